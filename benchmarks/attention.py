@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import jitted
-from xlflax.utils import errors
-from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.attention import attention_backends, masks
 from xlflax.models.encoder_config import AttentionBackend
+from xlflax.utils import errors
 
 VARIANTS = ('xla', 'xla_dropout', 'cudnn', 'fused', 'fused_dropout')
 ERRORS = ('forward_error', 'gradient_error', 'packed_error')

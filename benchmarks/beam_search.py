@@ -34,7 +34,11 @@ def make(
       beam_size=BEAM_SIZE,
       max_length=shape.length,
     )
-  from xlflax.evaluation import (eval_task, translation_options, sentence_translator)
+  from xlflax.evaluation import (
+    eval_task,
+    sentence_translator,
+    translation_options,
+  )
   from xlflax.models import encoder_decoder
 
   config, params = converted.convert(model)

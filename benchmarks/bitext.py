@@ -149,7 +149,8 @@ def copies(data: pathlib.Path) -> dict:
   out = {
     'pairs': len(pairs),
     'taken for copies': sum(
-      text_similarity.ngram_similarity(*pair) > text_similarity.COPIED for pair in pairs
+      text_similarity.ngram_similarity(*pair) > text_similarity.COPIED
+      for pair in pairs
     ),
   }
   for share in _REPLACED:
@@ -159,7 +160,9 @@ def copies(data: pathlib.Path) -> dict:
         draw.choice(words) if draw.random() < share else word
         for word in line.split()
       )
-      found += text_similarity.ngram_similarity(line, copy) > text_similarity.COPIED
+      found += (
+        text_similarity.ngram_similarity(line, copy) > text_similarity.COPIED
+      )
     out[f'found of copies with {share:.0%} of words replaced'] = round(
       found / len(english), 3
     )

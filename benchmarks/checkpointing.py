@@ -29,9 +29,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.storage import (bucket_access, checksums, paths)
+from xlflax.storage import bucket_access, checksums, paths
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, checkpoint_reader)
+from xlflax.training.checkpointing import checkpoint_reader, checkpoints
 
 _STEPS = 50  # of a short run with one save
 _ARRAYS = 24  # of each of parameters, first and second moments

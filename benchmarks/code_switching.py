@@ -24,10 +24,10 @@ import numpy as np
 from benchmarks import measure, shapes, xlflax_step
 from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.code_switching import Switcher
-from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry)
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing.text_processing import (Processor, TextProcessing)
+from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
 from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
 
 _LETTERS = np.array(list('etaoinshrdlucmfwypvbgkjqxz'))

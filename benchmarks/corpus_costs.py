@@ -19,11 +19,15 @@ from collections.abc import Callable
 
 from benchmarks import large_text
 from xlflax.data.cache import cache_writer as cache_writer
-from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.corpus import corpus_writer as corpus_writer
-from xlflax.data.preprocessing import (fuzzy_deduplication, text_filters, text_processing)
-from xlflax.data.preprocessing import language_id as languages_lib
+from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.preprocessing import (
+  fuzzy_deduplication,
+  text_filters,
+  text_processing,
+)
+from xlflax.data.preprocessing import language_id as languages_lib
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
@@ -61,7 +65,9 @@ def costs(
 
 
 def _steps(folder, lines: Lines, vocabulary) -> dict[str, Callable[[], object]]:
-  near = fuzzy_deduplication.Deduplication(kept=fuzzy_deduplication.Kept.NOT_NEAR)
+  near = fuzzy_deduplication.Deduplication(
+    kept=fuzzy_deduplication.Kept.NOT_NEAR
+  )
   _filter(lines[:10], min_script_share=0.5, min_language_probability=0.5)
   fuzzy_deduplication.band_keys([text for _, text in lines[:10]], near)
   return {

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from xlflax.training.devices import (accelerators, machine_topology)
+from xlflax.training.devices import accelerators, machine_topology
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:

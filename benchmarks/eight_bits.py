@@ -18,8 +18,8 @@ import pathlib
 
 from benchmarks import row_orders
 from studies.replication import running
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.trainer import Trainer

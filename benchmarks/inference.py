@@ -36,7 +36,7 @@ def make(
     from benchmarks.peers import inference
 
     return inference.sentence_states(model, sentences.rows(texts), shape.batch)
-  from xlflax.evaluation import (eval_task, hidden_states)
+  from xlflax.evaluation import eval_task, hidden_states
   from xlflax.models import encoder
 
   config, params = converted.convert(model)

@@ -24,14 +24,14 @@ import jax
 import numpy as np
 
 from benchmarks import shapes, xlflax_step
-from xlflax.data import loader_factory
 from xlflax.data import dataset_config as stream_lib
+from xlflax.data import loader_factory
 from xlflax.data.cache import cache_writer as cache_writer
 from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.corpus import corpus_writer as corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
-from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
 from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
+from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
 from xlflax.objectives.corruption import masking
 
 
@@ -87,7 +87,9 @@ def rate(batches, tokens_of) -> float:
 
 
 def loader_rate(stream, vocabulary, batches: int, **where) -> float:
-  loader = loader_factory.open_loader(stream, vocabulary=vocabulary, seed=0, **where)
+  loader = loader_factory.open_loader(
+    stream, vocabulary=vocabulary, seed=0, **where
+  )
   try:
     return rate(
       (loader.rows(step, 0, stream.batch_size) for step in range(batches)),

@@ -17,8 +17,8 @@ import time
 
 import numpy as np
 
-from xlflax.data import tokenized_examples as examples_lib
 from xlflax.data import dataset_config as stream_lib
+from xlflax.data import tokenized_examples as examples_lib
 from xlflax.data.cache import cache_format as cache_format
 from xlflax.data.cache import cache_metadata as cache_header
 from xlflax.data.cache import cached_loader as cache_loader

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from xlflax.data.corpus import language_codes
 from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import language_codes
 
 _UNSPACED = ('ja', 'zh')
 _LARGE = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ja', 'ru', 'sw', 'zh')

@@ -27,8 +27,8 @@ from xlflax.data.corpus import corpus_directory as corpus_lib
 from xlflax.data.corpus import corpus_writer as corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.trainer import Trainer
@@ -103,7 +103,9 @@ def trainer(
       )
     ),
     objectives=objective_mixture.ObjectiveMixture(
-      entries=(objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),)
+      entries=(
+        objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
+      )
     ),
     streams=(stream,),
     vocabulary=str(work / 'vocabulary'),

@@ -197,7 +197,8 @@ def imported(folder: pathlib.Path) -> pathlib.Path:
   from xlflax.interop.huggingface import huggingface_import
 
   return huggingface_import.convert_import(
-    huggingface_import.check_import(str(folder)), f'{str(folder).rstrip("/")}-imported'
+    huggingface_import.check_import(str(folder)),
+    f'{str(folder).rstrip("/")}-imported',
   )
 
 

@@ -16,7 +16,7 @@ from unittest import mock
 
 from benchmarks import large_corpora
 from xlflax.data.cache import cache_format as cache_format
-from xlflax.data.cache import (remote_shards, ragged_arrays)
+from xlflax.data.cache import ragged_arrays, remote_shards
 
 _LENGTH = 512
 _TOKEN_BYTES = 2

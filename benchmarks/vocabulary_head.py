@@ -119,7 +119,9 @@ def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   return results
 
 
-def count_program(sizes: Sizes, machine: machine_topology.Machine) -> dict[str, float]:
+def count_program(
+  sizes: Sizes, machine: machine_topology.Machine
+) -> dict[str, float]:
   """Compiles loss and gradients for an absent device and counts kernels.
 
   Args:

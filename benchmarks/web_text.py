@@ -30,13 +30,15 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import large_text
-from xlflax.data.corpus import text_similarity
 from xlflax.data.corpus import corpus_writer as corpus_writer
-from xlflax.data.corpus.corpus_directory import (TEST, TRAIN, Corpus)
+from xlflax.data.corpus import text_similarity
+from xlflax.data.corpus.corpus_directory import TEST, TRAIN, Corpus
 from xlflax.data.preprocessing import fuzzy_deduplication
 from xlflax.data.preprocessing import language_id as languages_lib
 
-_NEAR = fuzzy_deduplication.Deduplication(kept=fuzzy_deduplication.Kept.NOT_NEAR)
+_NEAR = fuzzy_deduplication.Deduplication(
+  kept=fuzzy_deduplication.Kept.NOT_NEAR
+)
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FEWEST_CHARACTERS, _MOST_REPLACED = 80, 0.4
 # Texts in a script that their language is hardly written in today.
@@ -90,7 +92,9 @@ def _grams(text: str) -> set[str]:
 
 
 def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
-  first, second = (fuzzy_deduplication.band_keys(x, _NEAR) for x in (one, other))
+  first, second = (
+    fuzzy_deduplication.band_keys(x, _NEAR) for x in (one, other)
+  )
   return (first == second).any(-1)
 
 

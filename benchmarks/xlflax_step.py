@@ -9,7 +9,7 @@ from flax import linen as nn
 from benchmarks import shapes
 from xlflax.data import batch_keys as batch_lib
 from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_base
 from xlflax.objectives import objective_mixture as mixture_lib

@@ -10,7 +10,7 @@ Natural Language Understanding".
 from collections.abc import Mapping
 
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, name_suggestions, validation)
+from xlflax.utils import errors, name_suggestions, validation
 
 _Columns = Mapping[str, int | str]
 _PAIR: _Columns = {'text': 1, 'paired_text': 2, 'label': 3}

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from xlflax.data.supervised.sources import (supervised_tasks, xtreme)
+from xlflax.data.supervised.sources import supervised_tasks, xtreme
 
 NLI_LABELS = ('entailment', 'neutral', 'contradiction')
 PAWS_LABELS = ('0', '1')

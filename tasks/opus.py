@@ -24,10 +24,10 @@ import seqio
 from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.corpus import corpus_files as corpus_files
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.seqio_tasks import (data_sources, tfds_source)
-from xlflax.data.seqio_tasks import task_registry as task_registry
 from xlflax.data.plain_text import text_source as text_rows
-from xlflax.utils import (errors, validation)
+from xlflax.data.seqio_tasks import data_sources, tfds_source
+from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.utils import errors, validation
 
 VERSION = '0.1.0'
 CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')

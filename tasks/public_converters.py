@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Callable, Iterable
 
 from xlflax.data.supervised.readers import file_reading
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 _MASSIVE = {'train': 'train', 'dev': 'validation', 'test': 'test'}
 _BY_CHARACTER = ('ja-JP', 'zh-CN', 'zh-TW')

@@ -14,9 +14,9 @@ import pathlib
 import tomllib
 from collections.abc import Callable, Mapping
 
-from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.tasks import public_converters, public_rankings
+from xlflax.utils import errors
 
 TABLE = 'public_data.toml'
 

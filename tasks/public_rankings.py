@@ -9,9 +9,9 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 
+from xlflax.data.preprocessing import text_processing
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import beir
-from xlflax.data.preprocessing import text_processing
 from xlflax.tasks.public_converters import Written, write
 
 _BRACES = re.compile(r'\{(.*?)\}')
@@ -118,7 +118,9 @@ def miracl(source: pathlib.Path, output: pathlib.Path) -> Written:
       for _, value in file_reading.read_json_lines(part)
     )
     lines = {
-      f'{beir.QUERIES}.tsv': (text for _, text in file_reading.read_lines(topics)),
+      f'{beir.QUERIES}.tsv': (
+        text for _, text in file_reading.read_lines(topics)
+      ),
       f'{beir.DOCUMENTS}.jsonl': rows,
       beir.RELEVANCE: (text for _, text in file_reading.read_lines(path)),
     }

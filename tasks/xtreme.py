@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import seqio
 
-from xlflax.data.supervised.sources import (supervised_tasks, xtreme_tasks)
+from xlflax.data.supervised.sources import supervised_tasks, xtreme_tasks
 from xlflax.data.supervised.sources import xtreme as tables
 from xlflax.utils import errors
 

@@ -14,20 +14,24 @@ from tests import fake_bucket
 from tests.errors import assert_mentions, raises_error
 from tests.finetuning import fakes
 from tests.training import tiny
-from xlflax import (cli, commands, integrity)
+from xlflax import cli, commands, integrity
 from xlflax import evaluate as evaluate_lib
-from xlflax.analysis import (training_curves, model_refs, analysis_report, study_base)
+from xlflax.analysis import (
+  analysis_report,
+  model_refs,
+  study_base,
+  training_curves,
+)
 from xlflax.config import gin_config
 from xlflax.data.cache import cache_reader
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.supervised import xtreme_submission
 from xlflax.evaluation import eval_task
-from xlflax.finetuning import (finetune_grid, hyperparameter_grid)
-from xlflax.utils import errors
+from xlflax.finetuning import finetune_grid, hyperparameter_grid
 from xlflax.storage import paths
-from xlflax.suites import evaluate_suite
-from xlflax.suites import suite_config
+from xlflax.suites import evaluate_suite, suite_config
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.finetuning.fixtures']
 _PNG = b'\x89PNG\r\n'

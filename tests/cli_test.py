@@ -14,7 +14,7 @@ import pytest
 import xlflax
 from xlflax import cli
 from xlflax.cli import train
-from xlflax.utils import (errors, signals)
+from xlflax.utils import errors, signals
 
 
 @pytest.fixture(autouse=True)

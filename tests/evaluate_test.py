@@ -10,11 +10,11 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import (eval_task, text_sources)
-from xlflax.evaluation.tasks import (perplexity, retrieval_task)
-from xlflax.utils import errors
+from xlflax.evaluation import eval_task, text_sources
+from xlflax.evaluation.tasks import perplexity, retrieval_task
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -186,8 +186,12 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
 
 def test_splits_are_stored_and_drawn_apart(run, corpus):
   for split in ('test', 'train'):
-    source = text_sources.CorpusPairs(directory=corpus, split=split, max_pairs=4)
-    report = _evaluate(run, retrieval_task.Retrieval(source=source), steps=[10, 20])
+    source = text_sources.CorpusPairs(
+      directory=corpus, split=split, max_pairs=4
+    )
+    report = _evaluate(
+      run, retrieval_task.Retrieval(source=source), steps=[10, 20]
+    )
     assert report.computed == 2
   assert len(list(run.glob('eval/retrieval/*/10.json'))) == 2
   assert (run / 'eval/retrieval.test.png').exists()

@@ -8,8 +8,8 @@ import pytest
 
 from tests import gin_files
 from xlflax.config import gin_config
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.training.checkpointing import run_directory
 
 _FILES = [

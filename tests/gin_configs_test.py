@@ -156,7 +156,9 @@ def test_evaluation(monkeypatch, file):
   for name in ('SLOT_TEST_FILES', 'TRAIN_FILES'):
     if f'%{name}' in text:
       macros.append(f"{name}={{'fr-en': 'file'}}")
-  configuration = gin_config.load_gin_files(['evaluate/tasks.gin', file], macros)
+  configuration = gin_config.load_gin_files(
+    ['evaluate/tasks.gin', file], macros
+  )
   with pytest.raises(Stop):
     configuration.build(evaluate.evaluate, model_dir='runs/a')
   tasks = seen['tasks']

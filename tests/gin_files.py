@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from xlflax import trainer
 from xlflax.config import gin_config
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.training import training_setup
-from xlflax.training.checkpointing import (config_serialization, run_directory)
+from xlflax.training.checkpointing import config_serialization, run_directory
 
 SPEC = vocabulary_spec.make_dummy_spec(320, num_languages=2)
 

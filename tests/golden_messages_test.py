@@ -6,13 +6,12 @@ how the fields are put together, and notice an unintended change of wording.
 
 import pytest
 
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 _MISSING_RUN = (
   'There is no such model directory. Got: nowhere. Expected: a directory that '
@@ -41,7 +40,9 @@ _NOT_UTF8 = (
 def _name_two_objectives_alike():
   entries = (
     objective_mixture.Entry(stream='a', objective=masked_lm.MaskedLM()),
-    objective_mixture.Entry(stream='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)),
+    objective_mixture.Entry(
+      stream='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)
+    ),
   )
   objective_mixture.ObjectiveMixture(entries=entries)
 

@@ -9,11 +9,11 @@ import pytest
 
 import xlflax
 from tests.interop.huggingface import handmade
-from xlflax.evaluation import (result_store, sentence_embedding)
+from xlflax.evaluation import result_store, sentence_embedding
 from xlflax.evaluation.reports import cells, run_pages
-from xlflax.utils import errors
 from xlflax.interop.huggingface import huggingface_import
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 _VALUES = (
   None,

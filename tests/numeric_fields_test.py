@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 import xlflax
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _PACKAGES = (
   'analysis',

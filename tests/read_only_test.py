@@ -14,8 +14,8 @@ from xlflax import cli
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import text_sources
 from xlflax.evaluation.tasks import retrieval_task
-from xlflax.utils import errors
 from xlflax.interop.huggingface import huggingface_import
+from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')

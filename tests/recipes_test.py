@@ -11,8 +11,8 @@ from xlflax.cli import options as cli_options
 from xlflax.cli import train as train_command
 from xlflax.cli import train_phases
 from xlflax.config import gin_config
-from xlflax.utils import errors
 from xlflax.training.checkpointing import config_serialization
+from xlflax.utils import errors
 
 _CHAINS = {'modernbert': 3, 'mmbert': 3, 'eurobert': 2}
 _TWINS = [f'{name}/tiny' for name in _CHAINS]

@@ -8,7 +8,7 @@ import pytest
 
 from tests import fake_s3
 from tests.finetuning import fakes
-from xlflax.storage import (bucket_access, checksums, directory_lease, paths)
+from xlflax.storage import bucket_access, checksums, directory_lease, paths
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import saved_run
 

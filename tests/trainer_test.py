@@ -11,8 +11,8 @@ import pytest
 import xlflax
 from tests.errors import raises_error
 from xlflax.evaluation import during_training
-from xlflax.utils import errors
 from xlflax.training import train_loop
+from xlflax.utils import errors
 
 _GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}
 # What people write, with the types that they count on.

@@ -16,9 +16,9 @@ with _epy.lazy_api_imports(globals()):
     suites,
     training,
   )
-  from xlflax.utils.class_registry import register
-  from xlflax.runs.huggingface_runs import (from_huggingface, to_huggingface)
-  from xlflax.runs.loaded_run import (Run, open_run)
+  from xlflax.runs.huggingface_runs import from_huggingface, to_huggingface
+  from xlflax.runs.loaded_run import Run, open_run
   from xlflax.trainer import Trainer
+  from xlflax.utils.class_registry import register
 
 __version__ = '0.1.0'

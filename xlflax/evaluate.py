@@ -13,12 +13,25 @@ from typing import NamedTuple
 
 import jax
 
-from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, sentence_embedding, result_tables, checkpoint_polling)
+from xlflax.evaluation import (
+  checkpoint_polling,
+  checkpoint_selection,
+  eval_task,
+  result_store,
+  result_tables,
+  sentence_embedding,
+)
 from xlflax.evaluation.reports import evaluation_report
-from xlflax.utils import (errors, progress_reporting, class_registry, signals, validation)
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.training.distributed import distributed_job
+from xlflax.utils import (
+  class_registry,
+  errors,
+  progress_reporting,
+  signals,
+  validation,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -129,7 +142,9 @@ def evaluate(
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the steps to evaluate, then those of new checkpoints."""
     existing = run.steps
-    chosen: list[result_store.Step] = [result_store.UNTRAINED] if untrained else []
+    chosen: list[result_store.Step] = (
+      [result_store.UNTRAINED] if untrained else []
+    )
     chosen += checkpoint_selection.select_checkpoints(
       run, steps, best_metric=best_metric, may_be_none=watch or untrained
     )
@@ -187,7 +202,10 @@ def evaluate_checkpoint(
     return CheckpointResults(task_results)
   signals.check_stop_request()
   failures = eval_task.Failures('checkpoint')
-  with failures.guard(), progress_reporting.progress_name(f'reading checkpoint {step}'):
+  with (
+    failures.guard(),
+    progress_reporting.progress_name(f'reading checkpoint {step}'),
+  ):
     model = _restore_model(run, step, store.seed, batch_size, partitioner)
   if failures.collected():
     if step != result_store.UNTRAINED and step not in run.steps:
@@ -207,7 +225,10 @@ def evaluate_checkpoint(
     task_failures += _at_step(step, result.failures)
     seconds = time.monotonic() - start
     _LOG.info(
-      'step %s | %s (%.1f s)', step, result_tables.summary_line(task, result), seconds
+      'step %s | %s (%.1f s)',
+      step,
+      result_tables.summary_line(task, result),
+      seconds,
     )
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
 

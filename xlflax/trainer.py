@@ -10,23 +10,25 @@ from flax import linen as nn
 
 from xlflax.config import gin_config
 from xlflax.data import loader_base
-from xlflax.data.supervised import supervised_loader as labelled_loader
 from xlflax.data.supervised import supervised_dataset as labelled_stream
-from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.data.supervised import supervised_loader as labelled_loader
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.planning import dry_run
-from xlflax.training import (step_benchmark, interfaces, train_loop, train_step)
+from xlflax.training import interfaces, step_benchmark, train_loop, train_step
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.devices import (machine_topology, partitioning)
+from xlflax.training.devices import machine_topology, partitioning
 from xlflax.training.hooks import hook_base as hooks_base
 from xlflax.training.hooks import profiler_hook
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.metric_writers import metric_writer as writers
-from xlflax.training.optimization import optimizers, schedules
-from xlflax.training.optimization import loss_spike_options
+from xlflax.training.optimization import (
+  loss_spike_options,
+  optimizers,
+  schedules,
+)
+from xlflax.utils import class_registry, errors, validation
 
 _changeable = class_registry.changeable_field
 
@@ -332,7 +334,10 @@ class Trainer:
     return min(self.steps, self.stop_at_step or self.steps)
 
   def on(
-    self, machine: machine_topology.Machine, *, devices: tuple[Any, ...] | None = None
+    self,
+    machine: machine_topology.Machine,
+    *,
+    devices: tuple[Any, ...] | None = None,
   ) -> 'Trainer':
     """The same run on a described machine.
 
@@ -346,7 +351,9 @@ class Trainer:
     )
     return dataclasses.replace(self, partitioner=partitioner)
 
-  def resolved(self, vocabulary: base_vocabulary.Vocabulary | None) -> 'Trainer':
+  def resolved(
+    self, vocabulary: base_vocabulary.Vocabulary | None
+  ) -> 'Trainer':
     """The same run with the number of steps filled in, also in schedules.
 
     Args:

@@ -15,12 +15,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import jax
 
-from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, translation_options)
-from xlflax.evaluation import sentence_translator
-from xlflax.utils import (errors, progress_reporting, validation)
-from xlflax.training.checkpointing import data_fingerprint
-from xlflax.training.checkpointing import saved_run
+from xlflax.evaluation import (
+  checkpoint_selection,
+  eval_task,
+  result_store,
+  sentence_translator,
+  translation_options,
+)
+from xlflax.training.checkpointing import data_fingerprint, saved_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors, progress_reporting, validation
 
 Hypothesis = sentence_translator.Hypothesis
 TranslationOptions = translation_options.TranslationOptions
@@ -111,7 +115,10 @@ class LineTranslator:
         counts = Counts(lines=done, resumed=done)
         for _ in itertools.islice(text, done):
           pass
-        with partial.open('ab') as file, progress_reporting.progress_name('translation'):
+        with (
+          partial.open('ab') as file,
+          progress_reporting.progress_name('translation'),
+        ):
           while chunk := list(
             itertools.islice(text, _SORTED_BATCHES * self.batch_size)
           ):

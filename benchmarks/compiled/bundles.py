@@ -21,7 +21,7 @@ import jax
 
 from benchmarks.compiled.programs import kernels, pallas
 from xlflax.models import compile_targets
-from xlflax.planning import (compilers, scratch_folder)
+from xlflax.planning import compilers, scratch_folder
 from xlflax.training.devices import machine_topology
 
 _FINAL = '-final_bundles.txt'
@@ -75,7 +75,9 @@ def cycles(text: str) -> float:
   return open_loops[0].bundles
 
 
-def cycles_of(machine: machine_topology.Machine, jaxpr: Any) -> kernels.ByResults:
+def cycles_of(
+  machine: machine_topology.Machine, jaxpr: Any
+) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
 
   Empty where the step has no Pallas kernels or libtpu does not show them.
@@ -123,7 +125,9 @@ def _one(machine: machine_topology.Machine) -> str:
 
 def main(devices: str, exported: str) -> None:
   """Compiles what `_compile_alone` exported."""
-  device = compilers.topology_devices(machine_topology.parse_topology(devices))[0]
+  device = compilers.topology_devices(machine_topology.parse_topology(devices))[
+    0
+  ]
   run = jax.export.deserialize(bytearray(pathlib.Path(exported).read_bytes()))
   sharding = jax.sharding.SingleDeviceSharding(device)
   shapes = [

@@ -31,7 +31,7 @@ from xlflax import trainer
 from xlflax.config import gin_config
 from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
 from xlflax.models import compile_targets
-from xlflax.planning import (compilers, dry_run)
+from xlflax.planning import compilers, dry_run
 from xlflax.planning import step_plan as steps_lib
 from xlflax.training import training_setup as setup_lib
 from xlflax.training.devices import machine_topology

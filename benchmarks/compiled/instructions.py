@@ -21,8 +21,8 @@ import jax
 from benchmarks.compiled import bundles
 from benchmarks.compiled.programs import kernels, pallas
 from xlflax.models import compile_targets
-from xlflax.planning import (compilers, scratch_folder)
-from xlflax.training.devices import (flops, machine_topology)
+from xlflax.planning import compilers, scratch_folder
+from xlflax.training.devices import flops, machine_topology
 
 _INTEGER = frozenset(
   'LOP3 SHF IADD3 ISETP SEL FMNMX FMNMX3 PLOP3 VIADD IADD FSETP FSEL PRMT LEA '
@@ -47,7 +47,9 @@ def tool(name: str) -> str | None:
   return str(next(found, None) or shutil.which(name) or '') or None
 
 
-def cycles_of(machine: machine_topology.Machine, jaxpr: Any) -> kernels.ByResults:
+def cycles_of(
+  machine: machine_topology.Machine, jaxpr: Any
+) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
 
   Cycles are those of all multiprocessors, or of a TPU's cores, at work. Empty

@@ -8,7 +8,7 @@ import transformers
 
 from benchmarks import shapes
 from benchmarks.peers import xlm_roberta
-from xlflax.interop.huggingface import (config_json, tensor_mapping)
+from xlflax.interop.huggingface import config_json, tensor_mapping
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 
 # Above the usual 0.02, so that a vocabulary's entries differ in probability

@@ -22,7 +22,7 @@ from benchmarks.compiled import bundles
 from benchmarks.compiled.programs import pallas
 from xlflax.models import compile_targets
 from xlflax.models.attention import fused, masks
-from xlflax.models.attention.fused import (kernel_spec, sharded_attention)
+from xlflax.models.attention.fused import kernel_spec, sharded_attention
 from xlflax.planning import compilers
 from xlflax.training.devices import machine_topology
 
@@ -63,7 +63,9 @@ def _of_device(arrays: kernel_spec.Arrays) -> jax.Array:
   return jax.vmap(run)(query, key, value, segments).swapaxes(1, 2)
 
 
-def milliseconds(machine: machine_topology.Machine, function, rate: float) -> dict:
+def milliseconds(
+  machine: machine_topology.Machine, function, rate: float
+) -> dict:
   """Kernel -> milliseconds of all layers, by the bundles that it issues."""
   assert machine.accelerator is not None
   states = jax.ShapeDtypeStruct(_SHAPE, jnp.bfloat16)

@@ -28,7 +28,11 @@ def rows_of(folder: pathlib.Path) -> list[analysis_report.Row]:
 
 
 def by_layer(
-  rows: Sequence[analysis_report.Row], value: str, *, layer: str = 'layer', **wanted
+  rows: Sequence[analysis_report.Row],
+  value: str,
+  *,
+  layer: str = 'layer',
+  **wanted,
 ) -> np.ndarray:
   """The values of the rows with some columns, in the order of layers."""
   chosen = sorted(
@@ -55,7 +59,9 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
   return float(np.corrcoef(first, second)[0, 1])
 
 
-def similarity(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str, bool]]:
+def similarity(
+  rows: Sequence[analysis_report.Row],
+) -> Iterator[tuple[str, str, bool]]:
   """ECS section 5.2 and figure 7."""
   rows = [row for row in rows if row['first_layer'] == row['second_layer']]
   for pair in _names(rows, 'pair'):
@@ -132,7 +138,9 @@ def retrieval(
       )
 
 
-def translation(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str, bool]]:
+def translation(
+  rows: Sequence[analysis_report.Row],
+) -> Iterator[tuple[str, str, bool]]:
   """ECS section 5.1.1 and figure 4."""
   for pair in _names(rows, 'pair'):
     for series in ('monolingual', *_BILINGUAL):
@@ -153,7 +161,9 @@ def translation(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str,
         )
 
 
-def alignment(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str, bool]]:
+def alignment(
+  rows: Sequence[analysis_report.Row],
+) -> Iterator[tuple[str, str, bool]]:
   """MetaXLM section 4.4 and figure 4."""
   for pair in _names(rows, 'pair'):
     values = by_layer(

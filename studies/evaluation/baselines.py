@@ -15,7 +15,13 @@ import random
 import unicodedata
 
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation.metrics import (alignment_error_rate, parsing_metrics, qa_metrics, tagging_metrics, translation_metrics)
+from xlflax.evaluation.metrics import (
+  alignment_error_rate,
+  parsing_metrics,
+  qa_metrics,
+  tagging_metrics,
+  translation_metrics,
+)
 
 DRAWS = 20
 QUESTIONS = 100  # of a file, as qa.gin has them
@@ -442,7 +448,9 @@ def translations(corpus) -> dict[str, dict[str, float]]:
   }
   return {
     name: {
-      'en-ja': translation_metrics.bleu(found, [references], target_language='ja').value
+      'en-ja': translation_metrics.bleu(
+        found, [references], target_language='ja'
+      ).value
     }
     for name, found in outputs.items()
   }

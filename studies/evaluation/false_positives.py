@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.evaluation.metrics import (corpus_statistics, bootstrap)
+from xlflax.evaluation.metrics import bootstrap, corpus_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 
 
@@ -86,7 +86,10 @@ def rates(
     covered += found.low <= difference <= found.high
     if setting.together > 1 and not difference:
       models = [
-        [[corpus_statistics.Statistics(run.rows) for run in runs] for runs in model]
+        [
+          [corpus_statistics.Statistics(run.rows) for run in runs]
+          for runs in model
+        ]
         for model in models
       ]
       found = _compared(models, samples, trial)
@@ -109,7 +112,9 @@ def _compared(models, samples, seed) -> bootstrap.Significance:
   )
 
 
-def languages(generator, chance, setting) -> list[list[corpus_statistics.Statistics]]:
+def languages(
+  generator, chance, setting
+) -> list[list[corpus_statistics.Statistics]]:
   """One model's runs in each language; each example's score is 0 or 1."""
   together, size = setting.together, len(chance)
   clusters = np.arange(size) // together

@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 
-from xlflax.evaluation import (result_store, result_tables)
+from xlflax.evaluation import result_store, result_tables
 
 # Title, task, metric, where it lies below scores/MODEL ('' is the run itself).
 _ROWS = (

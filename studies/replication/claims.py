@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from studies.replication import crossed
-from xlflax.evaluation.metrics import (bootstrap, paired_comparison)
+from xlflax.evaluation.metrics import bootstrap, paired_comparison
 
 NO_PAPER = 'no paper'  # where a claim stands that is the project's own
 FEWEST_SEEDS = 3  # below these a claim counts as not run

@@ -11,8 +11,8 @@ from studies.replication import measures, probes, results, running, trainers
 from studies.replication.conditions import Condition, Size
 from studies.replication.papers import entailment, translating
 from studies.replication.worlds import Amounts, Text, World
-from xlflax.utils import errors
 from xlflax.storage import file_lock
+from xlflax.utils import errors
 
 _SETTINGS = 'settings.txt'  # of a saved run
 

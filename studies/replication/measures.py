@@ -26,11 +26,11 @@ import numpy as np
 from studies.replication import probes, running
 from studies.replication.conditions import Size
 from studies.replication.worlds import FIRST, World
+from xlflax.data.dataset_config import LanguageBatching
 from xlflax.data.supervised import supervised_dataset as labelled_stream
 from xlflax.data.supervised.featurizers import tagging_featurizer
-from xlflax.data.dataset_config import LanguageBatching
 from xlflax.data.tokenizers import token_normalization
-from xlflax.evaluation import (eval_task, hidden_states)
+from xlflax.evaluation import eval_task, hidden_states
 from xlflax.evaluation.metrics import retrieval_metrics as retrieval_lib
 from xlflax.evaluation.tasks import tagging_task
 from xlflax.evaluation.tasks import word_alignment_task as alignment_task

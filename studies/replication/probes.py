@@ -11,7 +11,7 @@ import numpy as np
 from studies.replication import trainers
 from studies.replication.conditions import Condition, Loss, Size
 from studies.replication.worlds import FIRST, World
-from xlflax.evaluation import (eval_task, token_batches)
+from xlflax.evaluation import eval_task, token_batches
 from xlflax.objectives import objective_base as objective_base
 
 _ROWS = 100  # a batch

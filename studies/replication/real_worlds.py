@@ -12,12 +12,12 @@ from scipy import stats
 from studies.replication import held_out
 from studies.replication.conditions import Condition
 from studies.replication.worlds import FIRST, Text, World
-from xlflax.data.supervised.sources.example_source import FileExamples
 from xlflax.data.plain_text.corpus_directory_tasks import ALPHA
+from xlflax.data.supervised.sources.example_source import FileExamples
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.evaluation.metrics import string_overlap
+from xlflax.storage import content_hash, paths
 from xlflax.utils import errors
-from xlflax.storage import (content_hash, paths)
 
 _PAIRS = 8000  # of each two languages: every n-th, the first so many
 _TAGGED = 300  # test sentences of each language

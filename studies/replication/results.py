@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from studies.replication.conditions import Condition, Size
-from xlflax.utils import errors
-from xlflax.storage import (checksums, paths)
+from xlflax.storage import checksums, paths
 from xlflax.training.checkpointing import config_serialization
+from xlflax.utils import errors
 
 _DIGITS = 5
 

@@ -17,13 +17,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.trainer import Trainer
-from xlflax.training import training_setup as setup_lib
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, config_serialization, run_directory)
+from xlflax.training import training_setup as setup_lib
+from xlflax.training.checkpointing import (
+  checkpoints,
+  config_serialization,
+  run_directory,
+)
 from xlflax.training.devices import mmap_limit
+from xlflax.utils import errors
 
 _TOGETHER = 10  # steps in one call, where all train the same entries
 
@@ -96,7 +100,8 @@ class Programs:
       trainer, seed=0, model_dir='unused', init_from=None
     )
     key = json.dumps(
-      [config_serialization.to_json_config(plain), trainer.cache_dir], sort_keys=True
+      [config_serialization.to_json_config(plain), trainer.cache_dir],
+      sort_keys=True,
     )
     if key not in self._setups:
       self._setups[key] = setup_lib.Setup(plain)

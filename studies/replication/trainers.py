@@ -9,11 +9,20 @@ from studies.replication.worlds import FIRST, World
 from xlflax.data import dataset_config as stream_lib
 from xlflax.data.dataset_config import Layout
 from xlflax.models import encoder
-from xlflax.models.encoder_config import (EncoderConfig, MlmHead, PositionEmbedding)
+from xlflax.models.encoder_config import (
+  EncoderConfig,
+  MlmHead,
+  PositionEmbedding,
+)
 from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.model_calls import Pooling
-from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm, distillation, masked_lm)
+from xlflax.objectives.pretraining import (
+  cross_attention_mlm,
+  distillation,
+  masked_lm,
+  sentence_alignment,
+)
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
 from xlflax.trainer import Trainer
 from xlflax.training.initialization.init_from import InitFrom

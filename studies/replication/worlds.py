@@ -11,13 +11,15 @@ from studies.synthetic import generator, sources, typology
 from studies.synthetic import options as options_lib
 from xlflax.data.cache import cache_writer
 from xlflax.data.corpus import corpus_directory as corpus_lib
-from xlflax.data.supervised import label_sets as labels_lib
-from xlflax.data.supervised.labeled_examples.tagging_examples import TaggedSentence
-from xlflax.data.supervised.sources import example_source as source_lib
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.supervised import label_sets as labels_lib
+from xlflax.data.supervised.labeled_examples.tagging_examples import (
+  TaggedSentence,
+)
+from xlflax.data.supervised.sources import example_source as source_lib
 from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers.base_vocabulary import DESCRIPTION_FILE, Vocabulary
 from xlflax.data.tokenizers.vocabulary_config import Anchors
-from xlflax.data.tokenizers.base_vocabulary import (DESCRIPTION_FILE, Vocabulary)
 
 FIRST, SECOND = 'en', 'xx'
 _UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')

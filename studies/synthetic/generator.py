@@ -11,9 +11,9 @@ from studies.synthetic.lexicon import Lexicon
 from studies.synthetic.options import SyntheticOptions
 from studies.synthetic.rendering import Renderer
 from xlflax.data.corpus import corpus_writer as corpus_writer
-from xlflax.utils import errors
 from xlflax.storage import checksums
 from xlflax.storage import paths as paths_lib
+from xlflax.utils import errors
 
 RECORD = 'synthetic.json'
 _DOCUMENT = 10  # sentences

@@ -7,7 +7,7 @@ from typing import Any
 
 from studies.synthetic import typology
 from studies.synthetic.typology import Language
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 SPLITS = ('train', 'dev', 'test')
 CORPUS_KINDS = ('mono', 'parallel')

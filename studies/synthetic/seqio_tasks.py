@@ -25,9 +25,9 @@ import seqio
 
 from studies.synthetic import generator, sources
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.supervised.sources import supervised_tasks
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.data.supervised.sources import supervised_tasks
 from xlflax.tasks import opus
 
 _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}

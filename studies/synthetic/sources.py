@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 from studies.synthetic import generator
 from studies.synthetic.options import SPLITS, SyntheticOptions
 from xlflax.data.supervised.sources import beir
-from xlflax.data.supervised.sources.example_source import (FileExamples, MinedFiles)
+from xlflax.data.supervised.sources.example_source import (
+  FileExamples,
+  MinedFiles,
+)
 from xlflax.utils import errors
 
 Paths = dict[str, str | tuple[str, ...]]

@@ -16,13 +16,15 @@ import numpy as np
 
 from studies import command_line
 from xlflax.data.corpus import language_codes
-from xlflax.data.preprocessing import (contamination, text_filters)
+from xlflax.data.preprocessing import contamination, text_filters
 
 _WORDS = 13
 _MIN_CHARACTERS = 20
 _FILTERS = {
   'script': text_filters.TextFilters(min_letters=0, min_script_share=0.5),
-  'language': text_filters.TextFilters(min_letters=0, min_language_probability=0.5),
+  'language': text_filters.TextFilters(
+    min_letters=0, min_language_probability=0.5
+  ),
 }
 # The settings of the guide on large corpora.
 _RECIPE = text_filters.TextFilters(

@@ -11,10 +11,15 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import (training_curves, figures, analysis_report, lexicon_induction_report)
-from xlflax.evaluation import (eval_task, plots, result_store)
-from xlflax.utils import errors
+from xlflax.analysis import (
+  analysis_report,
+  figures,
+  lexicon_induction_report,
+  training_curves,
+)
+from xlflax.evaluation import eval_task, plots, result_store
 from xlflax.similarity import alignment_maps
+from xlflax.utils import errors
 
 
 def _rows(value=0.25):
@@ -50,7 +55,9 @@ def _analysis(**settings):
           across=lambda row: row['step'],
         )
       ],
-      'pictures': {'pic': analysis_report.Picture('a picture', canvas, rows[:1])},
+      'pictures': {
+        'pic': analysis_report.Picture('a picture', canvas, rows[:1])
+      },
       'notes': ['a note'],
       'files': {'x.txt': 'text', 'y.npz': b'bytes'},
       'failures': [eval_task.Failure(task='t', part='p', message='broken')],

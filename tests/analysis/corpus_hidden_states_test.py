@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import (corpus_hidden_states, word_vectors)
+from xlflax.analysis import corpus_hidden_states, word_vectors
 from xlflax.data.supervised.featurizers import word_ids
 from xlflax.evaluation import hidden_states as sentence_states
 from xlflax.evaluation import word_states
-from xlflax.utils import (errors, progress_reporting)
+from xlflax.utils import errors, progress_reporting
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -34,7 +34,9 @@ def _means(subject, texts, words):
 
 
 def test_means_are_over_tokens_then_over_the_corpus(subject, texts):
-  means = corpus_hidden_states.mean_word_states(subject, texts, 'de', _WORDS, block=7)
+  means = corpus_hidden_states.mean_word_states(
+    subject, texts, 'de', _WORDS, block=7
+  )
   expected = _means(subject, texts, _WORDS)
   assert means.words == ('der', 'hund', 'Katze', 'Milch', 'fehlt')
   assert means.sums.shape == (5, 3, 16) and means.sentences == 20
@@ -54,7 +56,9 @@ def test_means_are_over_tokens_then_over_the_corpus(subject, texts):
 def test_text_is_read_as_it_is_written(subject):
   """`Hund,` is not the two words `Hund ,`; the comma is in the context."""
   text = 'die kleine Katze, der Hund'
-  means = corpus_hidden_states.mean_word_states(subject, [text], 'de', ['Katze', 'Hund'])
+  means = corpus_hidden_states.mean_word_states(
+    subject, [text], 'de', ['Katze', 'Hund']
+  )
   ids, lengths = word_ids.encode_words(subject.vocabulary, text.split(), 'de')
   assert ids.tolist() == subject.vocabulary.encode(text)
   of_word = np.repeat(np.arange(5), lengths)
@@ -70,7 +74,9 @@ def test_text_is_read_as_it_is_written(subject):
 def test_an_interrupted_corpus_is_gone_on_with(
   subject, texts, tmp_path, monkeypatch
 ):
-  expected = corpus_hidden_states.mean_word_states(subject, texts, 'de', _WORDS, block=5)
+  expected = corpus_hidden_states.mean_word_states(
+    subject, texts, 'de', _WORDS, block=5
+  )
   store = word_vectors.Store(tmp_path / 'de.npz', identity='run at step 3, de')
   monkeypatch.setattr(corpus_hidden_states, '_SAVE_SECONDS', -1.0)
 
@@ -100,7 +106,9 @@ def test_an_interrupted_corpus_is_gone_on_with(
   assert found.sentences == 20 and len(read) == 20
   np.testing.assert_array_equal(found.counts, expected.counts)
   np.testing.assert_allclose(found.sums, expected.sums, atol=1e-4)
-  again = corpus_hidden_states.mean_word_states(subject, texts, 'de', _WORDS, store=store)
+  again = corpus_hidden_states.mean_word_states(
+    subject, texts, 'de', _WORDS, store=store
+  )
   np.testing.assert_array_equal(again.sums, found.sums)
 
 
@@ -145,7 +153,11 @@ def test_sums_by_hand():
 def test_blocks_of_sentences_are_those_of_all_at_once(
   subject, texts, block, sizes
 ):
-  blocks = list(corpus_hidden_states.sentence_blocks(subject, iter(texts), 'de', block=block))
+  blocks = list(
+    corpus_hidden_states.sentence_blocks(
+      subject, iter(texts), 'de', block=block
+    )
+  )
   assert [found.shape for found in blocks] == [(3, size, 16) for size in sizes]
   expected = sentence_states.sentence_states(subject, texts, [0] * 20).states
   np.testing.assert_allclose(np.concatenate(blocks, 1), expected, atol=1e-5)
@@ -166,7 +178,9 @@ def test_progress(subject, texts, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_SECONDS', -1.0)
   caplog.set_level('INFO')
   list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=12))
-  corpus_hidden_states.mean_word_states(subject, iter(texts), 'de', _WORDS, block=20)
+  corpus_hidden_states.mean_word_states(
+    subject, iter(texts), 'de', _WORDS, block=20
+  )
   found = [record.getMessage() for record in caplog.records]
   assert len(found) == 3
   assert_mentions(found[0], 12, 20)

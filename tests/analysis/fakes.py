@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.analysis import (model_refs, activation_cache)
+from xlflax.analysis import activation_cache, model_refs
 from xlflax.evaluation import text_sources
 
 SERIES = (model_refs.Series('mine', 'runs/mine'),)

@@ -5,7 +5,7 @@ import warnings
 import matplotlib
 from matplotlib import figure
 
-from xlflax.analysis import (figures, fonts)
+from xlflax.analysis import figures, fonts
 from xlflax.evaluation import plots
 
 # Hebrew and Arabic are in matplotlib's own font; the others may be nowhere.

@@ -9,8 +9,13 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import raises_error
-from xlflax.analysis import (analysis_report, text_files, lexicon_induction_study, word_vectors)
-from xlflax.evaluation import (eval_task, text_sources)
+from xlflax.analysis import (
+  analysis_report,
+  lexicon_induction_study,
+  text_files,
+  word_vectors,
+)
+from xlflax.evaluation import eval_task, text_sources
 from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -71,9 +76,9 @@ def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
 
 def test_a_dictionary_of_other_words(tmp_path, vectors):
   pairs = _dictionary(tmp_path / 'd', [('foo', 'bar')], '\t')
-  found = lexicon_induction_study.WordStudy(vectors=vectors, train=pairs, test=pairs).run(
-    fakes.FakeModels()
-  )
+  found = lexicon_induction_study.WordStudy(
+    vectors=vectors, train=pairs, test=pairs
+  ).run(fakes.FakeModels())
   assert found.failures
   assert not found.rows
 
@@ -172,7 +177,10 @@ def test_text_is_read_line_by_line(tmp_path, corpus):
   text = text_files.TextFiles(files={'en': str(tmp_path / 'x')})
   assert next(text_files.lines_of(text, 'en')) == 'a b'
   assert text.load('en') == lines
-  assert text_files.digest(text.lines('en')) == (eval_task.settings_hash(lines), 3)
+  assert text_files.digest(text.lines('en')) == (
+    eval_task.settings_hash(lines),
+    3,
+  )
   same = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=3)
   other = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=2)
   assert text.fingerprint() == same.fingerprint() != other.fingerprint()

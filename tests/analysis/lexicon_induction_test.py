@@ -9,8 +9,8 @@ import scipy.stats
 from tests.errors import raises_error
 from xlflax.analysis import lexicon_induction
 from xlflax.analysis.lexicon_induction import WordVectors
-from xlflax.utils import errors
 from xlflax.similarity import csls
+from xlflax.utils import errors
 
 _VEC = """4 3
 the 0.1 -2 3e-1
@@ -156,9 +156,13 @@ def test_bad_files(tmp_path, text, where):
 
 def test_dictionaries_without_overlap(languages):
   with pytest.raises(errors.AnalysisError):
-    lexicon_induction.translate(*languages, train=_pairs([1]), test=[('a', 'b')])
+    lexicon_induction.translate(
+      *languages, train=_pairs([1]), test=[('a', 'b')]
+    )
   with pytest.raises(errors.AnalysisError):
-    lexicon_induction.translate(*languages, train=[('a', 'b')], test=_pairs([1]))
+    lexicon_induction.translate(
+      *languages, train=[('a', 'b')], test=_pairs([1])
+    )
 
 
 def test_words_and_vectors_must_be_as_many():

@@ -7,11 +7,18 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import (alignment_study, model_refs, parallel_data, procrustes_study, activation_cache, corpus_hidden_states)
+from xlflax.analysis import (
+  activation_cache,
+  alignment_study,
+  corpus_hidden_states,
+  model_refs,
+  parallel_data,
+  procrustes_study,
+)
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (sentence_embedding, text_sources)
-from xlflax.utils import errors
+from xlflax.evaluation import sentence_embedding, text_sources
 from xlflax.storage import manifests
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -86,7 +93,10 @@ def test_runs_of_other_lengths(run, make_run, tmp_path):
 
 @pytest.mark.parametrize(
   'ref, got',
-  [(model_refs.ModelRef('nowhere'), 'nowhere'), (model_refs.ModelRef('RUN', 2), '2')],
+  [
+    (model_refs.ModelRef('nowhere'), 'nowhere'),
+    (model_refs.ModelRef('RUN', 2), '2'),
+  ],
 )
 def test_models_that_are_not_there(run, ref, got):
   ref = model_refs.ModelRef(ref.directory.replace('RUN', run), ref.step)
@@ -98,7 +108,8 @@ def test_kept_states_are_those_that_were_computed(subject, sentences, kept):
   texts = sentences('de', 20)
   opened = fakes.FakeModels(subject=subject)
   expected = np.concatenate(
-    list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=8)), axis=1
+    list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=8)),
+    axis=1,
   )
   for _ in range(2):
     np.testing.assert_array_equal(

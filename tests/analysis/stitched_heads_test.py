@@ -12,12 +12,12 @@ from tests.analysis import fakes
 from tests.data.labelled_words import WordVocabulary
 from tests.errors import assert_mentions, raises_error
 from tests.evaluation import one_hot_model
-from xlflax.analysis import (stitched_heads, transfer_checks, transfer_study)
+from xlflax.analysis import stitched_heads, transfer_checks, transfer_study
 from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation.tasks import tagging_task
-from xlflax.utils import errors
 from xlflax.objectives.finetuning import token_classification
-from xlflax.similarity import (alignment_maps, vector_normalization, procrustes)
+from xlflax.similarity import alignment_maps, procrustes, vector_normalization
+from xlflax.utils import errors
 
 _LABELS = ('O', 'A', 'B', 'C')
 _OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)

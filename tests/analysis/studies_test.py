@@ -7,9 +7,16 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import (cka_study, model_refs, parallel_data, procrustes_study, analysis_report, sentence_study)
-from xlflax.utils import errors
+from xlflax.analysis import (
+  analysis_report,
+  cka_study,
+  model_refs,
+  parallel_data,
+  procrustes_study,
+  sentence_study,
+)
 from xlflax.similarity import alignment_maps, cka
+from xlflax.utils import errors
 
 
 @pytest.fixture(autouse=True)

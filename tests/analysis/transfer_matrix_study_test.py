@@ -4,7 +4,7 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions
-from xlflax.analysis import (transfer_matrix_study, analysis_report)
+from xlflax.analysis import analysis_report, transfer_matrix_study
 
 _LINES = {
   'a': 'train,en,fr,gap\nen,0.9,0.7,0.2\nfr,0.6,0.8,0.2\n',

@@ -8,10 +8,10 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import (alignment_study, model_refs)
+from xlflax.analysis import alignment_study, model_refs
 from xlflax.data.supervised.sources import example_source
+from xlflax.similarity import alignment_maps, procrustes, vector_normalization
 from xlflax.utils import errors
-from xlflax.similarity import (alignment_maps, vector_normalization, procrustes)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

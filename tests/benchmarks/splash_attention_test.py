@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import splash_attention
-from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.attention import attention_backends, masks
 
 
 def _arrays():
@@ -32,7 +32,9 @@ def test_equals_plain_attention():
 
   def plain(*given):
     return attention_backends.dot_product_attention(
-      *given, backend=attention_backends.model_config.AttentionBackend.XLA, scale=0.125
+      *given,
+      backend=attention_backends.model_config.AttentionBackend.XLA,
+      scale=0.125,
     )
 
   got, want = (run(f, _arrays()) for f in (splash, plain))

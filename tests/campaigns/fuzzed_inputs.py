@@ -24,12 +24,20 @@ from tests.campaigns import counts as counts_lib
 from tests.campaigns import fuzzed_flags
 from xlflax.config import gin_config
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.supervised.readers import (classification_reader, conll, conllu, parallel_reader, reviews, squad, word_alignment_reader)
+from xlflax.data.supervised.readers import (
+  classification_reader,
+  conll,
+  conllu,
+  parallel_reader,
+  reviews,
+  squad,
+  word_alignment_reader,
+)
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
 from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 READ, REFUSED, TRACEBACK = 'read', 'refused', 'traceback'
 _LONGEST_MESSAGE = 50_000
@@ -223,7 +231,11 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
     _bytes,
     lambda path: list(corpus_lines.read_dictionary(path)),
   ),
-  'tsv': ('a.tsv', _bytes, lambda path: classification_reader.read_tsv(path, 'en')),
+  'tsv': (
+    'a.tsv',
+    _bytes,
+    lambda path: classification_reader.read_tsv(path, 'en'),
+  ),
   'jsonl': (
     'a.jsonl',
     _json_like('text', 'label', 'sentence1', 'sentence2'),
@@ -246,7 +258,9 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'alignment': (
     'a.txt',
     _bytes,
-    lambda path: word_alignment_reader.read_aligned_sentences([path], ('de', 'en')),
+    lambda path: word_alignment_reader.read_aligned_sentences(
+      [path], ('de', 'en')
+    ),
   ),
   'gin': (
     'a.gin',

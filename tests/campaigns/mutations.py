@@ -25,12 +25,17 @@ from xlflax.data.cache import cache_format as cache_format
 from xlflax.data.cache import cache_metadata as cache_header
 from xlflax.data.cache import cache_reader as cache_reader
 from xlflax.data.cache import shards as cache_shards
-from xlflax.evaluation import (eval_task, result_store)
-from xlflax.utils import errors
+from xlflax.evaluation import eval_task, result_store
 from xlflax.interop.huggingface import huggingface_import
 from xlflax.storage import checksums
-from xlflax.training.checkpointing import (checkpoints, data_fingerprint, run_directory, objective_config)
+from xlflax.training.checkpointing import (
+  checkpoints,
+  data_fingerprint,
+  objective_config,
+  run_directory,
+)
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 NOTICED, UNREAD = 'noticed', 'unread'
 SILENT, TRACEBACK = 'silent', 'traceback'

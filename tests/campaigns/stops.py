@@ -19,8 +19,8 @@ from tests.campaigns import counts as counts_lib
 from tests.campaigns import killed_commands, kills, left
 from tests.end_to_end import conftest as end_to_end
 from tests.end_to_end import signalled_worker
-from xlflax.utils import errors
 from xlflax.training.checkpointing import checkpoint_reader
+from xlflax.utils import errors
 
 # A process as a shell starts it: its signals, streams and end are its own.
 # Its second argument is WHEN of `signalled_worker`, or that and @MOST, how many

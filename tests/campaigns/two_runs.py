@@ -17,20 +17,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.training import tiny
-from xlflax import (cli, evaluate, integrity)
+from xlflax import cli, evaluate, integrity
 from xlflax.data import dataset_config as stream_lib
 from xlflax.data.supervised import supervised_dataset as labelled_stream
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.data.supervised.sources import example_source as source_lib
 from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
-from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, text_sources)
+from xlflax.evaluation import (
+  checkpoint_selection,
+  eval_task,
+  result_store,
+  text_sources,
+)
 from xlflax.evaluation.reports import run_pages
 from xlflax.evaluation.tasks import perplexity
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.interop.huggingface.tensors import weights
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import masked_lm
@@ -39,10 +47,17 @@ from xlflax.storage import checksums
 from xlflax.trainer import Trainer
 from xlflax.training import param_tree as params_lib
 from xlflax.training import training_setup as setup_lib
-from xlflax.training.checkpointing import (checkpoints, directory_claim, data_fingerprint, metrics_file, run_directory)
+from xlflax.training.checkpointing import (
+  checkpoints,
+  data_fingerprint,
+  directory_claim,
+  metrics_file,
+  run_directory,
+)
 from xlflax.training.initialization import averaging
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _WORDS = 'abcdefghijklmnop'
 _STEP = 2
@@ -331,7 +346,9 @@ def _report(root: pathlib.Path) -> Any:
 def _best(root: pathlib.Path) -> Any:
   """`--checkpoint_steps=best`."""
   run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
-  return checkpoint_selection.select_checkpoints(run, 'best', best_metric=_METRIC)
+  return checkpoint_selection.select_checkpoints(
+    run, 'best', best_metric=_METRIC
+  )
 
 
 def _translate(root: pathlib.Path) -> Any:

@@ -9,9 +9,9 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.slow import mark_slow
 from xlflax import cli
-from xlflax.utils import errors
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

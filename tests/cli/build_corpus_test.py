@@ -7,8 +7,8 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import cli
-from xlflax.data.corpus_builders import libreoffice
 from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus_builders import libreoffice
 from xlflax.utils import errors
 
 

@@ -10,10 +10,8 @@ from tests import fake_bucket
 from xlflax import cli
 from xlflax.cli import cache as cache_command
 from xlflax.data import cache
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import shard_writer
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.cache import cache_reader, shard_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.tokenizers import vocabulary_training
 from xlflax.utils import errors
 

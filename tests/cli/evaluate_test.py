@@ -8,8 +8,8 @@ from xlflax import evaluate as evaluate_lib
 from xlflax.cli import evaluate
 from xlflax.config import gin_config
 from xlflax.evaluation import eval_task
-from xlflax.utils import errors
 from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

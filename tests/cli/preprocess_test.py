@@ -12,8 +12,8 @@ from xlflax.cli import preprocess
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
 from xlflax.data.preprocessing.text_filters import TextFilters
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -164,7 +164,9 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
       assert layer == 2 and len(languages) == len(texts)
       return np.stack([vectors[text] for text in texts]).astype(np.float32)
 
-  monkeypatch.setattr('xlflax.runs.loaded_run.open_run', lambda model_dir: Run())
+  monkeypatch.setattr(
+    'xlflax.runs.loaded_run.open_run', lambda model_dir: Run()
+  )
   flags = ('--min_margin=1.0', '--margin_model=runs/a', '--margin_layer=2')
   assert _run(directory, tmp_path, *flags) == 0
   assert_mentions(capsys.readouterr().out, 'dropped: 1 low margin')

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax import (cli, integrity)
+from xlflax import cli, integrity
 from xlflax.cli import options as cli_options
 from xlflax.cli import pretrain
 from xlflax.cli.pretrain_corpus import LinkedCorpus

@@ -12,9 +12,9 @@ import pytest
 from studies.papers import plans
 from xlflax import cli, trainer
 from xlflax.cli import train_next_steps, train_phases
-from xlflax.utils import errors
 from xlflax.planning import cpu_stand_in
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlflax.config import (gin_config, gin_errors, config_files)
+from xlflax.config import config_files, gin_config, gin_errors
 from xlflax.utils import errors
 
 

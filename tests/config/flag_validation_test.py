@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from xlflax import cli
-from xlflax.config import (flag_validation, config_files)
+from xlflax.config import config_files, flag_validation
 from xlflax.evaluation import task_families
 from xlflax.utils import errors
 
@@ -32,12 +32,16 @@ def _args(*files, bindings=()):
 def test_macros():
   files = ('pretrain/mlm.gin', 'models/tiny.gin')
   given = ('MODEL_DIR', 'VOCABULARY')
-  flag_validation.check_configuration(_args(*files, bindings=['TRAIN_STEPS=3']), given)
+  flag_validation.check_configuration(
+    _args(*files, bindings=['TRAIN_STEPS=3']), given
+  )
   flag_validation.check_configuration(
     _args('suites/xtreme/xnli.gin', bindings=["DATA='d'"]), partial=True
   )
   with pytest.raises(errors.ConfigError, match='none for DATA'):
-    flag_validation.check_configuration(_args('suites/xtreme/xnli.gin'), partial=True)
+    flag_validation.check_configuration(
+      _args('suites/xtreme/xnli.gin'), partial=True
+    )
   with pytest.raises(errors.ConfigError, match='none for .*INIT_FROM'):
     flag_validation.check_configuration(_args('suites/xtreme/xnli.gin'))
   own = ['TRAIN_STEPS=3', 'MINE=4', 'trainer.Trainer.seed=%MINE']

@@ -7,9 +7,9 @@ import pytest
 
 from xlflax import trainer
 from xlflax.config import gin_config
-from xlflax.utils import errors
 from xlflax.objectives import objective_mixture
 from xlflax.training.optimization import schedules
+from xlflax.utils import errors
 
 _FILES = ('pretrain/mlm.gin', 'models/tiny.gin')
 _GIVEN = ('MODEL_DIR=runs/a', 'VOCABULARY=data/vocab', 'TRAIN_STEPS=5000')
@@ -56,7 +56,9 @@ def test_later_files_and_bindings_override(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin', 'trainer.Trainer.seed = 3', 'LENGTH = 99'
   )
-  seen = _bound(gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7']))
+  seen = _bound(
+    gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7'])
+  )
   assert (seen['seed'], seen['streams'][0].length) == (3, 7)
   assert seen['total_steps'] == 5000
 
@@ -215,7 +217,9 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
   )
   seen = _bound(first, **more)
   assert (seen['seed'], seen['log_every_steps']) == (1, 9)
-  second = gin_config.load_gin_files(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
+  second = gin_config.load_gin_files(
+    ['pretrain/mlm.gin'], (), [f'{tmp_path}/b']
+  )
   assert _bound(second, **more)['seed'] == 2
   # And nothing is left of either.
   assert _bound(gin_config.load_gin_files(_FILES, _GIVEN))['seed'] == 0
@@ -253,7 +257,9 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
     gin_config.load_gin_files(files, _GIVEN).build(trainer.Trainer)
   assert error.value.where == f'Trainer.ema_decay, {mine}:5 and {mine}:3'
   with pytest.raises(errors.ConfigError) as error:
-    gin_config.load_gin_files(files, (*_GIVEN, 'MINE=1.5')).build(trainer.Trainer)
+    gin_config.load_gin_files(files, (*_GIVEN, 'MINE=1.5')).build(
+      trainer.Trainer
+    )
   assert error.value.where == f'Trainer.ema_decay, {mine}:5 and --gin.MINE'
   flags = (*_GIVEN, 'MINE=0.9', 'mono/dataset_config.Stream.length=0')
   with pytest.raises(errors.ConfigError) as error:
@@ -346,7 +352,9 @@ def test_values_for_one_object():
   configuration = gin_config.load_gin_files(_FILES, _GIVEN)
   before = dict(gin.config._CONFIG), gin.operative_config_str()
   found = [
-    configuration.with_macros({'SEED': seed, 'mono/dataset_config.Stream.length': 64})
+    configuration.with_macros(
+      {'SEED': seed, 'mono/dataset_config.Stream.length': 64}
+    )
     for seed in (1, 2)
   ]
   assert [_bound(one)['seed'] for one in found] == [1, 2]
@@ -420,7 +428,9 @@ def test_what_nothing_that_was_built_reads_is_told(caplog):
   """A rate of AdamW's schedule where another one is used; a field of a caller."""
   given = [*_GIVEN, 'LENGTH=7', 'schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
   given += ['trainer.Trainer.log_every_steps=3']
-  made = gin_config.load_gin_files(_FILES, [*given, 'MONO="a"'], macros={'SEED': 3})
+  made = gin_config.load_gin_files(
+    _FILES, [*given, 'MONO="a"'], macros={'SEED': 3}
+  )
   _bound(made, seed=4, log_every_steps=5)
   made.warn_of_unread()
   assert [record.getMessage() for record in caplog.records] == [

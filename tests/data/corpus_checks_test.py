@@ -4,8 +4,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks as oddities
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 
 _EN = (
   'The committee met on Tuesday and decided that the house by the river '

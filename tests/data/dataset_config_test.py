@@ -67,7 +67,10 @@ def test_unknown_value_names_the_choices():
       ('Stream.pairs', 'Layout.BLOCKS', "stream 'mono'"),
     ),
     (
-      {'layout': 'sides', 'pairs': dataset_config.PairOptions(separator='bert')},
+      {
+        'layout': 'sides',
+        'pairs': dataset_config.PairOptions(separator='bert'),
+      },
       ('Stream.pairs.separator', 'Layout.SIDES', "stream 'mono'"),
     ),
     (

@@ -1,8 +1,7 @@
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_base
 from xlflax.utils import errors
 
 

@@ -3,8 +3,7 @@
 import sys
 
 from tests.errors import raises_error
-from xlflax.data import loader_factory
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_factory
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.utils import errors
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.data import prefetch
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, prefetch
 from xlflax.data.tokenizers import vocabulary_spec
 
 _B, _T = 16, 4

@@ -7,17 +7,15 @@ import pytest
 
 from tests.data.cache import reading
 from tests.errors import raises_error
-from xlflax.data import loader_factory
-from xlflax.data import dataset_config
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import cache_writer
+from xlflax.data import dataset_config, loader_factory
+from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
-from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
-from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')

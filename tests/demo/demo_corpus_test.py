@@ -3,7 +3,7 @@ import time
 import pytest
 
 from xlflax.data.corpus import corpus_directory
-from xlflax.demo import (demo_corpus, held_out_split, message_text)
+from xlflax.demo import demo_corpus, held_out_split, message_text
 from xlflax.utils import errors
 
 pytest.importorskip('django')

@@ -6,7 +6,7 @@ import pytest
 import rich.console
 
 from xlflax import cli
-from xlflax.demo import (demo_run, retrieval_examples, demo_pipeline)
+from xlflax.demo import demo_pipeline, demo_run, retrieval_examples
 from xlflax.utils import errors
 
 pytestmark = pytest.mark.slow

@@ -54,7 +54,9 @@ def test_choose_wants_every_language_long_distinct_and_translated():
     texts['the same text here'] = 'The same text, here!'
     texts['window wodniw number 22'] = 'near duplicate'
   japanese[second] = japanese[first]
-  chosen = held_out_split.choose({'de': german, 'ja': japanese}, count=99, seed=0)
+  chosen = held_out_split.choose(
+    {'de': german, 'ja': japanese}, count=99, seed=0
+  )
   assert not {extra, 'two words', 'the same text here'} & set(chosen)
   assert not {first, second} <= set(chosen)
   assert not {f'window wodniw number {n}' for n in (2, 22)} <= set(chosen)

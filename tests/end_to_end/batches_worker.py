@@ -8,8 +8,7 @@ import sys
 
 import numpy as np
 
-from xlflax.data import (loader_factory, prefetch)
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_factory, prefetch
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.training.devices import partitioning
 from xlflax.training.distributed import distributed_job

@@ -8,8 +8,7 @@ import sys
 
 from tests.training import corruption
 from xlflax import cli
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.training import param_tree, training_setup
 
 _ARRAY = 'params/model/head_norm/scale'
 _FAULTS = {'none': (0, 0), 'wrong_result': (24, 2), 'wrong_replica': (21, 1)}

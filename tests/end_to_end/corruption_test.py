@@ -78,7 +78,9 @@ def _arrays(run, item: str):
     getattr(metadata, 'tree', metadata),
   )
   restored = checkpoint_reader.read_part(path, item, tree)
-  return {n: np.asarray(x) for n, x in param_tree.flatten_params(restored).items()}
+  return {
+    n: np.asarray(x) for n, x in param_tree.flatten_params(restored).items()
+  }
 
 
 def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):

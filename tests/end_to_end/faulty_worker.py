@@ -41,7 +41,9 @@ def _wrap(owner, name, decorate):
 
 
 _FAULTS = {
-  'loader': lambda: _wrap(cached_loader.CachedLoader, 'rows', _after(_GOOD, _block)),
+  'loader': lambda: _wrap(
+    cached_loader.CachedLoader, 'rows', _after(_GOOD, _block)
+  ),
   'slow_loader': lambda: _wrap(
     cached_loader.CachedLoader, 'rows', _after(_GOOD, lambda: time.sleep(1))
   ),

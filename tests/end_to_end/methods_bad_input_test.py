@@ -9,7 +9,7 @@ import pytest
 from tests.training import tiny
 from xlflax import cli
 from xlflax.data.corpus import corpus_writer
-from xlflax.training.checkpointing import (checkpoints, checkpoint_reader)
+from xlflax.training.checkpointing import checkpoint_reader, checkpoints
 
 _COMMON = (
   'LENGTH=16',

@@ -38,9 +38,14 @@ def install(when: str) -> None:
 
 def _places() -> dict[str, tuple[Any, str]]:
   """Phase -> what is called at its beginning."""
-  from xlflax.utils import process_exit
-  from xlflax.training import (metric_accumulator, training_setup, step_compilation, training_run)
+  from xlflax.training import (
+    metric_accumulator,
+    step_compilation,
+    training_run,
+    training_setup,
+  )
   from xlflax.training.checkpointing import checkpoints
+  from xlflax.utils import process_exit
 
   return {
     'start': (training_setup.Setup, 'open_loaders'),

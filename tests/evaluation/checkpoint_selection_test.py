@@ -6,8 +6,8 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.evaluation import checkpoint_selection
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass
@@ -91,7 +91,9 @@ def test_a_metric_that_failed_says_why(run):
   folder.mkdir(parents=True)
   (folder / '10.json').write_text(json.dumps(checksums.add_digest(result)))
   with raises_error(errors.ConfigError, mentions=('dev/f1/en', 'en')):
-    checkpoint_selection.select_checkpoints(run, 'best', best_metric='dev/f1/en')
+    checkpoint_selection.select_checkpoints(
+      run, 'best', best_metric='dev/f1/en'
+    )
 
 
 def test_no_best_of_a_metric_without_better_and_worse(run):

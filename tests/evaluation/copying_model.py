@@ -6,8 +6,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import class_registry
 from xlflax.models import decoder
+from xlflax.utils import class_registry
 
 
 @class_registry.register('copying_model_config_of_the_tests')

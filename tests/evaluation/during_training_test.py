@@ -9,9 +9,9 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
-from xlflax.evaluation import (eval_task, during_training)
-from xlflax.utils import errors
+from xlflax.evaluation import during_training, eval_task
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

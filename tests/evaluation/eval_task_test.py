@@ -113,7 +113,9 @@ def test_batch_size_must_be_positive():
 
 def test_a_result_in_a_notebook():
   failure = eval_task.Failure(task='t', part='<de>', message='no text')
-  result = eval_task.EvalResult(metrics={'accuracy/en': 0.5}, failures=(failure,))
+  result = eval_task.EvalResult(
+    metrics={'accuracy/en': 0.5}, failures=(failure,)
+  )
   text = result._repr_html_()
   assert '<th>accuracy/en</th><td>0.5</td>' in text
   assert '&lt;de&gt;' in text and '<de>' not in text

@@ -8,12 +8,10 @@ import jax.numpy as jnp
 import pytest
 from flax import linen as nn
 
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers import base_vocabulary
+from xlflax.data.corpus import corpus_directory, corpus_writer
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
 from xlflax.evaluation import eval_task
-from xlflax.models import (model_params, encoder_config, encoder)
+from xlflax.models import encoder, encoder_config, model_params
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 

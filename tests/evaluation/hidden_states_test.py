@@ -42,7 +42,9 @@ def _alone(subject, text, language, pooling):
 
 @pytest.mark.parametrize('pooling', list(Pooling))
 def test_states_are_those_of_each_sentence_alone(subject, pooling, texts):
-  found = hidden_states.sentence_states(subject, texts, LANGUAGES, pooling=pooling)
+  found = hidden_states.sentence_states(
+    subject, texts, LANGUAGES, pooling=pooling
+  )
   assert found.states.shape == (3, 37, 16)
   assert found.states.dtype == np.float32
   assert found.truncated == 0
@@ -84,7 +86,9 @@ def test_eight_devices_agree_with_one(subject, shape, texts):
 def test_long_sentences_are_cut_and_counted(subject, texts):
   given = [texts[8], texts[0], texts[8] + ' und so weiter']
   short = len(subject.vocabulary.encode(texts[0]))
-  found = hidden_states.sentence_states(subject, given, [0] * 3, max_length=short + 2)
+  found = hidden_states.sentence_states(
+    subject, given, [0] * 3, max_length=short + 2
+  )
   assert found.truncated == 2
   np.testing.assert_allclose(found.states[:, 0], found.states[:, 2], atol=1e-5)
 
@@ -103,7 +107,11 @@ def test_text_without_pieces_is_pooled_over_bos_and_eos(subject, texts):
 
 
 def test_no_text_gives_no_states(subject):
-  assert hidden_states.sentence_states(subject, [], []).states.shape == (3, 0, 16)
+  assert hidden_states.sentence_states(subject, [], []).states.shape == (
+    3,
+    0,
+    16,
+  )
 
 
 def test_the_number_of_compilations_is_bounded(subject, texts):
@@ -115,7 +123,9 @@ def test_the_number_of_compilations_is_bounded(subject, texts):
   )
   hidden_states.sentence_states(other, texts, LANGUAGES, pooling=Pooling.FIRST)
   assert (
-    1 <= hidden_states.pooled_states._cache_size() <= len(hidden_states.bucket_lengths(32))
+    1
+    <= hidden_states.pooled_states._cache_size()
+    <= len(hidden_states.bucket_lengths(32))
   )
 
 
@@ -128,7 +138,9 @@ def test_bucket_lengths_double_every_second_time_up_to_the_limit():
 def test_plan_batches_covers_every_sentence_once_in_few_shapes():
   lengths = np.random.default_rng(0).integers(2, 300, size=500)
   plan = list(
-    hidden_states.plan_batches(lengths, max_length=300, batch_size=20, multiple=8)
+    hidden_states.plan_batches(
+      lengths, max_length=300, batch_size=20, multiple=8
+    )
   )
   indices = np.concatenate([chosen for chosen, _, _ in plan])
   assert sorted(indices) == list(range(500))

@@ -3,7 +3,7 @@ import dataclasses
 import matplotlib.image
 import pytest
 
-from xlflax.evaluation import (eval_task, plots)
+from xlflax.evaluation import eval_task, plots
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

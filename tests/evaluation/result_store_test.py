@@ -5,9 +5,9 @@ import types
 import pytest
 
 from tests.errors import raises_error
-from xlflax.evaluation import (eval_task, result_store, sentence_embedding)
-from xlflax.utils import errors
+from xlflax.evaluation import eval_task, result_store, sentence_embedding
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 RESULT = eval_task.EvalResult(metrics={'m/de': 0.5, 'm/mean': 0.25})
 
@@ -37,11 +37,15 @@ def _identity(task=None, seed=0, **more):
 
 @pytest.fixture(autouse=True)
 def described(monkeypatch):
-  monkeypatch.setattr(result_store.description, 'describe', lambda model: 'model')
+  monkeypatch.setattr(
+    result_store.description, 'describe', lambda model: 'model'
+  )
 
 
 def test_a_result_is_found_by_its_settings(tmp_path):
-  file = result_store.write_result(tmp_path, RESULT, step=10, identity=_identity())
+  file = result_store.write_result(
+    tmp_path, RESULT, step=10, identity=_identity()
+  )
   assert file.name == '10.json'
   assert file.parent.parent == tmp_path / 'eval' / 'task'
   assert file.parent.name.startswith('test-')
@@ -71,7 +75,9 @@ def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
   for step in (10, 20):
     result_store.write_result(tmp_path, RESULT, step=step, identity=_identity())
   changed = eval_task.EvalResult(metrics={'m/de': 0.9})
-  result_store.write_result(tmp_path, changed, step=20, identity=_identity(**other))
+  result_store.write_result(
+    tmp_path, changed, step=20, identity=_identity(**other)
+  )
   found = result_store.find_results(tmp_path, 'task')
   assert found == {
     result_store.result_group(_identity()): {10: RESULT, 20: RESULT},
@@ -95,7 +101,9 @@ def test_a_result_with_failures_is_not_finished(tmp_path):
   failed = eval_task.EvalResult(
     metrics={}, failures=(eval_task.Failure(task='t', part='de', message='m'),)
   )
-  file = result_store.write_result(tmp_path, failed, step=1, identity=_identity())
+  file = result_store.write_result(
+    tmp_path, failed, step=1, identity=_identity()
+  )
   assert result_store.read_finished(tmp_path, _identity(), 1) is None
   assert result_store.read_result(file) == failed
 
@@ -129,7 +137,9 @@ def test_what_is_no_result_is_none(tmp_path, text):
 
 
 def test_nothing_but_the_result_is_left_in_the_folder(tmp_path):
-  file = result_store.write_result(tmp_path, RESULT, step=1, identity=_identity())
+  file = result_store.write_result(
+    tmp_path, RESULT, step=1, identity=_identity()
+  )
   assert [path.name for path in file.parent.iterdir()] == ['1.json']
 
 

@@ -6,7 +6,7 @@ import re
 import rich.console
 
 from tests.errors import assert_mentions
-from xlflax.evaluation import (eval_task, result_store, result_tables)
+from xlflax.evaluation import eval_task, result_store, result_tables
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

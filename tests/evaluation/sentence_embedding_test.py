@@ -13,14 +13,20 @@ from tests.interop.huggingface import published_encoders
 from tests.interop.huggingface.published_encoders import STYLES, TEXTS
 from xlflax.analysis import corpus_hidden_states
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.sources import beir
-from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (sentence_embedding, text_sources)
-from xlflax.evaluation.tasks import (mteb_tasks, mining_task, retrieval_predictions, retrieval_task, sentence_task, similarity_search)
-from xlflax.utils import errors
+from xlflax.data.supervised.sources import beir, example_source
+from xlflax.evaluation import sentence_embedding, text_sources
+from xlflax.evaluation.tasks import (
+  mining_task,
+  mteb_tasks,
+  retrieval_predictions,
+  retrieval_task,
+  sentence_task,
+  similarity_search,
+)
 from xlflax.interop import mteb_encoder
 from xlflax.objectives.model_calls import Pooling
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 _FIRST, _SECOND = TEXTS[:2], TEXTS[2:]
 
@@ -130,9 +136,7 @@ def test_queries_and_documents_have_their_prompts(
     lines = [f'{name[0]}{i}\t{text}\n' for i, text in enumerate(texts)]
     (part / f'{name}.tsv').write_text(''.join(lines))
   (part / 'relevance.tsv').write_text('q0 0 d0 1\nq1 0 d1 1\n')
-  task = mteb_tasks.Ranking(
-    source=beir.RankedFolder(directory=str(tmp_path))
-  )
+  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(tmp_path)))
   run = published[1]
   found = _compared(run, [task], monkeypatch)['ranking']
   want = [

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.evaluation import translation_options
-from xlflax.evaluation import sentence_translator
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder_decoder)
-from xlflax.models import encoder_decoder_config
+from xlflax.evaluation import sentence_translator, translation_options
+from xlflax.models import encoder_decoder, encoder_decoder_config, model_params
 from xlflax.objectives.pretraining import denoising, seq2seq
 from xlflax.objectives.pretraining.seq2seq import SourceSymbols
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = [
   'tests.evaluation.fixtures',
@@ -160,7 +158,9 @@ def test_options_come_from_what_was_trained(copier):
     begun()
   assert (
     'starts with bos'
-    in sentence_translator.Translator(copier, source='en', target='de').describe()
+    in sentence_translator.Translator(
+      copier, source='en', target='de'
+    ).describe()
   )
 
 

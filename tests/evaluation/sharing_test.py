@@ -8,11 +8,15 @@ import pytest
 from tests.training import tiny
 from xlflax import trainer
 from xlflax.data import dataset_config
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.tokenizers import vocabulary_training
-from xlflax.evaluation import (eval_task, text_sources, hidden_states, token_batches)
-from xlflax.evaluation.tasks import (perplexity, retrieval_task)
+from xlflax.evaluation import (
+  eval_task,
+  hidden_states,
+  text_sources,
+  token_batches,
+)
+from xlflax.evaluation.tasks import perplexity, retrieval_task
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
@@ -169,7 +173,9 @@ def test_states_are_those_of_each_languages_own_encoder(subject):
       [language] * len(mine),
     ).states
     np.testing.assert_allclose(found[:, mine], alone, atol=1e-5)
-  other = hidden_states.sentence_states(_ordinary(subject, 1), texts[:1], [0]).states
+  other = hidden_states.sentence_states(
+    _ordinary(subject, 1), texts[:1], [0]
+  ).states
   assert np.abs(found[:, :1] - other).max() > 0.1
 
 
@@ -213,7 +219,8 @@ class _Unknown(text_sources.PairSource):
 
 def test_retrieval_needs_a_language_of_the_model(subject, corpus):
   result = eval_task.evaluate_task(
-    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)), subject
+    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)),
+    subject,
   )
   assert not result.failures and 0 < result.metrics['accuracy/fr'] <= 1
   (failure,) = eval_task.evaluate_task(

@@ -3,9 +3,9 @@
 import dataclasses
 
 from tests.errors import raises_error
-from xlflax.evaluation import (eval_task, task_families)
+from xlflax.evaluation import eval_task, task_families
 from xlflax.evaluation.metrics import metric
-from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.utils import errors
 
 _OPTIONS = {'corpus': 'c', 'mixture': 'm', 'tatoeba': 't'}
@@ -45,7 +45,8 @@ def test_every_family_of_the_package_declares_its_metrics():
         *task.further_metrics,
       } <= declared, name
       assert (
-        task_families.find_metric(task.primary_metric).better is not Better.NEITHER
+        task_families.find_metric(task.primary_metric).better
+        is not Better.NEITHER
       )
 
 
@@ -53,7 +54,8 @@ def test_text_of_a_family():
   made = task_families.task_arguments('tatoeba', _OPTIONS)
   assert (made['name'], made['source'].directory) == ('tatoeba', 't')
   assert (
-    task_families.task_arguments('tagging', _OPTIONS)['source'].kind == 'tagging'
+    task_families.task_arguments('tagging', _OPTIONS)['source'].kind
+    == 'tagging'
   )
   assert task_families.task_arguments('one_file', _OPTIONS) == {}
   with raises_error(errors.ConfigError, mentions='--mixture=NAME'):

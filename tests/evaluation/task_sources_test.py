@@ -4,7 +4,7 @@ import seqio
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.seqio_tasks import corpus_tasks
-from xlflax.evaluation import (text_sources, task_sources)
+from xlflax.evaluation import task_sources, text_sources
 from xlflax.evaluation.tasks import perplexity
 from xlflax.utils import errors
 

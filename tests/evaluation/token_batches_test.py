@@ -46,7 +46,9 @@ def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
     batch_size=2,
   )
   units = [(np.array([20, 21]),), (np.array([22]),), (np.array([23] * 3),)]
-  first, second = token_batches.make_batches(units, (1,), stream, vocabulary.spec)
+  first, second = token_batches.make_batches(
+    units, (1,), stream, vocabulary.spec
+  )
   np.testing.assert_array_equal(
     first['token_ids'], [[1, 20, 21, 2, 0], [1, 22, 2, 0, 0]]
   )

@@ -12,7 +12,11 @@ from xlflax.evaluation import eval_task
 from xlflax.models import model_params
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, run_directory, objective_config)
+from xlflax.training.checkpointing import (
+  checkpoints,
+  objective_config,
+  run_directory,
+)
 
 
 @pytest.fixture(scope='session')

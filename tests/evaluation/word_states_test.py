@@ -102,7 +102,11 @@ def test_each_language_is_read_by_its_own_parts(subject, split):
   for language, part in ((0, slice(0, 2)), (2, slice(2, 4))):
     own = dataclasses.replace(
       subject,
-      params={'model': parameter_sharing.select_language_params(plan, params, language)},
+      params={
+        'model': parameter_sharing.select_language_params(
+          plan, params, language
+        )
+      },
     )
     expected = _read(own, split[7:11][part], _LANGUAGES[7:11][part])
     for x, y in zip(found[part], expected, strict=True):

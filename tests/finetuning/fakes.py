@@ -7,11 +7,10 @@ import shutil
 from typing import Any
 
 from xlflax.evaluation import eval_task
-from xlflax.utils import (errors, class_registry)
 from xlflax.storage import paths
+from xlflax.training.checkpointing import checkpoint_reader, saved_run
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import checkpoint_reader
+from xlflax.utils import class_registry, errors
 
 CALLS: list[str] = []
 
@@ -36,8 +35,10 @@ class FakeTrainer:
   corpus: str | None = None
   cache_dir: str | None = None
   evaluation: Any = class_registry.changeable_field(default=None)
-  checkpoints: checkpoints_lib.CheckpointOptions = class_registry.changeable_field(
-    default_factory=checkpoints_lib.CheckpointOptions
+  checkpoints: checkpoints_lib.CheckpointOptions = (
+    class_registry.changeable_field(
+      default_factory=checkpoints_lib.CheckpointOptions
+    )
   )
   total_steps: int = class_registry.changeable_field(default=20)
   epochs: float | None = class_registry.changeable_field(default=None)

@@ -10,10 +10,10 @@ import pytest
 from tests.errors import raises_error
 from tests.finetuning import fakes
 from xlflax.config import gin_config
-from xlflax.finetuning import (finetune_grid, hyperparameter_grid, grid_trials)
-from xlflax.utils import errors
+from xlflax.finetuning import finetune_grid, grid_trials, hyperparameter_grid
 from xlflax.storage import directory_lease
 from xlflax.training.initialization import init_from
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
@@ -216,7 +216,9 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   runner = grid_trials.TrialRunner(
     output=tmp_path, configuration=configuration, select='dev/loss/en'
   )
-  (trial,) = hyperparameter_grid.expand_grid([hyperparameter_grid.parse_axis('SEED=3')])
+  (trial,) = hyperparameter_grid.expand_grid(
+    [hyperparameter_grid.parse_axis('SEED=3')]
+  )
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(grid_trials.trainer_lib, 'Trainer', fakes.FakeTrainer)
     made = runner.make(trial)

@@ -9,14 +9,18 @@ from tests.errors import raises_error
 from tests.slow import mark_slow
 from xlflax.config import gin_config
 from xlflax.data.supervised.featurizers import translation_featurizer
-from xlflax.data.supervised.sources import (code_switched_source, concatenated_source, xtreme_tasks)
+from xlflax.data.supervised.sources import (
+  code_switched_source,
+  concatenated_source,
+  xtreme_tasks,
+)
 from xlflax.evaluation import during_training
 from xlflax.finetuning import hyperparameter_grid
-from xlflax.utils import errors
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.suites import (suite_config, suite_export)
-from xlflax.training.checkpointing import (run_directory, objective_config)
+from xlflax.models import encoder_config as model_config
+from xlflax.suites import suite_config, suite_export
+from xlflax.training.checkpointing import objective_config, run_directory
+from xlflax.utils import errors
 
 _MACROS = {  # those that files leave open
   'LABELS': ('a', 'b'),
@@ -165,9 +169,9 @@ def test_veco(settings_of, task):
   objective = settings.objectives.entries[0].objective
   plugged = 'plug_in' in task
   assert objective.features == ('plug_in' if plugged else 'plug_out')
-  assert isinstance(settings.streams[0].rows, translation_featurizer.PairedRows) == (
-    plugged
-  )
+  assert isinstance(
+    settings.streams[0].rows, translation_featurizer.PairedRows
+  ) == (plugged)
   inputs = objective_config.inputs_of(settings)[objective.name]
   assert inputs['length'] == settings.streams[0].length
   assert ('separator' in inputs) == (not task.endswith('tagging'))
@@ -391,7 +395,9 @@ def test_every_setting_is_tested():
 
 
 def _suite(name):
-  return gin_config.load_gin_files([f'suites/{name}.gin']).build(suite_config.Suite)
+  return gin_config.load_gin_files([f'suites/{name}.gin']).build(
+    suite_config.Suite
+  )
 
 
 def test_xtreme_suite():
@@ -433,4 +439,6 @@ def _configuration(task, data):
   macros = {'DATA': data}
   if task.trials:
     macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-  return gin_config.load_gin_files([task.gin_file], task.bindings, macros=macros)
+  return gin_config.load_gin_files(
+    [task.gin_file], task.bindings, macros=macros
+  )

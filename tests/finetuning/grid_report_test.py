@@ -11,8 +11,12 @@ import pytest
 from tests.errors import raises_error
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import eval_task
-from xlflax.finetuning import (hyperparameter_grid, grid_report, model_selection)
-from xlflax.finetuning import grid_trials
+from xlflax.finetuning import (
+  grid_report,
+  grid_trials,
+  hyperparameter_grid,
+  model_selection,
+)
 from xlflax.utils import errors
 
 Status = grid_trials.Status

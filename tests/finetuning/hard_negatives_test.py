@@ -70,7 +70,9 @@ def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
   assert found == (3, 0)
   first = json.loads(output.read_text().splitlines()[0])
   assert first == {'query': 'q', 'positive': 'own', 'negatives': ['far']}
-  read = query_document_reader.read_query_documents(str(output), 'en', texts=3).examples
+  read = query_document_reader.read_query_documents(
+    str(output), 'en', texts=3
+  ).examples
   assert [one.text for one in read[3:6]] == ['r', 'far', 'near']
 
 

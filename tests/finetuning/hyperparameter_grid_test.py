@@ -34,7 +34,10 @@ def test_a_value_twice():
 
 
 def test_trials_and_settings():
-  axes = [hyperparameter_grid.parse_axis('RATE=1e-5,2e-5'), hyperparameter_grid.parse_axis('SEED=0,1')]
+  axes = [
+    hyperparameter_grid.parse_axis('RATE=1e-5,2e-5'),
+    hyperparameter_grid.parse_axis('SEED=0,1'),
+  ]
   trials = hyperparameter_grid.expand_grid(axes)
   assert [trial.name for trial in trials] == [
     'RATE=1e-5,SEED=0',
@@ -55,20 +58,31 @@ def test_no_axis_gives_one_trial():
 
 
 def test_names_are_names_of_folders():
-  (trial,) = hyperparameter_grid.expand_grid([hyperparameter_grid.parse_axis("FILE='a/b c'")])
+  (trial,) = hyperparameter_grid.expand_grid(
+    [hyperparameter_grid.parse_axis("FILE='a/b c'")]
+  )
   assert trial.name == 'FILE=a_b_c'
 
 
 def test_trials_of_one_folder_are_refused():
   with raises_error(errors.ConfigError, got='FILE=a_b', where='--grid'):
-    hyperparameter_grid.expand_grid([hyperparameter_grid.parse_axis("FILE='a/b','a_b'")])
+    hyperparameter_grid.expand_grid(
+      [hyperparameter_grid.parse_axis("FILE='a/b','a_b'")]
+    )
 
 
 def test_two_axes_of_one_macro():
   with raises_error(errors.ConfigError, got='A, A', where='--grid'):
-    hyperparameter_grid.expand_grid([hyperparameter_grid.Axis('A', ('1',)), hyperparameter_grid.Axis('A', ('2',))])
+    hyperparameter_grid.expand_grid(
+      [
+        hyperparameter_grid.Axis('A', ('1',)),
+        hyperparameter_grid.Axis('A', ('2',)),
+      ]
+    )
 
 
 def test_values_that_only_gin_reads():
-  (trial,) = hyperparameter_grid.expand_grid([hyperparameter_grid.parse_axis('RATE=@schedules.constant()')])
+  (trial,) = hyperparameter_grid.expand_grid(
+    [hyperparameter_grid.parse_axis('RATE=@schedules.constant()')]
+  )
   assert trial.macros == {'RATE': gin_config.Reference('@schedules.constant()')}

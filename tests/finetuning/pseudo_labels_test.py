@@ -9,10 +9,10 @@ from tests import read_only
 from tests.errors import raises_error
 from xlflax.data.supervised.sources import example_source
 from xlflax.finetuning import pseudo_labels
-from xlflax.utils import errors
 from xlflax.objectives.finetuning import token_classification
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, objective_config)
+from xlflax.training.checkpointing import checkpoints, objective_config
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.finetuning.fixtures']
 _LABELS = ('DET', 'NOUN', 'VERB')

@@ -10,32 +10,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.analysis import (fakes, analysis_report_test)
+from tests.analysis import analysis_report_test, fakes
 from tests.data.supervised import supervised_loader_test
 from tests.evaluation import fixtures
 from tests.evaluation.reports import report_files_test as leaderboard_test
 from tests.training import tiny
-from xlflax.analysis import analysis_report
-from xlflax.analysis import activation_cache
+from xlflax.analysis import activation_cache, analysis_report
 from xlflax.data.cache import cache_writer
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
-from xlflax.data.preprocessing import (text_filters, pipeline, text_processing)
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.plain_text import corpus_directory_tasks
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.evaluation import (eval_task, result_store)
+from xlflax.data.preprocessing import pipeline, text_filters, text_processing
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
+from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.reports import report_files as reports
-from xlflax.finetuning import hyperparameter_grid
-from xlflax.finetuning import grid_report
-from xlflax.finetuning import grid_trials
-from xlflax.interop.huggingface import (huggingface_export, folder_writer)
-from xlflax.models import (encoder_config, encoder)
-from xlflax.storage import (checksums, manifests)
-from xlflax.suites import (suite_result_store, suite_export)
+from xlflax.finetuning import grid_report, grid_trials, hyperparameter_grid
+from xlflax.interop.huggingface import folder_writer, huggingface_export
+from xlflax.models import encoder, encoder_config
+from xlflax.storage import checksums, manifests
+from xlflax.suites import suite_export, suite_result_store
 from xlflax.suites import suite_report as suite_results
-from xlflax.training.checkpointing import (checkpoints, config_serialization, data_fingerprint, run_directory, objective_config)
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (
+  checkpoints,
+  config_serialization,
+  data_fingerprint,
+  objective_config,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.optimization import optimizers
 
 _LINES = '{"step": 1, "train": {"loss": 2.5}}\n'
@@ -95,7 +96,9 @@ def run(
     directory, settings, gin_config=f'A = {number}\n'
   )
   model = encoder.Encoder(encoder_config.EncoderConfig(**_SIZES))
-  model = model.clone(config=encoder_config.with_vocabulary(model.config, loaded.spec))
+  model = model.clone(
+    config=encoder_config.with_vocabulary(model.config, loaded.spec)
+  )
   run_directory.write_model(directory, model)
   objective_config.write_objectives(directory, [])
   run_directory.copy_vocabulary(words, directory)
@@ -170,7 +173,9 @@ def cache(directory: pathlib.Path, number: int) -> None:
       directory=directory,
       mixtures=['corpus.mono', 'corpus.parallel'],
       vocabulary=base_vocabulary.Vocabulary.load(words),
-      open_tasks=functools.partial(corpus_directory_tasks.CorpusTasks, str(text)),
+      open_tasks=functools.partial(
+        corpus_directory_tasks.CorpusTasks, str(text)
+      ),
       shard_size=512,
     )
   )
@@ -178,7 +183,9 @@ def cache(directory: pathlib.Path, number: int) -> None:
 
 
 def rows(directory: pathlib.Path, number: int) -> None:
-  source = supervised_loader_test.FakeSource(sizes=(('de', 3 + number), ('en', 4)))
+  source = supervised_loader_test.FakeSource(
+    sizes=(('de', 3 + number), ('en', 4))
+  )
   supervised_loader_test._open(cache_dir=directory, source=source)
 
 

@@ -13,9 +13,9 @@ import pytest
 from tests.integrity import artefacts
 from xlflax import integrity
 from xlflax.integrity import verification
-from xlflax.integrity.artifact_types import (Need, artifact_table)
-from xlflax.utils import errors
+from xlflax.integrity.artifact_types import Need, artifact_table
 from xlflax.storage import manifests
+from xlflax.utils import errors
 
 # Of the files of an artefact within another one, each so many-th.
 _EACH = collections.defaultdict(

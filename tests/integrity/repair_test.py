@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from tests.integrity import artefacts
-from xlflax import (cli, integrity)
-from xlflax.integrity import (verification, repair)
+from xlflax import cli, integrity
+from xlflax.integrity import repair, verification
+from xlflax.storage import directory_lease, manifests
 from xlflax.utils import errors
-from xlflax.storage import (directory_lease, manifests)
 
 Kind = manifests.Kind
 
@@ -134,7 +134,10 @@ def test_nobody_else_writes_to_a_run_that_is_mended(copy):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
   other = os.getppid()  # another process that lives
-  owner = directory_lease._owner() | {'pid': other, 'started': directory_lease._started(other)}
+  owner = directory_lease._owner() | {
+    'pid': other,
+    'started': directory_lease._started(other),
+  }
   (run / directory_lease.FILE).write_text(json.dumps(owner))
   with pytest.raises(errors.RunDirectoryError, match='config|writ'):
     _repaired(run)

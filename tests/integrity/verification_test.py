@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import pytest
 
 from tests.training import tiny
-from xlflax import (cli, integrity)
-from xlflax.utils import errors
+from xlflax import cli, integrity
 from xlflax.storage import checksums
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from hypothesis import strategies
 
+from xlflax.launch import job_base, kubernetes, local, slurm, tpu
 from xlflax.utils import errors
-from xlflax.launch import (job_base, kubernetes, local, slurm, tpu)
 
 # Each would make a file HIT if a shell evaluated it.
 _ATTACKS = (

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from tests.launch import controllers, kubernetes_schema
-from xlflax.utils import errors
 from xlflax.launch import kubernetes
 from xlflax.training.distributed import cluster_detection
+from xlflax.utils import errors
 
 _EXAMPLES = pathlib.Path(__file__).parents[2] / 'launch/kubernetes'
 _CLAIM = 'claim:runs:/shared'

@@ -3,8 +3,8 @@
 import pytest
 
 from xlflax import cli
+from xlflax.launch import job_base, launcher_registry, slurm
 from xlflax.utils import errors
-from xlflax.launch import (job_base, launcher_registry, slurm)
 
 _TOY = """
 import dataclasses

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from xlflax.utils import (errors, signals)
-from xlflax.launch import (job_base, local, supervisor)
+from xlflax.launch import job_base, local, supervisor
+from xlflax.utils import errors, signals
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # What a process of a test does, given its number `i` and the folder.

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.launch import slurm
+from xlflax.utils import errors
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/slurm_4.sbatch'
 _PROGRAMS = {

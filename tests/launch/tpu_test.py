@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.launch import templates, tpu
+from xlflax.utils import errors
 
 _EXAMPLE = (
   pathlib.Path(__file__).parents[2] / 'launch/tpu/create_and_run_2_slices.sh'

@@ -9,7 +9,7 @@ import pytest
 
 from tests.models import random_parameters
 from tests.training import tiny
-from xlflax.models import (scan_layers, layers, compile_targets)
+from xlflax.models import compile_targets, layers, scan_layers
 
 
 def _run(model, params, batch):
@@ -26,7 +26,10 @@ def _run(model, params, batch):
   return jax.value_and_grad(loss)(params)
 
 
-_GPU, _TPU = compile_targets.Target('gpu', (9, 0)), compile_targets.Target('tpu')
+_GPU, _TPU = (
+  compile_targets.Target('gpu', (9, 0)),
+  compile_targets.Target('tpu'),
+)
 
 
 @functools.cache

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
+from xlflax.models import activations, encoder_config
 from xlflax.utils import errors
-from xlflax.models import (activations, encoder_config)
 
 _SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2)
 

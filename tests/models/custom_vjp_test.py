@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.models import (activations, custom_vjp)
+from xlflax.models import activations, custom_vjp
 
 
 def _function(x, scale):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.errors import raises_error
-from xlflax.utils import errors
-from xlflax.models import encoder_config as model_config
 from xlflax.models import embeddings
+from xlflax.models import encoder_config as model_config
+from xlflax.utils import errors
 
 _SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_length=5)
 _EMBED = dict(

@@ -4,8 +4,8 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import errors
 from xlflax.models import encoder_config as model_config
+from xlflax.utils import errors
 
 
 def _config(**changes):

@@ -4,11 +4,10 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import errors
 from xlflax.models import encoder_config as model_config
-from xlflax.models import encoder_decoder
-from xlflax.models import encoder_decoder_config
+from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 _SIZES = dict(
   num_encoder_layers=3,

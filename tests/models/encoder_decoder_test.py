@@ -12,10 +12,14 @@ import pytest
 from tests.errors import raises_error
 from tests.models import layer_stacking, random_parameters
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder, encoder_decoder)
-from xlflax.models import encoder_decoder_config
+from xlflax.models import (
+  encoder,
+  encoder_decoder,
+  encoder_decoder_config,
+  model_params,
+)
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 _SIZES = dict(
   num_encoder_layers=3,
@@ -60,7 +64,9 @@ _TARGET_LANGUAGES = dict(language_ids=np.full((8, 5), 2))
 
 def _model(kind, **changes):
   return encoder_decoder.EncoderDecoder(
-    encoder_decoder_config.EncoderDecoderConfig(**_SIZES | _KINDS[kind] | changes)
+    encoder_decoder_config.EncoderDecoderConfig(
+      **_SIZES | _KINDS[kind] | changes
+    )
   )
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.errors import raises_error
 from tests.models import layer_stacking
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.training.devices import flops
+from xlflax.utils import errors
 
 _CONFIG = model_config.EncoderConfig(
   num_layers=3,

@@ -9,7 +9,12 @@ import jax
 import pytest
 
 import xlflax.gin_configs
-from xlflax.models import (model_params, encoder, encoder_decoder, vocabulary_padding)
+from xlflax.models import (
+  encoder,
+  encoder_decoder,
+  model_params,
+  vocabulary_padding,
+)
 from xlflax.models import encoder_config as model_config
 from xlflax.training import param_tree
 
@@ -71,7 +76,9 @@ def test_every_size_is_tested():
 def _count(model):
   """Millions of parameters, after a look at the logits' shape."""
   shapes = nn.unbox(
-    jax.eval_shape(lambda key: model_params.init_params(model, key), jax.random.key(0))
+    jax.eval_shape(
+      lambda key: model_params.init_params(model, key), jax.random.key(0)
+    )
   )
   token_ids = jax.ShapeDtypeStruct((2, 9), 'int32')
   logits = jax.eval_shape(

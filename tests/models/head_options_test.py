@@ -6,10 +6,10 @@ import numpy as np
 
 from tests.errors import raises_error
 from tests.models import random_parameters
-from xlflax.utils import errors
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.models.heads import classification_heads
+from xlflax.utils import errors
 
 _SIZES = dict(
   num_layers=1,
@@ -105,7 +105,8 @@ def test_classification_heads():
     [[[1.5, 2.0, 0.0], [3.5, 4.0, 2.0]]],
   )
   np.testing.assert_allclose(
-    classification_heads.sequence_logits(_head(False), states), [[1.5, 2.0, 0.0]]
+    classification_heads.sequence_logits(_head(False), states),
+    [[1.5, 2.0, 0.0]],
   )
   one, two = np.tanh(1.0), np.tanh(2.0)
   np.testing.assert_allclose(

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 
 _CONFIG = model_config.EncoderConfig(

@@ -11,11 +11,11 @@ import pytest
 
 from tests.errors import raises_error
 from tests.models import layer_stacking
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
-from xlflax.models.attention import (attention_backends, rotary)
+from xlflax.models.attention import attention_backends, rotary
+from xlflax.utils import errors
 
 _MODERN = model_config.EncoderConfig(
   num_layers=4,
@@ -65,7 +65,9 @@ _POSITIONS = np.array(
 def _params(model, scale=0.3):
   """Random parameters, of which none is zero or one."""
   shapes = nn.unbox(
-    jax.eval_shape(lambda key: model_params.init_params(model, key), jax.random.key(0))
+    jax.eval_shape(
+      lambda key: model_params.init_params(model, key), jax.random.key(0)
+    )
   )
   rng = np.random.default_rng(0)
   return jax.tree_util.tree_map_with_path(
@@ -242,7 +244,9 @@ def test_shared_keys_and_values_are_repeated():
   )
   mask = jnp.asarray((rng.random((2, 1, 5, 5)) < 0.8) | np.eye(5, dtype=bool))
   xla = model_config.AttentionBackend.XLA
-  got = attention_backends.dot_product_attention(query, key, value, mask, backend=xla)
+  got = attention_backends.dot_product_attention(
+    query, key, value, mask, backend=xla
+  )
   want = attention_backends.dot_product_attention(
     query, jnp.repeat(key, 2, 2), jnp.repeat(value, 2, 2), mask, backend=xla
   )
@@ -390,11 +394,15 @@ def test_cudnn_takes_windows_as_masks(length, works):
   case = attention_backends.Case('bfloat16', 64, length, True, 0.0, (9, 0))
   if works:
     assert (
-      attention_backends.resolve_backend(model_config.AttentionBackend.CUDNN, case)
+      attention_backends.resolve_backend(
+        model_config.AttentionBackend.CUDNN, case
+      )
       == 'cudnn'
     )
   else:
     with raises_error(
       errors.ConfigError, where='EncoderConfig.attention_backend', mentions=9
     ):
-      attention_backends.resolve_backend(model_config.AttentionBackend.CUDNN, case)
+      attention_backends.resolve_backend(
+        model_config.AttentionBackend.CUDNN, case
+      )

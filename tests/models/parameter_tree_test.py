@@ -11,7 +11,12 @@ import flax.linen as nn
 import jax
 import pytest
 
-from xlflax.models import (model_params, encoder, encoder_decoder, encoder_decoder_config)
+from xlflax.models import (
+  encoder,
+  encoder_decoder,
+  encoder_decoder_config,
+  model_params,
+)
 from xlflax.models import encoder_config as model_config
 from xlflax.models.variants.parameter_sharing import SharingPlan
 
@@ -106,7 +111,9 @@ def _model(variant):
 def test_parameters_are_as_pinned(variant, regenerate_goldens):
   model = _model(variant)
   tree = _describe(
-    jax.eval_shape(lambda key: model_params.init_params(model, key), jax.random.key(0))
+    jax.eval_shape(
+      lambda key: model_params.init_params(model, key), jax.random.key(0)
+    )
   )
   path = _GOLDENS / f'{variant}.json'
   if regenerate_goldens:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.models import random_parameters
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 
 _P = jax.sharding.PartitionSpec

@@ -7,13 +7,18 @@ import pytest
 from tests.errors import raises_error
 from xlflax.data import dataset_config
 from xlflax.data.supervised import supervised_dataset as labelled_stream
-from xlflax.data.supervised.featurizers import (choice_featurizer, translation_featurizer, featurizer)
-from xlflax.data.supervised.featurizers.classification_featurizer import ClassificationRows
+from xlflax.data.supervised.featurizers import (
+  choice_featurizer,
+  featurizer,
+  translation_featurizer,
+)
+from xlflax.data.supervised.featurizers.classification_featurizer import (
+  ClassificationRows,
+)
 from xlflax.data.supervised.featurizers.parsing_featurizer import ParsingRows
 from xlflax.data.supervised.featurizers.question_featurizer import QuestionRows
 from xlflax.data.supervised.featurizers.tagging_featurizer import TaggingRows
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import errors
 from xlflax.models import encoder_config
 from xlflax.objectives import objective_base
 from xlflax.objectives.finetuning import (
@@ -23,7 +28,15 @@ from xlflax.objectives.finetuning import (
   sequence_classification,
   token_classification,
 )
-from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm, denoising, masked_lm, replaced_token, seq2seq)
+from xlflax.objectives.pretraining import (
+  cross_attention_mlm,
+  denoising,
+  masked_lm,
+  replaced_token,
+  sentence_alignment,
+  seq2seq,
+)
+from xlflax.utils import errors
 
 _FILES = example_source.FileExamples(format='tsv', files={'en': 'a.tsv'})
 _LABELS = ('a', 'b')
@@ -123,7 +136,9 @@ def test_plugged_in_features_need_a_second_side():
     ),
   ):
     objective.check_stream(_STREAMS['classes'])
-  paired = translation_featurizer.PairedRows(rows=_ROWS['classes'], counterparts=_FILES)
+  paired = translation_featurizer.PairedRows(
+    rows=_ROWS['classes'], counterparts=_FILES
+  )
   objective.check_stream(_labelled(paired))
   other = dataclasses.replace(objective, labels=('b', 'a'))
   with raises_error(

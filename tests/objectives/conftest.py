@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import class_registry
 from xlflax.objectives import objective_base
+from xlflax.utils import class_registry
 
 VOCAB, HIDDEN, LAYERS = 23, 8, 2
 
@@ -150,7 +150,9 @@ def _loss_and_gradient(
       model,
       params,
       batch,
-      objective_base.Context(vocabulary=vocabulary, step=step, train=train, rng=rng),
+      objective_base.Context(
+        vocabulary=vocabulary, step=step, train=train, rng=rng
+      ),
     )
     return output.loss.total, output
 

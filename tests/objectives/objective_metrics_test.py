@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.objectives import (objective_base, objective_metrics)
+from xlflax.objectives import objective_base, objective_metrics
 
 LANGUAGES = ('en', 'de', 'fr')
 
@@ -48,7 +48,9 @@ def test_finalize_by_the_last_part_of_the_name():
 
 
 def test_perplexity_of_a_huge_loss_is_finite():
-  got = objective_metrics.finalize_metrics({'perplexity': _sum(1e6, 1.0)}, LANGUAGES)
+  got = objective_metrics.finalize_metrics(
+    {'perplexity': _sum(1e6, 1.0)}, LANGUAGES
+  )
   assert math.isfinite(got['perplexity'])
 
 
@@ -77,7 +79,11 @@ def test_parts_added_equal_the_whole():
   ids = rng.integers(0, 3, (8, 5))
   whole = objective_metrics.by_language(values, weights, ids, 3)
   parts = [
-    {'x': objective_metrics.by_language(values[part], weights[part], ids[part], 3)}
+    {
+      'x': objective_metrics.by_language(
+        values[part], weights[part], ids[part], 3
+      )
+    }
     for part in (slice(0, 3), slice(3, 8))
   ]
   added = objective_metrics.add_metrics(*parts)['x']
@@ -89,7 +95,9 @@ def test_by_language_is_a_segment_sum_that_skips_weight_zero():
   values = jnp.array([[1.0, 2.0, jnp.nan], [4.0, 5.0, 6.0]])
   weights = jnp.array([[1.0, 0.5, 0.0], [1.0, 1.0, 1.0]])
   ids = jnp.array([[0, 2, 1], [2, 0, 0]])
-  got = jax.jit(objective_metrics.by_language, static_argnums=3)(values, weights, ids, 4)
+  got = jax.jit(objective_metrics.by_language, static_argnums=3)(
+    values, weights, ids, 4
+  )
   np.testing.assert_array_equal(got.total, [12.0, 0.0, 5.0, 0.0])
   np.testing.assert_array_equal(got.weight, [3.0, 0.0, 1.5, 0.0])
 

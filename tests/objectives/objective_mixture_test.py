@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
-from xlflax.objectives.objective_mixture import (Combine, Entry, ObjectiveMixture)
-from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
+from xlflax.objectives.objective_mixture import Combine, Entry, ObjectiveMixture
 from xlflax.objectives.pretraining.masked_lm import MaskedLM, TranslationLM
+from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
+from xlflax.utils import errors
 
 MLM = Entry(stream='mono', objective=MaskedLM())
 TLM = Entry(stream='pairs', objective=TranslationLM(), weight=0.5)

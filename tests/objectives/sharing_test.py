@@ -10,12 +10,15 @@ import pytest
 
 from tests.models import random_parameters
 from tests.objectives.corruption import random_words_test
-from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.variants import parameter_sharing
-from xlflax.objectives import (objective_base, model_calls)
-from xlflax.objectives.pretraining.sentence_alignment import (MomentumQueue, SentenceAlignment)
+from xlflax.objectives import model_calls, objective_base
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
+from xlflax.objectives.pretraining.sentence_alignment import (
+  MomentumQueue,
+  SentenceAlignment,
+)
 from xlflax.training import param_tree
 
 _CONFIG = EncoderConfig(
@@ -84,7 +87,9 @@ def _run(model, objective, vocabulary, params, batch, state=()):
 
 def _ordinary(params, language, words=None):
   """The tree of one language, its softmax over its words."""
-  tree = dict(parameter_sharing.select_language_params(_PLAN, params['model'], language))
+  tree = dict(
+    parameter_sharing.select_language_params(_PLAN, params['model'], language)
+  )
   if words is not None:
     tree['output_bias'] = np.where(
       np.isin(np.arange(23), words), tree['output_bias'], -1e9
@@ -134,7 +139,9 @@ def test_language_of_a_batch_with_rows_that_fill_it_up():
 def _probabilities(vocabulary, params, batch):
   bound = model_calls.bind_language_params(_MODEL, params, batch, vocabulary)
   return jax.nn.softmax(
-    model_calls.call_model(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
+    model_calls.call_model(
+      Encoder(_CONFIG), bound, '__call__', batch['token_ids']
+    )
   )
 
 

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 
 from tests.models import random_parameters
-from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
+from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 
 
 def test_losses_and_gradients_in_bfloat16(pairs, context):

@@ -96,7 +96,9 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
   )
   text = (output / 'test_results.txt').read_text()
   ours = loaded_run.open_run(
-    huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
+    huggingface_import.convert_import(
+      huggingface_import.check_import(folder), tmp_path / 'ours'
+    )
   )
   task = retrieval_task.Retrieval(
     source=tatoeba_pairs.Tatoeba(directory=str(data), name='bible'),

@@ -73,7 +73,9 @@ def both(request, tmp_path_factory):
   model = getattr(transformers, f'{kind[request.param]}ForMaskedLM')(config)
   model.save_pretrained(folder)
   ours = folder.parent / f'{request.param}_ours'
-  huggingface_import.convert_import(huggingface_import.check_import(folder), ours)
+  huggingface_import.convert_import(
+    huggingface_import.check_import(folder), ours
+  )
   return str(folder), loaded_run.open_run(ours).subject()
 
 

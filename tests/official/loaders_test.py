@@ -213,7 +213,9 @@ def test_xcopa_as_it_is_published(tmp_path):
   public_data.convert('xcopa', str(folder), str(tmp_path))
   read = 0
   for path in sorted(tmp_path.glob('*/test.jsonl')):
-    found = file_formats.read_files('xcopa', str(path), path.parent.name).examples
+    found = file_formats.read_files(
+      'xcopa', str(path), path.parent.name
+    ).examples
     rows = [json.loads(line) for line in path.read_text('utf-8').splitlines()]
     assert len(found) == 2 * len(rows)
     for first, second, row in zip(found[::2], found[1::2], rows, strict=True):

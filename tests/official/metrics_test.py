@@ -14,10 +14,22 @@ from seqeval.metrics import f1_score
 from sklearn import metrics
 
 from tests.official import scorers
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import (file_formats, xtreme_submission)
+from xlflax.data.supervised import (
+  file_formats,
+  labeled_examples,
+  xtreme_submission,
+)
 from xlflax.data.supervised.sources import xtreme_tasks
-from xlflax.evaluation.metrics import (alignment_error_rate, clas, embedding_metrics, mining_metrics, parsing_metrics, qa_metrics, tagging_metrics, translation_metrics)
+from xlflax.evaluation.metrics import (
+  alignment_error_rate,
+  clas,
+  embedding_metrics,
+  mining_metrics,
+  parsing_metrics,
+  qa_metrics,
+  tagging_metrics,
+  translation_metrics,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -79,9 +91,9 @@ def test_intents_and_slots():
       for a, b, c, d in zip(*intents, gold, found, strict=True)
     ]
     assert sum(right) / len(right) == pytest.approx(theirs['ex_match_acc'])
-    assert tagging_metrics.entity_scores(gold, found).overall.f1 == pytest.approx(
-      theirs['slot_micro_f1']
-    )
+    assert tagging_metrics.entity_scores(
+      gold, found
+    ).overall.f1 == pytest.approx(theirs['slot_micro_f1'])
 
 
 def test_parts_of_speech_and_entities(xtreme):
@@ -208,7 +220,9 @@ def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
   official = scorers.module('MLQA', 'mlqa_evaluation_v1.py')
   for _ in range(40):
     gold, found, data = _questions(draw)
-    _same(qa_metrics.answer_scores(gold, found), xtreme.squad_em_f1(data, found))
+    _same(
+      qa_metrics.answer_scores(gold, found), xtreme.squad_em_f1(data, found)
+    )
     for language in qa_metrics._ARTICLES:
       ours = qa_metrics.answer_scores(
         gold, found, rules='mlqa', language=language
@@ -342,7 +356,10 @@ def test_word_alignment():
       sure, possible, found, -1.0
     )
     ours = alignment_error_rate.alignment_scores(
-      [alignment_error_rate.GoldLinks(*pair) for pair in zip(sure, possible, strict=True)],
+      [
+        alignment_error_rate.GoldLinks(*pair)
+        for pair in zip(sure, possible, strict=True)
+      ],
       found,
     )
     assert (ours.precision, ours.recall, ours.error_rate) == pytest.approx(

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from xlflax.evaluation.metrics import (embedding_metrics, retrieval_metrics)
+from xlflax.evaluation.metrics import embedding_metrics, retrieval_metrics
 from xlflax.evaluation.tasks import mteb_tasks as tasks
 from xlflax.interop import mteb_encoder
 from xlflax.similarity import cosine

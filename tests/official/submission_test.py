@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end import conftest as end_to_end
 from tests.official import extended_folder, scorers, xtreme_folder
 from xlflax.data.corpus import corpus_writer
-from xlflax.data.supervised.sources import (beir, xtreme, xtreme_tasks)
+from xlflax.data.supervised.sources import beir, xtreme, xtreme_tasks
 from xlflax.evaluation.tasks import mteb_tasks
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,9 @@ def teacher(monkeypatch):
   def no_teacher(self, model, params, batch, context):
     del batch, context, model
     first = jax.tree.leaves(params)[0]
-    return objective_base.ObjectiveOutput(objective_base.WeightedMean(first.sum(), first.sum()), {})
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(first.sum(), first.sum()), {}
+    )
 
   monkeypatch.setattr(distillation.Distillation, '__call__', no_teacher)
 

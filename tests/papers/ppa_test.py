@@ -7,7 +7,7 @@ from tests.slow import mark_slow
 from xlflax.data import dataset_config
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives.model_calls import Pooling
-from xlflax.objectives.pretraining import (sentence_alignment, masked_lm)
+from xlflax.objectives.pretraining import masked_lm, sentence_alignment
 
 _ROWS = rows.of_paper(
   'ppa', ('base', 'tiny', 'no_moco', 'no_tlm', 'mlm_for_tlm', 'tiny_mbert')

@@ -23,7 +23,11 @@ from tests import gin_files
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface import released_configs as released
 from tests.papers import published
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.initialization import init_from
 
@@ -164,7 +168,9 @@ def _settings(directory, corpus, *more):
 def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
   huggingface_import.convert_import(
-    huggingface_import.check_import(tmp_path / 'published', languages=_LANGUAGES),
+    huggingface_import.check_import(
+      tmp_path / 'published', languages=_LANGUAGES
+    ),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus)
@@ -187,7 +193,9 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
 ):
   model, tokenizer = _publish(name, tmp_path / 'published')
   huggingface_import.convert_import(
-    huggingface_import.check_import(tmp_path / 'published', languages=_LANGUAGES),
+    huggingface_import.check_import(
+      tmp_path / 'published', languages=_LANGUAGES
+    ),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus, "EncoderConfig.mlm_head='transform'")
@@ -197,7 +205,8 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
   dataclasses.replace(settings, init_from=init).train()
   run = saved_run.open_run(tmp_path / 'run')
   folder_writer.write_folder(
-    huggingface_export.check_export(run.directory, task='states'), tmp_path / 'back'
+    huggingface_export.check_export(run.directory, task='states'),
+    tmp_path / 'back',
   )
   back = transformers.AutoModel.from_pretrained(tmp_path / 'back').eval()
   assert type(back) is type(model)

@@ -22,7 +22,11 @@ from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface import released_configs as released
 from tests.papers import published
 from xlflax.data import batch_keys
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.training import training_setup

@@ -15,7 +15,11 @@ import transformers
 from tests import gin_files
 from tests.interop.huggingface import reference_tokenizers
 from tests.papers import published
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.training.checkpointing import saved_run
 
 _SIZES = dict(

@@ -11,8 +11,7 @@ from tests.slow import mark_slow
 from xlflax.config import gin_config
 from xlflax.data import dataset_config
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.training import param_tree, training_setup
 from xlflax.training.initialization import decoder_initialization
 
 _ROWS = rows.of_paper(

@@ -4,10 +4,9 @@ import math
 
 import jax
 
-from tests.training import (training_setup_test, tiny)
+from tests.training import tiny, training_setup_test
 from xlflax.planning import communication_lower_bound
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.training import param_tree, training_setup
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 

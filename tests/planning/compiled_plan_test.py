@@ -11,13 +11,19 @@ import jax
 import pytest
 import rich.console
 
-from tests.training import (training_setup_test, tiny)
-from xlflax.utils import errors
-from xlflax.planning import (recommendations, compiled_plan, memory, dry_run, plan_report, step_time)
-from xlflax.training import training_setup
-from xlflax.training import train_state
-from xlflax.training.devices import (accelerators, machine_topology, partitioning)
+from tests.training import tiny, training_setup_test
+from xlflax.planning import (
+  compiled_plan,
+  dry_run,
+  memory,
+  plan_report,
+  recommendations,
+  step_time,
+)
+from xlflax.training import train_state, training_setup
+from xlflax.training.devices import accelerators, machine_topology, partitioning
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 
 def _settings(devices: str, **fields):
@@ -220,11 +226,15 @@ def test_memory_that_is_not_there(monkeypatch):
   (text,) = recommendations.of_memory(machine, 28e9, accumulation=1)
   assert '22.4 GiB of the 29.8 GiB' in text
   assert (
-    recommendations.of_memory(machine_topology.parse_topology('tpu:v6e:8'), 28e9, accumulation=1)
+    recommendations.of_memory(
+      machine_topology.parse_topology('tpu:v6e:8'), 28e9, accumulation=1
+    )
     == []
   )
   assert (
-    recommendations.of_memory(machine_topology.parse_topology('cpu:8'), 1e15, accumulation=1)
+    recommendations.of_memory(
+      machine_topology.parse_topology('cpu:8'), 1e15, accumulation=1
+    )
     == []
   )
 
@@ -234,7 +244,9 @@ def test_arithmetic_that_is_not_there():
 
   def said(devices, **fields):
     settings = _settings(devices, **fields)
-    return ' '.join(recommendations.of_machine(settings.partitioner.machine, settings))
+    return ' '.join(
+      recommendations.of_machine(settings.partitioner.machine, settings)
+    )
 
   assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
   assert 'half the rate' in said('gpu:H200:8')

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 from tests.benchmarks.compiled.recorded import record
-from tests.training import (training_setup_test, tiny)
+from tests.training import tiny, training_setup_test
+from xlflax.planning import compilers, dry_run
+from xlflax.training.devices import machine_topology, partitioning
 from xlflax.utils import errors
-from xlflax.planning import (compilers, dry_run)
-from xlflax.training.devices import (machine_topology, partitioning)
 
 
 def _without_packages(monkeypatch):
@@ -76,7 +76,10 @@ def test_devices_that_the_compilers_do_not_know(monkeypatch):
   assert 'power of two' in compilers.why_unavailable(
     machine_topology.parse_topology('tpu:v6e:12')
   )
-  assert compilers.why_unavailable(machine_topology.parse_topology('gpu:B200:8')) == ''
+  assert (
+    compilers.why_unavailable(machine_topology.parse_topology('gpu:B200:8'))
+    == ''
+  )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,9 @@ def test_compiling_for_tpus():
 def test_a_plan_by_the_compiler():
   """Memory, kernels and times are those of the compiled step."""
   machine = machine_topology.parse_topology('tpu:v6e:8')
-  settings = training_setup_test.make_settings(partitioner=partitioning.Partitioner())
+  settings = training_setup_test.make_settings(
+    partitioner=partitioning.Partitioner()
+  )
   made = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
   assert made['compiled'] and 'XLA:TPU' in made['basis']
   (step,) = made['steps']

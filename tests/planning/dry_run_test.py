@@ -8,11 +8,10 @@ import jax
 import pytest
 import rich.console
 
-from tests.training import (training_setup_test, tiny)
+from tests.training import tiny, training_setup_test
 from xlflax.data import loader_base
-from xlflax.planning import (dry_run, plan_report)
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.planning import dry_run, plan_report
+from xlflax.training import param_tree, training_setup
 from xlflax.training.optimization import optimizers
 
 
@@ -91,7 +90,9 @@ def test_what_replay_costs(result):
     1.05 * replay['seconds']
   )
   printed = io.StringIO()
-  plan_report.print_plan(result.made, rich.console.Console(file=printed, width=160))
+  plan_report.print_plan(
+    result.made, rich.console.Console(file=printed, width=160)
+  )
   assert (
     f'one of 20 steps is computed twice: {plan_report.format_mebibytes(state + 4)} per '
     'device, at least 5.00% more time'

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.planning import gpu_targets
 from xlflax.training.devices import accelerators
+from xlflax.utils import errors
 
 _ROOT = pathlib.Path(__file__).parents[2]
 

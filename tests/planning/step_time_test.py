@@ -5,13 +5,19 @@ import dataclasses
 
 import pytest
 
-from tests.training import (training_setup_test, tiny)
+from tests.training import tiny, training_setup_test
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.planning import (recommendations, traceable_attention, compilers, step_costs, step_time)
+from xlflax.planning import (
+  compilers,
+  recommendations,
+  step_costs,
+  step_time,
+  traceable_attention,
+)
 from xlflax.planning.collectives import Collective
 from xlflax.planning.step_costs import Kind, Operation
 from xlflax.training import training_setup
-from xlflax.training.devices import (machine_topology, partitioning)
+from xlflax.training.devices import machine_topology, partitioning
 
 _H200 = machine_topology.parse_topology('gpu:H200:1')
 _NONE: collections.Counter[Collective] = collections.Counter()

@@ -6,8 +6,8 @@ import threading
 import jax
 import pytest
 
-from xlflax.utils import (errors, process_exit)
 from xlflax.planning import tpu_dumps
+from xlflax.utils import errors, process_exit
 
 _BUFFERS = """BufferAssignment:
 allocation 0: size 512, thread-local:

@@ -11,10 +11,10 @@ from flax import linen as nn
 
 import xlflax
 from xlflax import models
-from xlflax.utils import errors
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

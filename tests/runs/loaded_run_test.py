@@ -9,9 +9,9 @@ import pytest
 import xlflax
 from xlflax import evaluation
 from xlflax.evaluation import hidden_states
-from xlflax.utils import errors
 from xlflax.objectives.model_calls import Pooling
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = [
   'tests.evaluation.fixtures',

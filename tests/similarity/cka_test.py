@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import cka
+from xlflax.utils import errors
 
 
 @pytest.fixture

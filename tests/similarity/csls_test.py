@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial import distance
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import csls, neighbors
+from xlflax.utils import errors
 
 _BLOCKS = neighbors.Blocks(4, 5)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import margin_scoring, neighbors
+from xlflax.utils import errors
 
 _K = 3
 

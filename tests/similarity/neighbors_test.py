@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import neighbors
+from xlflax.utils import errors
 
 _BLOCKS = [
   neighbors.Blocks(5, 7),

@@ -6,8 +6,8 @@ import scipy.linalg
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import csls, procrustes
+from xlflax.utils import errors
 
 
 @pytest.fixture

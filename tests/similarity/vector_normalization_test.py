@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import vector_normalization
+from xlflax.utils import errors
 
 
 @pytest.fixture

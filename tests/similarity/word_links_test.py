@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.similarity import word_links
 from xlflax.similarity.word_links import Method
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -74,9 +74,7 @@ def test_little_entropy_gives_the_best_assignment():
 def test_too_little_entropy_is_refused():
   uniform = np.full(2, 0.5)
   with raises_error(errors.AnalysisError, got=0.001, where='regularization'):
-    word_links.transport_plan(
-      np.eye(2), uniform, uniform, regularization=0.001
-    )
+    word_links.transport_plan(np.eye(2), uniform, uniform, regularization=0.001)
 
 
 def test_extreme_similarities_are_finite():
@@ -93,21 +91,16 @@ def test_cosine_and_masses_by_hand():
   source = np.array([[3.0, 4.0], [0.0, 0.0]])
   target = np.array([[0.0, 2.0], [1.0, 0.0], [-6.0, -8.0]])
   np.testing.assert_allclose(
-    word_links.cosine_similarities(source, target),
-    [[0.8, 0.6, -1], [0, 0, 0]],
+    word_links.cosine_similarities(source, target), [[0.8, 0.6, -1], [0, 0, 0]]
   )
-  np.testing.assert_allclose(
-    word_links.word_weights(target, 'uniform'), 1 / 3
-  )
+  np.testing.assert_allclose(word_links.word_weights(target, 'uniform'), 1 / 3)
   np.testing.assert_allclose(
     word_links.word_weights(target, 'norm'), [2 / 13, 1 / 13, 10 / 13]
   )
   np.testing.assert_allclose(
     word_links.word_weights(source, 'norm'), [1, 0], atol=1e-5
   )
-  np.testing.assert_allclose(
-    word_links.word_weights(0 * target, 'norm'), 1 / 3
-  )
+  np.testing.assert_allclose(word_links.word_weights(0 * target, 'norm'), 1 / 3)
 
 
 def test_argmax_is_the_double_loop(states):

@@ -7,8 +7,8 @@ import pytest
 
 from tests import fake_azure, fake_bucket
 from tests.errors import raises_error
+from xlflax.storage import bucket_access, paths
 from xlflax.utils import errors
-from xlflax.storage import (bucket_access, paths)
 
 
 @pytest.fixture

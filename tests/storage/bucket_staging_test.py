@@ -8,8 +8,8 @@ import pytest
 
 from tests import fake_azure, fake_bucket, fake_s3
 from tests.errors import raises_error
+from xlflax.storage import bucket_staging, paths
 from xlflax.utils import errors
-from xlflax.storage import (bucket_staging, paths)
 
 
 @pytest.fixture(params=['gs', 's3', 'az'])
@@ -46,7 +46,9 @@ def _texts(folder) -> dict[str, str]:
 
 def test_a_path_on_disk_is_itself(tmp_path):
   assert (
-    bucket_staging.stage_input(tmp_path) == bucket_staging.staging_path(tmp_path) == tmp_path
+    bucket_staging.stage_input(tmp_path)
+    == bucket_staging.staging_path(tmp_path)
+    == tmp_path
   )
   with bucket_staging.stage_output(tmp_path / 'new') as folder:
     assert folder == tmp_path / 'new'
@@ -111,7 +113,10 @@ def test_an_upload_that_was_killed(root, monkeypatch):
   with raises_error(errors.RunDirectoryError, mentions='uploaded.json'):
     bucket_staging.stage_input(root)
   run()
-  assert _texts(bucket_staging.stage_input(root)) == {'b/c': '2', 'mark.json': '{}'}
+  assert _texts(bucket_staging.stage_input(root)) == {
+    'b/c': '2',
+    'mark.json': '{}',
+  }
   found = json.loads((root / bucket_staging.MANIFEST).read_text())
   assert found['files'].keys() == {'b/c', 'mark.json'}
 
@@ -175,7 +180,9 @@ def test_what_is_there_is_not_moved_again(root, monkeypatch):
   moved = []
   put = bucket_staging._Mirror._put
   monkeypatch.setattr(
-    bucket_staging._Mirror, '_put', lambda self, n: moved.append(n) or put(self, n)
+    bucket_staging._Mirror,
+    '_put',
+    lambda self, n: moved.append(n) or put(self, n),
   )
   for _ in range(2):
     with bucket_staging.stage_output(root) as again:
@@ -328,7 +335,9 @@ def test_lists_of_a_moment_ago(root, monkeypatch, tmp_path):
 
 def test_names_that_lead_elsewhere_are_refused(root):
   _write(root, a='1')
-  mirror = bucket_staging._Mirror(os.fspath(root), bucket_staging.staging_path(root, 'in'))
+  mirror = bucket_staging._Mirror(
+    os.fspath(root), bucket_staging.staging_path(root, 'in')
+  )
   inside = os.fspath(root).partition('://')[2]
   listed = mirror._files.find(os.fspath(root), detail=True)
   info = next(iter(listed.values()))

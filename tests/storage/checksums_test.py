@@ -6,7 +6,7 @@ import json
 import google_crc32c
 import pytest
 
-from xlflax.storage import (content_hash, checksums)
+from xlflax.storage import checksums, content_hash
 
 
 @pytest.fixture
@@ -102,7 +102,9 @@ def test_pieces_are_summed_together(sealed, monkeypatch):
   assert whole == checksums.digest_content(content)
   assert whole != f'200-crc32c64:{google_crc32c.value(content):08x}'
   for parts in ([content], [content[:3], b'', content[3:70], content[70:]]):
-    assert checksums.digest_chunks([memoryview(part) for part in parts]) == whole
+    assert (
+      checksums.digest_chunks([memoryview(part) for part in parts]) == whole
+    )
   swapped = content[64:128] + content[:64] + content[128:]
   assert checksums.digest_content(swapped) != whole
   files = [sealed / 'a.bin', sealed / 'empty', sealed / 'sub/b.txt']
@@ -128,7 +130,9 @@ def test_what_lies_at_paths(tmp_path):
     (tmp_path / place / 'd/en-de.txt').write_text('dog hund')
 
   def content(place, *names):
-    return content_hash.hash_paths({name: str(tmp_path / place) for name in names})
+    return content_hash.hash_paths(
+      {name: str(tmp_path / place) for name in names}
+    )
 
   first = content('a', 'en')
   assert first and first == content('b/c', 'en') != content('b/c', 'de')

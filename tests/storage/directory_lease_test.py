@@ -11,8 +11,8 @@ import time
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.storage import directory_lease
+from xlflax.utils import errors
 
 _HOLD = """
 import pathlib, sys, time

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.storage import file_lock
+from xlflax.utils import errors
 
 
 def _alone(directory, share=None):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.errors import raises_error
+from xlflax.storage import checksums, manifests, paths
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests, paths)
 
 
 @pytest.fixture

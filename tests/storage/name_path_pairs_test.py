@@ -55,7 +55,9 @@ def test_ends(text, expected):
 
 def test_models():
   assert model_refs.ModelRef.parse('a@7') == model_refs.ModelRef('a@7')
-  assert model_refs.ModelRef.parse('runs/mlm@7') == model_refs.ModelRef('runs/mlm', 7)
+  assert model_refs.ModelRef.parse('runs/mlm@7') == model_refs.ModelRef(
+    'runs/mlm', 7
+  )
   series = model_refs.Series.parse('x=ft/trials/SEED=0')
   assert (series.name, series.first) == ('x', 'ft/trials/SEED=0')
 

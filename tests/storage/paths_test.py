@@ -10,8 +10,8 @@ import pytest
 
 from tests import fake_bucket
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Where TensorStore finds a bucket."""
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.storage import tensorstore_specs
+from xlflax.utils import errors
 
 
 def test_addresses(monkeypatch):
@@ -16,9 +16,15 @@ def test_addresses(monkeypatch):
     'aws_region': 'eu-west-1',
   }
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://minio:9000')
-  assert tensorstore_specs.kvstore_spec('s3://b/x')['endpoint'] == 'http://minio:9000'
+  assert (
+    tensorstore_specs.kvstore_spec('s3://b/x')['endpoint']
+    == 'http://minio:9000'
+  )
   assert tensorstore_specs.kvstore_spec('gs://b/x')['driver'] == 'gcs'
-  assert tensorstore_specs.kvstore_spec('/a/b') == {'driver': 'file', 'path': '/a/b'}
+  assert tensorstore_specs.kvstore_spec('/a/b') == {
+    'driver': 'file',
+    'path': '/a/b',
+  }
   with raises_error(
     errors.RunDirectoryError, got='az://b/x', mentions='blobfuse2'
   ):
@@ -30,5 +36,7 @@ def test_stores_that_the_environment_names(monkeypatch):
   monkeypatch.delenv('AWS_ENDPOINT_URL_S3', raising=False)
   monkeypatch.delenv('AZURE_STORAGE_CONNECTION_STRING', raising=False)
   monkeypatch.setenv('AZURE_STORAGE_ACCOUNT_NAME', 'one')
-  found = [tensorstore_specs.get_endpoint(scheme) for scheme in ('gs', 's3', 'az')]
+  found = [
+    tensorstore_specs.get_endpoint(scheme) for scheme in ('gs', 's3', 'az')
+  ]
   assert found == ['', 'http://minio:9000', 'one']

@@ -15,10 +15,14 @@ from tests.finetuning import fakes
 from xlflax import cli
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import report_files
-from xlflax.utils import errors
-from xlflax.suites import (evaluate_suite, suite_report, suite_export)
-from xlflax.suites import suite_config
+from xlflax.suites import (
+  evaluate_suite,
+  suite_config,
+  suite_export,
+  suite_report,
+)
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.finetuning.fixtures']
 
@@ -232,7 +236,9 @@ def test_a_suite_of_unknown_models():
     suite_config.Suite(
       name='s',
       tasks=(
-        suite_config.SuiteTask(name='a', family='f', gin_file='a.gin', trials='b'),
+        suite_config.SuiteTask(
+          name='a', family='f', gin_file='a.gin', trials='b'
+        ),
       ),
     )
 

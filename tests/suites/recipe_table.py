@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlflax.config import gin_config
-from xlflax.utils import errors
 from xlflax.suites import suite_config
+from xlflax.utils import errors
 
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'suite_recipes.md'
 _RECIPES = {

@@ -7,9 +7,9 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.suites import recipe_table
 from xlflax import cli
-from xlflax.utils import errors
-from xlflax.suites import suite_result_store
 from xlflax.suites import suite_report as suite_results
+from xlflax.suites import suite_result_store
+from xlflax.utils import errors
 
 
 def test_the_page_is_as_the_files_say(request):

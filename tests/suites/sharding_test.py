@@ -4,8 +4,7 @@ import shutil
 
 from tests.finetuning import fakes
 from xlflax.storage import manifests
-from xlflax.suites import (evaluate_suite, suite_runner)
-from xlflax.suites import suite_config
+from xlflax.suites import evaluate_suite, suite_config, suite_runner
 
 pytest_plugins = ['tests.finetuning.fixtures']
 
@@ -45,7 +44,9 @@ def test_shares_make_one_report(tmp_path, make_run):
       f"evaluate.evaluate.tasks = [@fakes.Counted()]\nfakes.Counted.name = '{name}'"
     )
   tasks = [
-    suite_config.SuiteTask(name=n, family='f', gin_file=str(tmp_path / f'{n}.gin'))
+    suite_config.SuiteTask(
+      name=n, family='f', gin_file=str(tmp_path / f'{n}.gin')
+    )
     for n in 'ab'
   ]
   run, out = make_run(tmp_path / 'mlm', [10]), tmp_path / 'out'

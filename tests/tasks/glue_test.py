@@ -3,8 +3,8 @@
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.tasks import glue
+from xlflax.utils import errors
 
 _MNLI = 'index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse sentence1 sentence2 label1'
 _FILES = {  # task: split, columns of two lines, what is read

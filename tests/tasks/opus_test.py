@@ -8,8 +8,8 @@ import seqio
 from tests.errors import raises_error
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
 from xlflax.data.seqio_tasks import task_registry
-from xlflax.utils import errors
 from xlflax.tasks import opus
+from xlflax.utils import errors
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import re
 import seqio
 
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks import task_registration
-from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.seqio_tasks import task_registration, task_registry
 
 _DOCUMENT = pathlib.Path(__file__).parents[2] / 'docs' / 'tasks.md'
 

@@ -9,8 +9,8 @@ from tests.errors import assert_mentions, raises_error
 from xlflax import cli
 from xlflax.data.supervised import file_formats
 from xlflax.data.supervised.sources import beir
-from xlflax.utils import errors
 from xlflax.tasks import public_converters, public_data
+from xlflax.utils import errors
 
 
 def _write(path, text):

@@ -9,10 +9,9 @@ import tensorflow_datasets as tfds
 
 from tests.errors import assert_mentions
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks import task_registration
-from xlflax.data.seqio_tasks import task_registry
-from xlflax.utils import errors
+from xlflax.data.seqio_tasks import task_registration, task_registry
 from xlflax.tasks import mc4, opus, paracrawl, wiki40b, wmt
+from xlflax.utils import errors
 
 _TEXT = tfds.features.Text()
 

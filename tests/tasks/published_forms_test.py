@@ -6,8 +6,8 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data.supervised import file_formats
-from xlflax.utils import errors
 from xlflax.tasks import public_data
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -173,7 +173,9 @@ def test_flores_has_a_sentence_a_line(write):
     write('fra_Latn.devtest', 'Un « mot\u00a0».\nLe\u2028soir \n'),
     write('eng_Latn.devtest', 'A "word".\nThe evening\n'),
   ]
-  found = text_sources.FilePairs(files={'fr-en': tuple(paths)}).load(('fr', 'en'))
+  found = text_sources.FilePairs(files={'fr-en': tuple(paths)}).load(
+    ('fr', 'en')
+  )
   assert list(found.first) == ['Un « mot\u00a0».', 'Le\u2028soir']
   assert list(found.second) == ['A "word".', 'The evening']
 

@@ -8,8 +8,8 @@ from tests.errors import raises_error
 from xlflax import cli
 from xlflax.data.supervised.sources import task_source
 from xlflax.data.supervised.sources import xtreme as tables
-from xlflax.utils import errors
 from xlflax.tasks import xtreme
+from xlflax.utils import errors
 
 _TREE = '\t'.join(('1', 'Да', 'да', 'PART', '_', '_', '0', 'root', '_', '_'))
 

@@ -13,12 +13,19 @@ import pytest
 
 from tests import fake_bucket
 from tests.training import tiny
-from xlflax.utils import errors
-from xlflax.launch import (job_base, local)
-from xlflax.storage import (directory_lease, paths)
-from xlflax.training.checkpointing import (checkpoint_items, checkpoints, config_serialization, metrics_file, run_directory, checkpoint_reader)
-from xlflax.training.metric_writers import (bucket_mirror, run_metrics)
+from xlflax.launch import job_base, local
+from xlflax.storage import directory_lease, paths
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  checkpoints,
+  config_serialization,
+  metrics_file,
+  run_directory,
+)
+from xlflax.training.metric_writers import bucket_mirror, run_metrics
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
@@ -121,7 +128,9 @@ def test_run_directory(run, tmp_path):
   run_directory.claim_run_directory(
     run, config_serialization.to_json_config({'a': 1}), gin_config='a = 1\n'
   )
-  run_directory.claim_run_directory(run, config_serialization.to_json_config({'a': 1}))
+  run_directory.claim_run_directory(
+    run, config_serialization.to_json_config({'a': 1})
+  )
   run_directory.copy_vocabulary(source, run)
   run_directory.check_vocabulary(source, run)
   paths.write_atomically(source / 'vocabulary.json', '{"other": 1}')
@@ -134,7 +143,9 @@ def test_run_directory(run, tmp_path):
     run_directory.errors.RunDirectoryError,
     match="holds another configuration's run",
   ):
-    run_directory.claim_run_directory(run, config_serialization.to_json_config({'a': 2}))
+    run_directory.claim_run_directory(
+      run, config_serialization.to_json_config({'a': 2})
+    )
 
 
 def _steps(run) -> list[int]:

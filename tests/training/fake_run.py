@@ -12,7 +12,14 @@ import numpy as np
 from tests.training import tiny
 from xlflax.training import train_step, training_run
 from xlflax.training.checkpointing import checkpoints
-from xlflax.training.hooks import (checkpoint_hook, evaluation_hook, metrics_logging, non_finite_hook, run_lease_hook, step_time_logging)
+from xlflax.training.hooks import (
+  checkpoint_hook,
+  evaluation_hook,
+  metrics_logging,
+  non_finite_hook,
+  run_lease_hook,
+  step_time_logging,
+)
 
 
 class State(NamedTuple):

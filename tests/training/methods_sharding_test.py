@@ -9,9 +9,12 @@ import pytest
 
 from tests.models import random_parameters
 from tests.training import tiny
-from xlflax.models import (encoder_decoder, encoder_decoder_config, compile_targets)
-from xlflax.objectives import objective_base
-from xlflax.objectives import objective_mixture
+from xlflax.models import (
+  compile_targets,
+  encoder_decoder,
+  encoder_decoder_config,
+)
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import (
   cross_attention_mlm,
   masked_lm,

@@ -17,7 +17,9 @@ def _output(
   return train_step.StepOutput(
     metrics={
       'mlm/loss': objective_base.WeightedMean(jnp.asarray(total), jnp.ones(2)),
-      'mlm/rows': objective_base.WeightedMean(jnp.float32(3.0), jnp.float32(1.0)),
+      'mlm/rows': objective_base.WeightedMean(
+        jnp.float32(3.0), jnp.float32(1.0)
+      ),
     },
     loss=jnp.float32(loss),
     grad_norm=jnp.float32(norm),

@@ -6,10 +6,10 @@ import pytest
 
 from tests.training import tiny
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
+from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 from xlflax.training import train_step
-from xlflax.training.checkpointing import (checkpoints, checkpoint_reader)
+from xlflax.training.checkpointing import checkpoint_reader, checkpoints
 from xlflax.training.devices import partitioning
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers

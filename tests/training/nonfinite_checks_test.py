@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.training import nonfinite_checks
+from xlflax.utils import errors
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])

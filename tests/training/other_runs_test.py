@@ -10,11 +10,14 @@ from flax import linen as nn
 from tests.end_to_end.conftest import write_corpus
 from xlflax import cli
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
-from xlflax.training import param_tree
-from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
+from xlflax.training import param_tree, train_state
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  run_directory,
+)
 
 _SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=24)
 _BODY = r'model/(layers|embeddings/(norm|position))'

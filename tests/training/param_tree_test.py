@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from xlflax.utils import errors
 from xlflax.training import param_tree
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _TREE = {'model': {'b': jnp.ones((2, 3)), 'a': [jnp.ones(4), jnp.ones(())]}}
 

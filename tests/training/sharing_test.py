@@ -6,24 +6,28 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training import (training_setup_test, tiny)
+from tests.training import tiny, training_setup_test
 from xlflax.data import dataset_config
-from xlflax.utils import errors
 from xlflax.models.variants.parameter_sharing import SharingPlan
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import param_tree
-from xlflax.training import training_setup
-from xlflax.training import sharing_checks, train_step
+from xlflax.training import (
+  param_tree,
+  sharing_checks,
+  train_step,
+  training_setup,
+)
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _PLAN = SharingPlan(embeddings=True, layers=1)
 _SPEC = dataclasses.replace(
   tiny.SPEC, language_words=(((5, 40),), ((35, 64),)), words_overlap=True
 )
 _MONO = dataclasses.replace(
-  training_setup_test.MONO, batching=dataset_config.LanguageBatching.ONE_LANGUAGE
+  training_setup_test.MONO,
+  batching=dataset_config.LanguageBatching.ONE_LANGUAGE,
 )
 _SIDES = dataset_config.Stream(
   name='sides',
@@ -85,7 +89,9 @@ def test_rows_of_two_languages():
 
 def test_sides_exchanged_at_random():
   text = _fails(
-    dataclasses.replace(_SIDES, pairs=dataset_config.PairOptions(order='random'))
+    dataclasses.replace(
+      _SIDES, pairs=dataset_config.PairOptions(order='random')
+    )
   )
   assert 'Got: pairs.order=RANDOM' in text and "stream 'sides'" in text
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.training import tiny
 from tests.training.training_setup_test import make_settings
+from xlflax.training import step_compilation, training_setup
 from xlflax.utils import errors
-from xlflax.training import training_setup
-from xlflax.training import step_compilation
 
 
 @pytest.fixture

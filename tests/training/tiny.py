@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import objective_base
-from xlflax.objectives import objective_mixture
+from xlflax.models import encoder_config as model_config
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import train_state
 from xlflax.training.devices import partitioning

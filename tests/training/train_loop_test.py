@@ -9,12 +9,11 @@ import types
 import pytest
 
 from tests.training import fake_run
-from xlflax.utils import errors
 from xlflax.storage import directory_lease
 from xlflax.training import train_loop
-from xlflax.training.hooks import (hook_base, stop_request_hook)
-from xlflax.training.hooks import watchdog_hook
-from xlflax.training.distributed import (goodput, hang_watchdog)
+from xlflax.training.distributed import goodput, hang_watchdog
+from xlflax.training.hooks import hook_base, stop_request_hook, watchdog_hook
+from xlflax.utils import errors
 
 _LOSSES = [1 + n / 1024 for n in range(24)]
 
@@ -100,7 +99,9 @@ def test_the_state_of_a_hook_survives_a_kill(make_run):
 
 def test_a_hook_requests_a_save_and_a_stop(make_run):
   saved = fake_run.Checkpoints()
-  hook = _Counter({2: hook_base.Request(save=True), 6: hook_base.Request(stop=True)})
+  hook = _Counter(
+    {2: hook_base.Request(save=True), 6: hook_base.Request(stop=True)}
+  )
   result = train_loop.run_steps(make_run(saved=saved, hooks=[hook]))
   assert sorted(saved.saved) == [2, 4, 6]
   assert not result['finished'] and result['step'] == 6

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.models import compile_targets
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining import (sentence_alignment, masked_lm)
-from xlflax.training import param_tree
-from xlflax.training import train_state
+from xlflax.objectives.pretraining import masked_lm, sentence_alignment
+from xlflax.training import param_tree, train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,8 @@ def _mixture():
   return tiny.make_mixture(
     objective_mixture.Entry(stream='mono', objective=_Queue()),
     objective_mixture.Entry(
-      stream='sides', objective=sentence_alignment.SentenceAlignment(projection_dim=6)
+      stream='sides',
+      objective=sentence_alignment.SentenceAlignment(projection_dim=6),
     ),
   )
 

@@ -8,8 +8,7 @@ import pytest
 from tests.training import tiny
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import param_tree
-from xlflax.training import train_step
+from xlflax.training import param_tree, train_step
 from xlflax.training.optimization import optimizers, schedules
 
 _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)

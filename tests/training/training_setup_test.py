@@ -8,16 +8,24 @@ import pytest
 from tests.training import tiny
 from xlflax import trainer as trainer_lib
 from xlflax.data import dataset_config
-from xlflax.utils import errors
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining import (sentence_alignment, denoising, masked_lm)
-from xlflax.training import (step_benchmark, train_loop, train_step)
-from xlflax.training import training_setup
+from xlflax.objectives.pretraining import (
+  denoising,
+  masked_lm,
+  sentence_alignment,
+)
+from xlflax.training import (
+  step_benchmark,
+  train_loop,
+  train_step,
+  training_setup,
+)
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
+from xlflax.utils import errors
 
 MONO = dataset_config.Stream(
   name='mono', mixture='corpus.mono', layout='blocks', length=12, batch_size=8
@@ -135,7 +143,9 @@ def test_rows_longer_than_the_model_takes():
 )
 def test_rows_that_the_objective_shortens(length, message):
   """Span corruption makes shorter rows than those of its stream."""
-  entry = objective_mixture.Entry(stream='mono', objective=denoising.SpanCorruption())
+  entry = objective_mixture.Entry(
+    stream='mono', objective=denoising.SpanCorruption()
+  )
   with pytest.raises(errors.ConfigError, match=message):
     training_setup.Setup(
       make_settings(

@@ -8,7 +8,11 @@ import pytest
 
 from tests.training import tiny
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm, masked_lm)
+from xlflax.objectives.pretraining import (
+  cross_attention_mlm,
+  masked_lm,
+  sentence_alignment,
+)
 from xlflax.training import unigram_plateau
 
 
@@ -73,9 +77,9 @@ def test_both_sides_of_pairs_count(few):
       return first | {f'paired_{k}': v[2:] for k, v in batch.items()}
 
   loader = Pairs(_ROWS, _LANGUAGES, batch_size=4)
-  assert unigram_plateau.unigram_entropy([loader], tiny.SPEC).within == pytest.approx(
-    _ENTROPY
-  )
+  assert unigram_plateau.unigram_entropy(
+    [loader], tiny.SPEC
+  ).within == pytest.approx(_ENTROPY)
 
 
 def test_a_large_sample_is_near_the_entropy_of_its_source():
@@ -129,8 +133,12 @@ def _plateaus(loaders):
   entries = (
     objective_mixture.Entry(stream='mono', objective=two_losses),
     objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
-    objective_mixture.Entry(stream='live', objective=masked_lm.MaskedLM(name='l')),
-    objective_mixture.Entry(stream='mono', objective=sentence_alignment.SentenceAlignment()),
+    objective_mixture.Entry(
+      stream='live', objective=masked_lm.MaskedLM(name='l')
+    ),
+    objective_mixture.Entry(
+      stream='mono', objective=sentence_alignment.SentenceAlignment()
+    ),
   )
   mixture = tiny.make_mixture(*entries)
   return unigram_plateau.Plateaus(

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
-from xlflax.training import param_tree
-from xlflax.training import train_step
+from xlflax.training import param_tree, train_step
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _CROSS = 'cross_attention'
 _PHASE_1 = optimizers.AdamW(learning_rate=0.01, trainable=(_CROSS,))

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.training import param_tree
-from xlflax.training import train_step
+from xlflax.training import param_tree, train_step
 from xlflax.training.optimization import optimizers
 
 _NUM_STEPS = 10

@@ -2,12 +2,14 @@
 
 import pytest
 
-from xlflax.utils import (errors, class_registry)
+from xlflax.utils import class_registry, errors
 
 
 def test_names_lead_to_classes_and_back():
   cls = class_registry.class_of('masked_lm')
-  assert cls.__name__ == 'MaskedLM' and class_registry.name_of(cls) == 'masked_lm'
+  assert (
+    cls.__name__ == 'MaskedLM' and class_registry.name_of(cls) == 'masked_lm'
+  )
   assert class_registry.name_of(int) is None
 
 

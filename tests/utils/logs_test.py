@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from xlflax.utils import (errors, logs, live_display)
+from xlflax.utils import errors, live_display, logs
 
 
 @pytest.fixture

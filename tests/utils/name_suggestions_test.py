@@ -6,7 +6,9 @@ _NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
 
 
 def test_close_names():
-  assert name_suggestions.close_matches('--model-dir', _NAMES) == ['--model_dir']
+  assert name_suggestions.close_matches('--model-dir', _NAMES) == [
+    '--model_dir'
+  ]
   assert name_suggestions.close_matches('RETREIVAL', _NAMES) == ['retrieval']
   assert name_suggestions.close_matches('taging', _NAMES) == ['Tagging']
   assert name_suggestions.close_matches('xyz', _NAMES) == []
@@ -40,7 +42,8 @@ def test_languages_are_meant_by_other_codes_and_names():
     ), got
   assert name_suggestions.suggest_language('qx', codes) is None
   assert (
-    name_suggestions.suggest_languages(['en', 'jp'], codes) == 'did you mean ja?'
+    name_suggestions.suggest_languages(['en', 'jp'], codes)
+    == 'did you mean ja?'
   )
   assert name_suggestions.suggest_languages(['jp', 'deu', 'qx'], codes) == (
     'jp: did you mean ja?; deu: did you mean de?'

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from xlflax.utils import (errors, process_pool)
+from xlflax.utils import errors, process_pool
 
 _given = []
 

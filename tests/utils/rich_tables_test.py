@@ -19,9 +19,7 @@ def _table(columns):
 
 def _shown(table, width):
   stream = io.StringIO()
-  rich_tables.print_table(
-    table, rich.console.Console(file=stream, width=width)
-  )
+  rich_tables.print_table(table, rich.console.Console(file=stream, width=width))
   return stream.getvalue()
 
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from xlflax.utils import (errors, user_modules)
+from xlflax.utils import errors, user_modules
 
 
 def test_modules_are_imported_from_the_working_directory(tmp_path, monkeypatch):

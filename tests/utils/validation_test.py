@@ -19,7 +19,7 @@ import pytest
 from flax import linen as nn
 
 from tests.errors import raises_error
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 
 class _Pooling(enum.Enum):

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.analysis import (model_refs, corpus_hidden_states)
+from xlflax.analysis import corpus_hidden_states, model_refs
 from xlflax.evaluation import eval_task
-from xlflax.utils import (errors, validation)
 from xlflax.objectives.model_calls import Pooling
-from xlflax.storage import (npz_files, checksums, manifests, paths)
+from xlflax.storage import checksums, manifests, npz_files, paths
+from xlflax.utils import errors, validation
 
 _ABOUT = 'about.json'
 

@@ -10,15 +10,19 @@ from typing import Annotated, Any
 
 import pydantic
 
-from xlflax.analysis import model_refs
-from xlflax.analysis import (analysis_report, study_base, two_model_alignment)
+from xlflax.analysis import (
+  analysis_report,
+  model_refs,
+  study_base,
+  two_model_alignment,
+)
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, plots, text_sources)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation import eval_task, plots, text_sources
 from xlflax.similarity import word_links
-from xlflax.similarity.word_links import (Mass, Method)
+from xlflax.similarity.word_links import Mass, Method
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Alignment error rate (%, lower is better) of links between the words of '
@@ -157,7 +161,9 @@ class AlignmentStudy(study_base.SeriesStudy):
       max_length=self.max_length,
     )
     if case.first == case.second and self.maps is None:
-      task: eval_task.EvalTask = two_model_alignment.CheckedAlignment(**settings)
+      task: eval_task.EvalTask = two_model_alignment.CheckedAlignment(
+        **settings
+      )
     else:
       task = two_model_alignment.TwoModelAlignment(
         **settings,
@@ -238,7 +244,9 @@ def _method(row: analysis_report.Row) -> str:
   return row['method'].replace('_', ' ')
 
 
-def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def _pictures(
+  rows: list[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   scored = _scored(rows)
   last = study_base.last_steps(scored)
   several = len({row['series'] for row in last}) > 1

@@ -11,10 +11,10 @@ from typing import Any
 from matplotlib import figure
 
 from xlflax.analysis import fonts
-from xlflax.evaluation import (eval_task, plots)
+from xlflax.evaluation import eval_task, plots
 from xlflax.evaluation.reports import page, text
+from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests)
 
 JSON = 'analysis.json'
 PAGE = 'report.html'

@@ -9,12 +9,11 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.analysis import (figures, analysis_report, study_base)
-from xlflax.analysis import model_refs
+from xlflax.analysis import analysis_report, figures, model_refs, study_base
 from xlflax.analysis.activation_cache import SentenceReader
-from xlflax.evaluation import (eval_task, plots, text_sources)
-from xlflax.utils import validation
+from xlflax.evaluation import eval_task, plots, text_sources
 from xlflax.similarity import cka
+from xlflax.utils import validation
 
 _EXPLANATION = (
   'Linear centred kernel alignment (Kornblith et al., 2019) of mean-pooled '
@@ -85,7 +84,10 @@ class CkaStudy(study_base.SeriesStudy):
     ]
 
   def _compare(
-    self, case: study_base.Case, text: text_sources.PairedText, models: model_refs.Models
+    self,
+    case: study_base.Case,
+    text: text_sources.PairedText,
+    models: model_refs.Models,
   ) -> list[analysis_report.Row]:
     layers = [
       study_base.chosen_layers(self.layers, models.num_layers(ref))
@@ -179,7 +181,9 @@ def _tables(rows: list[analysis_report.Row]):
   )
 
 
-def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def _pictures(
+  rows: list[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   pictures = {}
   last = study_base.last_steps(rows)
   diagonal = _diagonal(last)

@@ -14,11 +14,11 @@ from typing import TypeVar
 import numpy as np
 
 from xlflax.analysis import word_vectors
-from xlflax.data.corpus import (language_codes, word_segmentation)
+from xlflax.data.corpus import language_codes, word_segmentation
 from xlflax.data.supervised.featurizers import char_offsets
-from xlflax.evaluation import (eval_task, hidden_states, word_states)
-from xlflax.utils import (errors, progress_reporting)
+from xlflax.evaluation import eval_task, hidden_states, word_states
 from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import errors, progress_reporting
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 300.0
@@ -113,7 +113,9 @@ def mean_word_states(
   read = _Reader(subject, language, means)
   done = means.sentences
   saved = time.monotonic()
-  with progress_reporting.Progress('word states', done=done, total=total) as report:
+  with progress_reporting.Progress(
+    'word states', done=done, total=total
+  ) as report:
     for taken in _blocks(itertools.islice(texts, done, None), block):
       readings, rows = read(taken)
       found = word_states.states_of_readings(
@@ -136,7 +138,10 @@ class _Reader:
   """Texts of a language to tokens that know the words they are part of."""
 
   def __init__(
-    self, subject: eval_task.Subject, language: str, means: word_vectors.WordMeans
+    self,
+    subject: eval_task.Subject,
+    language: str,
+    means: word_vectors.WordMeans,
   ):
     self._vocabulary = subject.vocabulary
     self._language = language

@@ -17,8 +17,8 @@ import numpy as np
 
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.corpus import word_forms
-from xlflax.utils import (errors, validation)
-from xlflax.similarity import (vector_checks, csls, procrustes)
+from xlflax.similarity import csls, procrustes, vector_checks
+from xlflax.utils import errors, validation
 
 Pairs = Iterable[tuple[str, str]]
 

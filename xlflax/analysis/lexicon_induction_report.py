@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from xlflax.analysis import (analysis_report, study_base)
+from xlflax.analysis import analysis_report, study_base
 from xlflax.evaluation import plots
 from xlflax.evaluation.reports import text
 
@@ -68,7 +68,9 @@ def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
   )
 
 
-def pictures(rows: Sequence[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def pictures(
+  rows: Sequence[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   """Bars of embeddings, curves by layer and by step."""
   found = {}
   main = _main(rows)
@@ -93,7 +95,9 @@ def pictures(rows: Sequence[analysis_report.Row]) -> dict[str, analysis_report.P
       name, []
     ).append((row['layer'], 100 * row['precision@1']))
   title, label = 'Word translation by layer', 'precision@1 (%)'
-  found |= analysis_report.curves('layers', title, label, panels, contextual, whole=100)
+  found |= analysis_report.curves(
+    'layers', title, label, panels, contextual, whole=100
+  )
   chosen = [
     row
     for row in rows

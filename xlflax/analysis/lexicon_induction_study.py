@@ -9,13 +9,21 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from xlflax.analysis import (lexicon_induction, analysis_report, corpus_hidden_states, study_base, text_files, lexicon_induction_report, word_vectors)
-from xlflax.analysis import model_refs
-from xlflax.analysis.lexicon_induction_report import (TOP, VECTORS)
+from xlflax.analysis import (
+  analysis_report,
+  corpus_hidden_states,
+  lexicon_induction,
+  lexicon_induction_report,
+  model_refs,
+  study_base,
+  text_files,
+  word_vectors,
+)
+from xlflax.analysis.lexicon_induction_report import TOP, VECTORS
 from xlflax.data.dictionaries import bilingual_dictionary as dictionary_files
-from xlflax.evaluation import (eval_task, text_sources)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation import eval_task, text_sources
 from xlflax.similarity import csls
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Precision@k (%) of the nearest words of the other language (CSLS with '
@@ -203,7 +211,9 @@ class _Work:
     )
     yield None, (first, second)
 
-  def of_layers(self, case: study_base.Case) -> Iterator[tuple[int | None, Sides]]:
+  def of_layers(
+    self, case: study_base.Case
+  ) -> Iterator[tuple[int | None, Sides]]:
     """Nothing without text."""
     if self._settings.text is None:
       return

@@ -5,12 +5,16 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, sentence_embedding)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation import (
+  checkpoint_selection,
+  eval_task,
+  result_store,
+  sentence_embedding,
+)
 from xlflax.storage import name_path_pairs
-from xlflax.training.checkpointing import config_serialization
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import config_serialization, saved_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors, validation
 
 LAST = 'last'
 
@@ -200,7 +204,9 @@ class Models:
     run = self._run(ref.directory)
     sentence = sentence_embedding.read_sentence_encoding(run.directory)
     return {
-      'model': eval_task.settings_hash(config_serialization.to_json_config(run.model)),
+      'model': eval_task.settings_hash(
+        config_serialization.to_json_config(run.model)
+      ),
       'vocabulary': run.vocabulary.hash,
       'sentence': sentence and sentence.describe(),
       'step': ref.step,

@@ -9,8 +9,8 @@ import pydantic
 
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import text_sources
-from xlflax.evaluation.text_sources import (Pair, PairedText)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation.text_sources import Pair, PairedText
+from xlflax.utils import errors, validation
 
 
 @validation.validate_fields

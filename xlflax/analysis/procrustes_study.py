@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from xlflax.analysis import model_refs
-from xlflax.analysis import (analysis_report, study_base)
+from xlflax.analysis import analysis_report, model_refs, study_base
 from xlflax.analysis.activation_cache import SentenceReader
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.readers import file_reading
-from xlflax.evaluation import (eval_task, text_sources, word_states)
+from xlflax.evaluation import eval_task, text_sources, word_states
 from xlflax.evaluation.metrics import alignment_error_rate as alignment_metrics
-from xlflax.utils import (errors, validation)
-from xlflax.similarity import (alignment_maps, vector_checks, procrustes)
+from xlflax.similarity import alignment_maps, procrustes, vector_checks
 from xlflax.similarity import cosine as similarity
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'An orthogonal map (Procrustes, with iterative normalisation) from the '
@@ -129,7 +128,10 @@ class ProcrustesStudy(study_base.SeriesStudy):
     return row, found
 
   def _states(
-    self, case: study_base.Case, text: text_sources.PairedText, models: model_refs.Models
+    self,
+    case: study_base.Case,
+    text: text_sources.PairedText,
+    models: model_refs.Models,
   ) -> Iterator[tuple[int, list]]:
     """Yields (layer, [first [P, D], second [P, E]])."""
     layers = study_base.chosen_layers(
@@ -297,7 +299,9 @@ def _tables(rows: list[analysis_report.Row]):
 _SHOWN = ('accuracy_before', 'accuracy_after', 'cosine_before', 'cosine_after')
 
 
-def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def _pictures(
+  rows: list[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   if not rows:
     return {}
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
@@ -310,4 +314,6 @@ def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Pict
         (row['layer'], value)
       )
   title = f'Held-out {last[0]["level"]}, before and after the map'
-  return analysis_report.curves('layers', title, 'accuracy@1, cosine (%)', panels, last)
+  return analysis_report.curves(
+    'layers', title, 'accuracy@1, cosine (%)', panels, last
+  )

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.analysis import model_refs
-from xlflax.analysis import (analysis_report, study_base)
-from xlflax.analysis.lexicon_induction import Mapping
+from xlflax.analysis import analysis_report, model_refs, study_base
 from xlflax.analysis.activation_cache import SentenceReader
-from xlflax.evaluation import (eval_task, plots, text_sources)
+from xlflax.analysis.lexicon_induction import Mapping
+from xlflax.evaluation import eval_task, plots, text_sources
 from xlflax.evaluation.metrics import retrieval_metrics
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import procrustes
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Accuracy@1 (%) of finding a sentence’s translation among all test '
@@ -186,7 +185,9 @@ def _tables(rows: list[analysis_report.Row]):
   ]
 
 
-def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def _pictures(
+  rows: list[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   last = study_base.last_steps(rows)
   several = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
@@ -198,7 +199,9 @@ def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Pict
       (row['layer'], 100 * row['accuracy'])
     )
   title, label = 'Sentence retrieval by layer', 'accuracy@1 (%)'
-  pictures = analysis_report.curves('layers', title, label, panels, last, whole=100)
+  pictures = analysis_report.curves(
+    'layers', title, label, panels, last, whole=100
+  )
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
     pictures |= analysis_report.curves(

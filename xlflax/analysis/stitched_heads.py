@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.evaluation import eval_task
-from xlflax.utils import errors
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.similarity import alignment_maps
+from xlflax.utils import errors
 
 _MAP = 'map'  # beside the head's parameters
 

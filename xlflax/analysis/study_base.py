@@ -7,12 +7,11 @@ from typing import NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from xlflax.analysis import model_refs
-from xlflax.analysis import analysis_report
-from xlflax.evaluation import (eval_task, result_store)
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (bucket_access, paths)
+from xlflax.analysis import analysis_report, model_refs
+from xlflax.evaluation import eval_task, result_store
+from xlflax.storage import bucket_access, paths
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors, validation
 
 _Text = TypeVar('_Text')
 
@@ -146,7 +145,9 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
   return sorted({layer % count for layer in layers})
 
 
-def last_steps(rows: Sequence[analysis_report.Row]) -> list[analysis_report.Row]:
+def last_steps(
+  rows: Sequence[analysis_report.Row],
+) -> list[analysis_report.Row]:
   """The rows of the last step of every series and pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [

@@ -12,7 +12,7 @@ import pydantic
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import text_sources
-from xlflax.utils import (errors, name_suggestions, validation)
+from xlflax.utils import errors, name_suggestions, validation
 
 
 class Digest(NamedTuple):
@@ -86,7 +86,9 @@ class TextFiles(Lines):
         fix=name_suggestions.suggest_language(language, self.files),
       )
     lines = (
-      text for _, text in file_reading.read_lines(self.files[language]) if text.strip()
+      text
+      for _, text in file_reading.read_lines(self.files[language])
+      if text.strip()
     )
     empty = True
     for text in itertools.islice(lines, self.max_lines):
@@ -115,14 +117,18 @@ class CorpusLines(Lines):
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
-    found = corpus_directory.Corpus(self.directory).monolingual_languages(self.split)
+    found = corpus_directory.Corpus(self.directory).monolingual_languages(
+      self.split
+    )
     return text_sources.chosen_languages(
       found, None, f'the {self.split} split of {self.directory}'
     )
 
   def lines(self, language: str) -> Iterator[str]:
     """Yields the lines of a language."""
-    lines = corpus_directory.Corpus(self.directory).monolingual(language, self.split)
+    lines = corpus_directory.Corpus(self.directory).monolingual(
+      language, self.split
+    )
     return (line.text for line in itertools.islice(lines, self.max_lines))
 
 

@@ -10,14 +10,13 @@ import pathlib
 import re
 from collections.abc import Iterable, Sequence
 
-from xlflax.analysis import model_refs
-from xlflax.analysis import (analysis_report, study_base)
-from xlflax.evaluation import (eval_task, plots, result_store)
+from xlflax.analysis import analysis_report, model_refs, study_base
+from xlflax.evaluation import eval_task, plots, result_store
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import score_table, text
-from xlflax.utils import (errors, validation)
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Scores of a run’s checkpoints in points: percent, perplexities as they '
@@ -126,7 +125,9 @@ class CurvesStudy(study_base.Study):
       for part, value in scores[metric].items()
     ]
 
-  def _pictures(self, rows: Sequence[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+  def _pictures(
+    self, rows: Sequence[analysis_report.Row]
+  ) -> dict[str, analysis_report.Picture]:
     pictures = {}
     for task in dict.fromkeys(row['task'] for row in rows):
       of_task = [row for row in rows if row['task'] == task]
@@ -167,7 +168,9 @@ class CurvesStudy(study_base.Study):
         )
     return pictures
 
-  def _gaps(self, rows: Sequence[analysis_report.Row]) -> list[analysis_report.Row]:
+  def _gaps(
+    self, rows: Sequence[analysis_report.Row]
+  ) -> list[analysis_report.Row]:
     """Rows of transfer, source and gap, where the task has languages."""
     scores: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
@@ -191,7 +194,9 @@ class CurvesStudy(study_base.Study):
     return out
 
 
-def _label(group: result_store.Group, groups: Iterable[result_store.Group]) -> str:
+def _label(
+  group: result_store.Group, groups: Iterable[result_store.Group]
+) -> str:
   """Returns the task's name with its split, and its settings if they vary."""
   several = [
     other for other in groups if other[:2] == group[:2] and other != group

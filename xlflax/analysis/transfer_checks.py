@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from xlflax.analysis import (corpus_hidden_states, study_base)
+from xlflax.analysis import corpus_hidden_states, study_base
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task
+from xlflax.similarity import alignment_maps, vector_checks
 from xlflax.utils import errors
-from xlflax.similarity import (alignment_maps, vector_checks)
 
 
 def finite_states(
@@ -51,11 +51,17 @@ def finite_states(
       for example in source.load(part):
         by_language.setdefault(example.language, []).append(_text(example))
     for language, texts in by_language.items():
-      for block in corpus_hidden_states.sentence_blocks(subject, texts, language):
-        vector_checks.check_vectors(block[layer], f'{name}, layer {layer}, {language}')
+      for block in corpus_hidden_states.sentence_blocks(
+        subject, texts, language
+      ):
+        vector_checks.check_vectors(
+          block[layer], f'{name}, layer {layer}, {language}'
+        )
 
 
-def finite_head(subject: eval_task.Subject, objective: str, *, name: str) -> None:
+def finite_head(
+  subject: eval_task.Subject, objective: str, *, name: str
+) -> None:
   """Raises AnalysisError if a parameter of a head is not finite."""
   for leaf in jax.tree.leaves(subject.params['heads'][objective]):
     study_base.check_finite(np.asarray(leaf, np.float32), 'A head', name)

@@ -10,11 +10,10 @@ import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from xlflax.analysis import (figures, analysis_report, study_base)
-from xlflax.analysis import model_refs
+from xlflax.analysis import analysis_report, figures, model_refs, study_base
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import text
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Scores (points) of models that were fine-tuned on the language of the '
@@ -139,14 +138,18 @@ def _gains(
   }
 
 
-def _of_tasks(rows: Sequence[analysis_report.Row]) -> dict[str, list[analysis_report.Row]]:
+def _of_tasks(
+  rows: Sequence[analysis_report.Row],
+) -> dict[str, list[analysis_report.Row]]:
   found: dict[str, list[analysis_report.Row]] = {}
   for row in rows:
     found.setdefault(row['task'], []).append(row)
   return found
 
 
-def _pictures(rows: Sequence[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def _pictures(
+  rows: Sequence[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   pictures = {}
   for task, of_task in _of_tasks(rows).items():
     panels = _panels(of_task)

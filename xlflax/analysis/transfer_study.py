@@ -6,13 +6,18 @@ Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from xlflax.analysis import (stitched_heads, analysis_report, study_base, transfer_checks)
-from xlflax.analysis import model_refs
+from xlflax.analysis import (
+  analysis_report,
+  model_refs,
+  stitched_heads,
+  study_base,
+  transfer_checks,
+)
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import score_table, text
 from xlflax.evaluation.tasks import head_task
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import alignment_maps
+from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'A head that was trained on one layer of a frozen source model, on the '
@@ -166,7 +171,9 @@ def _tables(rows: Sequence[analysis_report.Row]):
   ]
 
 
-def _pictures(rows: Sequence[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+def _pictures(
+  rows: Sequence[analysis_report.Row],
+) -> dict[str, analysis_report.Picture]:
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in rows:
     panels.setdefault(row['pair'], {}).setdefault(row['series'], []).append(

@@ -15,10 +15,10 @@ import numpy as np
 from xlflax.analysis import study_base
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised import labeled_examples
-from xlflax.evaluation import (eval_task, word_states)
+from xlflax.evaluation import eval_task, word_states
 from xlflax.evaluation.tasks import word_alignment_task
-from xlflax.utils import errors
 from xlflax.similarity import alignment_maps
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,9 @@ class TwoModelAlignment(CheckedAlignment):
       ]
       yield np.array([x for x, _ in both]), np.array([y for _, y in both])
 
-  def _read(self, subject: eval_task.Subject, sentences, notes) -> list[np.ndarray]:
+  def _read(
+    self, subject: eval_task.Subject, sentences, notes
+  ) -> list[np.ndarray]:
     """[L + 1, W, H] of the words of each sentence."""
     languages = [
       (

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.analysis import lexicon_induction
-from xlflax.data.corpus import (language_codes, word_segmentation, word_forms)
+from xlflax.data.corpus import language_codes, word_forms, word_segmentation
 from xlflax.evaluation import eval_task
-from xlflax.utils import errors
 from xlflax.models.variants import parameter_sharing
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 
 class WordMeans:
@@ -86,7 +86,9 @@ class WordMeans:
       self.counts[words] += counts
     self.sentences += sentences
 
-  def vectors(self, layer: int, *, least: int = 1) -> lexicon_induction.WordVectors:
+  def vectors(
+    self, layer: int, *, least: int = 1
+  ) -> lexicon_induction.WordVectors:
     """The means at a layer, of the words that occurred.
 
     Args:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 
 import xlflax
 from xlflax.config import command_line_bindings
-from xlflax.utils import (malloc, errors, process_exit, standard_streams, signals, name_suggestions)
+from xlflax.utils import (
+  errors,
+  malloc,
+  name_suggestions,
+  process_exit,
+  signals,
+  standard_streams,
+)
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
@@ -178,7 +185,7 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
 
 def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   """Parses and runs a command; prints its errors and returns its status."""
-  from xlflax.utils import (logs, live_display)
+  from xlflax.utils import live_display, logs
 
   as_json = '--json' in arguments
   logs.set_up(level, as_json=as_json)

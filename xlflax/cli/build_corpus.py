@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from xlflax.cli import options as shared_options
 from xlflax.data.corpus import corpus_files
-from xlflax.storage import (bucket_staging, paths)
+from xlflax.storage import bucket_staging, paths
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,13 +99,14 @@ Read gettext catalogs, whose source messages are in the pivot language:
 
 def build_from_libreoffice(options: LibreofficeOptions) -> None:
   """Downloads and unpacks missing packages, and writes their pages."""
-  from xlflax.data.corpus_builders import (aligned_corpora, libreoffice)
+  from xlflax.data.corpus_builders import aligned_corpora, libreoffice
 
   # Language codes in file names of a corpus contain no hyphen.
   languages = options.languages.replace('-', '_').split(',')
   aligned_corpora.check_languages(languages, options.pivot)
   folder = paths.to_local_path(
-    options.packages or f'{bucket_staging.staging_path(options.output)}.packages',
+    options.packages
+    or f'{bucket_staging.staging_path(options.output)}.packages',
     where='--packages',
   )
   libreoffice.unpack_packages(languages, folder)

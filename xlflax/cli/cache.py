@@ -10,8 +10,8 @@ from typing import Literal
 
 from xlflax.cli import cache_statistics, output_paths
 from xlflax.cli import options as shared_options
-from xlflax.utils import (errors, progress_reporting)
-from xlflax.storage import (bucket_staging, paths)
+from xlflax.storage import bucket_staging, paths
+from xlflax.utils import errors, progress_reporting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,8 +227,7 @@ def verify(options: VerifyOptions) -> None:
 
 def copy(options: CopyOptions) -> None:
   """Copies the chosen mixtures to a local directory."""
-  from xlflax.data.cache import cache_reader
-  from xlflax.data.cache import local_copy
+  from xlflax.data.cache import cache_reader, local_copy
 
   cache = cache_reader.TokenCache(options.cache)
   tasks = {

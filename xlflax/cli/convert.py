@@ -6,8 +6,8 @@ from typing import Literal
 
 from xlflax.cli import options as shared_options
 from xlflax.config import gin_config
+from xlflax.storage import bucket_staging, paths
 from xlflax.utils import errors
-from xlflax.storage import (bucket_staging, paths)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,7 +228,7 @@ Average the last ten checkpoints of a run:
 
 def from_hf(options: FromHfOptions) -> None:
   """Converts the model, or prints the mapping of tensors."""
-  from xlflax.interop.huggingface import (huggingface_import, mapping_tables)
+  from xlflax.interop.huggingface import mapping_tables
 
   unused_rows = {
     'error': t5x_import.UnusedRows.REFUSE,
@@ -254,7 +254,11 @@ def from_hf(options: FromHfOptions) -> None:
 
 def to_hf(options: ToHfOptions) -> None:
   """Converts the checkpoint, or prints the mapping of tensors."""
-  from xlflax.interop.huggingface import (huggingface_export, folder_writer, mapping_tables)
+  from xlflax.interop.huggingface import (
+    folder_writer,
+    huggingface_export,
+    mapping_tables,
+  )
   from xlflax.interop.huggingface.cards import card_metadata
 
   card_metadata.check_license(options.license)
@@ -292,7 +296,7 @@ def to_hf(options: ToHfOptions) -> None:
 
 def from_t5x(options: FromT5xOptions) -> None:
   """Converts the checkpoint, or prints the mapping of parameters."""
-  from xlflax.interop.t5x import (t5x_import, model_directory)
+  from xlflax.interop.t5x import model_directory, t5x_import
 
   checked = t5x_import.check_t5x_import(
     options.checkpoint,
@@ -369,7 +373,10 @@ def _read_vocabulary(options: FromT5xOptions):
     from xlflax.data.tokenizers import base_vocabulary
 
     return base_vocabulary.Vocabulary.load(options.vocabulary)
-  from xlflax.interop.huggingface.tokenizers import (checkpoint_languages, tokenizer_reader)
+  from xlflax.interop.huggingface.tokenizers import (
+    checkpoint_languages,
+    tokenizer_reader,
+  )
 
   assert options.tokenizer is not None  # checked in FromT5xOptions
 

@@ -43,7 +43,7 @@ Train with another temperature:
 
 def main(options: DemoOptions) -> None:
   """Runs all phases."""
-  from xlflax.demo import (demo_run, demo_pipeline)
+  from xlflax.demo import demo_pipeline, demo_run
 
   step_bindings: list[str] = []
   if options.steps is not None:

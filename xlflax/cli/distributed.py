@@ -25,7 +25,7 @@ def join(
   Raises:
     ConfigError: See `distributed.initialize` and `platforms.check_platform`.
   """
-  from xlflax.training.distributed import (distributed_job, platforms)
+  from xlflax.training.distributed import distributed_job, platforms
 
   platform = options.platform and platforms.Platform(options.platform)
   platforms.choose_platform(platform)

@@ -8,9 +8,9 @@ from typing import Any
 
 from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
-from xlflax.config import (gin_config, flag_validation)
-from xlflax.utils import (errors, user_modules)
+from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
+from xlflax.utils import errors, user_modules
 
 _DEFAULT_GIN_FILE = 'evaluate/tasks.gin'
 _NAMED_CHECKPOINTS = ('last', 'all', 'best', 'none')
@@ -227,7 +227,9 @@ def main(options: EvaluateOptions) -> int:
     ):
       print(json.dumps(record), flush=True)
   else:
-    result_tables.print_tables(report.tasks, report.results, rich.console.Console())
+    result_tables.print_tables(
+      report.tasks, report.results, rich.console.Console()
+    )
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   output = options.output or options.model_dir[0]
@@ -257,7 +259,9 @@ def _check_single_model(options: EvaluateOptions) -> None:
 def _check_values(options: EvaluateOptions) -> None:
   """Checks options before slow modules are imported."""
   if options.tasks and not options.task_module:
-    flag_validation.check_names(options.tasks.split(','), flag_validation.evaluation_tasks())
+    flag_validation.check_names(
+      options.tasks.split(','), flag_validation.evaluation_tasks()
+    )
   steps = parse_checkpoint_steps(options.checkpoint_steps)
   if isinstance(steps, str):
     flag_validation.check_value('checkpoint_steps', steps, _NAMED_CHECKPOINTS)
@@ -305,7 +309,9 @@ def build_tasks(
   arguments = {
     name: task_families.task_arguments(name, text_options) for name in names
   }
-  read = {option for name in names for option in task_families.text_options(name)}
+  read = {
+    option for name in names for option in task_families.text_options(name)
+  }
   if options.mixture:
     read.add('corpus')  # Registers the SeqIO tasks `corpus.*`.
   for name in text_options:

@@ -4,8 +4,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlflax.cli import compilation_cache
-from xlflax.config import (gin_config, flag_validation, config_files)
-from xlflax.utils import (errors, user_modules)
+from xlflax.config import config_files, flag_validation, gin_config
+from xlflax.utils import errors, user_modules
 
 if TYPE_CHECKING:
   from xlflax.cli import evaluate
@@ -19,7 +19,7 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
   compilation_cache.enable(options.compilation.compilation_cache)
   import rich.console
 
-  from xlflax.suites import (evaluate_suite, suite_runner, suite_export)
+  from xlflax.suites import evaluate_suite, suite_export, suite_runner
 
   assert options.data is not None and options.output is not None
   suite = _build_suite(options)
@@ -57,7 +57,9 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
   for name in options.gin.gin_file:
     config_files.find_gin_file(name, folders)
   if not options.suite.endswith('.gin'):
-    flag_validation.check_names([options.suite], flag_validation.shipped_suites(), flag='suite')
+    flag_validation.check_names(
+      [options.suite], flag_validation.shipped_suites(), flag='suite'
+    )
   for name in _recipe_files(options):
     config_files.find_gin_file(name, folders)
   for name in ('data', 'output'):
@@ -75,7 +77,9 @@ def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:
     return []
   if options.recipe.endswith('.gin'):
     return [options.recipe]
-  flag_validation.check_names([options.recipe], flag_validation.suite_recipes(), flag='recipe')
+  flag_validation.check_names(
+    [options.recipe], flag_validation.suite_recipes(), flag='recipe'
+  )
   return [f'suites/recipes/{options.recipe}.gin']
 
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
-from xlflax.config import (gin_config, flag_validation)
-from xlflax.utils import errors
+from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ def _languages(options: FinetuneOptions) -> list[str]:
 
 def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
   """Checks all trials and prints their names."""
-  from xlflax.finetuning import (transfer_matrix, finetune_grid, grid_trials)
+  from xlflax.finetuning import finetune_grid, grid_trials, transfer_matrix
 
   for language in _languages(options) or ['']:
     macros = {transfer_matrix.MACRO: language} if language else {}
@@ -247,7 +247,7 @@ def _print_report(language: str, report: Any) -> int:
   """Prints the tables and the failures of a grid; returns its exit code."""
   import rich.console
 
-  from xlflax.finetuning import (finetune_grid, grid_trials)
+  from xlflax.finetuning import finetune_grid, grid_trials
 
   console = rich.console.Console()
   if language:

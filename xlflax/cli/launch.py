@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import cyclopts
 
 from xlflax.cli import parsing
-from xlflax.utils import (errors, name_suggestions)
-from xlflax.launch import (job_base, launcher_registry)
+from xlflax.launch import job_base, launcher_registry
+from xlflax.utils import errors, name_suggestions
 
 EXAMPLES = '\n\n'.join(
   launcher.example.strip() for launcher in launcher_registry.load().values()

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 import annotated_types
 import cyclopts
 
-from xlflax.utils import errors
 from xlflax.storage import name_path_pairs
+from xlflax.utils import errors
 
 
 def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:

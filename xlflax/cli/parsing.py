@@ -18,7 +18,7 @@ import pydantic
 import rich.console
 
 from xlflax.cli import options as shared_options
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 Main = Callable[[Any], int | None]
 _HELP_FLAGS = ('--help', '-h')

@@ -9,7 +9,7 @@ import annotated_types
 from xlflax.cli import options as shared_options
 from xlflax.data.corpus import text_similarity
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.storage import (bucket_staging, paths)
+from xlflax.storage import bucket_staging, paths
 
 _CODE_SWITCH_OPTIONS = (
   'code_switch_probability',
@@ -254,7 +254,7 @@ def _filters(options: PreprocessOptions) -> Any:
 
 
 def _deduplication(options: PreprocessOptions) -> Any:
-  from xlflax.data.preprocessing.fuzzy_deduplication import (Deduplication, Kept)
+  from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
 
   kept = {'none': Kept.ALL, 'exact': Kept.NOT_EQUAL, 'fuzzy': Kept.NOT_NEAR}
   return Deduplication(

@@ -10,8 +10,8 @@ import tempfile
 from xlflax import cli
 from xlflax.cli import options as shared_options
 from xlflax.cli import pretrain_corpus, pretrain_settings
-from xlflax.utils import (errors, signals)
-from xlflax.storage import (bucket_access, manifests, paths)
+from xlflax.storage import bucket_access, manifests, paths
+from xlflax.utils import errors, signals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,8 @@ def is_finished(command: list[str], output: str) -> bool:
 
   model_dir = paths.to_path(output) / 'model'
   return (
-    command[1] != 'train' or saved_run.last_step_of_finished(model_dir) is not None
+    command[1] != 'train'
+    or saved_run.last_step_of_finished(model_dir) is not None
   )
 
 

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 
 from xlflax.cli import output_paths
-from xlflax.utils import (errors, name_suggestions)
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors, name_suggestions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,8 @@ class LinkedCorpus:
       return cls(corpus, {})
     files = _files(root)
     codes = {
-      name: record_formats.languages_of_name(pathlib.Path(name)) for name in files
+      name: record_formats.languages_of_name(pathlib.Path(name))
+      for name in files
     }
     available = sorted({code for pair in codes.values() for code in pair})
     if not available:
@@ -79,7 +80,9 @@ class LinkedCorpus:
     description = root / record_formats.FILE
     if description.exists():
       links[record_formats.FILE] = description.resolve()
-    directory = _check_links_only(bucket_staging.staging_path(output) / 'corpus')
+    directory = _check_links_only(
+      bucket_staging.staging_path(output) / 'corpus'
+    )
     return cls(str(directory), links)
 
   def link(self, directory: str) -> str:
@@ -134,7 +137,7 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   Raises:
     CorpusError: If two files would have the same name.
   """
-  from xlflax.data.corpus import (corpus_directory, record_formats)
+  from xlflax.data.corpus import corpus_directory, record_formats
 
   if any((root / name).is_dir() for name in ('mono', 'parallel')):
     parts = [

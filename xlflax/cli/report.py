@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from xlflax.cli import options as shared_options
 from xlflax.config import flag_validation
+from xlflax.storage import name_path_pairs, paths
 from xlflax.utils import errors
-from xlflax.storage import (name_path_pairs, paths)
 
 _SUITE_OPTIONS = (
   'baseline',
@@ -103,7 +103,7 @@ def _compare_runs(options: ReportOptions) -> pathlib.Path:
 
 
 def _join_suites(options: ReportOptions) -> pathlib.Path:
-  from xlflax.evaluation.reports import (joined, report_files)
+  from xlflax.evaluation.reports import joined, report_files
 
   output = paths.to_path(options.output)
   report_files.write(

@@ -146,9 +146,7 @@ def list_tasks(options: ListOptions) -> None:
   if options.json:
     print(json.dumps(rows, indent=2))
     return
-  print(
-    task_report.format_table(rows, ('name', 'kind', 'languages', 'splits'))
-  )
+  print(task_report.format_table(rows, ('name', 'kind', 'languages', 'splits')))
 
 
 def show(options: ShowOptions) -> None:

@@ -15,9 +15,9 @@ from xlflax.cli import (
   train_phases,
 )
 from xlflax.cli import options as shared_options
-from xlflax.utils import (live_display, signals)
 from xlflax.storage import paths
 from xlflax.training.devices import machine_topology
+from xlflax.utils import live_display, signals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,9 @@ def _train_or_plan(options: TrainOptions) -> int:
   else:
     from xlflax.planning import cpu_stand_in
 
-    cpu_stand_in.create_cpu_devices(machine)  # before JAX initializes its devices
+    cpu_stand_in.create_cpu_devices(
+      machine
+    )  # before JAX initializes its devices
   from xlflax.training.distributed import distributed_job as processes
 
   with processes.leaving_together(
@@ -183,7 +185,7 @@ def _plan(
   machine: machine_topology.Machine | None,
 ) -> int:
   """Prints the plan of each phase and, if there are several, a summary."""
-  from xlflax.planning import (dry_run, plan_report)
+  from xlflax.planning import dry_run, plan_report
   from xlflax.training.distributed import distributed_job as processes
 
   if options.phases:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.cli import run_options
-from xlflax.config import (gin_config, config_files)
+from xlflax.config import config_files, gin_config
 from xlflax.utils import errors
 
 _INIT_MACRO = 'INIT_DIR'
@@ -55,8 +55,11 @@ def check(trainers: Sequence[Any]) -> list[bool]:
       has started although the previous one has not finished.
   """
   from xlflax.training import training_setup
-  from xlflax.training.checkpointing import saved_run
-  from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
+  from xlflax.training.checkpointing import (
+    checkpoint_reader,
+    run_directory,
+    saved_run,
+  )
   from xlflax.training.initialization import init_from
 
   finished: list[bool] = []

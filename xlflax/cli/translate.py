@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from xlflax.cli import compilation_cache, output_paths
 from xlflax.cli import options as shared_options
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,13 @@ import annotated_types
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.tokenizers.vocabulary_config import (Anchors, ModelType, Settings)
-from xlflax.utils import (errors, progress_reporting)
-from xlflax.storage import (bucket_staging, paths)
+from xlflax.data.tokenizers.vocabulary_config import (
+  Anchors,
+  ModelType,
+  Settings,
+)
+from xlflax.storage import bucket_staging, paths
+from xlflax.utils import errors, progress_reporting
 
 _MAX_CHANGED_RATE = 0.01
 # Options that only training reads, not the sampling of a shard.
@@ -183,7 +187,11 @@ def _train(
   options: VocabOptions, corpus: Corpus, settings: dict[str, Any]
 ) -> None:
   """Trains the vocabulary, and prints its statistics."""
-  from xlflax.data.tokenizers import (reservoir_sampling, vocabulary_training, base_vocabulary)
+  from xlflax.data.tokenizers import (
+    base_vocabulary,
+    reservoir_sampling,
+    vocabulary_training,
+  )
   from xlflax.data.tokenizers import fertility as vocabulary_statistics
 
   assert options.output is not None

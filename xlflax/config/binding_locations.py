@@ -13,8 +13,7 @@ from typing import Any
 
 from gin import config_parser
 
-from xlflax.config import command_line_bindings
-from xlflax.config import config_files
+from xlflax.config import command_line_bindings, config_files
 from xlflax.utils import errors
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import xlflax.gin_configs
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 SHIPPED = pathlib.Path(xlflax.gin_configs.__file__).parent
 
@@ -150,7 +150,9 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     if path.is_file():
       return path
   known = shipped_file_names()
-  close = name_suggestions.close_matches(name, known) or name_suggestions.close_matches(
+  close = name_suggestions.close_matches(
+    name, known
+  ) or name_suggestions.close_matches(
     pathlib.Path(name).stem, [pathlib.Path(one).stem for one in known]
   )
   close = [

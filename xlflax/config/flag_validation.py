@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.config import (binding_locations, config_files)
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.config import binding_locations, config_files
+from xlflax.utils import errors, name_suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _OF_TRAINING = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
@@ -127,9 +127,7 @@ def check_configuration(
   _check_required(files, {*macros, *set_here}, uses)
 
 
-def _check_own(
-  files: Sequence[config_files.GinFile], uses: set[str]
-) -> None:
+def _check_own(files: Sequence[config_files.GinFile], uses: set[str]) -> None:
   """Raises ConfigError for a macro of a user's file that nothing reads."""
   for file in files:
     if file.path.is_relative_to(config_files.SHIPPED):
@@ -187,9 +185,7 @@ def evaluation_tasks() -> set[str]:
 
 def shipped_suites() -> set[str]:
   """The names of the suites that come with xlflax."""
-  return {
-    path.stem for path in (config_files.SHIPPED / 'suites').glob('*.gin')
-  }
+  return {path.stem for path in (config_files.SHIPPED / 'suites').glob('*.gin')}
 
 
 def suite_recipes() -> set[str]:

@@ -19,8 +19,13 @@ from typing import Any
 
 import gin
 
-from xlflax.config import (binding_locations, flag_validation, gin_errors, config_files)
-from xlflax.config import command_line_bindings
+from xlflax.config import (
+  binding_locations,
+  command_line_bindings,
+  config_files,
+  flag_validation,
+  gin_errors,
+)
 from xlflax.utils import errors
 
 SHIPPED = config_files.SHIPPED

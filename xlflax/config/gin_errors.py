@@ -13,8 +13,8 @@ from typing import Any
 
 import gin
 
-from xlflax.config import (binding_locations, config_files)
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.config import binding_locations, config_files
+from xlflax.utils import errors, name_suggestions
 
 # (scope, selector) -> parameter -> value, as Gin stores bindings. A macro X is
 # the parameter 'value' of ('X', 'gin.macro').

@@ -12,9 +12,12 @@ import pathlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus import (language_codes, text_similarity)
+from xlflax.data.corpus import (
+  corpus_directory,
+  corpus_files,
+  language_codes,
+  text_similarity,
+)
 from xlflax.data.corpus.line_reader import Span
 
 LINES = 100  # read of each language, and of each column
@@ -120,7 +123,8 @@ def _copied(
   if len(set(map(language_codes.short_code, file.languages))) < 2:
     return
   count = sum(
-    text_similarity.ngram_similarity(*pair) > text_similarity.COPIED for pair in pairs
+    text_similarity.ngram_similarity(*pair) > text_similarity.COPIED
+    for pair in pairs
   )
   if count > max(_FEW, _FEW_SHARE * len(pairs)):
     yield (

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.utils import class_registry, errors, validation
 
 
 class Layout(enum.Enum):

@@ -14,10 +14,9 @@ from typing import Protocol
 
 import jax
 
-from xlflax.data import batch_keys
-from xlflax.data import dataset_config
+from xlflax.data import batch_keys, dataset_config
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 
 class AnyStream(Protocol):

@@ -3,12 +3,11 @@
 import os
 from collections.abc import Collection, Sequence
 
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_base
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.supervised import supervised_dataset as labelled_stream
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 
 @validation.validate_call
@@ -76,7 +75,7 @@ def _import_live_modules(stream: dataset_config.Stream):
     from xlflax.data.seqio_tasks import tensorflow_setup
 
     tensorflow_setup.load_tensorflow()
-    from xlflax.data.seqio_tasks import (live_loader, task_registration)
+    from xlflax.data.seqio_tasks import live_loader, task_registration
   except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith('xlflax'):
       raise

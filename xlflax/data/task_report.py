@@ -8,10 +8,13 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data.corpus.corpus_directory import TRAIN
+from xlflax.data.seqio_tasks import data_sources, task_registry
+from xlflax.data.seqio_tasks.seqio_vocabulary import (
+  DeferredVocabulary,
+  SeqioVocabulary,
+  resolve_deferred,
+)
 from xlflax.data.supervised.sources import supervised_tasks
-from xlflax.data.seqio_tasks import data_sources
-from xlflax.data.seqio_tasks import task_registry
-from xlflax.data.seqio_tasks.seqio_vocabulary import (DeferredVocabulary, SeqioVocabulary, resolve_deferred)
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
 _MAX_TOKENS = 64

@@ -12,10 +12,10 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 
-from xlflax.data.corpus_builders import gettext_catalogs
 from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus_builders import gettext_catalogs
 from xlflax.demo import message_text
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 ENGLISH = 'en'
 # 8 scripts; each of these has at least 95 % of Django's messages.
@@ -127,7 +127,9 @@ def split_messages(
   """
   from xlflax.demo import held_out_split  # numpy: not for --help
 
-  chosen = held_out_split.choose(messages, count=num_test + num_validation, seed=seed)
+  chosen = held_out_split.choose(
+    messages, count=num_test + num_validation, seed=seed
+  )
   # With fewer common messages than wanted, both splits shrink alike.
   border = len(chosen) * num_test // (num_test + num_validation)
   splits = {}

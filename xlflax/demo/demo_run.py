@@ -13,9 +13,9 @@ import rich.rule
 
 from xlflax import evaluate as evaluate_lib
 from xlflax import trainer
-from xlflax.demo import (demo_corpus, retrieval_examples, demo_pipeline)
-from xlflax.evaluation import (text_sources, result_tables)
-from xlflax.evaluation.tasks import (perplexity, retrieval_task)
+from xlflax.demo import demo_corpus, demo_pipeline, retrieval_examples
+from xlflax.evaluation import result_tables, text_sources
+from xlflax.evaluation.tasks import perplexity, retrieval_task
 from xlflax.utils import errors
 
 _PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation')
@@ -99,7 +99,9 @@ class _Phases:
 def _evaluate(settings: demo_pipeline.Settings) -> evaluate_lib.Report:
   directory = settings.path('corpus')
   tasks = (
-    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=directory)),
+    retrieval_task.Retrieval(
+      source=text_sources.CorpusPairs(directory=directory)
+    ),
     perplexity.Perplexity(
       source=text_sources.CorpusText(directory=directory),
       length=64,

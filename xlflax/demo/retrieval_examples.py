@@ -5,10 +5,10 @@ import pathlib
 import rich.markup
 import rich.table
 
-from xlflax.evaluation import (eval_task, text_sources, hidden_states)
-from xlflax.utils import rich_tables
+from xlflax.evaluation import eval_task, hidden_states, text_sources
 from xlflax.similarity import cosine as similarity
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import rich_tables
 
 
 def find(

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from xlflax.utils import errors
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)
 _Found = TypeVar('_Found')

@@ -3,11 +3,10 @@
 import json
 from collections.abc import Sequence
 
-from xlflax.evaluation import (task_families, result_store)
+from xlflax.evaluation import result_store, task_families
 from xlflax.evaluation.metrics.metric import Better
+from xlflax.training.checkpointing import metrics_file, run_directory, saved_run
 from xlflax.utils import errors
-from xlflax.training.checkpointing import metrics_file, run_directory
-from xlflax.training.checkpointing import saved_run
 
 CHOICES = ('last', 'all', 'best', 'none')
 

@@ -4,12 +4,12 @@ import dataclasses
 import logging
 
 from xlflax.evaluation import eval_task as evaluation_base
-from xlflax.evaluation import (task_families, result_store, sentence_embedding)
+from xlflax.evaluation import result_store, sentence_embedding, task_families
 from xlflax.evaluation.metrics.metric import Better
-from xlflax.utils import (class_registry, validation)
 from xlflax.training import train_state
 from xlflax.training.checkpointing import objective_config
 from xlflax.training.distributed import distributed_job
+from xlflax.utils import class_registry, validation
 
 
 @class_registry.register('evaluation')
@@ -104,7 +104,9 @@ def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
       parameters='default' if averaged else 'not averaged',
       sentence=sentence_embedding.read_sentence_encoding(setup.model_dir),
     )
-    result_store.write_result(setup.model_dir, result, step=step, identity=identity)
+    result_store.write_result(
+      setup.model_dir, result, step=step, identity=identity
+    )
 
 
 def _log_primary_metrics(tasks, step, metrics) -> None:

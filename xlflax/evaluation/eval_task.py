@@ -20,16 +20,20 @@ from typing import Any, ClassVar
 import pydantic
 
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.evaluation import sentence_embedding
-from xlflax.evaluation import task_sources  # registers them
+from xlflax.evaluation import sentence_embedding  # registers them
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.metrics.metric import Metric
-from xlflax.utils import (errors, repr_html, progress_reporting, validation)
-from xlflax.utils import class_registry
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base as objectives_base
 from xlflax.training import nonfinite_checks
 from xlflax.training.devices import partitioning
+from xlflax.utils import (
+  class_registry,
+  errors,
+  progress_reporting,
+  repr_html,
+  validation,
+)
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,16 +8,20 @@ import jax
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.data.supervised.featurizers import translation_featurizer
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.evaluation import (eval_task, batch_sharding, hidden_states)
-from xlflax.utils import errors
+from xlflax.data.supervised.featurizers import (
+  featurizer,
+  translation_featurizer,
+)
+from xlflax.evaluation import batch_sharding, eval_task, hidden_states
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import errors
 
 _Kind = TypeVar('_Kind', bound=finetuning.FineTuning)
 
 
-def objective_of(subject: eval_task.Subject, name: str, kind: type[_Kind]) -> _Kind:
+def objective_of(
+  subject: eval_task.Subject, name: str, kind: type[_Kind]
+) -> _Kind:
   """The objective with this name, whose head the checkpoint has.
 
   Raises:
@@ -85,7 +89,8 @@ def predict_rows(
     )
     if plug_in:
       batch = {
-        batch_keys.PAIRED + key: batch[key] for key in translation_featurizer.TEXT
+        batch_keys.PAIRED + key: batch[key]
+        for key in translation_featurizer.TEXT
       } | batch
     with batch_sharding.logical_axis_scope(subject.partitioner):
       found = _predict(

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.evaluation import (eval_task, batch_sharding, sentence_embedding)
-from xlflax.utils import (errors, progress_reporting)
+from xlflax.evaluation import batch_sharding, eval_task, sentence_embedding
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import model_calls
 from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import errors, progress_reporting
 
 _SHORTEST = 16  # rows are never padded to less
 _FULL_BATCH_LENGTH = 128  # longer rows come in smaller batches
@@ -232,7 +232,9 @@ def plan_batches(
   order = np.argsort(-np.asarray(lengths), kind='stable')
   start = 0
   what = progress_reporting.current_progress_name()
-  with progress_reporting.Progress(what, unit='rows', total=len(order)) as report:
+  with progress_reporting.Progress(
+    what, unit='rows', total=len(order)
+  ) as report:
     while start < len(order):
       length = next(b for b in buckets if b >= lengths[order[start]])
       rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))

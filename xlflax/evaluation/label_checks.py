@@ -4,8 +4,7 @@ import collections
 import enum
 from collections.abc import Callable, Collection, Sequence
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import label_sets
+from xlflax.data.supervised import label_sets, labeled_examples
 
 
 class Unseen(enum.Enum):

@@ -16,8 +16,13 @@ from typing import Any
 import numpy as np
 from matplotlib import figure
 
-from xlflax.evaluation import (eval_task, task_families, result_store, result_tables)
-from xlflax.evaluation.metrics.metric import (Better, Unit)
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  result_tables,
+  task_families,
+)
+from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.storage import paths
 
 LAYER = 'layer (0: embeddings)'
@@ -347,7 +352,9 @@ def _bar_limit(values: Sequence[float]) -> float:
 
 
 def write_task_plots(
-  directory: pathlib.Path, task: eval_task.EvalTask | result_tables.Recorded, found: ByStep
+  directory: pathlib.Path,
+  task: eval_task.EvalTask | result_tables.Recorded,
+  found: ByStep,
 ) -> list[pathlib.Path]:
   """Draws the results of a task.
 

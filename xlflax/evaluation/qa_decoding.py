@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data.supervised.featurizers import question_featurizer
-from xlflax.utils import (class_registry, validation)
+from xlflax.utils import class_registry, validation
 
 
 class Candidate(NamedTuple):

@@ -19,11 +19,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from xlflax.evaluation import (eval_task, sentence_embedding)
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (bucket_access, checksums, paths)
-from xlflax.training.checkpointing import (checkpoint_items, config_serialization, run_directory, checkpoint_reader)
-from xlflax.training.checkpointing import saved_run
+from xlflax.evaluation import eval_task, sentence_embedding
+from xlflax.storage import bucket_access, checksums, paths
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  config_serialization,
+  run_directory,
+  saved_run,
+)
+from xlflax.utils import errors, validation
 
 UNTRAINED = 'untrained'
 OWNER_FILE = 'run.json'
@@ -71,7 +76,9 @@ class ResultStore:
     self._task_identities: dict[str, dict[str, Any]] = {}
     self._checkpoint_identities: dict[Step, str] = {}
 
-  def read(self, task: eval_task.EvalTask, step: Step) -> eval_task.EvalResult | None:
+  def read(
+    self, task: eval_task.EvalTask, step: Step
+  ) -> eval_task.EvalResult | None:
     """Returns the complete result of a task at a checkpoint, if it is stored."""
     return read_finished(self.directory, self._identity(task, step), step)
 
@@ -224,12 +231,14 @@ def write_result(
     'settings_hash': eval_task.settings_hash(identity),
     'settings': identity,
     'files': {
-      name: checksums.digest_content(text) for name, text in result.files.items()
+      name: checksums.digest_content(text)
+      for name, text in result.files.items()
     },
   } | result.to_json()
   paths.write_atomically(
     file,
-    json.dumps(checksums.add_digest(record), indent=2, ensure_ascii=False) + '\n',
+    json.dumps(checksums.add_digest(record), indent=2, ensure_ascii=False)
+    + '\n',
   )
   return file
 

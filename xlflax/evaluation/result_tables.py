@@ -13,11 +13,11 @@ import rich.console
 import rich.table
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import (eval_task, task_families, result_store)
+from xlflax.evaluation import eval_task, result_store, task_families
 from xlflax.evaluation.metrics import bootstrap
-from xlflax.utils import (rich_tables, errors)
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors, rich_tables
 
 CSV = 'summary.csv'
 CHANCE = 'chance'
@@ -44,7 +44,9 @@ class Recorded(NamedTuple):
     return eval_task.EvalTask.statistics(nobody, part, folder)
 
 
-def summarize_group(group: result_store.Group, by_step, *, is_one_of_many: bool):
+def summarize_group(
+  group: result_store.Group, by_step, *, is_one_of_many: bool
+):
   """The task of a group of results; None where no part has a number.
 
   Args:
@@ -62,7 +64,9 @@ def summarize_group(group: result_store.Group, by_step, *, is_one_of_many: bool)
 
 def write_csv(
   directory: pathlib.Path,
-  found: Mapping[result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]],
+  found: Mapping[
+    result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]
+  ],
 ) -> pathlib.Path:
   """Writes `eval/summary.csv` with a line for each number.
 
@@ -87,7 +91,9 @@ def write_csv(
 
 
 def print_tables(
-  tasks: Sequence[eval_task.EvalTask], found: Results, console: rich.console.Console
+  tasks: Sequence[eval_task.EvalTask],
+  found: Results,
+  console: rich.console.Console,
 ) -> None:
   """One table a task: languages (or pairs) down, checkpoints across."""
   for task in tasks:
@@ -96,7 +102,9 @@ def print_tables(
 
 
 def result_intervals(
-  task: eval_task.EvalTask | Recorded, result: eval_task.EvalResult, folder: pathlib.Path
+  task: eval_task.EvalTask | Recorded,
+  result: eval_task.EvalResult,
+  folder: pathlib.Path,
 ) -> dict[str, Interval]:
   """Metric -> 95 % interval of the test set, where examples are recorded.
 
@@ -331,7 +339,9 @@ def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
   return '', {}
 
 
-def chance_levels(metric: str, result: eval_task.EvalResult) -> dict[str, float]:
+def chance_levels(
+  metric: str, result: eval_task.EvalResult
+) -> dict[str, float]:
   """Part -> accuracy of guessing, or of the most frequent class; {} unknown."""
   return {
     name.partition('/')[2]: value

@@ -16,10 +16,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.utils import (errors, validation)
 from xlflax.models import activations
 from xlflax.objectives.model_calls import Pooling
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors, validation
 
 DENSE = 'sentence_dense_{}'  # heads/DENSE/{kernel,bias}
 IDENTITY = 'identity'

@@ -14,14 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import dataset_config
-from xlflax.data.corpus import language_codes
 from xlflax.data.batching import collate
-from xlflax.evaluation import (eval_task, batch_sharding, hidden_states, translation_options)
+from xlflax.data.corpus import language_codes
+from xlflax.evaluation import (
+  batch_sharding,
+  eval_task,
+  hidden_states,
+  translation_options,
+)
 from xlflax.evaluation.translation_options import TranslationOptions
-from xlflax.utils import errors
 from xlflax.models import decoding
 from xlflax.objectives import teacher_forcing
 from xlflax.objectives.pretraining import seq2seq
+from xlflax.utils import errors
 
 
 class Hypothesis(NamedTuple):

@@ -11,8 +11,8 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.evaluation import (eval_task, tasks)
-from xlflax.evaluation.metrics.metric import (Better, Metric)
+from xlflax.evaluation import eval_task, tasks
+from xlflax.evaluation.metrics.metric import Better, Metric
 from xlflax.utils import errors
 
 

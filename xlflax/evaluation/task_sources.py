@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 
 from xlflax.evaluation import text_sources
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('task_text')

@@ -7,8 +7,8 @@ import re
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import text_sources
-from xlflax.utils import (errors, class_registry)
 from xlflax.storage import bucket_staging
+from xlflax.utils import class_registry, errors
 
 
 @class_registry.register('tatoeba')
@@ -61,7 +61,9 @@ class Tatoeba(text_sources.PairSource):
       )
     return text_sources.PairedText(first, second)
 
-  def _files(self) -> dict[text_sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
+  def _files(
+    self,
+  ) -> dict[text_sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
     directory = bucket_staging.stage_input(self.directory)
     if not directory.is_dir():
       raise errors.CorpusError(

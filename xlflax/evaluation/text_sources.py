@@ -10,9 +10,12 @@ from typing import Annotated, Any, NamedTuple
 import pydantic
 
 from xlflax.data.corpus import corpus_directory
-from xlflax.data.supervised.readers import (column_validation, parallel_reader)
-from xlflax.data.supervised.readers import file_reading
-from xlflax.utils import (errors, class_registry, name_suggestions, validation)
+from xlflax.data.supervised.readers import (
+  column_validation,
+  file_reading,
+  parallel_reader,
+)
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 Pair = tuple[str, str]
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data import batch_keys
-from xlflax.data import dataset_config
+from xlflax.data import batch_keys, dataset_config
 from xlflax.data.batching import collate
 from xlflax.data.batching import length_filter as row_lengths
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
@@ -39,7 +38,9 @@ def split_into_blocks(
 
 
 def fitting_pairs(
-  first: Sequence[Tokens], second: Sequence[Tokens], stream: dataset_config.Stream
+  first: Sequence[Tokens],
+  second: Sequence[Tokens],
+  stream: dataset_config.Stream,
 ) -> list[collate.Unit]:
   """The pairs that pass the stream's filters, cut to fit in one row."""
   options = stream.pairs
@@ -82,7 +83,9 @@ def make_batches(
     Arrays [B, T] as `xlflax.data.batch_keys` documents them.
   """
   what = progress_reporting.current_progress_name()
-  with progress_reporting.Progress(what, unit='rows', total=len(units)) as report:
+  with progress_reporting.Progress(
+    what, unit='rows', total=len(units)
+  ) as report:
     for start in range(0, len(units), stream.batch_size):
       taken = units[start : start + stream.batch_size]
       rows = [collate.Row([unit], languages) for unit in taken]

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import annotated_types
 
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models import decoding
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.objectives.pretraining.seq2seq import SourceSymbols
 from xlflax.objectives.teacher_forcing import DecoderStart
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('translation_options')

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.supervised.featurizers import word_ids
-from xlflax.evaluation import (eval_task, batch_sharding, hidden_states)
+from xlflax.evaluation import batch_sharding, eval_task, hidden_states
 
 _WORDS = 'words'
 

@@ -9,15 +9,18 @@ from typing import Any
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.config import gin_config
-from xlflax.evaluation import (eval_task, during_training)
-from xlflax.finetuning import (transfer_matrix, model_selection)
-from xlflax.finetuning import hyperparameter_grid
-from xlflax.finetuning import grid_report
-from xlflax.finetuning import grid_trials
-from xlflax.utils import (rich_tables, errors, signals, validation)
-from xlflax.storage import (bucket_access, directory_lease, paths)
+from xlflax.evaluation import during_training, eval_task
+from xlflax.finetuning import (
+  grid_report,
+  grid_trials,
+  hyperparameter_grid,
+  model_selection,
+  transfer_matrix,
+)
+from xlflax.storage import bucket_access, directory_lease, paths
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.distributed import distributed_job
+from xlflax.utils import errors, rich_tables, signals, validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -134,7 +137,9 @@ def make_trials(
     XlflaxError: the grid or a configuration is wrong.
   """
   trials = hyperparameter_grid.expand_grid(axes)
-  model_selection.check_metric(runner.select, len(hyperparameter_grid.group_by_setting(trials)))
+  model_selection.check_metric(
+    runner.select, len(hyperparameter_grid.group_by_setting(trials))
+  )
   if untrained:
     trials += hyperparameter_grid.untrained_trials(trials)
   made = [runner.make(trial) for trial in trials]
@@ -185,7 +190,9 @@ def finetune_directions(
   for language in languages:
     reports[language] = finetune(
       output=str(paths.to_path(output) / language),
-      configuration=configuration.with_macros({transfer_matrix.MACRO: language}),
+      configuration=configuration.with_macros(
+        {transfer_matrix.MACRO: language}
+      ),
       select=select and select.replace('{language}', language),
       **arguments,
     )

@@ -15,14 +15,13 @@ from typing import Any
 import rich.table
 
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import (eval_task, plots)
+from xlflax.evaluation import eval_task, plots
 from xlflax.evaluation.reports import run_pages, score_table
-from xlflax.finetuning import model_selection
-from xlflax.finetuning import grid_trials
-from xlflax.utils import (rich_tables, errors)
+from xlflax.finetuning import grid_trials, model_selection
 from xlflax.storage import manifests
 from xlflax.training import nonfinite_checks
 from xlflax.training.distributed import distributed_job
+from xlflax.utils import errors, rich_tables
 
 JSON = 'grid.json'
 CSV = 'grid.csv'

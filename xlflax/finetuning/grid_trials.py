@@ -13,17 +13,25 @@ from xlflax import trainer as trainer_lib
 from xlflax.config import gin_config
 from xlflax.data.cache import cache_format
 from xlflax.data.corpus import corpus_directory
+from xlflax.evaluation import (
+  checkpoint_selection,
+  during_training,
+  task_families,
+)
 from xlflax.evaluation import eval_task as evaluation_base
-from xlflax.evaluation import (checkpoint_selection, during_training, task_families)
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.finetuning import hyperparameter_grid
-from xlflax.utils import errors
-from xlflax.storage import (content_hash, checksums, manifests, paths)
-from xlflax.training.checkpointing import (config_serialization, run_directory, checkpoint_reader)
-from xlflax.training.checkpointing import saved_run
+from xlflax.storage import checksums, content_hash, manifests, paths
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  config_serialization,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.devices import mmap_limit
-from xlflax.training.initialization import init_from
 from xlflax.training.distributed import distributed_job
+from xlflax.training.initialization import init_from
+from xlflax.utils import errors
 
 TRIALS = 'trials'
 _LOG = logging.getLogger(__name__)

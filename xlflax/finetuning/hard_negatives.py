@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from xlflax.data.supervised.readers import query_document_reader
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import cosine, neighbors
 from xlflax.storage import paths
+from xlflax.utils import errors, validation
 
 
 @validation.validate_fields
@@ -103,7 +103,10 @@ def mine_hard_negatives(
     CorpusError: `pairs` is malformed, or no query has enough negatives.
   """
   texts = [
-    one.text for one in query_document_reader.read_query_documents(pairs, language).examples
+    one.text
+    for one in query_document_reader.read_query_documents(
+      pairs, language
+    ).examples
   ]
   places: list[dict[str, int]] = [{}, {}]
   own = np.array(
@@ -120,7 +123,11 @@ def mine_hard_negatives(
     run.encode(
       list(where), languages=languages, prompt_name=name, batch_size=batch_size
     )
-    for where, name in zip(places, (query_document_reader.QUERY, query_document_reader.DOCUMENT), strict=True)
+    for where, name in zip(
+      places,
+      (query_document_reader.QUERY, query_document_reader.DOCUMENT),
+      strict=True,
+    )
   ]
   chosen = select_negatives(vectors[0], vectors[1], own, mining=mining)
   queries, documents = map(list, places)

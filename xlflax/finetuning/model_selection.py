@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, task_families)
+from xlflax.evaluation import eval_task, task_families
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.finetuning import grid_trials
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 
 @dataclasses.dataclass(frozen=True)

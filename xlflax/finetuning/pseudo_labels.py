@@ -15,13 +15,13 @@ from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, checkpoint_selection)
+from xlflax.evaluation import checkpoint_selection, eval_task
 from xlflax.evaluation.tasks import tagging_task
-from xlflax.utils import (errors, validation)
 from xlflax.objectives.finetuning import token_classification
-from xlflax.storage import (bucket_staging, paths)
+from xlflax.storage import bucket_staging, paths
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors, validation
 
 
 @validation.validate_fields

@@ -16,8 +16,8 @@ from xlflax.analysis import figures
 from xlflax.evaluation import plots
 from xlflax.evaluation.metrics import averages
 from xlflax.finetuning import grid_report
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 MACRO = 'TRAIN_LANGUAGE'
 _DPI = 160

@@ -3,5 +3,5 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.integrity.verification import (repair_directory, verify_directory)
-  from xlflax.integrity.verification_report import (Examination, Finding, to_text)
+  from xlflax.integrity.verification import repair_directory, verify_directory
+  from xlflax.integrity.verification_report import Examination, Finding, to_text

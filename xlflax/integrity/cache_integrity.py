@@ -3,15 +3,19 @@
 import pathlib
 from collections.abc import Iterator
 
-from xlflax.data.cache import cache_format
+from xlflax.data.cache import cache_format, finalization
 from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.cache import finalization
 from xlflax.data.supervised import supervised_loader as labelled
 from xlflax.integrity import folder_integrity
-from xlflax.integrity.verification_report import (Finding, Mend, finding_of_call, nest_findings)
-from xlflax.integrity.artifact_types import (artifact_type, inner_directories)
+from xlflax.integrity.artifact_types import artifact_type, inner_directories
+from xlflax.integrity.verification_report import (
+  Finding,
+  Mend,
+  finding_of_call,
+  nest_findings,
+)
+from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests)
 
 _FIX = (
   'xlflax verify DIR --repair --vocabulary=DIR --corpus=DIR (or --task_module) '
@@ -72,7 +76,9 @@ def _task(
   problems = checksums.find_problems(directory)
   for number, digest in generations.items():
     path = cache_format.generation_file(directory, number)
-    found = checksums.find_changes(directory, {path.name: digest}).get(path.name)
+    found = checksums.find_changes(directory, {path.name: digest}).get(
+      path.name
+    )
     if found and found not in problems:
       problems.append(f'{found}, for this cache')
   own = [text for text in problems if text.startswith(checksums.FILE)]

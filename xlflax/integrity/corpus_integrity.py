@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from xlflax.data.preprocessing import provenance
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.integrity.verification_report import (Finding, Mend, finding_of_call)
 from xlflax.integrity.artifact_types import artifact_type
+from xlflax.integrity.verification_report import Finding, Mend, finding_of_call
+from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests)
 
 _AGAIN = (
   'run the same `xlflax preprocess` again with the flags and text of before: it '

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 from xlflax.evaluation.reports import report_files
 from xlflax.integrity import run_integrity
-from xlflax.integrity.verification_report import (Finding, Mend, nest_findings, of_manifest)
-from xlflax.integrity.artifact_types import (artifact_type, inner_directories)
-from xlflax.storage import (checksums, manifests)
+from xlflax.integrity.artifact_types import artifact_type, inner_directories
+from xlflax.integrity.verification_report import (
+  Finding,
+  Mend,
+  nest_findings,
+  of_manifest,
+)
+from xlflax.storage import checksums, manifests
 
 _RECORDS = {  # of kinds that are gone on with -> what is not lost with a manifest
   manifests.Kind.GRID: ('trials/*.json',),

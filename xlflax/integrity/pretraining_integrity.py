@@ -3,9 +3,13 @@
 import pathlib
 from collections.abc import Iterator
 
-from xlflax.integrity import (cache_integrity, corpus_integrity, run_integrity)
-from xlflax.integrity.verification_report import (Finding, nest_findings, of_manifest)
+from xlflax.integrity import cache_integrity, corpus_integrity, run_integrity
 from xlflax.integrity.artifact_types import artifact_type
+from xlflax.integrity.verification_report import (
+  Finding,
+  nest_findings,
+  of_manifest,
+)
 from xlflax.storage import manifests
 
 RECORD = 'pretrain.json'

@@ -4,10 +4,14 @@ import json
 import pathlib
 
 from xlflax.integrity.verification_report import Mend
+from xlflax.storage import checksums, manifests, paths
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  run_directory,
+  saved_run,
+)
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests, paths)
-from xlflax.training.checkpointing import (checkpoint_items, run_directory, checkpoint_reader)
-from xlflax.training.checkpointing import saved_run
 
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlflax.evaluation import result_store
-from xlflax.integrity.verification_report import Finding
 from xlflax.integrity.artifact_types import artifact_type
-from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests)
+from xlflax.integrity.verification_report import Finding
+from xlflax.storage import checksums, manifests
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 _FOLDER = run_directory.EVALUATION
 _AGAIN = 'evaluate again: it is not used'
@@ -35,7 +35,9 @@ def check_results(directory: pathlib.Path) -> Iterator[Finding]:
 def _problems(directory: pathlib.Path, file: pathlib.Path) -> Iterator[str]:
   """What is wrong with a result, a sentence each."""
   try:
-    record = checksums.verify_digest(json.loads(file.read_text(encoding='utf-8')))
+    record = checksums.verify_digest(
+      json.loads(file.read_text(encoding='utf-8'))
+    )
     place = result_store.result_path(directory, record['settings'], file.stem)
     step, names = str(record['step']), dict(record['files'])
   except _DAMAGED as error:

@@ -4,11 +4,20 @@ import json
 import pathlib
 from collections.abc import Iterator
 
-from xlflax.integrity import (result_integrity, repair)
-from xlflax.integrity.verification_report import (Finding, finding_of_call, of_manifest)
+from xlflax.integrity import repair, result_integrity
 from xlflax.integrity.artifact_types import artifact_type
-from xlflax.storage import (checksums, manifests)
-from xlflax.training.checkpointing import (checkpoint_items, data_fingerprint, run_directory, checkpoint_reader)
+from xlflax.integrity.verification_report import (
+  Finding,
+  finding_of_call,
+  of_manifest,
+)
+from xlflax.storage import checksums, manifests
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  data_fingerprint,
+  run_directory,
+)
 
 _COPY = 'restore it from a copy'
 _BEGIN = 'start the same training again: nothing is lost'

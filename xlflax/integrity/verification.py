@@ -8,11 +8,18 @@ import contextlib
 import pathlib
 from collections.abc import Callable
 
-from xlflax.integrity import (cache_integrity, corpus_integrity, result_integrity, folder_integrity, pretraining_integrity, run_integrity)
-from xlflax.integrity.verification_report import Examination
+from xlflax.integrity import (
+  cache_integrity,
+  corpus_integrity,
+  folder_integrity,
+  pretraining_integrity,
+  result_integrity,
+  run_integrity,
+)
 from xlflax.integrity.artifact_types import Artefact
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (directory_lease, manifests, paths)
+from xlflax.integrity.verification_report import Examination
+from xlflax.storage import directory_lease, manifests, paths
+from xlflax.utils import errors, validation
 
 # In the order in which their marks are looked for.
 ARTEFACTS = (

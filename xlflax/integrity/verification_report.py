@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.storage import manifests, paths
+from xlflax.utils import errors
 
 Mend = Callable[[], str]  # mends it, and says what it did; raises XlflaxError
 

@@ -18,8 +18,8 @@ import pydantic
 
 from xlflax.data.corpus import language_codes
 from xlflax.evaluation import sentence_embedding
-from xlflax.utils import validation
 from xlflax.similarity import cosine
+from xlflax.utils import validation
 
 
 class Encodes(Protocol):

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from xlflax.config import config_files
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 # Commands whose processes join into one JAX job.
 DISTRIBUTED_COMMANDS = ('train',)

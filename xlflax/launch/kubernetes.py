@@ -14,8 +14,8 @@ import shutil
 import subprocess
 from typing import Any, Literal, Self
 
-from xlflax.utils import (errors, validation)
-from xlflax.launch import (job_base, preflight, launcher_registry, templates)
+from xlflax.launch import job_base, launcher_registry, preflight, templates
+from xlflax.utils import errors, validation
 
 _PORT = 55527
 # Nodes of a large job start minutes apart.
@@ -381,7 +381,9 @@ class KubernetesJob(job_base.Job):
       'secret_env': [SecretVariable.parse(text) for text in self.secret_env],
       'annotations': job_base.parse_pairs(self.annotation, '--annotation'),
       'labels': job_base.parse_pairs(self.label, '--label'),
-      'node_selector': job_base.parse_pairs(self.node_selector, '--node_selector'),
+      'node_selector': job_base.parse_pairs(
+        self.node_selector, '--node_selector'
+      ),
       'tolerations': [Toleration.parse(text) for text in self.toleration],
       'volumes': self._volumes(),
       'resources': {k: v for k, v in resources.items() if v is not None},

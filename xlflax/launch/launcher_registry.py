@@ -12,8 +12,8 @@ import pkgutil
 from collections.abc import Callable, Sequence
 
 from xlflax import launch
-from xlflax.utils import (errors, user_modules, validation)
 from xlflax.launch import job_base
+from xlflax.utils import errors, user_modules, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xlflax.utils import (errors, validation)
-from xlflax.launch import (job_base, launcher_registry, supervisor)
+from xlflax.launch import job_base, launcher_registry, supervisor
 from xlflax.storage import paths
+from xlflax.utils import errors, validation
 
 _PROGRAM = (sys.executable, '-m', 'xlflax.cli')
 _EXAMPLE_PORT = 12345  # shown by --dry_run in place of a free port
@@ -164,7 +164,9 @@ class _SupervisedJob(job_base.Job):
     )
 
 
-@launcher_registry.register('local', help='processes on this machine', example=_EXAMPLE)
+@launcher_registry.register(
+  'local', help='processes on this machine', example=_EXAMPLE
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalJob(_SupervisedJob):
   """A job on this machine.

@@ -3,9 +3,9 @@
 import posixpath
 from collections.abc import Iterable, Sequence
 
-from xlflax.utils import errors
 from xlflax.launch import job_base
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 # Directories that are local to each node of a cluster.
 _NODE_LOCAL = ('/tmp', '/var/tmp', '/dev/shm')

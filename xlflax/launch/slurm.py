@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 from typing import Any, ClassVar
 
-from xlflax.utils import (errors, validation)
-from xlflax.launch import (job_base, preflight, launcher_registry, templates)
+from xlflax.launch import job_base, launcher_registry, preflight, templates
+from xlflax.utils import errors, validation
 
 # sbatch has its own quoting in #SBATCH lines: no characters that need any.
 _DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
@@ -189,7 +189,10 @@ class SlurmJob(job_base.Job):
     return {
       'job': self,
       'directives': self._directives(),
-      'command': [*self.command, *job_base.platform_flags(self.command, has_gpus)],
+      'command': [
+        *self.command,
+        *job_base.platform_flags(self.command, has_gpus),
+      ],
       'env': env,
       'adds_flags': self.command[0] in job_base.DISTRIBUTED_COMMANDS,
       'preemption_flag': job_base.PREEMPTION_FLAG,

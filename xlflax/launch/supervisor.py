@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from xlflax.utils import (errors, signals)
 from xlflax.launch import job_base
+from xlflax.utils import errors, signals
 
 # Environment variable with the earlier failures, for restarted processes.
 RESTART_VARIABLE = 'XLFLAX_RESTART'

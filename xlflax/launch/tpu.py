@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 from typing import Any
 
-from xlflax.utils import (errors, validation)
-from xlflax.launch import (job_base, preflight, launcher_registry, templates)
+from xlflax.launch import job_base, launcher_registry, preflight, templates
+from xlflax.utils import errors, validation
 
 # Nodes are named NAME-1023, with at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')

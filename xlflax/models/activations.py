@@ -11,8 +11,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import errors
 from xlflax.models import custom_vjp
+from xlflax.utils import errors
 
 Function = Callable[[jax.Array], jax.Array]
 

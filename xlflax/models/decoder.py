@@ -7,9 +7,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax.models import (
+  decoder_layers,
+  dropout,
+  embeddings,
+  encoder_decoder_config,
+  layers,
+  scan_layers,
+)
 from xlflax.models import encoder_config as model_config
-from xlflax.models import (decoder_layers, dropout, embeddings, scan_layers, layers)
-from xlflax.models import encoder_decoder_config
 from xlflax.models.attention import masks
 from xlflax.models.variants import t5_layers
 
@@ -214,7 +220,9 @@ class Decoder(nn.Module):
     return {'relative': self.relative_bias(buckets)}
 
   def _finish(self, states: jax.Array, deterministic: bool) -> jax.Array:
-    if self.config.family is encoder_decoder_config.EncoderDecoderFamily.POST_LN:
+    if (
+      self.config.family is encoder_decoder_config.EncoderDecoderFamily.POST_LN
+    ):
       return states
     states = self.final_norm(states)
     if not self.config.is_t5:

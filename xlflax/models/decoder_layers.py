@@ -6,9 +6,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax.models import dropout, encoder_decoder_config, layers
 from xlflax.models import encoder_config as model_config
-from xlflax.models import dropout, layers
-from xlflax.models import encoder_decoder_config
 from xlflax.models.attention import masks
 from xlflax.models.variants import t5_layers
 

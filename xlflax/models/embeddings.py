@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.utils import errors
-from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, layers
+from xlflax.models import encoder_config as model_config
 from xlflax.models.linear import dense
+from xlflax.utils import errors
 
 _Config = model_config.EncoderConfig
 
@@ -76,9 +76,7 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
     width = dense.width_axes(table.shape[1])
     ids = dense.constrain_beside_width(ids, width, 'batch', 'length')
     rows = jnp.take(table, ids, axis=0, mode='fill')
-    rows = dense.constrain_beside_width(
-      rows, width, 'batch', 'length', 'embed'
-    )
+    rows = dense.constrain_beside_width(rows, width, 'batch', 'length', 'embed')
   else:
     table = layers.constrain(table, axis, None)
     ids = layers.constrain(ids, 'batch', 'length')

@@ -7,12 +7,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import (errors, class_registry)
-from xlflax.models import (activations, embeddings, scan_layers, layers)
+from xlflax.models import activations, embeddings, layers, scan_layers
 from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import attention_masks
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.models.variants import (veco, disentangled)
+from xlflax.models.variants import disentangled, veco
+from xlflax.utils import class_registry, errors
 
 
 @class_registry.register('encoder')

@@ -8,9 +8,9 @@ import annotated_types
 import jax.numpy as jnp
 
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models import activations, config_checks
 from xlflax.models.variants import parameter_sharing
+from xlflax.utils import class_registry, errors, validation
 
 
 class PositionEmbedding(enum.StrEnum):

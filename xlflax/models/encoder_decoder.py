@@ -6,13 +6,18 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import class_registry
-from xlflax.models import (decoder, embeddings, scan_layers, layers)
-from xlflax.models import encoder
-from xlflax.models import encoder_decoder_config
+from xlflax.models import (
+  decoder,
+  embeddings,
+  encoder,
+  encoder_decoder_config,
+  layers,
+  scan_layers,
+)
 from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.variants import t5_encoder
+from xlflax.utils import class_registry
 
 
 @class_registry.register('encoder_decoder')

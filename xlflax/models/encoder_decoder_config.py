@@ -6,8 +6,8 @@ from typing import Annotated
 
 import annotated_types
 
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models import encoder_config as model_config
+from xlflax.utils import class_registry, errors, validation
 
 
 class EncoderDecoderFamily(enum.StrEnum):

@@ -6,9 +6,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, feed_forward, norms
-from xlflax.models.attention import (attention_backends, masks, rotary)
+from xlflax.models import encoder_config as model_config
+from xlflax.models.attention import attention_backends, masks, rotary
 from xlflax.models.linear import dense
 from xlflax.models.variants import disentangled
 

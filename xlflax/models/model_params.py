@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pydantic
 
-from xlflax.utils import (errors, validation)
 from xlflax.models import encoder_config as model_config
 from xlflax.models.variants import parameter_sharing
+from xlflax.utils import errors, validation
 
 
 @validation.validate_call

@@ -12,8 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax.models import compile_targets, custom_vjp
 from xlflax.models import encoder_config as model_config
-from xlflax.models import (custom_vjp, compile_targets)
 
 LAYERS = 'layers'
 # (carry, parameters of a layer, its index, its dropout key) -> (carry, output)

@@ -3,7 +3,6 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.objectives.objective_base import (Context, Objective, ObjectiveOutput, WeightedMean)
   from xlflax.objectives.finetuning.dependency_parsing import DependencyParsing
   from xlflax.objectives.finetuning.question_answering import QuestionAnswering
   from xlflax.objectives.finetuning.sequence_classification import (
@@ -12,8 +11,17 @@ with _epy.lazy_api_imports(globals()):
   from xlflax.objectives.finetuning.token_classification import (
     TokenClassification,
   )
-  from xlflax.objectives.objective_mixture import (Combine, Entry, ObjectiveMixture)
-  from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
+  from xlflax.objectives.objective_base import (
+    Context,
+    Objective,
+    ObjectiveOutput,
+    WeightedMean,
+  )
+  from xlflax.objectives.objective_mixture import (
+    Combine,
+    Entry,
+    ObjectiveMixture,
+  )
   from xlflax.objectives.pretraining.cross_attention_mlm import (
     CrossAttentionMLM,
   )
@@ -27,4 +35,5 @@ with _epy.lazy_api_imports(globals()):
   from xlflax.objectives.pretraining.replaced_token import (
     ReplacedTokenDetection,
   )
+  from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
   from xlflax.objectives.pretraining.seq2seq import Translation

@@ -63,7 +63,9 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   if plan is None:
     return params
   language = language_of(batch)
-  selected = parameter_sharing.select_language_params(plan, params['model'], language)
+  selected = parameter_sharing.select_language_params(
+    plan, params['model'], language
+  )
   if plan.embeddings and vocabulary.language_words:
     bias = selected['output_bias']
     own = random_words.is_word_of(language, vocabulary, bias.shape[0])

@@ -17,8 +17,8 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.objectives.objective_base import (ObjectiveOutput, WeightedMean)
 from xlflax.objectives.corruption import masking
+from xlflax.objectives.objective_base import ObjectiveOutput, WeightedMean
 
 TOKENS = 'tokens'
 PERPLEXITY = 'perplexity'

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from xlflax.utils import (errors, class_registry, name_suggestions, validation)
 from xlflax.objectives import objective_base
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 _MAX_BLOCK = 1000  # steps over which sampled entries have exact shares
 

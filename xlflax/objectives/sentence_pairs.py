@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import errors
 from xlflax.models.variants import parameter_sharing
+from xlflax.utils import errors
 
 _Side = dict[str, jax.Array]
 

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import errors
 from xlflax.models import compile_targets
 from xlflax.models.linear import dense
 from xlflax.objectives import model_calls
@@ -20,6 +19,7 @@ from xlflax.objectives.corruption import masking
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
+from xlflax.utils import errors
 
 
 class DecoderStart(enum.Enum):
@@ -196,7 +196,11 @@ def _head_first(memory: jax.Array, params):
   """
   several = dense.on_several_accelerators()
   table = params['model'].get('output')
-  if table is None or not several or compile_targets.current_target().platform != 'gpu':
+  if (
+    table is None
+    or not several
+    or compile_targets.current_target().platform != 'gpu'
+  ):
     return memory, params
   memory, table = dense.gradients_in_turn(memory, table)
   return memory, {**params, 'model': {**params['model'], 'output': table}}

@@ -5,8 +5,7 @@ import math
 import jax.numpy as jnp
 
 from xlflax.planning import memory
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.training import param_tree, training_setup
 
 
 def minimum_bytes_sent(setup: training_setup.Setup) -> float:

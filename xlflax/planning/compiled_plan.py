@@ -5,15 +5,23 @@ from typing import Any
 
 import jax
 
-from xlflax.planning import (recommendations, communication_lower_bound, memory, step_costs, step_time)
-from xlflax.planning import step_plan
-from xlflax.training import training_setup
-from xlflax.training import train_state
+from xlflax.planning import (
+  communication_lower_bound,
+  memory,
+  recommendations,
+  step_costs,
+  step_plan,
+  step_time,
+)
+from xlflax.training import train_state, training_setup
 from xlflax.training.devices import machine_topology
 
 
 def analyze_run(
-  setup: training_setup.Setup, machine: machine_topology.Machine, *, is_compiled: bool
+  setup: training_setup.Setup,
+  machine: machine_topology.Machine,
+  *,
+  is_compiled: bool,
 ) -> dict[str, Any]:
   """Returns memory, communication, estimated time and warnings.
 
@@ -64,12 +72,16 @@ def _warnings(setup, machine, total, steps) -> list[str]:
   )
   return [
     *recommendations.of_sharding(setup, boxed),
-    *recommendations.of_memory(machine, total, accumulation=setup.settings.accumulation),
+    *recommendations.of_memory(
+      machine, total, accumulation=setup.settings.accumulation
+    ),
     *recommendations.of_machine(machine, setup.settings),
     *dict.fromkeys(
       warning
       for step in steps
-      for warning in recommendations.describe_misalignment(setup, machine, step.costs)
+      for warning in recommendations.describe_misalignment(
+        setup, machine, step.costs
+      )
     ),
   ]
 

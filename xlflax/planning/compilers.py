@@ -16,10 +16,10 @@ from typing import Any
 
 import jax
 
-from xlflax.utils import (accelerator_packages, errors)
 from xlflax.models import compile_targets
-from xlflax.planning import (gpu_targets, scratch_folder, tpu_dumps)
+from xlflax.planning import gpu_targets, scratch_folder, tpu_dumps
 from xlflax.training.devices import machine_topology
+from xlflax.utils import accelerator_packages, errors
 
 EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
@@ -187,7 +187,9 @@ def compile_step(
     TrainingError: the compiler refuses the program, or does not show it.
   """
   traced = jitted.trace(*arguments)
-  options = compile_targets.compiler_options() | options  # instead of the step's own
+  options = (
+    compile_targets.compiler_options() | options
+  )  # instead of the step's own
   start = time.perf_counter()
   lowered = traced.lower()
   if machine.platform == 'tpu':
@@ -269,7 +271,9 @@ def _memory(stats: Any) -> Memory:
 
 
 @contextlib.contextmanager
-def trace_for_machine(machine: machine_topology.Machine, *, by: str | None = None):
+def trace_for_machine(
+  machine: machine_topology.Machine, *, by: str | None = None
+):
   """Traces for the machine; forgets afterwards what was traced.
 
   Args:

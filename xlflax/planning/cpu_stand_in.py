@@ -12,9 +12,9 @@ from typing import Any
 
 import jax
 
-from xlflax.utils import errors
 from xlflax.planning import scratch_folder
 from xlflax.training.devices import machine_topology
+from xlflax.utils import errors
 
 # With one device there is nothing to partition, and only calls are inlined.
 _PASSES = ('spmd-partitioning', 'call-inliner')

@@ -9,14 +9,21 @@ import jax
 import numpy as np
 
 from xlflax.data.sampling import sampling_order
-from xlflax.utils import errors
-from xlflax.models import (compile_targets, vocabulary_padding)
-from xlflax.planning import (compiled_plan, collectives, compilers, memory, plan_report, step_costs, step_time)
-from xlflax.planning import step_plan
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.models import compile_targets, vocabulary_padding
+from xlflax.planning import (
+  collectives,
+  compiled_plan,
+  compilers,
+  memory,
+  plan_report,
+  step_costs,
+  step_plan,
+  step_time,
+)
+from xlflax.training import param_tree, training_setup
 from xlflax.training.checkpointing import checkpoint_reader
-from xlflax.training.devices import (accelerators, device_rates, machine_topology)
+from xlflax.training.devices import accelerators, device_rates, machine_topology
+from xlflax.utils import errors
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -61,7 +68,9 @@ def make_plan(
   return result
 
 
-def _there(settings, machine: machine_topology.Machine, by: By) -> dict[str, Any]:
+def _there(
+  settings, machine: machine_topology.Machine, by: By
+) -> dict[str, Any]:
   """Plans for a described machine, by its compiler or by an estimate."""
   obstacle = compilers.why_unavailable(machine)
   if by is By.COMPILER:
@@ -201,7 +210,9 @@ def _measured_here(setup: training_setup.Setup) -> dict[str, Any]:
   return result | {'estimate': estimate} | _time_estimated(estimate)
 
 
-def _machine_here(setup: training_setup.Setup) -> machine_topology.Machine | None:
+def _machine_here(
+  setup: training_setup.Setup,
+) -> machine_topology.Machine | None:
   """Returns the devices of this process, None if their rates are unknown."""
   local = jax.devices()
   accelerator = accelerators.of_kind(local[0].device_kind)

@@ -6,8 +6,8 @@ CUDA C programming guide's table of compute capabilities, and the versions of
 CUDA and cuDNN that `requirements/gpu.lock` pins.
 """
 
-from xlflax.utils import errors
 from xlflax.training.devices import accelerators
+from xlflax.utils import errors
 
 _TEXT = """gpu_device_info {{
   threads_per_block_limit: 1024

@@ -5,8 +5,7 @@ from typing import Any
 
 import jax
 
-from xlflax.training import training_setup
-from xlflax.training import train_state
+from xlflax.training import train_state, training_setup
 
 
 def per_device(tree: Any) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 import rich.console
 import rich.table
 
-from xlflax.utils import rich_tables
 from xlflax.training import progress_lines
+from xlflax.utils import rich_tables
 
 
 def print_plan(
@@ -93,7 +93,9 @@ def _overview(plan) -> rich.table.Table:
     table.add_row('learning rate', plan['learning_rate'])
   remaining = _remaining(plan)
   table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
-  duration = progress_lines.format_duration(remaining * plan['seconds_per_step'])
+  duration = progress_lines.format_duration(
+    remaining * plan['seconds_per_step']
+  )
   table.add_row(
     'estimated time', f'{duration} (at {plan["seconds_per_step_basis"]})'
   )

@@ -3,10 +3,14 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from xlflax.planning import (memory, plan_report, step_costs, step_time)
-from xlflax.training import param_tree
-from xlflax.training import training_setup
-from xlflax.training.devices import (accelerators, gpu_runtime, machine_topology, partitioning)
+from xlflax.planning import memory, plan_report, step_costs, step_time
+from xlflax.training import param_tree, training_setup
+from xlflax.training.devices import (
+  accelerators,
+  gpu_runtime,
+  machine_topology,
+  partitioning,
+)
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -202,7 +206,9 @@ def of_machine(
 
 
 def describe_misalignment(
-  setup: training_setup.Setup, machine: machine_topology.Machine, costs: step_costs.StepCosts
+  setup: training_setup.Setup,
+  machine: machine_topology.Machine,
+  costs: step_costs.StepCosts,
 ) -> list[str]:
   """Returns warnings about array shapes that make GPU matmuls slow.
 

@@ -9,7 +9,14 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.models import compile_targets
-from xlflax.planning import (traceable_attention, collectives, compilers, memory, cpu_stand_in, step_costs)
+from xlflax.planning import (
+  collectives,
+  compilers,
+  cpu_stand_in,
+  memory,
+  step_costs,
+  traceable_attention,
+)
 from xlflax.training import training_setup
 from xlflax.training.devices import machine_topology
 
@@ -48,7 +55,10 @@ class Step:
 
 
 def compile_step(
-  setup: training_setup.Setup, active, machine: machine_topology.Machine, fraction: float
+  setup: training_setup.Setup,
+  active,
+  machine: machine_topology.Machine,
+  fraction: float,
 ) -> Step:
   """Compiles a step with the machine's own compiler.
 
@@ -65,7 +75,11 @@ def compile_step(
       setup.jitted_step(active),
       setup.factory.abstract_sharded,
       batches,
-      **(compile_targets.repeatable_options() if setup.settings.replay_every else {}),
+      **(
+        compile_targets.repeatable_options()
+        if setup.settings.replay_every
+        else {}
+      ),
     )
     flops = setup.flops(active)
   used = compiled.memory
@@ -89,7 +103,10 @@ def compile_step(
 
 
 def estimate_step(
-  setup: training_setup.Setup, active, machine: machine_topology.Machine, fraction: float
+  setup: training_setup.Setup,
+  active,
+  machine: machine_topology.Machine,
+  fraction: float,
 ) -> Step:
   """Costs a step without the machine's compiler.
 
@@ -140,7 +157,9 @@ def estimate_step(
 
 def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
   """Returns the step compiled with plain attention, and its partitioned HLO."""
-  plain = training_setup.Setup(traceable_attention.with_plain_attention(setup.settings))
+  plain = training_setup.Setup(
+    traceable_attention.with_plain_attention(setup.settings)
+  )
   state = plain.factory.abstract_sharded
   with (
     compilers.trace_for_machine(machine, by='cpu'),
@@ -165,7 +184,9 @@ def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
   return {kind: mean[kind] for kind in collectives.KINDS if kind in mean}
 
 
-def _collectives(text: str, machine: machine_topology.Machine) -> collectives.Counts:
+def _collectives(
+  text: str, machine: machine_topology.Machine
+) -> collectives.Counts:
   return collectives.find_collectives(
     text, devices=machine.count, per_node=machine.per_node
   )

@@ -14,7 +14,7 @@ from typing import Any
 
 from xlflax.planning import collectives
 from xlflax.planning.step_costs import Kind, Operation, StepCosts
-from xlflax.training.devices import (accelerators, machine_topology)
+from xlflax.training.devices import accelerators, machine_topology
 
 MATMUL_FRACTION = 719 / 989
 MEMORY_FRACTION = 3.5 / 4.8
@@ -179,7 +179,11 @@ def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
 
 
 def describe_time(
-  machine: machine_topology.Machine, time: StepTime, *, flops: float, tokens: float
+  machine: machine_topology.Machine,
+  time: StepTime,
+  *,
+  flops: float,
+  tokens: float,
 ) -> dict[str, Any]:
   """Returns the estimate as plain data.
 

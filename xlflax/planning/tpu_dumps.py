@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from xlflax.utils import (errors, process_exit)
+from xlflax.utils import errors, process_exit
 
 # In the order in which they are written. The last begins after the others.
 _PROGRAM = '*after_optimizations.txt'

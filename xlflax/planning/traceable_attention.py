@@ -3,12 +3,12 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from xlflax.utils import errors
 from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import attention_backends
 from xlflax.planning import compilers
 from xlflax.training import run_header
 from xlflax.training.devices import machine_topology
+from xlflax.utils import errors
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib

@@ -5,11 +5,15 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
-from xlflax.utils import (errors, validation)
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
-from xlflax.runs.loaded_run import (Run, open_run)
+from xlflax.runs.loaded_run import Run, open_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors, validation
 
 
 @validation.validate_call
@@ -19,7 +23,8 @@ def from_huggingface(
   model_dir: validation.FilePath | None = None,
   languages: Sequence[str] | None = None,
   vocabulary: validation.FilePath | None = None,
-  unused_rows: huggingface_import.UnusedRows | str = huggingface_import.UnusedRows.REFUSE,
+  unused_rows: huggingface_import.UnusedRows
+  | str = huggingface_import.UnusedRows.REFUSE,
   drop: Sequence[str] = (),
   scan_layers: bool = True,
   pad_vocab_size_multiple: validation.PositiveInt = 128,
@@ -62,7 +67,8 @@ def from_huggingface(
     atexit.register(temporary.cleanup)
     model_dir = pathlib.Path(temporary.name, 'model')
   return open_run(
-    huggingface_import.convert_import(checked, model_dir), partitioner=partitioner
+    huggingface_import.convert_import(checked, model_dir),
+    partitioner=partitioner,
   )
 
 

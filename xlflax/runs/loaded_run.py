@@ -10,14 +10,21 @@ import numpy as np
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.evaluation import (eval_task, result_store, sentence_embedding, hidden_states, translation_options, sentence_translator)
+from xlflax.evaluation import (
+  eval_task,
+  hidden_states,
+  result_store,
+  sentence_embedding,
+  sentence_translator,
+  translation_options,
+)
 from xlflax.evaluation.reports import evaluation_report
-from xlflax.utils import (errors, validation)
 from xlflax.objectives.model_calls import Pooling
-from xlflax.runs import (run_arguments, token_level)
+from xlflax.runs import run_arguments, token_level
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.training.distributed import distributed_job
+from xlflax.utils import errors, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,9 @@ class Run(saved_run.SavedRun):
     return self.restore_params(step, partitioner=self.partitioner)
 
   @validation.validate_call
-  def subject(self, *, batch_size: validation.PositiveInt = 64) -> eval_task.Subject:
+  def subject(
+    self, *, batch_size: validation.PositiveInt = 64
+  ) -> eval_task.Subject:
     """Model, parameters and vocabulary, as evaluation tasks read them."""
     return eval_task.Subject(
       model=self.model,

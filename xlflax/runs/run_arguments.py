@@ -4,10 +4,16 @@ import logging
 from collections.abc import Sequence
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, sentence_embedding, hidden_states)
+from xlflax.evaluation import (
+  checkpoint_selection,
+  eval_task,
+  hidden_states,
+  result_store,
+  sentence_embedding,
+)
 from xlflax.evaluation.sentence_embedding import SentenceEncoding
-from xlflax.utils import (errors, repr_html, name_suggestions)
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors, name_suggestions, repr_html
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,7 +32,9 @@ def choose_step(
       where='step',
       fix=f'write step={step}'
       if step.isdigit()
-      else name_suggestions.did_you_mean(step, ('last', 'best', result_store.UNTRAINED)),
+      else name_suggestions.did_you_mean(
+        step, ('last', 'best', result_store.UNTRAINED)
+      ),
     )
   return checkpoint_selection.select_checkpoints(
     run, step if isinstance(step, str) else [step], best_metric=best_metric

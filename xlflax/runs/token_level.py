@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from xlflax.evaluation import (eval_task, word_states)
-from xlflax.utils import errors
+from xlflax.evaluation import eval_task, word_states
 from xlflax.models.variants import parameter_sharing
+from xlflax.utils import errors
 
 MASK = '<mask>'
 

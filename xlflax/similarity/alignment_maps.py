@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
-from xlflax.similarity import (vector_normalization, procrustes)
+from xlflax.similarity import procrustes, vector_normalization
 from xlflax.storage import npz_files
+from xlflax.utils import errors, validation
 
 
 @dataclasses.dataclass(frozen=True)

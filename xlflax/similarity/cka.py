@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import vector_checks
 from xlflax.similarity.cka_sums import Hsic, Sums
+from xlflax.utils import errors, validation
 
 # A layer counts as constant if the root of its HSIC is at most this fraction
 # of its squared norms. Rounding errors of equal float32 states amount to about

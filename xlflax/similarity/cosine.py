@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import vector_checks
+from xlflax.utils import errors, validation
 
 
 class BidirectionalNeighbors(NamedTuple):

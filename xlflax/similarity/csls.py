@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
-from xlflax.similarity import (vector_checks, cosine, csls_search, neighbors)
+from xlflax.similarity import cosine, csls_search, neighbors, vector_checks
 from xlflax.similarity.block_matmul import BLOCKS, Blocks
+from xlflax.utils import errors, validation
 
 
 class Score(enum.Enum):

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
-from xlflax.similarity import (vector_checks, cosine, neighbors)
+from xlflax.similarity import cosine, neighbors, vector_checks
 from xlflax.similarity.block_matmul import BLOCKS, Blocks
+from xlflax.utils import errors, validation
 
 
 class Margin(enum.Enum):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.utils import errors
-from xlflax.similarity import (block_matmul, vector_checks, top_k)
+from xlflax.similarity import block_matmul, top_k, vector_checks
 from xlflax.similarity.block_matmul import BLOCKS, Blocks
 from xlflax.similarity.top_k import TopK
+from xlflax.utils import errors
 
 
 class Neighbors(NamedTuple):

@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
-from xlflax.similarity import (vector_checks, vector_normalization)
+from xlflax.similarity import vector_checks, vector_normalization
+from xlflax.utils import errors, validation
 
 _BLOCK = 1 << 16  # Number of rows that are converted to float64 at once.
 

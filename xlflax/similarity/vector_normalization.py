@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import vector_checks
+from xlflax.utils import errors, validation
 
 
 def center_by_group(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:

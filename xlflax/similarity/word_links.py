@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import vector_checks
+from xlflax.utils import errors, validation
 
 Link = tuple[int, int]
 
@@ -146,7 +146,9 @@ def transport_plan(
   vector_checks.check_axes(similarity, 'similarity', '..., words, words')
   leading_axes, (rows, columns) = similarity.shape[:-2], similarity.shape[-2:]
   vector_checks.check_shape((*leading_axes, rows), source_mass, 'source_mass')
-  vector_checks.check_shape((*leading_axes, columns), target_mass, 'target_mass')
+  vector_checks.check_shape(
+    (*leading_axes, columns), target_mass, 'target_mass'
+  )
   if regularization < _MIN_REGULARIZATION:
     raise errors.AnalysisError(
       'The entropic regularization is too small',

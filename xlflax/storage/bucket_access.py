@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from xlflax.storage import paths, tensorstore_specs
 from xlflax.utils import errors
-from xlflax.storage import (tensorstore_specs, paths)
 
 SECONDS = 60  # Default time limit for the response of a bucket.
 _READABLE: set[str] = set()  # Paths that have been listed successfully.

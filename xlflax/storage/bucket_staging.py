@@ -25,8 +25,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from xlflax.utils import (errors, progress_reporting)
-from xlflax.storage import (bucket_access, checksums, tensorstore_specs, file_lock, paths)
+from xlflax.storage import (
+  bucket_access,
+  checksums,
+  file_lock,
+  paths,
+  tensorstore_specs,
+)
+from xlflax.utils import errors, progress_reporting
 
 MANIFEST = '.uploaded.json'
 VARIABLE = 'XLFLAX_STAGE'

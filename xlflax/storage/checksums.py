@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 FILE = 'digests.json'
 OWN = 'digest'  # Key of a JSON object's own digest.

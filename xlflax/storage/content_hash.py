@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.storage import (checksums, paths)
+from xlflax.storage import checksums, paths
 
 
 def hash_paths(value: Any) -> str | None:

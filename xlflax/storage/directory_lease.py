@@ -18,8 +18,8 @@ import time
 import uuid
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 FILE = '.lease.json'
 REFRESH_SECONDS = 10.0

@@ -15,8 +15,8 @@ import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from xlflax.storage import checksums, paths
 from xlflax.utils import errors
-from xlflax.storage import (checksums, paths)
 
 FILE = checksums.FILE
 _KIND, _BEFORE = 'kind', 'before'
@@ -97,7 +97,8 @@ def write_files(
   manifest = read_manifest(directory)
   files = dict(manifest.files) if manifest else {}
   new_digests = {
-    name: checksums.digest_content(content) for name, content in contents.items()
+    name: checksums.digest_content(content)
+    for name, content in contents.items()
   }
   before = {
     name: files[name]
@@ -131,7 +132,9 @@ def record_files(
     checksums.seal_directory(directory, {_KIND: str(kind)})
     return
   manifest = read_manifest(directory)
-  new_digests = {name: checksums.digest_file(directory / name) for name in names}
+  new_digests = {
+    name: checksums.digest_file(directory / name) for name in names
+  }
   files = dict(manifest.files) if manifest else {}
   _replace(directory, Manifest(str(kind), files | new_digests))
 

@@ -3,4 +3,4 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.suites.suite_config import (Suite, SuiteTask)
+  from xlflax.suites.suite_config import Suite, SuiteTask

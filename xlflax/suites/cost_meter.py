@@ -7,7 +7,11 @@ import jax
 from xlflax.evaluation.reports import score_table
 from xlflax.models import vocabulary_padding
 from xlflax.storage import paths
-from xlflax.training.checkpointing import (metrics_file, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  metrics_file,
+  run_directory,
+)
 
 
 class Meter:

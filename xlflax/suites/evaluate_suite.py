@@ -5,13 +5,16 @@ import os
 from collections.abc import Collection, Sequence
 
 from xlflax.evaluation import checkpoint_polling
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (bucket_access, paths)
-from xlflax.suites import (suite_result_store, suite_export)
+from xlflax.storage import bucket_access, paths
+from xlflax.suites import (
+  suite_config,
+  suite_export,
+  suite_result_store,
+  suite_runner,
+)
 from xlflax.suites import suite_report as suite_results
-from xlflax.suites import suite_runner
-from xlflax.suites import suite_config
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors, validation
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from xlflax.utils import (errors, name_suggestions, validation)
+from xlflax.utils import errors, name_suggestions, validation
 
 OURS = 'ours'  # the recipe without a file of its own
 

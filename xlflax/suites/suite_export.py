@@ -8,13 +8,13 @@ from typing import Any
 import rich.table
 
 from xlflax.data.supervised import xtreme_submission
-from xlflax.data.supervised.sources import (xtreme, xtreme_tasks)
+from xlflax.data.supervised.sources import xtreme, xtreme_tasks
 from xlflax.evaluation import eval_task
 from xlflax.evaluation import result_store as evaluation_results
 from xlflax.evaluation.reports import report_files
-from xlflax.utils import rich_tables
 from xlflax.storage import manifests, paths
 from xlflax.suites import suite_report
+from xlflax.utils import rich_tables
 
 JSON = 'suite.json'
 CSV = 'suite.csv'

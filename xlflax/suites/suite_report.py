@@ -18,9 +18,9 @@ from xlflax.evaluation import result_store as evaluation_results
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 from xlflax.finetuning import model_selection
-from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.training import nonfinite_checks
+from xlflax.utils import errors
 
 MEAN = 'mean'
 _LOG = logging.getLogger(__name__)

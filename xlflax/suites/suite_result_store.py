@@ -9,14 +9,16 @@ from typing import Any
 
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import score_table
-from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests, paths)
-from xlflax.suites import suite_report as suite_results
+from xlflax.storage import checksums, manifests, paths
 from xlflax.suites import suite_config
+from xlflax.suites import suite_report as suite_results
+from xlflax.utils import errors
 
 FOLDER = 'results'
 # A suite's task and the checkpoint's label and step -> its evaluation tasks.
-Tests = Callable[[suite_config.SuiteTask, str, int], Sequence[eval_task.EvalTask]]
+Tests = Callable[
+  [suite_config.SuiteTask, str, int], Sequence[eval_task.EvalTask]
+]
 
 
 def write(

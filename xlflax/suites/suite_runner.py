@@ -9,17 +9,13 @@ from typing import Any
 from xlflax import evaluate as evaluate_lib
 from xlflax.config import gin_config
 from xlflax.evaluation import eval_task
-from xlflax.finetuning import finetune_grid
-from xlflax.finetuning import hyperparameter_grid
-from xlflax.finetuning import grid_report
-from xlflax.utils import (errors, signals, validation)
+from xlflax.finetuning import finetune_grid, grid_report, hyperparameter_grid
 from xlflax.storage import paths
-from xlflax.suites import (cost_meter, suite_result_store)
+from xlflax.suites import cost_meter, suite_config, suite_result_store
 from xlflax.suites import suite_report as suite_results
-from xlflax.suites import suite_config
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.training.devices import mmap_limit
+from xlflax.utils import errors, signals, validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -167,7 +163,9 @@ class SuiteRunner:
   def run(self, model: Model) -> list[suite_results.TaskResult]:
     """All tasks on one checkpoint; what fails is in the results."""
     run = run_directory.run_id(paths.to_path(model.model_dir))
-    suite_result_store.check_run(model.name, run, self.suite.recipe, self.output)
+    suite_result_store.check_run(
+      model.name, run, self.suite.recipe, self.output
+    )
     grids: dict[str, grid_report.GridReport] = {}
     found = []
     for task in self.suite.chosen(self.names):
@@ -176,7 +174,9 @@ class SuiteRunner:
         continue
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
       meter = cost_meter.Meter(model.model_dir, model.step)
-      before = suite_result_store.earlier_cost(task.name, model.name, self.output)
+      before = suite_result_store.earlier_cost(
+        task.name, model.name, self.output
+      )
       result = self._run_task(task, model, grids)
       spent = meter.read()
       result = dataclasses.replace(
@@ -186,7 +186,9 @@ class SuiteRunner:
         notes=(*self.suite.recipe_notes(task), *result.notes),
         cost=spent if before is None else before + spent,
       )
-      suite_result_store.write(result, self.output, is_shared=self.only is not None)
+      suite_result_store.write(
+        result, self.output, is_shared=self.only is not None
+      )
       found.append(result)
       mmap_limit.make_room()
     return found

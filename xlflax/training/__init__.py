@@ -7,12 +7,15 @@ with _epy.lazy_api_imports(globals()):
   from xlflax.training.checkpointing.run_directory import OtherConfig
   from xlflax.training.devices.machine_topology import Machine
   from xlflax.training.devices.partitioning import Partitioner
-  from xlflax.training.hooks.hook_base import (Hook, Request)
-  from xlflax.training.initialization.decoder_initialization import DecoderInitialization
+  from xlflax.training.hooks.hook_base import Hook, Request
+  from xlflax.training.initialization.decoder_initialization import (
+    DecoderInitialization,
+  )
   from xlflax.training.initialization.init_from import InitFrom
   from xlflax.training.initialization.vocabulary_matching import (
     VocabularyMatching,
   )
+  from xlflax.training.optimization.loss_spike_options import LossSpikes
   from xlflax.training.optimization.optimizers import (
     SGD,
     Adafactor,
@@ -31,5 +34,4 @@ with _epy.lazy_api_imports(globals()):
     Piecewise,
     Schedule,
   )
-  from xlflax.training.optimization.loss_spike_options import LossSpikes
   from xlflax.training.train_step import NonFinite

@@ -10,11 +10,10 @@ from xlflax.data import corpus_checks as oddities
 from xlflax.data import loader_base
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.sampling import sampling_order
+from xlflax.models import compile_targets, vocabulary_padding
 from xlflax.models import encoder_config as model_config
-from xlflax.models import (compile_targets, vocabulary_padding)
 from xlflax.models.attention import attention_backends
-from xlflax.training import param_tree
-from xlflax.training import training_setup
+from xlflax.training import param_tree, training_setup
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -127,7 +126,9 @@ def attention_backend(settings: 'trainer_lib.Trainer') -> str:
   wanted = getattr(config, 'attention_backend', None)
   if wanted is None:
     return str(model_config.AttentionBackend.XLA)
-  return str(attention_backends.resolve_backend(wanted, attention_case(settings)))
+  return str(
+    attention_backends.resolve_backend(wanted, attention_case(settings))
+  )
 
 
 def attention_case(

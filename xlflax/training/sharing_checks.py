@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_base
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import errors
 from xlflax.models.variants import parameter_sharing
+from xlflax.utils import errors
 
 
 def check_sharing(

@@ -9,9 +9,7 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.models import vocabulary_padding
-from xlflax.training import param_tree
-from xlflax.training import training_setup
-from xlflax.training import train_state, train_step
+from xlflax.training import param_tree, train_state, train_step, training_setup
 from xlflax.training.devices import device_rates
 from xlflax.training.hooks import sdc_hook
 

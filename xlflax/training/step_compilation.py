@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 
-from xlflax.utils import process_exit
 from xlflax.training import training_setup
 from xlflax.training.hooks import loss_spike_hook
+from xlflax.utils import process_exit
 
 
 class StepCompiler:

@@ -10,10 +10,9 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from xlflax.storage import (bucket_access, paths)
-from xlflax.training import training_setup
-from xlflax.training import training_run
-from xlflax.training.checkpointing import (directory_claim, data_fingerprint)
+from xlflax.storage import bucket_access, paths
+from xlflax.training import training_run, training_setup
+from xlflax.training.checkpointing import data_fingerprint, directory_claim
 from xlflax.training.hooks import defaults
 from xlflax.training.metric_writers import metric_writer as writers
 
@@ -46,7 +45,9 @@ def train(
     for loader in loaders.values():
       stack.callback(loader.close)
     assert setup.vocabulary is not None  # It was loaded from its directory.
-    fingerprint = data_fingerprint.describe_inputs(setup.vocabulary.hash, loaders)
+    fingerprint = data_fingerprint.describe_inputs(
+      setup.vocabulary.hash, loaders
+    )
     stack.enter_context(trainer.partitioner.scope())
     lease = stack.enter_context(
       directory_claim.open_directory(setup, loaders, fingerprint, gin_config)

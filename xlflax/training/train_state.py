@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.models import model_params as models_api
 from xlflax.models import compile_targets
+from xlflax.models import model_params as models_api
 from xlflax.objectives import objective_mixture
 from xlflax.training import param_tree
 from xlflax.training.devices import partitioning
@@ -37,7 +37,9 @@ class TrainState(flax.struct.PyTreeNode):
   objective_state: Any
 
 
-def init_params(model, mixture: objective_mixture.ObjectiveMixture, rng: jax.Array):
+def init_params(
+  model, mixture: objective_mixture.ObjectiveMixture, rng: jax.Array
+):
   """Boxed parameters of the model and of the objectives' heads."""
   model_rng, heads_rng = jax.random.split(rng)
   heads = {}

@@ -14,12 +14,11 @@ import optax
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import errors
 from xlflax.models import compile_targets
-from xlflax.objectives import objective_base
-from xlflax.objectives import objective_mixture
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.training import randomness, train_state
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 
 class NonFinite(enum.Enum):
@@ -309,7 +308,9 @@ def select_update(
   )
 
 
-def metric_prefix(mixture: objective_mixture.ObjectiveMixture, index: int) -> str:
+def metric_prefix(
+  mixture: objective_mixture.ObjectiveMixture, index: int
+) -> str:
   """Returns the prefix of an entry's metrics.
 
   The prefix is the objective's name. If several entries share that name, the

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 
 from xlflax.data import prefetch
-from xlflax.utils import errors
 from xlflax.storage import directory_lease
 from xlflax.training import (
   dispatch_queue,
@@ -18,14 +17,20 @@ from xlflax.training import (
   step_compilation,
   train_state,
   train_step,
+  training_setup,
 )
-from xlflax.training import training_setup
-from xlflax.training.checkpointing import (checkpoints, metrics_file, run_directory, checkpoint_reader)
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  metrics_file,
+  run_directory,
+  saved_run,
+)
+from xlflax.training.distributed import distributed_job, goodput, stragglers
 from xlflax.training.hooks import hook_base
 from xlflax.training.metric_writers import metric_writer as writers
 from xlflax.training.metric_writers import run_metrics
-from xlflax.training.distributed import (goodput, distributed_job, stragglers)
+from xlflax.utils import errors
 
 Activity = goodput.Activity
 
@@ -98,7 +103,9 @@ class TrainingRun:
     self._compiler = step_compilation.StepCompiler(
       setup, max(finished, default=0)
     )
-    distributed_job.at_failure_of_others(self._describe, self.activities.describe)
+    distributed_job.at_failure_of_others(
+      self._describe, self.activities.describe
+    )
 
   # Opening and closing.
 
@@ -225,7 +232,9 @@ class TrainingRun:
       step_function = hook.wrap_train_step(self, step_function, active)
     return step_function
 
-  def after_step(self, output: train_step.StepOutput) -> list[hook_base.Request]:
+  def after_step(
+    self, output: train_step.StepOutput
+  ) -> list[hook_base.Request]:
     """Counts a step, calls the hooks, and returns their requests."""
     self.step += 1
     self.accumulator.add(output)

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import loader_base
-from xlflax.data import loader_factory
-from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
-from xlflax.models import model_params as models_api
-from xlflax.models import encoder_config as model_config
+from xlflax.data import loader_base, loader_factory
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.models import compile_targets
+from xlflax.models import encoder_config as model_config
+from xlflax.models import model_params as models_api
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base
 from xlflax.storage import paths
 from xlflax.training import randomness, sharing_checks, train_state, train_step
-from xlflax.training.checkpointing import config_serialization
-from xlflax.training.checkpointing import data_fingerprint
+from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import learning_rates
+from xlflax.utils import errors
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -60,7 +57,9 @@ class Setup:
     if settings.xla_checker:
       machine = settings.partitioner.machine
       compile_targets.check_has_checker(
-        machine.platform if machine else compile_targets.current_target().platform
+        machine.platform
+        if machine
+        else compile_targets.current_target().platform
       )
     sharing_checks.check_sharing(
       parameter_sharing.plan_of(self.model), settings.streams, self.spec

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data import batch_keys
-from xlflax.data import loader_base
+from xlflax.data import batch_keys, loader_base
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm

@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _Class = TypeVar('_Class', bound=type)
 _classes: dict[str, type] = {}

@@ -8,7 +8,7 @@ import sys
 import traceback
 import types
 
-from xlflax.utils import (errors, live_display, signals)
+from xlflax.utils import errors, live_display, signals
 
 
 class _Handler(logging.Handler):

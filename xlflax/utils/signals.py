@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from xlflax.utils import (errors, process_exit)
+from xlflax.utils import errors, process_exit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _GRACE = 10.0  # seconds until a main thread that does not hear is ended

@@ -41,7 +41,7 @@ import annotated_types as at
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 _T = TypeVar('_T')
 _Class = TypeVar('_Class', bound=type)

@@ -5,7 +5,10 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm)
+from xlflax.objectives.pretraining import (
+  cross_attention_mlm,
+  sentence_alignment,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,9 +20,15 @@ from studies.replication.conditions import Size
 from studies.replication.worlds import FIRST, SECOND, World
 from xlflax.data.supervised import label_sets
 from xlflax.data.supervised import supervised_dataset as labelled_stream
-from xlflax.data.supervised.featurizers import (classification_featurizer, translation_featurizer)
+from xlflax.data.supervised.featurizers import (
+  classification_featurizer,
+  translation_featurizer,
+)
 from xlflax.data.supervised.featurizers import featurizer as rows_lib
-from xlflax.data.supervised.sources import (code_switched_source, concatenated_source)
+from xlflax.data.supervised.sources import (
+  code_switched_source,
+  concatenated_source,
+)
 from xlflax.data.supervised.sources import example_source as source_lib
 from xlflax.evaluation.tasks import classification_task
 from xlflax.objectives import objective_mixture as mixture_lib
@@ -117,7 +123,9 @@ def _rows(world: World) -> classification_featurizer.ClassificationRows:
   )
 
 
-def _counterparts(world: World, split: str) -> translation_featurizer.Counterparts:
+def _counterparts(
+  world: World, split: str
+) -> translation_featurizer.Counterparts:
   return translation_featurizer.Counterparts(
     english=world.inference(split, FIRST),
     translations=world.inference(split, SECOND),

@@ -14,7 +14,9 @@ from studies.replication.worlds import Text
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
 from xlflax.models.variants.parameter_sharing import SharingPlan
-from xlflax.training.initialization.decoder_initialization import DecoderInitialization
+from xlflax.training.initialization.decoder_initialization import (
+  DecoderInitialization,
+)
 from xlflax.training.initialization.vocabulary_matching import Norms
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 
 from benchmarks.compiled import bundles
 from benchmarks.compiled.programs import kernels
-from xlflax.training.devices import (accelerators, machine_topology)
+from xlflax.training.devices import accelerators, machine_topology
 
 _END = '%p1 = scmp.ge.s32.totalorder %s1, {} /* loop exit test */'
 # Two bundles, a pipelined loop of 10 + 2 turns of three bundles, one of them
@@ -46,7 +46,9 @@ def test_a_kernel_takes_what_its_instructions_take():
 
 def test_a_step_without_kernels():
   jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
-  assert bundles.cycles_of(machine_topology.parse_topology('tpu:v6e:1'), jaxpr) == {}
+  assert (
+    bundles.cycles_of(machine_topology.parse_topology('tpu:v6e:1'), jaxpr) == {}
+  )
 
 
 @pytest.mark.skipif(

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 from tests.benchmarks.compiled.recorded import record
-from xlflax.training.devices import (accelerators, machine_topology)
+from xlflax.training.devices import accelerators, machine_topology
 
 _HERE = pathlib.Path(__file__).parent / 'recorded'
 Collective = collectives.Collective

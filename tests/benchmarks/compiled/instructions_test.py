@@ -10,7 +10,7 @@ from jax.experimental.pallas import triton as plgpu
 
 from benchmarks.compiled import instructions
 from benchmarks.compiled.programs import kernels, pallas
-from xlflax.training.devices import (accelerators, machine_topology)
+from xlflax.training.devices import accelerators, machine_topology
 
 _H200 = machine_topology.parse_topology('gpu:H200:1')
 _TYPES = (('f32', (64, 32)),)

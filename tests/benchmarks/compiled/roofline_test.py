@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.compiled import roofline
 from benchmarks.compiled.programs import collectives, execution, kernels
-from xlflax.training.devices import (accelerators, machine_topology)
+from xlflax.training.devices import accelerators, machine_topology
 
 MACHINE = machine_topology.Machine(
   platform='gpu',

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from xlflax.data import tokenized_examples
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, tokenized_examples
 from xlflax.data.batching import sequence_index as row_index
 from xlflax.data.batching import sequence_iterator as row_iterator
 
@@ -35,7 +34,9 @@ def _ragged(texts):
 
 def _examples(*sides, starts=None):
   starts = starts or [i == 0 for i in range(len(sides[0]))]
-  return tokenized_examples.Examples(tuple(map(_ragged, sides)), np.array(starts))
+  return tokenized_examples.Examples(
+    tuple(map(_ragged, sides)), np.array(starts)
+  )
 
 
 class _Texts:

@@ -4,8 +4,7 @@ import pytest
 
 from tests.data.cache import writing
 from tests.errors import raises_error
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import cache_writer
+from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.utils import errors

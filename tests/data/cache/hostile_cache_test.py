@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import cache_reader
-from xlflax.utils import errors
+from xlflax.data.cache import cache_format, cache_reader
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 _VALUES = (None, True, -1, 10**25, 1.5, float('nan'), 'x', '../../x', [], {})
 _TASK = 'corpus.mono.ru'

@@ -10,8 +10,7 @@ import pytest
 from tests.data.cache import writing
 from xlflax.data.cache import cache_reader
 from xlflax.data.cache import shards as cache_shards
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.utils import errors
 
 _READ = """

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from tests.data.cache import reading, writing
-from tests.data.corpus import (binary_records_test, record_reader_test)
+from tests.data.corpus import binary_records_test, record_reader_test
 from xlflax.data.cache import cache_reader
 from xlflax.data.corpus.corpus_directory import Corpus
 

@@ -9,12 +9,15 @@ from tests import fake_bucket
 from tests.data.cache import writing
 from tests.errors import raises_error
 from xlflax.data import dataset_config
-from xlflax.data.cache import cache_format
+from xlflax.data.cache import (
+  cache_format,
+  cache_reader,
+  local_copy,
+  remote_shards,
+)
 from xlflax.data.cache import cached_loader as cache_loader
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import (remote_shards, local_copy)
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 _PLACE = 'gs://bucket/cache'
 

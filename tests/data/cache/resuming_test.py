@@ -13,8 +13,8 @@ from tests.data.cache import writing
 from tests.errors import raises_error
 from xlflax.data.cache import cache_reader
 from xlflax.data.cache import shards as cache_shards
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 
 class _Killed(BaseException):

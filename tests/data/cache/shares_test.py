@@ -6,8 +6,7 @@ import pytest
 
 from tests.data.cache import writing
 from tests.errors import raises_error
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import cache_writer
+from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.utils import errors
 
 

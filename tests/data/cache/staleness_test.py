@@ -6,9 +6,8 @@ import pytest
 
 from tests.data.cache import reading, writing
 from tests.errors import raises_error
+from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.data.cache import shard_plan as cache_parts
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import cache_writer
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks

@@ -1,7 +1,7 @@
 """How a task is cut into units."""
 
-from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.cache import shard_plan as cache_parts
+from xlflax.data.cache import write_plan as cache_jobs
 
 
 class _TenShards:

@@ -4,8 +4,7 @@ import functools
 import pathlib
 
 from xlflax.data.cache import cache_writer
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 
 BOTH = ['corpus.mono', 'corpus.parallel']

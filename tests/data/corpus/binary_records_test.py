@@ -6,7 +6,12 @@ import json
 
 import pytest
 
-from tests.data.corpus.record_reader_test import (_DOCUMENTS, _LINES, _PAIRS, _SIDES)
+from tests.data.corpus.record_reader_test import (
+  _DOCUMENTS,
+  _LINES,
+  _PAIRS,
+  _SIDES,
+)
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import binary_records
 from xlflax.data.corpus.corpus_directory import Corpus

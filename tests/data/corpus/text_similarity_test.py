@@ -27,6 +27,8 @@ def test_words_that_differ_in_a_vowel_sign_differ():
 
 def test_similarity():
   assert text_similarity.ngram_similarity('The cat.', 'the cat') == 1
-  assert text_similarity.ngram_similarity('abcd', 'abce') == pytest.approx(1 / 3)
+  assert text_similarity.ngram_similarity('abcd', 'abce') == pytest.approx(
+    1 / 3
+  )
   assert text_similarity.ngram_similarity('cat', 'кот') == 0
   assert text_similarity.ngram_similarity('a', 'b') == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies
 
 from tests.errors import raises_error
 from xlflax.data.corpus import word_segmentation
-from xlflax.data.corpus.word_segmentation import (BORDER, KnownWords, Segmenter)
+from xlflax.data.corpus.word_segmentation import BORDER, KnownWords, Segmenter
 from xlflax.utils import errors
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.errors import raises_error
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.corpus_builders import aligned_corpora
 from xlflax.data.corpus_builders.html_pages import Page
-from xlflax.data.corpus import corpus_directory
 from xlflax.utils import errors
 
 HALF = aligned_corpora.HeldOut(validation=0.2, test=0.3)
@@ -30,7 +30,8 @@ def _texts(count=40):
 
 def _lines(folder, language, split):
   return [
-    line.text for line in corpus_directory.Corpus(folder).monolingual(language, split)
+    line.text
+    for line in corpus_directory.Corpus(folder).monolingual(language, split)
   ]
 
 
@@ -81,7 +82,11 @@ def test_pairs(written):
 
 def test_disjoint_text_has_one_language(tmp_path):
   aligned_corpora.write_aligned_corpus(
-    _texts(), tmp_path, pivot='en', mode=aligned_corpora.Mode.DISJOINT, held_out=HALF
+    _texts(),
+    tmp_path,
+    pivot='en',
+    mode=aligned_corpora.Mode.DISJOINT,
+    held_out=HALF,
   )
   texts = [
     {line.partition(' ')[2] for line in _lines(tmp_path, code, 'train')}
@@ -100,8 +105,12 @@ def test_the_same_call_gives_the_same_files(tmp_path):
 
 
 def test_words_that_differ_in_a_vowel_sign_are_two():
-  assert aligned_corpora.paragraph_key('मेरा') != aligned_corpora.paragraph_key('मेरी')
-  assert aligned_corpora.paragraph_key('Save  as…') == aligned_corpora.paragraph_key('saveas')
+  assert aligned_corpora.paragraph_key('मेरा') != aligned_corpora.paragraph_key(
+    'मेरी'
+  )
+  assert aligned_corpora.paragraph_key(
+    'Save  as…'
+  ) == aligned_corpora.paragraph_key('saveas')
 
 
 def test_mistakes_are_refused(tmp_path):
@@ -133,6 +142,8 @@ def test_a_late_error_leaves_no_corpus(tmp_path):
   output = tmp_path / 'c'
   output.mkdir()
   with raises_error(errors.CorpusError) as caught:
-    aligned_corpora.write_aligned_corpus(languages, output, pivot='en', held_out=HALF)
+    aligned_corpora.write_aligned_corpus(
+      languages, output, pivot='en', held_out=HALF
+    )
   assert caught.value.got == 'xx'
   assert list(tmp_path.rglob('*')) == [output]

@@ -54,9 +54,9 @@ def test_blocks_are_apart_and_ends_may_be_implied(text, found):
 
 
 def test_elements_that_a_page_leaves_open():
-  assert html_pages.parse_paragraphs('<div id="a"><p id="1">open', element='a') == {
-    '1': 'open'
-  }
+  assert html_pages.parse_paragraphs(
+    '<div id="a"><p id="1">open', element='a'
+  ) == {'1': 'open'}
 
 
 def test_folders_are_read_in_the_order_of_names(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data.dictionaries import bilingual_dictionary as dictionaries
-from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry)
+from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.utils import errors
 
 

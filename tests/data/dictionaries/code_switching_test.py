@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 
 from tests.errors import raises_error
+from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.code_switching import Switcher
-from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry)
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.utils import errors
 

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry, translations_by_word)
-from xlflax.data.dictionaries.dictionary_matcher import (Case, TranslationTable)
+from xlflax.data.dictionaries.bilingual_dictionary import (
+  Dictionary,
+  Entry,
+  translations_by_word,
+)
+from xlflax.data.dictionaries.dictionary_matcher import Case, TranslationTable
 
 
 def _table(language, *entries, languages=('en', 'de')):

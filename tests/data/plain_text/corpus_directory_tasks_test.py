@@ -24,8 +24,8 @@ _NAMES = (
 @pytest.fixture
 def both(registry, toy_corpus):
   """The same corpus read without and with SeqIO."""
-  from xlflax.data.seqio_tasks import corpus_tasks as seqio_tasks
   from xlflax.data.seqio_tasks import cache_adapter
+  from xlflax.data.seqio_tasks import corpus_tasks as seqio_tasks
 
   seqio_tasks.register_corpus(toy_corpus)
   return (

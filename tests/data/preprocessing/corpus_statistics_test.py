@@ -33,7 +33,9 @@ def _write(root, name: str, text: str) -> Corpus:
 
 
 def _found(corpus: Corpus, **settings) -> str:
-  found = corpus_statistics.compute_statistics(corpus, Decontamination(**settings))
+  found = corpus_statistics.compute_statistics(
+    corpus, Decontamination(**settings)
+  )
   return '\n'.join(corpus_statistics.describe_findings(corpus, found))
 
 

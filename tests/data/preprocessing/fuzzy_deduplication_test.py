@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.corpus import text_similarity
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_writer, text_similarity
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.preprocessing import fuzzy_deduplication
-from xlflax.data.preprocessing.fuzzy_deduplication import (Deduplication, Kept)
+from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
 from xlflax.utils import errors
 
 _EQUAL = Deduplication(kept=Kept.NOT_EQUAL)
@@ -33,7 +32,9 @@ def _altered(sentence, share, rng):
 
 def _jaccard(one, two):
   first, second = (
-    text_similarity.n_grams(text_similarity.normalize_for_comparison(text), _NEAR.characters)
+    text_similarity.n_grams(
+      text_similarity.normalize_for_comparison(text), _NEAR.characters
+    )
     for text in (one, two)
   )
   return len(first & second) / len(first | second)
@@ -51,7 +52,9 @@ def test_first_of_equal():
 
 
 def test_equal_lines_differ_in_case_and_punctuation_only():
-  keys = fuzzy_deduplication.band_keys(['The cat!', 'the  cat', 'the cats', '!'], _EQUAL)
+  keys = fuzzy_deduplication.band_keys(
+    ['The cat!', 'the  cat', 'the cats', '!'], _EQUAL
+  )
   assert keys.shape == (4, 1)
   assert keys[0] == keys[1] and len(set(keys[:, 0].tolist())) == 3
 
@@ -71,7 +74,9 @@ def test_near_lines_are_found_at_the_rate_of_the_banding_curve():
       for one, two in zip(lines, others, strict=True)
     ]
   )
-  one, two = (fuzzy_deduplication.band_keys(texts, _NEAR) for texts in (lines, others))
+  one, two = (
+    fuzzy_deduplication.band_keys(texts, _NEAR) for texts in (lines, others)
+  )
   found = (one == two).any(-1)
   assert 0.2 < expected.mean() < 0.9  # the steep part of the curve
   deviation = np.sqrt((expected * (1 - expected)).sum())

@@ -5,7 +5,7 @@ import pytest
 
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.preprocessing import (text_filters, language_id, pipeline)
+from xlflax.data.preprocessing import language_id, pipeline, text_filters
 from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import TextProcessing
 
@@ -37,7 +37,8 @@ def _kept(texts, file, language='en'):
   return [
     text
     for text in texts
-    if text_filters.find_drop_reason((text,), (language,), _KEEP, (prior,)) is None
+    if text_filters.find_drop_reason((text,), (language,), _KEEP, (prior,))
+    is None
   ]
 
 
@@ -69,7 +70,9 @@ def test_a_file_of_another_language():
 def test_the_name_alone():
   assert _kept(SHORT + GERMAN, ()) == SHORT
   assert language_id.expected_languages('gsw') is None
-  assert text_filters.find_drop_reason(('Grüezi mitenand',), ('gsw',), _KEEP) is None
+  assert (
+    text_filters.find_drop_reason(('Grüezi mitenand',), ('gsw',), _KEEP) is None
+  )
 
 
 def test_shares_of_a_file():
@@ -89,7 +92,9 @@ def test_probability_of_a_line():
   """Bayes' rule over what the identifier says and the shares."""
   prior = language_id.expected_languages('en', LONG)
   found = language_id.language_likelihoods('File name') * prior.shares
-  expected = found[list(language_id.language_labels()).index('en')] / found.sum()
+  expected = (
+    found[list(language_id.language_labels()).index('en')] / found.sum()
+  )
   assert prior.accepts('File name', expected - 1e-6)
   assert not prior.accepts('File name', expected + 1e-6)
 

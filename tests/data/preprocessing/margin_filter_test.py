@@ -6,7 +6,7 @@ import pytest
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.preprocessing import (margin_filter, pipeline)
+from xlflax.data.preprocessing import margin_filter, pipeline
 from xlflax.data.preprocessing.text_processing import TextProcessing
 from xlflax.utils import errors
 

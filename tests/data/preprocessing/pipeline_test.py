@@ -15,7 +15,7 @@ from xlflax.data.preprocessing import provenance as preparation_record
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
 from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import TextProcessing
-from xlflax.utils import (errors, progress_reporting)
+from xlflax.utils import errors, progress_reporting
 
 MOSES = TextProcessing(moses=True)
 NOTHING = TextProcessing()

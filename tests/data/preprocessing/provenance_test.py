@@ -12,11 +12,11 @@ from xlflax import cli
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing import (pipeline, provenance)
+from xlflax.data.preprocessing import pipeline, provenance
 from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import TextProcessing
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 SETTINGS = {
   'processing': TextProcessing(moses=True),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data.preprocessing import text_processing
-from xlflax.data.preprocessing.text_processing import (Processor, TextProcessing)
+from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
 from xlflax.utils import errors
 
 MOSES = TextProcessing(moses=True)

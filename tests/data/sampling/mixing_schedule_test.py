@@ -28,9 +28,15 @@ def _make(rates, batching=_MIXED, batch_size=4, key=1, block_steps=8):
 
 def test_sampling_rates_by_hand():
   sizes = np.array([900, 100])
-  np.testing.assert_allclose(mixing_schedule.sampling_rates(sizes, 1), [0.9, 0.1])
-  np.testing.assert_allclose(mixing_schedule.sampling_rates(sizes, 0), [0.5, 0.5])
-  np.testing.assert_allclose(mixing_schedule.sampling_rates(sizes, 0.5), [0.75, 0.25])
+  np.testing.assert_allclose(
+    mixing_schedule.sampling_rates(sizes, 1), [0.9, 0.1]
+  )
+  np.testing.assert_allclose(
+    mixing_schedule.sampling_rates(sizes, 0), [0.5, 0.5]
+  )
+  np.testing.assert_allclose(
+    mixing_schedule.sampling_rates(sizes, 0.5), [0.75, 0.25]
+  )
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ import tensorflow as tf
 
 from tests.data.cache import reading
 from tests.errors import raises_error
-from xlflax.data.cache import cache_reader
-from xlflax.data.cache import cache_writer
+from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.code_switching import Switcher
-from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry)
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.seqio_tasks import (corpus_tasks, cache_adapter)
+from xlflax.data.seqio_tasks import cache_adapter, corpus_tasks
 from xlflax.data.seqio_tasks import seqio_examples as task_examples
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
 from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from tests.errors import raises_error
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.seqio_tasks import data_sources
 from xlflax.data.plain_text import text_source as text_rows
+from xlflax.data.seqio_tasks import data_sources
 from xlflax.utils import errors
 
 

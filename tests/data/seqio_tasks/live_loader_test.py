@@ -10,8 +10,7 @@ import shutil
 import numpy as np
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.data import loader_factory
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_factory
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.sampling import hashing
 from xlflax.data.seqio_tasks import live_loader

@@ -5,7 +5,10 @@ import tensorflow as tf
 
 from tests.errors import raises_error
 from xlflax.data.seqio_tasks import preprocessors
-from xlflax.data.seqio_tasks.seqio_vocabulary import (DeferredVocabulary, SeqioVocabulary)
+from xlflax.data.seqio_tasks.seqio_vocabulary import (
+  DeferredVocabulary,
+  SeqioVocabulary,
+)
 from xlflax.utils import errors
 
 

@@ -9,11 +9,14 @@ import tensorflow as tf
 
 from tests.errors import raises_error
 from xlflax.data import dataset_config
-from xlflax.data.cache import cached_loader
-from xlflax.data.cache import cache_writer
-from xlflax.data.seqio_tasks import (corpus_tasks, live_loader, cache_adapter)
+from xlflax.data.cache import cache_writer, cached_loader
+from xlflax.data.seqio_tasks import (
+  cache_adapter,
+  corpus_tasks,
+  live_loader,
+  task_registry,
+)
 from xlflax.data.seqio_tasks import seqio_examples as task_examples
-from xlflax.data.seqio_tasks import task_registry
 from xlflax.utils import errors
 
 

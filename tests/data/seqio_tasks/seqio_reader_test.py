@@ -8,10 +8,13 @@ import tensorflow as tf
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.tokenized_examples import Ragged
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks.seqio_vocabulary import (SeqioVocabulary, resolve_deferred)
+from xlflax.data.seqio_tasks.seqio_vocabulary import (
+  SeqioVocabulary,
+  resolve_deferred,
+)
+from xlflax.data.tokenized_examples import Ragged
 from xlflax.utils import errors
 
 

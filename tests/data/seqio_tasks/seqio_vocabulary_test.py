@@ -8,7 +8,11 @@ from tests.errors import assert_mentions, raises_error
 from xlflax.data import task_report
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks.seqio_vocabulary import (DeferredVocabulary, SeqioVocabulary, resolve_deferred)
+from xlflax.data.seqio_tasks.seqio_vocabulary import (
+  DeferredVocabulary,
+  SeqioVocabulary,
+  resolve_deferred,
+)
 from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
 from xlflax.utils import errors
 

@@ -5,9 +5,9 @@ import re
 
 import seqio
 
-from xlflax.data.supervised import (labeled_examples, file_formats)
-from xlflax.data.supervised.sources import (task_source, xtreme, xtreme_tasks)
 from xlflax.data.seqio_tasks import task_registration
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.sources import task_source, xtreme, xtreme_tasks
 
 _TEXT = (
   pathlib.Path(__file__).parents[3] / 'docs' / 'evaluation_data.md'
@@ -29,7 +29,9 @@ def _rows(header: str) -> list[list[str]]:
 def test_formats_and_options():
   rows = _rows('| `format` | the file | options, with defaults |')
   names = [re.findall(r'`(\w+)`', row[0]) for row in rows]
-  known = file_formats.format_names(file_formats.Takes.FILE, file_formats.Takes.FILES)
+  known = file_formats.format_names(
+    file_formats.Takes.FILE, file_formats.Takes.FILES
+  )
   assert sorted(sum(names, [])) == sorted(
     name for name in known if not name.startswith('test.')
   )

@@ -1,13 +1,15 @@
 """A reader registers its format."""
 
 from tests.errors import raises_error
-from xlflax.data.supervised import (labeled_examples, file_formats)
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import example_source
 from xlflax.utils import errors
 
 
-@file_formats.register_reader('test.words', example=labeled_examples.ClassifiedText, end='!')
+@file_formats.register_reader(
+  'test.words', example=labeled_examples.ClassifiedText, end='!'
+)
 def read_words(path, language, *, end='', paired_language=None):
   """One text a line."""
   return file_reading.Reading(
@@ -26,9 +28,9 @@ def read_words(path, language, *, end='', paired_language=None):
 def test_a_reader_of_ones_own(tmp_path):
   (tmp_path / 'a').write_text('x\n')
   path = str(tmp_path / 'a')
-  (one,) = example_source.FileExamples(format='test.words', files={'fr-en': path}).load(
-    'fr-en'
-  )
+  (one,) = example_source.FileExamples(
+    format='test.words', files={'fr-en': path}
+  ).load('fr-en')
   assert (one.text, one.language, one.paired_language) == ('x!', 'fr', 'en')
   assert file_formats.find_reader('test.words').example.KIND == 'classification'
   first, second = file_formats.read_files(
@@ -61,4 +63,6 @@ def test_a_name_is_of_one_reader():
     got='tests.data.supervised.file_formats_test.read_words',
     mentions='tsv',
   ):
-    file_formats.register_reader('tsv', example=labeled_examples.ClassifiedText)(read_words)
+    file_formats.register_reader(
+      'tsv', example=labeled_examples.ClassifiedText
+    )(read_words)

@@ -6,13 +6,12 @@ import pytest
 from tests.data.labelled_fake import FakeRows, FakeSource
 from tests.errors import assert_mentions, raises_error
 from xlflax.data import loader_factory
-from xlflax.data.supervised import (supervised_loader, supervised_dataset)
+from xlflax.data.supervised import supervised_dataset, supervised_loader
 from xlflax.data.supervised.featurizers import feature_cache
 from xlflax.data.supervised.sources import example_source
-from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.storage import manifests
+from xlflax.utils import errors
 
 
 class _Vocabulary(base_vocabulary.Vocabulary):
@@ -144,7 +143,8 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
   (folder,) = (
     path
     for path in (tmp_path / 'labelled').iterdir()
-    if path.name == supervised_loader._folder(_stream(), _Vocabulary(), tmp_path).name
+    if path.name
+    == supervised_loader._folder(_stream(), _Vocabulary(), tmp_path).name
   )
   table, written = feature_cache.RowTable.load(folder / 'en.npz')
   assert written.endswith(f' {FakeSource().fingerprint()}')

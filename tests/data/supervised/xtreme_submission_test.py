@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import xtreme_submission
+from xlflax.data.supervised import labeled_examples, xtreme_submission
 from xlflax.data.supervised.sources import xtreme
 from xlflax.utils import errors
 
@@ -50,7 +49,9 @@ def test_texts_of_the_files():
 def test_names_of_the_files():
   assert xtreme_submission.file_name('xnli', 'ur') == 'xnli/test-ur.tsv'
   assert xtreme_submission.file_name('tydiqa', 'fi') == 'tydiqa/test-fi.json'
-  assert xtreme_submission.file_name('bucc2018', 'ru-en') == 'bucc2018/test-ru.tsv'
+  assert (
+    xtreme_submission.file_name('bucc2018', 'ru-en') == 'bucc2018/test-ru.tsv'
+  )
   with raises_error(errors.ConfigError, got='ur', mentions=('de', 'en', 'es')):
     xtreme_submission.file_name('pawsx', 'ur')
 
@@ -65,7 +66,9 @@ def test_files_of_xtreme_r(tmp_path):
     'm2': ['Q1'],
   }
   name = xtreme_submission.file_name('mewslix', 'uk', 'xtreme-r')
-  lacking = xtreme_submission.write_submission(str(tmp_path), {name: '{}'}, 'xtreme-r')
+  lacking = xtreme_submission.write_submission(
+    str(tmp_path), {name: '{}'}, 'xtreme-r'
+  )
   assert name == 'mewslix/test-uk.json' not in lacking
   assert 'panx/test-qu.tsv' in lacking and len(lacking) == 181 + 10
 
@@ -110,7 +113,9 @@ def test_a_folder_tells_what_lacks(tmp_path):
       (2, 1, 0),
     ),
     (
-      lambda: labeled_examples.Question.write_predictions(_QUESTIONS, {'q2': 'ก'}),
+      lambda: labeled_examples.Question.write_predictions(
+        _QUESTIONS, {'q2': 'ก'}
+      ),
       (1, 2, 'q1'),
     ),
     (lambda: _MINED.write_pairs([('0', '7')]), ('id', '0 7')),

@@ -10,10 +10,12 @@ import sentencepiece
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.data.tokenizers.sentencepiece_vocabulary import SentencePieceVocabulary
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import errors
+from xlflax.data.tokenizers.sentencepiece_vocabulary import (
+  SentencePieceVocabulary,
+)
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 
 @pytest.fixture

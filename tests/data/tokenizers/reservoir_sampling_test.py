@@ -9,7 +9,7 @@ import pytest
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.tokenizers import (reservoir_sampling, text_sampling)
+from xlflax.data.tokenizers import reservoir_sampling, text_sampling
 from xlflax.utils import errors
 
 
@@ -41,7 +41,9 @@ def test_the_same_lines_whoever_draws_them(
   origin = reservoir_sampling.Origin.of(corpus, capacity=50, seed=3)
   for index in range(count):
     share = (index, count)
-    drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3, share=share)
+    drawn = reservoir_sampling.draw_reservoirs(
+      corpus, capacity=50, seed=3, share=share
+    )
     reservoir_sampling.write_reservoirs(tmp_path, share, drawn, origin)
   found = reservoir_sampling.read_reservoirs(tmp_path, origin)
   assert _lines(found) == _lines(whole)
@@ -75,7 +77,9 @@ def test_quotas_are_kept(corpus):
     'fr': text_sampling.Quota(60, 150),
     'en': text_sampling.Quota(540, 20),
   }
-  counts = collections.Counter(reservoir_sampling.sample_reservoirs(drawn, quotas))
+  counts = collections.Counter(
+    reservoir_sampling.sample_reservoirs(drawn, quotas)
+  )
   french = [n for text, n in counts.items() if text.startswith('fr')]
   assert sorted(french) == [2] * 30 + [3] * 30
   assert sum(counts.values()) - sum(french) == 20

@@ -3,7 +3,7 @@
 import pytest
 
 from xlflax.data.tokenizers import token_normalization
-from xlflax.data.tokenizers.token_normalization import (Notation, PlainToken)
+from xlflax.data.tokenizers.token_normalization import Notation, PlainToken
 
 _TOKENS = [
   PlainToken('the', True),

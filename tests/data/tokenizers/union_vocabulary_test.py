@@ -10,13 +10,13 @@ import pytest
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.tokenizers import (token_normalization, base_vocabulary)
+from xlflax.data.tokenizers import base_vocabulary, token_normalization
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
-from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
-from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 _WORDS = {
   'ar': (

@@ -10,10 +10,14 @@ from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.tokenizers import fertility as vocabulary_statistics
-from xlflax.data.tokenizers import text_sampling
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers.sentencepiece_vocabulary import SentencePieceVocabulary
-from xlflax.data.tokenizers.vocabulary_training import (ModelType, train_vocabulary)
+from xlflax.data.tokenizers import text_sampling, vocabulary_training
+from xlflax.data.tokenizers.sentencepiece_vocabulary import (
+  SentencePieceVocabulary,
+)
+from xlflax.data.tokenizers.vocabulary_training import (
+  ModelType,
+  train_vocabulary,
+)
 from xlflax.utils import errors
 
 

@@ -9,11 +9,12 @@ import transformers
 
 from tests.errors import raises_error
 from tests.interop.huggingface.reference_tokenizers import LINES
-from tests.interop.huggingface.tokenizers.tokenizer_reader_test import EDGE_CASES
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
+from tests.interop.huggingface.tokenizers.tokenizer_reader_test import (
+  EDGE_CASES,
+)
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
+from xlflax.utils import errors
 
 # A folder of texts that may lie beside the repository.
 _UDHR = pathlib.Path(__file__).parents[4] / 'shared/data/udhr'

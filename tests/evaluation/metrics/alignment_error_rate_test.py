@@ -16,7 +16,9 @@ def test_by_hand():
     alignment_error_rate.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
     alignment_error_rate.GoldLinks({(0, 1)}),
   ]
-  found = alignment_error_rate.alignment_scores(gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}])
+  found = alignment_error_rate.alignment_scores(
+    gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}]
+  )
   assert found.precision == 0.75
   assert found.recall == pytest.approx(2 / 3)
   assert found.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
@@ -37,7 +39,9 @@ def test_equals_the_definition(sure, possible, found):
 
 
 def test_without_links():
-  found = alignment_error_rate.alignment_scores([alignment_error_rate.GoldLinks({(0, 0)})], [set()])
+  found = alignment_error_rate.alignment_scores(
+    [alignment_error_rate.GoldLinks({(0, 0)})], [set()]
+  )
   assert found.error_rate == 1 and found.recall == 0
   assert math.isnan(found.precision)
 
@@ -49,15 +53,18 @@ def test_pharaoh(first, line):
   gold = alignment_error_rate.read_pharaoh(line, first=first)
   assert gold.sure == {(0, 0), (3, 1)}
   assert gold.possible == {(0, 0), (3, 1), (1, 2)}
-  assert alignment_error_rate.write_pharaoh(gold.sure, gold.possible, first=first) == line
+  assert (
+    alignment_error_rate.write_pharaoh(gold.sure, gold.possible, first=first)
+    == line
+  )
 
 
 @hypothesis.given(_links, _links)
 def test_pharaoh_both_ways(sure, possible):
   line = alignment_error_rate.write_pharaoh(sure, possible)
-  assert alignment_error_rate.read_pharaoh(line) == alignment_error_rate.GoldLinks(
-    sure, sure | possible
-  )
+  assert alignment_error_rate.read_pharaoh(
+    line
+  ) == alignment_error_rate.GoldLinks(sure, sure | possible)
 
 
 @pytest.mark.parametrize(
@@ -70,4 +77,6 @@ def test_malformed_links(line, first):
 
 def test_as_many_sentences():
   with raises_error(errors.CorpusError, mentions=(0, 1)):
-    alignment_error_rate.alignment_scores([alignment_error_rate.GoldLinks({(0, 0)})], [])
+    alignment_error_rate.alignment_scores(
+      [alignment_error_rate.GoldLinks({(0, 0)})], []
+    )

@@ -7,7 +7,7 @@ import sacrebleu
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.evaluation.metrics import (corpus_statistics, bootstrap)
+from xlflax.evaluation.metrics import bootstrap, corpus_statistics
 from xlflax.utils import errors
 
 _F1 = corpus_statistics.Aggregate.F1
@@ -162,7 +162,9 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   matches = np.minimum(totals, random.integers(0, 4, (200, 4)))
   lengths = random.integers(1, 9, (200, 2))
   sums = np.concatenate([matches, totals, lengths], 1)
-  found = corpus_statistics.aggregate_scores(sums, 1, corpus_statistics.Aggregate(kind))
+  found = corpus_statistics.aggregate_scores(
+    sums, 1, corpus_statistics.Aggregate(kind)
+  )
   expected = [
     sacrebleu.BLEU.compute_bleu(
       list(row[:4]), list(row[4:8]), row[8], row[9], smooth_method=method
@@ -184,9 +186,9 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   ],
 )
 def test_aggregates(kind, rows, value):
-  assert corpus_statistics.Statistics(np.array(rows), kind).value == pytest.approx(
-    value
-  )
+  assert corpus_statistics.Statistics(
+    np.array(rows), kind
+  ).value == pytest.approx(value)
 
 
 def test_errors():
@@ -194,7 +196,9 @@ def test_errors():
   with raises_error(errors.ConfigError, got='(2, 2)', where='Statistics.rows'):
     corpus_statistics.Statistics(np.zeros((2, 2)), _F1)
   with raises_error(errors.ConfigError, mentions=('mean', 'f1')):
-    bootstrap.compare_models(mean, corpus_statistics.Statistics(np.zeros((2, 3)), _F1))
+    bootstrap.compare_models(
+      mean, corpus_statistics.Statistics(np.zeros((2, 3)), _F1)
+    )
   with raises_error(errors.CorpusError, mentions=(3, 2)):
     bootstrap.compare_models(mean, corpus_statistics.Statistics(np.zeros(3)))
   with raises_error(errors.CorpusError, got=0):
@@ -298,7 +302,9 @@ def test_drawn_scores_of_all_examples(kind):
   first = np.random.default_rng(1).integers(0, 2, 40)
   rows = np.stack([first, np.where(np.arange(40) % 5, first, 1 - first)], 1)
   low, high = bootstrap.confidence_interval(
-    bootstrap.bootstrap_scores(corpus_statistics.Statistics(rows, kind), samples=99)
+    bootstrap.bootstrap_scores(
+      corpus_statistics.Statistics(rows, kind), samples=99
+    )
   )
   value = corpus_statistics.Statistics(rows, kind).value
   assert low < value < high and high - low < 0.8

@@ -54,6 +54,4 @@ def test_what_gold_trees_lack():
   found = clas.content_word_scores([bare], [bare])
   assert found.blex is None and found.mlas.value == 1
   with raises_error(errors.CorpusError, mentions=(1, 5)):
-    clas.content_word_scores(
-      [bare], [dataclasses.replace(bare, heads=(0,))]
-    )
+    clas.content_word_scores([bare], [dataclasses.replace(bare, heads=(0,))])

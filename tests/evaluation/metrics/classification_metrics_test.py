@@ -8,7 +8,9 @@ from xlflax.utils import errors
 
 
 def test_by_hand():
-  found = classification_metrics.classification_scores(list('aabb'), list('abbb'))
+  found = classification_metrics.classification_scores(
+    list('aabb'), list('abbb')
+  )
   assert found.accuracy == 0.75
   assert found.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
   assert found.labels == ('a', 'b')
@@ -51,7 +53,9 @@ def test_a_class_beside_scikit_learn(seed):
 
 
 def test_a_class_that_nobody_names_does_not_count():
-  found = classification_metrics.classification_scores(['a'], ['a'], labels=['a', 'b'])
+  found = classification_metrics.classification_scores(
+    ['a'], ['a'], labels=['a', 'b']
+  )
   assert found.macro_f1 == 1
   assert found.confusion.shape == (2, 2)
 

@@ -56,13 +56,15 @@ def test_ndcg(k):
 
 def test_rankings_by_hand():
   ranked, relevance = ['x', 'a', 'y', 'b'], {'a': 1.0, 'b': 2.0, 'c': 1.0}
-  assert embedding_metrics.precision_at_hits(ranked, relevance) == pytest.approx(
-    (1 / 2 + 2 / 4) / 3
-  )
+  assert embedding_metrics.precision_at_hits(
+    ranked, relevance
+  ) == pytest.approx((1 / 2 + 2 / 4) / 3)
   assert embedding_metrics.precision_at_hits(ranked, relevance, k=2) == 1 / 4
   assert embedding_metrics.reciprocal_rank(ranked, relevance) == 1 / 2
   assert embedding_metrics.reciprocal_rank(ranked, relevance, k=1) == 0
-  assert embedding_metrics.recall(ranked, relevance, k=2) == pytest.approx(1 / 3)
+  assert embedding_metrics.recall(ranked, relevance, k=2) == pytest.approx(
+    1 / 3
+  )
   for metric in (
     embedding_metrics.ndcg,
     embedding_metrics.precision_at_hits,
@@ -85,7 +87,9 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(seed):
 
 def test_average_precision_and_area_by_hand():
   gold, scores = np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.7, 0.1])
-  assert embedding_metrics.average_precision(gold, scores) == pytest.approx(5 / 6)
+  assert embedding_metrics.average_precision(gold, scores) == pytest.approx(
+    5 / 6
+  )
   assert embedding_metrics.roc_auc(gold, scores) == 3 / 4
   tied = np.array([0.9, 0.7, 0.7, 0.1])  # the second and third together
   assert embedding_metrics.average_precision(gold, tied) == pytest.approx(5 / 6)

@@ -23,13 +23,17 @@ def test_as_scipy():
 def test_pairing_takes_off_what_seeds_share():
   spread = np.array([0.0, 10.0, 20.0, 30.0])
   noise = np.array([0.1, -0.1, 0.05, -0.05])
-  assert paired_comparison.compare_paired(spread, spread + 1 + noise).p_value < 0.001
+  assert (
+    paired_comparison.compare_paired(spread, spread + 1 + noise).p_value < 0.001
+  )
   assert stats.ttest_ind(spread, spread + 1 + noise).pvalue > 0.5
 
 
 @pytest.mark.parametrize(('change', 'p_value'), [(0.0, 1.0), (0.5, 0.0)])
 def test_differences_without_spread(change, p_value):
-  found = paired_comparison.compare_paired([1.0, 2.0], [1.0 + change, 2.0 + change])
+  found = paired_comparison.compare_paired(
+    [1.0, 2.0], [1.0 + change, 2.0 + change]
+  )
   assert (found.low, found.high, found.p_value) == (change, change, p_value)
 
 

@@ -18,7 +18,9 @@ def test_by_hand():
   assert found.uas.value == 0.75
   assert found.las.value == 0.5  # the subtype does not count
   assert found.punctuation is parsing_metrics.Punctuation.INCLUDED
-  without = parsing_metrics.attachment_scores([_GOLD], [_GUESS], punctuation='excluded')
+  without = parsing_metrics.attachment_scores(
+    [_GOLD], [_GUESS], punctuation='excluded'
+  )
   assert without.uas.value == 1
   assert without.las.value == pytest.approx(2 / 3)
 
@@ -28,7 +30,9 @@ def test_equals_a_double_loop():
   names = np.array(['nsubj', 'obj', 'obl', 'obl:tmod', 'nsubj:pass'])
   trees = [
     [
-      parsing_metrics.Tree(random.integers(0, 4, size), random.choice(names, size))
+      parsing_metrics.Tree(
+        random.integers(0, 4, size), random.choice(names, size)
+      )
       for size in (3, 1, 7)
     ]
     for _ in range(2)
@@ -54,7 +58,12 @@ def test_equals_a_double_loop():
   [
     ([], [], 'included', 0),
     ([_GOLD], [], 'included', (0, 1)),
-    ([_GOLD], [parsing_metrics.Tree((0,), ('root',))], 'included', (4, 'sentence 1')),
+    (
+      [_GOLD],
+      [parsing_metrics.Tree((0,), ('root',))],
+      'included',
+      (4, 'sentence 1'),
+    ),
     ([_GUESS], [_GUESS], 'excluded', 'sentence 1'),
   ],
 )

@@ -50,6 +50,8 @@ def test_one_pair_has_no_others():
 
 def test_accuracies_of_kinds():
   kinds = np.array([Kind.UNSHARED, Kind.UNSHARED, Kind.EQUAL, Kind.UNSHARED])
-  found = retrieval_metrics.retrieval_accuracies('csls', np.array([0, 2, 2, 3]), kinds)
+  found = retrieval_metrics.retrieval_accuracies(
+    'csls', np.array([0, 2, 2, 3]), kinds
+  )
   assert found.pop('csls_shared') != found['csls']  # NaN: there is none
   assert found == {'csls': 3 / 4, 'csls_unshared': 2 / 3}

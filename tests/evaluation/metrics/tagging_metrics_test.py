@@ -93,7 +93,9 @@ def test_types_of_runs_keep_their_first_letter():
 def test_a_run_of_equal_tags_is_one_span():
   gold = [['NOUN', 'NOUN', 'ADJ']]
   predicted = [['NOUN', 'ADJ', 'ADJ']]
-  assert tagging_metrics.token_accuracy(gold, predicted).value == pytest.approx(2 / 3)
+  assert tagging_metrics.token_accuracy(gold, predicted).value == pytest.approx(
+    2 / 3
+  )
   assert tagging_metrics.run_scores(gold, predicted).overall.f1 == 0
 
 
@@ -148,5 +150,7 @@ def test_nothing_to_find_scores_zero():
 
 
 def test_neighbours_of_one_type_are_joined_as_the_docstring_says():
-  found = tagging_metrics.join_neighboring_entities('B-time B-time O I-day'.split())
+  found = tagging_metrics.join_neighboring_entities(
+    'B-time B-time O I-day'.split()
+  )
   assert found == ['B-time', 'I-time', 'O', 'B-day']

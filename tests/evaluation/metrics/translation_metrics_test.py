@@ -2,7 +2,7 @@ import pytest
 import sacrebleu
 
 from tests.errors import raises_error
-from xlflax.evaluation.metrics import (corpus_statistics, translation_metrics)
+from xlflax.evaluation.metrics import corpus_statistics, translation_metrics
 from xlflax.utils import errors
 
 _FOUND = [
@@ -93,8 +93,12 @@ def test_tokenizers(language, tokenizer):
 
 
 def test_japanese_without_mecab_is_of_characters(monkeypatch):
-  monkeypatch.setattr(translation_metrics, '_is_installed', lambda name: name == 'char')
-  score = translation_metrics.bleu(['私は行く'], [['私は行った']], target_language='ja')
+  monkeypatch.setattr(
+    translation_metrics, '_is_installed', lambda name: name == 'char'
+  )
+  score = translation_metrics.bleu(
+    ['私は行く'], [['私は行った']], target_language='ja'
+  )
   assert 'tok:char' in score.signature
   assert 'ja-mecab is not installed' in score.notes[0]
   monkeypatch.setattr(translation_metrics, '_is_installed', lambda name: True)
@@ -110,6 +114,10 @@ def test_errors():
   with raises_error(errors.ConfigError, got='list'):
     translation_metrics.bleu(['a'], ['a'], target_language='de')
   with raises_error(errors.ConfigError, got='moses', where='bleu.tokenizer'):
-    translation_metrics.bleu(['a'], [['a']], target_language='de', tokenizer='moses')
+    translation_metrics.bleu(
+      ['a'], [['a']], target_language='de', tokenizer='moses'
+    )
   with raises_error(errors.ConfigError, got='zh-Hans', where='tokenized_bleu'):
-    translation_metrics.tokenized_bleu(['a'], [['a']], target_language='zh-Hans')
+    translation_metrics.tokenized_bleu(
+      ['a'], [['a']], target_language='zh-Hans'
+    )

@@ -7,7 +7,9 @@ from xlflax.evaluation.metrics import variance_components
 
 def _spread(**parts):
   defaults = {'examples': 0.0, 'interaction': 0.0, 'runs': 0.0}
-  return variance_components.Spread(**defaults | {'drawn': 150.0, 'freedom': 4} | parts)
+  return variance_components.Spread(
+    **defaults | {'drawn': 150.0, 'freedom': 4} | parts
+  )
 
 
 @pytest.mark.parametrize('freedom', [1, 2, 4, 18])
@@ -28,7 +30,9 @@ def test_runs_alone_are_students_t(freedom):
 def test_examples_alone_are_students_t(drawn):
   found = _spread(examples=1.0, drawn=drawn)
   expected = scipy.stats.t(drawn).ppf(0.975)
-  assert variance_components.interval_half_width(found) == pytest.approx(expected, rel=2e-3)
+  assert variance_components.interval_half_width(found) == pytest.approx(
+    expected, rel=2e-3
+  )
 
 
 def test_the_parts_of_scores():

@@ -8,7 +8,14 @@ import pytest
 from tests.errors import raises_error
 from xlflax import cli
 from xlflax.evaluation.metrics import corpus_statistics
-from xlflax.evaluation.reports import (cells, joined, page, report_files, score_table, text)
+from xlflax.evaluation.reports import (
+  cells,
+  joined,
+  page,
+  report_files,
+  score_table,
+  text,
+)
 from xlflax.utils import errors
 
 _COST = score_table.Cost(

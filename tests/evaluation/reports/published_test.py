@@ -5,7 +5,7 @@ import re
 import tomllib
 
 from xlflax.data.supervised.sources import xtreme_tasks
-from xlflax.evaluation.reports import (published, report_files, score_table)
+from xlflax.evaluation.reports import published, report_files, score_table
 from xlflax.tasks import glue
 
 _FILE = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'

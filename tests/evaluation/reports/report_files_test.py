@@ -11,7 +11,12 @@ import pytest
 from tests.errors import raises_error
 from xlflax.evaluation import plots
 from xlflax.evaluation.metrics import corpus_statistics
-from xlflax.evaluation.reports import (leaderboard, report_files, score_table, text)
+from xlflax.evaluation.reports import (
+  leaderboard,
+  report_files,
+  score_table,
+  text,
+)
 from xlflax.utils import errors
 
 
@@ -98,9 +103,13 @@ def test_all_files_are_written(tmp_path):
   for path in written:
     if path.suffix == '.png':
       assert matplotlib.image.imread(path).std() > 0.05
-  record = json.loads((tmp_path / report_files.JSON).read_text(encoding='utf-8'))
+  record = json.loads(
+    (tmp_path / report_files.JSON).read_text(encoding='utf-8')
+  )
   assert record['models'][0]['tasks']['xnli']['score'] == pytest.approx(50)
-  rows = list(csv.DictReader((tmp_path / report_files.CSV).open(encoding='utf-8')))
+  rows = list(
+    csv.DictReader((tmp_path / report_files.CSV).open(encoding='utf-8'))
+  )
   assert len(rows) == 20
   assert rows[0] == {
     'model': 'a|b <i>',

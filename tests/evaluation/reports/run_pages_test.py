@@ -8,7 +8,7 @@ import pytest
 import rich.table
 
 from tests.errors import raises_error
-from xlflax.evaluation import (eval_task, result_store)
+from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.reports import run_pages
 from xlflax.utils import errors
 

@@ -4,7 +4,7 @@ import types
 
 import numpy as np
 
-from xlflax.evaluation import (eval_task, result_store)
+from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.reports import run_scores
 

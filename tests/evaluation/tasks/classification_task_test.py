@@ -12,14 +12,14 @@ from tests.evaluation import one_hot_model
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.tasks import classification_task
-from xlflax.utils import errors
 from xlflax.objectives.finetuning import (
   question_answering,
   sequence_classification,
 )
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -153,7 +153,9 @@ def test_scores_of_known_predictions(fixed, sentences):
 def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
   mixed = make_examples(sentences, 'en', ['yes', None, 'no', 'yes'])
   whole = [example for example in mixed if example.label is not None]
-  task = classification_task.Classification(source=Examples(parts={'en': mixed}))
+  task = classification_task.Classification(
+    source=Examples(parts={'en': mixed})
+  )
   result = task.evaluate(fixed)
   alone = dataclasses.replace(
     task, source=Examples(parts={'en': whole})
@@ -186,7 +188,9 @@ def test_examples_of_another_kind_are_an_error(fixed):
   source = Examples(
     parts={
       'en': [],
-      'de': [labeled_examples.TaggedSentence(id='0', language='de', words=('a',))],
+      'de': [
+        labeled_examples.TaggedSentence(id='0', language='de', words=('a',))
+      ],
     }
   )
   result = classification_task.Classification(source=source).evaluate(fixed)
@@ -222,7 +226,9 @@ def trained(subject):
 
 def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 13)
-  task = classification_task.Classification(source=Examples(parts={'en': examples}))
+  task = classification_task.Classification(
+    source=Examples(parts={'en': examples})
+  )
   one = task.evaluate(trained)
   assert len(set(one.files['en.tsv'].split())) > 1
   eight = task.evaluate(
@@ -236,11 +242,15 @@ def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
 def test_logits_come_back_in_the_order_of_rows(trained, sentences):
   objective = trained.objectives['sequence_classification']
   task = classification_task.Classification(source=Examples(parts={}))
-  maker = classification_task.classification_rows.ClassificationRows(labels=_LABELS)
+  maker = classification_task.classification_rows.ClassificationRows(
+    labels=_LABELS
+  )
   examples = make_examples(sentences, 'de', [None] * 7)
   rows = maker.text_rows(examples, trained.vocabulary, length=32)
   found = dict(
-    head_predictions.predict_rows(trained, objective, rows, maker, max_length=32)
+    head_predictions.predict_rows(
+      trained, objective, rows, maker, max_length=32
+    )
   )
   assert sorted(found) == list(range(7))
   for index in (0, 6):
@@ -251,7 +261,9 @@ def test_logits_come_back_in_the_order_of_rows(trained, sentences):
   assert task.primary_metric == 'accuracy'
   assert (
     list(
-      head_predictions.predict_rows(trained, objective, [], maker, max_length=32)
+      head_predictions.predict_rows(
+        trained, objective, [], maker, max_length=32
+      )
     )
     == []
   )
@@ -275,7 +287,9 @@ def test_a_positive_class(fixed, sentences):
   right = said[0] + said[2] + said[3]
   assert found.metrics['f1/en'] == pytest.approx(2 * right / (sum(said) + 3))
   assert 'matthews/mean' in found.metrics
-  plain = classification_task.Classification(source=Examples(parts={'en': examples}))
+  plain = classification_task.Classification(
+    source=Examples(parts={'en': examples})
+  )
   assert 'f1/en' not in plain.evaluate(fixed).metrics
 
 

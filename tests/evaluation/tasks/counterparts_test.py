@@ -13,9 +13,14 @@ from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import concatenated_source
 from xlflax.evaluation import head_predictions
-from xlflax.evaluation.tasks import (classification_task, multiple_choice_task, parsing_task, question_answering_task, tagging_task)
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder)
+from xlflax.evaluation.tasks import (
+  classification_task,
+  multiple_choice_task,
+  parsing_task,
+  question_answering_task,
+  tagging_task,
+)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives.finetuning import (
   dependency_parsing,
@@ -24,6 +29,7 @@ from xlflax.objectives.finetuning import (
 )
 from xlflax.objectives.finetuning import multiple_choice as choice
 from xlflax.objectives.finetuning import question_answering as questions
+from xlflax.utils import errors
 
 _FRENCH, _ENGLISH = 'un deux', 'one two three'
 
@@ -129,7 +135,10 @@ def subject_of():
 def _subject(model, objective, vocabulary):
   @jax.jit
   def make(key):
-    made = model_params.init_params(model, key), objective.init_heads(model, key)
+    made = (
+      model_params.init_params(model, key),
+      objective.init_heads(model, key),
+    )
     return nn.unbox(made)
 
   body, head = make(jax.random.key(0))

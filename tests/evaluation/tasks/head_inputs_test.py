@@ -8,15 +8,22 @@ from tests.data.labelled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from tests.evaluation.tasks import classification_task_test
-from tests.evaluation.tasks.classification_task_test import (Examples, make_examples)
+from tests.evaluation.tasks.classification_task_test import (
+  Examples,
+  make_examples,
+)
 from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation import eval_task
-from xlflax.evaluation.tasks import (classification_task, question_answering_task, tagging_task)
-from xlflax.utils import errors
+from xlflax.evaluation.tasks import (
+  classification_task,
+  question_answering_task,
+  tagging_task,
+)
 from xlflax.objectives.finetuning import (
   question_answering as question_answering_objective,
 )
 from xlflax.objectives.finetuning import token_classification
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 fixed = classification_task_test.fixed
@@ -64,7 +71,9 @@ def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
   assert labels == _labels_by_size(subject, examples, special=4)
   assert changed.inputs['separator'] == 'xlmr'
   assert len(changed.notes) == len(result.notes) + 1
-  assert eval_task.EvalResult.from_json(changed.to_json()).inputs == changed.inputs
+  assert (
+    eval_task.EvalResult.from_json(changed.to_json()).inputs == changed.inputs
+  )
 
 
 def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
@@ -79,7 +88,9 @@ def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
 def test_a_run_without_a_record(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 2)
   subject = dataclasses.replace(fixed, inputs={})
-  task = classification_task.Classification(source=Examples(parts={'en': examples}))
+  task = classification_task.Classification(
+    source=Examples(parts={'en': examples})
+  )
   with raises_error(errors.ConfigError, where='classification'):
     task.evaluate(subject)
   told = dataclasses.replace(

@@ -6,8 +6,14 @@ import pytest
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, result_tables)
-from xlflax.evaluation.tasks import (classification_task, retrieval_predictions, parsing_task, question_answering_task, tagging_task)
+from xlflax.evaluation import eval_task, result_tables
+from xlflax.evaluation.tasks import (
+  classification_task,
+  parsing_task,
+  question_answering_task,
+  retrieval_predictions,
+  tagging_task,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tests.evaluation import one_hot_model
 from xlflax import cli
 from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation import result_store
-from xlflax.evaluation.tasks import (classification_task, intents_and_slots)
+from xlflax.evaluation.tasks import classification_task, intents_and_slots
 from xlflax.objectives.finetuning import (
   sequence_classification,
   token_classification,
@@ -73,7 +73,9 @@ def _task(texts, sentences, part='en'):
   held = one_hot_model.Held
   return intents_and_slots.IntentsAndSlots(
     name='intents_and_slots',
-    intents=classification_task.Classification(source=held(parts=(('en', texts),))),
+    intents=classification_task.Classification(
+      source=held(parts=(('en', texts),))
+    ),
     source=held(parts=((part, sentences),)),
   )
 

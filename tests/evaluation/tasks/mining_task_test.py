@@ -6,10 +6,10 @@ import pytest
 from tests.errors import raises_error
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, hidden_states)
+from xlflax.evaluation import eval_task, hidden_states
 from xlflax.evaluation.tasks import mining_task
-from xlflax.utils import errors
 from xlflax.similarity import margin_scoring
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -271,13 +271,17 @@ def test_sides_are_centred_apart(subject, sentences):
   notes = []
   sides = task.sides(subject, (['de'] * 60, ['en'] * 50), text, notes)
   for i, (found, side) in enumerate(zip(sides, text, strict=True)):
-    raw = hidden_states.sentence_states(subject, side, [i] * len(side)).states[1]
+    raw = hidden_states.sentence_states(subject, side, [i] * len(side)).states[
+      1
+    ]
     np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
   assert notes[-1] == 'the mean of its language is taken away from each vector'
 
 
 def test_two_directions_would_have_one_result(subject):
-  task = mining_task.BitextMining(source=Given(parts={'fr-en': None, 'en-fr': None}))
+  task = mining_task.BitextMining(
+    source=Given(parts={'fr-en': None, 'en-fr': None})
+  )
   with raises_error(
     errors.ConfigError, got='fr-en, en-fr', where='bitext_mining'
   ):

@@ -86,7 +86,9 @@ def test_pairs_without_the_mean_of_either_side(subject):
 
 def test_clusters(subject):
   found = tuple(
-    labeled_examples.ClassifiedText(id=str(i), language='de', text=text, label=text)
+    labeled_examples.ClassifiedText(
+      id=str(i), language='de', text=text, label=text
+    )
     for i, text in enumerate(_TEXTS * 3)
   )
   task = mteb_tasks.Clustering(source=_held('de', found))

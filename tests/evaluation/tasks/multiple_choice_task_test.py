@@ -13,13 +13,12 @@ from tests.data.labelled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.featurizers import choice_featurizer
-from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.featurizers import choice_featurizer, featurizer
 from xlflax.evaluation.tasks import multiple_choice_task
-from xlflax.utils import errors
 from xlflax.objectives import objective_base
 from xlflax.objectives.finetuning import multiple_choice
 from xlflax.training import train_step
+from xlflax.utils import errors
 
 _WORDS = ('rain', 'wet', 'dry', 'sun', 'What', 'was', 'the', 'cause?')
 _OBJECTIVE = multiple_choice.MultipleChoice(

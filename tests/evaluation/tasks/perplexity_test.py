@@ -9,13 +9,13 @@ from scipy import special
 
 from tests.errors import raises_error
 from xlflax.data import dataset_config
-from xlflax.evaluation import (text_sources, result_tables, token_batches)
+from xlflax.evaluation import result_tables, text_sources, token_batches
 from xlflax.evaluation.tasks import perplexity
-from xlflax.utils import errors
 from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -98,7 +98,11 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
     .metrics
   )
   stream = dataset_config.Stream(
-    name='', mixture='', layout=dataset_config.Layout.PAIRS, length=32, batch_size=8
+    name='',
+    mixture='',
+    layout=dataset_config.Layout.PAIRS,
+    length=32,
+    batch_size=8,
   )
   units = token_batches.fitting_pairs(
     *(

@@ -13,7 +13,7 @@ from scipy import special
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import file_formats
-from xlflax.evaluation import (text_sources, hidden_states)
+from xlflax.evaluation import hidden_states, text_sources
 from xlflax.evaluation.tasks import pseudo_likelihood
 from xlflax.utils import errors
 
@@ -122,7 +122,9 @@ def test_pseudo_perplexity_agrees_with_numpy(
 
 
 def test_hiding_the_rest_of_the_word_is_harder_to_see_through(corpus, subject):
-  source = text_sources.CorpusText(directory=corpus, languages=('de',), max_lines=9)
+  source = text_sources.CorpusText(
+    directory=corpus, languages=('de',), max_lines=9
+  )
   found = [
     pseudo_likelihood.PseudoPerplexity(source=source, hidden=hidden)
     .evaluate(subject)
@@ -150,7 +152,9 @@ def test_text_in_files_cut_and_empty(tmp_path, subject):
 
 
 def test_rows_of_any_batch_are_the_same(corpus, subject, with_batch_size):
-  source = text_sources.CorpusText(directory=corpus, languages=('en',), max_lines=5)
+  source = text_sources.CorpusText(
+    directory=corpus, languages=('en',), max_lines=5
+  )
   task = pseudo_likelihood.PseudoPerplexity(source=source)
   found = [
     task.evaluate(one).metrics['loss/en']

@@ -19,9 +19,9 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import question_featurizer
 from xlflax.evaluation import qa_decoding
 from xlflax.evaluation.tasks import question_answering_task
-from xlflax.utils import errors
 from xlflax.objectives.finetuning import question_answering as objectives
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -258,7 +258,9 @@ def test_mistakes_are_told(subject):
   ):
     _task({}, rules='trivia')
   with raises_error(errors.ConfigError, got=0, where='ExtractiveQA.doc_stride'):
-    question_answering_task.ExtractiveQA(source=Examples(parts={}), doc_stride=0)
+    question_answering_task.ExtractiveQA(
+      source=Examples(parts={}), doc_stride=0
+    )
   trained = _with_head(subject, objectives.QuestionAnswering())
   result = _task(
     {'en': [], 'sw': [_question('the dog', 'dog')]}, rules='mlqa'

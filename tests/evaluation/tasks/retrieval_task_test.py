@@ -5,10 +5,10 @@ import pytest
 from scipy.spatial import distance
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.evaluation import (eval_task, text_sources, hidden_states)
+from xlflax.evaluation import eval_task, hidden_states, text_sources
 from xlflax.evaluation.tasks import retrieval_task
-from xlflax.utils import errors
 from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -73,8 +73,12 @@ def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
     source=Given(text={('de', 'en'): text}), pooling=pooling, layer=1
   )
   result = task.evaluate(subject)
-  first = hidden_states.sentence_states(subject, text[0], [0] * 12, pooling=pooling)
-  second = hidden_states.sentence_states(subject, text[1], [1] * 12, pooling=pooling)
+  first = hidden_states.sentence_states(
+    subject, text[0], [0] * 12, pooling=pooling
+  )
+  second = hidden_states.sentence_states(
+    subject, text[1], [1] * 12, pooling=pooling
+  )
   for layer in range(3):
     x, y = first.states[layer], second.states[layer]
     cosine = 1 - distance.cdist(x, y, 'cosine')
@@ -338,7 +342,9 @@ def test_the_best_layer_is_that_of_what_is_compared(
   _given_vectors(monkeypatch, np.array([np.concatenate(x) for x in layers]))
   text = _words('de', 60), _words('en', 60)
   metrics = (
-    retrieval_task.Retrieval(source=Given(text={('de', 'en'): text}), centre=centre)
+    retrieval_task.Retrieval(
+      source=Given(text={('de', 'en'): text}), centre=centre
+    )
     .evaluate(subject)
     .metrics
   )

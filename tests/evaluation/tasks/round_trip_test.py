@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial import distance
 
-from xlflax.evaluation import (text_sources, hidden_states)
+from xlflax.evaluation import hidden_states, text_sources
 from xlflax.evaluation.metrics import alignment_error_rate
 from xlflax.evaluation.tasks import round_trip
 
@@ -30,12 +30,9 @@ def test_words_come_back_by_hand():
     False,
     True,
   ]
-  assert alignment_error_rate.round_trip_words([there, back], most=1).tolist() == [
-    True,
-    False,
-    False,
-    False,
-  ]
+  assert alignment_error_rate.round_trip_words(
+    [there, back], most=1
+  ).tolist() == [True, False, False, False]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,9 @@ def _token_states(subject, text, language, layer):
   batch = hidden_states.token_rows(
     [ids], np.array([number]), 1, length, subject.vocabulary.spec
   )
-  found = hidden_states.layer_states(subject.model, subject.params['model'], batch)
+  found = hidden_states.layer_states(
+    subject.model, subject.params['model'], batch
+  )
   return np.asarray(found)[layer, 0, 1 : len(ids) + 1]
 
 

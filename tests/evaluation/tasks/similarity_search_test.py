@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.evaluation import (eval_task, text_sources, hidden_states)
+from xlflax.evaluation import eval_task, hidden_states, text_sources
 from xlflax.evaluation.tasks import similarity_search
 from xlflax.utils import errors
 

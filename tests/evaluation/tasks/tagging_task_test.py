@@ -10,9 +10,9 @@ from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation.tasks import tagging_task
-from xlflax.utils import errors
 from xlflax.objectives.finetuning import token_classification
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 _LABELS = ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
 _SAYS = {'Ada': 'B-PER', 'King': 'I-LOC', 'Rom': 'I-LOC', 'Max': 'I-PER'}

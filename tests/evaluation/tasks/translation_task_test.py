@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.errors import raises_error
-from xlflax.evaluation import (eval_task, text_sources, translation_options)
+from xlflax.evaluation import eval_task, text_sources, translation_options
 from xlflax.evaluation.tasks import translation_task
 from xlflax.utils import errors
 
@@ -76,9 +76,9 @@ def test_copies_are_right_where_sides_are_equal(copier):
 
 
 def test_the_score_of_perfect_translations_is_noted(copier):
-  result = translation_task.TranslationQuality(source=_FullWidthPairs()).evaluate(
-    copier
-  )
+  result = translation_task.TranslationQuality(
+    source=_FullWidthPairs()
+  ).evaluate(copier)
   best = round(result.metrics['bleu/de-en'], 1)  # The model copies.
   assert best < 90
   assert any(

@@ -6,10 +6,10 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, word_states)
+from xlflax.evaluation import eval_task, word_states
 from xlflax.evaluation.tasks import word_alignment_task
-from xlflax.utils import errors
 from xlflax.similarity import word_links
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -70,7 +70,9 @@ def identical():
 
 
 def test_a_sentence_is_aligned_with_itself_at_every_layer(subject, identical):
-  task = word_alignment_task.WordAlignment(source=Given(parts={'de-de': identical}))
+  task = word_alignment_task.WordAlignment(
+    source=Given(parts={'de-de': identical})
+  )
   result = task.evaluate(subject)
   assert {
     row['aer']

@@ -31,12 +31,15 @@ from tests.interop.huggingface import encoder_decoder_models as seq2seq
 from tests.interop.huggingface import hard_texts, released_configs_test
 from tests.interop.huggingface import reference_models as reference
 from tests.interop.huggingface import released_configs as released
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.interop.huggingface.tokenizers import post_processor
 from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoints
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import checkpoints, saved_run
+from xlflax.utils import errors
 
 _STEPS = 20
 
@@ -55,8 +58,12 @@ def row(name: str, folder: pathlib.Path) -> str:
   count = model.config.n_langs if kind == 'xlm' else 0
   languages = ['ar', 'en', 'zh'][:count] if count else None
   try:
-    checked = huggingface_import.check_import(folder / 'hf', languages=languages)
-    run = saved_run.open_run(huggingface_import.convert_import(checked, folder / 'ours'))
+    checked = huggingface_import.check_import(
+      folder / 'hf', languages=languages
+    )
+    run = saved_run.open_run(
+      huggingface_import.convert_import(checked, folder / 'ours')
+    )
     folder_writer.write_folder(
       huggingface_export.check_export(run.directory), folder / 'back'
     )
@@ -100,7 +107,8 @@ def _write_characters(path: pathlib.Path) -> None:
 def _alike(run, folder: pathlib.Path) -> int:
   """Texts that all three read alike."""
   theirs = [
-    post_processor.load_without_truncation(folder / place) for place in ('hf', 'back')
+    post_processor.load_without_truncation(folder / place)
+    for place in ('hf', 'back')
   ]
   for one in theirs:
     one.encode_special_tokens = True

@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import (config_json, tensor_mapping)
+from xlflax.interop.huggingface import config_json, tensor_mapping
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 
 VOCAB = reference.VOCAB

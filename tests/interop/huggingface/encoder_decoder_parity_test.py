@@ -21,11 +21,15 @@ from tests.errors import raises_error
 from tests.interop.huggingface import encoder_decoder_models as models
 from tests.interop.huggingface import reference_models as reference
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.models import decoding
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')
@@ -286,7 +290,8 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
     tensors | {f'{prefix}decoder.embed_tokens.weight': table}, file
   )
   assert (
-    len(huggingface_import.check_import(tmp_path).plan.assignments) == len(tensors) + 1
+    len(huggingface_import.check_import(tmp_path).plan.assignments)
+    == len(tensors) + 1
   )
   safetensors.numpy.save_file(
     tensors

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.interop.huggingface import export_plan as choices
 from xlflax.interop.huggingface.architectures import architecture_registry
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import sentence_alignment
+from xlflax.utils import errors
 
 _ROBERTA = model_config.EncoderConfig(
   hidden_dim=8,

@@ -14,11 +14,11 @@ from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax import cli
 from xlflax.data.supervised.featurizers import featurizer
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer)
+from xlflax.interop.huggingface import folder_writer, huggingface_export
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.training.checkpointing import objective_config
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -138,7 +138,8 @@ def test_a_published_models_texts_are_framed_as_in_training(
   objective_config.write_objectives(directory, [objective])
   codes = ('de', 'en') if kind == 'mbart' else None
   notes = folder_writer.write_folder(
-    huggingface_export.check_export(directory, direction=codes), tmp_path / 'out'
+    huggingface_export.check_export(directory, direction=codes),
+    tmp_path / 'out',
   )
   assert any('frames source texts' in note for note in notes) == noted
   run = xlflax.open_run(directory)

@@ -7,8 +7,8 @@ import gin
 import pytest
 
 from xlflax.interop.huggingface import gin_file
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder, encoder_decoder
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
 
 _SIZES = dict(hidden_dim=12, mlp_dim=20, num_heads=3)

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import safetensors.numpy
 
-from xlflax.interop.huggingface import (config_json, tensor_mapping)
+from xlflax.interop.huggingface import config_json, tensor_mapping
 from xlflax.interop.huggingface.architectures import tensor_rules
 
 _PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b')

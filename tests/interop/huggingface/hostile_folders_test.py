@@ -16,10 +16,14 @@ import torch
 
 from tests.errors import raises_error
 from tests.interop.huggingface import handmade
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_import, config_json, sentence_modules)
+from xlflax.interop.huggingface import (
+  config_json,
+  huggingface_import,
+  sentence_modules,
+)
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import tensor_files
+from xlflax.utils import errors
 
 _SECONDS = 8  # the machine may have other work
 

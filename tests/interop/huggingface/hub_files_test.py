@@ -14,8 +14,13 @@ from tests.errors import assert_mentions, raises_error
 from tests.interop.huggingface import handmade
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax import cli
+from xlflax.interop.huggingface import (
+  folder_writer,
+  hub_files,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, hub_files, huggingface_import)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -144,7 +149,9 @@ def test_a_model_is_fetched_by_its_name(hub, tmp_path):
   _, asked = hub
   run = xlflax.from_huggingface('org/name', model_dir=tmp_path / 'run')
   assert run.steps == [0]
-  record = json.loads((tmp_path / 'run' / huggingface_import.RECORD).read_text())
+  record = json.loads(
+    (tmp_path / 'run' / huggingface_import.RECORD).read_text()
+  )
   assert record['hub'] == {'repository': 'org/name', 'revision': _COMMIT}
   assert not [p for p in asked if p.endswith(('.h5', '.bin'))]
   assert [p for p in asked if p.endswith('/model.safetensors')]

@@ -16,13 +16,17 @@ from flax import linen as nn
 
 from tests.errors import assert_mentions, raises_error
 from tests.models import random_parameters
-from xlflax.config import gin_config
-from xlflax.config import config_files
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer)
-from xlflax.models import (encoder_config, encoder, encoder_decoder, encoder_decoder_config)
+from xlflax.config import config_files, gin_config
+from xlflax.interop.huggingface import folder_writer, huggingface_export
+from xlflax.models import (
+  encoder,
+  encoder_config,
+  encoder_decoder,
+  encoder_decoder_config,
+)
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -42,7 +46,9 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
   """A function that writes a run of a model with some options."""
 
   def make(made=None, *, change=lambda params: params, **options):
-    made = made or encoder.Encoder(encoder_config.EncoderConfig(**_SIZES | options))
+    made = made or encoder.Encoder(
+      encoder_config.EncoderConfig(**_SIZES | options)
+    )
     model = made.clone(
       config=encoder_config.with_vocabulary(made.config, vocabulary.spec)
     )
@@ -191,7 +197,9 @@ def test_files_that_others_can_read(run_of, tmp_path):
   folder = tmp_path / 'out'
   mask = os.umask(0o022)
   try:
-    folder_writer.write_folder(huggingface_export.check_export(directory), folder)
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory), folder
+    )
   finally:
     os.umask(mask)
   assert {oct(p.stat().st_mode & 0o777) for p in folder.iterdir()} == {'0o644'}
@@ -201,7 +209,9 @@ def test_files_that_others_can_read(run_of, tmp_path):
 
 
 def test_what_a_model_can_be_exported_as(vocabulary):
-  made = encoder_config.with_vocabulary(encoder_config.EncoderConfig(**_SIZES), vocabulary.spec)
+  made = encoder_config.with_vocabulary(
+    encoder_config.EncoderConfig(**_SIZES), vocabulary.spec
+  )
   assert huggingface_export.expressed_as(made, pad_id=0) == 'bert'
   odd = dataclasses.replace(made, scale_embeddings=True)
   text = huggingface_export.expressed_as(odd, pad_id=0)

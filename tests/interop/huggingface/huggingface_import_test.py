@@ -12,13 +12,16 @@ import safetensors.numpy
 from tests import fake_bucket
 from tests.errors import assert_mentions, raises_error
 from tests.interop.huggingface import reference_models as reference
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.interop.huggingface.tokenizers import checkpoint_languages
 from xlflax.models.variants import parameter_sharing
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')
@@ -53,7 +56,9 @@ def _edit(folder, **changes):
 
 def _params(folder, output, **kwargs):
   run = saved_run.open_run(
-    huggingface_import.convert_import(huggingface_import.check_import(folder, **kwargs), output)
+    huggingface_import.convert_import(
+      huggingface_import.check_import(folder, **kwargs), output
+    )
   )
   return run, run.restore_params(0)
 
@@ -62,7 +67,9 @@ def test_the_card_says_what_is_known_of_the_origin(folder, tmp_path):
   """Neither its parent's name, nor languages that nobody named."""
   _edit(folder, _name_or_path='/home/someone/parent')
   (folder / 'README.md').write_text('---\nlicense: my-own\n---\n')
-  huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
+  huggingface_import.convert_import(
+    huggingface_import.check_import(folder), tmp_path / 'ours'
+  )
   checked = huggingface_export.check_export(tmp_path / 'ours')
   folder_writer.write_folder(checked, tmp_path / 'back')
   card = huggingface_hub.ModelCard.load(tmp_path / 'back/README.md').data
@@ -197,7 +204,9 @@ def test_a_tensor_that_is_not_finite_is_named(folder, tmp_path, value):
     tensors['cls.predictions.decoder.weight'] = tensors[name]
   _write(folder, tensors)
   with pytest.raises(errors.CheckpointError) as caught:
-    huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
+    huggingface_import.convert_import(
+      huggingface_import.check_import(folder), tmp_path / 'ours'
+    )
   message = str(caught.value)
   assert_mentions(message, 1, f'{tensors[name].size:,}', name)
   assert_mentions(message, 'model.safetensors')
@@ -302,7 +311,9 @@ def test_positions_that_are_not_sinusoidal(tmp_path):
     where='hf',
     mentions='transformer.position_embeddings.weight',
   ):
-    huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
+    huggingface_import.convert_import(
+      huggingface_import.check_import(folder), tmp_path / 'ours'
+    )
 
 
 def test_old_names_and_buffers(folder, tmp_path):
@@ -451,7 +462,9 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
 
 def test_parameters_are_sharded_as_they_are_read(folder):
   partitioner = partitioning.Partitioner(fsdp=2)
-  params = huggingface_import.load_import(huggingface_import.check_import(folder), partitioner)
+  params = huggingface_import.load_import(
+    huggingface_import.check_import(folder), partitioner
+  )
   table = params['model']['embeddings']['token']
   assert len(table.sharding.device_set) == 8
   assert table.addressable_shards[0].data.size < table.size
@@ -466,11 +479,15 @@ def test_a_bucket(folder, tmp_path):
   bucket = fake_bucket.shared()
   bucket.objects.clear()
   bucket.writable, bucket.silent = True, False
-  huggingface_import.convert_import(huggingface_import.check_import(folder), 'gs://bucket/bert')
+  huggingface_import.convert_import(
+    huggingface_import.check_import(folder), 'gs://bucket/bert'
+  )
   run = saved_run.open_run('gs://bucket/bert')
   assert run.steps == [0] and run.is_finished()
   with pytest.raises(errors.RunDirectoryError, match='is there already'):
-    huggingface_import.convert_import(huggingface_import.check_import(folder), 'gs://bucket/bert')
+    huggingface_import.convert_import(
+      huggingface_import.check_import(folder), 'gs://bucket/bert'
+    )
   with pytest.raises(errors.RunDirectoryError, match='not be in a bucket'):
     folder_writer.write_folder(
       huggingface_export.check_export(run.directory), 'gs://bucket/back'
@@ -491,6 +508,9 @@ def test_a_short_code_stands_for_the_one_symbol_of_its_language():
     ('en', 'de'),
     ('eng_Latn', 'deu_Latn'),
   )
-  assert checkpoint_languages.choose_languages(symbols, None) == (symbols, symbols)
+  assert checkpoint_languages.choose_languages(symbols, None) == (
+    symbols,
+    symbols,
+  )
   with raises_error(errors.VocabularyError, got='zh', where='--languages'):
     checkpoint_languages.choose_languages(symbols, ('zh', 'en'))

@@ -12,13 +12,17 @@ import transformers
 
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_models as reference
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import, labeled_heads)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+  labeled_heads,
+)
 from xlflax.interop.huggingface.architectures import architecture_registry
 from xlflax.objectives import objective_base
 from xlflax.objectives.finetuning import sequence_classification
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import run_directory, saved_run
+from xlflax.utils import errors
 
 _LABELS = ('contradiction', 'entailment', 'neutral')
 _IDS = np.random.default_rng(2).integers(5, reference.VOCAB, (4, 9))

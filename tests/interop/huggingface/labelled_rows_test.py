@@ -11,8 +11,11 @@ from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.tokenizers import tokenizer_reader_test
 from xlflax import cli
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import (classification_featurizer, question_featurizer)
-from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.data.supervised.featurizers import (
+  classification_featurizer,
+  question_featurizer,
+)
+from xlflax.evaluation import eval_task, head_predictions
 from xlflax.interop.huggingface import huggingface_import
 from xlflax.training.checkpointing import saved_run
 
@@ -85,7 +88,9 @@ def test_pairs_get_the_references_logits(pair):
     objectives=run.objectives,
   )
   found = dict(
-    head_predictions.predict_rows(subject, objective, rows, maker, max_length=48)
+    head_predictions.predict_rows(
+      subject, objective, rows, maker, max_length=48
+    )
   )
   compared = 0
   for i, example in enumerate(texts):

@@ -12,7 +12,11 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.training.checkpointing import saved_run
 
 _VOCAB = 250002
@@ -63,7 +67,9 @@ def base(tmp_path_factory):
 def test_logits_and_the_way_back(base, tmp_path):
   model, folder = base
   run = saved_run.open_run(
-    huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
+    huggingface_import.convert_import(
+      huggingface_import.check_import(folder), tmp_path / 'ours'
+    )
   )
   ids = np.random.default_rng(0).integers(5, _VOCAB, (2, 40))
   mask = np.ones_like(ids)

@@ -5,8 +5,12 @@ import pytest
 
 from tests.errors import raises_error
 from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  onnx_files,
+)
 from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, onnx_files)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']

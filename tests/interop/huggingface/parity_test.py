@@ -19,10 +19,14 @@ from transformers import core_model_loading
 
 from tests.interop.huggingface import reference_models as reference
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.models.heads import classification_heads
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 # RoBERTa is read as XLM-R is. The other classifiers share their code with
 # quicker cases.
@@ -241,13 +245,17 @@ def test_heads_equal_the_reference(imported, name):
     got, want = [states[compared]], [output.last_hidden_state[compared]]
     if 'heads' in params:
       got.append(
-        classification_heads.pool_first_position(params['heads']['pooler'], states)
+        classification_heads.pool_first_position(
+          params['heads']['pooler'], states
+        )
       )
       want.append(output.pooler_output)
   elif 'SequenceClassification' in name:
     head = params['heads']['sequence_classification']
     got = [
-      classification_heads.sequence_logits(head, states, mask=reference.PADDING, **style)
+      classification_heads.sequence_logits(
+        head, states, mask=reference.PADDING, **style
+      )
     ]
     want = [output.logits]
   elif 'TokenClassification' in name:

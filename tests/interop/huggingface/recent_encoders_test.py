@@ -18,10 +18,14 @@ from tests.interop.huggingface import (
   released_configs_test,
 )
 from tests.interop.huggingface import reference_models as reference
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.models import encoder_config as model_config
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 _SIZES = (
   'hidden_size',
@@ -107,8 +111,12 @@ def test_mgte_as_published(tmp_path):
   with pytest.raises(errors.CheckpointError) as caught:
     huggingface_import.check_import(tmp_path / 'hf')
   assert 'classifier.weight [1, 30] has no place' in caught.value.got
-  checked = huggingface_import.check_import(tmp_path / 'hf', drop=['^classifier'])
-  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
+  checked = huggingface_import.check_import(
+    tmp_path / 'hf', drop=['^classifier']
+  )
+  run = saved_run.open_run(
+    huggingface_import.convert_import(checked, tmp_path / 'ours')
+  )
   ids, ours = _states(run)
   given = {
     'input_ids': torch.tensor(ids),
@@ -165,7 +173,9 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
   path.write_text(json.dumps(options))
   checked = huggingface_import.check_import(tmp_path / 'hf')
   assert checked.config.max_length == 8192
-  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
+  run = saved_run.open_run(
+    huggingface_import.convert_import(checked, tmp_path / 'ours')
+  )
   ids, ours = _states(run)
   with torch.no_grad():
     theirs = model(
@@ -334,7 +344,9 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
     huggingface_import.check_import(tmp_path / 'hf')
   assert '--unused_embeddings=keep' in caught.value.fix
   checked = huggingface_import.check_import(tmp_path / 'hf', unused_rows='keep')
-  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
+  run = saved_run.open_run(
+    huggingface_import.convert_import(checked, tmp_path / 'ours')
+  )
   spec = run.vocabulary.spec
   assert run.vocabulary.piece(spec.mask_id) == '[MASK]'
   assert spec.mask_id == size - 1
@@ -365,7 +377,9 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
     transformers.XLMRobertaConfig(**options)
   ).save_pretrained(tmp_path / 'hf')
   checked = huggingface_import.check_import(tmp_path / 'hf')
-  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
+  run = saved_run.open_run(
+    huggingface_import.convert_import(checked, tmp_path / 'ours')
+  )
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
@@ -398,4 +412,7 @@ def test_what_encoders_with_norms_after_blocks_become(fields, wanted):
     )
     | fields
   )
-  assert huggingface_export.expressed_as(config, pad_id=0).partition(':')[0] == wanted
+  assert (
+    huggingface_export.expressed_as(config, pad_id=0).partition(':')[0]
+    == wanted
+  )

@@ -13,7 +13,11 @@ import transformers
 from tests.interop.huggingface import reference_models as reference
 from tests.interop.huggingface import released_configs as released
 from tests.slow import mark_slow
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.models import encoder_decoder
 from xlflax.training.checkpointing import saved_run
 
@@ -111,7 +115,9 @@ def test_published_configuration(name, tmp_path):
     tmp_path / 'hf',
     languages=['ar', 'en', 'zh'] if name.startswith('xlm-mlm') else None,
   )
-  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
+  run = saved_run.open_run(
+    huggingface_import.convert_import(checked, tmp_path / 'ours')
+  )
   want = _reference_outputs(model)
   params = run.restore_params(0)['model']
   states = checked.description.task == 'states'

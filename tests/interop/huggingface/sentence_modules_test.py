@@ -13,9 +13,13 @@ from tests.errors import raises_error
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax.evaluation import sentence_embedding
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, sentence_modules)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  sentence_modules,
+)
 from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -295,7 +299,10 @@ def test_what_a_run_says_of_its_vectors_is_kept(run_of):
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}
   )
   sentence_embedding.write_sentence_encoding(directory, own)
-  assert huggingface_export.check_export(directory, pooling='mean_all').sentence == own
+  assert (
+    huggingface_export.check_export(directory, pooling='mean_all').sentence
+    == own
+  )
   other = huggingface_export.check_export(directory, pooling='first').sentence
   assert (other.pooling, other.prompts) == (Pooling.FIRST, own.prompts)
   assert not other.normalize

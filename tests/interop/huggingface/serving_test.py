@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.interop.huggingface.huggingface_export_test import run_of
-from xlflax.interop.huggingface import (huggingface_export, folder_writer)
+from xlflax.interop.huggingface import folder_writer, huggingface_export
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']

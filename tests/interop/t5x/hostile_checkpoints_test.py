@@ -6,8 +6,8 @@ import flax.serialization
 import numpy as np
 import pytest
 
-from xlflax.utils import errors
 from xlflax.interop.t5x import checkpoint_files
+from xlflax.utils import errors
 
 
 def _zarr(folder, shape, *, chunks=None):

@@ -12,13 +12,13 @@ import sentencepiece
 from tests.interop.t5x import conftest
 from xlflax import cli
 from xlflax.data.tokenizers import vocabulary_training
-from xlflax.utils import errors
-from xlflax.interop.t5x import (t5x_import, model_directory)
-from xlflax.models import encoder_config as model_config
+from xlflax.interop.t5x import model_directory, t5x_import
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 conftest.import_t5x('t5x.checkpoints')
 
@@ -26,8 +26,8 @@ from t5x import optimizers  # noqa: E402
 
 from tests.interop.t5x import written_checkpoints  # noqa: E402
 from xlflax.data.seqio_tasks import seqio_vocabulary  # noqa: E402
-from xlflax.interop.t5x import t5x_models as own_models  # noqa: E402
 from xlflax.interop.t5x import objective_model  # noqa: E402
+from xlflax.interop.t5x import t5x_models as own_models  # noqa: E402
 
 
 def _tokens(seed, rows):

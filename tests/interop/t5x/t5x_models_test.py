@@ -9,27 +9,29 @@ from tests.interop.t5x import conftest
 from xlflax.data import dataset_config
 from xlflax.data.batching import collate as rows
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import errors
-from xlflax.models import encoder_config as model_config
 from xlflax.models import (
   decoding,
   encoder,
   encoder_decoder,
   encoder_decoder_config,
 )
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining import (sentence_alignment, masked_lm, seq2seq)
-from xlflax.training import param_tree
-from xlflax.training import randomness, train_step
+from xlflax.objectives.pretraining import masked_lm, sentence_alignment, seq2seq
+from xlflax.training import param_tree, randomness, train_step
 from xlflax.training import train_state as own_train_state
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 t5x_optimizers = conftest.import_t5x('t5x.optimizers')
 
 from t5x import partitioning, train_state, trainer  # noqa: E402
 
-from xlflax.interop.t5x import (logical_axes, objective_model)  # noqa: E402
-from xlflax.interop.t5x import t5x_models  # noqa: E402
+from xlflax.interop.t5x import (  # noqa: E402
+  logical_axes,
+  objective_model,
+  t5x_models,  # noqa: E402
+)
 
 _SPEC = vocabulary_spec.make_dummy_spec(64, num_languages=3)
 _TINY = dict(

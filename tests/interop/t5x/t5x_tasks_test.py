@@ -82,7 +82,9 @@ def test_an_unknown_task(vocabulary):
 
 def test_metrics():
   assert t5x_tasks.log_likelihood([], [-1.0, -3.0]) == {'log_likelihood': -2.0}
-  assert t5x_tasks.exact_match(['a b', 'c'], ['a b ', 'd']) == {'exact_match': 50.0}
+  assert t5x_tasks.exact_match(['a b', 'c'], ['a b ', 'd']) == {
+    'exact_match': 50.0
+  }
   with pytest.raises(errors.CorpusError, match='no prediction to compare'):
     t5x_tasks.exact_match([], [])
 

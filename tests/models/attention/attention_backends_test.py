@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.utils import errors
 from xlflax.models import compile_targets
-from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.attention import attention_backends, masks
 from xlflax.models.encoder_config import AttentionBackend
+from xlflax.utils import errors
 
 _HOPPER = attention_backends.Case(
   dtype='bfloat16',
@@ -95,7 +95,9 @@ def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
     logging.INFO, logger='xlflax.models.attention.attention_backends'
   ):
     for _ in range(3):
-      chosen = attention_backends.resolve_backend(AttentionBackend.AUTO, _HOPPER)
+      chosen = attention_backends.resolve_backend(
+        AttentionBackend.AUTO, _HOPPER
+      )
       assert chosen is AttentionBackend.CUDNN
   (record,) = caplog.records
   assert_mentions(record.getMessage(), 'cudnn')
@@ -164,7 +166,9 @@ def test_auto_on_tpus_and_cpus(platform, chosen):
   case = _HOPPER._replace(
     capability=None, dropout_rate=0.1, platform=platform, biased=True
   )
-  assert chosen is attention_backends.resolve_backend(AttentionBackend.AUTO, case)
+  assert chosen is attention_backends.resolve_backend(
+    AttentionBackend.AUTO, case
+  )
 
 
 @pytest.mark.parametrize(

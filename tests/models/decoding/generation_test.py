@@ -12,11 +12,15 @@ import scipy.stats
 
 from tests.errors import raises_error
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import errors
-from xlflax.models import (model_params, decoding, encoder_decoder)
-from xlflax.models import encoder_decoder_config
+from xlflax.models import (
+  decoding,
+  encoder_decoder,
+  encoder_decoder_config,
+  model_params,
+)
 from xlflax.models.decoding import generation
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 _VOCAB, _EOS, _PAD, _ROWS = 7, 2, 0, 8
 _SPEC = vocabulary_spec.VocabularySpec(

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.attention import attention_backends, masks
 from xlflax.models.encoder_config import AttentionBackend
 from xlflax.planning import compilers
-from xlflax.training.devices import (accelerators, machine_topology, partitioning)
+from xlflax.training.devices import accelerators, machine_topology, partitioning
 
 _TPUS = ('v5e', 'v5p', 'v6e')
 _DEVICES = [f'gpu:{a.name}:1' for a in accelerators.TABLE if a.chip]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.models import random_parameters
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder, encoder_decoder, encoder_decoder_config
+from xlflax.models import encoder_config as model_config
 
 _SIZES = dict(
   hidden_dim=32,

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.models import compile_targets
-from xlflax.models.linear import (dense, collective_matmul)
+from xlflax.models.linear import collective_matmul, dense
 from xlflax.training.devices import partitioning
 
 _AXES = ('mlp', 'embed')

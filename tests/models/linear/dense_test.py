@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.models import (embeddings, compile_targets)
+from xlflax.models import compile_targets, embeddings
 from xlflax.models.linear import dense
 from xlflax.training.devices import partitioning
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.models import compile_targets
 from xlflax.models.linear import fp8
 from xlflax.training.devices import flops
+from xlflax.utils import errors
 
 
 def _factors():
@@ -30,9 +30,7 @@ def _error(got, want):
 def test_products_and_gradients_are_close():
   """Three bits of mantissa: 2^-4 at most a factor; gradients have two."""
   inputs, weights, gradient = _factors()
-  got, back = jax.vjp(
-    lambda x, w: fp8.fp8_matmul(x, w, 2), inputs, weights
-  )
+  got, back = jax.vjp(lambda x, w: fp8.fp8_matmul(x, w, 2), inputs, weights)
   want, plain = jax.vjp(lambda x, w: jnp.tensordot(x, w, 2), inputs, weights)
   assert 1e-3 < _error(got, want) < 0.05
   for a, b in zip(back(gradient), plain(gradient), strict=True):
@@ -66,7 +64,8 @@ def test_the_dtype_stays():
 
 
 @pytest.mark.parametrize(
-  'target', [compile_targets.Target('tpu'), compile_targets.Target('gpu', (8, 0))]
+  'target',
+  [compile_targets.Target('tpu'), compile_targets.Target('gpu', (8, 0))],
 )
 def test_devices_without_them_are_refused(target):
   with (

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.models import random_parameters
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.models.variants import disentangled
 
 

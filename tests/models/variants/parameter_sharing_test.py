@@ -13,12 +13,12 @@ from tests.errors import raises_error
 from tests.models import layer_stacking, random_parameters
 from tests.slow import mark_slow
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.models.variants import parameter_sharing
 from xlflax.models.variants.parameter_sharing import SharingPlan
 from xlflax.training import param_tree
+from xlflax.utils import errors
 
 _CONFIG = model_config.EncoderConfig(
   num_layers=8,
@@ -135,7 +135,9 @@ def test_selected_tree_is_an_ordinary_encoders(name):
     ),
   )
   params = _params(plan)
-  traced = jax.jit(functools.partial(parameter_sharing.select_language_params, plan))
+  traced = jax.jit(
+    functools.partial(parameter_sharing.select_language_params, plan)
+  )
   for language in range(_LANGUAGES):
     tree = _by_hand(plan, params, language)
     assert jax.tree.map(np.shape, tree) == want
@@ -228,7 +230,8 @@ def test_each_further_language_adds_its_own_parts(plan):
 def test_scanned_equals_unrolled(plan):
   model = _model(plan, scan_layers=False)
   unrolled_shapes = jax.eval_shape(
-    lambda key: nn.unbox(model_params.init_params(model, key)), jax.random.key(0)
+    lambda key: nn.unbox(model_params.init_params(model, key)),
+    jax.random.key(0),
   )
   scanned = _params(plan)
   unrolled = layer_stacking.unstack_layers(scanned)
@@ -253,7 +256,9 @@ def test_boxes_are_stacked_with_their_axes():
   plan = _PLANS['Sep Emb + L1-3']
   trees = [
     jax.eval_shape(
-      functools.partial(model_params.init_params, _model(plan, scan_layers=scan)),
+      functools.partial(
+        model_params.init_params, _model(plan, scan_layers=scan)
+      ),
       jax.random.key(0),
     )
     for scan in (True, False)

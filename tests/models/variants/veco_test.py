@@ -12,10 +12,10 @@ import pytest
 from tests.errors import raises_error
 from tests.models import layer_stacking
 from tests.objectives import veco_reference
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder, encoder_decoder_config)
+from xlflax.models import encoder, encoder_decoder_config, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.models.variants import veco
+from xlflax.utils import errors
 
 _CONFIG = model_config.EncoderConfig(
   num_layers=3,
@@ -47,7 +47,9 @@ def _model(**changes):
 def _params(model):
   """Random parameters, of which none is zero or one."""
   shapes = nn.unbox(
-    jax.eval_shape(lambda key: model_params.init_params(model, key), jax.random.key(0))
+    jax.eval_shape(
+      lambda key: model_params.init_params(model, key), jax.random.key(0)
+    )
   )
   rng = np.random.default_rng(0)
   return jax.tree_util.tree_map_with_path(

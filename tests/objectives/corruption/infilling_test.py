@@ -12,10 +12,10 @@ import scipy.stats
 
 from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.utils import errors
 from xlflax.objectives.corruption import infilling
 from xlflax.objectives.corruption.infilling import InfillingPolicy, WordSpans
 from xlflax.objectives.pretraining.denoising import Infilling
+from xlflax.utils import errors
 
 _POLICY = InfillingPolicy()
 

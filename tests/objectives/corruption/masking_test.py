@@ -11,9 +11,9 @@ from scipy import stats
 
 from tests.errors import raises_error
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import errors
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.corruption.masking import Action, MaskingPolicy
+from xlflax.utils import errors
 
 
 @functools.partial(jax.jit, static_argnums=0)

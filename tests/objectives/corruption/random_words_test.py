@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.objectives.corruption import masking, random_words
 from xlflax.objectives.corruption.random_words import RandomWords
+from xlflax.utils import errors
 
 # Special ids are 0-4, 10 and 22. Word 11 is an anchor, 20 is nobody's.
 WORDS = {0: [5, 6, 7, 8, 9, 11, 12], 1: [11, 13, 14, 21], 2: [16]}

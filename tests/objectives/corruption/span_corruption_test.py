@@ -11,10 +11,10 @@ import scipy.stats
 
 from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.utils import errors
 from xlflax.objectives.corruption import span_corruption
 from xlflax.objectives.corruption.span_corruption import SpanPolicy
 from xlflax.objectives.pretraining.denoising import SpanCorruption
+from xlflax.utils import errors
 
 _POLICY = SpanPolicy()
 

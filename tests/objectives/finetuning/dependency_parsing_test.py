@@ -9,9 +9,9 @@ from scipy import special
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from tests.objectives.finetuning import fixtures
-from xlflax.utils import errors
 from xlflax.objectives import objective_base
 from xlflax.objectives.finetuning.dependency_parsing import DependencyParsing
+from xlflax.utils import errors
 
 _RELATIONS = ('root', 'det', 'obj')
 _OBJECTIVE = DependencyParsing(relations=_RELATIONS, arc_dim=5, relation_dim=4)
@@ -158,7 +158,9 @@ def test_no_tree_at_all(model, params, batch):
     key: np.full_like(batch[key], -1) for key in ('heads', 'relations')
   }
   output, gradient = fixtures.run(_OBJECTIVE, model, params, empty)
-  assert float(objective_base.weighted_mean(output.loss)) == output.loss.weight == 0
+  assert (
+    float(objective_base.weighted_mean(output.loss)) == output.loss.weight == 0
+  )
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 

@@ -10,15 +10,15 @@ from flax import linen as nn
 
 from tests.errors import raises_error
 from tests.objectives.finetuning import fixtures
-from xlflax.utils import errors
 from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.models.heads import classification_heads
-from xlflax.models.variants import (veco, parameter_sharing)
+from xlflax.models.variants import parameter_sharing, veco
 from xlflax.objectives import model_calls
 from xlflax.objectives.finetuning.token_classification import (
   TokenClassification,
 )
+from xlflax.utils import errors
 
 _LABELS = ('a', 'b', 'c')
 
@@ -146,7 +146,11 @@ def test_fresh_heads_are_trees_of_the_heads_module(model, head):
   assert not np.any(made['output']['bias'])
   spread = np.std(made['output']['kernel'])
   assert 0.25 < spread < 0.75  # initializer_range is 0.5
-  assert classification_heads.token_logits(made, jnp.ones((1, 2, 8))).shape == (1, 2, 3)
+  assert classification_heads.token_logits(made, jnp.ones((1, 2, 8))).shape == (
+    1,
+    2,
+    3,
+  )
 
 
 def test_shared_plan_reads_with_the_languages_own_parts(batch):
@@ -251,7 +255,9 @@ def test_settings_that_are_wrong(fields, values):
     ),
     (
       dict(features='plug_in'),
-      dict(cross_attention=True, sharing=parameter_sharing.SharingPlan(layers=1)),
+      dict(
+        cross_attention=True, sharing=parameter_sharing.SharingPlan(layers=1)
+      ),
       ('plug_in', 'features=', 'TokenClassification.features'),
     ),
   ],

@@ -9,7 +9,7 @@ import pytest
 
 from tests.models import random_parameters
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.models import (encoder_config, encoder)
+from xlflax.models import encoder, encoder_config
 from xlflax.objectives import objective_base
 
 SPEC = VocabularySpec(
@@ -73,7 +73,9 @@ def _run(objective, model, params, batch, rng, train):
       model,
       params,
       batch,
-      objective_base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
+      objective_base.Context(
+        vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng
+      ),
     )
     return output.loss.total, output
 

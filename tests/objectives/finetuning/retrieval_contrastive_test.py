@@ -14,9 +14,9 @@ from tests.objectives.finetuning import fixtures
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import errors
 from xlflax.objectives import sequence_packing
 from xlflax.objectives.finetuning import retrieval_contrastive
+from xlflax.utils import errors
 
 _VECTORS = np.random.default_rng(0).normal(size=(5, 3, 8)).astype(np.float32)
 
@@ -125,7 +125,9 @@ def _same(found, expected):
 
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, whole):
   batch, params, expected = whole
-  objective = retrieval_contrastive.SearchContrast(dimensions=(4, 8), rows_at_once=4)
+  objective = retrieval_contrastive.SearchContrast(
+    dimensions=(4, 8), rows_at_once=4
+  )
   _same(_run(objective, model, params, batch), expected)
 
 
@@ -178,7 +180,9 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   parts = retrieval_contrastive.SearchDistillation(rows_at_once=4)
   _same(_run(parts, model, params, batch), (loss, gradient))
   # Cut vectors have the sum of their losses, and contrast is added.
-  both = retrieval_contrastive.SearchDistillation(dimensions=(4, 8), contrast=0.5)
+  both = retrieval_contrastive.SearchDistillation(
+    dimensions=(4, 8), contrast=0.5
+  )
   np.testing.assert_allclose(
     _run(both, model, params, batch)[0] / 8,
     np.square(found - gold)[:, :4].mean() + (loss + contrast[0] / 2) / 8,
@@ -216,8 +220,12 @@ def test_a_teacher_of_another_size_is_refused(model, whole):
 def test_parts_that_do_not_fill_the_batch():
   stream = supervised_dataset.LabelledStream(
     name='pairs',
-    source=example_source.FileExamples(format='search', files={'en': 'pairs.tsv'}),
-    rows=classification_featurizer.ClassificationRows(labels=('query', 'document')),
+    source=example_source.FileExamples(
+      format='search', files={'en': 'pairs.tsv'}
+    ),
+    rows=classification_featurizer.ClassificationRows(
+      labels=('query', 'document')
+    ),
     length=8,
     batch_size=6,
     group_size=2,
@@ -253,7 +261,9 @@ def test_packed_documents_of_all_devices_are_negatives(model, whole):
   rows = NamedSharding(
     Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
   )
-  objective = retrieval_contrastive.SearchContrast(dimensions=(4, 8), packed=0.9)
+  objective = retrieval_contrastive.SearchContrast(
+    dimensions=(4, 8), packed=0.9
+  )
   found = _run(objective, model, params, jax.device_put(batch, rows))
   _same(found, expected)
 
@@ -278,6 +288,8 @@ def test_queries_without_room_are_left_out_and_counted(
     **batch,
     'labels': np.where(np.repeat(kept, 2), batch['labels'], -1),
   }
-  apart = retrieval_contrastive.SearchContrast()(model, params, missing, context)
+  apart = retrieval_contrastive.SearchContrast()(
+    model, params, missing, context
+  )
   np.testing.assert_allclose(output.loss.total, apart.loss.total, rtol=1e-5)
   assert output.loss.weight == kept.sum() == apart.loss.weight

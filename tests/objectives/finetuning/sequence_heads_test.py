@@ -11,8 +11,7 @@ from scipy import special
 from tests.errors import raises_error
 from tests.objectives.finetuning import fixtures
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import errors
-from xlflax.models import (encoder_config, encoder)
+from xlflax.models import encoder, encoder_config
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.objectives import objective_base
 from xlflax.objectives.finetuning import (
@@ -20,6 +19,7 @@ from xlflax.objectives.finetuning import (
   sequence_classification,
 )
 from xlflax.training.checkpointing import config_serialization
+from xlflax.utils import errors
 
 SPEC = VocabularySpec(
   size=23,
@@ -97,7 +97,9 @@ def _run(objective, model, train, params, batch, rng):
       model,
       params,
       batch,
-      objective_base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
+      objective_base.Context(
+        vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng
+      ),
     )
     return output.loss.total, output
 
@@ -327,7 +329,9 @@ def test_heads_have_the_parameters_that_are_documented(params):
 def test_objectives_can_be_recorded():
   for objective in (_CLASSES, _ANSWERS):
     assert (
-      config_serialization.from_json_config(config_serialization.to_json_config(objective))
+      config_serialization.from_json_config(
+        config_serialization.to_json_config(objective)
+      )
       == objective
     )
 

@@ -75,7 +75,9 @@ def test_jitted_is_eager(batch, logits):
   arguments = logits, batch['labels'], batch['language_ids']
 
   def loss(*arguments):
-    return classification_objective.class_output(_NAME, *arguments, fixtures.SPEC)
+    return classification_objective.class_output(
+      _NAME, *arguments, fixtures.SPEC
+    )
 
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),

@@ -12,13 +12,18 @@ from tests.errors import raises_error
 from tests.models import random_parameters
 from tests.objectives import veco_reference
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.variants import parameter_sharing
-from xlflax.objectives import (objective_base, model_calls, objective_metrics, sentence_pairs)
+from xlflax.objectives import (
+  model_calls,
+  objective_base,
+  objective_metrics,
+  sentence_pairs,
+)
 from xlflax.objectives.pretraining.cross_attention_mlm import CrossAttentionMLM
 from xlflax.objectives.pretraining.masked_lm import Head
+from xlflax.utils import errors
 
 HALF = CrossAttentionMLM(mask_ratio=0.5)
 # Every token is shown as the mask symbol: no draw changes the loss.
@@ -254,7 +259,8 @@ def test_sums_of_micro_batches_add_up(pairs, context, run):
     for rows in (slice(0, 4), slice(0, 2), slice(2, 4))
   ]
   _assert_close(
-    objective_metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics), whole.metrics
+    objective_metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics),
+    whole.metrics,
   )
   _assert_close(
     jax.tree.map(np.add, micro[0][1], micro[1][1]),
@@ -304,9 +310,13 @@ def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   objective = CrossAttentionMLM(mask_ratio=0.5, head=head)
   output, gradient = run(objective, empty, context())
-  assert output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
+  assert (
+    output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
+  )
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
+  assert (
+    objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
+  )
 
 
 def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
@@ -395,7 +405,8 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   one = parameter_sharing.select_language_params(choice, shared['model'], 1)
   alike = jax.tree.map(np.copy, shared)
   alike['model'][parameter_sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
-    lambda x: np.stack([x[1]] * 3), alike['model'][parameter_sharing.LANGUAGE_SPECIFIC]
+    lambda x: np.stack([x[1]] * 3),
+    alike['model'][parameter_sharing.LANGUAGE_SPECIFIC],
   )
   same = jax.jit(lambda p: ALL(_encoder(), p, batch, context()))(
     {'model': one, 'heads': {}}

@@ -8,13 +8,13 @@ import pytest
 
 from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.utils import errors
-from xlflax.objectives import (objective_base, objective_metrics)
+from xlflax.objectives import objective_base, objective_metrics
 from xlflax.objectives.pretraining.denoising import (
   Infilling,
   SpanCorruption,
   TokenMasking,
 )
+from xlflax.utils import errors
 
 OBJECTIVES = [
   SpanCorruption(),
@@ -75,7 +75,9 @@ def test_metrics_per_language(objective, batch):
   assert loss.weight.tolist() == [len(row) for row in labels[:3]]
   got = objective_metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
   np.testing.assert_allclose(
-    got[f'{objective.name}/loss'], objective_base.weighted_mean(output.loss), rtol=1e-5
+    got[f'{objective.name}/loss'],
+    objective_base.weighted_mean(output.loss),
+    rtol=1e-5,
   )
   assert got[f'{objective.name}/tokens/en'] > len(labels[0])
 

@@ -11,14 +11,13 @@ import pytest
 from tests.errors import raises_error
 from tests.models import random_parameters
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import model_calls
-from xlflax.objectives import losses
+from xlflax.models.encoder_config import EncoderConfig
+from xlflax.objectives import losses, model_calls
 from xlflax.objectives.pretraining.distillation import Distillation
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import teachers
+from xlflax.utils import errors
 
 MODEL = Encoder(
   EncoderConfig(
@@ -327,9 +326,7 @@ def test_kl_of_a_hand_made_literal():
   student = jnp.log(jnp.array([[2.0, 2.0, 9.0]]))
   support = jnp.array([True, True, False])
   want = 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
-  loss, same = losses.kl_divergence(
-    teacher, student, support, temperature=1.0
-  )
+  loss, same = losses.kl_divergence(teacher, student, support, temperature=1.0)
   np.testing.assert_allclose(loss, [want], rtol=1e-5)
   assert same == 1
   squared = jnp.log(jnp.array([[9.0, 1.0, 50.0]]))  # T = 2 takes the roots

@@ -12,14 +12,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.errors import raises_error
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.objectives import (objective_base, model_calls, objective_metrics)
+from xlflax.objectives import model_calls, objective_base, objective_metrics
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.pretraining.masked_lm import (
   Head,
   MaskedLM,
   TranslationLM,
 )
+from xlflax.utils import errors
 
 HALF = MaskedLM(mask_ratio=0.5)
 VARIANTS = [
@@ -38,7 +38,9 @@ def _assert_close(a, b):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _jitted_mask(objective, vocabulary, batch, step, rng):
-  context = objective_base.Context(vocabulary=vocabulary, step=step, train=True, rng=rng)
+  context = objective_base.Context(
+    vocabulary=vocabulary, step=step, train=True, rng=rng
+  )
   return objective.mask(batch, context, jax.random.split(rng)[0])
 
 
@@ -165,9 +167,13 @@ def test_batch_of_empty_rows_is_finite(head, batch, context, run):
   empty = jax.tree.map(np.zeros_like, batch)
   objective = MaskedLM(mask_ratio=0.5, head=head)
   output, gradient = run(objective, empty, context())
-  assert output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
+  assert (
+    output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
+  )
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
+  assert (
+    objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
+  )
 
 
 def test_order_of_rows_does_not_matter(model, params, batch, context):
@@ -233,7 +239,9 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
     )
     for rows in (np.arange(4) >= 0, np.arange(4) < 2, np.arange(4) >= 2)
   ]
-  added = objective_metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics)
+  added = objective_metrics.add_metrics(
+    micro[0][0].metrics, micro[1][0].metrics
+  )
   _assert_close(added, whole.metrics)
   _assert_close(jax.tree.map(np.add, micro[0][1], micro[1][1]), gradient)
   assert whole.loss.weight == sum(m[0].loss.weight for m in micro)

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
-from xlflax.objectives import objective_base
-from xlflax.objectives import objective_mixture
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import momentum_contrast
-from xlflax.objectives.pretraining.sentence_alignment import (Direction, SentenceAlignment)
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
+from xlflax.objectives.pretraining.sentence_alignment import (
+  Direction,
+  SentenceAlignment,
+)
 from xlflax.training import train_state, train_step
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _WORDS = np.setdiff1d(np.arange(23), [0, 1, 2, 3, 4, 10, 22])
 ROWS, SIZE, STEPS = 4, 12, 5

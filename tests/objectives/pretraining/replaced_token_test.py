@@ -11,12 +11,12 @@ import torch
 
 from tests.errors import raises_error
 from tests.models import random_parameters
-from xlflax.utils import errors
-from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import (model_calls, losses)
+from xlflax.models.encoder_config import EncoderConfig
+from xlflax.objectives import losses, model_calls
 from xlflax.objectives.cross_entropy import table_sampling
 from xlflax.objectives.pretraining.replaced_token import ReplacedTokenDetection
+from xlflax.utils import errors
 
 CONFIG = EncoderConfig(
   num_layers=1,

@@ -10,11 +10,22 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.errors import raises_error
-from xlflax.utils import errors
-from xlflax.objectives import (objective_base, pretraining_heads, model_calls, objective_metrics, duplicate_detection, sentence_pairs)
+from xlflax.objectives import (
+  duplicate_detection,
+  model_calls,
+  objective_base,
+  objective_metrics,
+  pretraining_heads,
+  sentence_pairs,
+)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.model_calls import Pooling
-from xlflax.objectives.pretraining.sentence_alignment import (Direction, Duplicates, SentenceAlignment)
+from xlflax.objectives.pretraining.sentence_alignment import (
+  Direction,
+  Duplicates,
+  SentenceAlignment,
+)
+from xlflax.utils import errors
 
 PLAIN = SentenceAlignment(temperature=0.5)
 same_rows = jax.jit(duplicate_detection.same_rows)
@@ -305,7 +316,8 @@ def test_pool_leaves_special_symbols_out(vocabulary):
     model_calls.pool_hidden_states(states, text, Pooling.FIRST), [[0.0, 1.0]]
   )
   np.testing.assert_array_equal(
-    model_calls.pool_hidden_states(states, text & False, Pooling.MEAN), [[0.0, 0.0]]
+    model_calls.pool_hidden_states(states, text & False, Pooling.MEAN),
+    [[0.0, 0.0]],
   )
 
 

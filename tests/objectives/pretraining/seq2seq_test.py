@@ -11,10 +11,10 @@ import pytest
 
 from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.utils import errors
-from xlflax.objectives import (objective_base, objective_metrics, teacher_forcing)
+from xlflax.objectives import objective_base, objective_metrics, teacher_forcing
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.objectives.pretraining.seq2seq import SourceSymbols, Translation
+from xlflax.utils import errors
 
 SMOOTH = Translation()
 _PARTS = ('loss', 'perplexity', 'accuracy', 'tokens')
@@ -118,7 +118,9 @@ def test_finished_metrics():
   output, _ = fake.run(SMOOTH, fake.pair_batch(), fake.context())
   got = objective_metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
   np.testing.assert_allclose(
-    got['translation/loss'], objective_base.weighted_mean(output.loss), rtol=1e-5
+    got['translation/loss'],
+    objective_base.weighted_mean(output.loss),
+    rtol=1e-5,
   )
   assert got['translation/perplexity'] < np.exp(30)
   assert set(name.split('/')[1] for name in got) == set(_PARTS)
@@ -183,7 +185,10 @@ def test_batch_of_padding_is_finite():
   output, gradient = fake.run(SMOOTH, empty, fake.context())
   assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert objective_metrics.finalize_metrics(output.metrics, fake.SPEC.languages) == {}
+  assert (
+    objective_metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
+    == {}
+  )
 
 
 def test_gradient_is_numerical():

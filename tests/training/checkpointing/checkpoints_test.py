@@ -17,10 +17,14 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
-from xlflax.utils import errors
-from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  run_directory,
+)
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 

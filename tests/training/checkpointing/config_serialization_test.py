@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.errors import raises_error
-from tests.training import (training_setup_test, tiny)
+from tests.training import tiny, training_setup_test
 from xlflax import trainer
-from xlflax.utils import (errors, class_registry)
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training.checkpointing import (checkpoints, config_serialization)
+from xlflax.training.checkpointing import checkpoints, config_serialization
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
+from xlflax.utils import class_registry, errors
 
 
 class _Colour(enum.Enum):
@@ -48,7 +48,9 @@ def test_settings_are_built_again():
     rate=0.1,
     files={'en': ('a.txt', 'b.txt')},
   )
-  assert config_serialization.from_json_config(_through_json(settings)) == settings
+  assert (
+    config_serialization.from_json_config(_through_json(settings)) == settings
+  )
 
 
 def test_setting_that_cannot_be_recorded():
@@ -71,7 +73,9 @@ def test_a_field_that_is_gone_is_told():
 
 
 def test_identity_leaves_out_what_may_change():
-  parts = config_serialization.config_identity(_Settings('a', sizes=(_Settings('b'),)))
+  parts = config_serialization.config_identity(
+    _Settings('a', sizes=(_Settings('b'),))
+  )
   assert parts['name'] == 'a' and parts['sizes[0].name'] == 'b'
   assert not [key for key in parts if key.endswith('place')]
 
@@ -118,7 +122,9 @@ def test_what_may_change(fields):
 
 def _mixture(**fields):
   return tiny.make_mixture(
-    objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM(**fields))
+    objective_mixture.Entry(
+      stream='mono', objective=masked_lm.MaskedLM(**fields)
+    )
   )
 
 
@@ -161,7 +167,9 @@ def test_every_field_of_a_registered_class_counts_or_is_marked():
         'class': name,
         'fields': {field.name: 'a value that no field has'},
       }
-      counts = field.name in config_serialization.identity_of_description(described)
+      counts = field.name in config_serialization.identity_of_description(
+        described
+      )
       assert counts or class_registry.is_changeable(field), (name, field.name)
 
 
@@ -186,12 +194,12 @@ def test_paths_count_by_what_lies_there():
   one, same, other = (_Settings('a', sizes=(_Start(p),)) for p in _PLACES)
   old = _through_json(one)
   assert config_serialization.from_json_config(old) == one
-  assert config_serialization.config_fingerprint(one) == config_serialization.config_fingerprint(
-    same
-  )
-  assert config_serialization.config_fingerprint(one) != config_serialization.config_fingerprint(
-    other
-  )
+  assert config_serialization.config_fingerprint(
+    one
+  ) == config_serialization.config_fingerprint(same)
+  assert config_serialization.config_fingerprint(
+    one
+  ) != config_serialization.config_fingerprint(other)
   assert config_serialization.config_difference(old, _through_json(same)) == []
   assert config_serialization.config_difference(old, _through_json(other)) == [
     '- sizes[0].place: "run" (content 1)',

@@ -8,8 +8,8 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.data import dataset_config
+from xlflax.training.checkpointing import data_fingerprint, run_directory
 from xlflax.utils import errors
-from xlflax.training.checkpointing import (data_fingerprint, run_directory)
 
 
 def _loader(identity, signature=''):
@@ -23,7 +23,8 @@ def _pairs(order, *languages):
     identity='',
     signature='',
     stream=types.SimpleNamespace(
-      layout=dataset_config.Layout.SIDES, pairs=types.SimpleNamespace(order=order)
+      layout=dataset_config.Layout.SIDES,
+      pairs=types.SimpleNamespace(order=order),
     ),
     statistics=lambda: [types.SimpleNamespace(languages=x) for x in languages],
   )
@@ -40,7 +41,9 @@ def _pairs(order, *languages):
 def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
   assert data_fingerprint.recorded_languages(tmp_path) is None
   loader = _pairs(order, ('en', 'de'), ('en', 'fr'))
-  data_fingerprint.record_inputs(tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': loader})
+  data_fingerprint.record_inputs(
+    tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': loader}
+  )
   assert data_fingerprint.recorded_languages(tmp_path) == written
   data_fingerprint.record_inputs(
     tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': _loader('1')}
@@ -54,14 +57,18 @@ def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
 
 
 def test_other_data_is_refused():
-  saved = data_fingerprint.describe_inputs('v', {'a': _loader('1'), 'b': _loader('2')})
+  saved = data_fingerprint.describe_inputs(
+    'v', {'a': _loader('1'), 'b': _loader('2')}
+  )
   data_fingerprint.check_inputs(saved, saved, where=pathlib.Path('c'))
   data_fingerprint.check_inputs(
     saved,
     data_fingerprint.describe_inputs('v', {'a': _loader('1')}),
     where=pathlib.Path('c'),
   )
-  other = data_fingerprint.describe_inputs('w', {'a': _loader('1'), 'b': _loader('3')})
+  other = data_fingerprint.describe_inputs(
+    'w', {'a': _loader('1'), 'b': _loader('3')}
+  )
   with raises_error(
     errors.RunDirectoryError, mentions='--on_config_mismatch=continue'
   ):
@@ -72,7 +79,9 @@ def test_caches_are_verified_once(tmp_path, caplog):
   """And again where the record is damaged."""
   assert data_fingerprint.verified_signatures(tmp_path) == frozenset()
   loaders = {'a': _loader('1', 's'), 'b': _loader('2')}
-  data_fingerprint.record_inputs(tmp_path, data_fingerprint.describe_inputs('v', loaders), loaders)
+  data_fingerprint.record_inputs(
+    tmp_path, data_fingerprint.describe_inputs('v', loaders), loaders
+  )
   assert data_fingerprint.verified_signatures(tmp_path) == {'s'}
   path = tmp_path / data_fingerprint.FILE
   path.write_text(path.read_text().replace('"s"', '"t"'))
@@ -90,7 +99,9 @@ def test_a_record_of_another_run_is_not_used(tmp_path, caplog):
       tmp_path / name, data_fingerprint.describe_inputs('v', {}), {'a': loader}
     )
     assert data_fingerprint.verified_signatures(tmp_path / name) == {'s'}
-  (tmp_path / 'b' / data_fingerprint.FILE).replace(tmp_path / 'a' / data_fingerprint.FILE)
+  (tmp_path / 'b' / data_fingerprint.FILE).replace(
+    tmp_path / 'a' / data_fingerprint.FILE
+  )
   assert data_fingerprint.verified_signatures(tmp_path / 'a') == frozenset()
   assert_mentions(caplog.text, 'inputs.json')
   with raises_error(errors.RunDirectoryError, where='inputs.json'):
@@ -107,7 +118,9 @@ def _vocabulary(size, content):
 def test_another_vocabulary_is_refused(tmp_path, other):
   """Of another size, or of this size and another content; wherever it lies."""
   own = _vocabulary(4000, '0123')
-  data_fingerprint.check_vocabulary(own, tmp_path, where='v')  # nothing is recorded
+  data_fingerprint.check_vocabulary(
+    own, tmp_path, where='v'
+  )  # nothing is recorded
   run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=own)
   data_fingerprint.check_vocabulary(own, tmp_path, where='v')
   other = other or _vocabulary(4000, 'abcd')

@@ -8,7 +8,6 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.storage import checksums
 from xlflax.training.checkpointing import (
   checkpoints,
@@ -16,6 +15,7 @@ from xlflax.training.checkpointing import (
   run_directory,
 )
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 
 @pytest.mark.parametrize(('step', 'kept'), [(-1, 0), (0, 0), (20, 2), (99, 3)])

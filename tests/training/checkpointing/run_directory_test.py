@@ -7,9 +7,13 @@ import pytest
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.utils import (errors, class_registry)
 from xlflax.storage import paths
-from xlflax.training.checkpointing import (config_serialization, run_directory, objective_config)
+from xlflax.training.checkpointing import (
+  config_serialization,
+  objective_config,
+  run_directory,
+)
+from xlflax.utils import class_registry, errors
 
 _GIN = 'trainer.Trainer.seed = 0\n'
 

@@ -15,12 +15,10 @@ from tests.evaluation.fixtures import (  # noqa: F401
   vocabulary_dir,
 )
 from tests.training import tiny
-from xlflax.utils import errors
-from xlflax.training import param_tree
-from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoints, run_directory
-from xlflax.training.checkpointing import saved_run
+from xlflax.training import param_tree, train_state
+from xlflax.training.checkpointing import checkpoints, run_directory, saved_run
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')

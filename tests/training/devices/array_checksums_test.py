@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tests.training import corruption
-from xlflax.training.devices import (array_checksums, partitioning)
+from xlflax.training.devices import array_checksums, partitioning
 
 _DTYPES = ['float32', 'bfloat16', 'float16', 'int32', 'int8', 'uint8', 'bool']
 
@@ -67,7 +67,9 @@ def test_each_device_digests_its_own_part(mesh):
   assert digester.names == ('split', 'whole')
   table = np.asarray(digester(tree))
   assert table.shape == (2, 2, 2, 2) and table.dtype == np.uint32
-  parts = [int(array_checksums.checksum_array(values[i : i + 1])) for i in range(4)]
+  parts = [
+    int(array_checksums.checksum_array(values[i : i + 1])) for i in range(4)
+  ]
   assert table[..., 0].reshape(4, 2).tolist() == [[p, p] for p in parts]
   assert len(set(table[..., 1].flat)) == 1
   assert not digester.odd_replicas(table).any()

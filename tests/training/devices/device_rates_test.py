@@ -28,7 +28,9 @@ from xlflax.training.devices import device_rates
   ],
 )
 def test_peak_of_known_devices(kind, peak):
-  assert device_rates.peak_flops(types.SimpleNamespace(device_kind=kind)) == peak
+  assert (
+    device_rates.peak_flops(types.SimpleNamespace(device_kind=kind)) == peak
+  )
 
 
 def test_measured_rate_of_this_machine():

@@ -5,9 +5,9 @@ import os
 import pytest
 from jaxlib import xla_client
 
-from xlflax.utils import errors
 from xlflax.training.devices import gpu_runtime
 from xlflax.training.distributed import platforms
+from xlflax.utils import errors
 
 
 def test_a_run_takes_nine_tenths_of_the_memory():

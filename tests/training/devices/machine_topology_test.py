@@ -4,8 +4,8 @@ import types
 
 import pytest
 
+from xlflax.training.devices import accelerators, device_rates, machine_topology
 from xlflax.utils import errors
-from xlflax.training.devices import (accelerators, device_rates, machine_topology)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,10 @@ def test_cpus_have_no_data_sheet():
   assert machine.accelerator is None
   assert (machine.platform, machine.count, machine.nodes) == ('cpu', 8, 1)
   assert str(machine) == '8 x CPU'
-  assert str(machine_topology.parse_topology('gpu:H200:16')) == '16 x H200 in 2 nodes'
+  assert (
+    str(machine_topology.parse_topology('gpu:H200:16'))
+    == '16 x H200 in 2 nodes'
+  )
 
 
 @pytest.mark.parametrize(

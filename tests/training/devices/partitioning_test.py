@@ -7,9 +7,9 @@ from flax import linen as nn
 from jax.sharding import PartitionSpec
 
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.training import param_tree
-from xlflax.training.devices import (machine_topology, meshes, partitioning)
+from xlflax.training.devices import machine_topology, meshes, partitioning
+from xlflax.utils import errors
 
 
 def _shape(*shape):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.training.distributed import cluster_detection
+from xlflax.utils import errors
 
 _SLURM = {  # of task 5 of two nodes with four each, as Slurm sets them
   'SLURM_JOB_ID': '4097',
@@ -113,7 +113,8 @@ def test_one_process_under_a_scheduler(environment):
 def test_none_looks_at_nothing():
   assert (
     cluster_detection.detect_job(
-      _SLURM | {'XLFLAX_NUM_PROCESSES': '2'}, cluster=cluster_detection.Cluster.NONE
+      _SLURM | {'XLFLAX_NUM_PROCESSES': '2'},
+      cluster=cluster_detection.Cluster.NONE,
     )
     is None
   )
@@ -174,12 +175,18 @@ def test_number_out_of_range():
   ],
 )
 def test_gpus_of_a_slurm_task(more, expected):
-  assert cluster_detection.local_devices(_SLURM | more, cluster_detection.Cluster.SLURM) == expected
+  assert (
+    cluster_detection.local_devices(
+      _SLURM | more, cluster_detection.Cluster.SLURM
+    )
+    == expected
+  )
 
 
 def test_gpus_of_an_mpi_process():
   assert cluster_detection.local_devices(
-    _OPEN_MPI | {'CUDA_VISIBLE_DEVICES': '0,1,2,3'}, cluster_detection.Cluster.OPEN_MPI
+    _OPEN_MPI | {'CUDA_VISIBLE_DEVICES': '0,1,2,3'},
+    cluster_detection.Cluster.OPEN_MPI,
   ) == (2, 3)
 
 
@@ -205,5 +212,12 @@ def test_tasks_of_slurm_without_srun_are_refused():
   environment = {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}
   with pytest.raises(errors.ConfigError, match='srun did not start'):
     cluster_detection.detect_job(environment)
-  assert cluster_detection.detect_job(environment, cluster=cluster_detection.Cluster.NONE) is None
-  assert cluster_detection.detect_job(environment | {'SLURM_NTASKS': '1'}) is None
+  assert (
+    cluster_detection.detect_job(
+      environment, cluster=cluster_detection.Cluster.NONE
+    )
+    is None
+  )
+  assert (
+    cluster_detection.detect_job(environment | {'SLURM_NTASKS': '1'}) is None
+  )

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from tests.end_to_end import conftest
-from xlflax.utils import errors
 from xlflax.training.distributed import distributed_job
+from xlflax.utils import errors
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from xlflax.training.distributed import (goodput, hang_watchdog)
+from xlflax.training.distributed import goodput, hang_watchdog
 
 BATCH, STEP = goodput.Activity.BATCH, goodput.Activity.STEP
 SAVE, EVALUATION = goodput.Activity.SAVE, goodput.Activity.EVALUATION
@@ -49,8 +49,7 @@ def test_progress_begins_anew(dog, clock):
 
 
 @pytest.mark.parametrize(
-  'activity',
-  [goodput.Activity.START, goodput.Activity.COMPILATION, EVALUATION],
+  'activity', [goodput.Activity.START, goodput.Activity.COMPILATION, EVALUATION]
 )
 def test_a_restore_compilation_and_evaluation_may_take_longer(
   dog, clock, activity

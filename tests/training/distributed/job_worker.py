@@ -14,8 +14,8 @@ import time
 import jax
 import numpy as np
 
+from xlflax.training.distributed import distributed_job, joining, preemption
 from xlflax.utils import errors
-from xlflax.training.distributed import (distributed_job, joining, preemption)
 
 _FAULT_STEP = 20
 _LAST_STEP = 2000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.training.distributed import platforms
+from xlflax.utils import errors
 
 GPU, TPU = platforms.Platform.GPU, platforms.Platform.TPU
 

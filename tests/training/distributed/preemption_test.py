@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from xlflax.utils import signals
 from xlflax.training.distributed import preemption
+from xlflax.utils import signals
 
 
 @pytest.mark.parametrize('number', signals.SIGNALS)

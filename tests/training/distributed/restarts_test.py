@@ -4,7 +4,7 @@ import json
 import time
 
 from xlflax.launch import supervisor
-from xlflax.training.distributed import (goodput, restarts)
+from xlflax.training.distributed import goodput, restarts
 
 
 class _Clock:

@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 
 from tests.training import fake_run, tiny
-from xlflax.utils import errors
 from xlflax.objectives import objective_mixture
 from xlflax.training import metric_accumulator, train_loop, train_step
-from xlflax.training.hooks import (hook_base, loss_spike_hook)
-from xlflax.training.optimization import (optimizers, loss_spike_options)
+from xlflax.training.hooks import hook_base, loss_spike_hook
+from xlflax.training.optimization import loss_spike_options, optimizers
+from xlflax.utils import errors
 
 _FEW = dict(after=2, window=4)
 _KEY = (0,)
 
 
 def _watch(losses, **fields):
-  watch = loss_spike_hook.LossSpikeHook(loss_spike_options.LossSpikes(**_FEW | fields))
+  watch = loss_spike_hook.LossSpikeHook(
+    loss_spike_options.LossSpikes(**_FEW | fields)
+  )
   for step, loss in enumerate(losses, 1):
     watch.add(step, _KEY, fake_run.output(loss))
   watch.update_limits()

@@ -8,7 +8,12 @@ import pytest
 
 from tests.training import fake_run
 from xlflax.training import metric_accumulator, train_loop
-from xlflax.training.hooks import (hook_base, metrics_logging, progress_logging, step_time_logging)
+from xlflax.training.hooks import (
+  hook_base,
+  metrics_logging,
+  progress_logging,
+  step_time_logging,
+)
 
 
 class _Clock:
@@ -25,9 +30,13 @@ class _Clock:
 @pytest.fixture
 def run(tmp_path, monkeypatch):
   """A run on an accelerator of 100 FLOP/s."""
-  monkeypatch.setattr(progress_logging.announcement, 'announce', lambda *_, **__: None)
+  monkeypatch.setattr(
+    progress_logging.announcement, 'announce', lambda *_, **__: None
+  )
   monkeypatch.setattr(progress_logging.devices, 'peak_flops', lambda _: 100.0)
-  monkeypatch.setattr(progress_logging.progress_lib.time, 'perf_counter', _Clock())
+  monkeypatch.setattr(
+    progress_logging.progress_lib.time, 'perf_counter', _Clock()
+  )
   made = fake_run.make_run(
     monkeypatch,
     tmp_path,
@@ -46,7 +55,9 @@ def run(tmp_path, monkeypatch):
   )
   made.setup.flops = lambda active: 40 if active == (0,) else 80
   lines = progress_logging.ProgressHook()
-  hook = metrics_logging.MetricsHook(lines, step_time_logging.StepTimeHook(made.clock))
+  hook = metrics_logging.MetricsHook(
+    lines, step_time_logging.StepTimeHook(made.clock)
+  )
   monkeypatch.setattr(hook, 'before_training', lambda run: None)
   made.hooks = [lines, hook]
   made.before_training()
@@ -132,7 +143,10 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch):
       run.write_metrics(step, mine={'one': 1.0})
 
   run = fake_run.make_run(monkeypatch, tmp_path, [1.0] * 24, hooks=[_Writes()])
-  for module in (fake_run.training_run.distributed, metrics_logging.distributed):
+  for module in (
+    fake_run.training_run.distributed,
+    metrics_logging.distributed,
+  ):
     monkeypatch.setattr(module, 'is_lead', lambda: False)
   train_loop.run_steps(run)
   assert not (tmp_path / 'metrics.jsonl').exists()

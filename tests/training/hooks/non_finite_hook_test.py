@@ -4,9 +4,9 @@ import types
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.training import metric_accumulator, train_step
 from xlflax.training.hooks import non_finite_hook
+from xlflax.utils import errors
 
 
 def _sums(**fields):
@@ -27,9 +27,13 @@ def test_skipping_ends_where_nothing_is_learnt(fields, step, message, caplog):
     non_finite=train_step.NonFinite.SKIP, most_skipped=20, steps=100
   )
   if message is None:
-    non_finite_hook.check_finite_step(_sums(**fields), step, settings, lambda: 7)
+    non_finite_hook.check_finite_step(
+      _sums(**fields), step, settings, lambda: 7
+    )
     assert 'Skipped 3 steps up to step 50' in caplog.text
     return
   with pytest.raises(errors.TrainingError, match=message) as error:
-    non_finite_hook.check_finite_step(_sums(**fields), step, settings, lambda: 7)
+    non_finite_hook.check_finite_step(
+      _sums(**fields), step, settings, lambda: 7
+    )
   assert 'the last good checkpoint is step 7' in str(error.value)

@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import pytest
 
-from xlflax.utils import errors
 from xlflax.training.hooks import profiler_hook
+from xlflax.utils import errors
 
 
 @pytest.mark.parametrize('text', ['5', '7:7', '9:3', 'a:b', '-1:3', '1:2:3'])
@@ -16,12 +16,16 @@ def test_other_forms_are_refused(text):
 def test_traces_the_steps_that_were_asked_for(tmp_path, monkeypatch):
   calls = []
   monkeypatch.setattr(
-    profiler_hook.jax.profiler, 'start_trace', lambda d: calls.append(('start', d))
+    profiler_hook.jax.profiler,
+    'start_trace',
+    lambda d: calls.append(('start', d)),
   )
   monkeypatch.setattr(
     profiler_hook.jax.profiler, 'stop_trace', lambda: calls.append('stop')
   )
-  hook = profiler_hook.ProfilerHook(profiler_hook.Steps.of('2:4'), tmp_path, memory=True)
+  hook = profiler_hook.ProfilerHook(
+    profiler_hook.Steps.of('2:4'), tmp_path, memory=True
+  )
   for step in range(6):
     hook.start(step)
     calls.append(step)

@@ -7,17 +7,20 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.training import (corruption, training_setup_test, tiny)
+from tests.training import corruption, tiny, training_setup_test
 from xlflax.data import dataset_config
-from xlflax.utils import errors
 from xlflax.models import compile_targets
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining import (sentence_alignment, masked_lm, momentum_contrast)
-from xlflax.training import (step_benchmark, param_tree)
-from xlflax.training import training_setup
+from xlflax.objectives.pretraining import (
+  masked_lm,
+  momentum_contrast,
+  sentence_alignment,
+)
+from xlflax.training import param_tree, step_benchmark, training_setup
 from xlflax.training.devices import partitioning
-from xlflax.training.hooks import sdc_hook
 from xlflax.training.distributed import stragglers
+from xlflax.training.hooks import sdc_hook
+from xlflax.utils import errors
 
 _ACTIVE = (0,)
 _KERNEL = 'params/model/layers/mlp/wi/kernel'
@@ -245,9 +248,7 @@ def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
   setup = types.SimpleNamespace(
     settings=settings, factory=made.setup.factory, jitted_step=jitted_step
   )
-  checking = sdc_hook.SilentDataCorruptionHook(
-    setup, lambda: None
-  )
+  checking = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
   run = _Spoilt(made.step, 0)
   for step in (2, 4):
     state, _ = checking.compute_twice(run, _ACTIVE, step, state, made.batches)

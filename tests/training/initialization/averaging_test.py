@@ -20,12 +20,16 @@ from tests.evaluation.fixtures import (  # noqa: F401
 )
 from tests.training import tiny
 from xlflax import cli
-from xlflax.utils import errors
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.initialization import averaging
 from xlflax.training.initialization import init_from as initialization
+from xlflax.utils import errors
 
 _STEPS = (2, 10, 16, 30)
 

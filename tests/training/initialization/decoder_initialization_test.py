@@ -10,16 +10,23 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from tests.slow import mark_slow
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder, encoder_decoder, encoder_decoder_config)
+from xlflax.models import (
+  encoder,
+  encoder_decoder,
+  encoder_decoder_config,
+  model_params,
+)
 from xlflax.models import encoder_config as model_config
-from xlflax.training import param_tree
-from xlflax.training import train_state
+from xlflax.training import param_tree, train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import parameter_assignment
-from xlflax.training.initialization.decoder_initialization import (DecoderInitialization, Layers)
+from xlflax.training.initialization.decoder_initialization import (
+  DecoderInitialization,
+  Layers,
+)
 from xlflax.training.initialization.parameter_assignment import Source
+from xlflax.utils import errors
 
 _SIZES = dict(
   hidden_dim=8,

@@ -10,14 +10,18 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from tests.training.vocabularies import Pieces
-from xlflax.utils import errors
-from xlflax.training.initialization import (embedding_interpolation, embedding_transfer, vocabulary_matching)
+from xlflax.training.initialization import (
+  embedding_interpolation,
+  embedding_transfer,
+  vocabulary_matching,
+)
 from xlflax.training.initialization.vocabulary_matching import (
   Kind,
   Mixing,
   Norms,
   VocabularyMatching,
 )
+from xlflax.utils import errors
 
 PIECES = ('▁sea', '▁ship', '▁oven', '▁bread', '▁море', '▁печь')
 
@@ -64,7 +68,9 @@ def test_tokens_are_near_those_of_their_sentences():
 def test_rows_of_what_is_near(text, tmp_path):
   target, source = Words(PIECES), Words(PIECES[:4])
   matching = VocabularyMatching(text=text).match(target, source)
-  made = embedding_transfer.MatchedRows(target, source, matching, norms=Norms.SOURCE)
+  made = embedding_transfer.MatchedRows(
+    target, source, matching, norms=Norms.SOURCE
+  )
   rows = np.zeros((len(source), 2), np.float32)
   places = [source.all.index(piece) for piece in PIECES[:4]]
   rows[places] = [[1, 0], [1, 0], [0, 1], [0, 1]]
@@ -78,7 +84,9 @@ def test_rows_of_what_is_near(text, tmp_path):
   np.testing.assert_array_equal(found[len(target) :], 7.0)
   assert made.matching.kinds[sea] == Kind.INTERPOLATED
   made.report(tmp_path / 'report')
-  told = json.loads((tmp_path / 'report' / embedding_transfer.REPORT).read_text())
+  told = json.loads(
+    (tmp_path / 'report' / embedding_transfer.REPORT).read_text()
+  )
   assert told['counts']['interpolated'] == 2
 
 

@@ -16,19 +16,21 @@ from tests.training.vocabularies import Pieces
 from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.tokenizers import vocabulary_training
-from xlflax.utils import errors
-from xlflax.models import (model_params, encoder, encoder_decoder)
+from xlflax.models import encoder, encoder_decoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
-from xlflax.training import param_tree
-from xlflax.training import train_state
+from xlflax.training import param_tree, train_state
 from xlflax.training.checkpointing import checkpoints
+from xlflax.training.initialization import (
+  embedding_transfer,
+  vocabulary_matching,
+)
 from xlflax.training.initialization import init_from as initialization
-from xlflax.training.initialization import (embedding_transfer, vocabulary_matching)
 from xlflax.training.initialization.vocabulary_matching import (
   Norms,
   VocabularyMatching,
 )
+from xlflax.utils import errors
 
 _SIZES = dict(
   hidden_dim=8,
@@ -143,7 +145,9 @@ def test_every_table_of_tokens_is_matched(model):
   shapes = param_tree.flatten_params(
     {
       'model': nn.unbox(
-        jax.eval_shape(lambda: model_params.init_params(model, jax.random.key(0)))
+        jax.eval_shape(
+          lambda: model_params.init_params(model, jax.random.key(0))
+        )
       )
     }
   )

@@ -6,13 +6,13 @@ import pytest
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import (
   init_checks,
   init_from,
   vocabulary_matching,
 )
+from xlflax.utils import errors
 
 _POSITION = 'model/embeddings/position'
 

@@ -9,12 +9,11 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
-from xlflax.utils import errors
-from xlflax.training import param_tree
-from xlflax.training import train_state
+from xlflax.training import param_tree, train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import vocabulary_matching
+from xlflax.utils import errors
 
 _SOURCE = {
   'model': {

@@ -2,9 +2,9 @@
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import pretrained
+from xlflax.utils import errors
 
 
 def test_model_of_a_run_with_overrides(tmp_path):

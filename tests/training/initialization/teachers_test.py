@@ -10,19 +10,22 @@ from flax import linen as nn
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.tokenizers import vocabulary_training
-from xlflax.utils import errors
 from xlflax.models import model_params
 from xlflax.models.variants.parameter_sharing import SharingPlan
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining.distillation import Distillation
 from xlflax.training import train_state, train_step
-from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  run_directory,
+)
 from xlflax.training.devices import partitioning
 from xlflax.training.initialization import teachers
 from xlflax.training.optimization import optimizers
+from xlflax.utils import errors
 
 _LINES = {
   'en': 'the cat sees a bird and the dog hears the cat',
@@ -66,7 +69,9 @@ def teacher(tmp_path_factory):
   )
   run_directory.write_model(directory, model)
   saved = checkpoints.Checkpoints(directory)
-  params = {'model': nn.unbox(model_params.init_params(model, jax.random.key(7)))}
+  params = {
+    'model': nn.unbox(model_params.init_params(model, jax.random.key(7)))
+  }
   for step in (1, 2):
     saved.save(
       train_state.TrainState(

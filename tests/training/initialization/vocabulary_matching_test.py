@@ -7,9 +7,9 @@ import pytest
 
 from tests.errors import raises_error
 from tests.training.vocabularies import Pieces
-from xlflax.utils import errors
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.initialization.vocabulary_matching import Kind
+from xlflax.utils import errors
 
 _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'ĠUSA', 'Ġcat', 'Cat'), ('en',), 2)
 

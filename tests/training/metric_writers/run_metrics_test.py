@@ -9,7 +9,11 @@ import sys
 from tensorboard.backend.event_processing import event_file_loader
 
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.metric_writers import (metric_writer, event_files, run_metrics)
+from xlflax.training.metric_writers import (
+  event_files,
+  metric_writer,
+  run_metrics,
+)
 
 _REPO = pathlib.Path(__file__).parents[3]
 

@@ -17,7 +17,9 @@ _TRAIN = {
 
 def test_a_line_for_each_objective(caplog):
   caplog.set_level(logging.INFO)
-  terminal_writer.Terminal().write(1200, {'train': _TRAIN, 'speed': {'mfu': 0.1}})
+  terminal_writer.Terminal().write(
+    1200, {'train': _TRAIN, 'speed': {'mfu': 0.1}}
+  )
   assert caplog.messages == [
     'step 1,200 | mlm loss 2.0000 | de 2.5000 | en 1.5000',
     'step 1,200 | tlm loss 3.0000',

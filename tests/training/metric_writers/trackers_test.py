@@ -8,9 +8,9 @@ import types
 import pytest
 
 from tests.errors import raises_error
-from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.metric_writers import (metric_writer, run_metrics, trackers)
+from xlflax.training.metric_writers import metric_writer, run_metrics, trackers
+from xlflax.utils import errors
 
 _METRICS = {'train': {'loss': 0.5, 'mlm/loss/de': 2.0}, 'speed': {'mfu': 0.25}}
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.utils import errors
 from xlflax.training.optimization import learning_rates, optimizers, schedules
+from xlflax.utils import errors
 
 _SMALL = learning_rates.Basis(width=128, tokens=2_560, steps=3_000)
 _BASE = learning_rates.Basis(width=768, tokens=256 * 256, steps=100_000)

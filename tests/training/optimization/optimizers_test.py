@@ -11,11 +11,10 @@ from flax import linen as nn
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.utils import errors
-from xlflax.training import param_tree
-from xlflax.training import train_state
+from xlflax.training import param_tree, train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
+from xlflax.utils import errors
 
 _EVERYTHING = dict(
   norm_position='pre', use_language_embeddings=True, type_vocab_size=2

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.utils import errors
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import schedules
+from xlflax.utils import errors
 
 
 def _values(schedule, steps):

@@ -10,12 +10,12 @@ import cyclopts
 
 from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
+from xlflax.storage import name_path_pairs, paths
 from xlflax.utils import errors
-from xlflax.storage import (name_path_pairs, paths)
 
 if TYPE_CHECKING:
+  from xlflax.analysis import activation_cache, parallel_data, study_base
   from xlflax.analysis import model_refs as analysis_models
-  from xlflax.analysis import (parallel_data, activation_cache, study_base)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,11 +190,13 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
 
 def _open_directory(item: str, languages: tuple[str, ...]):
   """Returns the pairs of a corpus directory or of the files of Tatoeba."""
-  from xlflax.evaluation import (text_sources, tatoeba_pairs)
+  from xlflax.evaluation import tatoeba_pairs, text_sources
 
   directory, split = name_path_pairs.split_end(item)
   if any(pathlib.Path(directory).glob('tatoeba.*-*.*')):
-    return tatoeba_pairs.Tatoeba(directory=directory, languages=languages or None)
+    return tatoeba_pairs.Tatoeba(
+      directory=directory, languages=languages or None
+    )
   return text_sources.CorpusPairs(
     directory=directory, split=split or 'test', languages=languages or None
   )

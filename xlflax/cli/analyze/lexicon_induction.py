@@ -5,8 +5,8 @@ import pathlib
 
 from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
-from xlflax.utils import errors
 from xlflax.storage import name_path_pairs
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,10 @@ def _open_text(options: LexiconInductionOptions):
 
   if not options.text:
     return None
-  if len(options.text) == 1 and not name_path_pairs.split_name(options.text[0])[0]:
+  if (
+    len(options.text) == 1
+    and not name_path_pairs.split_name(options.text[0])[0]
+  ):
     directory, split = name_path_pairs.split_end(options.text[0])
     return text_files.CorpusLines(
       directory=directory, split=split or 'train', max_lines=options.max_lines

@@ -71,7 +71,11 @@ def main(options: TransferOptions) -> int:
 def _build_task(options: TransferOptions):
   """Returns the evaluation task of the head."""
   from xlflax.data.supervised.sources import example_source
-  from xlflax.evaluation.tasks import (classification_task, parsing_task, tagging_task)
+  from xlflax.evaluation.tasks import (
+    classification_task,
+    parsing_task,
+    tagging_task,
+  )
 
   fields: dict[str, Any] = {
     'source': example_source.FileExamples(
@@ -91,4 +95,6 @@ def _build_task(options: TransferOptions):
     if options.task == 'entities'
     else tagging_task.Scheme.TAGS
   )
-  return tagging_task.Tagging(scheme=scheme, unseen=tagging_task.Unseen.WRONG, **fields)
+  return tagging_task.Tagging(
+    scheme=scheme, unseen=tagging_task.Unseen.WRONG, **fields
+  )

@@ -5,8 +5,8 @@ import pathlib
 
 from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
-from xlflax.utils import errors
 from xlflax.storage import name_path_pairs
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data import batch_keys
-from xlflax.data import dataset_config
+from xlflax.data import batch_keys, dataset_config
 from xlflax.data.tokenizers import vocabulary_spec
 
 # The sides of one example: one text, or two of a pair; token ids [n] each.

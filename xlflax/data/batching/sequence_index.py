@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from xlflax.data import dataset_config
+from xlflax.data.batching import bitmask_index
 from xlflax.data.batching import collate as rows
 from xlflax.data.batching import length_filter as row_lengths
-from xlflax.data.batching import bitmask_index
 
 
 class Texts(Protocol):

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data import tokenized_examples
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, tokenized_examples
 from xlflax.data.batching import collate as rows
 from xlflax.data.batching import length_filter as row_lengths
 

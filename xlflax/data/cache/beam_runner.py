@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.options import pipeline_options
 
-from xlflax.data.cache import (write_lock, shard_writer)
+from xlflax.data.cache import cache_writer, shard_writer, write_lock
 from xlflax.data.cache import write_plan as cache_jobs
-from xlflax.data.cache import cache_writer
 from xlflax.utils import errors
 
 # As a traceback ends, with what Beam says after it.

@@ -27,8 +27,8 @@ import numpy as np
 
 from xlflax.data import tokenized_examples
 from xlflax.data.cache import json_schema
+from xlflax.storage import checksums, paths
 from xlflax.utils import errors
-from xlflax.storage import (checksums, paths)
 
 FORMAT = 4
 CACHE_FILE = 'cache.json'

@@ -12,8 +12,7 @@ import pathlib
 import shutil
 from typing import Any
 
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import json_schema
+from xlflax.data.cache import cache_format, json_schema
 from xlflax.utils import errors
 
 _BEGUN = '.begun-'  # directories of a process each, with a header to be linked

@@ -11,14 +11,14 @@ import pathlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from xlflax.data.batching import sequence_index as row_index
 from xlflax.data.cache import cache_format
 from xlflax.data.cache import cache_metadata as cache_header
 from xlflax.data.cache import ragged_arrays as cache_texts
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
-from xlflax.data.batching import sequence_index as row_index
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (checksums, bucket_staging, paths)
+from xlflax.storage import bucket_staging, checksums, paths
+from xlflax.utils import errors, validation
 
 _SHORT = 1 << 16  # bytes of files that are always compared
 
@@ -174,7 +174,9 @@ class TokenCache:
     found = []
     for task in self._complete_tasks(mixture, split):
       directory = cache_format.task_directory(self.directory, task, split)
-      found += [f'{task}: {text}' for text in checksums.find_problems(directory)]
+      found += [
+        f'{task}: {text}' for text in checksums.find_problems(directory)
+      ]
     if found:
       raise errors.CacheError(
         'The token cache is damaged',

@@ -14,14 +14,20 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlflax.data.cache import (staleness, write_lock, finalization, shard_writer, multiprocessing_runner)
-from xlflax.data.cache import cache_format
+from xlflax.data.cache import (
+  cache_format,
+  finalization,
+  multiprocessing_runner,
+  shard_writer,
+  staleness,
+  write_lock,
+)
 from xlflax.data.cache import cache_metadata as cache_header
 from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.cache.staleness import Changed
 from xlflax.data.plain_text import text_tasks
+from xlflax.storage import checksums, paths
 from xlflax.utils import validation
-from xlflax.storage import (checksums, paths)
 
 SHARD_SIZE = 1 << 26
 
@@ -157,7 +163,9 @@ def write_share(
 
       def after_shard(task=unit.job.task):
         done = next(numbers)
-        report(multiprocessing_runner.Progress(done, max(done, len(units)), task))
+        report(
+          multiprocessing_runner.Progress(done, max(done, len(units)), task)
+        )
 
       shard_writer.write_unit(
         unit, tasks, plan.vocabulary, after_shard=after_shard

@@ -14,14 +14,12 @@ from collections.abc import Collection
 
 import numpy as np
 
-from xlflax.data import batch_keys
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
-from xlflax.data.cache import cache_reader
-from xlflax.data.batching import sequence_index as row_index
+from xlflax.data import batch_keys, dataset_config, loader_base
 from xlflax.data.batching import collate
 from xlflax.data.batching import length_filter as row_lengths
-from xlflax.data.sampling import (hashing, permutation, sampling_order)
+from xlflax.data.batching import sequence_index as row_index
+from xlflax.data.cache import cache_reader
+from xlflax.data.sampling import hashing, permutation, sampling_order
 from xlflax.utils import errors
 
 

@@ -6,11 +6,11 @@ import pathlib
 from collections.abc import Iterable
 
 from xlflax.data.cache import cache_format
-from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.cache import shard_plan as cache_parts
+from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.plain_text import text_tasks
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 
 def seal_task(

@@ -10,10 +10,9 @@ import pathlib
 import shutil
 from collections.abc import Callable, Sequence
 
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import cache_reader
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (checksums, paths)
+from xlflax.data.cache import cache_format, cache_reader
+from xlflax.storage import checksums, paths
+from xlflax.utils import errors, validation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +79,9 @@ def _files(
     for name, digest in checksums.read_seal(source).files.items():
       found[f'{below}/{name}'] = digest
     seal = f'{below}/{checksums.FILE}'
-    found[seal] = checksums.digest_content((source / checksums.FILE).read_bytes())
+    found[seal] = checksums.digest_content(
+      (source / checksums.FILE).read_bytes()
+    )
   return found
 
 

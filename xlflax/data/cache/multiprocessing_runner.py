@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.cache import shard_writer
+from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.plain_text import text_tasks
 from xlflax.utils import process_pool
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import remote_shards
+from xlflax.data.cache import cache_format, remote_shards
 from xlflax.data.cache import shards as cache_shards
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 # Shards of which offsets are read before the pages of all are let go of. One
 # place may map 2 MB: the system maps the whole folio in which it lies.

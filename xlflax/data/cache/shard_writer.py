@@ -8,9 +8,9 @@ import numpy as np
 
 from xlflax.data import tokenized_examples
 from xlflax.data.cache import cache_format
-from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.cache import shard_plan as cache_parts
 from xlflax.data.cache import shards as cache_shards
+from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.plain_text import text_tasks
 
 _BLOCK = 1024

@@ -21,9 +21,9 @@ import numpy as np
 
 from xlflax.data import tokenized_examples
 from xlflax.data.cache import cache_format
-from xlflax.utils import errors
 from xlflax.storage import checksums
 from xlflax.storage.paths import write_atomically
+from xlflax.utils import errors
 
 STARTS = 'starts_document'
 # In the order in which a file holds arrays of these types.

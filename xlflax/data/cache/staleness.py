@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from xlflax.data.cache import cache_format
 from xlflax.data.cache import cache_metadata as cache_header
 from xlflax.data.cache import write_plan as cache_jobs
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 # (mixture, split) -> names of its tasks.
 Members = Mapping[tuple[str, str], set[str]]

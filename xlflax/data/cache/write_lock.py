@@ -4,8 +4,8 @@ import contextlib
 import pathlib
 from collections.abc import Iterator
 
-from xlflax.utils import errors
 from xlflax.storage import file_lock
+from xlflax.utils import errors
 
 
 @contextlib.contextmanager

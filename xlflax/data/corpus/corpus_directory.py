@@ -18,12 +18,11 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus import record_formats
+from xlflax.data.corpus import corpus_files, record_formats
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
-from xlflax.utils import (errors, name_suggestions, validation)
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors, name_suggestions, validation
 
 TRAIN = 'train'
 VALIDATION = 'validation'

@@ -135,7 +135,9 @@ def check_language(code: str) -> None:
 
 def without_seconds(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
   """Yields the paths that are not the second file of another (`record_formats.source_files`)."""
-  seconds = {part for path in paths for part in record_formats.source_files(path)[1:]}
+  seconds = {
+    part for path in paths for part in record_formats.source_files(path)[1:]
+  }
   return (path for path in paths if path not in seconds)
 
 

@@ -10,10 +10,10 @@ from typing import IO
 import zstandard
 
 from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus.corpus_directory import (FOLDERS, TRAIN, check_split)
+from xlflax.data.corpus.corpus_directory import FOLDERS, TRAIN, check_split
 from xlflax.data.corpus.corpus_files import Kind
-from xlflax.utils import (errors, validation)
 from xlflax.storage import paths
+from xlflax.utils import errors, validation
 
 
 @validation.validate_call

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import langcodes
 from langcodes import data_dicts, tag_parser
 
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 # Scripts that are written without spaces between words, by ISO 15924 code.
 SCRIPTS_WITHOUT_SPACES = frozenset(

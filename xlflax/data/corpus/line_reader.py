@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
-from xlflax.data.corpus import (record_formats, record_reader)
+from xlflax.data.corpus import record_formats, record_reader
 from xlflax.utils import errors
 
 _SPACES = b' \t\r\x0b\x0c'
@@ -43,9 +43,12 @@ def _open(
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
       streams = [
-        stack.enter_context(_open(part)) for part in record_formats.source_files(path)
+        stack.enter_context(_open(part))
+        for part in record_formats.source_files(path)
       ]
-      text = record_reader.Stream(record_reader.read_record_lines(streams, path))
+      text = record_reader.Stream(
+        record_reader.read_record_lines(streams, path)
+      )
       yield stack.enter_context(record_reader.buffered(text))
       return
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))

@@ -24,8 +24,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.utils import (errors, validation)
 from xlflax.storage import checksums
+from xlflax.utils import errors, validation
 
 FILE = 'corpus.toml'
 _MOSES = '.moses'

@@ -29,7 +29,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from xlflax.data.corpus import (record_formats, binary_records)
+from xlflax.data.corpus import binary_records, record_formats
 from xlflax.data.corpus.record_formats import Form
 from xlflax.utils import errors
 
@@ -57,7 +57,9 @@ def read_record_lines(
       file:record.
   """
   form = record_formats.find_format(path)
-  for number, record in _READERS[record_formats.format_suffix(path)](*streams, path):
+  for number, record in _READERS[record_formats.format_suffix(path)](
+    *streams, path
+  ):
     if _is_kept(record, form, path, number):
       text = _text(record, form, path, number)
       if text:

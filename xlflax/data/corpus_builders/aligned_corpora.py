@@ -16,10 +16,13 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from xlflax.data.corpus import (
+  corpus_directory,
+  corpus_files,
+  corpus_writer,
+  text_similarity,
+)
 from xlflax.data.corpus_builders.html_pages import Page
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus import (text_similarity, corpus_writer)
 from xlflax.utils import errors
 
 REPORT = 'corpus.json'

@@ -4,11 +4,11 @@ import html
 import pathlib
 import re
 
+from xlflax.data.corpus import word_segmentation
 from xlflax.data.corpus_builders import gettext_catalogs
 from xlflax.data.corpus_builders.html_pages import Page
-from xlflax.data.corpus import word_segmentation
-from xlflax.utils import errors
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors
 
 # Letters with their combining marks, which `\w` lacks.
 _LETTER = rf'(?:[^\W\d_]|[{word_segmentation.combining_marks()}])'

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from xlflax.utils import errors
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors
 
 # Elements that hold a paragraph of their own.
 _BLOCKS = frozenset(

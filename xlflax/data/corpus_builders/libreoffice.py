@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import tempfile
 
-from xlflax.data.corpus_builders import html_pages
 from xlflax.data.corpus import language_codes
+from xlflax.data.corpus_builders import html_pages
 from xlflax.utils import errors
 
 PACKAGE = 'libreoffice-help-'
@@ -86,7 +86,9 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
       source.rename(target)
 
 
-def read_help_pages(folder: pathlib.Path, language: str) -> list[html_pages.Page]:
+def read_help_pages(
+  folder: pathlib.Path, language: str
+) -> list[html_pages.Page]:
   """The help pages of a language, from what `unpack_packages` left in a folder."""
   found = html_pages.read_folder(_pages(folder, language), element=_ELEMENT)
   return list(found)

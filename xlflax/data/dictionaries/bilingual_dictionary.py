@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.utils import (errors, validation)
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors, validation
 
 
 class Format(enum.Enum):

@@ -19,14 +19,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data.corpus import (language_codes, word_segmentation)
+from xlflax.data.corpus import language_codes, word_segmentation
 from xlflax.data.corpus.word_segmentation import BORDER
 from xlflax.data.dictionaries import bilingual_dictionary
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.dictionaries.dictionary_matcher import (Case, Found, TranslationTable)
+from xlflax.data.dictionaries.dictionary_matcher import (
+  Case,
+  Found,
+  TranslationTable,
+)
 from xlflax.data.sampling import hashing
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 STEP = 'code_switch'  # name of the preprocessor, in fingerprints
 _VERSION = 2  # of the switching; another one makes caches stale
@@ -194,7 +198,9 @@ def dictionary_hash(
   """`dictionaries` in the fingerprint of a switcher of these."""
   return _hash(
     language,
-    bilingual_dictionary.translations_by_word(language, dictionaries, into=into),
+    bilingual_dictionary.translations_by_word(
+      language, dictionaries, into=into
+    ),
   )
 
 

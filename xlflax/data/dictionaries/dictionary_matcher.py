@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data.corpus import (language_codes, word_segmentation, word_forms)
+from xlflax.data.corpus import language_codes, word_forms, word_segmentation
 from xlflax.data.dictionaries import bilingual_dictionary
 
 _MAX_REMEMBERED = 1 << 20
@@ -106,7 +106,8 @@ class TranslationTable:
     self.texts = [t.text for t in flat]
     self.languages = [t.language for t in flat]
     self.costs = np.array(
-      [word_segmentation.count_words(t.text, t.language) for t in flat], np.int64
+      [word_segmentation.count_words(t.text, t.language) for t in flat],
+      np.int64,
     )
     self.spaced = np.array(
       [language_codes.uses_spaces(t.language) for t in flat], bool

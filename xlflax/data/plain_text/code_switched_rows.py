@@ -5,8 +5,8 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from xlflax.data.dictionaries.code_switching import STEP, Switcher
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
+from xlflax.data.dictionaries.code_switching import STEP, Switcher
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 
 FEATURE = 'targets'

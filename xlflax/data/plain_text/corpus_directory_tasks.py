@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from xlflax.data import tokenized_examples
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus)
+from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.plain_text import code_switched_rows, text_tasks
 from xlflax.data.plain_text import text_source as text_rows
-from xlflax.data.plain_text import code_switched_rows
-from xlflax.data.plain_text import text_tasks
 
 ALPHA = 0.7  # of a corpus's mixtures
 # Steps of the tasks, as fingerprints name them.
@@ -201,7 +200,9 @@ class CorpusTasks:
     found = self._get(task, split)
     languages = dict(
       zip(
-        tokenized_examples.SIDES[len(found.languages)], found.languages, strict=True
+        tokenized_examples.SIDES[len(found.languages)],
+        found.languages,
+        strict=True,
       )
     )
     for texts in text_blocks(
@@ -272,5 +273,7 @@ def _examples(
   )
   starts = texts.get(text_rows.STARTS)
   if starts is None:
-    return tokenized_examples.Examples(sides, np.ones(sides[0].lengths.size, bool))
+    return tokenized_examples.Examples(
+      sides, np.ones(sides[0].lengths.size, bool)
+    )
   return tokenized_examples.Examples(sides, np.asarray(starts, np.bool_))

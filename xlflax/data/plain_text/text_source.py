@@ -6,7 +6,11 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus.corpus_directory import (Corpus, read_monolingual, read_parallel)
+from xlflax.data.corpus.corpus_directory import (
+  Corpus,
+  read_monolingual,
+  read_parallel,
+)
 
 TEXT, STARTS = 'text', 'starts_document'
 Prints = tuple[corpus_files.Fingerprint, ...]

@@ -20,14 +20,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import (language_codes, text_similarity, text_length)
+from xlflax.data.corpus import (
+  corpus_directory,
+  language_codes,
+  text_length,
+  text_similarity,
+)
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus)
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
+from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.utils import (errors, progress_reporting, validation)
-from xlflax.storage import (checksums, bucket_staging)
+from xlflax.storage import bucket_staging, checksums
+from xlflax.utils import errors, progress_reporting, validation
 
 _BLOCK = 4096  # lines
 _ENGLISH_WORD = 1000  # the weight of a word; integers make runs reproducible
@@ -51,7 +55,8 @@ class Decontamination:
   def identity(self) -> dict:
     """What the text depends on, as JSON data."""
     found = [
-      checksums.digest_file(bucket_staging.stage_input(name)) for name in self.files
+      checksums.digest_file(bucket_staging.stage_input(name))
+      for name in self.files
     ]
     return {'files': sorted(found), 'words': self.words}
 
@@ -103,7 +108,9 @@ def find_matching_lines(
   file: TextFile, known: np.ndarray, words: int
 ) -> np.ndarray:
   """Numbers of the lines of a file that have a key in `known`, sorted int64."""
-  report = progress_reporting.Progress(f'decontaminate, {file.path.name}', unit='lines')
+  report = progress_reporting.Progress(
+    f'decontaminate, {file.path.name}', unit='lines'
+  )
   parts, first = [np.zeros(0, np.int64)], 0
   rows = read_sides(file)
   while block := list(itertools.islice(rows, _BLOCK)):

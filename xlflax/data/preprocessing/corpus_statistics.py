@@ -12,15 +12,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import corpus_directory
-from xlflax.data.corpus import text_similarity
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus)
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
+from xlflax.data.corpus import corpus_directory, text_similarity
+from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.preprocessing import contamination as overlap
-from xlflax.data.preprocessing import (fuzzy_deduplication, language_id)
+from xlflax.data.preprocessing import fuzzy_deduplication, language_id
 from xlflax.data.preprocessing.contamination import Decontamination
-from xlflax.data.preprocessing.fuzzy_deduplication import (Deduplication, Kept)
-from xlflax.utils import (errors, progress_reporting)
+from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
+from xlflax.utils import errors, progress_reporting
 
 _LONG = 10_000  # characters of a line
 _SAMPLE = 20  # one line of so many is asked for its language

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from xlflax.data.corpus import text_similarity
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus.corpus_directory import (TEST, TRAIN, VALIDATION, Corpus)
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
+from xlflax.data.corpus import text_similarity
+from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.utils import (progress_reporting, user_modules, validation)
+from xlflax.utils import progress_reporting, user_modules, validation
 
 # Held-out text comes first, so that what it shares with training stays in it.
 _ORDER = (TEST, VALIDATION, TRAIN)

@@ -19,7 +19,7 @@ import numpy as np
 from xlflax.data.corpus import language_codes
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.corpus.corpus_files import TextFile
-from xlflax.utils import (progress_reporting, user_modules)
+from xlflax.utils import progress_reporting, user_modules
 
 _LINES = 1000  # of a file's sample
 _LONG = 200  # characters of a line that are looked at there

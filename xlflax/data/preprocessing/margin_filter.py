@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus)
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
-from xlflax.utils import (progress_reporting, validation)
+from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.similarity import margin_scoring
+from xlflax.utils import progress_reporting, validation
 
 # (texts, the language of each) -> vectors [N, D].
 Encode = Callable[[Sequence[str], Sequence[str]], np.ndarray]

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus import record_formats
+from xlflax.data.corpus import corpus_files, corpus_writer, record_formats
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import TRAIN
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.data.preprocessing import language_id
-from xlflax.data.preprocessing.worker_pool import (Chunk, Counts, Lines, Workers)
 from xlflax.data.preprocessing.provenance import Prepared
+from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
 _CHUNK = 1024
 

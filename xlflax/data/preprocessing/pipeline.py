@@ -18,23 +18,31 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_files, corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing import contamination
-from xlflax.data.preprocessing import (fuzzy_deduplication, worker_pool, margin_filter)
-from xlflax.data.preprocessing import output_files
-from xlflax.data.preprocessing import provenance
+from xlflax.data.preprocessing import (
+  contamination,
+  fuzzy_deduplication,
+  margin_filter,
+  output_files,
+  provenance,
+  worker_pool,
+)
 from xlflax.data.preprocessing.contamination import Decontamination
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
-from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.margin_filter import MarginFilter
-from xlflax.data.preprocessing.provenance import (Prepared, Record)
+from xlflax.data.preprocessing.provenance import Prepared, Record
+from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import TextProcessing
-from xlflax.utils import (errors, progress_reporting, name_suggestions, validation)
 from xlflax.storage import paths
+from xlflax.utils import (
+  errors,
+  name_suggestions,
+  progress_reporting,
+  validation,
+)
 
 _NONE = np.zeros(0, np.int64)
 _NOTHING: collections.Counter[str] = collections.Counter()
@@ -189,7 +197,9 @@ def _write(
       yield prepared
 
 
-def _tell(told: progress_reporting.Progress, what: str, lines: int, size: int) -> None:
+def _tell(
+  told: progress_reporting.Progress, what: str, lines: int, size: int
+) -> None:
   """Says which file is read, so many lines and `size` bytes more of it."""
   told.what = f'{what}, {lines:,} lines'
   told(size / 1e6)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax.data.corpus.corpus_files import Fingerprint
+from xlflax.storage import checksums, file_lock, paths
 from xlflax.utils import errors
-from xlflax.storage import (checksums, file_lock, paths)
 
 RECORD_FILE = '.prepared.json'
 _OF_SHARES = '.prepared-*.json'
@@ -254,7 +254,9 @@ def forget_files(output: pathlib.Path, names: set[str]) -> None:
   for name, stored in _stored(output).items():
     for key in ('files', 'dictionaries'):
       stored[key] = {n: v for n, v in stored[key].items() if n not in names}
-    text = json.dumps(checksums.add_digest(stored), indent=1, ensure_ascii=False)
+    text = json.dumps(
+      checksums.add_digest(stored), indent=1, ensure_ascii=False
+    )
     paths.write_atomically(output / name, text)
 
 

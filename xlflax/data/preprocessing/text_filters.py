@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import annotated_types
 
-from xlflax.data.corpus import (language_codes, text_similarity, text_length)
+from xlflax.data.corpus import language_codes, text_length, text_similarity
 from xlflax.data.preprocessing import language_id
 from xlflax.data.preprocessing.language_id import Prior
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 # What Unicode calls scripts of Chinese, Japanese and Korean, by their codes.
 _JOINT = {

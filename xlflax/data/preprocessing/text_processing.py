@@ -12,8 +12,8 @@ import functools
 import re
 import unicodedata
 
-from xlflax.data.corpus import (language_codes, word_segmentation)
-from xlflax.utils import (user_modules, validation)
+from xlflax.data.corpus import language_codes, word_segmentation
+from xlflax.utils import user_modules, validation
 
 # Joiners inside words of Persian and Indic text.
 _JOINERS = '\u200c\u200d'

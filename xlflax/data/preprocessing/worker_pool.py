@@ -8,14 +8,13 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
+from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing import text_filters
-from xlflax.data.preprocessing import text_processing
-from xlflax.data.preprocessing.text_filters import TextFilters
+from xlflax.data.preprocessing import text_filters, text_processing
 from xlflax.data.preprocessing.language_id import Prior
-from xlflax.data.preprocessing.text_processing import (Processor, TextProcessing)
+from xlflax.data.preprocessing.text_filters import TextFilters
+from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
 from xlflax.utils import process_pool
 
 # The sides of each line: one, or two of a pair; a blank line is ('',).
@@ -91,7 +90,9 @@ class Workers:
     if num_processes == 1:
       self._process = _Lines(*arguments)
     else:
-      self._pool = process_pool.start_process_pool(num_processes, _start, *arguments)
+      self._pool = process_pool.start_process_pool(
+        num_processes, _start, *arguments
+      )
 
   def __enter__(self) -> 'Workers':
     return self

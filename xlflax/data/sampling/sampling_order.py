@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
-from xlflax.data.sampling import (hashing, mixing_schedule)
+from xlflax.data import dataset_config, loader_base
+from xlflax.data.sampling import hashing, mixing_schedule
 
 _EVERY_BIT = 2**64 - 1
 

@@ -10,8 +10,7 @@ tensorflow_setup.load_tensorflow()
 
 from xlflax.data.seqio_tasks import seqio_examples as task_examples
 from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks import task_registration
-from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.seqio_tasks import task_registration, task_registry
 
 
 def open_tasks(

@@ -4,9 +4,9 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlflax.data.seqio_tasks import data_sources
 from xlflax.data.plain_text import code_switched_rows
 from xlflax.data.plain_text.code_switched_rows import FEATURE
+from xlflax.data.seqio_tasks import data_sources
 
 
 class CodeSwitch(code_switched_rows.SwitchedRows):

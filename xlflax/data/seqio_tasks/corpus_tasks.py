@@ -4,9 +4,8 @@ import itertools
 
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.seqio_tasks import data_sources
-from xlflax.data.seqio_tasks import task_registry
 from xlflax.data.plain_text import corpus_directory_tasks as text_corpus
+from xlflax.data.seqio_tasks import data_sources, task_registry
 from xlflax.utils import validation
 
 _names: dict[str, list[str]] = {}  # Prefix -> what is registered under it.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.plain_text import text_source as text_rows
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _BLOCK = 1024
 _raised: collections.deque = collections.deque(maxlen=16)

@@ -25,17 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data import batch_keys
-from xlflax.data import tokenized_examples
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
-from xlflax.data.batching import sequence_iterator as row_iterator
+from xlflax.data import (
+  batch_keys,
+  dataset_config,
+  loader_base,
+  tokenized_examples,
+)
 from xlflax.data.batching import collate
 from xlflax.data.batching import length_filter as row_lengths
-from xlflax.data.sampling import (hashing, sampling_order)
+from xlflax.data.batching import sequence_iterator as row_iterator
+from xlflax.data.sampling import hashing, sampling_order
 from xlflax.data.seqio_tasks import tensorflow_setup
-from xlflax.utils import errors
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 tensorflow_setup.load_tensorflow()
 
@@ -206,7 +208,9 @@ class _TaskRows:
         empty = False
         yield row
       if empty:
-        raise loader_base.nothing_left(self._stream, self._task, counts.examples)
+        raise loader_base.nothing_left(
+          self._stream, self._task, counts.examples
+        )
       counts, epoch = row_iterator.Counts(), epoch + 1
 
   def _epoch(self, epoch, counts) -> Iterator[row_iterator.Units]:

@@ -10,12 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from xlflax.data import tokenized_examples
-from xlflax.data.seqio_tasks import data_sources
-from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks import task_registry
 from xlflax.data.plain_text.text_tasks import FilePiece
-from xlflax.utils import errors
+from xlflax.data.seqio_tasks import data_sources, task_registry
+from xlflax.data.seqio_tasks import seqio_reader as task_reader
 from xlflax.storage import checksums
+from xlflax.utils import errors
 
 
 def read_task_examples(

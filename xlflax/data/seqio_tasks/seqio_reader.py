@@ -14,12 +14,19 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data.corpus.corpus_directory import TRAIN
-from xlflax.data.tokenized_examples import Ragged
-from xlflax.data.seqio_tasks import (code_switched_text, data_sources, preprocessors)
-from xlflax.data.seqio_tasks import task_registry
-from xlflax.data.seqio_tasks.seqio_vocabulary import (SeqioVocabulary, resolve_deferred)
 from xlflax.data.plain_text import corpus_directory_tasks as text_corpus
 from xlflax.data.plain_text.text_tasks import FilePiece
+from xlflax.data.seqio_tasks import (
+  code_switched_text,
+  data_sources,
+  preprocessors,
+  task_registry,
+)
+from xlflax.data.seqio_tasks.seqio_vocabulary import (
+  SeqioVocabulary,
+  resolve_deferred,
+)
+from xlflax.data.tokenized_examples import Ragged
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.utils import validation
 

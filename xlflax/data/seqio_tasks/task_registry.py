@@ -21,12 +21,18 @@ import seqio
 from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.seqio_tasks import (code_switched_text, data_sources)
-from xlflax.data.seqio_tasks import preprocessors
-from xlflax.data.seqio_tasks.seqio_vocabulary import (DeferredVocabulary, SeqioVocabulary)
 from xlflax.data.plain_text import text_tasks
+from xlflax.data.seqio_tasks import (
+  code_switched_text,
+  data_sources,
+  preprocessors,
+)
+from xlflax.data.seqio_tasks.seqio_vocabulary import (
+  DeferredVocabulary,
+  SeqioVocabulary,
+)
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _languages: dict[str, tuple[str, ...]] = {}
 _sizes: dict[tuple[str, str], int] = {}  # see `known_sizes`

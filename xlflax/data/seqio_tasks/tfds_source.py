@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import seqio
 
-from xlflax.data.seqio_tasks import preprocessors
-from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.seqio_tasks import preprocessors, task_registry
 from xlflax.utils import errors
 
 DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}

@@ -15,8 +15,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import readers
+from xlflax.data.supervised import labeled_examples, readers
 from xlflax.data.supervised.readers.file_reading import Reading
 from xlflax.utils import errors
 

@@ -53,7 +53,9 @@ def _completed(labels: set[str]) -> set[str]:
 
 
 def check_labels(
-  examples: Iterable[labeled_examples.Example], known: Collection[str], where: str
+  examples: Iterable[labeled_examples.Example],
+  known: Collection[str],
+  where: str,
 ) -> None:
   """Checks that a model knows all labels.
 

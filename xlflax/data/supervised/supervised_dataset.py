@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xlflax.data.dataset_config import LanguageBatching
 from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.supervised.sources import example_source
-from xlflax.data.dataset_config import LanguageBatching
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, class_registry, name_suggestions, validation)
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 
 @class_registry.register('labelled_stream')

@@ -19,14 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data import batch_keys
-from xlflax.data import loader_base
+from xlflax.data import batch_keys, loader_base
+from xlflax.data.sampling import hashing, permutation, sampling_order
 from xlflax.data.supervised import supervised_dataset
-from xlflax.data.supervised.featurizers import feature_cache
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.sampling import (hashing, permutation, sampling_order)
+from xlflax.data.supervised.featurizers import feature_cache, featurizer
+from xlflax.storage import checksums, manifests, paths
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests, paths)
 
 _BLOCK = 1024
 FOLDER = 'labelled'
@@ -207,7 +205,9 @@ def _are_there(folder: pathlib.Path) -> bool:
   return bool(names) and all((folder / name).exists() for name in names)
 
 
-def _loaded(folder: pathlib.Path) -> dict[str, tuple[feature_cache.RowTable, str]]:
+def _loaded(
+  folder: pathlib.Path,
+) -> dict[str, tuple[feature_cache.RowTable, str]]:
   """Part -> its rows as they were written, and of which examples they are.
 
   Raises:

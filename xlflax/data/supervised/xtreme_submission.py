@@ -9,9 +9,9 @@ Hu et al. 2020; README and `evaluate.py` of github.com/google-research/xtreme.
 import json
 from collections.abc import Mapping
 
-from xlflax.data.supervised.sources import (xtreme, xtreme_tasks)
-from xlflax.utils import errors
+from xlflax.data.supervised.sources import xtreme, xtreme_tasks
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 
 def file_name(

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 Method = Callable[..., Any]
 

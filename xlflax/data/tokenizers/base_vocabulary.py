@@ -31,8 +31,8 @@ import numpy as np
 
 from xlflax.data.tokenizers import argument_checks
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, name_suggestions, validation)
-from xlflax.storage import (checksums, paths)
+from xlflax.storage import checksums, paths
+from xlflax.utils import errors, name_suggestions, validation
 
 MODEL_FILE = 'sentencepiece.model'
 DESCRIPTION_FILE = 'vocabulary.json'

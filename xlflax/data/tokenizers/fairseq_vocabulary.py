@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from xlflax.data.tokenizers import (imported_vocabulary, base_vocabulary)
+from xlflax.data.tokenizers import (
+  base_vocabulary,
+  imported_vocabulary,
+  vocabulary_spec,
+)
 from xlflax.data.tokenizers import sentencepiece_vocabulary as single
-from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.data.tokenizers.token_normalization import (Notation, word_starts)
+from xlflax.data.tokenizers.token_normalization import Notation, word_starts
 from xlflax.utils import errors
 
 FILE = 'sentencepiece.bpe.model'

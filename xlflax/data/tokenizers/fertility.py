@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from xlflax.data.corpus.corpus_directory import (TEST, TRAIN, VALIDATION, Corpus)
-from xlflax.data.tokenizers import (round_trips, text_sampling)
-from xlflax.data.tokenizers.base_vocabulary import (Vocabulary, flatten_ids)
+from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
+from xlflax.data.tokenizers import round_trips, text_sampling
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary, flatten_ids
 
 _ORDER = (VALIDATION, TEST, TRAIN)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tokenizers
 
-from xlflax.data.tokenizers import (imported_vocabulary, tokenizer_errors)
-from xlflax.data.tokenizers.token_normalization import (Notation, word_starts)
+from xlflax.data.tokenizers import imported_vocabulary, tokenizer_errors
+from xlflax.data.tokenizers.token_normalization import Notation, word_starts
 
 FILE = 'tokenizer.json'
 _HIDDEN = '\U000f0000special'  # begins with a private character

@@ -13,8 +13,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.data.tokenizers import base_vocabulary
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors
 

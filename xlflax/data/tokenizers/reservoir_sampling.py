@@ -19,13 +19,18 @@ from typing import Any
 import numpy as np
 
 from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus, read_monolingual, read_parallel)
-from xlflax.data.corpus.corpus_files import (Kind, TextFile)
+from xlflax.data.corpus.corpus_directory import (
+  TRAIN,
+  Corpus,
+  read_monolingual,
+  read_parallel,
+)
+from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.corpus.line_reader import Span
 from xlflax.data.sampling import hashing
 from xlflax.data.tokenizers import text_sampling
-from xlflax.utils import errors
 from xlflax.storage import paths
+from xlflax.utils import errors
 
 _SPAN = 1 << 26  # bytes of a file that are read at once
 _BLOCK = 4096

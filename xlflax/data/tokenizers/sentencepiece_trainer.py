@@ -7,7 +7,7 @@ from typing import Any
 
 import sentencepiece
 
-from xlflax.data.tokenizers import (text_sampling, base_vocabulary)
+from xlflax.data.tokenizers import base_vocabulary, text_sampling
 from xlflax.data.tokenizers.vocabulary_config import Settings
 from xlflax.utils import errors
 

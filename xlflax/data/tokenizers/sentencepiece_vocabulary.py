@@ -11,8 +11,8 @@ import numpy as np
 import sentencepiece
 
 from xlflax.data.tokenizers import base_vocabulary
+from xlflax.data.tokenizers.token_normalization import Notation, word_starts
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.data.tokenizers.token_normalization import (Notation, word_starts)
 from xlflax.utils import errors
 
 _SYMBOL = re.compile(r'<lang:(.+)>')
@@ -96,7 +96,10 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     """See `Vocabulary.piece_id`."""
     index = self._processor.piece_to_id(piece)
-    if index == self.spec.unk_id and piece != base_vocabulary.SPECIAL_PIECES[index]:
+    if (
+      index == self.spec.unk_id
+      and piece != base_vocabulary.SPECIAL_PIECES[index]
+    ):
       return None
     return index
 
@@ -171,7 +174,9 @@ def _read_spec(processor) -> VocabularySpec:
   languages = tuple(_languages(pieces[i] for i in symbols))
   rest = symbols[len(languages) :]
   sentinels = tuple(
-    i for n, i in enumerate(rest) if pieces[i] == base_vocabulary.sentinel_token(n)
+    i
+    for n, i in enumerate(rest)
+    if pieces[i] == base_vocabulary.sentinel_token(n)
   )
   last = first + len(languages)
   return VocabularySpec(

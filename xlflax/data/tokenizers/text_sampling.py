@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus)
+from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 
 MAX_BYTES = 4096
 

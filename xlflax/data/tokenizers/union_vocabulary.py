@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xlflax.data.tokenizers import shared_tokens as vocabulary_anchors
-from xlflax.data.tokenizers import (argument_checks, base_vocabulary)
+from xlflax.data.tokenizers import argument_checks, base_vocabulary
 from xlflax.data.tokenizers import sentencepiece_vocabulary as single
+from xlflax.data.tokenizers import shared_tokens as vocabulary_anchors
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors

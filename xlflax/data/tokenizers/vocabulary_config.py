@@ -8,7 +8,7 @@ from typing import Annotated
 import annotated_types
 
 from xlflax.data.corpus import corpus_files
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 DEFAULT_ALPHA = 0.7
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 
 @validation.validate_fields

@@ -9,15 +9,25 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.tokenizers import (reservoir_sampling, text_sampling, base_vocabulary)
+from xlflax.data.tokenizers import (
+  base_vocabulary,
+  reservoir_sampling,
+  text_sampling,
+)
 from xlflax.data.tokenizers import sentencepiece_trainer as vocabulary_trainer
-from xlflax.data.tokenizers.sentencepiece_vocabulary import SentencePieceVocabulary
-from xlflax.data.tokenizers.vocabulary_config import (Anchors, ModelType, Settings)
-from xlflax.data.tokenizers.fertility import compute_fertility
-from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (checksums, paths)
+from xlflax.data.tokenizers.fertility import compute_fertility
+from xlflax.data.tokenizers.sentencepiece_vocabulary import (
+  SentencePieceVocabulary,
+)
+from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
+from xlflax.data.tokenizers.vocabulary_config import (
+  Anchors,
+  ModelType,
+  Settings,
+)
+from xlflax.storage import checksums, paths
+from xlflax.utils import errors, validation
 
 __all__ = (
   'ModelType',
@@ -71,7 +81,9 @@ def train_vocabulary(
       text_sampling.sample_sentences, corpus, by_language, seed=settings.seed
     )
     if drawn is None
-    else functools.partial(reservoir_sampling.sample_reservoirs, drawn, by_language)
+    else functools.partial(
+      reservoir_sampling.sample_reservoirs, drawn, by_language
+    )
     for name, by_language in quotas.items()
   }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):

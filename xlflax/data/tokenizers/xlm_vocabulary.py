@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from xlflax.data.corpus import word_segmentation
-from xlflax.data.tokenizers import (imported_vocabulary, base_vocabulary)
+from xlflax.data.tokenizers import base_vocabulary, imported_vocabulary
 from xlflax.utils import errors
 
 VOCABULARY = 'vocab.json'
@@ -76,7 +76,8 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     self.description = dict(description or {})
     self._place, self._ranks = _parse(contents)
     self._pieces = [
-      imported_vocabulary.unused_piece(i) for i in range(1 + max(self._place.values()))
+      imported_vocabulary.unused_piece(i)
+      for i in range(1 + max(self._place.values()))
     ]
     for piece, index in self._place.items():
       self._pieces[index] = piece

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 from xlflax.utils import errors
 
 Link = tuple[int, int]
@@ -72,7 +72,9 @@ def alignment_scores(
     rows.append(
       (len(chosen & sure), len(chosen & possible), len(chosen), len(sure))
     )
-  statistics = corpus_statistics.Statistics(np.array(rows), corpus_statistics.Aggregate.AER)
+  statistics = corpus_statistics.Statistics(
+    np.array(rows), corpus_statistics.Aggregate.AER
+  )
   in_sure, in_possible, size, num_sure = statistics.rows.sum(0)
   return AlignmentScores(
     precision=float(corpus_statistics.safe_divide(in_possible, size)),

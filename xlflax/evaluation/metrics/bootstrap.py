@@ -20,8 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
-from xlflax.evaluation.metrics import variance_components
+from xlflax.evaluation.metrics import (
+  corpus_statistics,
+  metric_checks,
+  variance_components,
+)
 from xlflax.utils import errors
 
 _CHUNK = 4_000_000  # drawn places at a time, to bound memory
@@ -83,7 +86,9 @@ def bootstrap_scores(
     CorpusError: no examples, or not as many of all runs.
     ConfigError: statistics of different metrics, or no samples.
   """
-  several = (runs,) if isinstance(runs, corpus_statistics.Statistics) else tuple(runs)
+  several = (
+    (runs,) if isinstance(runs, corpus_statistics.Statistics) else tuple(runs)
+  )
   _check(several, samples)
   several = tuple(one.by_cluster() for one in several)
   scores = np.array([one.value for one in several])
@@ -180,7 +185,9 @@ def confidence_interval(drawn: Drawn) -> tuple[float, float]:
       scores, values, [np.arange(len(scores))], size
     )
     reach = (
-      variance_components.interval_half_width(spread) if spread.error > 1e-12 else 0.0
+      variance_components.interval_half_width(spread)
+      if spread.error > 1e-12
+      else 0.0
     )
     low, high = scores.mean() - reach, scores.mean() + reach
   return float(low), float(high)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 from xlflax.evaluation.metrics.parsing_metrics import universal_relation
 
 CONTENT = frozenset(
@@ -170,7 +170,9 @@ def _statistics(sides, key) -> corpus_statistics.Statistics:
     )
     for gold, predicted in sides
   ]
-  return corpus_statistics.Statistics(np.array(rows), corpus_statistics.Aggregate.F1)
+  return corpus_statistics.Statistics(
+    np.array(rows), corpus_statistics.Aggregate.F1
+  )
 
 
 def _attachment(word: _Word, gold: _Word) -> tuple:

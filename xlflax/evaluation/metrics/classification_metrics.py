@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 from xlflax.utils import errors
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation.metrics import (metric_checks, embedding_metrics)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation.metrics import embedding_metrics, metric_checks
+from xlflax.utils import errors, validation
 
 _BLEU_ORDER = 4
 
@@ -76,7 +76,9 @@ _COLUMNS = {
 _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
   Aggregate.SPEARMAN: embedding_metrics.spearman,
   Aggregate.PEARSON: embedding_metrics.pearson,
-  Aggregate.MATTHEWS: lambda *sides: np.nan_to_num(embedding_metrics.pearson(*sides)),
+  Aggregate.MATTHEWS: lambda *sides: np.nan_to_num(
+    embedding_metrics.pearson(*sides)
+  ),
   Aggregate.AVERAGE_PRECISION: embedding_metrics.average_precision,
   Aggregate.ROC_AUC: embedding_metrics.roc_auc,
   Aggregate.V_MEASURE: embedding_metrics.v_measure,

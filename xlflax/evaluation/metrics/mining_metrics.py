@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 
 Pair = tuple[Hashable, Hashable]
 

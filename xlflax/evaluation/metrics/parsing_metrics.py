@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.utils import errors, validation
 
 
 class Punctuation(enum.Enum):

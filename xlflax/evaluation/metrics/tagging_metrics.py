@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from seqeval.metrics import sequence_labeling
 
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 from xlflax.utils import errors
 
 Tags = Sequence[Sequence[str]]
@@ -61,7 +61,9 @@ def token_accuracy(gold: Tags, predicted: Tags) -> corpus_statistics.Statistics:
     (sum(a == b for a, b in zip(g, p, strict=True)), len(g))
     for g, p in zip(gold, predicted, strict=True)
   ]
-  return corpus_statistics.Statistics(np.array(rows), corpus_statistics.Aggregate.RATIO)
+  return corpus_statistics.Statistics(
+    np.array(rows), corpus_statistics.Aggregate.RATIO
+  )
 
 
 def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
@@ -178,7 +180,9 @@ def _span_scores(
   return EntityScores(
     _type_scores(*(c.total() for c in counts)),
     table,
-    corpus_statistics.Statistics(np.array(rows), corpus_statistics.Aggregate.F1),
+    corpus_statistics.Statistics(
+      np.array(rows), corpus_statistics.Aggregate.F1
+    ),
   )
 
 

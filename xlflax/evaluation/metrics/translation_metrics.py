@@ -16,7 +16,7 @@ import sacremoses
 from sacrebleu import metrics
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)

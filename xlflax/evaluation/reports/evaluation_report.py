@@ -4,11 +4,13 @@ import collections
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from xlflax.evaluation import (eval_task, plots, result_store, result_tables)
+from xlflax.evaluation import eval_task, plots, result_store, result_tables
 from xlflax.evaluation.reports import run_pages
 from xlflax.training.checkpointing import run_directory
 
-_Results = Mapping[result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]]
+_Results = Mapping[
+  result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]
+]
 _Task = eval_task.EvalTask | result_tables.Recorded
 
 
@@ -60,7 +62,9 @@ def write(
 
 
 def _shown_tasks(
-  store: result_store.ResultStore, tasks: Sequence[eval_task.EvalTask], stored: _Results
+  store: result_store.ResultStore,
+  tasks: Sequence[eval_task.EvalTask],
+  stored: _Results,
 ) -> dict[result_store.Group, _Task]:
   """Returns the task of each group of results, those of this call first."""
   requested = {store.group(task): task for task in tasks}

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from xlflax.evaluation.reports import (report_files, score_table)
+from xlflax.evaluation.reports import report_files, score_table
 from xlflax.utils import errors
 
 

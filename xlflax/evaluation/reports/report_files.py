@@ -17,8 +17,8 @@ from xlflax.evaluation.reports import (
   score_table,
   text,
 )
+from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
-from xlflax.storage import (checksums, manifests)
 
 JSON = 'scores.json'
 CSV = 'scores.csv'
@@ -106,7 +106,10 @@ def write(
     + '\n',
     PAGE: page.render(title, explanation, grids, drawn, notes),
     JSON: json.dumps(
-      checksums.add_digest(record), indent=1, ensure_ascii=False, allow_nan=False
+      checksums.add_digest(record),
+      indent=1,
+      ensure_ascii=False,
+      allow_nan=False,
     )
     + '\n',
   }  # last: the report is whole

@@ -9,11 +9,16 @@ from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import (eval_task, plots, result_store)
+from xlflax.evaluation import eval_task, plots, result_store
 from xlflax.evaluation.reports import page, run_scores, text
-from xlflax.utils import errors
 from xlflax.storage import paths
-from xlflax.training.checkpointing import (config_serialization, metrics_file, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  config_serialization,
+  metrics_file,
+  run_directory,
+)
+from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)
 PAGE = 'report.html'
@@ -105,7 +110,9 @@ class RunRecord:
   speed: Mapping[str, float]
   restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
-  results: Mapping[result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]]
+  results: Mapping[
+    result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]
+  ]
   directory: pathlib.Path
 
 

@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from xlflax.evaluation import (eval_task, task_families, result_store, result_tables)
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  result_tables,
+  task_families,
+)
 from xlflax.evaluation.reports import text
 from xlflax.training.checkpointing import run_directory
 

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax.evaluation import task_families
-from xlflax.evaluation.metrics import (corpus_statistics, averages)
-from xlflax.evaluation.metrics.metric import (Better, Unit)
+from xlflax.evaluation.metrics import averages, corpus_statistics
+from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.utils import errors
 
 
 def points(metric: str, value: float) -> float:
   """A score as reports show it: fractions in percent, others as they are."""
   return (
-    100 * value if task_families.find_metric(metric).unit is Unit.FRACTION else value
+    100 * value
+    if task_families.find_metric(metric).unit is Unit.FRACTION
+    else value
   )
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import classification_featurizer
-from xlflax.evaluation import (eval_task, label_checks)
-from xlflax.evaluation.metrics import classification_metrics
-from xlflax.evaluation.metrics.metric import (ACCURACY, F1, Metric)
-from xlflax.evaluation.tasks import head_task
+from xlflax.evaluation import eval_task, label_checks
 from xlflax.evaluation.label_checks import Unseen
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation.metrics import classification_metrics
+from xlflax.evaluation.metrics.metric import ACCURACY, F1, Metric
+from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import sequence_classification
+from xlflax.utils import errors, validation
 
 
 @validation.validate_fields
@@ -90,15 +90,21 @@ class Classification(head_task.HeadOnTexts):
   def example_statistics(self, gold, predictions):
     labels = [example.label for example in gold]
     found = {
-      'accuracy': classification_metrics.classification_scores(labels, predictions).correct
+      'accuracy': classification_metrics.classification_scores(
+        labels, predictions
+      ).correct
     }
     if self.positive is not None:
-      found |= classification_metrics.of_positive(labels, predictions, self.positive)
+      found |= classification_metrics.of_positive(
+        labels, predictions, self.positive
+      )
     return found
 
 
 def _metrics(
-  part: str, gold: Sequence[str], scores: classification_metrics.ClassificationScores
+  part: str,
+  gold: Sequence[str],
+  scores: classification_metrics.ClassificationScores,
 ) -> dict[str, float]:
   most = collections.Counter(gold).most_common(1)[0][1]
   return {

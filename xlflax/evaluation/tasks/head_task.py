@@ -7,16 +7,18 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from xlflax.data import batch_keys
+from xlflax.data.dataset_config import Positions, Separator
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import translation_featurizer
-from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.featurizers import (
+  featurizer,
+  translation_featurizer,
+)
 from xlflax.data.supervised.sources import example_source
-from xlflax.data.dataset_config import (Positions, Separator)
-from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.utils import (errors, validation)
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import errors, validation
 
 _Example = TypeVar('_Example', bound=labeled_examples.Example)
 
@@ -212,7 +214,9 @@ class HeadTask(labelled_task.LabelledTask):
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    objective = head_predictions.objective_of(subject, self.objective, self.HEAD)
+    objective = head_predictions.objective_of(
+      subject, self.objective, self.HEAD
+    )
     task = self.inherit_inputs(subject)
     result = eval_task.EvalResult(
       metrics={}, tables={}, inputs=task.describe_inputs()

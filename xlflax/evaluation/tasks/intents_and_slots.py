@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.metrics.corpus_statistics import Statistics
 from xlflax.evaluation.metrics.metric import Metric
-from xlflax.evaluation.tasks import (classification_task, tagging_task)
-from xlflax.utils import (errors, validation)
+from xlflax.evaluation.tasks import classification_task, tagging_task
+from xlflax.utils import errors, validation
 
 _ADDED = (Metric('exact_match'), Metric('intent_accuracy'))
 

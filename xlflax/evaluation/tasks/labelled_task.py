@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.sources import example_source
-from xlflax.data.supervised.sources import task_source
+from xlflax.data.supervised.sources import example_source, task_source
 from xlflax.evaluation import eval_task
 from xlflax.utils import validation
 

@@ -14,14 +14,20 @@ import numpy as np
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import eval_task
-from xlflax.evaluation import text_sources
+from xlflax.evaluation import eval_task, text_sources
 from xlflax.evaluation.metrics import mining_metrics
-from xlflax.evaluation.metrics.metric import (F1, PRECISION, RECALL, Better, Metric, Unit)
+from xlflax.evaluation.metrics.metric import (
+  F1,
+  PRECISION,
+  RECALL,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import margin_scoring
 from xlflax.similarity.margin_scoring import Direction, Margin
+from xlflax.utils import errors, validation
 
 Scored = dict[tuple[str, str], float]  # ids of both sides: score
 
@@ -173,7 +179,9 @@ class BitextMining(sentence_task.CollectionTask):
         f'the threshold of {part} is the best for the scored pairs '
         'themselves: there is no development data'
       )
-    return mining_metrics.best_threshold(scored, collections.gold).value, tuned_on
+    return mining_metrics.best_threshold(
+      scored, collections.gold
+    ).value, tuned_on
 
   def _candidates(self, subject, collections: _Collections, notes) -> Scored:
     """Scored pairs of ids, best first."""

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.sources import beir
-from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import (eval_task, sentence_embedding, label_checks)
-from xlflax.evaluation.metrics import bootstrap, probes
-from xlflax.evaluation.metrics import embedding_metrics
-from xlflax.evaluation.metrics.corpus_statistics import (Aggregate, Statistics)
-from xlflax.evaluation.metrics.metric import (ACCURACY, Metric)
+from xlflax.data.supervised.sources import beir, example_source
+from xlflax.evaluation import eval_task, label_checks, sentence_embedding
+from xlflax.evaluation.metrics import bootstrap, embedding_metrics, probes
+from xlflax.evaluation.metrics.corpus_statistics import Aggregate, Statistics
+from xlflax.evaluation.metrics.metric import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import cosine
+from xlflax.utils import errors, validation
 
 _DEPTH = 100  # documents of a run
 _INTERVAL = ('low', 'high')  # of 95 %
@@ -318,9 +316,7 @@ class Ranking(sentence_task.SentenceTask):
     return run
 
 
-def _by_language(
-  part: str, held: beir.RankedDocuments
-) -> dict[str, list[str]]:
+def _by_language(part: str, held: beir.RankedDocuments) -> dict[str, list[str]]:
   """Part, or language of the queries of the part `all` -> queries."""
   found: dict[str, list[str]] = {}
   for query, text in held.queries.items():

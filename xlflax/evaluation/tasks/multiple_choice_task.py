@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.featurizers import choice_featurizer
+from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import corpus_statistics
-from xlflax.evaluation.metrics.metric import (ACCURACY, Metric)
+from xlflax.evaluation.metrics.metric import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task
-from xlflax.utils import validation
 from xlflax.objectives.finetuning import multiple_choice
+from xlflax.utils import validation
 
 
 @validation.validate_fields

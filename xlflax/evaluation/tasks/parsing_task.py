@@ -8,16 +8,15 @@ import numpy as np
 from ufal import chu_liu_edmonds
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import (parsing_featurizer, word_level)
-from xlflax.evaluation import (head_predictions, label_checks)
-from xlflax.evaluation.metrics import (corpus_statistics, clas)
-from xlflax.evaluation.metrics import parsing_metrics
+from xlflax.data.supervised.featurizers import parsing_featurizer, word_level
+from xlflax.evaluation import head_predictions, label_checks
+from xlflax.evaluation.label_checks import Unseen
+from xlflax.evaluation.metrics import clas, corpus_statistics, parsing_metrics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.metrics.parsing_metrics import Punctuation
-from xlflax.evaluation.tasks import (head_task, tagging_task)
-from xlflax.evaluation.label_checks import Unseen
-from xlflax.utils import validation
+from xlflax.evaluation.tasks import head_task, tagging_task
 from xlflax.objectives.finetuning import dependency_parsing
+from xlflax.utils import validation
 
 
 @validation.validate_fields

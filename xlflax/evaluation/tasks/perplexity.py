@@ -14,19 +14,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import dataset_config
-from xlflax.data.corpus import language_codes
 from xlflax.data.batching import collate
-from xlflax.evaluation import (eval_task, batch_sharding, token_batches)
-from xlflax.evaluation import text_sources
+from xlflax.data.corpus import language_codes
+from xlflax.evaluation import (
+  batch_sharding,
+  eval_task,
+  text_sources,
+  token_batches,
+)
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.metrics.corpus_statistics import Aggregate
-from xlflax.evaluation.metrics.metric import (ACCURACY, Better, Metric, Unit)
+from xlflax.evaluation.metrics.metric import ACCURACY, Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task
-from xlflax.utils import (errors, validation)
 from xlflax.objectives import objective_base
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
+from xlflax.utils import errors, validation
 
 TOKENS = Metric('tokens', Better.NEITHER, Unit.UNBOUNDED)
 COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
@@ -166,7 +170,9 @@ class TranslationPerplexity(_MaskedPerplexity):
         where=self.name,
         fix='leave this task out',
       )
-    stream = self._stream(subject, dataset_config.Layout.PAIRS, pairs=self.pairs)
+    stream = self._stream(
+      subject, dataset_config.Layout.PAIRS, pairs=self.pairs
+    )
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
 

@@ -16,14 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import (eval_task, batch_sharding, hidden_states)
-from xlflax.evaluation import text_sources
+from xlflax.evaluation import (
+  batch_sharding,
+  eval_task,
+  hidden_states,
+  text_sources,
+)
 from xlflax.evaluation.metrics.corpus_statistics import Aggregate
-from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
-from xlflax.evaluation.tasks import (head_task, multiple_choice_task, perplexity)
-from xlflax.utils import validation
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
+from xlflax.evaluation.tasks import head_task, multiple_choice_task, perplexity
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
+from xlflax.utils import validation
 
 _PLACE = 'place'
 _BY_WORD = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
@@ -222,7 +226,10 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    result, failures = eval_task.EvalResult(metrics={}), eval_task.Failures(self.name)
+    result, failures = (
+      eval_task.EvalResult(metrics={}),
+      eval_task.Failures(self.name),
+    )
     notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):

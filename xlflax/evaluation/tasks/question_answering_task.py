@@ -7,12 +7,12 @@ import numpy as np
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import question_featurizer
-from xlflax.evaluation import (qa_decoding, eval_task, head_predictions)
+from xlflax.evaluation import eval_task, head_predictions, qa_decoding
 from xlflax.evaluation.metrics import qa_metrics
-from xlflax.evaluation.metrics.metric import (F1, Metric)
+from xlflax.evaluation.metrics.metric import F1, Metric
 from xlflax.evaluation.tasks import head_task
-from xlflax.utils import validation
 from xlflax.objectives.finetuning import question_answering
+from xlflax.utils import validation
 
 
 @validation.validate_fields
@@ -123,9 +123,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     start = 0
     for example, own in zip(examples, windows, strict=True):
       scores = logits[start : start + len(own)]
-      best = qa_decoding.n_best(
-        example.context, own, scores, decoding=decoding
-      )
+      best = qa_decoding.n_best(example.context, own, scores, decoding=decoding)
       answers[example.id] = self._chosen(best, scores)
       start += len(own)
     return answers

@@ -16,8 +16,8 @@ from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.metrics.metric import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.utils import validation
 from xlflax.similarity import cosine as similarity
+from xlflax.utils import validation
 
 
 @validation.validate_fields

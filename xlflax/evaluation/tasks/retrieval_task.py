@@ -13,16 +13,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.evaluation import (eval_task, tatoeba_pairs)
-from xlflax.evaluation import text_sources
-from xlflax.evaluation.metrics import (corpus_statistics, string_overlap)
-from xlflax.evaluation.metrics import retrieval_metrics
-from xlflax.evaluation.metrics.metric import (ACCURACY, BEST_LAYER, Better, Metric, Unit)
+from xlflax.evaluation import eval_task, tatoeba_pairs, text_sources
+from xlflax.evaluation.metrics import (
+  corpus_statistics,
+  retrieval_metrics,
+  string_overlap,
+)
+from xlflax.evaluation.metrics.metric import (
+  ACCURACY,
+  BEST_LAYER,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.evaluation.sentence_embedding import Centre
 from xlflax.evaluation.tasks import head_task, sentence_task
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import cosine, neighbors
+from xlflax.utils import errors, validation
 
 # Columns of the table that are metrics at `layer`.
 _BY_LAYER = [
@@ -269,7 +277,9 @@ class Retrieval(sentence_task.SentenceTask):
     targets = np.arange(len(first))
     nearest = {'accuracy': cosine.find_nearest(first, second)}
     if self.csls is not None:
-      nearest['csls'] = retrieval_metrics.nearest_by_csls(first, second, k=self.csls)
+      nearest['csls'] = retrieval_metrics.nearest_by_csls(
+        first, second, k=self.csls
+      )
     top10 = neighbors.find_nearest_both_ways(
       cosine.normalize_rows(first), cosine.normalize_rows(second), k=10
     )
@@ -301,7 +311,9 @@ def _example_statistics(
   unshared = scores.is_nearest.mean(0)[kinds == Kind.UNSHARED]
   if len(unshared):
     values['accuracy_unshared'] = unshared
-  return {name: corpus_statistics.Statistics(value) for name, value in values.items()}
+  return {
+    name: corpus_statistics.Statistics(value) for name, value in values.items()
+  }
 
 
 def _layer_rows(
@@ -325,7 +337,9 @@ def _layer_rows(
 def _string_overlap(test_set: _TestSet) -> eval_task.Row:
   """Returns the accuracies of string overlap, averaged over the directions."""
   forward, backward = (
-    retrieval_metrics.retrieval_accuracies('string_overlap', indices, test_set.kinds)
+    retrieval_metrics.retrieval_accuracies(
+      'string_overlap', indices, test_set.kinds
+    )
     for indices in string_overlap.nearest_by_ngrams(
       test_set.first, test_set.second
     )
@@ -334,7 +348,9 @@ def _string_overlap(test_set: _TestSet) -> eval_task.Row:
 
 
 def _metrics(
-  layers: Mapping[str, list[eval_task.Row]], pairs: list[eval_task.Row], layer: int
+  layers: Mapping[str, list[eval_task.Row]],
+  pairs: list[eval_task.Row],
+  layer: int,
 ) -> dict[str, float]:
   """Returns the metrics of every pair at a layer, and their means."""
   metrics: dict[str, float] = {}

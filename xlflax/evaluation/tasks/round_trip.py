@@ -11,14 +11,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import (eval_task, hidden_states, word_states)
-from xlflax.evaluation import text_sources
+from xlflax.evaluation import (
+  eval_task,
+  hidden_states,
+  text_sources,
+  word_states,
+)
 from xlflax.evaluation.metrics import alignment_error_rate
 from xlflax.evaluation.metrics.corpus_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import ACCURACY
 from xlflax.evaluation.tasks import perplexity
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import word_links
+from xlflax.utils import errors, validation
 
 _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 

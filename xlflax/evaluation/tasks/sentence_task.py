@@ -9,13 +9,13 @@ import numpy as np
 
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.sources import task_source
-from xlflax.evaluation import (eval_task, hidden_states)
+from xlflax.evaluation import eval_task, hidden_states
 from xlflax.evaluation.metrics.corpus_statistics import Statistics
-from xlflax.evaluation.sentence_embedding import (Centre, SentenceEncoding)
+from xlflax.evaluation.sentence_embedding import Centre, SentenceEncoding
 from xlflax.evaluation.tasks import head_task
-from xlflax.utils import validation
 from xlflax.objectives.model_calls import Pooling
 from xlflax.similarity import vector_normalization
+from xlflax.utils import validation
 
 _Score = Callable[[Any, eval_task.EvalResult, list[str]], dict[str, Statistics]]
 ENOUGH = 50  # sentences whose mean says more about a language than about them

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from xlflax.data.supervised.readers import file_reading
-from xlflax.evaluation import (eval_task, sentence_embedding)
-from xlflax.evaluation import text_sources
+from xlflax.evaluation import eval_task, sentence_embedding, text_sources
 from xlflax.evaluation.metrics import corpus_statistics
-from xlflax.evaluation.metrics.metric import (Better, Metric)
+from xlflax.evaluation.metrics.metric import Better, Metric
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.similarity import margin_scoring
 from xlflax.storage import content_hash
+from xlflax.utils import class_registry, errors, validation
 
 
 @validation.validate_fields
@@ -59,7 +58,8 @@ class SimilaritySearch(sentence_task.SentenceTask):
       raise errors.ConfigError(
         'Altered sentences are of no second side',
         got=', '.join(sorted(unknown)),
-        expected='languages of ' + ', '.join(map(text_sources.pair_name, pairs)),
+        expected='languages of '
+        + ', '.join(map(text_sources.pair_name, pairs)),
         where='SimilaritySearch.altered',
       )
     return self.scored(
@@ -68,12 +68,16 @@ class SimilaritySearch(sentence_task.SentenceTask):
       name=text_sources.pair_name,
     )
 
-  def _errors(self, subject, pair, notes) -> dict[str, corpus_statistics.Statistics]:
+  def _errors(
+    self, subject, pair, notes
+  ) -> dict[str, corpus_statistics.Statistics]:
     text = self.source.load(pair)
     count = len(text.second)
     second = list(text.second)
     if pair[1] in self.altered:
-      second += [line for _, line in file_reading.read_lines(self.altered[pair[1]])]
+      second += [
+        line for _, line in file_reading.read_lines(self.altered[pair[1]])
+      ]
     vectors = [
       self.vectors(subject, texts, [code] * len(texts), notes)
       for code, texts in zip(pair, (list(text.first), second), strict=True)

@@ -9,14 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import (tagging_featurizer, word_level)
-from xlflax.evaluation import (eval_task, head_predictions, label_checks)
-from xlflax.evaluation.metrics import tagging_metrics
-from xlflax.evaluation.metrics.metric import (ACCURACY, F1, PRECISION, RECALL, Metric)
-from xlflax.evaluation.tasks import head_task
+from xlflax.data.supervised.featurizers import tagging_featurizer, word_level
+from xlflax.evaluation import eval_task, head_predictions, label_checks
 from xlflax.evaluation.label_checks import Unseen
-from xlflax.utils import validation
+from xlflax.evaluation.metrics import tagging_metrics
+from xlflax.evaluation.metrics.metric import (
+  ACCURACY,
+  F1,
+  PRECISION,
+  RECALL,
+  Metric,
+)
+from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import token_classification
+from xlflax.utils import validation
 
 
 class Scheme(enum.Enum):

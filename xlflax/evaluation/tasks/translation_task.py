@@ -5,15 +5,14 @@ import enum
 import itertools
 
 from xlflax.data.corpus import language_codes
-from xlflax.data.supervised.readers import (column_validation, file_reading)
+from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.data.tokenizers import round_trips
-from xlflax.evaluation import (eval_task, sentence_translator)
-from xlflax.evaluation import text_sources
+from xlflax.evaluation import eval_task, sentence_translator, text_sources
 from xlflax.evaluation.metrics import translation_metrics
-from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.translation_options import TranslationOptions
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 
 class Direction(enum.Enum):
@@ -175,7 +174,9 @@ def _note_best_score(
   )
   changed = round_trips.count_changed(references, decoded)
   if changed:
-    best = translation_metrics.bleu(decoded, [references], target_language=target)
+    best = translation_metrics.bleu(
+      decoded, [references], target_language=target
+    )
     notes.append(
       f'{source}-{target}: the vocabulary changes {changed} of '
       f'{len(references)} references when it encodes and decodes them; perfect '
@@ -192,7 +193,9 @@ def _score(
 ) -> dict[str, translation_metrics.TranslationScore]:
   """The metrics of one direction; their signatures become notes."""
   right = [references]
-  found = {'bleu': translation_metrics.bleu(hypotheses, right, target_language=target)}
+  found = {
+    'bleu': translation_metrics.bleu(hypotheses, right, target_language=target)
+  }
   try:
     found['tokenized_bleu'] = translation_metrics.tokenized_bleu(
       hypotheses, right, target_language=target

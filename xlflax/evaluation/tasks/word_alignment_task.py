@@ -12,13 +12,13 @@ import numpy as np
 
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised import labeled_examples
-from xlflax.evaluation import (eval_task, hidden_states, word_states)
+from xlflax.evaluation import eval_task, hidden_states, word_states
 from xlflax.evaluation.metrics import alignment_error_rate
-from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.utils import (errors, validation)
 from xlflax.similarity import word_links
-from xlflax.similarity.word_links import (Mass, Method)
+from xlflax.similarity.word_links import Mass, Method
+from xlflax.utils import errors, validation
 
 _BLOCK = 128  # sentence pairs whose states are kept together
 
@@ -121,7 +121,8 @@ class WordAlignment(labelled_task.LabelledTask):
         ]
         scores[part] = {
           method: [
-            alignment_error_rate.alignment_scores(gold, found) for found in by_layer
+            alignment_error_rate.alignment_scores(gold, found)
+            for found in by_layer
           ]
           for method, by_layer in links.items()
         }
@@ -129,7 +130,8 @@ class WordAlignment(labelled_task.LabelledTask):
         files |= eval_task.statistics_files(part, {'aer': first.statistics})
         files |= {
           f'{part}.{method.value}.txt': ''.join(
-            alignment_error_rate.write_pharaoh(found) + '\n' for found in by_layer[layer]
+            alignment_error_rate.write_pharaoh(found) + '\n'
+            for found in by_layer[layer]
           )
           for method, by_layer in links.items()
         }
@@ -186,7 +188,9 @@ class WordAlignment(labelled_task.LabelledTask):
       )
     return examples
 
-  def _states(self, subject, block: list[labeled_examples.AlignedSentence], notes):
+  def _states(
+    self, subject, block: list[labeled_examples.AlignedSentence], notes
+  ):
     """Yields (source, target) vectors [L + 1, W, H] of each sentence."""
     sentences: list[tuple[str, ...]] = []
     languages: list[tuple[str, int]] = []

@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.utils import errors
-from xlflax.interop.huggingface.architectures import (architecture_registry, config_options, gte, linear_head)
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Config, Task)
+from xlflax.interop.huggingface.architectures import (
+  architecture_registry,
+  config_options,
+  gte,
+  linear_head,
+)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Config,
+  Task,
+)
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.models import shape_checks
+from xlflax.utils import errors
 
 CONFIG = 'config.json'
 
@@ -135,7 +144,9 @@ def _examined(
   settings: dict[str, Any],
 ) -> tuple[Description | None, errors.ConfigError | None]:
   """As `describe_model_with_errors`, of options of the right types."""
-  architecture = architecture_registry.find_architecture(options.get('model_type'))
+  architecture = architecture_registry.find_architecture(
+    options.get('model_type')
+  )
   read = config_options.read_config_options(options, architecture.aliases)
   read.has_output = _has_output(architecture, tensors or {})
   read.has_bias = not tensors or 'final_logits_bias' in tensors

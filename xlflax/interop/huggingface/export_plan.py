@@ -10,12 +10,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.utils import errors
-from xlflax.interop.huggingface.architectures import (architecture_registry, linear_head)
-from xlflax.interop.huggingface.architectures.architecture_registry import (UNREAD_BIAS, Architecture, Config, Task)
+from xlflax.interop.huggingface.architectures import (
+  architecture_registry,
+  linear_head,
+)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  UNREAD_BIAS,
+  Architecture,
+  Config,
+  Task,
+)
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.training import param_tree
+from xlflax.utils import errors
 
 Shapes = dict[str, tuple[int, ...]]
 

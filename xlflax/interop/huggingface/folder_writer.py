@@ -8,28 +8,38 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data.dataset_config import (Positions, Separator)
+from xlflax.data.dataset_config import Positions, Separator
 from xlflax.data.tokenizers import huggingface_vocabulary
 from xlflax.evaluation import sentence_embedding
-from xlflax.utils import (errors, validation)
-from xlflax.interop.huggingface import (generation_config, config_json, onnx_files, sentence_modules)
+from xlflax.interop.huggingface import (
+  config_json,
+  generation_config,
+  onnx_files,
+  sentence_modules,
+)
 from xlflax.interop.huggingface.architectures import linear_head
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.architectures.tensor_rules import Assignment
 from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.huggingface_export import Export
 from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
-from xlflax.interop.huggingface.tokenizers import (post_processor, sentencepiece_files)
+from xlflax.interop.huggingface.tokenizers import (
+  post_processor,
+  sentencepiece_files,
+)
 from xlflax.interop.huggingface.verification import (
   corpus_sample,
   model_checks,
   tokenizer_checks,
 )
-from xlflax.storage import (checksums, manifests, paths)
-from xlflax.training import nonfinite_checks
-from xlflax.training import param_tree
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
+from xlflax.storage import checksums, manifests, paths
+from xlflax.training import nonfinite_checks, param_tree
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  run_directory,
+  saved_run,
+)
+from xlflax.utils import errors, validation
 
 MAX_SHARD_BYTES = 5 * 10**9
 
@@ -110,7 +120,9 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
     separator = separator or Separator.XLMR
     types = checked.options.get('type_vocab_size', 1)
     if (
-      post_processor.match_run_template(folder, vocabulary, separator, types=types)
+      post_processor.match_run_template(
+        folder, vocabulary, separator, types=types
+      )
       and not own
     ):
       notes.append(
@@ -178,7 +190,9 @@ def _limit_tokenizer(folder: pathlib.Path, checked: Export) -> None:
   config_json.write_json(path, settings | {'model_max_length': length})
 
 
-def _write_tokenizer(run: saved_run.SavedRun, folder: pathlib.Path) -> list[str]:
+def _write_tokenizer(
+  run: saved_run.SavedRun, folder: pathlib.Path
+) -> list[str]:
   known = run.vocabulary.description.get('tokenizer_files', {})
   for name, digest in known.items():
     path = run.directory / run_directory.VOCABULARY / name
@@ -197,7 +211,9 @@ def _write_tokenizer(run: saved_run.SavedRun, folder: pathlib.Path) -> list[str]
   made = None
   if isinstance(run.vocabulary, sentencepiece_files.Vocabulary):
     made = sentencepiece_files.convert_sentencepiece(run.vocabulary)
-  elif known and isinstance(run.vocabulary, huggingface_vocabulary.TokenizersVocabulary):
+  elif known and isinstance(
+    run.vocabulary, huggingface_vocabulary.TokenizersVocabulary
+  ):
     made = run.vocabulary.files()
   if made is None and known:
     return []

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.evaluation import translation_options
-from xlflax.utils import errors
 from xlflax.interop.huggingface.tokenizers import post_processor
 from xlflax.objectives.pretraining.seq2seq import SourceSymbols
 from xlflax.objectives.teacher_forcing import DecoderStart
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 FILE = 'generation_config.json'
 KEY = 'generation'  # of huggingface.json: what the imported folder had

@@ -3,7 +3,9 @@
 import dataclasses
 import enum
 
-from xlflax.interop.huggingface.architectures.architecture_registry import Config
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Config,
+)
 from xlflax.models import encoder_decoder_config
 
 FILE = 'model.gin'

@@ -17,10 +17,10 @@ from huggingface_hub import constants
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
-from xlflax.utils import (errors, validation)
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader
-from xlflax.storage import (manifests, bucket_staging)
+from xlflax.storage import bucket_staging, manifests
+from xlflax.utils import errors, validation
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')

@@ -12,19 +12,33 @@ import ml_dtypes
 import numpy as np
 
 from xlflax.evaluation import sentence_embedding
-from xlflax.utils import (errors, name_suggestions, validation)
 from xlflax.interop.huggingface import export_plan as choices
-from xlflax.interop.huggingface import generation_config
-from xlflax.interop.huggingface import (huggingface_import, labeled_heads, sentence_modules)
-from xlflax.interop.huggingface import tensor_mapping
-from xlflax.interop.huggingface.architectures import config_options, linear_head
-from xlflax.interop.huggingface.architectures import tensor_rules
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Config, Task)
+from xlflax.interop.huggingface import (
+  generation_config,
+  huggingface_import,
+  labeled_heads,
+  sentence_modules,
+  tensor_mapping,
+)
+from xlflax.interop.huggingface.architectures import (
+  config_options,
+  linear_head,
+  tensor_rules,
+)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Config,
+  Task,
+)
 from xlflax.interop.huggingface.architectures.tensor_rules import Assignment
 from xlflax.models import encoder, encoder_decoder
 from xlflax.objectives.model_calls import Pooling
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  run_directory,
+  saved_run,
+)
+from xlflax.utils import errors, name_suggestions, validation
 
 _SENTENCE = 'heads/sentence_dense_'  # written as modules of their own
 DTYPES = {
@@ -289,7 +303,9 @@ def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
   config, shapes = chosen.config, chosen.shapes
   rules = tensor_mapping.rules_for(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
-  found = tensor_rules.assign_tensors(rules, shapes, vocab_size=config.vocab_size)
+  found = tensor_rules.assign_tensors(
+    rules, shapes, vocab_size=config.vocab_size
+  )
   used = {a.parameter for a in found} | set(
     tensor_rules.unused_layer_parameters(rules, shapes)
   )

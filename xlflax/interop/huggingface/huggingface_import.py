@@ -9,33 +9,51 @@ from typing import Any
 
 import jax
 
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers import base_vocabulary
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
 from xlflax.evaluation import sentence_embedding
-from xlflax.utils import (errors, validation)
 from xlflax.interop import safe_paths
-from xlflax.interop.huggingface import (generation_config, gin_file, hub_files, labeled_heads, config_json, sentence_modules)
-from xlflax.interop.huggingface import tensor_mapping
-from xlflax.interop.huggingface.architectures.architecture_registry import (Config, model_of, reject_unsupported)
+from xlflax.interop.huggingface import (
+  config_json,
+  generation_config,
+  gin_file,
+  hub_files,
+  labeled_heads,
+  sentence_modules,
+  tensor_mapping,
+)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Config,
+  model_of,
+  reject_unsupported,
+)
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import (
   saved_parameters,
   tensor_files,
   weights,
 )
-from xlflax.interop.huggingface.tokenizers import checkpoint_languages
-from xlflax.interop.huggingface.tokenizers import tokenizer_reader
+from xlflax.interop.huggingface.tokenizers import (
+  checkpoint_languages,
+  tokenizer_reader,
+)
 from xlflax.interop.huggingface.verification import (
   model_checks,
   tokenizer_checks,
 )
-from xlflax.models import model_params as models_api
 from xlflax.models import encoder_config as model_config
-from xlflax.storage import (bucket_access, checksums, manifests, paths)
+from xlflax.models import model_params as models_api
+from xlflax.storage import bucket_access, checksums, manifests, paths
 from xlflax.training import param_tree
-from xlflax.training.checkpointing import (checkpoint_items, checkpoints, run_directory, checkpoint_reader, objective_config)
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  checkpoints,
+  objective_config,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors, validation
 
 RECORD = run_directory.ORIGIN
 _FORMAT = 1
@@ -81,7 +99,9 @@ class Import:
 def check_digests(folder: pathlib.Path) -> None:
   """Refuses a folder that `xlflax convert to-hf` wrote, if it has changed."""
   found = (
-    checksums.find_problems(folder) if (folder / checksums.FILE).exists() else []
+    checksums.find_problems(folder)
+    if (folder / checksums.FILE).exists()
+    else []
   )
   if found:
     raise errors.CheckpointError(
@@ -149,7 +169,9 @@ def check_import(
   if description is not None:
     if tensors is not None:
       made = _try(
-        lambda: tensor_mapping.make_tensor_mapping(description, tensors, drop=drop),
+        lambda: tensor_mapping.make_tensor_mapping(
+          description, tensors, drop=drop
+        ),
         problems,
       )
     found = _try(

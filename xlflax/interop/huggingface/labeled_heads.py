@@ -7,11 +7,13 @@ its labels and how its head reads states.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.data.supervised.featurizers import (question_featurizer, featurizer)
 from xlflax.data.dataset_config import Separator
+from xlflax.data.supervised.featurizers import featurizer, question_featurizer
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+)
 from xlflax.models import activations
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.objectives.finetuning import (
@@ -19,6 +21,7 @@ from xlflax.objectives.finetuning import (
   sequence_classification,
   token_classification,
 )
+from xlflax.utils import errors
 
 _QUESTION_LENGTH = 384  # `max_seq_length` of run_qa.py in transformers
 
@@ -89,7 +92,9 @@ def inputs(
   ]
   found: dict[str, dict[str, Any]] = {}
   for objective in objectives:
-    maker = question_featurizer.QuestionRows(separator=(*separators, *Separator)[0])
+    maker = question_featurizer.QuestionRows(
+      separator=(*separators, *Separator)[0]
+    )
     settings = {'length': max_length} | maker.input_settings()
     if isinstance(objective, question_answering.QuestionAnswering):
       settings['length'] = min(max_length, _QUESTION_LENGTH)

@@ -2,8 +2,11 @@
 
 import math
 
-from xlflax.interop.huggingface import (huggingface_export, huggingface_import)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Assignment, Transform)
+from xlflax.interop.huggingface import huggingface_export, huggingface_import
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Assignment,
+  Transform,
+)
 
 _TRANSPOSED = (Transform.LINEAR, Transform.LINEAR_FROM_TWO)
 

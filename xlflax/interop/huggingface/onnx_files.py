@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.utils import errors
 from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.verification import tokenizer_checks
+from xlflax.utils import errors
 
 FILE = 'onnx/model.onnx'  # where the Hub's programs look
 _NEEDED = ('torch', 'transformers', 'onnx', 'onnxscript', 'onnxruntime')

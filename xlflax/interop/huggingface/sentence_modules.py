@@ -13,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation.sentence_embedding import (DENSE, IDENTITY, Centre, SentenceEncoding)
-from xlflax.utils import errors
+from xlflax.evaluation.sentence_embedding import (
+  DENSE,
+  IDENTITY,
+  Centre,
+  SentenceEncoding,
+)
 from xlflax.interop import safe_paths
 from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import errors
 
 MODULES = 'modules.json'
 _CONFIG = 'config_sentence_transformers.json'

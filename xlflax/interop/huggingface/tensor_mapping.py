@@ -7,15 +7,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 from flax import linen as nn
 
-from xlflax.utils import errors
-from xlflax.interop.huggingface.architectures import linear_head
-from xlflax.interop.huggingface.architectures import tensor_rules
-from xlflax.interop.huggingface.architectures.architecture_registry import (UNREAD_BIAS, Architecture, Config, Task, model_of)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Assignment, Rule, Transform)
+from xlflax.interop.huggingface.architectures import linear_head, tensor_rules
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  UNREAD_BIAS,
+  Architecture,
+  Config,
+  Task,
+  model_of,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Assignment,
+  Rule,
+  Transform,
+)
 from xlflax.interop.huggingface.config_json import Description
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.models import model_params as models_api
 from xlflax.training import param_tree
+from xlflax.utils import errors
 
 _OLD_NAMES = (
   (r'LayerNorm\.gamma$', 'LayerNorm.weight'),

@@ -16,12 +16,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore
 
-from xlflax.utils import errors
 from xlflax.interop import safe_paths
 from xlflax.storage import bucket_staging
-from xlflax.training import nonfinite_checks
-from xlflax.training import param_tree
+from xlflax.training import nonfinite_checks, param_tree
 from xlflax.training.checkpointing import checkpoint_reader
+from xlflax.utils import errors
 
 _MSGPACK = 'checkpoint'
 _STATE = 'state'

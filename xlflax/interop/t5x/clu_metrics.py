@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from clu import metrics as clu_metrics
 from t5x import metrics as t5x_metrics
 
-from xlflax.objectives import objective_base
-from xlflax.objectives import objective_metrics
+from xlflax.objectives import objective_base, objective_metrics
 
 
 @flax.struct.dataclass
@@ -56,7 +55,8 @@ def from_output(
 
 
 def _metric(name: str, total, weight) -> clu_metrics.Metric:
-  kind = {objective_metrics.TOKENS: Total, objective_metrics.PERPLEXITY: Perplexity}.get(
-    name.rsplit('/', 1)[-1], clu_metrics.Average
-  )
+  kind = {
+    objective_metrics.TOKENS: Total,
+    objective_metrics.PERPLEXITY: Perplexity,
+  }.get(name.rsplit('/', 1)[-1], clu_metrics.Average)
   return kind(total=total, count=weight)

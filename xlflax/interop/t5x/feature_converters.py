@@ -7,9 +7,9 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data import batch_keys
-from xlflax.data.dataset_config import (Layout, PairOptions, Positions, Separator)
+from xlflax.data.dataset_config import Layout, PairOptions, Positions, Separator
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 # A task's feature -> the one that holds its language's id, int32 [1].
 LANGUAGE_SUFFIX = '_language'

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.tokenizers import vocabulary_training
-from xlflax.utils import validation
 from xlflax.interop.huggingface import gin_file
 from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.interop.t5x.t5x_import import Import
-from xlflax.storage import (bucket_access, manifests, paths)
+from xlflax.storage import bucket_access, manifests, paths
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import checkpoints, run_directory
+from xlflax.utils import validation
 
 RECORD = 't5x.json'
 

@@ -16,16 +16,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from t5x import models as t5x_models
 
-from xlflax.data import batch_keys
-from xlflax.data import dataset_config
+from xlflax.data import batch_keys, dataset_config
 from xlflax.data.seqio_tasks import seqio_vocabulary
-from xlflax.utils import (errors, validation)
-from xlflax.interop.t5x import (logical_axes, feature_converters)
-from xlflax.interop.t5x import clu_metrics
-from xlflax.models import model_params as models_api
+from xlflax.interop.t5x import clu_metrics, feature_converters, logical_axes
 from xlflax.models import encoder_config as model_config
-from xlflax.objectives import (objective_base, duplicate_detection)
+from xlflax.models import model_params as models_api
+from xlflax.objectives import duplicate_detection, objective_base
 from xlflax.objectives.pretraining import seq2seq
+from xlflax.utils import errors, validation
 
 
 class Normalization(enum.Enum):
@@ -95,7 +93,9 @@ class ObjectiveModel(t5x_models.BaseModel):
       dataset_config.Stream(
         name='t5x',
         mixture="T5X's tasks",
-        layout=validation.validate(layout, dataset_config.Layout, name='layout'),
+        layout=validation.validate(
+          layout, dataset_config.Layout, name='layout'
+        ),
         length=8,
         batch_size=1,
       )
@@ -110,7 +110,10 @@ class ObjectiveModel(t5x_models.BaseModel):
     if heads:
       boxed['heads'] = {self.objective.name: heads}
     return flax.core.freeze(
-      {'params': nn.meta.unbox(boxed), 'params_axes': logical_axes.params_axes(boxed)}
+      {
+        'params': nn.meta.unbox(boxed),
+        'params_axes': logical_axes.params_axes(boxed),
+      }
     )
 
   def loss_fn(self, params, batch: Mapping[str, jax.Array], dropout_rng):

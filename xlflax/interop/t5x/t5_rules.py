@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xlflax.utils import errors
 from xlflax.models import encoder_decoder_config
+from xlflax.utils import errors
 
 _SCAN_AXIS = 1
 _TRANSPOSED = ('rel_embedding', 'logits_dense/kernel')

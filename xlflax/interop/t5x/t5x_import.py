@@ -9,13 +9,13 @@ from typing import Any
 from flax import linen as nn
 
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import (errors, validation)
 from xlflax.interop.t5x import checkpoint_files, t5_rules
-from xlflax.models import model_params as models_api
 from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder
+from xlflax.models import model_params as models_api
 from xlflax.storage import bucket_staging
 from xlflax.training import param_tree
+from xlflax.utils import errors, validation
 
 _OWN = 'model/'  # xlflax's own models have their parameters under these
 _HEADS = 'heads/'

@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import errors
 from xlflax.interop.t5x.objective_model import (
   Normalization,
   ObjectiveModel,
   unfreeze_params,
 )
 from xlflax.models import decoding
-from xlflax.objectives import (objective_base, model_calls, teacher_forcing)
+from xlflax.objectives import model_calls, objective_base, teacher_forcing
 from xlflax.objectives.pretraining import seq2seq
+from xlflax.utils import errors
 
 __all__ = ['EncoderDecoderModel', 'EncoderModel', 'Normalization']
 

@@ -12,12 +12,14 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data import dataset_config
-from xlflax.data.seqio_tasks import task_registration
-from xlflax.data.seqio_tasks import task_registry
-from xlflax.data.seqio_tasks import seqio_vocabulary
+from xlflax.data.seqio_tasks import (
+  seqio_vocabulary,
+  task_registration,
+  task_registry,
+)
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import (errors, validation)
 from xlflax.interop.t5x import feature_converters
+from xlflax.utils import errors, validation
 
 SUFFIX = '.t5x'
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import errors
+from xlflax.models import compile_targets, dropout
 from xlflax.models import encoder_config as model_config
-from xlflax.models import (dropout, compile_targets)
 from xlflax.models.attention import fused, masks
 from xlflax.models.attention.masks import MASKED_SCORE
+from xlflax.utils import errors
 
 _Backend = model_config.AttentionBackend
 

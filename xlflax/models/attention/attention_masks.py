@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import encoder_config as model_config
-from xlflax.models.attention import masks
-from xlflax.models.attention import rotary
+from xlflax.models.attention import masks, rotary
 
 # A window that no row is as long as.
 _ANYWHERE = 2**30

@@ -1,8 +1,12 @@
 """Generating text with an encoder-decoder."""
 
-from xlflax.models.decoding.generation import generate
-from xlflax.models.decoding.decoding_options import (DecodingOptions, EarlyStopping, Method)
+from xlflax.models.decoding.decoding_options import (
+  DecodingOptions,
+  EarlyStopping,
+  Method,
+)
 from xlflax.models.decoding.decoding_step import Hypotheses
+from xlflax.models.decoding.generation import generate
 
 __all__ = [
   'DecodingOptions',

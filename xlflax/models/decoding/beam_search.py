@@ -7,7 +7,10 @@ import jax.numpy as jnp
 
 from xlflax.models.decoder import Cache
 from xlflax.models.decoding import decoding_step
-from xlflax.models.decoding.decoding_options import (DecodingOptions, EarlyStopping)
+from xlflax.models.decoding.decoding_options import (
+  DecodingOptions,
+  EarlyStopping,
+)
 
 
 class _Beams(NamedTuple):
@@ -41,7 +44,9 @@ class _State(NamedTuple):
   cache: Cache
 
 
-def beam_search(stepper: decoding_step.Stepper, inputs) -> decoding_step.Hypotheses:
+def beam_search(
+  stepper: decoding_step.Stepper, inputs
+) -> decoding_step.Hypotheses:
   """Returns the best hypotheses that beam search finds.
 
   At each token, the 2 K best continuations of a row's K hypotheses are

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 
 class Method(enum.Enum):

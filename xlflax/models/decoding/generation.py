@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.models.decoding import beam_search, decoding_step, sampling
+from xlflax.models.decoding.decoding_options import DecodingOptions, Method
 from xlflax.utils import errors
-from xlflax.models.decoding import (beam_search, sampling, decoding_step)
-from xlflax.models.decoding.decoding_options import (DecodingOptions, Method)
 
 # Key of the batch -> the encoder's argument.
 _INPUTS = {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models.decoding import decoding_step
-from xlflax.models.decoding.decoding_options import (DecodingOptions, Method)
+from xlflax.models.decoding.decoding_options import DecodingOptions, Method
 
 
 def sample_tokens(

@@ -10,9 +10,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import (class_registry, validation)
 from xlflax.models import dropout
 from xlflax.models.attention.masks import MASKED_SCORE
+from xlflax.utils import class_registry, validation
 
 
 class Pooling(enum.StrEnum):

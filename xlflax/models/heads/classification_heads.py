@@ -12,8 +12,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import validation
 from xlflax.models import activations
+from xlflax.utils import validation
 
 Drop = Callable[[jax.Array], jax.Array]
 

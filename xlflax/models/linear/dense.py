@@ -8,9 +8,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax.models import compile_targets, custom_vjp
 from xlflax.models import encoder_config as model_config
-from xlflax.models import (custom_vjp, compile_targets)
-from xlflax.models.linear import (fp8, collective_matmul)
+from xlflax.models.linear import collective_matmul, fp8
 
 _Config = model_config.EncoderConfig
 
@@ -96,7 +96,9 @@ def sharded_matmul(
   if products is model_config.Products.EIGHT_BITS:
     return fp8.fp8_matmul(inputs, weights, contracted)
   if collective_matmul.is_split():
-    return collective_matmul.collective_matmul(inputs, weights, axes, contracted)
+    return collective_matmul.collective_matmul(
+      inputs, weights, axes, contracted
+    )
   if _on_one_cpu():
     return _multiply_rows(inputs, weights, contracted)
   return jnp.tensordot(inputs, weights, axes=contracted)

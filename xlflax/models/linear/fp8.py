@@ -12,8 +12,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import errors
 from xlflax.models import compile_targets
+from xlflax.utils import errors
 
 _FACTOR, _GRADIENT = jnp.float8_e4m3fn, jnp.float8_e5m2
 _LEAST = (8, 9)  # compute capability with such products

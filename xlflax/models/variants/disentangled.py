@@ -16,8 +16,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, norms
+from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.linear import dense

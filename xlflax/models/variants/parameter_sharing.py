@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.utils import class_registry, errors, validation
 
 LANGUAGE_SPECIFIC = 'language_specific'
 _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'

@@ -4,12 +4,17 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import errors
-from xlflax.models import (decoder_layers, dropout, embeddings, scan_layers)
-from xlflax.models import encoder_decoder_config
+from xlflax.models import (
+  decoder_layers,
+  dropout,
+  embeddings,
+  encoder_decoder_config,
+  scan_layers,
+)
 from xlflax.models.attention import masks
 from xlflax.models.linear import dense
 from xlflax.models.variants import t5_layers
+from xlflax.utils import errors
 
 
 def check_length(

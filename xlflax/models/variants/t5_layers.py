@@ -12,9 +12,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import activations, dropout, layers, norms
-from xlflax.models import encoder_decoder_config
-from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models import (
+  activations,
+  dropout,
+  encoder_decoder_config,
+  layers,
+  norms,
+)
+from xlflax.models.attention import attention_backends, masks
 from xlflax.models.linear import dense
 
 

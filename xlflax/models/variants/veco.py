@@ -7,9 +7,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import (errors, validation)
 from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import masks
+from xlflax.utils import errors, validation
 
 
 class MemoryGradient(enum.Enum):

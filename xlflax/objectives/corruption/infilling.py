@@ -15,8 +15,8 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.objectives.corruption import masking, sequence_ops
 from xlflax.utils import validation
-from xlflax.objectives.corruption import (masking, sequence_ops)
 
 
 class WordSpans(NamedTuple):

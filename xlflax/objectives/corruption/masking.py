@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 

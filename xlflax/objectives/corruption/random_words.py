@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import errors
 from xlflax.objectives.corruption import masking
+from xlflax.utils import errors
 
 
 class RandomWords(enum.Enum):

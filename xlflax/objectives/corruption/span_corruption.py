@@ -15,9 +15,9 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, validation)
 from xlflax.objectives import teacher_forcing
-from xlflax.objectives.corruption import (masking, sequence_ops)
+from xlflax.objectives.corruption import masking, sequence_ops
+from xlflax.utils import errors, validation
 
 Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 
@@ -179,7 +179,9 @@ def apply_span_corruption(
     text, sequence_ops.exclusive_sum(text.astype(jnp.int32)), length
   )
   token_ids = rows[batch_keys.TOKEN_IDS]
-  compact = sequence_ops.scatter_set(jnp.zeros_like(token_ids), place, token_ids)
+  compact = sequence_ops.scatter_set(
+    jnp.zeros_like(token_ids), place, token_ids
+  )
   languages = teacher_forcing.row_languages(rows, vocabulary)
   kept_end = jnp.cumsum(spans.kept, axis=1)
   dropped_end = jnp.cumsum(spans.dropped, axis=1)

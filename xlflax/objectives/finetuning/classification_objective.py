@@ -8,9 +8,14 @@ import jax.numpy as jnp
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, class_registry)
-from xlflax.objectives import (objective_base, losses, objective_metrics, batch_requirements)
+from xlflax.objectives import (
+  batch_requirements,
+  losses,
+  objective_base,
+  objective_metrics,
+)
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import class_registry, errors
 
 
 @class_registry.register('classification')
@@ -38,7 +43,9 @@ class Classification(finetuning.FineTuning):
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
-    batch_requirements.check_same(stream, 'labels', self.labels, objective=self.name)
+    batch_requirements.check_same(
+      stream, 'labels', self.labels, objective=self.name
+    )
 
   @property
   def num_outputs(self) -> int:

@@ -10,12 +10,12 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models.heads import biaffine
-from xlflax.objectives import (objective_base, batch_requirements)
+from xlflax.objectives import batch_requirements, objective_base
 from xlflax.objectives.corruption import masking
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.objectives.finetuning import classification_objective
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import class_registry, errors, validation
 
 ROOT = 'root'  # the relation of a sentence's root
 
@@ -189,7 +189,9 @@ class DependencyParsing(finetuning.FineTuning):
 
 
 def _sum(
-  name: str, arcs: objective_base.ObjectiveOutput, relations: objective_base.ObjectiveOutput
+  name: str,
+  arcs: objective_base.ObjectiveOutput,
+  relations: objective_base.ObjectiveOutput,
 ) -> objective_base.ObjectiveOutput:
   """Adds both losses; metrics under the names of the class."""
   by_language = [
@@ -197,7 +199,9 @@ def _sum(
     for kind, out in (('arc', arcs), ('relation', relations))
   ]
   return objective_base.ObjectiveOutput(
-    objective_base.WeightedMean(arcs.loss.total + relations.loss.total, arcs.loss.weight),
+    objective_base.WeightedMean(
+      arcs.loss.total + relations.loss.total, arcs.loss.weight
+    ),
     {
       f'{name}/loss': objective_base.WeightedMean(
         by_language[0].total + by_language[1].total, by_language[0].weight

@@ -27,12 +27,16 @@ import jax.numpy as jnp
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models import activations, dropout
 from xlflax.models.heads import transformer_head
 from xlflax.models.heads.classification_heads import Pooling
-from xlflax.models.variants import (veco, parameter_sharing)
-from xlflax.objectives import (objective_base, model_calls, batch_requirements, sentence_pairs)
+from xlflax.models.variants import parameter_sharing, veco
+from xlflax.objectives import (
+  batch_requirements,
+  model_calls,
+  objective_base,
+  sentence_pairs,
+)
 from xlflax.objectives.finetuning.head_settings import (
   Body,
   Features,
@@ -41,6 +45,7 @@ from xlflax.objectives.finetuning.head_settings import (
   body_config,
   init_linear,
 )
+from xlflax.utils import class_registry, errors, validation
 
 __all__ = (
   'Body',
@@ -95,9 +100,7 @@ class FineTuning(objective_base.Objective):
   head: HeadKind = HeadKind.OUTPUT
   activation: str = 'tanh'
   head_dropout: validation.FractionBelowOne = 0.1
-  memory_gradient: veco.MemoryGradient = (
-    veco.MemoryGradient.STOP
-  )
+  memory_gradient: veco.MemoryGradient = veco.MemoryGradient.STOP
 
   def __post_init__(self):
     where = type(self).__name__
@@ -315,7 +318,8 @@ class FineTuning(objective_base.Objective):
     """[B, T, W] of the encoder."""
     if self.features is Features.PLUG_IN:
       sides = [
-        {'token_ids': side[batch_keys.TOKEN_IDS]} | model_calls.model_kwargs(side)
+        {'token_ids': side[batch_keys.TOKEN_IDS]}
+        | model_calls.model_kwargs(side)
         for side in sentence_pairs.split_sides(batch, objective=self.name)
       ]
       return model_calls.call_model(
@@ -374,9 +378,7 @@ class FineTuning(objective_base.Objective):
         where=f'{type(self).__name__}.head_layers',
       )
     if self.features is Features.PLUG_IN:
-      veco.check_enabled(
-        model.config, where=f'{type(self).__name__}.features'
-      )
+      veco.check_enabled(model.config, where=f'{type(self).__name__}.features')
       if parameter_sharing.plan_of(model) is not None:
         raise errors.ConfigError(
           'Two languages of a pair cannot be read with the parts of one',

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (errors, class_registry)
 from xlflax.models.heads import classification_heads
-from xlflax.objectives import (objective_base, model_calls)
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives import model_calls, objective_base
 from xlflax.objectives.finetuning import classification_objective
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import class_registry, errors
 
 
 @class_registry.register('multiple_choice')
@@ -68,7 +68,8 @@ class MultipleChoice(finetuning.FineTuning):
     scores = self._scores(model, params, batch, context.vocabulary, rng)
     languages = model_calls.row_languages(batch, context.vocabulary)
     scores, labels, languages = (
-      self._by_question(x) for x in (scores, batch[batch_keys.LABELS], languages)
+      self._by_question(x)
+      for x in (scores, batch[batch_keys.LABELS], languages)
     )  # [B / C, C]
     known = jnp.min(labels, axis=1) >= 0  # rows of padding have -1
     right = jnp.where(known, jnp.argmax(labels, axis=1), -1)

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 
 from xlflax.data import batch_keys
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.utils import (class_registry, validation)
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.heads import classification_heads
-from xlflax.objectives import (objective_base, losses, objective_metrics)
+from xlflax.objectives import losses, objective_base, objective_metrics
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import class_registry, validation
 
 
 class SpanLogits(NamedTuple):
@@ -65,7 +65,10 @@ class QuestionAnswering(finetuning.FineTuning):
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
     allowed = _allowed(batch)
-    answers = (batch[batch_keys.START_POSITIONS], batch[batch_keys.END_POSITIONS])
+    answers = (
+      batch[batch_keys.START_POSITIONS],
+      batch[batch_keys.END_POSITIONS],
+    )
     found = [
       losses.cross_entropy(jnp.where(allowed, part, MASKED_SCORE), answer)
       for part, answer in zip(logits, answers, strict=True)
@@ -92,7 +95,9 @@ class QuestionAnswering(finetuning.FineTuning):
     ).astype(jnp.float32)
     return SpanLogits(logits[:, :, 0], logits[:, :, 1])
 
-  def _output(self, loss, correct, batch, context) -> objective_base.ObjectiveOutput:
+  def _output(
+    self, loss, correct, batch, context
+  ) -> objective_base.ObjectiveOutput:
     """Sums losses [B] and correctness [B]."""
     weights = jnp.ones_like(loss)
     first = jnp.argmax(batch[batch_keys.CONTEXT_MASK] > 0, axis=1)

@@ -9,11 +9,17 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.objectives import (objective_base, model_calls, losses, objective_metrics, sequence_packing)
-from xlflax.objectives.model_calls import Pooling
+from xlflax.objectives import (
+  losses,
+  model_calls,
+  objective_base,
+  objective_metrics,
+  sequence_packing,
+)
 from xlflax.objectives.duplicate_detection import same_rows
+from xlflax.objectives.model_calls import Pooling
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('search_contrast')
@@ -110,16 +116,22 @@ class SearchContrast(objective_base.Objective):
     valid = given & jnp.all(placed, axis=1)
     values = self._values(vectors, batch, valid)
     weights = valid.astype(jnp.float32)
-    languages = model_calls.row_languages(batch, context.vocabulary)[:: self.group]
+    languages = model_calls.row_languages(batch, context.vocabulary)[
+      :: self.group
+    ]
     of_all = languages, context.vocabulary
-    told = objective_metrics.metrics_by_language(self.name, values, weights, *of_all)
+    told = objective_metrics.metrics_by_language(
+      self.name, values, weights, *of_all
+    )
     if self.packed is not None:
       left_out = {'left_out': 1.0 * ~valid}
       told |= objective_metrics.metrics_by_language(
         self.name, left_out, 1.0 * given, *of_all
       )
     return objective_base.ObjectiveOutput(
-      objective_base.WeightedMean(jnp.sum(values['loss'] * weights), jnp.sum(weights)),
+      objective_base.WeightedMean(
+        jnp.sum(values['loss'] * weights), jnp.sum(weights)
+      ),
       told,
     )
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 import jax
 
 from xlflax.data import batch_keys
-from xlflax.utils import class_registry
 from xlflax.models.heads import classification_heads
 from xlflax.objectives import model_calls
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.objectives.finetuning import classification_objective
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.utils import class_registry
 
 
 @class_registry.register('sequence_classification')

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import class_registry
-from xlflax.objectives import (objective_base, objective_metrics)
+from xlflax.objectives import objective_base, objective_metrics
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.objectives.finetuning import sequence_classification
+from xlflax.utils import class_registry
 
 
 @class_registry.register('sequence_regression')
@@ -78,5 +78,6 @@ def squared_error(
   loss = jnp.square(found - jnp.where(known, gold, 0.0)) * weights
   told = objective_metrics.by_language(loss, weights, language_ids, languages)
   return objective_base.ObjectiveOutput(
-    objective_base.WeightedMean(jnp.sum(loss), jnp.sum(weights)), {f'{name}/loss': told}
+    objective_base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
+    {f'{name}/loss': told},
   )

@@ -7,9 +7,9 @@ from typing import ClassVar
 import jax
 
 from xlflax.data import batch_keys
-from xlflax.utils import class_registry
 from xlflax.models.heads import classification_heads
 from xlflax.objectives.finetuning import classification_objective
+from xlflax.utils import class_registry
 
 
 @class_registry.register('token_classification')

@@ -7,11 +7,16 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import class_registry
 from xlflax.models.variants import veco
-from xlflax.objectives import (objective_base, model_calls, objective_metrics, sentence_pairs)
+from xlflax.objectives import (
+  model_calls,
+  objective_base,
+  objective_metrics,
+  sentence_pairs,
+)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
+from xlflax.utils import class_registry
 
 
 class _Rows(NamedTuple):
@@ -68,9 +73,7 @@ class CrossAttentionMLM(MaskedLM):
       ConfigError: the model has no cross-attention.
     """
     del rng
-    veco.check_enabled(
-      model.config, where=f'objective {self.name!r}'
-    )
+    veco.check_enabled(model.config, where=f'objective {self.name!r}')
     return {}
 
   def __call__(
@@ -112,7 +115,9 @@ class CrossAttentionMLM(MaskedLM):
     sentence_pairs.split_sides(batch, objective=self.name)  # refuses one side
     parts = sentence_pairs.encoding_parts(model, batch)
     groups = []
-    for rows, key in zip(parts, sentence_pairs.split_keys(rng, parts), strict=True):
+    for rows, key in zip(
+      parts, sentence_pairs.split_keys(rng, parts), strict=True
+    ):
       bound = model_calls.bind_language_params(
         model, params, rows, context.vocabulary
       )
@@ -150,7 +155,9 @@ class CrossAttentionMLM(MaskedLM):
       values |= {f'{term}_loss': loss[:, i], f'{term}_accuracy': correct[:, i]}
     return objective_metrics.metrics_by_language(
       self.name, values, weights, languages, context.vocabulary
-    ) | objective_metrics.token_counts(self.name, context.vocabulary, group.batch)
+    ) | objective_metrics.token_counts(
+      self.name, context.vocabulary, group.batch
+    )
 
 
 def _shown(group: _Rows) -> dict[str, jax.Array]:

@@ -9,9 +9,13 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (class_registry, validation)
 from xlflax.objectives import objective_base
-from xlflax.objectives.corruption import (infilling, masking, sequence_ops, span_corruption)
+from xlflax.objectives.corruption import (
+  infilling,
+  masking,
+  sequence_ops,
+  span_corruption,
+)
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.objectives.pretraining.seq2seq import (
@@ -19,6 +23,7 @@ from xlflax.objectives.pretraining.seq2seq import (
   SourceSymbols,
 )
 from xlflax.objectives.teacher_forcing import DecoderStart
+from xlflax.utils import class_registry, validation
 
 
 @class_registry.register('span_corruption')

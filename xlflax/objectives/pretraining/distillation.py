@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models import model_params as models_api
-from xlflax.objectives import (objective_base, model_calls, objective_metrics)
+from xlflax.objectives import model_calls, objective_base, objective_metrics
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.losses import linear_kl
 from xlflax.objectives.pretraining import masked_lm
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('distillation')
@@ -235,7 +235,9 @@ class Distillation(objective_base.Objective):
 
 
 def _add_means(
-  first: objective_base.WeightedMean, second: objective_base.WeightedMean, factor: float
+  first: objective_base.WeightedMean,
+  second: objective_base.WeightedMean,
+  factor: float,
 ) -> objective_base.WeightedMean:
   """One mean that is `first`'s plus `factor` times `second`'s.
 

@@ -8,8 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (class_registry, validation)
-from xlflax.objectives import (objective_base, model_calls, objective_metrics, sentence_pairs)
+from xlflax.objectives import (
+  model_calls,
+  objective_base,
+  objective_metrics,
+  sentence_pairs,
+)
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.corruption import random_words as random_words_lib
 from xlflax.objectives.corruption.random_words import RandomWords
@@ -17,6 +21,7 @@ from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
 from xlflax.objectives.losses import TokenLoss
+from xlflax.utils import class_registry, validation
 
 
 class Head(enum.Enum):
@@ -150,7 +155,9 @@ class MaskedLM(objective_base.Objective):
       ]
     )
 
-  def _one(self, model, params, batch, context) -> objective_base.ObjectiveOutput:
+  def _one(
+    self, model, params, batch, context
+  ) -> objective_base.ObjectiveOutput:
     """Loss and metrics of rows that share their parameters."""
     chosen = self.chosen(model, params, batch, context)
     loss, _, weights, _ = chosen

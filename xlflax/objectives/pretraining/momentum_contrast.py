@@ -20,9 +20,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.objectives import (objective_base, losses, duplicate_detection)
+from xlflax.objectives import duplicate_detection, losses, objective_base
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('momentum_queue')
@@ -143,7 +143,9 @@ def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
   out = jnp.zeros((prints.shape[0], queued.shape[0]), bool)
   for mine in sides:
     for other in sides:
-      out |= duplicate_detection.equal_fingerprints(prints[:, mine], queued[:, other])
+      out |= duplicate_detection.equal_fingerprints(
+        prints[:, mine], queued[:, other]
+      )
   return out
 
 

@@ -9,17 +9,23 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (errors, class_registry, validation)
-from xlflax.models import model_params as models_api
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import (objective_base, pretraining_heads, model_calls, losses, objective_metrics)
+from xlflax.models import encoder_config as model_config
+from xlflax.models import model_params as models_api
+from xlflax.objectives import (
+  losses,
+  model_calls,
+  objective_base,
+  objective_metrics,
+  pretraining_heads,
+)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.cross_entropy import table_sampling
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
 from xlflax.objectives.pretraining import masked_lm
+from xlflax.utils import class_registry, errors, validation
 
 # Tables that a generator can share with the model.
 _SHARED = ('token', 'position')
@@ -184,7 +190,9 @@ class ReplacedTokenDetection(objective_base.Objective):
         },
       }
     states = jnp.zeros((1, model.config.hidden_dim))
-    head = pretraining_heads.DiscriminatorHead().init(head_rng, states)['params']
+    head = pretraining_heads.DiscriminatorHead().init(head_rng, states)[
+      'params'
+    ]
     return {'generator': generator, 'discriminator': head}
 
   def _generator_params(self, params) -> dict[str, Any]:
@@ -234,7 +242,9 @@ class ReplacedTokenDetection(objective_base.Objective):
     )
     drawn = jnp.where(choice.weights > 0, drawn.reshape(labels.shape), labels)
     return _Replaced(
-      masking.scatter_rows(batch[batch_keys.TOKEN_IDS], choice.positions, drawn),
+      masking.scatter_rows(
+        batch[batch_keys.TOKEN_IDS], choice.positions, drawn
+      ),
       scored.loss.reshape(labels.shape),
       scored.correct.reshape(labels.shape),
       choice.weights,

@@ -9,15 +9,21 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models.variants import parameter_sharing
-from xlflax.objectives import (objective_base, model_calls, losses, objective_metrics, sentence_pairs)
+from xlflax.objectives import (
+  losses,
+  model_calls,
+  objective_base,
+  objective_metrics,
+  sentence_pairs,
+)
 from xlflax.objectives.corruption import masking
-from xlflax.objectives.pretraining_heads import ProjectionHead
+from xlflax.objectives.duplicate_detection import fingerprint_rows, same_rows
 from xlflax.objectives.model_calls import Pooling
 from xlflax.objectives.pretraining import momentum_contrast
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
-from xlflax.objectives.duplicate_detection import (fingerprint_rows, same_rows)
+from xlflax.objectives.pretraining_heads import ProjectionHead
+from xlflax.utils import class_registry, errors, validation
 
 
 class Direction(enum.Enum):

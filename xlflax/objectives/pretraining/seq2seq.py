@@ -9,12 +9,18 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.utils import (errors, class_registry, validation)
-from xlflax.objectives import (objective_base, model_calls, objective_metrics, teacher_forcing, sentence_pairs)
+from xlflax.objectives import (
+  model_calls,
+  objective_base,
+  objective_metrics,
+  sentence_pairs,
+  teacher_forcing,
+)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.objectives.teacher_forcing import DecoderStart
+from xlflax.utils import class_registry, errors, validation
 
 
 class SourceSymbols(enum.Enum):
@@ -92,7 +98,9 @@ class SequenceToSequence(objective_base.Objective):
       vocabulary,
     )
     target = teacher_forcing.make_target(goal, first, vocabulary, scored)
-    target_params = model_calls.bind_language_params(model, params, goal, vocabulary)
+    target_params = model_calls.bind_language_params(
+      model, params, goal, vocabulary
+    )
     states, target_params = teacher_forcing.decode_with_teacher_forcing(
       model,
       model_calls.bind_language_params(model, params, source, vocabulary),
@@ -125,7 +133,9 @@ class SequenceToSequence(objective_base.Objective):
       target.weights,
       target.rows[batch_keys.LANGUAGE_IDS],
       context.vocabulary,
-    ) | objective_metrics.token_counts(self.name, context.vocabulary, source, target.rows)
+    ) | objective_metrics.token_counts(
+      self.name, context.vocabulary, source, target.rows
+    )
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from xlflax.storage import checksums, manifests, paths, tensorstore_specs
 from xlflax.utils import errors
-from xlflax.storage import (checksums, tensorstore_specs, manifests, paths)
 
 tensorstore_specs.enable_s3_in_orbax()
 

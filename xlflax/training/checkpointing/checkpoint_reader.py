@@ -8,12 +8,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from xlflax.storage import paths, tensorstore_specs
+from xlflax.training import param_tree, train_state
+from xlflax.training.checkpointing import checkpoint_items, run_directory
 from xlflax.utils import errors
-from xlflax.storage import (tensorstore_specs, paths)
-from xlflax.training import param_tree
-from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoint_items
-from xlflax.training.checkpointing import run_directory
 
 DIRECTORY = 'checkpoints'
 

@@ -18,13 +18,16 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.storage import paths
 from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoint_items
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.distributed import failures
+from xlflax.utils import class_registry, errors, validation
 
 REJECTED = 'rejected_checkpoints'
 
@@ -92,7 +95,9 @@ class Checkpoints:
     self._model_dir = paths.to_absolute_path(model_dir)
     self._options = options or CheckpointOptions()
     self.directory = self._model_dir / checkpoint_reader.DIRECTORY
-    self._handlers = checkpoint_items.make_handlers(self._options.write_concurrent_gb)
+    self._handlers = checkpoint_items.make_handlers(
+      self._options.write_concurrent_gb
+    )
     self._manager = self._open()
     self._writing: int | None = None  # the step of the last write
     self._is_open = False  # whether how it ended is not known
@@ -177,7 +182,9 @@ class Checkpoints:
         metrics=scored,
         args=ocp.args.Composite(
           params=save(state.params),
-          train=checkpoint_items.SaveArrays(checkpoint_reader.train_item(state)),
+          train=checkpoint_items.SaveArrays(
+            checkpoint_reader.train_item(state)
+          ),
           meta=checkpoint_items.SaveJson(meta),
         ),
       )

@@ -19,7 +19,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from xlflax.utils import (errors, class_registry)
+from xlflax.utils import class_registry, errors
 
 CLASS = 'class'
 FIELDS = 'fields'
@@ -182,7 +182,8 @@ def _fields_of(description: dict) -> dict[str, dataclasses.Field]:
   """Fields of a described class by name; none where it is not known."""
   try:
     return {
-      f.name: f for f in described_fields(class_registry.class_of(description[CLASS]))
+      f.name: f
+      for f in described_fields(class_registry.class_of(description[CLASS]))
     }
   except errors.RunDirectoryError:
     return {}

@@ -10,12 +10,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.data import loader_base
-from xlflax.data import dataset_config
+from xlflax.data import dataset_config, loader_base
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
 from xlflax.storage import manifests
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 FILE = 'inputs.json'
 

@@ -7,15 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.utils import errors
-from xlflax.storage import directory_lease
-from xlflax.storage import paths
+from xlflax.storage import directory_lease, paths
 from xlflax.training import training_setup
-from xlflax.training.checkpointing import checkpoint_items
-from xlflax.training.checkpointing import (data_fingerprint, run_directory, checkpoint_reader, objective_config)
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.initialization import init_from as initialization
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  data_fingerprint,
+  objective_config,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.distributed import distributed_job
+from xlflax.training.initialization import init_from as initialization
+from xlflax.utils import errors
 
 
 @contextlib.contextmanager
@@ -73,7 +77,9 @@ def check_directory(
   run_directory.check_vocabulary(vocabulary, directory)
   if checkpoint_reader.finished_steps(directory):
     assert setup.vocabulary is not None
-    data_fingerprint.check_vocabulary(setup.vocabulary, directory, where=vocabulary)
+    data_fingerprint.check_vocabulary(
+      setup.vocabulary, directory, where=vocabulary
+    )
   for step in checkpoint_reader.finished_steps(directory)[-1:]:
     checkpoint = checkpoint_reader.path_of(directory, step)
     if checkpoint_reader.is_whole(checkpoint):

@@ -5,10 +5,14 @@ import logging
 import pathlib
 from typing import Any
 
-from xlflax.utils import errors
-from xlflax.storage import (checksums, paths)
-from xlflax.training.checkpointing import (checkpoint_items, run_directory, checkpoint_reader)
+from xlflax.storage import checksums, paths
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  run_directory,
+)
 from xlflax.training.checkpointing.run_directory import METRICS
+from xlflax.utils import errors
 
 _ALL = 2**31  # after every step
 

@@ -6,10 +6,9 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.storage import manifests
-from xlflax.training.checkpointing import config_serialization
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import config_serialization, run_directory
+from xlflax.utils import errors
 
 _OBJECTIVES = 'objectives'
 _INPUTS = 'inputs'

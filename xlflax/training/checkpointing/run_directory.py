@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from flax import linen as nn
 
-from xlflax.utils import errors
-from xlflax.storage import (bucket_access, checksums, manifests, paths)
+from xlflax.storage import bucket_access, checksums, manifests, paths
 from xlflax.training.checkpointing import config_serialization
+from xlflax.utils import errors
 
 CONFIG = 'config.gin'
 TRAINER = 'trainer.json'

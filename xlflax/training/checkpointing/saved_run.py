@@ -10,15 +10,19 @@ import jax
 from flax import linen as nn
 
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
 from xlflax.models import model_params as models_api
 from xlflax.models import shape_checks
 from xlflax.objectives import objective_base as objectives_base
-from xlflax.storage import (bucket_access, manifests, paths)
-from xlflax.training import param_tree
-from xlflax.training import randomness
-from xlflax.training.checkpointing import (data_fingerprint, run_directory, checkpoint_reader, objective_config)
+from xlflax.storage import bucket_access, manifests, paths
+from xlflax.training import param_tree, randomness
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  data_fingerprint,
+  objective_config,
+  run_directory,
+)
 from xlflax.training.devices import partitioning
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from xlflax.utils import (errors, validation)
 from xlflax.training.devices import accelerators
 from xlflax.training.distributed import cluster_detection
+from xlflax.utils import errors, validation
 
 FORM = 'PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8'
 

@@ -4,8 +4,8 @@ import functools
 import math
 from collections.abc import Sequence
 
-from xlflax.utils import errors
 from xlflax.training.devices import machine_topology
+from xlflax.utils import errors
 
 AXES = ('data', 'fsdp', 'tensor')
 _MOST_CHIPS = 8  # along fsdp on TPUs, unless more are asked for

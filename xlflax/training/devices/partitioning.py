@@ -26,8 +26,8 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.utils import (errors, class_registry, validation)
-from xlflax.training.devices import (machine_topology, meshes)
+from xlflax.training.devices import machine_topology, meshes
+from xlflax.utils import class_registry, errors, validation
 
 AXES = meshes.AXES
 BATCH_AXES = ('data', 'fsdp')

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _VARIABLES = {
   'coordinator_address': 'XLFLAX_COORDINATOR',

@@ -18,9 +18,13 @@ from typing import NoReturn
 
 import jax
 
-from xlflax.utils import (errors, process_exit, signals)
-from xlflax.training.distributed import cluster_detection
-from xlflax.training.distributed import (failures, joining, proxies)
+from xlflax.training.distributed import (
+  cluster_detection,
+  failures,
+  joining,
+  proxies,
+)
+from xlflax.utils import errors, process_exit, signals
 
 _monitor: failures.FailureMonitor | None = None
 

@@ -11,9 +11,8 @@ import math
 import threading
 from collections.abc import Callable
 
+from xlflax.training.distributed import distributed_job, goodput
 from xlflax.utils import errors
-from xlflax.training.distributed import goodput
-from xlflax.training.distributed import distributed_job
 
 Activity = goodput.Activity
 

@@ -25,8 +25,8 @@ from typing import Any
 import jax
 from jax._src import distributed as jax_distributed
 
+from xlflax.training.distributed import cluster_detection, failures
 from xlflax.utils import errors
-from xlflax.training.distributed import (cluster_detection, failures)
 
 _SHUTDOWN_SECONDS = (
   10**6

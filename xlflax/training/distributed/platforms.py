@@ -9,8 +9,8 @@ import os
 
 import jax
 
-from xlflax.utils import (accelerator_packages, errors)
 from xlflax.training.devices import gpu_runtime
+from xlflax.utils import accelerator_packages, errors
 
 
 class Platform(enum.Enum):

@@ -22,8 +22,8 @@ from typing import Any
 
 import jax
 
+from xlflax.training.distributed import distributed_job, failures
 from xlflax.utils import signals
-from xlflax.training.distributed import (distributed_job, failures)
 
 _AGREEMENT_SECONDS = 3600  # The watchdog ends a process that hangs sooner.
 _consensus: 'StopConsensus | None' = None

@@ -1,7 +1,22 @@
 """The default hooks of a run."""
 
 from xlflax.training import training_run
-from xlflax.training.hooks import (hook_base, checkpoint_hook, evaluation_hook, loss_spike_hook, metrics_logging, non_finite_hook, profiler_hook, progress_logging, restart_cost_hook, run_lease_hook, sdc_hook, step_time_logging, stop_request_hook, watchdog_hook)
+from xlflax.training.hooks import (
+  checkpoint_hook,
+  evaluation_hook,
+  hook_base,
+  loss_spike_hook,
+  metrics_logging,
+  non_finite_hook,
+  profiler_hook,
+  progress_logging,
+  restart_cost_hook,
+  run_lease_hook,
+  sdc_hook,
+  step_time_logging,
+  stop_request_hook,
+  watchdog_hook,
+)
 
 
 def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
@@ -14,7 +29,9 @@ def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
     run: The run.
   """
   trainer = run.trainer
-  hang_watchdog = watchdog_hook.WatchdogHook(run.activities, trainer.hang_timeout)
+  hang_watchdog = watchdog_hook.WatchdogHook(
+    run.activities, trainer.hang_timeout
+  )
   step_time_monitor = step_time_logging.StepTimeHook(run.clock)
   progress_lines = progress_logging.ProgressHook()
   hooks: list[hook_base.Hook] = [
@@ -24,9 +41,7 @@ def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
   ]
   if trainer.replay_every:
     hooks.append(
-      sdc_hook.SilentDataCorruptionHook(
-        run.setup, run.last_good_checkpoint
-      )
+      sdc_hook.SilentDataCorruptionHook(run.setup, run.last_good_checkpoint)
     )
   traced_steps = profiler_hook.Steps.of(trainer.profile_steps)
   if traced_steps:

@@ -1,9 +1,9 @@
 """Evaluation during training."""
 
-from xlflax.utils import errors
 from xlflax.training import interfaces
-from xlflax.training.hooks import hook_base
 from xlflax.training.distributed import goodput
+from xlflax.training.hooks import hook_base
+from xlflax.utils import errors
 
 
 class EvaluationHook(hook_base.Hook):

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax.utils import errors
 from xlflax.training import train_step
 from xlflax.training.hooks import hook_base
 from xlflax.training.optimization import loss_spike_options
+from xlflax.utils import errors
 
 
 def step_arguments(
@@ -22,7 +22,9 @@ def step_arguments(
     options: Options of the guard. If None, there is no guard.
     limit: Largest loss that is not a spike.
   """
-  if options is None or options.response is not loss_spike_options.Response.SKIP:
+  if (
+    options is None or options.response is not loss_spike_options.Response.SKIP
+  ):
     return ()
   return (np.float32(limit),)
 
@@ -65,7 +67,9 @@ class LossSpikeHook(hook_base.Hook):
     run.wait_for_steps()
     spike = self.first_spike()
     if spike is not None:
-      return hook_base.Request(rewind=True, reason=f'Loss spike at step {spike}.')
+      return hook_base.Request(
+        rewind=True, reason=f'Loss spike at step {spike}.'
+      )
     if run.is_report_step:
       self.update_limits()
     return None

@@ -7,11 +7,11 @@ import jax
 
 from xlflax.objectives import objective_base as objectives_base
 from xlflax.objectives import objective_metrics
-from xlflax.training import (metric_accumulator, unigram_plateau)
+from xlflax.training import metric_accumulator, unigram_plateau
 from xlflax.training.checkpointing import metrics_file
-from xlflax.training.hooks import (hook_base, progress_logging, step_time_logging)
-from xlflax.training.metric_writers import run_metrics
 from xlflax.training.distributed import distributed_job
+from xlflax.training.hooks import hook_base, progress_logging, step_time_logging
+from xlflax.training.metric_writers import run_metrics
 
 
 class MetricsHook(hook_base.Hook):

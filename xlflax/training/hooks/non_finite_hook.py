@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from xlflax.utils import errors
 from xlflax.training import metric_accumulator, train_step
 from xlflax.training.hooks import hook_base
+from xlflax.utils import errors
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib

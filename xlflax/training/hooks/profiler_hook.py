@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import jax
 
-from xlflax.utils import errors
 from xlflax.training.hooks import hook_base
+from xlflax.utils import errors
 
 DIRECTORY = 'profile'
 MEMORY = 'memory.prof'

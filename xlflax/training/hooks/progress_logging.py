@@ -5,11 +5,10 @@ import time
 import jax
 import numpy as np
 
-from xlflax.training import run_header
-from xlflax.training import progress_lines
+from xlflax.training import progress_lines, run_header
 from xlflax.training.devices import device_rates
-from xlflax.training.hooks import hook_base
 from xlflax.training.distributed import distributed_job
+from xlflax.training.hooks import hook_base
 
 
 class ProgressHook(hook_base.Hook):

@@ -3,8 +3,8 @@
 import logging
 import os
 
+from xlflax.training.distributed import distributed_job, restarts
 from xlflax.training.hooks import hook_base
-from xlflax.training.distributed import (distributed_job, restarts)
 
 
 class RestartCostHook(hook_base.Hook):

@@ -16,12 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.utils import errors
-from xlflax.training import training_setup
-from xlflax.training import train_state
+from xlflax.training import train_state, training_setup
 from xlflax.training.devices import array_checksums
+from xlflax.training.distributed import failures, stragglers
 from xlflax.training.hooks import hook_base
-from xlflax.training.distributed import (failures, stragglers)
+from xlflax.utils import errors
 
 _NAMED = 3  # arrays that a message names
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'

@@ -1,7 +1,7 @@
 """Step times by process, and stragglers."""
 
-from xlflax.training.hooks import hook_base
 from xlflax.training.distributed import stragglers
+from xlflax.training.hooks import hook_base
 
 
 class StepTimeHook(hook_base.Hook):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from xlflax.training.hooks import hook_base
 from xlflax.training.distributed import preemption
+from xlflax.training.hooks import hook_base
 
 
 class StopRequestHook(hook_base.Hook):

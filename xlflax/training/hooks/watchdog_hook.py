@@ -2,9 +2,8 @@
 
 import contextlib
 
+from xlflax.training.distributed import goodput, hang_watchdog
 from xlflax.training.hooks import hook_base
-from xlflax.training.distributed import goodput
-from xlflax.training.distributed import hang_watchdog
 
 
 class WatchdogHook(hook_base.Hook):
@@ -15,9 +14,7 @@ class WatchdogHook(hook_base.Hook):
     timeout_seconds: Maximum duration of a batch, a step or a checkpoint.
   """
 
-  def __init__(
-    self, activities: goodput.Activities, timeout_seconds: float
-  ):
+  def __init__(self, activities: goodput.Activities, timeout_seconds: float):
     self._watchdog = hang_watchdog.Watchdog(activities, timeout_seconds)
 
   def stopping(self) -> None:

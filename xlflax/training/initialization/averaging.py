@@ -16,12 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.utils import (errors, validation)
-from xlflax.storage import (bucket_access, manifests, paths)
-from xlflax.training import nonfinite_checks
-from xlflax.training import param_tree
-from xlflax.training.checkpointing import (checkpoints, data_fingerprint, run_directory, checkpoint_reader, objective_config)
-from xlflax.training.checkpointing import saved_run
+from xlflax.storage import bucket_access, manifests, paths
+from xlflax.training import nonfinite_checks, param_tree
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  data_fingerprint,
+  objective_config,
+  run_directory,
+  saved_run,
+)
+from xlflax.utils import errors, validation
 
 RECORD = 'averaged.json'
 _GROUP_VALUES = 2**27  # parameters read at a time: 0.5 GB of each checkpoint

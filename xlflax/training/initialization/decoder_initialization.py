@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from xlflax.utils import (errors, class_registry)
+from xlflax.utils import class_registry, errors
 
 
 class Layers(enum.Enum):

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from xlflax.data.dictionaries import bilingual_dictionary
-from xlflax.utils import errors
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors
 
 _SUFFIXES = {
   '.txt': bilingual_dictionary.Format.MUSE,

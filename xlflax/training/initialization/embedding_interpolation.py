@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse, special
 from scipy.sparse import linalg
 
-from xlflax.data.corpus.corpus_directory import (TRAIN, Corpus)
+from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.similarity import procrustes
 
 _LINES = 200_000  # of each language

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.tokenizers import token_normalization
-from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import data_fingerprint
+from xlflax.training.distributed import distributed_job
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.initialization.vocabulary_matching import (
   Kind,
   Matching,
   Norms,
 )
-from xlflax.training.distributed import distributed_job
+from xlflax.utils import errors
 
 REPORT = 'vocabulary_matching.json'
 TABLE = 'vocabulary_matching.tsv'

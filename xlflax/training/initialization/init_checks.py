@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.training import param_tree
-from xlflax.training.checkpointing import (data_fingerprint, run_directory)
+from xlflax.training.checkpointing import data_fingerprint, run_directory
 from xlflax.training.initialization import vocabulary_matching
+from xlflax.utils import errors
 
 _OF_LANGUAGES = ('embeddings/language$', '/language_specific/')
 MODEL_GIN = 'model.gin'  # beside imported models: builds the same model
@@ -92,7 +92,9 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   known = run_directory.vocabulary_of(paths.to_path(init.model_dir))
   if not taken or known is None or known.hash == vocabulary.hash:
     return
-  theirs = data_fingerprint.own_vocabulary(paths.to_path(init.model_dir)).spec.languages
+  theirs = data_fingerprint.own_vocabulary(
+    paths.to_path(init.model_dir)
+  ).spec.languages
   if theirs != vocabulary.spec.languages:
     raise errors.VocabularyError(
       'Parameters of languages would stand for other languages here',

@@ -16,16 +16,23 @@ from collections.abc import Collection, Sequence
 
 import jax
 
-from xlflax.utils import (errors, class_registry, validation)
-from xlflax.storage import (bucket_access, paths)
-from xlflax.training import (nonfinite_checks, train_state)
-from xlflax.training import param_tree
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
-from xlflax.training.initialization import decoder_initialization
-from xlflax.training.initialization import (init_checks, embedding_transfer, optimizer_state, parameter_assignment)
+from xlflax.storage import bucket_access, paths
+from xlflax.training import nonfinite_checks, param_tree, train_state
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  run_directory,
+  saved_run,
+)
+from xlflax.training.initialization import (
+  decoder_initialization,
+  embedding_transfer,
+  init_checks,
+  optimizer_state,
+  parameter_assignment,
+)
 from xlflax.training.initialization import vocabulary_matching as matching_lib
 from xlflax.training.initialization.parameter_assignment import Source
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('init_from')
@@ -267,7 +274,9 @@ def _values(
       strict=True,
     )
   }
-  arrays = parameter_assignment.read_sources(checkpoint, sources, targets, saved)
+  arrays = parameter_assignment.read_sources(
+    checkpoint, sources, targets, saved
+  )
   nonfinite_checks.check_arrays(arrays, where=checkpoint)
   values = _made(
     sources, arrays, {name: sharding for name, (_, sharding) in targets.items()}

@@ -7,10 +7,9 @@ from typing import Any
 import jax
 import optax
 
-from xlflax.utils import errors
-from xlflax.training import nonfinite_checks
-from xlflax.training import param_tree
+from xlflax.training import nonfinite_checks, param_tree
 from xlflax.training.checkpointing import checkpoint_reader
+from xlflax.utils import errors
 
 _ITEM = 'opt_state'
 
@@ -36,7 +35,9 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
   check_optimizer_state(fresh, own, checkpoint)
   part = {_ITEM: factory.abstract_sharded.opt_state}
   found = checkpoint_reader.read_part(checkpoint, 'train', part)
-  nonfinite_checks.check_arrays(param_tree.flatten_params(found), where=checkpoint)
+  nonfinite_checks.check_arrays(
+    param_tree.flatten_params(found), where=checkpoint
+  )
   kept = jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(found))
   return jax.tree.map(
     lambda new, old: new if _is_schedule(new) else old,

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 
 def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):

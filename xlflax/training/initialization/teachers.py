@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.utils import (errors, class_registry, validation)
-from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
+from xlflax.models import encoder_config as model_config
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.objectives import objective_base
 from xlflax.storage import paths
-from xlflax.training import nonfinite_checks
-from xlflax.training import param_tree
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import run_directory
+from xlflax.training import nonfinite_checks, param_tree
+from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.training.initialization import vocabulary_matching
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('teacher')

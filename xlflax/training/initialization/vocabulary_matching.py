@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.data.tokenizers import token_normalization
-from xlflax.utils import (errors, class_registry)
+from xlflax.data.tokenizers import token_normalization, vocabulary_spec
 from xlflax.storage import content_hash
-from xlflax.training.initialization import dictionary_translations
-from xlflax.training.initialization import embedding_interpolation
+from xlflax.training.initialization import (
+  dictionary_translations,
+  embedding_interpolation,
+)
+from xlflax.utils import class_registry, errors
 
 
 class Kind(enum.IntEnum):
@@ -144,7 +145,9 @@ class VocabularyMatching:
       return found
     matched = found.source_ids >= 0
     if self.mixing is Mixing.MATCHED:
-      ids, weights = embedding_interpolation.focus_mixture(target, self.text, matched)
+      ids, weights = embedding_interpolation.focus_mixture(
+        target, self.text, matched
+      )
       ids = found.source_ids[ids]
     else:
       taught = np.flatnonzero(matched & (found.kinds != Kind.SPECIAL))

@@ -13,8 +13,8 @@ import time
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
-from xlflax.utils import errors
 from xlflax.training.metric_writers import metric_writer
+from xlflax.utils import errors
 
 # Two event files of a process may begin in the same second.
 _files = itertools.count()

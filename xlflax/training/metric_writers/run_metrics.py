@@ -8,10 +8,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.utils import errors
-from xlflax.storage import (checksums, paths)
+from xlflax.storage import checksums, paths
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.metric_writers import (background_writer, metric_writer, event_files, bucket_mirror, terminal_writer, trackers)
+from xlflax.training.metric_writers import (
+  background_writer,
+  bucket_mirror,
+  event_files,
+  metric_writer,
+  terminal_writer,
+  trackers,
+)
+from xlflax.utils import errors
 
 
 class RunMetrics:
@@ -32,7 +39,9 @@ class RunMetrics:
   def __init__(
     self,
     model_dir: pathlib.Path,
-    destinations: Sequence[metric_writer.Destination] = (metric_writer.Destination.TENSORBOARD,),
+    destinations: Sequence[metric_writer.Destination] = (
+      metric_writer.Destination.TENSORBOARD,
+    ),
     *,
     description: dict[str, Any] | None = None,
     first_time: bool = True,
@@ -71,7 +80,9 @@ class RunMetrics:
         destination, subject, first_time=first_time
       )
       if tracker is not None:
-        self._others.append(background_writer.Background(tracker, destination.value))
+        self._others.append(
+          background_writer.Background(tracker, destination.value)
+        )
 
   def write(self, step: int, **metrics: Mapping[str, float | str]) -> None:
     """Writes scalars by kind ('train', 'eval', 'speed') at a step.
@@ -114,7 +125,9 @@ class RunMetrics:
       shutil.rmtree(self._folder)
 
 
-def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path) -> bucket_mirror.Mirror:
+def _mirror_of(
+  folder: pathlib.Path, model_dir: pathlib.Path
+) -> bucket_mirror.Mirror:
   """Copies of the metrics in `folder`, which starts from what is there."""
   known = model_dir / run_directory.METRICS
   if known.exists():

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.training.metric_writers import metric_writer
+from xlflax.utils import errors
 
 _PROJECT = 'xlflax'
 _TAG = 'xlflax.run'  # of MLflow's run: the id of the run here
@@ -131,7 +131,9 @@ def _library(name: str) -> Any:
     ) from error
 
 
-KINDS: dict[metric_writer.Destination, Callable[[Subject], metric_writer.MetricWriter]] = {
+KINDS: dict[
+  metric_writer.Destination, Callable[[Subject], metric_writer.MetricWriter]
+] = {
   metric_writer.Destination.WANDB: WandbWriter,
   metric_writer.Destination.MLFLOW: MlflowWriter,
 }

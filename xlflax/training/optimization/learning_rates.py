@@ -15,8 +15,8 @@ what published base models train with.
 import dataclasses
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.training.optimization import optimizers, schedules
+from xlflax.utils import errors
 
 BASE = 8e-3
 WIDTH, WIDTH_POWER = 128, -1.0

@@ -19,7 +19,7 @@ from typing import Annotated
 import annotated_types
 import numpy as np
 
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.utils import class_registry, errors, validation
 
 
 class Response(enum.Enum):

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
-from xlflax.utils import (errors, class_registry, validation)
 from xlflax.training import param_tree
 from xlflax.training.optimization import schedules
+from xlflax.utils import class_registry, errors, validation
 
 Rate = schedules.Schedule | validation.NonNegativeFloat
 # Pattern of parameters' names -> their own learning rate.

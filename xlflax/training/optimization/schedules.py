@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.utils import class_registry, errors, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

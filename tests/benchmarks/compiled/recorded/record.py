@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.planning import compilers
-from xlflax.training.devices import (machine_topology, partitioning)
+from xlflax.training.devices import machine_topology, partitioning
 
 LAYERS, WIDTH, ROWS = 3, 256, 512
 

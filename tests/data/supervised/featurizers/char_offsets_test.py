@@ -8,7 +8,7 @@ import pytest
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.tokenizers import tokenizer_reader_test
 from xlflax.data.corpus import language_codes
-from xlflax.data.supervised.featurizers import (token_offsets, char_offsets)
+from xlflax.data.supervised.featurizers import char_offsets, token_offsets
 from xlflax.data.tokenizers import vocabulary_training
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
 

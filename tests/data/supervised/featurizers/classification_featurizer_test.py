@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import classification_featurizer
-from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.dataset_config import Separator
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import (
+  classification_featurizer,
+  featurizer,
+)
 from xlflax.utils import errors
 
 _LABELS = ('entailment', 'neutral')
@@ -106,7 +108,10 @@ def test_the_longer_text_loses_its_last_tokens(first, second, capacity):
       a -= 1
     else:
       b -= 1
-  assert classification_featurizer.longest_first(first, second, capacity) == (a, b)
+  assert classification_featurizer.longest_first(first, second, capacity) == (
+    a,
+    b,
+  )
 
 
 @pytest.mark.parametrize('separator', list(Separator))

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from xlflax.data import dataset_config
-from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.batching import collate as text_rows
-from xlflax.data.dataset_config import (Positions, Separator)
+from xlflax.data.dataset_config import Positions, Separator
+from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.utils import errors
 

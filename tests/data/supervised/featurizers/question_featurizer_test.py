@@ -7,8 +7,7 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import question_featurizer
-from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.featurizers import featurizer, question_featurizer
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors
@@ -83,7 +82,9 @@ def test_windows_without_the_answer_can_be_dropped():
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
 @pytest.mark.parametrize(('length', 'stride'), [(9, 1), (9, 128), (30, 4)])
 def test_windows_hold_all_of_the_context(separator, length, stride):
-  maker = question_featurizer.QuestionRows(doc_stride=stride, separator=separator)
+  maker = question_featurizer.QuestionRows(
+    doc_stride=stride, separator=separator
+  )
   context = 'qwertyuiop asdf'
   (windows,) = maker.windows(
     [_question(context, 'q')], Letters(), length=length

@@ -9,10 +9,9 @@ import pytest
 from tests.errors import raises_error
 from tests.interop.huggingface.tokenizers import tokenizer_reader_test
 from xlflax.data.supervised.featurizers import word_ids
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
+from xlflax.utils import errors
 
 _SENTENCES = {
   'de': 'die Katze sucht , ohne Grund , den Fluss .',

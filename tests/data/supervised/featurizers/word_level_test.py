@@ -6,8 +6,12 @@ import pytest
 from tests.data.labelled_words import WordVocabulary
 from tests.errors import raises_error
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import (parsing_featurizer, tagging_featurizer, word_level)
-from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.featurizers import (
+  featurizer,
+  parsing_featurizer,
+  tagging_featurizer,
+  word_level,
+)
 from xlflax.utils import errors
 
 _WORDS = ('the', 'dogs', 'bark')

@@ -8,7 +8,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.labeled_examples import (Form, Role)
+from xlflax.data.supervised.labeled_examples import Form, Role
 from xlflax.utils import errors
 
 _TEXT = labeled_examples.ClassifiedText(id='2', language='ur', text='x')

@@ -100,7 +100,9 @@ def test_the_training_table_of_belebele(write):
     for number, split in enumerate(('train', 'train', 'dev'))
   )
   path = write('a.tsv', head + rows)
-  found = choice_reader.read_belebele_training(path, 'en', split='train').examples
+  found = choice_reader.read_belebele_training(
+    path, 'en', split='train'
+  ).examples
   right = [one.label == 'right' for one in found]
   assert right == [False, True, False, False] * 2
   assert found[1].text == 'He said "no".\n\nThen\\the left.'

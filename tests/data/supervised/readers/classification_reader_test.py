@@ -25,7 +25,9 @@ def _tsv(rows) -> str:
 
 def test_pairs_docstring_example(write):
   path = write('a.tsv', 'It rains.\tIt is wet.\t1\n')
-  reading = classification_reader.read_tsv(path, 'en', labels={'1': 'entailment'})
+  reading = classification_reader.read_tsv(
+    path, 'en', labels={'1': 'entailment'}
+  )
   assert reading.examples == [
     labeled_examples.ClassifiedText(
       id='0',
@@ -56,7 +58,9 @@ def test_compressed_files(write):
   'rows', [[row[:2] for row in _NLI], [(*row[:2], '') for row in _NLI]]
 )
 def test_blind_files_have_no_labels(write, rows):
-  examples = classification_reader.read_tsv(write('t.tsv', _tsv(rows)), 'xx').examples
+  examples = classification_reader.read_tsv(
+    write('t.tsv', _tsv(rows)), 'xx'
+  ).examples
   assert [e.label for e in examples] == [None] * 3
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import squad
 from xlflax.utils import errors
 

@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import supervised_loader
-from xlflax.data.supervised import supervised_dataset
-from xlflax.data.supervised.featurizers import (translation_featurizer, question_featurizer)
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.supervised.sources import (code_switched_source, concatenated_source)
-from xlflax.data.supervised.sources import example_source
+from xlflax.data.supervised import (
+  labeled_examples,
+  supervised_dataset,
+  supervised_loader,
+)
+from xlflax.data.supervised.featurizers import (
+  featurizer,
+  question_featurizer,
+  translation_featurizer,
+)
+from xlflax.data.supervised.sources import (
+  code_switched_source,
+  concatenated_source,
+  example_source,
+)
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors
 
@@ -149,7 +157,9 @@ def test_an_id_twice():
 
 
 def test_single_texts_can_not_be_switched():
-  one = labeled_examples.ClassifiedText(id='1', language='en', text='a', label='x')
+  one = labeled_examples.ClassifiedText(
+    id='1', language='en', text='a', label='x'
+  )
   with raises_error(
     errors.ConfigError, got='classification', where='example 1'
   ):
@@ -219,7 +229,9 @@ class Letters(featurizer.RowMaker):
 def test_rows_with_their_counterpart():
   maker = translation_featurizer.PairedRows(
     rows=Letters(),
-    counterparts=translation_featurizer.Counterparts(english=ENGLISH, translations=FRENCH),
+    counterparts=translation_featurizer.Counterparts(
+      english=ENGLISH, translations=FRENCH
+    ),
   )
   dog, man = maker.make(FRENCH.parts['fr'], Vocabulary(), length=9)
   assert len(dog) == 2 and man[1]['labels'] == 7
@@ -257,7 +269,8 @@ def test_windows_that_are_left_out_have_no_counterpart():
     errors.ConfigError, where='PairedRows.rows', mentions='QuestionRows'
   ):
     translation_featurizer.PairedRows(
-      rows=question_featurizer.QuestionRows(no_answer='drop'), counterparts=ENGLISH
+      rows=question_featurizer.QuestionRows(no_answer='drop'),
+      counterparts=ENGLISH,
     )
 
 
@@ -298,7 +311,9 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
     batch_size=batch_size,
     group_size=2,
   )
-  loader = supervised_loader.LabelledLoader(stream, vocabulary=Vocabulary(), seed=3)
+  loader = supervised_loader.LabelledLoader(
+    stream, vocabulary=Vocabulary(), seed=3
+  )
   # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
   assert loader.num_rows == 2 * (5 + 2 * 4)
   seen = []
@@ -323,7 +338,9 @@ def test_slices_of_a_batch_are_of_the_whole():
     batch_size=4,
     group_size=2,
   )
-  loader = supervised_loader.LabelledLoader(stream, vocabulary=Vocabulary(), seed=3)
+  loader = supervised_loader.LabelledLoader(
+    stream, vocabulary=Vocabulary(), seed=3
+  )
   whole = loader.rows(2, 0, 4)
   for start, stop in ((0, 1), (1, 4), (3, 4)):
     for key, value in loader.rows(2, start, stop).items():

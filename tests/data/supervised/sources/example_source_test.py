@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.supervised import (file_formats, label_sets)
+from xlflax.data.supervised import file_formats, label_sets
 from xlflax.data.supervised.sources import example_source
 from xlflax.utils import errors
 
@@ -48,7 +48,9 @@ def test_languages_with_other_columns(tmp_path):
 
 
 def test_max_examples(nli):
-  cut = example_source.FileExamples(format=nli.format, files=nli.files, max_examples=2)
+  cut = example_source.FileExamples(
+    format=nli.format, files=nli.files, max_examples=2
+  )
   assert [e.id for e in cut.load('fr')] == ['0', '1']
 
 
@@ -104,7 +106,9 @@ def test_parts_of_two_languages(tmp_path):
       }
     )
   )
-  questions = example_source.FileExamples(format='squad', files={'es-en': str(path)})
+  questions = example_source.FileExamples(
+    format='squad', files={'es-en': str(path)}
+  )
   (example,) = questions.load('es-en')
   assert (example.language, example.question_language) == ('es', 'en')
   (problem,) = questions.problems('es-en')
@@ -134,9 +138,9 @@ def test_word_alignments(tmp_path):
   )
   assert links.load('grc-en')[0].sure == {(0, 0)}
   with raises_error(errors.ConfigError, got='de'):
-    example_source.FileExamples(format='word_alignment', files={'de': ('a', 'b')}).load(
-      'de'
-    )
+    example_source.FileExamples(
+      format='word_alignment', files={'de': ('a', 'b')}
+    ).load('de')
 
 
 def test_missing_languages_and_files(nli, tmp_path):
@@ -256,7 +260,11 @@ def test_questions_have_no_labels(tmp_path):
 
   with raises_error(errors.ConfigError, got='question_answering'):
     label_sets.check_labels(
-      [labeled_examples.Question(id='0', language='en', question='', context='')],
+      [
+        labeled_examples.Question(
+          id='0', language='en', question='', context=''
+        )
+      ],
       (),
       '',
     )

@@ -8,9 +8,13 @@ import tensorflow as tf
 
 from tests.errors import raises_error
 from xlflax.data import task_report
-from xlflax.data.supervised import (labeled_examples, file_formats)
-from xlflax.data.supervised.sources import (supervised_tasks, example_source, task_source)
 from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.sources import (
+  example_source,
+  supervised_tasks,
+  task_source,
+)
 from xlflax.utils import errors
 
 
@@ -155,7 +159,9 @@ def test_a_plain_seqio_task_of_ones_own(registries):
       preprocessors=steps,
       output_features={'label': feature},
     )
-    supervised_tasks.set_labelled_task(name, kind='classification', language='ja')
+    supervised_tasks.set_labelled_task(
+      name, kind='classification', language='ja'
+    )
   examples = task_source.TaskExamples(
     mixture='own.nli', kind='classification'
   ).load('ja')
@@ -258,7 +264,9 @@ def test_wrong_arguments(arguments, error, got):
 
 def test_names_and_kinds_are_checked(tmp_path, registries):
   files = {'test': _paths(tmp_path, 'tsv')}
-  supervised_tasks.add_labelled_task('l.a', format='tsv', language='ur', files=files)
+  supervised_tasks.add_labelled_task(
+    'l.a', format='tsv', language='ur', files=files
+  )
   with raises_error(errors.CorpusError, got='l.a'):
     supervised_tasks.add_labelled_task(
       'l.a', format='tsv', language='ur', files=files

@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.supervised import xtreme_files
 from tests.errors import raises_error
-from xlflax.data.supervised.sources import (xtreme, xtreme_tasks)
+from xlflax.data.supervised.sources import xtreme, xtreme_tasks
 from xlflax.utils import errors
 
 

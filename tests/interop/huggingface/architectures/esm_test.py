@@ -9,11 +9,14 @@ import transformers
 
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_models as reference
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.models.heads import classification_heads
-from xlflax.training.checkpointing import saved_run
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import run_directory, saved_run
+from xlflax.utils import errors
 
 _SIZES = reference.BERT_SIZES | dict(
   num_attention_heads=3,
@@ -80,7 +83,11 @@ def test_there_and_back(tmp_path, kind, options):
   else:
     (head,) = (h for n, h in params['heads'].items() if n != 'pooler')
     of_row = kind == 'EsmForSequenceClassification'
-    read = classification_heads.sequence_logits if of_row else classification_heads.token_logits
+    read = (
+      classification_heads.sequence_logits
+      if of_row
+      else classification_heads.token_logits
+    )
     found = read(head, states)
   wanted = theirs[0].numpy()
   if wanted.ndim == 3:

@@ -11,10 +11,14 @@ import transformers
 from tests.errors import raises_error
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax.config import gin_config
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -45,7 +49,10 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
   assert (
-    folder_writer.write_folder(huggingface_export.check_export(directory), folder) == []
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory), folder
+    )
+    == []
   )
   written = json.loads((folder / 'config.json').read_text())
   assert written['model_type'] == model_type and written['linear_head']

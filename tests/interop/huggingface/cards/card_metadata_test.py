@@ -2,8 +2,8 @@
 
 import pytest
 
-from xlflax.utils import errors
 from xlflax.interop.huggingface.cards import card_metadata
+from xlflax.utils import errors
 
 
 @pytest.mark.parametrize(

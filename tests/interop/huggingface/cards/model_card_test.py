@@ -3,7 +3,7 @@
 import huggingface_hub
 
 from tests.interop.huggingface.huggingface_export_test import run_of
-from xlflax.evaluation import (eval_task, result_store)
+from xlflax.evaluation import eval_task, result_store
 from xlflax.interop.huggingface import huggingface_export
 from xlflax.interop.huggingface.cards import model_card
 from xlflax.training.checkpointing import run_directory
@@ -45,7 +45,9 @@ def test_measured_results_are_in_the_card(run_of):
 
 def test_a_card_without_results(run_of):
   directory, *_ = run_of()
-  text = model_card.of_export(huggingface_export.check_export(directory), name='mine')
+  text = model_card.of_export(
+    huggingface_export.check_export(directory), name='mine'
+  )
   card = huggingface_hub.ModelCard(text)
   assert card.data.eval_results is None and 'model-index' not in text
 
@@ -89,7 +91,9 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   start = {'fields': {'model_dir': str(first)}}
   content = {'fields': fields | {'init_from': start}}
   run_directory.write_part(directory, run_directory.TRAINER, content)
-  text = model_card.of_export(huggingface_export.check_export(directory), name='mine')
+  text = model_card.of_export(
+    huggingface_export.check_export(directory), name='mine'
+  )
   told = 'Started from: a run of xlflax of 7 steps (mlm), which started from '
   assert f'- {told}random parameters' in text and str(first) not in text
 

@@ -6,7 +6,11 @@ import pytest
 
 from xlflax.interop.huggingface.tensors import saved_parameters
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoint_items, checkpoints, checkpoint_reader)
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  checkpoints,
+)
 
 _TABLE = np.arange(70, dtype=np.float32).reshape(7, 10)
 

@@ -10,8 +10,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from xlflax.utils import errors
 from xlflax.interop.huggingface.tensors import tensor_files
+from xlflax.utils import errors
 
 
 def _state():

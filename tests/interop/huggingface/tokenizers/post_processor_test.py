@@ -8,12 +8,19 @@ import transformers
 from tests.errors import assert_mentions
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
-from xlflax.data.supervised.featurizers import (classification_featurizer, featurizer, tagging_featurizer)
 from xlflax.data.dataset_config import Separator
-from xlflax.interop.huggingface import (huggingface_export, folder_writer)
-from xlflax.interop.huggingface.tokenizers import (post_processor, tokenizer_reader)
+from xlflax.data.supervised.featurizers import (
+  classification_featurizer,
+  featurizer,
+  tagging_featurizer,
+)
+from xlflax.interop.huggingface import folder_writer, huggingface_export
+from xlflax.interop.huggingface.tokenizers import (
+  post_processor,
+  tokenizer_reader,
+)
 from xlflax.interop.huggingface.verification import tokenizer_checks
-from xlflax.training.checkpointing import (run_directory, objective_config)
+from xlflax.training.checkpointing import objective_config, run_directory
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -33,7 +40,9 @@ def bert(tmp_path_factory):
 
 def _row(vocabulary, separator):
   sides = [vocabulary.encode(text) for text in _PAIR]
-  return featurizer.text_row(sides, (0, 0), vocabulary.spec, separator=separator)
+  return featurizer.text_row(
+    sides, (0, 0), vocabulary.spec, separator=separator
+  )
 
 
 @pytest.mark.parametrize('separator', Separator)
@@ -41,7 +50,9 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
   folder, vocabulary = bert
   for path in folder.iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())
-  changed = post_processor.match_run_template(tmp_path, vocabulary, separator, types=2)
+  changed = post_processor.match_run_template(
+    tmp_path, vocabulary, separator, types=2
+  )
   assert changed == (separator is not Separator.BERT)
   found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
   row = _row(vocabulary, separator)
@@ -55,11 +66,15 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
 def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
   _, vocabulary = bert
   one = dict(labels=('a', 'b'))
-  fitting = classification_featurizer.ClassificationRows(separator='bert', **one)
+  fitting = classification_featurizer.ClassificationRows(
+    separator='bert', **one
+  )
   featurizer.warn_of_frame(fitting, vocabulary)
   featurizer.warn_of_frame(tagging_featurizer.TaggingRows(**one), vocabulary)
   assert not caplog.text
-  featurizer.warn_of_frame(classification_featurizer.ClassificationRows(**one), vocabulary)
+  featurizer.warn_of_frame(
+    classification_featurizer.ClassificationRows(**one), vocabulary
+  )
   assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
 
 
@@ -114,7 +129,10 @@ def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   made.enable_padding(length=20)
   made.enable_truncation(8)
   made.save(str(tmp_path / 'tokenizer.json'))
-  assert len(post_processor.load_without_truncation(tmp_path).encode(_PAIR[0]).ids) < 20
+  assert (
+    len(post_processor.load_without_truncation(tmp_path).encode(_PAIR[0]).ids)
+    < 20
+  )
   tokenizer_checks.check_tokenizer(vocabulary, tmp_path)
   assert not post_processor.match_run_template(
     tmp_path, vocabulary, Separator.BERT, types=2

@@ -9,9 +9,13 @@ import tokenizers
 import transformers
 
 from tests.interop.huggingface.reference_tokenizers import LINES
-from tests.interop.huggingface.tokenizers.tokenizer_reader_test import EDGE_CASES
-from xlflax.data.tokenizers import sentencepiece_vocabulary as vocabulary_sentencepiece
+from tests.interop.huggingface.tokenizers.tokenizer_reader_test import (
+  EDGE_CASES,
+)
 from xlflax.data.tokenizers import base_vocabulary
+from xlflax.data.tokenizers import (
+  sentencepiece_vocabulary as vocabulary_sentencepiece,
+)
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 
 

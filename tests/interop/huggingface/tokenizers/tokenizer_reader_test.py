@@ -12,12 +12,14 @@ import transformers
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_tokenizers
 from tests.slow import mark_slow
-from xlflax.data.tokenizers import token_normalization
-from xlflax.data.tokenizers import vocabulary_training
-from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
+from xlflax.data.tokenizers import (
+  base_vocabulary,
+  token_normalization,
+  vocabulary_training,
+)
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
+from xlflax.utils import errors
 
 # A folder of texts that may lie beside the repository.
 _UDHR = pathlib.Path(__file__).parents[5] / 'shared/data/udhr'

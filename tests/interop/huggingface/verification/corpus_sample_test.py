@@ -3,13 +3,13 @@
 import pytest
 
 from tests.interop.huggingface.huggingface_export_test import run_of
-from xlflax.utils import errors
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 from xlflax.interop.huggingface.verification import (
   corpus_sample,
   tokenizer_checks,
 )
 from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']

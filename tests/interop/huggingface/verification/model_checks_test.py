@@ -14,15 +14,22 @@ import numpy as np
 import pytest
 
 from tests.interop.huggingface.huggingface_export_test import run_of
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface import (
+  folder_writer,
+  huggingface_export,
+  huggingface_import,
+)
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.interop.huggingface.tokenizers import (post_processor, sentencepiece_files)
+from xlflax.interop.huggingface.tokenizers import (
+  post_processor,
+  sentencepiece_files,
+)
 from xlflax.interop.huggingface.verification import model_checks
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (checkpoints, objective_config)
+from xlflax.training.checkpointing import checkpoints, objective_config
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -185,7 +192,8 @@ def test_a_folder_that_lacks_a_tensor_is_not_published(
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
     folder_writer.write_folder(
-      huggingface_export.check_export(directory, model_type='roberta'), tmp_path / 'out'
+      huggingface_export.check_export(directory, model_type='roberta'),
+      tmp_path / 'out',
     )
   assert lacking in caught.value.got
   assert not (tmp_path / 'out').exists()
@@ -352,6 +360,10 @@ def test_a_wrong_import_is_not_kept(run_of, tmp_path, monkeypatch):
       huggingface_import.convert_import(wrong, tmp_path / 'wrong')
   assert not (tmp_path / 'wrong').exists()
   monkeypatch.setitem(sys.modules, 'transformers', None)
-  huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'right')
-  record = json.loads((tmp_path / 'right' / huggingface_import.RECORD).read_text())
+  huggingface_import.convert_import(
+    huggingface_import.check_import(folder), tmp_path / 'right'
+  )
+  record = json.loads(
+    (tmp_path / 'right' / huggingface_import.RECORD).read_text()
+  )
   assert len(record['not_compared']) == 1

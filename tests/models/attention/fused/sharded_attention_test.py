@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.models.attention import (attention_backends, masks)
-from xlflax.models.attention.fused import (attention_vjp, tpu_attention)
+from xlflax.models.attention import attention_backends, masks
+from xlflax.models.attention.fused import attention_vjp, tpu_attention
 from xlflax.models.encoder_config import AttentionBackend
 from xlflax.training.devices import partitioning
 
@@ -62,7 +62,9 @@ _DROPOUT = dict(dropout_rate=0.2, dropout_key=jax.random.key(7))
 def kernels(request, monkeypatch):
   """The kernels of GPUs and of TPUs, interpreted."""
   if request.param == 'tpu':
-    monkeypatch.setattr(attention_vjp, '_kernels', lambda options: tpu_attention)
+    monkeypatch.setattr(
+      attention_vjp, '_kernels', lambda options: tpu_attention
+    )
 
 
 def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):

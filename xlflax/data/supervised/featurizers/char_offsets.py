@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.data.supervised.featurizers import token_offsets
-from xlflax.data.supervised.featurizers import word_ids
+from xlflax.data.supervised.featurizers import token_offsets, word_ids
 from xlflax.data.tokenizers import base_vocabulary
 
 _CHUNK = re.compile(r'\S+')

@@ -7,9 +7,11 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import (
+  classification_featurizer,
+  featurizer,
+)
 from xlflax.data.supervised.labeled_examples import choice_examples
-from xlflax.data.supervised.featurizers import classification_featurizer
-from xlflax.data.supervised.featurizers import featurizer
 from xlflax.utils import class_registry
 
 UNKNOWN = -1
@@ -38,7 +40,8 @@ class ChoiceRows(featurizer.RowMaker):
       []
       if example.label is None
       else [
-        row | {batch_keys.LABELS: np.int32(example.label == choice_examples.RIGHT)}
+        row
+        | {batch_keys.LABELS: np.int32(example.label == choice_examples.RIGHT)}
       ]
       for example, row in zip(examples, rows, strict=True)
     ]
@@ -49,7 +52,11 @@ class ChoiceRows(featurizer.RowMaker):
     ]
 
   def text_rows(
-    self, examples: Sequence[labeled_examples.Choice], vocabulary, *, length: int
+    self,
+    examples: Sequence[labeled_examples.Choice],
+    vocabulary,
+    *,
+    length: int,
   ) -> list[featurizer.Row]:
     """A row for each choice, without `labels`; the longer text is cut."""
     maker = classification_featurizer.ClassificationRows(

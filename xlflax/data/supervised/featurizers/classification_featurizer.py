@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import label_sets
-from xlflax.data.supervised.readers import file_reading
+from xlflax.data.supervised import label_sets, labeled_examples
 from xlflax.data.supervised.featurizers import featurizer
-from xlflax.utils import (errors, class_registry)
+from xlflax.data.supervised.readers import file_reading
 from xlflax.storage import content_hash
+from xlflax.utils import class_registry, errors
 
 UNKNOWN = -1
 
@@ -145,7 +144,9 @@ class TaughtRows(ClassificationRows):
     vectors: language -> `.npy` file, [lines, D]; a language has one file.
   """
 
-  vectors: Mapping[str, str] = class_registry.known_by_content(content_hash.hash_paths)
+  vectors: Mapping[str, str] = class_registry.known_by_content(
+    content_hash.hash_paths
+  )
 
   def fields(self, length, spec):
     found = self._of(next(iter(self.vectors), ''))

@@ -9,9 +9,8 @@ from typing import BinaryIO
 import numpy as np
 
 from xlflax.data.supervised.featurizers import featurizer
+from xlflax.storage import checksums, npz_files, paths
 from xlflax.utils import errors
-from xlflax.storage import npz_files
-from xlflax.storage import (checksums, paths)
 
 _CHUNK = 4096
 _TYPES = (np.int8, np.int16, np.int32)

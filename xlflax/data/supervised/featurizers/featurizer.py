@@ -15,8 +15,8 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.corpus import language_codes
+from xlflax.data.dataset_config import Positions, Separator
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.dataset_config import (Positions, Separator)
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 
 Row = dict[str, np.ndarray]

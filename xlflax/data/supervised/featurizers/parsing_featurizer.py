@@ -6,8 +6,7 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.supervised import label_sets
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.supervised.featurizers import word_level
+from xlflax.data.supervised.featurizers import featurizer, word_level
 from xlflax.utils import class_registry
 
 NONE = -1
@@ -81,7 +80,9 @@ def with_words(row: word_level.WordRow) -> featurizer.Row:
   """A row that says where its words are, the root before them."""
   return row.row | {
     batch_keys.WORD_STARTS: np.concatenate([[0], row.starts]).astype(np.int32),
-    batch_keys.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(np.int32),
+    batch_keys.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(
+      np.int32
+    ),
   }
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.supervised.featurizers import char_offsets
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.data.supervised.featurizers import char_offsets, featurizer
+from xlflax.utils import class_registry, errors, validation
 
 _MAX_LISTED = 10
 
@@ -141,7 +140,11 @@ class QuestionRows(featurizer.RowMaker):
     ]
 
   def windows(
-    self, examples: Sequence[labeled_examples.Question], vocabulary, *, length: int
+    self,
+    examples: Sequence[labeled_examples.Question],
+    vocabulary,
+    *,
+    length: int,
   ) -> list[list[Window]]:
     """The rows of each question, answered or not; [] for an empty context.
 

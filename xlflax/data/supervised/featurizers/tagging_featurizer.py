@@ -6,8 +6,7 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.supervised import label_sets
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.supervised.featurizers import word_level
+from xlflax.data.supervised.featurizers import featurizer, word_level
 from xlflax.utils import class_registry
 
 NO_LABEL = -1
@@ -52,7 +51,8 @@ class TaggingRows(featurizer.RowMaker):
         []
         if example.tags is None
         else [
-          row.row | {batch_keys.LABELS: _labels(row, tags)} for row in next(rows)
+          row.row | {batch_keys.LABELS: _labels(row, tags)}
+          for row in next(rows)
         ]
       )
     return made

@@ -11,9 +11,8 @@ from typing import Any
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.supervised.sources import code_switched_source
-from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, class_registry)
+from xlflax.data.supervised.sources import code_switched_source, example_source
+from xlflax.utils import class_registry, errors
 
 # The keys that a counterpart has.
 TEXT = (
@@ -101,7 +100,9 @@ class PairedRows(featurizer.RowMaker):
         found.append(example)
         continue
       if part not in known:
-        known[part] = code_switched_source.by_id(self.counterparts.load(part), part)
+        known[part] = code_switched_source.by_id(
+          self.counterparts.load(part), part
+        )
       found.append(
         code_switched_source.find_translation(
           example, known[part], f'counterparts of {part}', may_be_blind=True

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.supervised.featurizers import word_ids
+from xlflax.data.supervised.featurizers import featurizer, word_ids
 from xlflax.utils import errors
 
 Sentence = labeled_examples.TaggedSentence | labeled_examples.ParsedSentence

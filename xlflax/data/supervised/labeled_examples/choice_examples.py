@@ -5,7 +5,10 @@ import json
 from collections.abc import Sequence
 
 from xlflax.data.supervised.labeled_examples import example_base
-from xlflax.data.supervised.labeled_examples.example_features import (Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Role,
+  feature_field,
+)
 
 RIGHT, WRONG = 'right', 'wrong'
 
@@ -43,8 +46,12 @@ class Choice(example_base.Example):
     cls, examples: Sequence['Choice'], predictions: Sequence[int]
   ) -> str:
     """See the class; predictions are a choice's number for each question."""
-    example_base.check_number(len(by_question(examples)), len(predictions), 'answers')
-    return example_base.join_lines(json.dumps({'label': int(n)}) for n in predictions)
+    example_base.check_number(
+      len(by_question(examples)), len(predictions), 'answers'
+    )
+    return example_base.join_lines(
+      json.dumps({'label': int(n)}) for n in predictions
+    )
 
   @classmethod
   def read_predictions(

@@ -3,7 +3,10 @@
 import dataclasses
 
 from xlflax.data.supervised.labeled_examples import example_base
-from xlflax.data.supervised.labeled_examples.example_features import (Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Role,
+  feature_field,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from xlflax.data.supervised.labeled_examples import example_features
-from xlflax.data.supervised.labeled_examples.example_features import (Form, Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Form,
+  Role,
+  feature_field,
+)
 from xlflax.utils import errors
 
 _classes: dict[str, type['Example']] = {}
@@ -137,7 +141,9 @@ class Example:
     if second is not None:
       values[second] = values.get(second) or (*languages[1:], None)[0]
     for field in dataclasses.fields(cls):
-      if field.default is None and example_features.is_empty(values.get(field.name)):
+      if field.default is None and example_features.is_empty(
+        values.get(field.name)
+      ):
         values[field.name] = None
     example = cls.of_values(values)
     _check_words(example, where)

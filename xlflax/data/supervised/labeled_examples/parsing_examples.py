@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.data.supervised.labeled_examples import example_base
-from xlflax.data.supervised.labeled_examples.example_features import (Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Role,
+  feature_field,
+)
 
 _HEAD, _RELATION = 6, 7  # columns of CoNLL-U
 

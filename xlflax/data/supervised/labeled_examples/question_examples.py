@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.data.supervised.labeled_examples import example_base
-from xlflax.data.supervised.labeled_examples.example_features import (Form, Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Form,
+  Role,
+  feature_field,
+)
 from xlflax.utils import errors
 
 

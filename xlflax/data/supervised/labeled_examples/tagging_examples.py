@@ -4,7 +4,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from xlflax.data.supervised.labeled_examples import example_base
-from xlflax.data.supervised.labeled_examples.example_features import (Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Role,
+  feature_field,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,11 @@ import dataclasses
 from typing import Any
 
 from xlflax.data.supervised.labeled_examples import example_base
-from xlflax.data.supervised.labeled_examples.example_features import (Form, Role, feature_field)
+from xlflax.data.supervised.labeled_examples.example_features import (
+  Form,
+  Role,
+  feature_field,
+)
 
 Links = frozenset[tuple[int, int]]
 

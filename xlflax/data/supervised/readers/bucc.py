@@ -5,16 +5,17 @@ Zweigenbaum et al. 2018, "Overview of the Third BUCC Shared Task".
 
 import os
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.readers import (column_validation, file_reading)
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import errors
 
 _KIND = 'file of sentences to mine'
 
 
 @file_formats.register_reader(
-  'bucc', example=labeled_examples.MinedSentence, takes=file_formats.Takes.COLLECTIONS
+  'bucc',
+  example=labeled_examples.MinedSentence,
+  takes=file_formats.Takes.COLLECTIONS,
 )
 def read_bucc(
   first: str | os.PathLike,
@@ -40,7 +41,9 @@ def read_bucc(
 
 
 @file_formats.register_reader(
-  'lines', example=labeled_examples.MinedSentence, takes=file_formats.Takes.COLLECTIONS
+  'lines',
+  example=labeled_examples.MinedSentence,
+  takes=file_formats.Takes.COLLECTIONS,
 )
 def read_lines(
   first: str | os.PathLike,
@@ -66,7 +69,10 @@ def read_lines(
       a number for each second sentence.
   """
   sides = [
-    {str(number - 1): line.strip() for number, line in file_reading.read_lines(path)}
+    {
+      str(number - 1): line.strip()
+      for number, line in file_reading.read_lines(path)
+    }
     for path in (first, second)
   ]
   for path, side in zip((first, second), sides, strict=True):

@@ -11,8 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.readers import file_reading
 
@@ -71,7 +70,9 @@ def read_xcopa(
 
 
 @file_formats.register_reader('belebele', example=labeled_examples.Choice)
-def read_belebele(path: str | os.PathLike, language: str) -> file_reading.Reading:
+def read_belebele(
+  path: str | os.PathLike, language: str
+) -> file_reading.Reading:
   """Reads a passage, a question and four choices a line.
 
   Raises:
@@ -92,7 +93,9 @@ def read_belebele(path: str | os.PathLike, language: str) -> file_reading.Readin
   return file_reading.Reading(found)
 
 
-@file_formats.register_reader('belebele_training', example=labeled_examples.Choice)
+@file_formats.register_reader(
+  'belebele_training', example=labeled_examples.Choice
+)
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> file_reading.Reading:
@@ -124,7 +127,9 @@ def read_belebele_training(
 
 
 @file_formats.register_reader('xstory_cloze', example=labeled_examples.Choice)
-def read_xstory_cloze(path: str | os.PathLike, language: str) -> file_reading.Reading:
+def read_xstory_cloze(
+  path: str | os.PathLike, language: str
+) -> file_reading.Reading:
   """Reads a story of four sentences and two endings a row, TSV with quotes.
 
   Before: `id<TAB>A.<TAB>B.<TAB>C.<TAB>D.<TAB>E.<TAB>F.<TAB>1`; after: two
@@ -151,7 +156,9 @@ def read_xstory_cloze(path: str | os.PathLike, language: str) -> file_reading.Re
 
 
 @file_formats.register_reader('xwinograd', example=labeled_examples.Choice)
-def read_xwinograd(path: str | os.PathLike, language: str) -> file_reading.Reading:
+def read_xwinograd(
+  path: str | os.PathLike, language: str
+) -> file_reading.Reading:
   """Reads a sentence with `_` for a noun phrase, and two of them, a line.
 
   Before: `{"sentence": "A or B? _ won.", "option1": "A", "option2": "B",

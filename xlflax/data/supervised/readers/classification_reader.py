@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.readers import (column_validation, file_reading)
-from xlflax.utils import (errors, validation)
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.readers import column_validation, file_reading
+from xlflax.utils import errors, validation
 
 TSV_COLUMNS: Mapping[str, int] = {'text': 0, 'paired_text': 1, 'label': 2}
 JSON_COLUMNS: Mapping[str, str] = {

@@ -88,7 +88,9 @@ def check_classes(
     _warn(path, f'{count} examples have {len(set(texts))} texts', texts)
 
 
-def check_scores(examples: Sequence[labeled_examples.RatedPair], path: Any) -> None:
+def check_scores(
+  examples: Sequence[labeled_examples.RatedPair], path: Any
+) -> None:
   """Refuses scores that are running numbers; warns of odd ranges.
 
   Raises:
@@ -144,7 +146,9 @@ def check_tags(
     _warn(path, f'{len(pairs)} words have {len(tags)} different tags', tags)
 
 
-def check_answers(examples: Sequence[labeled_examples.Question], path: Any) -> None:
+def check_answers(
+  examples: Sequence[labeled_examples.Question], path: Any
+) -> None:
   """Refuses questions whose answers are not in their contexts.
 
   Raises:

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.readers import (column_validation, file_reading)
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import validation
 
 _KIND = 'file of tagged words'
@@ -217,7 +216,9 @@ def _line(
       )
   label = fields[places[1]] if size > 1 and places[0] != places[1] else None
   if label == '':
-    raise file_reading.malformed_line_error(_KIND, path, number, f'no tag of {text!r}')
+    raise file_reading.malformed_line_error(
+      _KIND, path, number, f'no tag of {text!r}'
+    )
   return _Line(number, text.strip(), label)
 
 

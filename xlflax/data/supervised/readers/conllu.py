@@ -19,10 +19,9 @@ from typing import NamedTuple
 import conllu
 from conllu import parser
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
-from xlflax.utils import (errors, validation)
+from xlflax.utils import errors, validation
 
 _COLUMNS = 10
 _KIND = 'CoNLL-U'
@@ -102,7 +101,9 @@ def read_trees(
   return file_reading.Reading(examples)
 
 
-@file_formats.register_reader('conllu_tags', example=labeled_examples.TaggedSentence)
+@file_formats.register_reader(
+  'conllu_tags', example=labeled_examples.TaggedSentence
+)
 def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
   """Reads sentences with their universal parts of speech; no tree is needed.
 
@@ -188,7 +189,9 @@ def _token(line: str, path, number: int) -> conllu.Token:
       re.sub(' {2,}', ' ', line), parser.DEFAULT_FIELDS, _PARSERS
     )
   except conllu.exceptions.ParseException as error:
-    raise file_reading.malformed_line_error(_KIND, path, number, str(error)) from error
+    raise file_reading.malformed_line_error(
+      _KIND, path, number, str(error)
+    ) from error
 
 
 def _check_columns(line: str, path, number: int) -> None:

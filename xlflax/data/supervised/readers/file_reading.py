@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.utils import errors
 from xlflax.storage import bucket_staging
+from xlflax.utils import errors
 
 _ENDS = b'\r\n'
 _SURROGATE = re.compile(r'\\u[dD][89a-fA-F]')

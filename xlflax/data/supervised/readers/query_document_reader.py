@@ -4,8 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
 QUERY, DOCUMENT = 'query', 'document'

@@ -8,8 +8,7 @@ import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
 POSITIVE, NEGATIVE = 'positive', 'negative'
@@ -17,7 +16,9 @@ _MIDDLE = 3.0
 _KIND = 'file of reviews'
 
 
-@file_formats.register_reader('webis_cls', example=labeled_examples.ClassifiedText)
+@file_formats.register_reader(
+  'webis_cls', example=labeled_examples.ClassifiedText
+)
 def read_reviews(
   path: str | os.PathLike, language: str, *, fields: Sequence[str] = ('text',)
 ) -> file_reading.Reading:
@@ -72,7 +73,9 @@ def _root(path) -> ElementTree.Element:
       'XML file', path, error.position[0], str(error)
     ) from error
   except ValueError as error:  # It names another encoding.
-    raise file_reading.malformed_line_error('XML file', path, 1, str(error)) from error
+    raise file_reading.malformed_line_error(
+      'XML file', path, 1, str(error)
+    ) from error
 
 
 def _stars(item: ElementTree.Element, path, number: int) -> float:

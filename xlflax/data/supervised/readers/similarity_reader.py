@@ -3,9 +3,12 @@
 import os
 from collections.abc import Mapping
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.readers import (classification_reader, column_validation, file_reading)
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.readers import (
+  classification_reader,
+  column_validation,
+  file_reading,
+)
 
 
 @file_formats.register_reader('rated_pairs', example=labeled_examples.RatedPair)
@@ -15,8 +18,10 @@ def read_rated_pairs(
   *,
   columns: classification_reader.Columns = classification_reader.TSV_COLUMNS,
   labels: Mapping[str, str | None] | None = None,
-  header: classification_reader.Header | str = classification_reader.Header.NONE,
-  quoting: classification_reader.Quoting | str = classification_reader.Quoting.NONE,
+  header: classification_reader.Header
+  | str = classification_reader.Header.NONE,
+  quoting: classification_reader.Quoting
+  | str = classification_reader.Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
   """Reads a pair a line, its score where the format `tsv` has the label.

@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.readers import (column_validation, file_reading)
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import validation
 
 _KIND = 'file of questions'
@@ -106,7 +105,9 @@ def _without_answers(
     return [
       example
       if example.answers
-      else dataclasses.replace(example, answers=(labeled_examples.UNANSWERABLE,))
+      else dataclasses.replace(
+        example, answers=(labeled_examples.UNANSWERABLE,)
+      )
       for example in examples
     ]
   problems += [

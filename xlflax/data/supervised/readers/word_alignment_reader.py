@@ -8,9 +8,8 @@ import re
 from collections.abc import Sequence
 
 from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.readers import (column_validation, file_reading)
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import errors
 
 _KIND = 'file of word alignments'

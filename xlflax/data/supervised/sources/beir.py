@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, class_registry)
 from xlflax.storage import bucket_staging
+from xlflax.utils import class_registry, errors
 
 QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, class_registry)
+from xlflax.utils import class_registry, errors
 
 ExampleSource = example_source.ExampleSource
 ENGLISH = 'en'  # the part of the originals
@@ -173,7 +173,9 @@ def switch_halves(
 
 
 def _question(
-  asked: labeled_examples.Question, answered: labeled_examples.Question, name: str
+  asked: labeled_examples.Question,
+  answered: labeled_examples.Question,
+  name: str,
 ) -> labeled_examples.Question:
   """The question of one, the context of the other."""
   return dataclasses.replace(

@@ -5,7 +5,7 @@ from typing import Any
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, class_registry, name_suggestions)
+from xlflax.utils import class_registry, errors, name_suggestions
 
 
 @class_registry.register('joined_examples')

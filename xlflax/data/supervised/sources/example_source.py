@@ -11,13 +11,12 @@ from typing import Annotated, Any
 
 import pydantic
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.labeled_examples import choice_examples
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.file_formats import Paths
+from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.readers.file_reading import Reading
-from xlflax.utils import (errors, class_registry, name_suggestions, validation)
 from xlflax.storage import content_hash
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,7 +154,9 @@ class MinedFiles(MinedSource):
 
   def load(self, part: str) -> labeled_examples.MinedSentences:
     paths = _of_part(self.files, part)
-    read = file_formats.find_reader(self.format, file_formats.Takes.COLLECTIONS).read
+    read = file_formats.find_reader(
+      self.format, file_formats.Takes.COLLECTIONS
+    ).read
     languages = file_formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(

@@ -15,13 +15,11 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data.corpus import corpus_files
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.sources import example_source
-from xlflax.data.seqio_tasks import (data_sources, tfds_source)
-from xlflax.data.seqio_tasks import task_registry
 from xlflax.data.plain_text import text_source as text_rows
-from xlflax.utils import (errors, validation)
+from xlflax.data.seqio_tasks import data_sources, task_registry, tfds_source
+from xlflax.data.supervised import file_formats, labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import errors, validation
 
 _FORMS = {
   labeled_examples.Form.TEXT: tf.TensorSpec([], tf.string),

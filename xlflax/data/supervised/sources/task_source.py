@@ -4,11 +4,10 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, class_registry, validation)
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('task_examples')
@@ -70,11 +69,14 @@ class TaskExamples(example_source.ExampleSource):
   def problems(self, part: str) -> tuple[str, ...]:
     names = _names(self, part)
     _registry()
-    from xlflax.data.supervised.sources import supervised_tasks  # imports TensorFlow
+    from xlflax.data.supervised.sources import (
+      supervised_tasks,  # imports TensorFlow
+    )
 
     return tuple(
       itertools.chain.from_iterable(
-        supervised_tasks.find_example_problems(name, self.split) for name in names
+        supervised_tasks.find_example_problems(name, self.split)
+        for name in names
       )
     )
 

@@ -9,10 +9,9 @@ Hu et al. 2020, "XTREME"; github.com/google-research/xtreme.
 
 import pathlib
 
-from xlflax.data.supervised.sources import (beir, xtreme_tasks)
-from xlflax.data.supervised.sources import example_source
-from xlflax.utils import (errors, name_suggestions, validation)
+from xlflax.data.supervised.sources import beir, example_source, xtreme_tasks
 from xlflax.storage import paths
+from xlflax.utils import errors, name_suggestions, validation
 
 TRAIN, VALIDATION, TEST = (
   xtreme_tasks.TRAIN,
@@ -192,7 +191,9 @@ def xtreme_rankings(
 
 
 @validation.validate_call
-def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileExamples:
+def mlqa_pairs(
+  directory: str, split: str = TEST
+) -> example_source.FileExamples:
   """MLQA with context and question in any two languages (G-XLT).
 
   Parts are 'es-en': context in Spanish, question in English; 'es' for both in

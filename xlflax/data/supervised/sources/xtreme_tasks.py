@@ -10,8 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised import file_formats
+from xlflax.data.supervised import file_formats, labeled_examples
 
 TRAIN, VALIDATION, TEST = 'train', 'validation', 'test'
 ENGLISH = ('en',)

@@ -11,11 +11,14 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlflax.utils import errors
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, linear_rules)
-from xlflax.models import encoder_config as model_config
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  linear_rules,
+)
 from xlflax.models import encoder, encoder_decoder, encoder_decoder_config
+from xlflax.models import encoder_config as model_config
+from xlflax.utils import errors
 
 Config = (
   model_config.EncoderConfig | encoder_decoder_config.EncoderDecoderConfig

@@ -7,8 +7,14 @@ import dataclasses
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options, mbart
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  Transform,
+)
 from xlflax.models import encoder_decoder_config
 
 _POST_LN = encoder_decoder_config.EncoderDecoderFamily.POST_LN

@@ -5,8 +5,20 @@ from collections.abc import Collection
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task, classifier_rules, model_classes, pooler_rules)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, linear_rules, norm_rules, of_layers)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+  classifier_rules,
+  model_classes,
+  pooler_rules,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  Transform,
+  linear_rules,
+  norm_rules,
+  of_layers,
+)
 from xlflax.models import activations
 from xlflax.models import encoder_config as model_config
 

@@ -3,8 +3,17 @@
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task, classifier_rules, model_classes)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, of_layers)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+  classifier_rules,
+  model_classes,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  Transform,
+  of_layers,
+)
 from xlflax.models import activations
 from xlflax.models import encoder_config as model_config
 

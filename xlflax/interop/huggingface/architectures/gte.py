@@ -9,8 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task, classifier_rules, model_classes, pooler_rules)
-from xlflax.interop.huggingface.architectures.tensor_rules import (norm_rules, of_layers)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+  classifier_rules,
+  model_classes,
+  pooler_rules,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  norm_rules,
+  of_layers,
+)
 from xlflax.models import encoder_config as model_config
 
 # Options of the code that mGTE and nomic came with: those that are off, those

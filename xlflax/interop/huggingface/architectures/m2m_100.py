@@ -8,7 +8,10 @@ import dataclasses
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options, mbart
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+)
 from xlflax.models import encoder_decoder_config
 
 # Option -> the library's default, where it is not mBART's.

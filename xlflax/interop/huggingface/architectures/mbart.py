@@ -4,10 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, norm_rules, of_layers)
-from xlflax.models import activations
-from xlflax.models import encoder_decoder_config
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  Transform,
+  norm_rules,
+  of_layers,
+)
+from xlflax.models import activations, encoder_decoder_config
 
 _OFFSET = 2  # rows of the position tables before the first position
 SHARED = 'shared.weight'

@@ -7,8 +7,17 @@ al., 2019 (fairseq, `--encoder-normalize-before`).
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task, classifier_rules, model_classes, pooler_rules)
-from xlflax.interop.huggingface.architectures.tensor_rules import (norm_rules, of_layers)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+  classifier_rules,
+  model_classes,
+  pooler_rules,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  norm_rules,
+  of_layers,
+)
 
 _PRE_NORMS = (
   *of_layers(

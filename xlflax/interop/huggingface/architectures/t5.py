@@ -9,10 +9,17 @@ whether that is the token embeddings: the tensors do.
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, norm_rules, of_layers)
-from xlflax.models import activations
-from xlflax.models import encoder_decoder_config
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  Transform,
+  norm_rules,
+  of_layers,
+)
+from xlflax.models import activations, encoder_decoder_config
 
 _SHARED = 'shared.weight'
 _BIAS = 'SelfAttention.relative_attention_bias.weight'
@@ -76,7 +83,9 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   }
 
 
-def _write(config: encoder_decoder_config.EncoderDecoderConfig, model_type: str):
+def _write(
+  config: encoder_decoder_config.EncoderDecoderConfig, model_type: str
+):
   options = config_options.of_fields(config, _FIELDS)
   gated = 'gated-' if config.gated_mlp else ''
   name = activations.to_huggingface(config.activation)

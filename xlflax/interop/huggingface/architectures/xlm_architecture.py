@@ -6,10 +6,19 @@ Not converted: token types, which XLM draws from the token embeddings.
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
-from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task, classifier_rules)
-from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, norm_rules, of_layers)
-from xlflax.models import encoder_config as model_config
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  Architecture,
+  Task,
+  classifier_rules,
+)
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  Transform,
+  norm_rules,
+  of_layers,
+)
 from xlflax.models import embeddings
+from xlflax.models import encoder_config as model_config
 
 _POSITIONS = 'position_embeddings.weight'
 _FIELDS = config_options.option_table(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.data.corpus import language_codes
-from xlflax.utils import (errors, name_suggestions)
+from xlflax.utils import errors, name_suggestions
 
 # The identifiers that the Hub's model cards may name.
 LICENSES = (

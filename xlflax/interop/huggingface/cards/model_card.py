@@ -15,7 +15,7 @@ from xlflax.evaluation import result_store
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.huggingface_export import Export
-from xlflax.training.checkpointing import (config_serialization, run_directory)
+from xlflax.training.checkpointing import config_serialization, run_directory
 
 _MANY = 30  # languages of a vocabulary beyond this are no claim about a model
 _PIPELINES = {
@@ -88,7 +88,9 @@ def _metadata(checked: Export, origin, license, settings) -> list[str]:
 def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
   """What evaluation found of this checkpoint, as a `model-index`."""
   found = []
-  for group, by_step in result_store.find_results(checked.run.directory).items():
+  for group, by_step in result_store.find_results(
+    checked.run.directory
+  ).items():
     result = by_step.get(checked.step)
     scores = result.score_metrics if result else ()
     metrics = [
@@ -131,7 +133,9 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
   optimizer = settings['optimizer'][config_serialization.FIELDS]
   rate = optimizer.get('learning_rate')
   if isinstance(rate, dict):
-    rate = rate[config_serialization.FIELDS].get('peak', rate[config_serialization.CLASS])
+    rate = rate[config_serialization.FIELDS].get(
+      'peak', rate[config_serialization.CLASS]
+    )
   lines = [
     '## Training',
     '',
@@ -163,7 +167,9 @@ def _start(settings: Mapping[str, Any]) -> str:
   told = []
   for one in given if isinstance(given, list) else [given]:
     place = pathlib.Path(one[config_serialization.FIELDS]['model_dir'])
-    before = _read(place, run_directory.TRAINER).get(config_serialization.FIELDS, {})
+    before = _read(place, run_directory.TRAINER).get(
+      config_serialization.FIELDS, {}
+    )
     names = ', '.join(fields['name'] for fields in _objectives(before))
     told.append(
       f'a run of xlflax of {before["total_steps"]} steps ({names}), which '

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorstore
 
-from xlflax.storage import (tensorstore_specs, paths)
+from xlflax.storage import paths, tensorstore_specs
 from xlflax.training import nonfinite_checks
 from xlflax.training.checkpointing import checkpoint_reader
 

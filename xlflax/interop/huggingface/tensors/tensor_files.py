@@ -16,10 +16,10 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
-from xlflax.utils import errors
 from xlflax.interop import safe_paths
 from xlflax.interop.huggingface.tensors import torch_files
 from xlflax.training import nonfinite_checks
+from xlflax.utils import errors
 
 SAFETENSORS = 'model.safetensors'
 INDEX = f'{SAFETENSORS}.index.json'

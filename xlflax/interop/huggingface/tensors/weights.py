@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.utils import errors
 from xlflax.interop.huggingface import tensor_mapping
 from xlflax.interop.huggingface.architectures.tensor_rules import Transform
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training import param_tree
+from xlflax.utils import errors
 
 _TOLERANCE = 1e-5  # of constants, which other programs round otherwise
 

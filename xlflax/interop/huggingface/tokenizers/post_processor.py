@@ -14,12 +14,16 @@ import tokenizers
 from tokenizers import processors
 
 from xlflax.data import batch_keys
+from xlflax.data.dataset_config import Layout, Separator
 from xlflax.data.supervised.featurizers import featurizer
-from xlflax.data.dataset_config import (Layout, Separator)
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.interop.huggingface import config_json
 from xlflax.storage import paths
-from xlflax.training.checkpointing import (config_serialization, run_directory, objective_config)
+from xlflax.training.checkpointing import (
+  config_serialization,
+  objective_config,
+  run_directory,
+)
 
 FILE = 'tokenizer.json'
 _TYPES = ('token_type_ids',)  # what models with several of them are given
@@ -34,7 +38,9 @@ def separator_of(model_dir: pathlib.Path) -> Separator | None:
   values = {one['separator'] for one in inputs if 'separator' in one}
   trainer = run_directory.trained_by(model_dir)
   streams = trainer.get(config_serialization.FIELDS, {}).get('streams', [])
-  for fields in () if values else (one[config_serialization.FIELDS] for one in streams):
+  for fields in (
+    () if values else (one[config_serialization.FIELDS] for one in streams)
+  ):
     if 'rows' not in fields and fields.get('layout') == Layout.PAIRS.value:
       values.add(fields['pairs'][config_serialization.FIELDS]['separator'])
   return Separator(values.pop()) if len(values) == 1 else None

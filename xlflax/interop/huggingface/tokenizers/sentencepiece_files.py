@@ -9,7 +9,9 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from xlflax.data.tokenizers import fairseq_vocabulary
-from xlflax.data.tokenizers import sentencepiece_vocabulary as vocabulary_sentencepiece
+from xlflax.data.tokenizers import (
+  sentencepiece_vocabulary as vocabulary_sentencepiece,
+)
 from xlflax.interop.huggingface.tokenizers import sentencepiece_charsmap
 
 Vocabulary = (

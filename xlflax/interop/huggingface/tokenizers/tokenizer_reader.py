@@ -12,14 +12,16 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from xlflax.data.tokenizers import base_vocabulary, tokenizer_errors
 from xlflax.data.tokenizers import fairseq_vocabulary as vocabulary_fairseq
+from xlflax.data.tokenizers import (
+  huggingface_vocabulary as vocabulary_tokenizers,
+)
 from xlflax.data.tokenizers import imported_vocabulary as vocabulary_imported
-from xlflax.data.tokenizers import (tokenizer_errors, base_vocabulary)
-from xlflax.data.tokenizers import huggingface_vocabulary as vocabulary_tokenizers
 from xlflax.data.tokenizers import xlm_vocabulary as vocabulary_xlm
-from xlflax.utils import errors
 from xlflax.interop import safe_paths
 from xlflax.interop.huggingface.tokenizers import checkpoint_languages
+from xlflax.utils import errors
 
 # What is copied, so that a model goes back with the files that it came with.
 FILES = (

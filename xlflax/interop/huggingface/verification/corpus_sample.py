@@ -5,8 +5,8 @@ import json
 import pathlib
 
 from xlflax.data.corpus import corpus_directory
+from xlflax.training.checkpointing import config_serialization, run_directory
 from xlflax.utils import errors
-from xlflax.training.checkpointing import (config_serialization, run_directory)
 
 _NUM_LINES = 50  # of each language, and of each pair
 _MAX_CHARACTERS = 1000

@@ -24,12 +24,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.dataset_config import Separator
-from xlflax.utils import errors
-from xlflax.interop.huggingface import (labeled_heads, config_json)
-from xlflax.interop.huggingface import tensor_mapping
-from xlflax.interop.huggingface.architectures.architecture_registry import (LABELLED, Task, model_of)
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.interop.huggingface import (
+  config_json,
+  labeled_heads,
+  tensor_mapping,
+)
+from xlflax.interop.huggingface.architectures.architecture_registry import (
+  LABELLED,
+  Task,
+  model_of,
+)
 from xlflax.interop.huggingface.tensors import (
   saved_parameters,
   tensor_files,
@@ -42,6 +48,7 @@ from xlflax.models import encoder_decoder
 from xlflax.objectives import model_calls
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import saved_run
+from xlflax.utils import errors
 
 _EMBEDDING_TABLE = re.compile(
   r'model/((en|de)coder/)?((embeddings/)?token|output|output_bias)$'
@@ -377,7 +384,11 @@ def _transformers_outputs(
   ).eval()
   ids, mask, sides = (
     torch.tensor(np.asarray(sample.batch[key]), dtype=torch.long)
-    for key in (batch_keys.TOKEN_IDS, batch_keys.SEGMENT_IDS, batch_keys.SIDE_IDS)
+    for key in (
+      batch_keys.TOKEN_IDS,
+      batch_keys.SEGMENT_IDS,
+      batch_keys.SIDE_IDS,
+    )
   )
   arguments = {'input_ids': ids, 'attention_mask': (mask > 0).long()}
   accepted = inspect.signature(model.forward).parameters

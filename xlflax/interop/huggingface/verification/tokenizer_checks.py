@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xlflax.data.dataset_config import Separator
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.utils import errors
 from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.tokenizers import post_processor
+from xlflax.utils import errors
 
 DIFFICULT_TEXTS = (
   'The cat, 1,234 dogs & <b>mice</b>!',
@@ -50,7 +50,9 @@ def check_tokenizer(
   """
   tokenizer = post_processor.load_without_truncation(folder)
   if tokenizer is None:
-    return [f'the token ids were not compared: there is no {post_processor.FILE}']
+    return [
+      f'the token ids were not compared: there is no {post_processor.FILE}'
+    ]
   tokenizer.encode_special_tokens = True
   spec = vocabulary.spec
   ordinary = [i for i in range(spec.size) if i not in set(spec.special_ids)]
@@ -101,7 +103,8 @@ def check_pair_template(
     return
   actual = tokenizer.encode('', '')
   ids, types = zip(
-    *post_processor.pair_template(vocabulary, separator, types=num_types), strict=True
+    *post_processor.pair_template(vocabulary, separator, types=num_types),
+    strict=True,
   )
   _compare_ids('a pair', actual.ids, ids, folder)
   if num_types > 1:

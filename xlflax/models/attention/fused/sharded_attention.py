@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from xlflax.models import (custom_vjp, compile_targets)
+from xlflax.models import compile_targets, custom_vjp
 from xlflax.models.attention import masks
-from xlflax.models.attention.fused import (attention_vjp, kernel_spec)
+from xlflax.models.attention.fused import attention_vjp, kernel_spec
 
 
 def sharded_attention(
@@ -78,7 +78,9 @@ def sharded_attention(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(options: kernel_spec.Options, arrays: kernel_spec.Arrays) -> jax.Array:
+def _attend(
+  options: kernel_spec.Options, arrays: kernel_spec.Arrays
+) -> jax.Array:
   return _forward(options, arrays)[0]
 
 
@@ -87,7 +89,9 @@ def _forward(options, arrays):
   out = (split.queries, PartitionSpec(split.batch, split.heads, None))
 
   def run(arrays):
-    return attention_vjp.attention_forward(options, split.placed(options, arrays))
+    return attention_vjp.attention_forward(
+      options, split.placed(options, arrays)
+    )
 
   output, normaliser = (
     custom_vjp.checkpoint_name(x) for x in split.map(run, (arrays,), out)

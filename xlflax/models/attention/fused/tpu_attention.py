@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from xlflax.models.attention.fused import mosaic_kernels as kernels
 from xlflax.models.attention.fused import kernel_spec
+from xlflax.models.attention.fused import mosaic_kernels as kernels
 
 _Arrays = kernel_spec.Arrays
 _Options = kernel_spec.Options

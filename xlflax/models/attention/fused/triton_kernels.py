@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from xlflax.models import (dropout, compile_targets)
+from xlflax.models import compile_targets, dropout
 from xlflax.models.attention.fused import kernel_spec
 
 
@@ -47,7 +47,10 @@ class _Scores:
     """
     factor = self.factor * kernel_spec.LOG2_E
     less = jnp.broadcast_to(-normaliser[:, None], scores.shape)
-    if self.options.interpret or compile_targets.current_target().capability is None:
+    if (
+      self.options.interpret
+      or compile_targets.current_target().capability is None
+    ):
       return jnp.exp2(scores * factor + less)
     # Two instructions, where exp2 takes three more for subnormal results.
     (found,) = plgpu.elementwise_inline_asm(
