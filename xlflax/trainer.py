@@ -215,11 +215,11 @@ class Trainer:
       raise errors.ConfigError(
         'Two streams have the same name', got=names, where='Trainer.streams'
       )
-    wanted = {entry.stream for entry in self.objectives.entries}
-    if wanted != set(names):
+    read_streams = {entry.stream for entry in self.objectives.entries}
+    if read_streams != set(names):
       raise errors.ConfigError(
         'Streams and objectives do not match',
-        got=f'streams {sorted(names)}, objectives read {sorted(wanted)}',
+        got=f'streams {sorted(names)}, objectives read {sorted(read_streams)}',
         expected='each stream read by an objective, each read stream given',
         where='Trainer.streams and ObjectiveMixture.entries',
       )
@@ -277,7 +277,7 @@ class Trainer:
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
-    made, options = self, self.checkpoints
+    trainer, options = self, self.checkpoints
     if (
       self.evaluation is not None
       and options.best_metric
@@ -285,8 +285,8 @@ class Trainer:
     ):
       highest = self.evaluation.is_better_higher(options.best_metric)
       options = dataclasses.replace(options, best_is_highest=highest)
-      made = dataclasses.replace(self, checkpoints=options)
-    return train_loop.train(made, gin_config=text, report=report)
+      trainer = dataclasses.replace(self, checkpoints=options)
+    return train_loop.train(trainer, gin_config=text, report=report)
 
   @validation.validate_call
   def plan(

@@ -149,13 +149,15 @@ class LineTranslator:
       chunk = [chunk[0].removeprefix(codecs.BOM_UTF8), *chunk[1:]]
     decoded = [_decode(line) for line in chunk]
     lines = [text.strip() for text, _ in decoded]
-    found = self.translator.translate(lines)
-    for number, hypotheses in enumerate(found.hypotheses, counts.lines + 1):
+    translations = self.translator.translate(lines)
+    for number, hypotheses in enumerate(
+      translations.hypotheses, counts.lines + 1
+    ):
       file.write(self._format(number, hypotheses).encode())
     file.flush()
     return counts._replace(
       lines=counts.lines + len(lines),
-      cut=counts.cut + found.cut,
+      cut=counts.cut + translations.cut,
       empty=counts.empty + sum(not line for line in lines),
       replaced=counts.replaced + sum(replaced for _, replaced in decoded),
     )
@@ -251,13 +253,13 @@ def _asked(step: str | int) -> str | list[int]:
 
 def _warn_of_unseen(directory: pathlib.Path, target: str) -> None:
   """Logs that the run has never been trained to write a language."""
-  seen = data_fingerprint.recorded_languages(directory)
-  if seen is not None and target not in seen:
+  trained_languages = data_fingerprint.recorded_languages(directory)
+  if trained_languages is not None and target not in trained_languages:
     _LOG.warning(
       'The run has never been trained to translate into %s, but into %s: what '
       'it writes may be of another language, or nonsense.',
       target,
-      ', '.join(sorted(seen)),
+      ', '.join(sorted(trained_languages)),
     )
 
 
@@ -283,13 +285,13 @@ def _resume(
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))
     return 0
-  done, whole = 0, 0
+  done, num_bytes = 0, 0
   with partial.open('rb') as file:
     while lines := list(itertools.islice(file, n_best)):
       if len(lines) < n_best or not lines[-1].endswith(b'\n'):
         break
-      done, whole = done + 1, whole + sum(map(len, lines))
-  os.truncate(partial, whole)
+      done, num_bytes = done + 1, num_bytes + sum(map(len, lines))
+  os.truncate(partial, num_bytes)
   _LOG.info('%d lines are translated already.', done)
   return done
 

@@ -118,10 +118,10 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _report_unknown_command(name: str) -> None:
-  meant = name_suggestions.did_you_mean(name, COMMANDS)
+  suggestion = name_suggestions.did_you_mean(name, COMMANDS)
   print(
     f'xlflax: there is no command {name!r}'
-    + (f'; {meant}' if meant else '.')
+    + (f'; {suggestion}' if suggestion else '.')
     + f'\n\n{_overview()}',
     file=sys.stderr,
   )
@@ -151,16 +151,18 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
     ConfigError: If the arguments are invalid.
   """
   _check_encoding(name, arguments)
-  rest, gin_bindings = command_line_bindings.split_bindings(arguments)
+  other_arguments, gin_bindings = command_line_bindings.split_bindings(
+    arguments
+  )
   module = load_command(name)
   if hasattr(module, 'parse'):  # Its options depend on the first argument.
-    return module.parse(rest)
+    return module.parse(other_arguments)
   from xlflax.cli import parsing
 
   return parsing.parse(
     name,
     module,
-    rest,
+    other_arguments,
     gin_bindings=gin_bindings,
     command_line=('xlflax', name, *arguments),
   )
@@ -199,9 +201,9 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   except OSError as error:  # a full disk, permissions: no bug of xlflax
     if isinstance(error, BrokenPipeError) and standard_streams.is_unread():
       return errors.ExitStatus.INTERRUPTED
-    told = errors.of_os_error(error)
-    logs.log_exit(name, told, as_json=as_json)
-    return told.status
+    error_with_status = errors.of_os_error(error)
+    logs.log_exit(name, error_with_status, as_json=as_json)
+    return error_with_status.status
   except RuntimeError as error:
     full = errors.of_full_device(error)
     if full is None:

@@ -58,12 +58,14 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
     )
   launcher = launcher_registry.find(arguments[0], modules)
   end = arguments.index('--') if '--' in arguments else len(arguments)
-  options, words = arguments[1:end], arguments[end + 1 :]
+  options, job_command = arguments[1:end], arguments[end + 1 :]
   if not parsing.asks_for_help(options):
-    words = list(job_base.check_command(words, launcher.job.commands))
+    job_command = list(
+      job_base.check_command(job_command, launcher.job.commands)
+    )
   module = types.ModuleType(f'xlflax.cli.launch.{launcher.name}')
   vars(module).update(
-    main=_main(launcher, tuple(words)), EXAMPLES=launcher.example
+    main=_main(launcher, tuple(job_command)), EXAMPLES=launcher.example
   )
   return parsing.parse(f'launch {launcher.name}', module, options)
 
@@ -123,17 +125,19 @@ def _main(
 
 def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
   """Splits off the leading options --launcher_module."""
-  modules, rest = [], list(arguments)
-  while rest and rest[0].partition('=')[0] == _MODULE_OPTION:
-    option, sign, module = rest.pop(0).partition('=')
+  modules, other_arguments = [], list(arguments)
+  while (
+    other_arguments and other_arguments[0].partition('=')[0] == _MODULE_OPTION
+  ):
+    option, sign, module = other_arguments.pop(0).partition('=')
     if not sign:
-      module = rest.pop(0) if rest else ''
+      module = other_arguments.pop(0) if other_arguments else ''
     if not module:
       raise errors.ConfigError(
         f'Missing value of {option}', where='xlflax launch'
       )
     modules.append(module)
-  return modules, rest
+  return modules, other_arguments
 
 
 def _print_usage(modules: Sequence[str]) -> int:

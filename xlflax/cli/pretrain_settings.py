@@ -219,16 +219,16 @@ def _read_statistics(corpus: Any) -> _TextStatistics:
     for language in corpus.monolingual_languages()
     for path in corpus.text_files(language)
   )
-  num_bytes, characters, words = 0, set[str](), set[bytes]()
+  num_bytes, characters, distinct_words = 0, set[str](), set[bytes]()
   for _, line in texts:
     num_bytes += len(line)
     characters.update(line.decode('utf-8', 'replace'))
-    if len(words) < _MAX_WORDS:
-      words.update(line.split())
+    if len(distinct_words) < _MAX_WORDS:
+      distinct_words.update(line.split())
     if num_bytes >= _MAX_BYTES:
       break
   return _TextStatistics(
-    num_bytes // _BYTES_PER_TOKEN, len(characters), len(words)
+    num_bytes // _BYTES_PER_TOKEN, len(characters), len(distinct_words)
   )
 
 

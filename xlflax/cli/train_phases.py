@@ -39,10 +39,10 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
     ConfigError: If a phase does not exist or its configuration is invalid.
   """
   phases = getattr(options, 'phases', None)
-  each = [('', options)] if phases is None else _split(options, phases)
+  phase_options = [('', options)] if phases is None else _split(options, phases)
   return [
     Phase(name, gin_config.load_configuration(phase.gin, phase.macros()))
-    for name, phase in each
+    for name, phase in phase_options
   ]
 
 
@@ -163,7 +163,7 @@ def _applies_to(
   return (
     not re.fullmatch(r'\w+', name)
     or name in macros
-    or not any(name in others for others in macros_by_phase)
+    or not any(name in phase_macros for phase_macros in macros_by_phase)
   )
 
 

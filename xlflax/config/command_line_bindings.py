@@ -21,11 +21,11 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
   Raises:
     ConfigError: a binding has no '='.
   """
-  rest, bindings = [], []
+  other_arguments, bindings = [], []
   end = list(arguments).index('--') if '--' in arguments else len(arguments)
   for argument in arguments[:end]:
     if not argument.startswith('--gin.'):
-      rest.append(argument)
+      other_arguments.append(argument)
       continue
     binding = argument.removeprefix('--gin.')
     if '=' not in binding:
@@ -34,7 +34,7 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
       )
     _check_value(binding)
     bindings.append(binding)
-  return [*rest, *arguments[end:]], bindings
+  return [*other_arguments, *arguments[end:]], bindings
 
 
 def _check_value(binding: str) -> None:
@@ -46,12 +46,12 @@ def _check_value(binding: str) -> None:
   value = value.strip()
   if re.fullmatch(r'[A-Za-z][\w.:-]*', value) and value not in _WORDS:
     truths = {word.lower(): word for word in _WORDS} | {'null': 'None'}
-    meant = truths.get(value.lower(), f'"\'{value}\'"')
+    suggestion = truths.get(value.lower(), f'"\'{value}\'"')
     raise errors.ConfigError(
       'A gin flag has a value that cannot be read',
       got=f'--gin.{binding}',
       expected=VALUES,
-      fix=f'write --gin.{name}={meant}',
+      fix=f'write --gin.{name}={suggestion}',
     )
   if not value:
     raise errors.ConfigError(

@@ -47,12 +47,12 @@ class GinFile:
     first = next((i for i, x in enumerate(lines) if x.startswith('#')), None)
     if first is None:
       return ''
-    taken = []
+    comment_lines = []
     for line in lines[first:]:
       if not line.startswith('#'):
         break
-      taken.append(line.removeprefix('#').removeprefix(' '))
-    return '\n'.join(taken).strip()
+      comment_lines.append(line.removeprefix('#').removeprefix(' '))
+    return '\n'.join(comment_lines).strip()
 
   @property
   def summary(self) -> str:
@@ -96,10 +96,10 @@ class Tree:
 
   def macros(self) -> dict[str, str]:
     """Macro -> its value after all files were read."""
-    found: dict[str, str] = {}
+    macros: dict[str, str] = {}
     for file in self.files():
-      found |= file.macros
-    return found
+      macros |= file.macros
+    return macros
 
   def required(self) -> list[str]:
     """Macros without a value that the user must give."""
@@ -121,7 +121,9 @@ def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
   return errors.ConfigError(
     'The configuration needs values that are not given',
     got='none for ' + ', '.join(names),
-    fix=' '.join(_HOW_TO_SET.get(one, f'--gin.{one}=VALUE') for one in names),
+    fix=' '.join(
+      _HOW_TO_SET.get(macro, f'--gin.{macro}=VALUE') for macro in names
+    ),
   )
 
 
@@ -149,23 +151,24 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     path = pathlib.Path(folder) / name
     if path.is_file():
       return path
-  known = shipped_file_names()
+  shipped = shipped_file_names()
   close = name_suggestions.close_matches(
-    name, known
+    name, shipped
   ) or name_suggestions.close_matches(
-    pathlib.Path(name).stem, [pathlib.Path(one).stem for one in known]
+    pathlib.Path(name).stem,
+    [pathlib.Path(shipped_name).stem for shipped_name in shipped],
   )
   close = [
-    one
+    shipped_name
     for name in close
-    for one in known
-    if name in (one, pathlib.Path(one).stem)
+    for shipped_name in shipped
+    if name in (shipped_name, pathlib.Path(shipped_name).stem)
   ][:3]
   raise errors.ConfigError(
     'A gin file does not exist',
     got=name,
     expected='a path, or one of those that come with xlflax, such as '
-    + ', '.join(close or known[:5]),
+    + ', '.join(close or shipped[:5]),
     where='--gin_file',
     fix='`xlflax configs list` shows all of them',
   )
@@ -185,10 +188,10 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   for folder in ('', *search, str(SHIPPED)):
     files = (pathlib.Path(folder) / value).glob('phase*.gin')
     numbered = [path for path in files if path.stem[5:].isdecimal()]
-    found = sorted(numbered, key=lambda path: int(path.stem[5:]))
-    if found:
+    phase_files = sorted(numbered, key=lambda path: int(path.stem[5:]))
+    if phase_files:
       break
-  names = [f'{value.rstrip("/")}/{path.name}' for path in found] or [
+  names = [f'{value.rstrip("/")}/{path.name}' for path in phase_files] or [
     part for part in value.split(',') if part.endswith('.gin')
   ]
   if not names or len({pathlib.PurePath(n).stem for n in names}) < len(names):
@@ -230,7 +233,8 @@ def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
     return Tree(GinFile(name, pathlib.Path(name), ''), ())  # T5X's own
   file = GinFile(name, path, _text(path))
   return Tree(
-    file, tuple(_read(one, search, (*above, name)) for one in file.includes)
+    file,
+    tuple(_read(include, search, (*above, name)) for include in file.includes),
   )
 
 

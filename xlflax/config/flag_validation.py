@@ -23,10 +23,10 @@ def check_names(
     known: what there is.
     flag: that names them, without dashes.
   """
-  known = set(known)
+  known_names = set(known)
   for name in names:
-    if name not in known:
-      own = {
+    if name not in known_names:
+      hints = {
         'tasks': 'name the module of a task of your own by --task_module',
         'suite': 'give a gin file of your own, NAME.gin',
         'recipe': 'give a gin file of your own, NAME.gin',
@@ -34,9 +34,9 @@ def check_names(
       raise errors.ConfigError(
         'There is no such ' + ('evaluation task' if flag == 'tasks' else flag),
         got=name,
-        expected=name_suggestions.some_of(known),
+        expected=name_suggestions.some_of(known_names),
         where=f'--{flag}',
-        fix=name_suggestions.or_else(name, known, own[flag]),
+        fix=name_suggestions.or_else(name, known_names, hints[flag]),
       )
 
 
@@ -139,7 +139,7 @@ def _check_own(files: Sequence[config_files.GinFile], uses: set[str]) -> None:
           got=f'{name} = {value}',
           expected=name_suggestions.some_of(
             name_suggestions.close_matches(name, uses, most=5)
-            or [one for one in uses if name in one]
+            or [macro for macro in uses if name in macro]
             or uses
           ),
           where=str(file.path),
@@ -175,12 +175,12 @@ def _check_required(
 
 def evaluation_tasks() -> set[str]:
   """The names that the families of this package declare in their source."""
-  found = set()
+  names = set()
   for file in sorted((_PACKAGE / 'evaluation' / 'tasks').glob('*.py')):
     for node in ast.parse(file.read_text(encoding='utf-8')).body:
       if isinstance(node, ast.ClassDef) and not node.name.startswith('_'):
-        found |= set(_declared(node))
-  return found
+        names |= set(_declared(node))
+  return names
 
 
 def shipped_suites() -> set[str]:
@@ -222,7 +222,9 @@ def _declared(node: ast.ClassDef) -> Iterable[str]:
 def _beside(path: pathlib.Path) -> str | None:
   """What lies beside a missing path and resembles its name."""
   try:
-    names = [one.name for one in path.parent.iterdir() if one.is_dir()]
+    names = [
+      sibling.name for sibling in path.parent.iterdir() if sibling.is_dir()
+    ]
   except OSError:
     return f'{path.parent} does not exist either'
   close = name_suggestions.close_matches(path.name, names)

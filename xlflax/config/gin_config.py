@@ -89,14 +89,16 @@ class Configuration:
     if macros:
       return self.with_macros(macros).build(target, **fields)
     with self._lent_to_gin():
-      found = gin.config._inverse_lookup(target)
-    if found is None:
+      configurable = gin.config._inverse_lookup(target)
+    if configurable is None:
       _check_given(target, fields)
       return target(**fields)
-    key = ('', found.selector)
+    key = ('', configurable.selector)
     for flag in self.flags:
       selector, _, name = flag.rpartition('.')
-      if name in fields and f'.{found.selector}'.endswith(f'.{selector}'):
+      if name in fields and f'.{configurable.selector}'.endswith(
+        f'.{selector}'
+      ):
         logging.warning('%s: another flag overrides it.', flag)
     arguments = {
       name: value
@@ -104,9 +106,9 @@ class Configuration:
       if name not in fields  # Gin would build what is then not used.
     }
     gin_errors.check_required_by(self.bound, list(arguments.values()))
-    own = dataclasses.replace(self, bound=self.bound | {key: arguments})
-    with own._lent_to_gin(), gin_errors.converting_build_errors(self.bindings):
-      return found.wrapper(**fields)
+    lent = dataclasses.replace(self, bound=self.bound | {key: arguments})
+    with lent._lent_to_gin(), gin_errors.converting_build_errors(self.bindings):
+      return configurable.wrapper(**fields)
 
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
     """The configuration with other values of macros; this one stays.
@@ -118,18 +120,18 @@ class Configuration:
     Raises:
       ConfigError: nothing uses a macro, or a parameter does not exist.
     """
-    made = dataclasses.replace(
+    configuration = dataclasses.replace(
       self,
       bound={key: dict(values) for key, values in self.bound.items()},
       imports=set(self.imports),
       flags=self.flags | set(values),
       used={},
     )
-    with made._lent_to_gin(), gin_errors.converting_read_errors():
+    with configuration._lent_to_gin(), gin_errors.converting_read_errors():
       for name, value in values.items():
-        made._set(name, value)
-    gin_errors.check_macros(made.bound, made.flags, SHIPPED)
-    return made
+        configuration._set(name, value)
+    gin_errors.check_macros(configuration.bound, configuration.flags, SHIPPED)
+    return configuration
 
   def macro(self, name: str) -> Any:
     """What a macro stands for, built anew.
@@ -174,8 +176,8 @@ class Configuration:
       unread = key in self.bound and key not in self.used
       if is_parameter:
         unread = not any(
-          scope in own and f'.{kind}'.endswith(f'.{selector}')
-          for own, kind in self.used
+          scope in used_scope and f'.{kind}'.endswith(f'.{selector}')
+          for used_scope, kind in self.used
         )
       if unread:
         logging.warning('%s is set, but nothing in this run reads it.', name)
@@ -205,7 +207,7 @@ class Configuration:
   @contextlib.contextmanager
   def _lent_to_gin(self) -> Iterator[None]:
     """Has Gin's global variables be this configuration's for a while."""
-    own = {
+    lent_values = {
       '_CONFIG': self.bound,
       '_IMPORTS': self.imports,
       '_OPERATIVE_CONFIG': self.used,
@@ -213,8 +215,8 @@ class Configuration:
       '_CONFIG_IS_LOCKED': False,
     }
     variables = vars(gin.config)
-    before = {name: variables[name] for name in own}
-    variables.update(own)
+    before = {name: variables[name] for name in lent_values}
+    variables.update(lent_values)
     try:
       yield
     finally:
@@ -297,7 +299,7 @@ def load_gin_files(
     for name in gin_files
     for file in config_files.read_gin_file(name, folders).files()
   ]
-  made = Configuration(
+  configuration = Configuration(
     bound={},
     imports=set(),
     flags=frozenset(
@@ -306,7 +308,7 @@ def load_gin_files(
     bindings=binding_locations.read_bindings(files, bindings),
   )
   with (
-    made._lent_to_gin(),
+    configuration._lent_to_gin(),
     _search_in(folders),
     gin_errors.converting_read_errors(),
   ):
@@ -314,13 +316,13 @@ def load_gin_files(
       list(gin_files), None, finalize_config=False
     )
     for name, value in (macros or {}).items():
-      made._set(name, value)
+      configuration._set(name, value)
     for binding in bindings:
       _bind(command_line_bindings.quote_bare_word(binding))
-  gin_errors.check_macros(made.bound, made.flags, SHIPPED)
+  gin_errors.check_macros(configuration.bound, configuration.flags, SHIPPED)
   if not partial:
-    gin_errors.check_required(made.bound)
-  return made
+    gin_errors.check_required(configuration.bound)
+  return configuration
 
 
 def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:

@@ -70,8 +70,8 @@ def _raised_by_a_check(error: BaseException) -> bool:
 
 def _place_of(error: BaseException) -> str | None:
   """What Gin adds to the message of what fails in a configurable."""
-  found = re.search(r'In call to configurable .*', str(error))
-  return found[0][:200] if found else None
+  match = re.search(r'In call to configurable .*', str(error))
+  return match[0][:200] if match else None
 
 
 def check_macros(
@@ -92,8 +92,8 @@ def check_macros(
   used = {_macro_name(ref) for ref in _macro_references(bound)}
   for name in sorted(defined - used):
     close = difflib.get_close_matches(name, sorted(used), n=3, cutoff=0.5)
-    alike = difflib.get_close_matches(name, used, cutoff=0.8)
-    if name not in flags and (not alike or _is_macro_of(shipped, name)):
+    similar = difflib.get_close_matches(name, used, cutoff=0.8)
+    if name not in flags and (not similar or _is_macro_of(shipped, name)):
       continue
     raise errors.ConfigError(
       'A gin macro is set, but nothing uses it',
@@ -141,8 +141,8 @@ def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
     parameters: dict[str, tuple[str, Any]] = {}
     for end in range(len(inner) + 1):  # as Gin does: inner scopes win
       name = '/'.join(inner[:end])
-      found = bound.get((name, selector), {})
-      parameters |= {key: (name, item) for key, item in found.items()}
+      scope_bindings = bound.get((name, selector), {})
+      parameters |= {key: (name, item) for key, item in scope_bindings.items()}
     for key, (name, item) in parameters.items():
       if _is_required(item):
         yield name, selector, key
@@ -293,15 +293,15 @@ def _location(text: str) -> str | None:
 
 def _parameters(name: str) -> list[str]:
   """The parameters of what gin knows by a name."""
-  known = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
-  if known is None:
+  configurable = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
+  if configurable is None:
     return []
-  return list(inspect.signature(known.wrapped).parameters)
+  return list(inspect.signature(configurable.wrapped).parameters)
 
 
 def _configurables(name: str) -> set[str]:
   """What gin knows, and what the module that the name begins with holds."""
-  found = {
+  names = {
     '.'.join(selector.split('.')[-2:])
     for selector, _ in gin.config._REGISTRY.items()
   }
@@ -310,10 +310,10 @@ def _configurables(name: str) -> set[str]:
     last = (statement.alias or statement.module).rpartition('.')[2]
     if last == start and statement.module in sys.modules:
       module = sys.modules[statement.module]
-      found |= {
+      names |= {
         f'{start}.{key}' for key in vars(module) if not key.startswith('_')
       }
-  return found
+  return names
 
 
 # Part of gin's message -> what to do; the last one for all others.

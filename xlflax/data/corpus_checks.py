@@ -65,20 +65,20 @@ Counts = collections.Counter[str]
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   """Returns a sentence on each oddity of a corpus directory."""
-  found = list(_two_codes(corpus.languages))
-  known = _profiles(corpus)
+  anomalies = list(_two_codes(corpus.languages))
+  profiles = _profiles(corpus)
   for file in corpus.files:
     if file.kind is corpus_files.Kind.MONOLINGUAL:
       text = _text(corpus_directory.read_monolingual(file.path))
-      found += _wrong_script(file, text)
+      anomalies += _wrong_script(file, text)
     elif file.kind is corpus_files.Kind.PARALLEL:
       pairs = _sample(file.path)
       columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
-      if pairs and _swapped(file.languages, columns, known):
-        found.append(_tell_swapped(file))
-      found += _copied(file, pairs)
-      found += _numbers(file, pairs)
-  return found
+      if pairs and _swapped(file.languages, columns, profiles):
+        anomalies.append(_tell_swapped(file))
+      anomalies += _copied(file, pairs)
+      anomalies += _numbers(file, pairs)
+  return anomalies
 
 
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
@@ -156,12 +156,12 @@ def _tell_swapped(file: corpus_files.TextFile) -> str:
 
 def _wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
   [language] = file.languages
-  found, wanted = dominant_script(text), scripts_of(language)
-  if found is None or wanted is None or found in wanted:
+  script, expected_scripts = dominant_script(text), scripts_of(language)
+  if script is None or expected_scripts is None or script in expected_scripts:
     return []
   return [
-    f'{file.path} is written in {found.title()} letters, and {language} in '
-    f'{" or ".join(wanted).title()}: is it another language?'
+    f'{file.path} is written in {script.title()} letters, and {language} in '
+    f'{" or ".join(expected_scripts).title()}: is it another language?'
   ]
 
 
@@ -195,12 +195,19 @@ def scripts_are_exchanged(
   Returns:
     None where scripts do not tell: they are unknown, or the same.
   """
-  found = [dominant_script(column) for column in columns]
-  wanted = [scripts_of(language) for language in pair]
-  if None in (*found, *wanted) or found[0] == found[1]:
+  column_scripts = [dominant_script(column) for column in columns]
+  expected_scripts = [scripts_of(language) for language in pair]
+  if (
+    None in (*column_scripts, *expected_scripts)
+    or column_scripts[0] == column_scripts[1]
+  ):
     return None
-  fits = found[0] in (wanted[0] or ()) or found[1] in (wanted[1] or ())
-  crossed = found[0] in (wanted[1] or ()) and found[1] in (wanted[0] or ())
+  fits = column_scripts[0] in (expected_scripts[0] or ()) or column_scripts[
+    1
+  ] in (expected_scripts[1] or ())
+  crossed = column_scripts[0] in (expected_scripts[1] or ()) and column_scripts[
+    1
+  ] in (expected_scripts[0] or ())
   return crossed and not fits
 
 
@@ -235,19 +242,19 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
 
 def count_trigrams(text: str) -> Counts:
   """Counts of three characters in a row, in lower case, of letters only."""
-  words = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
-  padded = f' {" ".join(words)} '
+  letter_runs = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
+  padded = f' {" ".join(letter_runs)} '
   return collections.Counter(padded[i : i + 3] for i in range(len(padded) - 2))
 
 
 def trigram_similarity(first: Counts, second: Counts) -> float:
   """Cosine of two counts."""
-  both = sum(count * second[gram] for gram, count in first.items())
+  dot_product = sum(count * second[gram] for gram, count in first.items())
   norms = (
     math.sqrt(sum(count**2 for count in counts.values()))
     for counts in (first, second)
   )
-  return both / max(math.prod(norms), 1e-9)
+  return dot_product / max(math.prod(norms), 1e-9)
 
 
 def _text(lines: Iterable[corpus_directory.Line]) -> str:
@@ -256,9 +263,9 @@ def _text(lines: Iterable[corpus_directory.Line]) -> str:
 
 def _profiles(corpus: corpus_directory.Corpus) -> dict[str, Counts]:
   """Trigrams of each language with monolingual training text."""
-  found = {}
+  profiles = {}
   for language in corpus.monolingual_languages():
     counts = count_trigrams(_text(corpus.monolingual(language)))
     if sum(counts.values()) >= _LETTERS:
-      found[language] = counts
-  return found
+      profiles[language] = counts
+  return profiles

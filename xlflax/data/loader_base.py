@@ -134,12 +134,16 @@ def of_languages(
   Raises:
     ConfigError: there is no text of a language that is named.
   """
-  wanted = stream.languages
-  if wanted is None:
+  languages = stream.languages
+  if languages is None:
     return list(tasks)
-  kept = {name: own for name, own in tasks.items() if set(own) <= set(wanted)}
-  missing = sorted(set(wanted).difference(*kept.values()))
-  if missing or not kept:
+  selected = {
+    name: task_languages
+    for name, task_languages in tasks.items()
+    if set(task_languages) <= set(languages)
+  }
+  missing = sorted(set(languages).difference(*selected.values()))
+  if missing or not selected:
     raise errors.ConfigError(
       'A stream names languages of which its mixture has no text',
       got=', '.join(missing) or 'no language',
@@ -147,7 +151,7 @@ def of_languages(
       where=f'stream {stream.name!r}, mixture {stream.mixture!r}, languages',
       fix='correct their codes, or add their text',
     )
-  return list(kept)
+  return list(selected)
 
 
 def side_languages(

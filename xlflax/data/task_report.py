@@ -127,8 +127,8 @@ def format_table(rows: Sequence[dict], columns: Sequence[str]) -> str:
 
 def _cell(value) -> str:
   if isinstance(value, list):
-    shown = value if len(value) <= 8 else [*value[:8], f'… ({len(value)})']
-    return ' '.join(shown)
+    shortened = value if len(value) <= 8 else [*value[:8], f'… ({len(value)})']
+    return ' '.join(shortened)
   return f'{value:,}' if isinstance(value, int) else str(value)
 
 

@@ -74,12 +74,12 @@ def drop_empty(examples: Examples, begins: bool) -> tuple[Examples, bool]:
   if keep.all() and not begins:
     return examples, False
   # Beginnings before or at each kept example, since the one kept before it.
-  seen = np.cumsum(examples.starts_document) + int(begins)
-  kept_seen = seen[keep]
+  starts_so_far = np.cumsum(examples.starts_document) + int(begins)
+  kept_seen = starts_so_far[keep]
   starts = np.diff(np.concatenate([[0], kept_seen])) > 0
   last = int(kept_seen[-1]) if kept_seen.size else 0
-  left = int(seen[-1]) if seen.size else int(begins)
+  num_starts = int(starts_so_far[-1]) if starts_so_far.size else int(begins)
   return (
     Examples(tuple(s.select(keep) for s in examples.sides), starts),
-    left > last,
+    num_starts > last,
   )

@@ -89,9 +89,9 @@ def _poll(
 ) -> _Found | None:
   """Calls `look` until it returns something; None when the time is up."""
   start = time.monotonic()
-  while (found := look()) is None:
+  while (result := look()) is None:
     waited = time.monotonic() - start
     if timeout_seconds is not None and waited >= timeout_seconds:
       return None
     time.sleep(poll_seconds)
-  return found
+  return result

@@ -42,20 +42,20 @@ def select_checkpoints(
     CheckpointError: a step has no checkpoint, or there is none at all.
     ConfigError: 'best' has no metric to go by, or one that no task declares.
   """
-  found = run.steps
+  available = run.steps
   if not isinstance(steps, str):
-    return _existing(found, steps, run)
-  if steps == 'none' or (not found and may_be_none):
+    return _existing(available, steps, run)
+  if steps == 'none' or (not available and may_be_none):
     return []
-  if not found:
+  if not available:
     raise errors.CheckpointError(
       'The run has no finished checkpoint',
       where=run.directory,
       fix='train longer, or wait for it with --continuous',
     )
   if steps == 'best':
-    return [_best(run, found, best_metric)]
-  return found if steps == 'all' else found[-1:]
+    return [_best(run, available, best_metric)]
+  return available if steps == 'all' else available[-1:]
 
 
 def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
@@ -105,11 +105,11 @@ def _best(run, found: list[int], metric: str | None) -> int:
 
 def _causes(run, metric: str) -> str:
   """What failed in the evaluations of a metric's task; '' for nothing."""
-  found = result_store.find_results(run.directory, metric.partition('/')[0])
+  results = result_store.find_results(run.directory, metric.partition('/')[0])
   return '; '.join(
     dict.fromkeys(
       str(failure)
-      for by_step in found.values()
+      for by_step in results.values()
       for result in by_step.values()
       for failure in result.failures
     )

@@ -196,8 +196,8 @@ class Failures:
     except errors.XlflaxError as error:
       self._add(part, str(error), error.status)
     except OSError as error:
-      told = errors.of_os_error(error)
-      self._add(part, str(told), told.status)
+      error_with_status = errors.of_os_error(error)
+      self._add(part, str(error_with_status), error_with_status.status)
     except Exception as error:
       _LOG.exception(
         'Evaluation task %s failed at %s.', self._task, part or 'its start'
@@ -347,9 +347,9 @@ def statistics_files(
     files: of the result, of which the file's other metrics are kept.
   """
   name = statistics_file(part)
-  known = json.loads((files or {}).get(name, '{}'))
-  values = {metric: one.to_json() for metric, one in found.items()}
-  return {name: json.dumps(known | values) + '\n'}
+  stored = json.loads((files or {}).get(name, '{}'))
+  values = {metric: statistic.to_json() for metric, statistic in found.items()}
+  return {name: json.dumps(stored | values) + '\n'}
 
 
 def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
@@ -375,12 +375,12 @@ def _register(cls: type[EvalTask]) -> None:
   """Makes a family known; the same class may be defined again."""
   names = (cls.__dict__['name'], *cls.__dict__.get('SOURCES', ()))
   for name in names:
-    known = _tasks.get(name, cls)
-    if _origin(known) != _origin(cls):
+    registered = _tasks.get(name, cls)
+    if _origin(registered) != _origin(cls):
       raise errors.ConfigError(
         'Two evaluation tasks have the same name',
         got=_origin(cls),
-        expected=f'another name than {name!r} of {_origin(known)}',
+        expected=f'another name than {name!r} of {_origin(registered)}',
       )
   for metric in cls.METRICS:
     if _metrics.get(metric.name, metric) != metric:

@@ -28,8 +28,8 @@ def objective_of(
     ConfigError: the run has no such objective, or one of another kind.
     CheckpointError: the checkpoint lacks its head.
   """
-  found = subject.objectives.get(name)
-  if not isinstance(found, kind):
+  objective = subject.objectives.get(name)
+  if not isinstance(objective, kind):
     raise errors.ConfigError(
       'The run has not been fine-tuned for this task',
       got=', '.join(
@@ -46,7 +46,7 @@ def objective_of(
       got=', '.join(subject.params.get('heads', {})) or 'no head',
       expected=name,
     )
-  return found
+  return objective
 
 
 def length_of(subject: eval_task.Subject, length: int | None) -> int:
@@ -93,7 +93,7 @@ def predict_rows(
         for key in translation_featurizer.TEXT
       } | batch
     with batch_sharding.logical_axis_scope(subject.partitioner):
-      found = _predict(
+      outputs = _predict(
         objective,
         subject.model,
         subject.partitioner,
@@ -103,7 +103,7 @@ def predict_rows(
       )
     if pending is not None:
       yield from _split(*pending)
-    pending = indices, found
+    pending = indices, outputs
   if pending is not None:
     yield from _split(*pending)
 
@@ -133,16 +133,18 @@ def _batches(subject, rows, max_length):
 
 def _stacked(rows, fields, count) -> batch_keys.Batch:
   """A batch of `count` rows; the last row fills it up, as none is empty."""
-  known = {key: field for key, field in fields.items() if key in rows[0]}
+  present_fields = {
+    key: field for key, field in fields.items() if key in rows[0]
+  }
   return featurizer.stack_features(
-    [*rows, *[rows[-1]] * (count - len(rows))], known
+    [*rows, *[rows[-1]] * (count - len(rows))], present_fields
   )
 
 
 def _split(indices, found) -> Iterator[tuple[int, Any]]:
-  found = jax.tree.map(np.asarray, found)
+  arrays = jax.tree.map(np.asarray, found)
   for row, index in enumerate(indices):
-    yield index, jax.tree.map(lambda array, row=row: array[row], found)
+    yield index, jax.tree.map(lambda array, row=row: array[row], arrays)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

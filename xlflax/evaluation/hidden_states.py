@@ -65,16 +65,22 @@ def sentence_vectors(
     encoding: another definition.
     prompt: stands before each text; None: the definition's default.
   """
-  own = subject.sentence if encoding is None else encoding
+  sentence_encoding = subject.sentence if encoding is None else encoding
   layers = [
-    layer_index(subject, layer, where='sentence vector') for layer in own.layers
+    layer_index(subject, layer, where='sentence vector')
+    for layer in sentence_encoding.layers
   ]
-  found = layer_vectors(
-    subject, texts, language_ids, own, prompt=prompt, layers=layers
+  result = layer_vectors(
+    subject,
+    texts,
+    language_ids,
+    sentence_encoding,
+    prompt=prompt,
+    layers=layers,
   )
   heads = subject.params.get('heads', {})
   return SentenceVectors(
-    own.apply(heads, found.states.mean(0)), found.truncated
+    sentence_encoding.apply(heads, result.states.mean(0)), result.truncated
   )
 
 
@@ -170,8 +176,8 @@ def length_limit(subject: eval_task.Subject, max_length: int | None) -> int:
   Raises:
     ConfigError: there would be no room for text.
   """
-  most = subject.model.config.max_length
-  limit = most if max_length is None else min(max_length, most)
+  model_limit = subject.model.config.max_length
+  limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
       'There is no room for text between bos and eos',
@@ -231,9 +237,9 @@ def plan_batches(
   buckets = bucket_lengths(max_length)
   order = np.argsort(-np.asarray(lengths), kind='stable')
   start = 0
-  what = progress_reporting.current_progress_name()
+  progress_name = progress_reporting.current_progress_name()
   with progress_reporting.Progress(
-    what, unit='rows', total=len(order)
+    progress_name, unit='rows', total=len(order)
   ) as report:
     while start < len(order):
       length = next(b for b in buckets if b >= lengths[order[start]])

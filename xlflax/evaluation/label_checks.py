@@ -49,8 +49,10 @@ def check_labels_known(
   )
   if not missing:
     return
-  found = {label for example in examples for label in example.labels or ()}
-  extra = found - set(missing)
+  example_labels = {
+    label for example in examples for label in example.labels or ()
+  }
+  extra = example_labels - set(missing)
   if unseen is Unseen.ERROR or not extra:
     label_sets.check_labels(examples, {*known, *extra}, f'part {part}')
   listed = ', '.join(f'{label} ({n})' for label, n in sorted(missing.items()))

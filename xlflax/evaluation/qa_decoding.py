@@ -58,7 +58,7 @@ def n_best(
     logits: (start [T], end [T]) of each window.
     decoding: see `Decoding`.
   """
-  found: list[Candidate] = []
+  candidates: list[Candidate] = []
   for number, (window, (start, end)) in enumerate(
     zip(windows, logits, strict=True)
   ):
@@ -70,18 +70,18 @@ def n_best(
     )
     for index in _largest(scores.ravel(), decoding.n_best):
       first, extra = divmod(int(index), scores.shape[1])
-      place = window.offset + first
-      left, right = window.characters(place, place + extra)
-      text = context[left:right]
-      found.append(
+      token = window.offset + first
+      text_start, right = window.characters(token, token + extra)
+      text = context[text_start:right]
+      candidates.append(
         Candidate(
           float(scores[first, extra]),
           text.strip(),
-          left + len(text) - len(text.lstrip()),
+          text_start + len(text) - len(text.lstrip()),
         )
       )
   best: dict[str, Candidate] = {}
-  for candidate in sorted(found, key=lambda c: (-c.score, c.start)):
+  for candidate in sorted(candidates, key=lambda c: (-c.score, c.start)):
     if candidate.text:
       best.setdefault(candidate.text, candidate)
   return list(best.values())[: decoding.n_best]
@@ -124,9 +124,9 @@ def _is_best(
 
 def _context(window, token: np.ndarray) -> np.ndarray:
   """How much context a window has around a token of it."""
-  left = token - window.first
+  left_context = token - window.first
   size = window.num_tokens
-  return np.minimum(left, size - 1 - left) + 0.01 * size
+  return np.minimum(left_context, size - 1 - left_context) + 0.01 * size
 
 
 def _spans(window, start, end, longest) -> np.ndarray:
@@ -143,6 +143,6 @@ def _largest(scores: np.ndarray, count: int) -> np.ndarray:
   """Indices of the largest finite scores, ties in the order of indices."""
   usable = np.flatnonzero(scores > -np.inf)
   if len(usable) > count:
-    least = np.partition(scores[usable], -count)[-count]
-    usable = usable[scores[usable] >= least]
+    smallest_kept = np.partition(scores[usable], -count)[-count]
+    usable = usable[scores[usable] >= smallest_kept]
   return usable[np.argsort(-scores[usable], kind='stable')][:count]

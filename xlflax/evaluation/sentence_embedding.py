@@ -121,14 +121,14 @@ class SentenceEncoding:
       layer: whose states; None: the same.
       **others: other fields; None: the same.
     """
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
       name: value for name, value in others.items() if value is not None
     }
     if pooling is not None or (layer is not None and self.layers != (layer,)):
-      given |= {'dense': (), 'normalize': False}
-      given['pooling'] = self.pooling if pooling is None else pooling
-      given['layers'] = self.layers if layer is None else (layer,)
-    return dataclasses.replace(self, **given) if given else self
+      changes |= {'dense': (), 'normalize': False}
+      changes['pooling'] = self.pooling if pooling is None else pooling
+      changes['layers'] = self.layers if layer is None else (layer,)
+    return dataclasses.replace(self, **changes) if changes else self
 
   def has_parameters(self, heads: Collection[str]) -> bool:
     """Whether all dense layers are among a checkpoint's heads."""
@@ -168,9 +168,9 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
   path = model_dir / run_directory.SENTENCE
   if not path.exists():
     return None
-  found = run_directory.read_part(model_dir, run_directory.SENTENCE)
+  fields = run_directory.read_part(model_dir, run_directory.SENTENCE)
   try:
-    return SentenceEncoding(**found)
+    return SentenceEncoding(**fields)
   except (TypeError, errors.ConfigError) as error:
     raise errors.RunDirectoryError(
       'What the run says of its sentence vectors cannot be read',
@@ -190,11 +190,11 @@ def of_run(
     params: of the checkpoint; without the dense layers' heads, as after a
       fine-tuning, the vector is of the states themselves, with a warning.
   """
-  found = read_sentence_encoding(model_dir) or SentenceEncoding()
-  if found.has_parameters(params.get('heads', {})):
-    return found
+  encoding = read_sentence_encoding(model_dir) or SentenceEncoding()
+  if encoding.has_parameters(params.get('heads', {})):
+    return encoding
   _LOG.warning(
     'The checkpoint lacks the dense layers of its sentence encoder; vectors '
     'are the pooled states.'
   )
-  return dataclasses.replace(found, dense=())
+  return dataclasses.replace(encoding, dense=())

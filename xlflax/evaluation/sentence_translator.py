@@ -130,11 +130,13 @@ class Translator:
       multiple=batch_sharding.row_multiple(self._subject.partitioner),
     ):
       indices = filled[places]
-      found = self._generate([encoded[i] for i in indices], rows, length, spec)
+      generated = self._generate(
+        [encoded[i] for i in indices], rows, length, spec
+      )
       # The device works on this batch while the host decodes the last.
       if pending is not None:
         self._keep(result, *pending)
-      pending = indices, found
+      pending = indices, generated
     if pending is not None:
       self._keep(result, *pending)
     return Translations(result, cut)
@@ -144,29 +146,29 @@ class Translator:
   ) -> decoding.Hypotheses:
     """Hypotheses of `rows` rows, of which the first are `encoded`."""
     options, partitioner = self._options, self._subject.partitioner
-    most = np.ones(rows, np.int32)  # one token for rows that fill up
-    most[: len(encoded)] = [self._limit(len(ids) + 2) for ids in encoded]
+    max_tokens = np.ones(rows, np.int32)  # one token for rows that fill up
+    max_tokens[: len(encoded)] = [self._limit(len(ids) + 2) for ids in encoded]
     batch = _rows(encoded, rows, length, self._ids[0], spec)
     batch = jax.tree.map(
       np.asarray, seq2seq.with_symbols(batch, self._symbols, spec)
     )
-    given = batch_sharding.shard_batch(
+    model_inputs = batch_sharding.shard_batch(
       {
         **batch,
         'start': np.full(rows, self._first, np.int32),
         'language': np.full(rows, self._ids[1], np.int32),
-        'limits': most,
+        'limits': max_tokens,
       },
       partitioner,
     )
     start, language, limits = (
-      given.pop(name) for name in ('start', 'language', 'limits')
+      model_inputs.pop(name) for name in ('start', 'language', 'limits')
     )
     with batch_sharding.logical_axis_scope(partitioner):
-      found = decoding.generate(
+      hypotheses = decoding.generate(
         self._subject.model,
         self._subject.params,
-        given,
+        model_inputs,
         vocabulary=spec,
         decoder_start=start,
         language_ids=language,
@@ -182,7 +184,7 @@ class Translator:
           ),
         ),
       )
-    return _readable(partitioner)(found)
+    return _readable(partitioner)(hypotheses)
 
   def _limit(self, length: int) -> int:
     """Tokens that a row of so many may become."""

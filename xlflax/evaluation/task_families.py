@@ -74,9 +74,11 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         f'The evaluation task {name} requires text',
         expected=f'--{parameter.name}={value}',
       )
-  own = {} if getattr(task_class, 'name', '') == name else {'name': name}
+  name_argument = (
+    {} if getattr(task_class, 'name', '') == name else {'name': name}
+  )
   read = {key: options[key] for key in options if key in parameters}
-  return own | task_class.arguments(name, read)
+  return name_argument | task_class.arguments(name, read)
 
 
 def find_metric(name: str) -> Metric:
@@ -98,11 +100,11 @@ def better_of(recorded: str) -> Better:
   Raises:
     ConfigError: no family declares the metric, or neither way is better.
   """
-  _, _, rest = recorded.partition('/')
-  name = rest.split('/')[0]
+  _, _, suffix = recorded.partition('/')
+  name = suffix.split('/')[0]
   _import_tasks()
-  found = eval_task.known_metrics().get(name)
-  if found is None or found.better is Better.NEITHER:
+  metric = eval_task.known_metrics().get(name)
+  if metric is None or metric.better is Better.NEITHER:
     raise errors.ConfigError(
       'Nothing says whether more or less of a metric is better',
       got=recorded,
@@ -111,7 +113,7 @@ def better_of(recorded: str) -> Better:
       fix='import the module of the task with --task_module, or declare the '
       'metric in its METRICS',
     )
-  return found.better
+  return metric.better
 
 
 @functools.cache

@@ -70,10 +70,10 @@ class TaskPairs(text_sources.PairSource):
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
     """Returns the sentences of a language or pair."""
-    taken = list(itertools.islice(_examples(self, pair), self.max_pairs))
+    examples = list(itertools.islice(_examples(self, pair), self.max_pairs))
     return text_sources.PairedText(
-      [example['inputs'] for example in taken],
-      [example['targets'] for example in taken],
+      [example['inputs'] for example in examples],
+      [example['targets'] for example in examples],
     )
 
 

@@ -39,11 +39,11 @@ class Tatoeba(text_sources.PairSource):
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
     """Returns the language pairs of the source."""
-    found = tuple(sorted(self._files()))
-    wanted = self.languages and tuple(
+    available = tuple(sorted(self._files()))
+    selected = self.languages and tuple(
       language_codes.short_code(code) for code in self.languages
     )
-    return text_sources.chosen_pairs(found, wanted, self.directory)
+    return text_sources.chosen_pairs(available, selected, self.directory)
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
     """Returns the sentences of a language or pair."""
@@ -71,19 +71,22 @@ class Tatoeba(text_sources.PairSource):
         got=directory,
         fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …',
       )
-    found = {}
+    files_by_pair = {}
     for path in directory.glob(f'{self.name}.*-*.*'):
       match = re.fullmatch(r'\w+\.(\w+)-(\w+)\.\1', path.name)
       if match:
         first, second = map(language_codes.short_code, match.groups())
-        found[first, second] = path, path.with_suffix('.' + match.group(2))
-    if not found:
+        files_by_pair[first, second] = (
+          path,
+          path.with_suffix('.' + match.group(2)),
+        )
+    if not files_by_pair:
       raise errors.CorpusError(
         'The folder holds no Tatoeba files',
         got=directory,
         expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng',
       )
-    return found
+    return files_by_pair
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:

@@ -97,15 +97,15 @@ class CorpusPairs(PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the language pairs of the source."""
-    found = _corpus(self.directory).parallel_pairs(self.split)
-    return chosen_pairs(found, self.languages, _where(self))
+    available = _corpus(self.directory).parallel_pairs(self.split)
+    return chosen_pairs(available, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
     """Returns the sentences of a language or pair."""
     lines = _corpus(self.directory).parallel(*pair, self.split)
-    taken = list(itertools.islice(lines, self.max_pairs))
+    pair_lines = list(itertools.islice(lines, self.max_pairs))
     return PairedText(
-      [pair.source for pair in taken], [pair.target for pair in taken]
+      [pair.source for pair in pair_lines], [pair.target for pair in pair_lines]
     )
 
 
@@ -167,8 +167,8 @@ class CorpusText(TextSource):
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
-    found = _corpus(self.directory).monolingual_languages(self.split)
-    return chosen_languages(found, self.languages, _where(self))
+    available = _corpus(self.directory).monolingual_languages(self.split)
+    return chosen_languages(available, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
     """Returns the sentences of a language or pair."""
@@ -215,8 +215,8 @@ def _require_corpus(corpus: str | None) -> str:
 
 def pair_name(pair: Pair) -> str:
   """('de', 'fr') -> 'de-fr'; with English the other side: 'de'."""
-  others = [language for language in pair if language != 'en']
-  return others[0] if len(others) == 1 else '-'.join(pair)
+  other_languages = [language for language in pair if language != 'en']
+  return other_languages[0] if len(other_languages) == 1 else '-'.join(pair)
 
 
 @functools.lru_cache(maxsize=8)
@@ -341,11 +341,11 @@ class FilePairs(PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the language pairs of the source."""
-    found = tuple(
+    available = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
     )
-    return chosen_pairs(found, None, 'FilePairs.files')
+    return chosen_pairs(available, None, 'FilePairs.files')
 
   def load(self, pair: Pair) -> PairedText:
     """Returns the sentences of a language or pair."""
@@ -355,9 +355,9 @@ class FilePairs(PairSource):
       if isinstance(paths, str)
       else parallel_reader.read_lines(paths)
     )
-    taken = list(itertools.islice(read, self.max_pairs))
-    found = PairedText(
-      [pair.source for pair in taken], [pair.target for pair in taken]
+    pair_lines = list(itertools.islice(read, self.max_pairs))
+    paired_text = PairedText(
+      [pair.source for pair in pair_lines], [pair.target for pair in pair_lines]
     )
-    column_validation.check_languages(pair, found, paths)
-    return found
+    column_validation.check_languages(pair, paired_text, paths)
+    return paired_text

@@ -82,14 +82,14 @@ def make_batches(
   Yields:
     Arrays [B, T] as `xlflax.data.batch_keys` documents them.
   """
-  what = progress_reporting.current_progress_name()
+  progress_name = progress_reporting.current_progress_name()
   with progress_reporting.Progress(
-    what, unit='rows', total=len(units)
+    progress_name, unit='rows', total=len(units)
   ) as report:
     for start in range(0, len(units), stream.batch_size):
-      taken = units[start : start + stream.batch_size]
-      rows = [collate.Row([unit], languages) for unit in taken]
+      batch_units = units[start : start + stream.batch_size]
+      rows = [collate.Row([unit], languages) for unit in batch_units]
       empty = stream.batch_size - len(rows)
       rows += [collate.Row([], languages)] * empty
       yield collate.build_batch(rows, stream, spec)
-      report(len(taken))
+      report(len(batch_units))

@@ -111,7 +111,7 @@ def states_of_readings(
       subject.vocabulary.spec,
     )
     with batch_sharding.logical_axis_scope(subject.partitioner):
-      found = _mean_states(
+      batch_states = _mean_states(
         subject.model,
         subject.partitioner,
         subject.params['model'],
@@ -119,7 +119,7 @@ def states_of_readings(
       )
     if pending is not None:
       yield from _split(*pending, readings)
-    pending = indices, found
+    pending = indices, batch_states
   if pending is not None:
     yield from _split(*pending, readings)
 
@@ -127,10 +127,10 @@ def states_of_readings(
 def _cut(reading: Reading, limit: int) -> Reading:
   """The first `limit` tokens; words that go on after them are none."""
   lost = np.unique(reading.words[limit:])
-  words = reading.words[:limit]
+  kept_words = reading.words[:limit]
   return Reading(
     reading.token_ids[:limit],
-    np.where(np.isin(words, lost), -1, words).astype(np.int32),
+    np.where(np.isin(kept_words, lost), -1, kept_words).astype(np.int32),
   )
 
 
@@ -154,12 +154,14 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
   `batch['words']` [rows, T] numbers the words from 0, and is T where a token
   belongs to none.
   """
-  found = hidden_states.layer_states(model, params, batch)
-  words = jax.nn.one_hot(batch[_WORDS], batch[_WORDS].shape[1])  # [rows, T, W]
-  share = words / jnp.maximum(jnp.sum(words, 1, keepdims=True), 1)
+  token_states = hidden_states.layer_states(model, params, batch)
+  word_one_hot = jax.nn.one_hot(
+    batch[_WORDS], batch[_WORDS].shape[1]
+  )  # [rows, T, W]
+  share = word_one_hot / jnp.maximum(jnp.sum(word_one_hot, 1, keepdims=True), 1)
   means = jnp.einsum(
     'lbth,btw->lbwh',
-    found.astype(jnp.float32),
+    token_states.astype(jnp.float32),
     share,
     precision=jax.lax.Precision.HIGHEST,
   )
@@ -172,10 +174,10 @@ def _rows(readings, language_ids, rows, length, spec):
   The words of a row are counted from 0; a token of none has the number
   `length`.
   """
-  words = np.full((rows, length), length, np.int32)
+  word_ids = np.full((rows, length), length, np.int32)
   for row, reading in enumerate(readings):
     places = np.searchsorted(_numbers(reading), reading.words)
-    words[row, 1 : len(places) + 1] = np.where(
+    word_ids[row, 1 : len(places) + 1] = np.where(
       reading.words >= 0, places, length
     )
   return hidden_states.token_rows(
@@ -184,4 +186,4 @@ def _rows(readings, language_ids, rows, length, spec):
     rows,
     length,
     spec,
-  ) | {_WORDS: words}
+  ) | {_WORDS: word_ids}

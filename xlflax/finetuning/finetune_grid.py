@@ -92,12 +92,12 @@ def finetune(
       other_config, run_directory.OtherConfig, name='finetune.other_config'
     ),
   )
-  made = make_trials(runner, axes, untrained=untrained)
+  trials = make_trials(runner, axes, untrained=untrained)
   bucket_access.check_usable(runner.output)
   with contextlib.ExitStack() as stack:
     if distributed_job.is_lead():
       stack.enter_context(directory_lease.Lease(runner.output))
-    report = _train_all(runner, made)
+    report = _train_all(runner, trials)
     if test_tasks and not _is_stopped(report):
       report = _test(report, test_tasks, tested, batch_size)
       report.write(runner.output)
@@ -142,12 +142,12 @@ def make_trials(
   )
   if untrained:
     trials += hyperparameter_grid.untrained_trials(trials)
-  made = [runner.make(trial) for trial in trials]
-  for one in made:
-    evaluation = one.trainer.evaluation
+  made_trials = [runner.make(trial) for trial in trials]
+  for trial in made_trials:
+    evaluation = trial.trainer.evaluation
     if runner.select and isinstance(evaluation, during_training.Evaluation):
       model_selection.check_exists(runner.select, evaluation.tasks)
-  return made
+  return made_trials
 
 
 @validation.validate_call
@@ -220,8 +220,8 @@ def _test(
   """Evaluates the trials of the settings that count."""
   rankings = report.ranking, report.untrained_ranking
   chosen = {
-    Tested.SELECTED: [one for ranked in rankings for one in ranked[:1]],
-    Tested.BEST_TWO: [one for ranked in rankings for one in ranked[:2]],
+    Tested.SELECTED: [setting for ranked in rankings for setting in ranked[:1]],
+    Tested.BEST_TWO: [setting for ranked in rankings for setting in ranked[:2]],
     Tested.ALL: report.settings,
   }[tested]
   for setting in chosen:
@@ -244,10 +244,10 @@ def evaluate_trial(
   A task with the name of one that ran during training is called
   '<name>_test', so that each keeps its results.
   """
-  known = {name.split('/')[0] for name in result.metrics}
+  trained_task_names = {name.split('/')[0] for name in result.metrics}
   renamed = [
     dataclasses.replace(task, name=f'{task.name}_test')
-    if task.name in known
+    if task.name in trained_task_names
     else task
     for task in tasks
   ]

@@ -60,7 +60,9 @@ class GridReport:
     return self._ranked(untrained=True)
 
   def _ranked(self, *, untrained: bool) -> tuple[model_selection.Setting, ...]:
-    chosen = [one for one in self.settings if one.untrained == untrained]
+    chosen = [
+      setting for setting in self.settings if setting.untrained == untrained
+    ]
     return model_selection.rank_settings(chosen, self.select)
 
   @property
@@ -88,7 +90,7 @@ class GridReport:
     self, result: grid_trials.TrialResult, report: evaluate_lib.Report
   ) -> 'GridReport':
     """The report with the test results of one more trial."""
-    found = {
+    test_metrics = {
       f'{task}/{name}': value
       for task, by_step in report.results.items()
       for step, evaluated in by_step.items()
@@ -101,7 +103,7 @@ class GridReport:
     )
     return dataclasses.replace(
       self,
-      tests=self.tests | {result.trial.name: found},
+      tests=self.tests | {result.trial.name: test_metrics},
       failures=(*self.failures, *failures),
       primary_metrics=tuple(
         f'{task.name}/{task.primary_metric}' for task in report.tasks
@@ -144,7 +146,7 @@ class GridReport:
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; NaN becomes null."""
     selected, untrained = (
-      next((one.name for one in ranked), None)
+      next((setting.name for setting in ranked), None)
       for ranked in (self.ranking, self.untrained_ranking)
     )
     return nonfinite_checks.or_null(
@@ -184,13 +186,22 @@ class GridReport:
     """A line for each trial."""
     trials = self.trials
     groups: list[list[dict[str, Any]]] = [
-      [{'trial': one.trial.name, **one.trial.values} for one in trials],
       [
-        {'status': one.status.value, 'step': one.step, 'seconds': one.seconds}
-        for one in trials
+        {'trial': result.trial.name, **result.trial.values} for result in trials
       ],
-      [_named('dev', one.metrics) for one in trials],
-      [_named('test', self.tests.get(one.trial.name, {})) for one in trials],
+      [
+        {
+          'status': result.status.value,
+          'step': result.step,
+          'seconds': result.seconds,
+        }
+        for result in trials
+      ],
+      [_named('dev', result.metrics) for result in trials],
+      [
+        _named('test', self.tests.get(result.trial.name, {}))
+        for result in trials
+      ],
     ]
     text = io.StringIO()
     names = dict.fromkeys(itertools.chain(*itertools.chain(*groups)))
@@ -208,16 +219,16 @@ def _named(start: str, metrics: Mapping[str, float]) -> dict[str, Any]:
 
 def grid_tables(report: GridReport) -> list[rich.table.Table]:
   """The settings by their dev score, and the test scores of the tested."""
-  shown = [_settings_table(report)]
+  tables = [_settings_table(report)]
   tested = [s for s in report.settings if report.test_spreads(s)]
   if tested:
-    shown.append(_test_table(report, tested))
-  return shown
+    tables.append(_test_table(report, tested))
+  return tables
 
 
 def _settings_table(report: GridReport) -> rich.table.Table:
-  marks = {one.name: 'selected' for one in report.ranking[:1]} | {
-    one.name: 'baseline' for one in report.untrained_ranking[:1]
+  marks = {setting.name: 'selected' for setting in report.ranking[:1]} | {
+    setting.name: 'baseline' for setting in report.untrained_ranking[:1]
   }
   table = rich_tables.make_table(
     ['setting'],
@@ -254,11 +265,11 @@ def _test_table(report: GridReport, tested) -> rich.table.Table:
   spreads = [report.test_spreads(setting) for setting in tested]
   names = [
     name
-    for name in dict.fromkeys(name for found in spreads for name in found)
+    for name in dict.fromkeys(name for spread in spreads for name in spread)
     if name.startswith(tuple(f'{h}/' for h in report.primary_metrics))
   ]
   for name in sorted(names, key=lambda n: n.endswith('/mean')):
-    table.add_row(name, *(str(found.get(name, '-')) for found in spreads))
+    table.add_row(name, *(str(spread.get(name, '-')) for spread in spreads))
   return table
 
 
@@ -278,15 +289,15 @@ def write_page(
   Returns:
     The page.
   """
-  shown: list[Any] = []
+  page_tables: list[Any] = []
   drawn: dict[str, pathlib.Path] = {}
   notes: list[str] = []
   for language, report in reports.items():
     start = f'{language}, ' if language else ''
     for table in grid_tables(report):
-      made = run_pages.of_rich(table)
-      made.title = start + made.title
-      shown.append(made)
+      page_table = run_pages.of_rich(table)
+      page_table.title = start + page_table.title
+      page_tables.append(page_table)
     for metric, scores in _test_scores(report).items():
       title = f'{start}{metric} on test data'
       file = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
@@ -313,7 +324,7 @@ def write_page(
     'on the test sets. Means and standard deviations are over seeds. '
     'Settings called untrained start from random parameters of the same model: '
     'what they score, the data of the task taught.',
-    shown,
+    page_tables,
     drawn,
     notes=notes,
     command=command,
@@ -322,7 +333,7 @@ def write_page(
 
 def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
   """'task/metric' -> setting -> part -> mean over seeds."""
-  found: dict[str, dict[str, dict[str, float]]] = {}
+  scores: dict[str, dict[str, dict[str, float]]] = {}
   for setting in report.settings:
     for name, spread in report.test_spreads(setting).items():
       metric, _, part = name.rpartition('/')
@@ -330,6 +341,6 @@ def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
       if metric not in report.primary_metrics or mean is None:
         continue
       if not math.isnan(mean):
-        of_metric = found.setdefault(metric, {})
+        of_metric = scores.setdefault(metric, {})
         of_metric.setdefault(setting.name, {})[part] = mean
-  return found
+  return scores

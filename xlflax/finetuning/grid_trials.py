@@ -204,14 +204,14 @@ class TrialRunner:
     Raises:
       RunDirectoryError: the trial's folder is of another configuration.
     """
-    known = self.record(made.trial)
-    if known is None:  # what judges it is known whatever ends it
+    recorded = self.record(made.trial)
+    if recorded is None:  # what judges it is known whatever ends it
       self._write(TrialResult(**self._known(made), status=Status.STOPPED))
     else:
-      self._check_same_run(known, made)
-      if known.is_final and known.config == made.fingerprint:
-        return known
-    result = self._train(made, known.seconds if known else 0.0)
+      self._check_same_run(recorded, made)
+      if recorded.is_final and recorded.config == made.fingerprint:
+        return recorded
+    result = self._train(made, recorded.seconds if recorded else 0.0)
     self._write(result)
     self._prune(result)
     return result
@@ -225,16 +225,16 @@ class TrialRunner:
         where='--output',
         fix='give another --output: scores of two dev sets cannot be compared',
       )
-    before, now = known.config.split(), made.fingerprint.split()
+    before, current = known.config.split(), made.fingerprint.split()
     if self.other_config is not run_directory.OtherConfig.REFUSE:
       return
-    what = "another configuration's trial"
-    if before[0] == now[0]:
-      if not known.is_final or before[-1] == now[-1]:
+    description = "another configuration's trial"
+    if before[0] == current[0]:
+      if not known.is_final or before[-1] == current[-1]:
         return
-      what = 'a trial that began from another checkpoint, text or cache'
+      description = 'a trial that began from another checkpoint, text or cache'
     raise errors.RunDirectoryError(
-      f'The folder holds {what}',
+      f'The folder holds {description}',
       got=str(known.directory),
       where='--output',
       fix='give another --output, or continue the trial with the new '
@@ -251,10 +251,14 @@ class TrialRunner:
     }
 
   def _judged_by(self, made: MadeTrial) -> str:
-    one: Any = made.trainer.evaluation
-    judges = one and [one.tasks, one.seed, one.use_ema]
-    found = evaluation_base.task_settings(judges)
-    return f'{self.select} {evaluation_base.settings_hash(found)}'
+    evaluation: Any = made.trainer.evaluation
+    judges = evaluation and [
+      evaluation.tasks,
+      evaluation.seed,
+      evaluation.use_ema,
+    ]
+    settings = evaluation_base.task_settings(judges)
+    return f'{self.select} {evaluation_base.settings_hash(settings)}'
 
   def record(self, trial: hyperparameter_grid.Trial) -> TrialResult | None:
     """What an earlier call has written of a trial."""
@@ -264,9 +268,9 @@ class TrialRunner:
 
     def into(fields: dict[str, Any]) -> TrialResult:
       del fields['macros']
-      given = {'trial': trial, 'directory': self.directory(trial)}
+      trial_fields = {'trial': trial, 'directory': self.directory(trial)}
       return TrialResult(
-        **fields | given | {'status': Status(fields['status'])}
+        **fields | trial_fields | {'status': Status(fields['status'])}
       )
 
     return checksums.read_json(
@@ -282,31 +286,35 @@ class TrialRunner:
     """One call of `train`; what it raises is part of the result."""
     start = time.monotonic()
     trial = made.trial
-    given = self._known(made)
+    result_fields = self._known(made)
     try:
       outcome = made.trainer.train(gin_config=made.gin_config)
-      given |= {
+      result_fields |= {
         'status': Status.STOPPED,
         'message': 'stopped by a signal',
         'exit_status': int(errors.ExitStatus.STOPPED),
       }
       if outcome['finished']:
-        given |= self._best(trial)
-        given |= {'status': Status.FINISHED, 'message': '', 'exit_status': 0}
+        result_fields |= self._best(trial)
+        result_fields |= {
+          'status': Status.FINISHED,
+          'message': '',
+          'exit_status': 0,
+        }
     except errors.XlflaxError as error:
-      given |= _failed(error)
+      result_fields |= _failed(error)
     except OSError as error:
-      given |= _failed(errors.of_os_error(error))
+      result_fields |= _failed(errors.of_os_error(error))
     except Exception as error:
       _LOG.exception('Trial %s failed.', trial.name)
-      given |= {
+      result_fields |= {
         'status': Status.FAILED,
         'message': f'{type(error).__name__}: {error}',
         'exit_status': int(errors.ExitStatus.BUG),
       }
     mmap_limit.make_room()  # parameters and programs of the trial
     return TrialResult(
-      **given, seconds=round(seconds + time.monotonic() - start, 1)
+      **result_fields, seconds=round(seconds + time.monotonic() - start, 1)
     )
 
   def _best(self, trial) -> dict[str, Any]:

@@ -103,13 +103,13 @@ def mine_hard_negatives(
     CorpusError: `pairs` is malformed, or no query has enough negatives.
   """
   texts = [
-    one.text
-    for one in query_document_reader.read_query_documents(
+    example.text
+    for example in query_document_reader.read_query_documents(
       pairs, language
     ).examples
   ]
   places: list[dict[str, int]] = [{}, {}]
-  own = np.array(
+  positive_pairs = np.array(
     [
       [
         where.setdefault(text, len(where))
@@ -129,7 +129,9 @@ def mine_hard_negatives(
       strict=True,
     )
   ]
-  chosen = select_negatives(vectors[0], vectors[1], own, mining=mining)
+  chosen = select_negatives(
+    vectors[0], vectors[1], positive_pairs, mining=mining
+  )
   queries, documents = map(list, places)
   lines = [
     json.dumps(
@@ -140,7 +142,7 @@ def mine_hard_negatives(
       },
       ensure_ascii=False,
     )
-    for query, document in own.tolist()
+    for query, document in positive_pairs.tolist()
     if len(chosen[query]) == mining.negatives
   ]
   if not lines:
@@ -153,4 +155,4 @@ def mine_hard_negatives(
       '--max_score_ratio.',
     )
   paths.write_atomically(paths.to_path(output), '\n'.join(lines) + '\n')
-  return len(lines), len(own) - len(lines)
+  return len(lines), len(positive_pairs) - len(lines)

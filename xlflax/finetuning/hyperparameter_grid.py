@@ -82,19 +82,19 @@ def parse_axis(text: str) -> Axis:
     ConfigError: there is no '=', no value, or a value twice.
   """
   macro, equals, values = text.partition('=')
-  found = tuple(map(_value, _split(values))) if values.strip() else ()
-  if not equals or not _NAME.fullmatch(macro) or not found:
+  parsed_values = tuple(map(_value, _split(values))) if values.strip() else ()
+  if not equals or not _NAME.fullmatch(macro) or not parsed_values:
     raise errors.ConfigError(
       'An axis of a grid is wrong',
       got=text,
       where='--grid',
       expected='MACRO=VALUE,VALUE such as LEARNING_RATE=1e-5,2e-5',
     )
-  if len(set(found)) < len(found):
+  if len(set(parsed_values)) < len(parsed_values):
     raise errors.ConfigError(
       'An axis of a grid has a value twice', got=text, where='--grid'
     )
-  return Axis(macro, found)
+  return Axis(macro, parsed_values)
 
 
 def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
@@ -110,11 +110,11 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
       got=', '.join(macros),
       where='--grid',
     )
-  made = tuple(
+  trials = tuple(
     Trial(dict(zip(macros, values, strict=True)))
     for values in itertools.product(*(axis.values for axis in axes))
   )
-  names = [trial.name for trial in made]
+  names = [trial.name for trial in trials]
   if len(set(names)) < len(names):
     raise errors.ConfigError(
       'Two trials of a grid would have one folder',
@@ -122,20 +122,20 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
       got=next(name for name in names if names.count(name) > 1),
       expected='values that differ in letters, digits or . + -',
     )
-  return made
+  return trials
 
 
 def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
   """The same trials from random parameters."""
-  return tuple(dataclasses.replace(one, untrained=True) for one in trials)
+  return tuple(dataclasses.replace(trial, untrained=True) for trial in trials)
 
 
 def group_by_setting(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
   """Setting -> its trials, one for each seed."""
-  found: dict[str, list[Trial]] = {}
+  trials_by_setting: dict[str, list[Trial]] = {}
   for trial in trials:
-    found.setdefault(trial.setting, []).append(trial)
-  return found
+    trials_by_setting.setdefault(trial.setting, []).append(trial)
+  return trials_by_setting
 
 
 def _plain(value: str) -> str:

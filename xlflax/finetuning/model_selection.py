@@ -128,12 +128,12 @@ def rank_settings(
     check_metric(metric, len(settings))
     return tuple(usable)
   sign = 1 if task_families.better_of(metric) is Better.LOWER else -1
-  known = [
-    (sign * s.dev.mean, place, s)
-    for place, s in enumerate(usable)
+  ranked = [
+    (sign * s.dev.mean, index, s)
+    for index, s in enumerate(usable)
     if s.dev.mean is not None
   ]
-  return tuple(s for _, _, s in sorted(known, key=lambda item: item[:2]))
+  return tuple(s for _, _, s in sorted(ranked, key=lambda item: item[:2]))
 
 
 def check_metric(metric: str | None, num_settings: int) -> None:
@@ -154,11 +154,13 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     metric: 'task/metric/part'.
     tasks: what training evaluates.
   """
-  name, _, rest = metric.partition('/')
-  kind, _, part = rest.partition('/')
-  known = [f'{task.name}/{task.primary_metric}/{_part(task)}' for task in tasks]
+  name, _, suffix = metric.partition('/')
+  kind, _, part = suffix.partition('/')
+  metric_names = [
+    f'{task.name}/{task.primary_metric}/{_part(task)}' for task in tasks
+  ]
   for task in tasks:
-    kinds = [one.name for one in task.METRICS] or [kind]
+    kinds = [task_metric.name for task_metric in task.METRICS] or [kind]
     parts = _parts(task) or [part]
     if (task.name, bool(kind and part)) != (name, True):
       continue
@@ -168,8 +170,10 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     'Training evaluates no such metric',
     got=metric,
     where='--metric_for_best_model',
-    expected='such as ' + ', '.join(known) if known else 'evaluation tasks',
-    fix=name_suggestions.did_you_mean(metric, known),
+    expected='such as ' + ', '.join(metric_names)
+    if metric_names
+    else 'evaluation tasks',
+    fix=name_suggestions.did_you_mean(metric, metric_names),
   )
 
 

@@ -50,16 +50,16 @@ class WordLines(example_source.ExampleSource):
       CorpusError: the file is missing, no UTF-8, or has no word.
     """
     path = bucket_staging.stage_input(self.files[part])
-    found: list[labeled_examples.Example] = [
+    sentences: list[labeled_examples.Example] = [
       labeled_examples.TaggedSentence(
-        id=str(number - 1), language=part, words=words
+        id=str(number - 1), language=part, words=tokens
       )
       for number, line in file_reading.read_lines(path)
-      if (words := tuple(corpus_lines.split_tokens(line)))
+      if (tokens := tuple(corpus_lines.split_tokens(line)))
     ]
-    if not found:
+    if not sentences:
       raise errors.CorpusError('A file has no text', where=str(path))
-    return found
+    return sentences
 
 
 @validation.validate_call
@@ -130,23 +130,23 @@ def pseudo_label(
       scheme, tagging_task.Scheme | None, name='label.scheme'
     ),
   )
-  found = eval_task.evaluate_task(task, subject)
-  written = {}
+  result = eval_task.evaluate_task(task, subject)
+  paths_by_part = {}
   for part in source.languages():
-    if task.file_name(part) in found.files:
+    if task.file_name(part) in result.files:
       path = paths.to_path(output) / f'{part}.conll'
       paths.write_atomically(
-        path, _conll(source.load(part), found.files[task.file_name(part)])
+        path, _conll(source.load(part), result.files[task.file_name(part)])
       )
-      written[part] = str(path)
-  if found.failures:
+      paths_by_part[part] = str(path)
+  if result.failures:
     raise errors.CorpusError(
       'Some text could not be labelled',
       where=teacher,
-      got='; '.join(map(str, found.failures)),
-      expected=f'{", ".join(written) or "nothing"} is written',
+      got='; '.join(map(str, result.failures)),
+      expected=f'{", ".join(paths_by_part) or "nothing"} is written',
     )
-  return written
+  return paths_by_part
 
 
 @dataclasses.dataclass(frozen=True)

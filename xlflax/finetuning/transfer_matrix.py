@@ -43,11 +43,11 @@ class Matrix:
   @property
   def gaps(self) -> np.ndarray:
     """[R] score in the training language minus the mean of the others."""
-    found = [
+    transfer_gaps = [
       averages.transfer_gap(dict(zip(self.columns, row, strict=True)), source=n)
       for n, row in zip(self.rows, self.scores, strict=True)
     ]
-    return np.array(found, float)
+    return np.array(transfer_gaps, float)
 
   def to_csv(self) -> str:
     """A line for each training language, with its transfer gap."""
@@ -89,39 +89,48 @@ def transfer_matrices(
 def _matrix(
   metric: str, reports: Mapping[str, grid_report.GridReport]
 ) -> Matrix:
-  found: dict[str, dict[str, float]] = {}
+  scores_by_language: dict[str, dict[str, float]] = {}
   for language, report in reports.items():
-    found[language] = {}
+    scores_by_language[language] = {}
     for setting in report.ranking[:1]:
       for name, spread in report.test_spreads(setting).items():
         part = name.removeprefix(f'{metric}/')
         if part != name and part != 'mean' and spread.mean is not None:
-          found[language][part] = spread.mean
+          scores_by_language[language][part] = spread.mean
   columns = tuple(
     dict.fromkeys(
-      [name for name in found if any(name in row for row in found.values())]
-      + [part for row in found.values() for part in row]
+      [
+        name
+        for name in scores_by_language
+        if any(name in row for row in scores_by_language.values())
+      ]
+      + [part for row in scores_by_language.values() for part in row]
     )
   )
   scores = np.array(
-    [[row.get(part, np.nan) for part in columns] for row in found.values()]
-  ).reshape(len(found), -1)
-  return Matrix(metric, tuple(found), columns, scores)
+    [
+      [row.get(part, np.nan) for part in columns]
+      for row in scores_by_language.values()
+    ]
+  ).reshape(len(scores_by_language), -1)
+  return Matrix(metric, tuple(scores_by_language), columns, scores)
 
 
 def write_matrices(
   output: pathlib.Path, matrices: Sequence[Matrix]
 ) -> list[pathlib.Path]:
   """Writes `directions.<task>.csv` and, of what has scores, a heat map."""
-  written = []
+  written_paths = []
   for matrix in matrices:
     name = f'directions.{matrix.metric.split("/")[0]}'
-    written.append(output / f'{name}.csv')
-    paths.write_atomically(written[-1], matrix.to_csv())
+    written_paths.append(output / f'{name}.csv')
+    paths.write_atomically(written_paths[-1], matrix.to_csv())
     if np.isfinite(matrix.scores).any():
       picture = output / f'{name}.png'
-      written.append(plots.save_figure(plot_matrix(matrix), picture, dpi=_DPI))
-  return written
+      written_paths.append(
+        plots.save_figure(plot_matrix(matrix), picture, dpi=_DPI)
+      )
+  return written_paths
 
 
 def plot_matrix(matrix: Matrix) -> figure.Figure:

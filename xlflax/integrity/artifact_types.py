@@ -79,16 +79,16 @@ class Artefact:
     if part is not None:
       return part.files_of(below)
     for files in self.files:
-      if any(fnmatch.fnmatchcase(name, one) for one in files.names):
+      if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.names):
         return files
     raise KeyError(f'{self.kind}: {name}')
 
   def part_of(self, name: str) -> tuple['Artefact | None', str]:
     """What lies where a file is, if it is in a part; its path below that."""
     for beginning, part in self.parts:
-      found = re.match(beginning, name)
-      if found:
-        return part, name[found.end() :]
+      match = re.match(beginning, name)
+      if match:
+        return part, name[match.end() :]
     return None, name
 
 
@@ -108,12 +108,12 @@ def artifact_type(
 
 def _files(kind: str) -> Iterator[Files]:
   """Those of a kind in the table, by its name there."""
-  for told in _TABLE[kind]['files']:
-    if 'as' in told:
-      yield from _files(told['as'])
+  for entry in _TABLE[kind]['files']:
+    if 'as' in entry:
+      yield from _files(entry['as'])
     else:
-      need = Need(told.get('need', 'required'))
-      yield Files(**told | {'names': tuple(told['names']), 'need': need})
+      need = Need(entry.get('need', 'required'))
+      yield Files(**entry | {'names': tuple(entry['names']), 'need': need})
 
 
 def artifact_table(artefacts: Iterable[Artefact]) -> str:
@@ -130,8 +130,10 @@ def artifact_table(artefacts: Iterable[Artefact]) -> str:
 
 def _line(kind: manifests.Kind, files: Files) -> str:
   names = ', '.join(f'`{name}`' for name in files.names)
-  rest = (files.without, files.found, files.again)
-  return f'| {kind} | {names} | {files.need.value} | {" | ".join(rest)} |'
+  descriptions = (files.without, files.found, files.again)
+  return (
+    f'| {kind} | {names} | {files.need.value} | {" | ".join(descriptions)} |'
+  )
 
 
 def inner_directories(

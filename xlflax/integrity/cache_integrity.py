@@ -31,41 +31,43 @@ def check_cache(directory: pathlib.Path) -> Iterator[Finding]:
     lambda: headers.append(cache_header.read_metadata(directory)),
     fix=_FIX,
   )
-  known = _known(headers[0]) if headers else {}
-  there = {
+  known_tasks = _known(headers[0]) if headers else {}
+  existing_tasks = {
     f'{p.parent.name}/{p.name}'
     for _, p in inner_directories(directory, 'tasks/*/*')
   }
-  for key in sorted(known.keys() | there):
-    yield _task(directory / 'tasks' / key, key, known.get(key, {}))
+  for key in sorted(known_tasks.keys() | existing_tasks):
+    yield _task(directory / 'tasks' / key, key, known_tasks.get(key, {}))
   for name, folder in inner_directories(directory, f'{labelled.FOLDER}/*'):
     yield from nest_findings(name, folder_integrity.ROWS.look(folder))
 
 
 def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
   """The files that are to go, for `xlflax cache` to write them again."""
-  found = []
+  damaged = []
   for _, task in inner_directories(directory, 'tasks/*/*'):
     try:
       files = checksums.read_seal(task).files
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
       continue  # which is mended without the text
-    found += [task / name for name in checksums.find_changes(task, files)]
+    damaged += [task / name for name in checksums.find_changes(task, files)]
   header = directory / cache_format.CACHE_FILE
   try:
     cache_header.read_metadata(directory)
   except errors.CacheError:
-    found.append(header)
-  return [path for path in found if path.exists()]
+    damaged.append(header)
+  return [path for path in damaged if path.exists()]
 
 
 def _known(header: cache_header.Header) -> dict[str, dict[int, str]]:
   """Task -> number of a generation file -> its digest."""
-  found: dict[str, dict[int, str]] = {}
+  digests_by_task: dict[str, dict[int, str]] = {}
   for generation in header.generations:
-    for key, one in generation.tasks.items():
-      found.setdefault(key, {})[one['generation']] = one['digest']
-  return found
+    for key, task_entry in generation.tasks.items():
+      digests_by_task.setdefault(key, {})[task_entry['generation']] = (
+        task_entry['digest']
+      )
+  return digests_by_task
 
 
 def _task(
@@ -76,13 +78,17 @@ def _task(
   problems = checksums.find_problems(directory)
   for number, digest in generations.items():
     path = cache_format.generation_file(directory, number)
-    found = checksums.find_changes(directory, {path.name: digest}).get(
+    digest_problem = checksums.find_changes(directory, {path.name: digest}).get(
       path.name
     )
-    if found and found not in problems:
-      problems.append(f'{found}, for this cache')
-  own = [text for text in problems if text.startswith(checksums.FILE)]
-  mend = _sealing(directory, set(generations)) if own and generations else None
+    if digest_problem and digest_problem not in problems:
+      problems.append(f'{digest_problem}, for this cache')
+  seal_problems = [text for text in problems if text.startswith(checksums.FILE)]
+  mend = (
+    _sealing(directory, set(generations))
+    if seal_problems and generations
+    else None
+  )
   return Finding(key, tuple(problems), fix=_FIX if problems else '', mend=mend)
 
 

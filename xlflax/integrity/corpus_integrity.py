@@ -18,15 +18,15 @@ _AGAIN = (
 
 def _corpus(directory: pathlib.Path) -> Iterator[Finding]:
   try:
-    written = provenance.recorded_digests(directory)
+    digests = provenance.recorded_digests(directory)
   except errors.CorpusError as error:
     name = pathlib.Path(str(error.where)).name
     yield Finding(name, (f'{name}: {error.got}',), fix=str(error.fix))
     return
-  problems = checksums.find_changes(directory, written)
+  problems = checksums.find_changes(directory, digests)
   for name, problem in sorted(problems.items()):
     yield Finding(name, (problem,), fix=_AGAIN, mend=_removal(directory, name))
-  yield Finding('files', about=f'{len(written) - len(problems)} are whole')
+  yield Finding('files', about=f'{len(digests) - len(problems)} are whole')
 
 
 def _removal(directory: pathlib.Path, name: str) -> Mend | None:
@@ -47,10 +47,10 @@ def _vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
     name = base_vocabulary.DESCRIPTION_FILE
     if not (directory / name).exists():
       raise FileNotFoundError(f'{name} is missing')
-    found = base_vocabulary.Vocabulary.load(directory)
-    for name in found.description.get('tokenizer_files', ()):
+    vocabulary = base_vocabulary.Vocabulary.load(directory)
+    for name in vocabulary.description.get('tokenizer_files', ()):
       (directory / name).stat()
-    return f'{found.spec.size} entries'
+    return f'{vocabulary.spec.size} entries'
 
   yield finding_of_call('vocabulary', load, fix='train or copy it again')
 

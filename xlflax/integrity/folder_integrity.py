@@ -93,15 +93,15 @@ def _noted(directory: pathlib.Path, kind: manifests.Kind) -> Mend:
   """Makes a manifest of the records that are whole by their own digests."""
 
   def mend() -> str:
-    found = [
+    file_names = [
       path.relative_to(directory).as_posix()
       for pattern in _RECORDS[kind]
       for path in directory.glob(pattern)
       if _is_whole(path)
     ]
     (directory / manifests.FILE).unlink(missing_ok=True)
-    manifests.record_files(directory, kind, found)
-    return f'{manifests.FILE} has the {len(found)} records that are whole'
+    manifests.record_files(directory, kind, file_names)
+    return f'{manifests.FILE} has the {len(file_names)} records that are whole'
 
   return mend
 
@@ -116,18 +116,18 @@ def _is_whole(path: pathlib.Path) -> bool:
 
 def _report(directory: pathlib.Path) -> Iterator[Finding]:
   """The pages of a leaderboard, which its scores make again."""
-  found = list(
+  findings = list(
     of_manifest(
       directory,
       fix=lambda name: 'write the report again',
       mend=lambda name: _rewriting(directory),
     )
   )
-  lost = any(one.what == report_files.JSON for one in found)
-  for one in found:
-    if lost and one.mend:
-      one = Finding(one.what, one.problems, fix=one.fix)
-    yield one
+  lost = any(finding.what == report_files.JSON for finding in findings)
+  for finding in findings:
+    if lost and finding.mend:
+      finding = Finding(finding.what, finding.problems, fix=finding.fix)
+    yield finding
 
 
 def _rewriting(directory: pathlib.Path) -> Mend:

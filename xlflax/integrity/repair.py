@@ -19,10 +19,10 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 def known_files(directory: pathlib.Path) -> set[str]:
   """The files that a run's manifest has; none where it cannot be read."""
   try:
-    known = manifests.read_manifest(directory)
+    manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
     return set()
-  return set(known.files) if known else set()
+  return set(manifest.files) if manifest else set()
 
 
 def kept_files(directory: pathlib.Path) -> dict[str, str]:
@@ -30,8 +30,8 @@ def kept_files(directory: pathlib.Path) -> dict[str, str]:
   checkpoint = _last(directory)
   if checkpoint is None:
     return {}
-  kept = checkpoint_items.kept_files(checkpoint)
-  return {name: text for name, text in kept.items() if _is_below(name)}
+  files = checkpoint_items.kept_files(checkpoint)
+  return {name: text for name, text in files.items() if _is_below(name)}
 
 
 def metrics_digest(directory: pathlib.Path) -> str:
@@ -82,22 +82,22 @@ def _is_below(name: str) -> bool:
 
 def _texts(directory: pathlib.Path, name: str) -> list[str]:
   """What a file may have said."""
-  found = [kept_files(directory).get(name)]
+  candidates = [kept_files(directory).get(name)]
   if name == saved_run.FINISHED:
-    found += [
+    candidates += [
       run_directory.as_json({'step': step})
       for step in checkpoint_reader.finished_steps(directory)[-1:]
     ]
-  return [text for text in found if text is not None]
+  return [text for text in candidates if text is not None]
 
 
 def _fits(directory: pathlib.Path, name: str, text: str) -> bool:
   """Whether a text is what the manifest says, if that says anything."""
   try:
-    known = manifests.read_manifest(directory)
+    manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
     return False  # the manifest is mended first
-  digest = known.files.get(name) if known else None
+  digest = manifest.files.get(name) if manifest else None
   return digest is None or checksums.digest_content(text, like=digest) == digest
 
 
@@ -114,8 +114,10 @@ def _vocabulary(directory: pathlib.Path, name: str) -> Mend | None:
     content = (source / pathlib.PurePosixPath(name).name).read_bytes()
   except (errors.XlflaxError, *_DAMAGED):
     return None
-  known = manifests.read_manifest(directory)
-  if not known or checksums.digest_content(content) != known.files.get(name):
+  manifest = manifests.read_manifest(directory)
+  if not manifest or checksums.digest_content(content) != manifest.files.get(
+    name
+  ):
     return None
 
   def mend() -> str:
@@ -148,23 +150,23 @@ def _manifest(directory: pathlib.Path) -> Mend | None:
 
 def _own_texts(directory: pathlib.Path) -> dict[str, str]:
   """Name -> text: as a file has it, if that is whole, or the checkpoint."""
-  found = kept_files(directory)
-  for name in {*found, saved_run.FINISHED}:
+  texts = kept_files(directory)
+  for name in {*texts, saved_run.FINISHED}:
     try:
       text = (directory / name).read_text(encoding='utf-8')
       checksums.verify_digest(json.loads(text))
     except _DAMAGED:
       continue
-    found[name] = text
-  return found
+    texts[name] = text
+  return texts
 
 
 def _metrics_problem(directory: pathlib.Path) -> bool:
   """Whether the lines are not those that the last checkpoint knows of."""
-  written = metrics_digest(directory)
+  digest = metrics_digest(directory)
   try:
     content = (directory / run_directory.METRICS).read_bytes()
   except OSError:
     return True
-  size = checksums.parse_size(written) if written else 0
-  return bool(written) and checksums.digest_content(content[:size]) != written
+  size = checksums.parse_size(digest) if digest else 0
+  return bool(digest) and checksums.digest_content(content[:size]) != digest

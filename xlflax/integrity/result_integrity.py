@@ -20,16 +20,16 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 def check_results(directory: pathlib.Path) -> Iterator[Finding]:
   """Results; those that are whole in one line."""
   files = sorted(directory.glob(f'{_FOLDER}/*/*/*.json'))
-  whole = 0
+  num_valid = 0
   for file in files:
     problems = tuple(_problems(directory, file))
-    whole += not problems
+    num_valid += not problems
     if problems:
       name = file.relative_to(directory).as_posix()
       yield Finding(name, problems, fix=_AGAIN)
   yield from _left_alone(directory)
-  if whole:
-    yield Finding('results', about=f'{whole} are whole')
+  if num_valid:
+    yield Finding('results', about=f'{num_valid} are whole')
 
 
 def _problems(directory: pathlib.Path, file: pathlib.Path) -> Iterator[str]:
@@ -38,13 +38,15 @@ def _problems(directory: pathlib.Path, file: pathlib.Path) -> Iterator[str]:
     record = checksums.verify_digest(
       json.loads(file.read_text(encoding='utf-8'))
     )
-    place = result_store.result_path(directory, record['settings'], file.stem)
+    expected_path = result_store.result_path(
+      directory, record['settings'], file.stem
+    )
     step, names = str(record['step']), dict(record['files'])
   except _DAMAGED as error:
     yield f'it is no result, or has been changed ({error})'
     return
-  if place != file or step != file.stem:
-    yield f'it is the result of {place.parent.name}, step {step}'
+  if expected_path != file or step != file.stem:
+    yield f'it is the result of {expected_path.parent.name}, step {step}'
   elif not _is_of(directory, record):
     yield "it is another run's, or another checkpoint's"
   folder = file.with_suffix('')
@@ -61,8 +63,12 @@ def _is_of(directory: pathlib.Path, record: dict[str, Any]) -> bool:
   if run and record['run'] and record['run'] != run:
     return False
   checkpoint = result_store.checkpoint_identity(directory, record['step'])
-  known = record['settings'].get('checkpoint', '')
-  return not checkpoint or not known or known == checkpoint
+  recorded_checkpoint = record['settings'].get('checkpoint', '')
+  return (
+    not checkpoint
+    or not recorded_checkpoint
+    or recorded_checkpoint == checkpoint
+  )
 
 
 def _left_alone(directory: pathlib.Path) -> Iterator[Finding]:

@@ -50,9 +50,9 @@ def check_run(directory: pathlib.Path) -> Iterator[Finding]:
 
 def _forgotten(directory: pathlib.Path) -> Iterator[Finding]:
   """Files that a checkpoint knows of, where no manifest does."""
-  known = repair.known_files(directory)
-  kept = repair.kept_files(directory)
-  for name in sorted(kept.keys() - known):
+  manifest_files = repair.known_files(directory)
+  checkpoint_files = repair.kept_files(directory)
+  for name in sorted(checkpoint_files.keys() - manifest_files):
     if not (directory / name).exists():
       yield Finding(
         name,
@@ -114,13 +114,13 @@ def _metrics(directory: pathlib.Path) -> Finding:
 
 
 def _lines(directory: pathlib.Path) -> str:
-  written = repair.metrics_digest(directory)
+  digest = repair.metrics_digest(directory)
   path = directory / run_directory.METRICS
-  if not written and not path.exists():
+  if not digest and not path.exists():
     return 'none'
   content = path.read_bytes()
-  size = checksums.parse_size(written) if written else 0
-  if written and checksums.digest_content(content[:size]) != written:
+  size = checksums.parse_size(digest) if digest else 0
+  if digest and checksums.digest_content(content[:size]) != digest:
     raise ValueError('lines are missing or have changed')
   for line in content[size:].splitlines(keepends=True):
     if line.endswith(b'\n') and 'step' not in json.loads(line):

@@ -47,9 +47,9 @@ def verify_directory(directory: validation.FilePath) -> Examination:
   Raises:
     RunDirectoryError: there is nothing that xlflax wrote.
   """
-  place = paths.to_path(directory)
-  artefact = _artefact(place)
-  return Examination(place, artefact.kind, tuple(artefact.look(place)))
+  path = paths.to_path(directory)
+  artefact = _artefact(path)
+  return Examination(path, artefact.kind, tuple(artefact.look(path)))
 
 
 @validation.validate_call
@@ -68,22 +68,22 @@ def repair_directory(
   """
   tried: set[str] = set()
   for _ in range(_PASSES):
-    found = verify_directory(directory)
+    examination = verify_directory(directory)
     mendable = [
-      one
-      for one in found.findings
-      if one.mend and not one.is_whole and one.what not in tried
+      finding
+      for finding in examination.findings
+      if finding.mend and not finding.is_whole and finding.what not in tried
     ]
     if not mendable:
-      return found
-    with _alone(found):
-      for one in mendable:
-        assert one.mend is not None
+      return examination
+    with _alone(examination):
+      for finding in mendable:
+        assert finding.mend is not None
         try:
-          report(f'{one.what}: {one.mend()}')
+          report(f'{finding.what}: {finding.mend()}')
         except (errors.XlflaxError, OSError, ValueError) as error:
-          tried.add(one.what)
-          report(f'{one.what} could not be mended: {error}')
+          tried.add(finding.what)
+          report(f'{finding.what} could not be mended: {error}')
   return verify_directory(directory)
 
 
@@ -97,18 +97,20 @@ def _alone(found: Examination) -> contextlib.AbstractContextManager:
 def _artefact(directory: pathlib.Path) -> Artefact:
   """What a directory is: what its manifest says, or what it looks like."""
   with contextlib.suppress(errors.RunDirectoryError):
-    known = manifests.read_manifest(directory)
-    for one in ARTEFACTS:
-      if known and known.kind == one.kind:
-        return one
-  for one in ARTEFACTS:
-    if one.is_marked(directory):
-      return one
-  marks = dict.fromkeys(mark for one in ARTEFACTS for mark in one.marks)
+    manifest = manifests.read_manifest(directory)
+    for artifact in ARTEFACTS:
+      if manifest and manifest.kind == artifact.kind:
+        return artifact
+  for artifact in ARTEFACTS:
+    if artifact.is_marked(directory):
+      return artifact
+  marks = dict.fromkeys(
+    mark for artifact in ARTEFACTS for mark in artifact.marks
+  )
   raise errors.RunDirectoryError(
     'There is nothing that xlflax wrote',
     got=str(directory),
-    expected=', '.join(str(one.kind) for one in ARTEFACTS)
+    expected=', '.join(str(artifact.kind) for artifact in ARTEFACTS)
     + ': a directory with '
     + ' or '.join(marks),
   )

@@ -69,7 +69,7 @@ class Examination:
     return {
       'directory': str(self.directory),
       'kind': str(self.kind),
-      'findings': [one.to_json() for one in self.findings],
+      'findings': [finding.to_json() for finding in self.findings],
     }
 
 
@@ -80,8 +80,8 @@ def finding_of_call(
   try:
     about = look()
   except errors.XlflaxError as error:
-    place = '' if error.got is None else f': {error.got}'
-    problem = f'{error.what}{place}'
+    value = '' if error.got is None else f': {error.got}'
+    problem = f'{error.what}{value}'
     return Finding(what, (problem,), fix=error.fix or fix, mend=mend)
   except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
     problem = f'{type(error).__name__}: {error}'[:300]
@@ -107,8 +107,8 @@ def of_manifest(
     yield Finding(name, (problem,), fix=fix(name), mend=mend(name))
   if manifests.FILE in problems:
     return
-  known = manifests.read_manifest(directory)
-  count = len(known.files if known else ())
+  manifest = manifests.read_manifest(directory)
+  count = len(manifest.files if manifest else ())
   if 1 < count <= 2 * len(problems):
     name = manifests.FILE
     problem = f"{name} is another's, or these files are"
@@ -131,11 +131,11 @@ def nest_findings(
     findings: of it.
     briefly: whether what is whole is told in one line.
   """
-  found = list(findings)
-  for one in found:
-    if not (briefly and one.is_whole):
-      yield dataclasses.replace(one, what=f'{name}/{one.what}')
-  if briefly and all(one.is_whole for one in found):
+  finding_list = list(findings)
+  for finding in finding_list:
+    if not (briefly and finding.is_whole):
+      yield dataclasses.replace(finding, what=f'{name}/{finding.what}')
+  if briefly and all(finding.is_whole for finding in finding_list):
     yield Finding(name)
 
 

@@ -142,14 +142,14 @@ class MtebEncoder:
 
     None: the run's default.
     """
-    known = self._settings.prompts
+    prompts = self._settings.prompts
     side = str(getattr(prompt_type, 'value', prompt_type))
     names: list[str] = []
     for key in ('name', 'type'):
       task = str(getattr(task_metadata, key, None))
       names += [f'{task}-{side}', task]
     names += sentence_embedding.DOCUMENT if side == 'document' else (side,)
-    return next((known[name] for name in names if name in known), None)
+    return next((prompts[name] for name in names if name in prompts), None)
 
   def _language(self, task_metadata: Any, subset: str) -> str | None:
     """The code of a subset's first language that the run knows."""

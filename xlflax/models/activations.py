@@ -73,8 +73,8 @@ def to_huggingface(name: str) -> str:
   Raises:
     ConfigError: Hugging Face has no such activation.
   """
-  known = _registered[name].huggingface
-  if not known:
+  huggingface_names = _registered[name].huggingface
+  if not huggingface_names:
     raise errors.ConfigError(
       'Hugging Face has no such activation',
       got=repr(name),
@@ -83,7 +83,7 @@ def to_huggingface(name: str) -> str:
       where='EncoderConfig.activation',
       fix='pass huggingface=(NAME,) to activations.register',
     )
-  return known[0]
+  return huggingface_names[0]
 
 
 def _gelu(inputs: jax.Array) -> jax.Array:

@@ -231,11 +231,11 @@ class Decoder(nn.Module):
 
   def _parameters(self, shared):
     config = self.config
-    own = scan_layers.layer_parameters(
+    layer_params = scan_layers.layer_parameters(
       self, config.num_decoder_layers, scan=config.scan_layers
     )
     if not config.tie_decoder:
-      return own
+      return layer_params
     first = (
       0
       if config.tied_layers is encoder_decoder_config.TiedLayers.FIRST
@@ -245,7 +245,7 @@ class Decoder(nn.Module):
       scan_layers.select_layers(
         shared, first, first + config.num_decoder_layers
       ),
-      own,
+      layer_params,
     )
 
   def _layer(self) -> nn.Module:

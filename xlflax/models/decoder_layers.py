@@ -65,13 +65,15 @@ class DecoderLayer(layers.EncoderLayer):
         )
         for cache, new in ((keys, key), (values, value))
       )
-      seen = jnp.arange(keys.shape[2])[None, None, None] <= position
-      seen = jnp.broadcast_to(seen, (inputs.shape[0], 1, 1, keys.shape[2]))
+      visible = jnp.arange(keys.shape[2])[None, None, None] <= position
+      visible = jnp.broadcast_to(
+        visible, (inputs.shape[0], 1, 1, keys.shape[2])
+      )
       return self.attention.attend(
         inputs,
         keys[layer],
         values[layer],
-        seen,
+        visible,
         deterministic=True,
         **self.attention_inputs(relative),
       )

@@ -52,8 +52,8 @@ def apply_dropout(
   Returns:
     Same shape and dtype as `inputs`.
   """
-  words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, _kept, words, inputs)
+  key_words = jax.random.bits(key, (2,), jnp.uint32)
+  return _drop(rate, _kept, key_words, inputs)
 
 
 def drop_weights(
@@ -63,8 +63,8 @@ def drop_weights(
 
   Fused kernels drop the same, for fewer operations per weight.
   """
-  words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, weights_kept, words, weights)
+  key_words = jax.random.bits(key, (2,), jnp.uint32)
+  return _drop(rate, weights_kept, key_words, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))

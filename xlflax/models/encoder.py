@@ -109,8 +109,8 @@ class Encoder(veco.PlugIn):
 
     The last is what `encode` returns.
     """
-    _, every = self._run(token_ids, collect=True, **inputs)
-    return every
+    _, all_states = self._run(token_ids, collect=True, **inputs)
+    return all_states
 
   def transform(self, states: jax.Array) -> jax.Array:
     """Applies the head before the output table: [..., H] -> [..., H]."""
@@ -136,8 +136,8 @@ class Encoder(veco.PlugIn):
     self._require_head()
     rows = jnp.arange(self.config.table_size)
     assert self.config.vocab_size is not None  # `table_size` refuses that
-    own = self.output_bias if self.config.output_bias else 0.0
-    bias = jnp.where(rows < self.config.vocab_size, own, MASKED_SCORE)
+    learned_bias = self.output_bias if self.config.output_bias else 0.0
+    bias = jnp.where(rows < self.config.vocab_size, learned_bias, MASKED_SCORE)
     tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
     table = self.embeddings.token if tied else self.output
     return layers.for_head(table, self.config.compute_dtype), bias
@@ -156,8 +156,8 @@ class Encoder(veco.PlugIn):
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""
     table, bias = self.output_table()
-    found = layers.logits(self.transform(states), table, bias)
-    return found[..., : self.config.vocab_size]
+    table_logits = layers.logits(self.transform(states), table, bias)
+    return table_logits[..., : self.config.vocab_size]
 
   def _run(
     self,
@@ -195,7 +195,7 @@ class Encoder(veco.PlugIn):
       keep = (segment_ids > 0)[:, :, None].astype(states.dtype)
       states = states * keep
     embedded = states
-    states, every = self._layers(
+    states, all_states = self._layers(
       states,
       (masks, keep, memory, memory_mask),
       collect=collect,
@@ -203,10 +203,10 @@ class Encoder(veco.PlugIn):
     )
     states = self._final(states)
     if collect:  # L of [B, T, H], and the embeddings before them
-      every = jnp.concatenate(
-        [embedded[None], every[:-1], states[None]], axis=0
+      all_states = jnp.concatenate(
+        [embedded[None], all_states[:-1], states[None]], axis=0
       )
-    return states, every
+    return states, all_states
 
   def _layers(self, states, shared, *, collect, deterministic):
     """Scans over the stacked layers, or runs one after the other.

@@ -225,12 +225,12 @@ class EncoderDecoder(nn.Module):
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""
     table, bias = self.output_table()
-    found = layers.logits(self.transform(states), table, bias)
-    return found[..., : self.config.vocab_size]
+    table_logits = layers.logits(self.transform(states), table, bias)
+    return table_logits[..., : self.config.vocab_size]
 
   def _has_own_output(self) -> bool:
-    own = encoder_decoder_config.OutputEmbeddings.OWN
-    return self.config.output_embeddings is own
+    own_embeddings = encoder_decoder_config.OutputEmbeddings.OWN
+    return self.config.output_embeddings is own_embeddings
 
   def _encoder_inputs(self, inputs) -> dict[str, Any]:
     if not self.config.is_t5:

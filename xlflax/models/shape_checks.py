@@ -35,15 +35,15 @@ def find_shape_problems(
     shapes: of all tensors that a checkpoint has.
   """
   longest = max((max(shape, default=1) for shape in shapes), default=1)
-  found = []
+  problems = []
   for field in dataclasses.fields(config):
     size = getattr(config, field.name)
     if field.name.endswith('layers'):
-      most, of = max(longest, len(shapes)), 'places for layers'
+      max_size, of = max(longest, len(shapes)), 'places for layers'
     elif field.name in _AXES:
-      most, of = max(longest, _SMALL), 'the longest axis of a tensor'
+      max_size, of = max(longest, _SMALL), 'the longest axis of a tensor'
     else:
-      most, of = max(longest, _MOST), 'the most that a model has'
-    if type(size) is int and size > most:
-      found.append(f'{field.name} is {size}; {of}: {most}')
-  return found
+      max_size, of = max(longest, _MOST), 'the most that a model has'
+    if type(size) is int and size > max_size:
+      problems.append(f'{field.name} is {size}; {of}: {max_size}')
+  return problems

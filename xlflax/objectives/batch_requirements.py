@@ -70,13 +70,18 @@ def check_batches(
     ConfigError: the stream has other rows, or no such labels.
   """
   shapes = {
-    key: len(one.shape) for key, one in stream.batch_spec(_SIZES).items()
+    key: len(array_spec.shape)
+    for key, array_spec in stream.batch_spec(_SIZES).items()
   }
   where = f'objective {objective!r}, stream {stream.name!r}'
   if not _has(stream, shapes, rows):
-    what, fix = _WRONG[rows]
+    requirement, fix = _WRONG[rows]
     raise errors.ConfigError(
-      what, got=_told(stream), expected=_EXPECTED[rows], where=where, fix=fix
+      requirement,
+      got=_told(stream),
+      expected=_EXPECTED[rows],
+      where=where,
+      fix=fix,
     )
   missing = [key for key, rank in labels.items() if shapes.get(key) != rank]
   if missing:
@@ -100,11 +105,11 @@ def check_same(
   """
   maker = getattr(stream, 'rows', None)
   maker = getattr(maker, 'rows', maker)  # of `PairedRows`
-  found = getattr(maker, field, None)
-  if found is not None and tuple(found) != tuple(wanted):
+  row_classes = getattr(maker, field, None)
+  if row_classes is not None and tuple(row_classes) != tuple(wanted):
     raise errors.ConfigError(
       f'The {field} of an objective are not those of the rows that it reads',
-      got=f'{", ".join(wanted)}, and {", ".join(found)} of the rows',
+      got=f'{", ".join(wanted)}, and {", ".join(row_classes)} of the rows',
       expected='the same, in the same order',
       where=f'objective {objective!r}, stream {stream.name!r}',
       fix='give both the same tuple',

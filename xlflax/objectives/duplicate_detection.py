@@ -7,11 +7,11 @@ import jax.numpy as jnp
 def fingerprint_rows(token_ids: jax.Array) -> jax.Array:
   """Two 32-bit hashes of each row of `token_ids [B, T]`: uint32 [B, 2]."""
   ids = token_ids.astype(jnp.uint32)
-  place = jnp.arange(ids.shape[1], dtype=jnp.uint32)[None, :]
+  position = jnp.arange(ids.shape[1], dtype=jnp.uint32)[None, :]
 
   def hashed(multiplier, offset):
     mixed = (ids + jnp.uint32(1)) * jnp.uint32(multiplier)
-    mixed ^= (place + jnp.uint32(offset)) * jnp.uint32(0x9E3779B1)
+    mixed ^= (position + jnp.uint32(offset)) * jnp.uint32(0x9E3779B1)
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     return jnp.sum(mixed ^ (mixed >> 16), axis=1, dtype=jnp.uint32)

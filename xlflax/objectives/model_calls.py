@@ -68,8 +68,8 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   )
   if plan.embeddings and vocabulary.language_words:
     bias = selected['output_bias']
-    own = random_words.is_word_of(language, vocabulary, bias.shape[0])
-    selected['output_bias'] = jnp.where(own, bias, MASKED_SCORE)
+    is_own_word = random_words.is_word_of(language, vocabulary, bias.shape[0])
+    selected['output_bias'] = jnp.where(is_own_word, bias, MASKED_SCORE)
   return {**params, 'model': selected}
 
 

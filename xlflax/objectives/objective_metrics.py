@@ -29,20 +29,20 @@ def add_metrics(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
   """Adds two dicts of metrics; a name in only one of them stays as it is."""
-  both = {
+  common = {
     name: WeightedMean(
       a[name].total + b[name].total, a[name].weight + b[name].weight
     )
     for name in a
     if name in b
   }
-  return {**a, **b, **both}
+  return {**a, **b, **common}
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
   """Adds outputs, without their states."""
-  total, *rest = outputs
-  for output in rest:
+  total, *other_outputs = outputs
+  for output in other_outputs:
     loss = WeightedMean(
       total.loss.total + output.loss.total,
       total.loss.weight + output.loss.weight,

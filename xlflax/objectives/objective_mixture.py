@@ -218,8 +218,8 @@ class ObjectiveMixture:
       return self.groups[0]
     if self.combine is Combine.ALTERNATE:
       return self._cycle[step % len(self._cycle)]
-    block, place = divmod(step, sum(self._counts))
-    return (int(_drawn(self._counts, self.seed, block)[place]),)
+    block, offset = divmod(step, sum(self._counts))
+    return (int(_drawn(self._counts, self.seed, block)[offset]),)
 
   def stream_step(self, stream: str, step: int) -> int:
     """How many of the steps 0 .. step - 1 read a batch of `stream`.
@@ -243,11 +243,11 @@ class ObjectiveMixture:
         any(self.entries[i].stream == stream for i in group)
         for group in self._cycle
       ]
-      cycles, place = divmod(step, len(uses))
-      return cycles * sum(uses) + sum(uses[:place])
-    block, place = divmod(step, sum(self._counts))
+      cycles, offset = divmod(step, len(uses))
+      return cycles * sum(uses) + sum(uses[:offset])
+    block, offset = divmod(step, sum(self._counts))
     mine = np.asarray([entry.stream == stream for entry in self.entries])
-    begun = _drawn(self._counts, self.seed, block)[:place]
+    started_entries = _drawn(self._counts, self.seed, block)[:offset]
     return block * int(np.dot(self._counts, mine)) + int(
-      np.count_nonzero(mine[begun])
+      np.count_nonzero(mine[started_entries])
     )

@@ -98,10 +98,10 @@ def _block(batch, *, shape: tuple[int, int], pad_id: int):
   at = jnp.arange(math.prod(shape))[None] - starts[:, None]
   inside = placed[:, None] & (at >= 0) & (at < lengths[:, None])
   filled, text = jnp.any(inside, axis=0), jnp.argmax(inside, axis=0)
-  place = jnp.take_along_axis(at, text[None], axis=0)[0]
+  source_position = jnp.take_along_axis(at, text[None], axis=0)[0]
   padding = {batch_keys.TOKEN_IDS: pad_id}
   packed = {
-    key: jnp.where(filled, rows[text, place], padding.get(key, 0))
+    key: jnp.where(filled, rows[text, source_position], padding.get(key, 0))
     for key, rows in batch.items()
   }
   packed[batch_keys.SEGMENT_IDS] = jnp.where(filled, text + 1, 0)

@@ -124,11 +124,11 @@ def make_target(
 
   present = earlier(masking.is_present(rows, vocabulary))
   weights = present if scored is None else present & earlier(scored)
-  begun = jnp.concatenate(
+  shifted_ids = jnp.concatenate(
     [first[:, None].astype(token_ids.dtype), token_ids[:, 1:]], axis=1
   )
   moved = {
-    batch_keys.TOKEN_IDS: jnp.where(present, begun, vocabulary.pad_id),
+    batch_keys.TOKEN_IDS: jnp.where(present, shifted_ids, vocabulary.pad_id),
     batch_keys.SEGMENT_IDS: present.astype(jnp.int32),
   }
   for key in (batch_keys.POSITIONS, batch_keys.LANGUAGE_IDS):
@@ -194,11 +194,11 @@ def _head_first(memory: jax.Array, params):
   Several GPUs exchange it while they compute the decoder's gradients, and not
   after the encoder's.
   """
-  several = dense.on_several_accelerators()
+  is_multi_device = dense.on_several_accelerators()
   table = params['model'].get('output')
   if (
     table is None
-    or not several
+    or not is_multi_device
     or compile_targets.current_target().platform != 'gpu'
   ):
     return memory, params

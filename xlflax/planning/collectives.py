@@ -156,8 +156,8 @@ def _computations(text: str) -> Iterator[_Computation]:
       computation = _Computation(header[2], bool(header[1]), {})
       yield computation
     elif computation and (match := _INSTRUCTION.match(line)):
-      is_root, name, result, opcode, rest = match.groups()
-      operands, attributes = _split_operands(rest)
+      is_root, name, result, opcode, remainder = match.groups()
+      operands, attributes = _split_operands(remainder)
       computation.instructions[name] = _Instruction(
         name, opcode, _arrays(result), operands, attributes, bool(is_root)
       )
@@ -194,8 +194,8 @@ def _trip_count(
   instruction: _Instruction, computations: dict[str, _Computation]
 ) -> int:
   """Returns the iterations of a loop; 1 if the program does not show them."""
-  if known := _TRIP_COUNT.search(instruction.attributes):
-    return int(known[1])
+  if match := _TRIP_COUNT.search(instruction.attributes):
+    return int(match[1])
   condition = _CONDITION.search(instruction.attributes)
   if condition is None or condition[1] not in computations:
     return 1
@@ -221,7 +221,7 @@ def _read(
   num_nodes = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
   for i, operand in enumerate(instruction.operands):
     dtype, shape = computation.instructions[operand].arrays[0]
-    amount, shown = _bytes(dtype, shape), kind
+    amount, reported_kind = _bytes(dtype, shape), kind
     if kind == ALL_GATHER:
       dimension = re.search(r'dimensions=\{(\d+)', instruction.attributes)
       axis = int(dimension[1]) if dimension else 0
@@ -230,8 +230,8 @@ def _read(
     elif kind == ALL_REDUCE and _is_scattered(
       computation, instruction, i, size
     ):
-      shown = REDUCE_SCATTER
-    yield Collective(shown, size, num_nodes, dtype, shape, amount)
+      reported_kind = REDUCE_SCATTER
+    yield Collective(reported_kind, size, num_nodes, dtype, shape, amount)
 
 
 def _is_scattered(
@@ -247,14 +247,16 @@ def _is_scattered(
     for r in computation.users(instruction.name)
     if not is_tuple or re.search(rf'index={index}\b', r.attributes)
   ]
-  kept: list[_Instruction] = []
+  final_readers: list[_Instruction] = []
   while readers:
     reader = readers.pop()
     if reader.opcode in _PASSED and not reader.is_root:
       readers += computation.users(reader.name)
     else:
-      kept.append(reader)
-  return bool(kept) and all(_is_part(computation, r, size) for r in kept)
+      final_readers.append(reader)
+  return bool(final_readers) and all(
+    _is_part(computation, r, size) for r in final_readers
+  )
 
 
 def _is_part(
@@ -262,8 +264,8 @@ def _is_part(
 ) -> bool:
   if reader.opcode != 'dynamic-slice':
     return False
-  whole = computation.instructions[reader.operands[0]].arrays[0][1]
-  return math.prod(reader.arrays[0][1]) * size <= math.prod(whole)
+  operand_shape = computation.instructions[reader.operands[0]].arrays[0][1]
+  return math.prod(reader.arrays[0][1]) * size <= math.prod(operand_shape)
 
 
 def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:

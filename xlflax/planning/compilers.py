@@ -108,18 +108,18 @@ def topology_devices(machine: machine_topology.Machine) -> tuple[Any, ...]:
 
   if machine.platform == 'tpu':
     _hide_flags_of_others()
-    found = topologies.get_topology_desc(
+    topology = topologies.get_topology_desc(
       platform='tpu', **topology_name(machine)
     )
   else:
     assert machine.accelerator is not None
-    found = topologies.get_topology_desc(
+    topology = topologies.get_topology_desc(
       machine.accelerator.name,
       'cuda',
       target_config=gpu_targets.gpu_target_config(machine.accelerator),
       topology=f'1x{machine.nodes}x{machine.per_node}',
     )
-  return tuple(found.devices)
+  return tuple(topology.devices)
 
 
 def _hide_flags_of_others() -> None:
@@ -128,9 +128,9 @@ def _hide_flags_of_others() -> None:
   It reads them when it first compiles; the CPU's compiler has read them.
   """
   flags = os.environ.get('XLA_FLAGS', '').split()
-  others = ('--xla_cpu_', '--xla_gpu_', '--xla_force_host_')
+  other_prefixes = ('--xla_cpu_', '--xla_gpu_', '--xla_force_host_')
   os.environ['XLA_FLAGS'] = ' '.join(
-    flag for flag in flags if not flag.startswith(others)
+    flag for flag in flags if not flag.startswith(other_prefixes)
   )
 
 
@@ -144,8 +144,8 @@ def topology_name(machine: machine_topology.Machine) -> dict[str, Any]:
   name, dimensions = (
     machine.accelerator.topology, machine.accelerator.dimensions
   )  # fmt: skip
-  count, rest = divmod(machine.per_node, machine.accelerator.halves)
-  if rest or count & (count - 1):
+  count, remainder = divmod(machine.per_node, machine.accelerator.halves)
+  if remainder or count & (count - 1):
     raise errors.ConfigError(
       'No slice of TPUs has this number of chips',
       got=machine.per_node / machine.accelerator.halves,

@@ -231,8 +231,8 @@ def flops_per_step(setup: training_setup.Setup) -> float:
   """Returns the model FLOPs of a step, the mean over kinds of steps."""
   objectives = setup.settings.objectives
   kinds = [objectives.active(step) for step in range(objectives.period)]
-  each = {kind: setup.flops(kind) for kind in set(kinds)}
-  return float(np.mean([each[kind] for kind in kinds]))
+  flops_by_kind = {kind: setup.flops(kind) for kind in set(kinds)}
+  return float(np.mean([flops_by_kind[kind] for kind in kinds]))
 
 
 def _time_measured(flops: float) -> dict[str, Any]:
@@ -278,12 +278,12 @@ def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
   rows = []
   tasks = loader.statistics()
   of_tasks = sampling_order.rows_read(loader.stream, tasks, total_steps)
-  for task, seen in zip(tasks, of_tasks.tolist(), strict=True):
-    epochs = seen / task.rows if task.rows else None
+  for task, num_read in zip(tasks, of_tasks.tolist(), strict=True):
+    epochs = num_read / task.rows if task.rows else None
     rows.append(
       dataclasses.asdict(task)
       | {
-        'batches': seen / loader.stream.batch_size,
+        'batches': num_read / loader.stream.batch_size,
         'epochs': epochs,
         # An epoch has each row once, so less than one leaves rows unseen.
         'unseen': None if epochs is None else max(0.0, 1 - epochs),

@@ -42,15 +42,15 @@ def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
     have devices; 'whole': what they are together on one device; 'replicated':
     bytes per device of the others: in full, or in fewer parts.
   """
-  found = {'split': 0, 'whole': 0, 'replicated': 0}
+  sizes = {'split': 0, 'whole': 0, 'replicated': 0}
   for leaf in jax.tree.leaves(
     (state.params, state.opt_state, state.ema, state.objective_state)
   ):
     shape = leaf.sharding.mesh.shape
-    whole, part = leaf.size * leaf.dtype.itemsize, shard_bytes(leaf)
-    if 1 < shape['fsdp'] * shape['tensor'] == whole / max(part, 1):
-      found['split'] += part
-      found['whole'] += whole
+    full_size, part = leaf.size * leaf.dtype.itemsize, shard_bytes(leaf)
+    if 1 < shape['fsdp'] * shape['tensor'] == full_size / max(part, 1):
+      sizes['split'] += part
+      sizes['whole'] += full_size
     else:
-      found['replicated'] += part
-  return found
+      sizes['replicated'] += part
+  return sizes

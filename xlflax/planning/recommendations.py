@@ -41,34 +41,34 @@ def of_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
   """
   partitioner = setup.settings.partitioner
   parameters = param_tree.flatten_params(setup.factory.abstract_sharded.params)
-  found, named = [], set()
-  for whole in partitioner.kept_whole(boxed):
-    leaf = parameters[whole.name]
-    named.add(whole.name)
+  warnings, named = [], set()
+  for kept_dimension in partitioner.kept_whole(boxed):
+    leaf = parameters[kept_dimension.name]
+    named.add(kept_dimension.name)
     if math.prod(leaf.sharding.shard_shape(leaf.shape)) * 4 >= BIG:
-      found.append(_kept_whole(whole, leaf))
+      warnings.append(_kept_whole(kept_dimension, leaf))
   if math.prod(partitioner.mesh.shape[a] for a in ('fsdp', 'tensor')) == 1:
-    return found + _copies(setup)
+    return warnings + _copies(setup)
   state = setup.factory.abstract_sharded
-  others = param_tree.flatten_params(
+  optimizer_state = param_tree.flatten_params(
     {
       'optimizer': state.opt_state,
       'ema': state.ema,
       'objectives': state.objective_state,
     }
   )
-  for name, leaf in (parameters | others).items():
+  for name, leaf in (parameters | optimizer_state).items():
     size = memory.shard_bytes(leaf)
     if (
       leaf.sharding.is_fully_replicated
       and size >= BIG
       and not any(name.endswith(n.removeprefix('model/')) for n in named)
     ):
-      found.append(
+      warnings.append(
         f'{name} {list(leaf.shape)}: {plan_report.format_mebibytes(size)} whole on each device: no '
         'rule of Partitioner.rules splits any of its dimensions.'
       )
-  return found
+  return warnings
 
 
 def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:

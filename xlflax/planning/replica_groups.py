@@ -80,8 +80,8 @@ def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
       at = before * part
     dims.append(size // at)
   ids_by_axis = order.reshape(dims)
-  rest = [i for i in range(len(dims)) if i not in picked]
-  return ids_by_axis.transpose(rest + picked).reshape(
+  other_axes = [i for i in range(len(dims)) if i not in picked]
+  return ids_by_axis.transpose(other_axes + picked).reshape(
     -1, math.prod(dims[i] for i in picked)
   )
 

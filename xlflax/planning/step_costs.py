@@ -289,8 +289,8 @@ class _Counter:
       ]
     if name in ('add', 'add_any') and any(v.reads for v in inputs):
       # XLA scatters into the other operand.
-      others = [v for v in inputs if v.reads and not v.is_scattered]
-      inputs = others or inputs
+      other_values = [v for v in inputs if v.reads and not v.is_scattered]
+      inputs = other_values or inputs
     merged = _merge(inputs)
     outputs = []
     for variable in equation.outvars:
@@ -443,10 +443,10 @@ class _Counter:
   def _call(self, equation, inner, inputs, scope, count) -> list[_Value]:
     constants = [self.new_array(_size(v.aval)) for v in inner.constvars]
     if equation.primitive.name == 'shard_map' and equation.outvars:
-      whole, shard = (
+      full_size, shard = (
         math.prod(v.aval.shape) for v in (equation.outvars[0], inner.outvars[0])
       )
-      count = count * whole / max(shard, 1)
+      count = count * full_size / max(shard, 1)
     return self.run(inner, [*constants, *inputs], scope, count)
 
 
@@ -499,25 +499,25 @@ def misaligned_arrays(equation) -> tuple[str, ...]:
   of the matmul, and the last of these is contiguous.
   """
   contracted, batch = equation.params['dimension_numbers']
-  found = []
+  array_roles = []
   for i, atom in enumerate(equation.invars[:2]):
     roles = [
       'contracted' if j in contracted[i] else 'batch' if j in batch[i] else ''
       for j in range(len(atom.aval.shape))
     ]
-    found.append((atom.aval, roles))
+    array_roles.append((atom.aval, roles))
   output = equation.outvars[0].aval
   num_batch = len(batch[0])
-  num_left = num_batch + found[0][1].count('')
+  num_left = num_batch + array_roles[0][1].count('')
   roles = [
     'batch' if j < num_batch else 'left' if j < num_left else 'right'
     for j in range(len(output.shape))
   ]
-  found.append((output, roles))
+  array_roles.append((output, roles))
   return tuple(
     dict.fromkeys(
       f'{aval.dtype.name}{list(aval.shape)}'
-      for aval, roles in found
+      for aval, roles in array_roles
       if not _is_aligned(aval, roles)
     )
   )

@@ -100,15 +100,15 @@ def read_memory(folder: pathlib.Path) -> dict[str, int]:
 
 def memory_of(buffers: str, report: str) -> dict[str, int]:
   """Returns `read_memory` of the texts of the two files."""
-  found = {'arguments': 0, 'outputs': 0, 'temporary': 0}
+  sizes = {'arguments': 0, 'outputs': 0, 'temporary': 0}
   for size, facts in _ALLOCATION.findall(buffers):
     if 'color ' in facts:  # other memories than the main one
       continue
     if 'parameter ' in facts:
-      found['arguments'] += int(size)
+      sizes['arguments'] += int(size)
     elif 'maybe-live-out' in facts:
-      found['outputs'] += int(size)
+      sizes['outputs'] += int(size)
     elif 'preallocated-temp' in facts:
-      found['temporary'] += int(size)
+      sizes['temporary'] += int(size)
   total = _TOTAL.search(report)
-  return found | {'peak': int(total.group(1)) if total else sum(found.values())}
+  return sizes | {'peak': int(total.group(1)) if total else sum(sizes.values())}

@@ -79,8 +79,11 @@ class DispatchQueue:
       self.finished, _ = self._steps.popleft()
       count += 1
     if count:
-      now = self._clock()
-      self._seconds, self._since = (now - self._since) / count, now
+      current_time = self._clock()
+      self._seconds, self._since = (
+        (current_time - self._since) / count,
+        current_time,
+      )
       self._on_finished(self.finished)
 
 

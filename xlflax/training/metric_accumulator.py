@@ -124,8 +124,8 @@ class MetricAccumulator:
       self._scalars['tokens'] += float(output.tokens)
       if not output.finite:
         self._streak += 1
-        known = np.isfinite(output.loss) and np.isfinite(output.grad_norm)
-        self._scalars['spikes'] += float(known)
+        is_finite = np.isfinite(output.loss) and np.isfinite(output.grad_norm)
+        self._scalars['spikes'] += float(is_finite)
         continue
       self._streak = 0
       self._unsound += not np.isfinite(output.param_norm)

@@ -58,8 +58,8 @@ def check_arrays(
       for shard in array.addressable_shards:
         check_finite(name, np.asarray(shard.data), where=where, fix=fix)
     return
-  found = _finite_each(dict(named))
-  odd = [name for name, finite in found.items() if not bool(finite)]
+  is_finite = _finite_each(dict(named))
+  odd = [name for name, finite in is_finite.items() if not bool(finite)]
   if odd:
     raise _not_finite([f'values of {", ".join(odd[:8])}'], where, fix)
 

@@ -62,15 +62,15 @@ def matches_pattern(patterns: Sequence[str], parameter: str) -> bool:
 
 def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
   """Raises ConfigError for a pattern that selects no parameter."""
-  known = list(flatten_params(tree))
+  parameter_names = list(flatten_params(tree))
   for pattern in patterns:
-    if not _selects(pattern, known, where):
+    if not _selects(pattern, parameter_names, where):
       raise errors.ConfigError(
         'A parameter pattern matches no parameter',
         got=pattern,
         expected='part of one of '
-        + ', '.join(known[:8])
-        + (', …' if len(known) > 8 else ''),
+        + ', '.join(parameter_names[:8])
+        + (', …' if len(parameter_names) > 8 else ''),
         where=where,
       )
 

@@ -51,12 +51,12 @@ class Progress:
     """Moves the live line; in a log, a line where none was for a while."""
     if self._live is None or self._begun is None:
       return
-    now = time.perf_counter()
+    current_time = time.perf_counter()
     if self._live.is_open:
       parts = [self._place(step), self._loss, *self._left(step)]
       self._live.show(' | '.join(parts), step)
-    elif now - self._told > _QUIET:
-      self._told = now
+    elif current_time - self._told > _QUIET:
+      self._told = current_time
       logging.info(' | '.join([self._place(step), *self._left(step)]))
 
   def begin(self, step: int, loss: float, seconds: float) -> None:
@@ -95,8 +95,8 @@ class Progress:
     if self._begun is None or step <= self._begun[0]:
       return []
     first, start = self._begun
-    each = (time.perf_counter() - start) / (step - first)
-    return [f'ETA {format_duration((self._total - step) * each)}']
+    seconds_per_step = (time.perf_counter() - start) / (step - first)
+    return [f'ETA {format_duration((self._total - step) * seconds_per_step)}']
 
   def report(
     self, step: int, loss: float, tokens_per_step: float
@@ -112,9 +112,9 @@ class Progress:
     Returns:
       'seconds_per_step', 'tokens_per_second' and, where known, 'mfu'.
     """
-    now = time.perf_counter()
-    steps, seconds = step - self._step, now - self._time
-    self._step, self._time = step, now
+    current_time = time.perf_counter()
+    steps, seconds = step - self._step, current_time - self._time
+    self._step, self._time = step, current_time
     if steps <= 0 or seconds <= 0:
       return {}
     speed = {
@@ -162,6 +162,6 @@ def _tell_of_compilation() -> None:
 
 def format_duration(seconds: float) -> str:
   """'2 d 03:04:05' or '03:04:05'."""
-  days, rest = divmod(int(seconds), 86400)
-  text = f'{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}'
+  days, remaining_seconds = divmod(int(seconds), 86400)
+  text = f'{remaining_seconds // 3600:02d}:{remaining_seconds % 3600 // 60:02d}:{remaining_seconds % 60:02d}'
   return f'{days} d {text}' if days else text

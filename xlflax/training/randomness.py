@@ -24,9 +24,9 @@ def purpose_key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
   generator = jax.config.jax_default_prng_impl  # type: ignore[attr-defined]
   if generator != 'threefry2x32' or isinstance(seed, jax.Array):
     return jax.random.fold_in(jax.random.key(seed), int(purpose))
-  words = _threefry((0, seed & _WORD), (0, int(purpose)))
+  key_words = _threefry((0, seed & _WORD), (0, int(purpose)))
   # JAX would compile a program to make this array its own.
-  data: Any = np.asarray(words, np.uint32)
+  data: Any = np.asarray(key_words, np.uint32)
   return jax.random.wrap_key_data(data, impl='threefry2x32')
 
 

@@ -92,11 +92,11 @@ def _evaluated(evaluation: Any) -> str:
   """'retrieval every 1,000'; other protocols than ours say no more."""
   if evaluation is None:
     return 'no evaluation'
-  every = getattr(evaluation, 'every_steps', None)
-  if every is None:
+  every_steps = getattr(evaluation, 'every_steps', None)
+  if every_steps is None:
     return 'evaluation'
   names = ' and '.join(task.name for task in evaluation.tasks)
-  return f'{names} every {every:,}'
+  return f'{names} every {every_steps:,}'
 
 
 def _model(setup: training_setup.Setup) -> str:
@@ -123,11 +123,11 @@ def _model(setup: training_setup.Setup) -> str:
 def attention_backend(settings: 'trainer_lib.Trainer') -> str:
   """The attention backend on the devices of this process."""
   config = settings.model.config
-  wanted = getattr(config, 'attention_backend', None)
-  if wanted is None:
+  configured = getattr(config, 'attention_backend', None)
+  if configured is None:
     return str(model_config.AttentionBackend.XLA)
   return str(
-    attention_backends.resolve_backend(wanted, attention_case(settings))
+    attention_backends.resolve_backend(configured, attention_case(settings))
   )
 
 
@@ -156,11 +156,11 @@ def attention_case(
 
 def format_sequence_shares(tasks: list[loader_base.TaskStatistics]) -> str:
   """'en 41.0 %, de 30.2 %, ...': languages or pairs by share of the rows."""
-  found: dict[str, float] = {}
+  share_by_language: dict[str, float] = {}
   for task in tasks:
     name = '-'.join(task.languages)
-    found[name] = found.get(name, 0.0) + task.rate
-  listed = sorted(found.items(), key=lambda entry: -entry[1])
+    share_by_language[name] = share_by_language.get(name, 0.0) + task.rate
+  listed = sorted(share_by_language.items(), key=lambda entry: -entry[1])
   text = ', '.join(f'{name} {share:.1%}' for name, share in listed[:_LISTED])
   more = len(listed) - _LISTED
   return text.replace('%', ' %') + (f' and {more} more' if more > 0 else '')
@@ -177,19 +177,19 @@ def data_warnings(
     tasks: stream -> its tasks.
   """
   streams = {stream.name: stream for stream in settings.streams}
-  found = []
+  messages = []
   for name, ones in tasks.items():
     steps = settings.objectives.stream_step(name, settings.steps)
     read = sampling_order.rows_read(streams[name], ones, steps)
-    for task, seen in zip(ones, read.tolist(), strict=True):
+    for task, num_read in zip(ones, read.tolist(), strict=True):
       where = f'{task.task} (stream {name})'
-      if task.rows and seen / task.rows > MANY_EPOCHS:
-        found.append(
-          f'{where} is read {seen / task.rows:,.0f} times over: give '
+      if task.rows and num_read / task.rows > MANY_EPOCHS:
+        messages.append(
+          f'{where} is read {num_read / task.rows:,.0f} times over: give '
           f'{"-".join(task.languages)} more text, train fewer steps, or raise '
           'ALPHA so that small languages come less often.'
         )
-      found += [
+      messages += [
         f'{share:.1%} of the pieces of {language} in {where} are unknown: '
         'train the vocabulary on this text, with a higher '
         '--character_coverage or with --byte_fallback.'
@@ -198,4 +198,4 @@ def data_warnings(
         )
         if share > MANY_UNKNOWN
       ]
-  return found
+  return messages

@@ -82,19 +82,22 @@ def _replayed(
   setup, step, active, state, batches, steps: int
 ) -> dict[str, Any]:
   """Times steps that are computed twice, if the run has such."""
-  every = setup.settings.replay_every
-  if not every:
+  replay_every = setup.settings.replay_every
+  if not replay_every:
     return {}
   check = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
   times = []
   for i in range(steps + 1):  # the first one compiles
     start = time.perf_counter()
-    number = (i + 1) * every
+    number = (i + 1) * replay_every
     state, output = check.compute_twice(step, active, number, state, batches)
     jax.block_until_ready(output)
     times.append(time.perf_counter() - start)
   return {
-    'replay': {'every': every, 'seconds_per_step': float(np.median(times[1:]))}
+    'replay': {
+      'every': replay_every,
+      'seconds_per_step': float(np.median(times[1:])),
+    }
   }
 
 

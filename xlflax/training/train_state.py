@@ -57,7 +57,11 @@ def init_objective_state(model, mixture, params, vocabulary) -> dict[str, Any]:
     objective.name: objective.init_state(model, params, vocabulary)
     for objective in mixture.objectives
   }
-  return {name: kept for name, kept in states.items() if jax.tree.leaves(kept)}
+  return {
+    name: objective_state
+    for name, objective_state in states.items()
+    if jax.tree.leaves(objective_state)
+  }
 
 
 def build_state(

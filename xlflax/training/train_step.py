@@ -359,7 +359,7 @@ def micro_batches(batch, count: int, *, together: int = 1):
   """
 
   def split(x):
-    rows, rest = x.shape[0], x.shape[1:]
+    rows, other_dims = x.shape[0], x.shape[1:]
     if rows % (count * together):
       raise errors.ConfigError(
         'The batch size must be a multiple of the micro-batches times the '
@@ -369,7 +369,7 @@ def micro_batches(batch, count: int, *, together: int = 1):
         f'groups of {together}',
         fix='change the batch size or the accumulation',
       )
-    groups = x.reshape(-1, count, together, *rest)
-    return jnp.swapaxes(groups, 0, 1).reshape(count, rows // count, *rest)
+    groups = x.reshape(-1, count, together, *other_dims)
+    return jnp.swapaxes(groups, 0, 1).reshape(count, rows // count, *other_dims)
 
   return jax.tree.map(split, batch)

@@ -97,15 +97,15 @@ class Setup:
     return dataclasses.replace(settings, optimizer=optimizer)
 
   def _check_lengths(self):
-    most = getattr(self.model.config, 'max_length', None)
+    max_length = getattr(self.model.config, 'max_length', None)
     lengths = {s.name: s.length for s in self.settings.streams}
     for entry in self.settings.objectives.entries:
       length = entry.objective.longest_row(lengths[entry.stream])
-      if most is not None and length > most:
+      if max_length is not None and length > max_length:
         raise errors.ConfigError(
           'A stream has longer rows than the model takes',
           got=f'length {length}',
-          expected=f'at most {most}',
+          expected=f'at most {max_length}',
           where=f'stream {entry.stream}',
           fix="shorten the stream, or raise the model's max_length",
         )
@@ -130,8 +130,8 @@ class Setup:
 
   @property
   def _gradient_shardings(self):
-    several = self.settings.partitioner.mesh.size > 1
-    return self.factory.shardings.params if several else None
+    is_sharded = self.settings.partitioner.mesh.size > 1
+    return self.factory.shardings.params if is_sharded else None
 
   def jitted_step(self, active: tuple[int, ...], *, checked: bool = False):
     """The jitted step for these entries; the state is donated.

@@ -97,34 +97,34 @@ class Plateaus:
 
   def go_on(self, records: Iterable[Mapping[str, Any]]) -> None:
     """Takes up what the reports of a run have said, in place of all so far."""
-    self.all = [Plateau(one.name, one.entropy) for one in self.all]
+    self.all = [Plateau(plateau.name, plateau.entropy) for plateau in self.all]
     for record in records:
-      for one in self.all:
-        loss = record.get('train', {}).get(f'{one.name}/loss')
+      for plateau in self.all:
+        loss = record.get('train', {}).get(f'{plateau.name}/loss')
         if loss is not None:
-          one.add(record['step'], loss)
+          plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
     """Adds the entropies to the metrics of a report; logs what is new."""
-    for one in self.all:
-      loss = metrics.get(f'{one.name}/loss')
-      metrics[f'{one.name}/unigram_entropy'] = one.entropy.within
-      said = one.add(step, loss, tokens) if loss is not None else ''
+    for plateau in self.all:
+      loss = metrics.get(f'{plateau.name}/loss')
+      metrics[f'{plateau.name}/unigram_entropy'] = plateau.entropy.within
+      said = plateau.add(step, loss, tokens) if loss is not None else ''
       if said:
         logging.info('%s', said)
 
   def result(self) -> dict[str, Any]:
     """Objective -> entropy and steps; logs advice on what is on a plateau."""
-    for one in self.all:
-      if advice := one.advice():
+    for plateau in self.all:
+      if advice := plateau.advice():
         logging.warning('%s', advice)
     return {
-      one.name: {
-        'unigram_entropy': one.entropy.within,
-        'reached': one.reached,
-        'left': one.left,
+      plateau.name: {
+        'unigram_entropy': plateau.entropy.within,
+        'reached': plateau.reached,
+        'left': plateau.left,
       }
-      for one in self.all
+      for plateau in self.all
     }
 
 
@@ -141,14 +141,17 @@ def mixture_entropies(
       first batches again, are left out.
     spec: of the vocabulary.
   """
-  found: dict[str, list[loader_base.Loader]] = {}
+  loaders_by_objective: dict[str, list[loader_base.Loader]] = {}
   for entry in mixture.entries if loaders else ():
     loader, objective = loaders[entry.stream], entry.objective
     if isinstance(objective, _SUM) or not loader.signature:
       continue
     if isinstance(objective, masked_lm.MaskedLM):
-      found.setdefault(objective.name, []).append(loader)
-  return {name: unigram_entropy(ones, spec) for name, ones in found.items()}
+      loaders_by_objective.setdefault(objective.name, []).append(loader)
+  return {
+    name: unigram_entropy(ones, spec)
+    for name, ones in loaders_by_objective.items()
+  }
 
 
 def unigram_entropy(

@@ -35,12 +35,12 @@ def register(name: str) -> Callable[[_Class], _Class]:
   """
 
   def decorate(cls: _Class) -> _Class:
-    known = _classes.get(name)
-    if known is not None and _path(known) != _path(cls):
+    registered_class = _classes.get(name)
+    if registered_class is not None and _path(registered_class) != _path(cls):
       raise errors.ConfigError(
         'Two classes are registered under one name',
         got=f'{_path(cls)} as {name!r}',
-        expected=f'a name of its own; {name!r} is {_path(known)}',
+        expected=f'a name of its own; {name!r} is {_path(registered_class)}',
       )
     _classes[name] = cls
     _names[cls] = name
@@ -126,10 +126,10 @@ def registered_classes() -> dict[str, type]:
 def _import_rooms() -> None:
   for room in _ROOMS:
     package = importlib.import_module(f'xlflax.{room}')
-    for found in pkgutil.walk_packages(
+    for module_info in pkgutil.walk_packages(
       package.__path__, f'{package.__name__}.'
     ):
-      importlib.import_module(found.name)
+      importlib.import_module(module_info.name)
 
 
 def _path(cls: type) -> str:

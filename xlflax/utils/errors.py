@@ -82,8 +82,10 @@ def joint_status(statuses: Iterable[int]) -> ExitStatus:
     ExitStatus.FAILURE,
     ExitStatus.MISTAKE,
   )
-  found = set(statuses)
-  return next((one for one in order if one in found), ExitStatus.DONE)
+  distinct = set(statuses)
+  return next(
+    (status for status in order if status in distinct), ExitStatus.DONE
+  )
 
 
 class XlflaxError(Exception):
@@ -129,8 +131,8 @@ class XlflaxError(Exception):
   def parts(self) -> dict[str, str | int]:
     """The parts that the message has, by their names, and the status."""
     named = ('what', 'got', 'expected', 'where', 'fix')
-    found = {name: getattr(self, name) for name in named}
-    return {k: str(v) for k, v in found.items() if v is not None} | {
+    fields = {name: getattr(self, name) for name in named}
+    return {k: str(v) for k, v in fields.items() if v is not None} | {
       'status': int(self.status)
     }
 
@@ -253,8 +255,8 @@ def system_reason(error: BaseException) -> str | None:
     Such as 'No space left on device'; None where it is something else.
   """
   text = str(error)
-  known = (os.strerror(number) for number in sorted(_PASSING))
-  return next((one for one in known if one in text), None)
+  reasons = (os.strerror(number) for number in sorted(_PASSING))
+  return next((reason for reason in reasons if reason in text), None)
 
 
 def error_reason(error: BaseException) -> str:
@@ -263,9 +265,9 @@ def error_reason(error: BaseException) -> str:
 
 
 def _rebuild(kind, arguments):
-  what, got, expected, where, fix, status = arguments
+  message, got, expected, where, fix, status = arguments
   return kind(
-    what, got=got, expected=expected, where=where, fix=fix, status=status
+    message, got=got, expected=expected, where=where, fix=fix, status=status
   )
 
 

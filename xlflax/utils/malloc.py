@@ -25,7 +25,7 @@ def keep_memory() -> bool:
     has an accelerator; nor where the C library is not glibc.
   """
   tunables = os.environ.get('GLIBC_TUNABLES', '')
-  own = (
+  has_own_allocator = (
     'LD_PRELOAD' in os.environ
     or any(name.startswith('MALLOC_') for name in os.environ)
     or any(name in tunables for name in ('arena_', 'mmap_', 'trim_'))
@@ -33,7 +33,7 @@ def keep_memory() -> bool:
   elsewhere = os.environ.get('JAX_PLATFORMS') != 'cpu' and any(
     accelerator_packages.installed_packages(kind) for kind in ('gpu', 'tpu')
   )
-  if own or elsewhere:
+  if has_own_allocator or elsewhere:
     return False
   library = ctypes.CDLL(None)
   if not hasattr(library, 'gnu_get_libc_version'):

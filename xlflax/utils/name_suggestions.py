@@ -27,16 +27,16 @@ def close_matches(
   plain: dict[str, str] = {}
   for name in names:
     plain.setdefault(_plain(name), name)
-  found = difflib.get_close_matches(
+  matches = difflib.get_close_matches(
     _plain(got), list(plain), n=most, cutoff=0.6
   )
-  return [plain[name] for name in found]
+  return [plain[name] for name in matches]
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str | None:
   """Returns 'did you mean a or b?', or None if nothing resembles `got`."""
-  found = close_matches(got, names)
-  return f'did you mean {" or ".join(found)}?' if found else None
+  matches = close_matches(got, names)
+  return f'did you mean {" or ".join(matches)}?' if matches else None
 
 
 def suggest_language(got: str, codes: Iterable[str]) -> str | None:
@@ -48,10 +48,12 @@ def suggest_language(got: str, codes: Iterable[str]) -> str | None:
   """
   codes = list(codes)
   head = got.lower().replace('-', '_').split('_')[0]
-  meant = [head, _OF_COUNTRIES.get(head), *_standard_codes(head)]
-  found = [code for code in dict.fromkeys(meant) if code in codes and code]
-  found = found or close_matches(got, codes)
-  return f'did you mean {" or ".join(found)}?' if found else None
+  candidates = [head, _OF_COUNTRIES.get(head), *_standard_codes(head)]
+  matches = [
+    code for code in dict.fromkeys(candidates) if code in codes and code
+  ]
+  matches = matches or close_matches(got, codes)
+  return f'did you mean {" or ".join(matches)}?' if matches else None
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
@@ -61,15 +63,15 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
   said = {code: suggest_language(code, codes) for code in unknown}
   if len(unknown) == 1:
     return said[unknown[0]]
-  return '; '.join(f'{code}: {one}' for code, one in said.items() if one) or (
-    None
-  )
+  return '; '.join(
+    f'{code}: {suggestion}' for code, suggestion in said.items() if suggestion
+  ) or (None)
 
 
 def or_else(got: str, names: Iterable[str], text: str) -> str:
   """Returns 'Did you mean a? text', or the text alone."""
-  found = did_you_mean(got, names)
-  return f'{found} {text}' if found else text
+  suggestion = did_you_mean(got, names)
+  return f'{suggestion} {text}' if suggestion else text
 
 
 def some_of(names: Iterable[str]) -> str:

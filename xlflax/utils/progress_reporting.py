@@ -82,18 +82,18 @@ class Progress:
   def __call__(self, count: float) -> None:
     """Counts `count` more."""
     self._done += count
-    now = time.monotonic()
+    current_time = time.monotonic()
     if self.what is None:
       return
-    if now - self._shown >= _LIVE and live_display.is_live():
-      self._shown = now
+    if current_time - self._shown >= _LIVE and live_display.is_live():
+      self._shown = current_time
       self._line = self._line or live_display.Line(self.what, total=self._total)
-      self._line.show(self._text(now), self._done, self._total)
-    elif now - self._last >= _SECONDS and not self._line:
-      self._last = now
+      self._line.show(self._text(current_time), self._done, self._total)
+    elif current_time - self._last >= _SECONDS and not self._line:
+      self._last = current_time
       _LOG.info(
         '%s',
-        self._text(now),
+        self._text(current_time),
         extra={
           'fields': dict(
             what=self.what, unit=self._unit, done=self._done, total=self._total
@@ -108,8 +108,8 @@ class Progress:
       f'{speed:.0f}/s' if speed >= 10 else f'{speed:.2g}/s',
     ]
     if self._total is not None and speed:
-      left = (self._total - self._done) / speed / 60
-      parts.append(f'{left:.0f} min left')
+      minutes_left = (self._total - self._done) / speed / 60
+      parts.append(f'{minutes_left:.0f} min left')
     return ' | '.join(parts)
 
   def _count(self) -> str:

@@ -216,9 +216,11 @@ def listen_for_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
 
 def _open_ear(on_signal: Callable[[int], None]) -> Callable[[], None]:
   """Starts the thread; returns what ends it."""
-  heard, written = socket.socketpair()
-  written.setblocking(False)
-  previous = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+  heard, write_socket = socket.socketpair()
+  write_socket.setblocking(False)
+  previous = signal.set_wakeup_fd(
+    write_socket.fileno(), warn_on_full_buffer=False
+  )
 
   def listen() -> None:
     with heard:
@@ -231,7 +233,7 @@ def _open_ear(on_signal: Callable[[int], None]) -> Callable[[], None]:
 
   def close() -> None:
     signal.set_wakeup_fd(previous)
-    written.close()  # the thread's end
+    write_socket.close()  # the thread's end
     thread.join(timeout=10)
 
   return close

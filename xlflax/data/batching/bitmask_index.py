@@ -56,9 +56,9 @@ class Builder:
     self.num_seen += keep.size
     self._size += int(np.count_nonzero(keep))
     joined = np.concatenate([self._rest, keep])
-    whole = joined.size - joined.size % _BITS
-    self._packed.append(np.packbits(joined[:whole]))
-    self._rest = joined[whole:]
+    num_packed = joined.size - joined.size % _BITS
+    self._packed.append(np.packbits(joined[:num_packed]))
+    self._rest = joined[num_packed:]
 
   def build(self) -> Selection:
     """The subset of all elements so far."""

@@ -23,10 +23,10 @@ def passes_length_filter(
   if len(lengths) == 1:
     return np.ones(lengths[0].shape, bool)
   first, second = lengths
-  kept = np.minimum(first, second) >= stream.pairs.min_tokens
+  is_kept = np.minimum(first, second) >= stream.pairs.min_tokens
   if stream.pairs.max_tokens is not None:
-    kept &= first + second <= stream.pairs.max_tokens
-  return kept
+    is_kept &= first + second <= stream.pairs.max_tokens
+  return is_kept
 
 
 def counts_kept_pairs(stream: dataset_config.Stream) -> bool:

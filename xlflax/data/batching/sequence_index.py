@@ -113,18 +113,18 @@ class _Examples(RowIndex):
 
   def __init__(self, sides, stream):
     self._sides, self._stream = sides, stream
-    kept = bitmask_index.Builder()
+    builder = bitmask_index.Builder()
     for chunk in zip(*(side.lengths() for side in sides), strict=True):
       keep = row_lengths.passes_length_filter(chunk, stream)
-      kept.add(keep)
+      builder.add(keep)
       if not keep.all():
         chunk = tuple(length[keep] for length in chunk)
       cut = row_lengths.truncated_lengths(chunk, stream)
       self.num_truncated += row_lengths.count_shorter(cut, chunk)
       self._prepare(cut)
-    self._kept = kept.build()
+    self._kept = builder.build()
     self.num_rows = self._kept.size
-    self.num_dropped = kept.num_seen - self.num_rows
+    self.num_dropped = builder.num_seen - self.num_rows
 
   def _prepare(self, lengths):
     """Called with the text tokens in kept examples' sides, in their order."""
@@ -184,11 +184,11 @@ class _Adjacent(RowIndex):
     self._begin = side.bounds(first)[0]
     self._end = side.bounds(np.append(first[1:], starts_document.size) - 1)[1]
     length = self._end - self._begin
-    whole, rest = np.divmod(length, self._width)
-    halved = rest // 2 >= stream.pairs.min_tokens
-    self._after = np.cumsum(whole + halved)  # rows up to each document's end
+    num_full, remainder = np.divmod(length, self._width)
+    halved = remainder // 2 >= stream.pairs.min_tokens
+    self._after = np.cumsum(num_full + halved)  # rows up to each document's end
     self.num_rows = int(self._after[-1])
-    self.num_dropped = int(np.count_nonzero(~halved & (rest > 0)))
+    self.num_dropped = int(np.count_nonzero(~halved & (remainder > 0)))
 
   def units(self, index):
     document = np.searchsorted(self._after, index, 'right')

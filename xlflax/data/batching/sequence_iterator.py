@@ -65,10 +65,10 @@ def _blocks(batches, stream, eos_id, counts):
       [pending, batch.sides[0].with_eos(eos_id, np.int32)]
     )
     # The last token is an eos that is left out if nothing follows.
-    whole = (pending.size - 1) // width
-    for start in range(0, whole * width, width):
+    num_blocks = (pending.size - 1) // width
+    for start in range(0, num_blocks * width, width):
       yield ((pending[start : start + width],),)
-    pending = pending[whole * width :]
+    pending = pending[num_blocks * width :]
   if pending.size > 1:
     yield ((pending[:-1],),)
 

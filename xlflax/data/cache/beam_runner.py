@@ -76,10 +76,10 @@ def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
 
 def _of_worker(text: str) -> errors.XlflaxError | None:
   """The error of ours that a runner gives the text of, if it is one."""
-  found = _OURS.findall(text)
-  if not found:
+  matches = _OURS.findall(text)
+  if not matches:
     return None
-  name, message = found[-1]  # those before it are what it was raised from
+  name, message = matches[-1]  # those before it are what it was raised from
   kind = getattr(errors, name, None)
   return kind(message) if kind else None
 

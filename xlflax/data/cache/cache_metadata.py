@@ -67,9 +67,9 @@ class Header:
   def older(self, key: str) -> set[int]:
     """Generation files of a task that generations but the newest read."""
     return {
-      known.tasks[key]['generation']
-      for known in self.generations[:-1]
-      if key in known.tasks
+      generation.tasks[key]['generation']
+      for generation in self.generations[:-1]
+      if key in generation.tasks
     }
 
   def write(self, directory: pathlib.Path) -> None:
@@ -93,8 +93,8 @@ def read_metadata(directory: pathlib.Path) -> Header:
   return Header(
     data['vocabulary'],
     [
-      Generation(known['mixtures'], known['tasks'])
-      for known in data['generations']
+      Generation(entry['mixtures'], entry['tasks'])
+      for entry in data['generations']
     ],
   )
 
@@ -113,9 +113,9 @@ def open_for_writing(
   path = directory / cache_format.CACHE_FILE
   if not path.exists():
     _create(directory, Header.of(vocabulary))
-  found = read_metadata(directory)
-  if found.vocabulary['hash'] == vocabulary.hash:
-    return found
+  header = read_metadata(directory)
+  if header.vocabulary['hash'] == vocabulary.hash:
+    return header
   if overwrite:
     path.unlink()
     shutil.rmtree(directory / 'tasks', ignore_errors=True)
@@ -124,7 +124,7 @@ def open_for_writing(
   raise errors.CacheError(
     'The cache directory was written with another vocabulary',
     got=f'hash {vocabulary.hash[:12]}',
-    expected=f'hash {found.vocabulary["hash"][:12]}',
+    expected=f'hash {header.vocabulary["hash"][:12]}',
     where=directory,
     fix='Choose another --output, or replace the cache by --overwrite (a share '
     'does not: delete the directory before the first of them)',
@@ -139,10 +139,13 @@ def remove_left_behind(directory: pathlib.Path) -> None:
 
 def _create(directory: pathlib.Path, header: Header) -> None:
   """Writes cache.json unless another process has just done so."""
-  own = directory / f'{_BEGUN}{os.uname().nodename}-{os.getpid()}'
-  own.mkdir(exist_ok=True)
-  header.write(own)
+  temporary_dir = directory / f'{_BEGUN}{os.uname().nodename}-{os.getpid()}'
+  temporary_dir.mkdir(exist_ok=True)
+  header.write(temporary_dir)
   with contextlib.suppress(FileExistsError):
-    os.link(own / cache_format.CACHE_FILE, directory / cache_format.CACHE_FILE)
-  (own / cache_format.CACHE_FILE).unlink()
-  own.rmdir()
+    os.link(
+      temporary_dir / cache_format.CACHE_FILE,
+      directory / cache_format.CACHE_FILE,
+    )
+  (temporary_dir / cache_format.CACHE_FILE).unlink()
+  temporary_dir.rmdir()

@@ -71,16 +71,16 @@ class TokenCache:
         fix=rebuild_command(self.directory),
       )
     self._header = cache_header.read_metadata(self.directory)
-    known = len(self._header.generations)
-    self.generation = known if generation is None else generation
-    if known and not 1 <= self.generation <= known:
+    num_generations = len(self._header.generations)
+    self.generation = num_generations if generation is None else generation
+    if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
         'The token cache has no such generation',
         got=generation,
-        expected=f'1 to {known}',
+        expected=f'1 to {num_generations}',
         where=self.directory,
       )
-    if not known:
+    if not num_generations:
       raise errors.CacheError(
         'The token cache is incomplete',
         got='no task of it is sealed',
@@ -171,16 +171,16 @@ class TokenCache:
     Raises:
       CacheError: some have changed; they are listed.
     """
-    found = []
+    problems = []
     for task in self._complete_tasks(mixture, split):
       directory = cache_format.task_directory(self.directory, task, split)
-      found += [
+      problems += [
         f'{task}: {text}' for text in checksums.find_problems(directory)
       ]
-    if found:
+    if problems:
       raise errors.CacheError(
         'The token cache is damaged',
-        got='; '.join(found[:20]),
+        got='; '.join(problems[:20]),
         expected='the files as they were written',
         where=self.directory,
         fix='Delete the files that have another content; '
@@ -241,16 +241,18 @@ class TokenCache:
       if not task.startswith('corpus.'):
         continue
       meta = self._meta(task, split)
-      now = [
+      current_files = [
         dataclasses.astuple(f)
         for f in corpus.group_fingerprint(*meta.languages, split=split)
       ]
       if self.generation < len(self._header.generations):
-        known = {name for name, *_ in meta.fingerprint['files']}
-        now = [file for file in now if file[0] in known]
-      changes = _changes(meta.fingerprint['files'], now) + _dictionary_changes(
-        meta, corpus
-      )
+        cached_files = {name for name, *_ in meta.fingerprint['files']}
+        current_files = [
+          file for file in current_files if file[0] in cached_files
+        ]
+      changes = _changes(
+        meta.fingerprint['files'], current_files
+      ) + _dictionary_changes(meta, corpus)
       if changes:
         raise errors.CacheError(
           f'The text of {task} has changed since the token cache was written',
@@ -262,17 +264,19 @@ class TokenCache:
 
   def _check_members(self, corpus, mixture, split, languages):
     """Refuses text of languages that the newest generation knows nothing of."""
-    asked = {
+    corpus_members = {
       'corpus.mono': [(code,) for code in corpus.languages],
       'corpus.parallel': corpus.pairs,
     }
-    known = {self._meta(t, split).languages for t in self.rates(mixture, split)}
+    cached_members = {
+      self._meta(t, split).languages for t in self.rates(mixture, split)
+    }
     new = [
-      '-'.join(own)
-      for own in asked.get(mixture, ())
-      if own not in known
-      and split in corpus.splits(*own)
-      and (languages is None or set(own) <= set(languages))
+      '-'.join(member)
+      for member in corpus_members.get(mixture, ())
+      if member not in cached_members
+      and split in corpus.splits(*member)
+      and (languages is None or set(member) <= set(languages))
     ]
     if new and self.generation == len(self._header.generations):
       raise errors.CacheError(
@@ -288,10 +292,10 @@ class TokenCache:
     return key in self._tasks and self._meta_file(task, split).is_file()
 
   def _meta_file(self, task, split):
-    known = self._tasks[cache_format.task_key(task, split)]
+    task_entry = self._tasks[cache_format.task_key(task, split)]
     return cache_format.generation_file(
       cache_format.task_directory(self.directory, task, split),
-      known['generation'],
+      task_entry['generation'],
     )
 
   def _read_meta(self, task, split):
@@ -311,18 +315,20 @@ class TokenCache:
       )
     shards = cache_texts.Shards(directory, meta)
     sides = tuple(
-      cache_texts.ShardedTexts(shards, side, place)
-      for place, side in enumerate(meta.sides)
+      cache_texts.ShardedTexts(shards, side, index)
+      for index, side in enumerate(meta.sides)
     )
     return CachedTask(meta, sides, shards)
 
   def _check_seal(self, directory, task, split) -> None:
     """Checks lengths of files and the content of short ones, always."""
-    known = self._tasks[cache_format.task_key(task, split)]
+    task_entry = self._tasks[cache_format.task_key(task, split)]
     problems = checksums.find_problems(directory, largest=_SHORT)
     if not problems and (
-      checksums.digest_file(self._meta_file(task, split), like=known['digest'])
-      != known['digest']
+      checksums.digest_file(
+        self._meta_file(task, split), like=task_entry['digest']
+      )
+      != task_entry['digest']
     ):
       problems = ['the files are those of another task or cache']
     if problems:
@@ -338,8 +344,8 @@ class TokenCache:
 def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
   """Size and time of a file on disk or in a bucket."""
   if paths.is_bucket(directory):
-    found: Any = (directory / name).stat()
-    return found.length, int(found.mtime)
+    bucket_status: Any = (directory / name).stat()
+    return bucket_status.length, int(bucket_status.mtime)
   stat = os.stat(f'{directory}/{name}')
   return stat.st_size, stat.st_mtime_ns
 
@@ -360,8 +366,8 @@ def _command(directory, mixture, split):
 
 def _changes(stored, now) -> list[str]:
   """Returns the differences of two lists of (path, size, content)."""
-  before = {name: tuple(rest) for name, *rest in stored}
-  after = {name: tuple(rest) for name, *rest in now}
+  before = {name: tuple(stamp) for name, *stamp in stored}
+  after = {name: tuple(stamp) for name, *stamp in now}
   out = [f'{name} is new' for name in sorted(after.keys() - before.keys())]
   out += [f'{name} is gone' for name in sorted(before.keys() - after.keys())]
   for name in sorted(before.keys() & after.keys()):
@@ -376,7 +382,7 @@ def _changes(stored, now) -> list[str]:
 def _dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
   """Whether a code-switched task was made by other dictionaries."""
   [language, *_] = meta.languages
-  for name, known in (
+  for name, settings in (
     step for step in meta.fingerprint['preprocessors'] if isinstance(step, list)
   ):
     if name == code_switching.STEP:
@@ -385,8 +391,8 @@ def _dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
         for f in corpus.dictionaries
         if language in f.languages
       ]
-      if known['dictionaries'] != code_switching.dictionary_hash(
-        language, dictionaries, into=known['languages']
+      if settings['dictionaries'] != code_switching.dictionary_hash(
+        language, dictionaries, into=settings['languages']
       ):
         return [f'the dictionaries of {language} are others']
   return []

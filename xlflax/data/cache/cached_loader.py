@@ -98,7 +98,7 @@ class CachedLoader:
     if self.stream.shuffle:
       keys = hashing.draw_words(self._schedule.order_keys[tasks], epoch)
       index = self._shuffled(index, sizes, keys)
-    made = [
+    sequences = [
       collate.Row(units, self._languages[task], swaps)
       for units, task, swaps in zip(
         self._units(tasks, index),
@@ -107,7 +107,7 @@ class CachedLoader:
         strict=True,
       )
     ]
-    batch = collate.build_batch(made, self.stream, self._vocabulary_spec)
+    batch = collate.build_batch(sequences, self.stream, self._vocabulary_spec)
     self._check_ids(batch)
     return batch
 

@@ -35,14 +35,14 @@ def seal_task(
   """
   entries = _entries(job)
   _check_libraries(job, entries)
-  found = sum(entry.examples + entry.empty for entry in entries)
+  num_examples = sum(entry.examples + entry.empty for entry in entries)
   is_whole = any(part.path is None for part in job.parts)
   meta = cache_format.TaskMeta(
     task=job.task,
     split=job.split,
     languages=job.languages,
     source_examples=(is_whole and tasks.source_size(job.task, job.split))
-    or found,
+    or num_examples,
     vocabulary=job.vocabulary,
     fingerprint=json.loads(job.fingerprint),
     shard_size=job.shard_size,
@@ -70,13 +70,13 @@ def check_written_again(job: cache_jobs.Job) -> None:
   """
   for name, before in job.sealed.items():
     path = cache_format.entry_file(job.directory, name)
-    now = job.entry(name) if path.exists() else None
-    if now is None:
+    current_entry = job.entry(name) if path.exists() else None
+    if current_entry is None:
       continue
-    if now.digest != before.digest:
+    if current_entry.digest != before.digest:
       raise errors.CacheError(
         f'A shard of {job.task} that was lost was not written as it had been',
-        got=f'one by {now.library}',
+        got=f'one by {current_entry.library}',
         expected=f'that by {before.library}',
         where=cache_format.shard_file(job.directory, name),
         fix='Delete it, and write it again with that version of the library',
@@ -86,7 +86,7 @@ def check_written_again(job: cache_jobs.Job) -> None:
 
 def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
   """What is known of all shards, in order."""
-  found, missing = [], []
+  entries, missing = [], []
   for part in job.parts:
     count = job.num_shards(part)
     if count is None:
@@ -96,12 +96,12 @@ def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
       if entry is None:
         missing.append(name)
         continue
-      found.append(entry)
+      entries.append(entry)
       if _is_last(entry, job, part):
         break
   if missing:
-    raise _incomplete(job, missing, len(found))
-  return _with_starts(found)
+    raise _incomplete(job, missing, len(entries))
+  return _with_starts(entries)
 
 
 def _is_last(
@@ -125,7 +125,7 @@ def _check_libraries(
   for entry in entries:
     shards.setdefault(entry.library, []).append(entry.name)
   if len(shards) > 1:
-    first, *others = sorted(
+    first, *other_versions = sorted(
       shards,
       key=lambda name: (
         job.sealed.keys().isdisjoint(shards[name]),
@@ -141,7 +141,9 @@ def _check_libraries(
       expected=f'one version, such as {first}',
       where=job.directory / cache_format.SHARDS,
       fix='Install one version for all workers, delete '
-      + ', '.join(name for other in others for name in shards[other][:3])
+      + ', '.join(
+        name for other in other_versions for name in shards[other][:3]
+      )
       + ', … and write them again',
     )
 
@@ -161,8 +163,8 @@ def _incomplete(
   job: cache_jobs.Job, missing: list[str], found: int
 ) -> errors.CacheError:
   """The error for shards that are not there, and why that may be."""
-  others = _others(job)
-  sizes = {other['shard_size'] for other in others} - {job.shard_size}
+  other_shards = _others(job)
+  sizes = {other['shard_size'] for other in other_shards} - {job.shard_size}
   if sizes:
     return errors.CacheError(
       f'Shards of {job.task} were written with another --shard_size',
@@ -171,11 +173,11 @@ def _incomplete(
       where=job.directory / cache_format.SHARDS,
       fix='Give `finish` the flags of the shares, and all shares the same',
     )
-  if others:
+  if other_shards:
     return errors.CacheError(
       f'The text of {job.task} changed while its shards were written',
       got='; '.join(
-        sorted({f'shards of {other["text"]}' for other in others})[:5]
+        sorted({f'shards of {other["text"]}' for other in other_shards})[:5]
       ),
       expected='one state of the text for all shards: '
       + ', '.join(part.text for part in job.parts[:3]),
@@ -196,11 +198,11 @@ def _incomplete(
 
 def _others(job: cache_jobs.Job) -> list[dict]:
   """What is known of shards that are there and are not this job's."""
-  own = tuple(part.prefix for part in job.parts)
+  prefixes = tuple(part.prefix for part in job.parts)
   return [
     cache_format.read_json(path)
     for path in sorted((job.directory / cache_format.SHARDS).glob('*.json'))
-    if path.stem.rpartition('-')[0] not in own
+    if path.stem.rpartition('-')[0] not in prefixes
   ]
 
 
@@ -236,7 +238,7 @@ def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
 
 def _remove_others(directory: pathlib.Path) -> None:
   """Removes what the sealed task does not need."""
-  known = checksums.read_seal(directory).files
+  sealed_files = checksums.read_seal(directory).files
   for path in (directory / cache_format.SHARDS).iterdir():
-    if path.relative_to(directory).as_posix() not in known:
+    if path.relative_to(directory).as_posix() not in sealed_files:
       path.unlink()

@@ -52,10 +52,10 @@ def check_task_json(data: Any) -> None:
       'shards': _list_of(lambda v: isinstance(v, dict)),
     },
   )
-  for one in data['shards']:
-    check_shard_json(one)
-    if len(one['tokens']) != len(data['languages']):
-      raise _impossible('shard', 'tokens', one['tokens'])
+  for shard in data['shards']:
+    check_shard_json(shard)
+    if len(shard['tokens']) != len(data['languages']):
+      raise _impossible('shard', 'tokens', shard['tokens'])
 
 
 def check_header_json(data: Any) -> None:

@@ -72,17 +72,17 @@ def _files(
   cache: cache_reader.TokenCache, tasks: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
   """Path below the cache -> digest, of all files of tasks."""
-  found = {}
+  digests = {}
   for task, split in tasks:
     source = cache_format.task_directory(cache.directory, task, split)
     below = source.relative_to(cache.directory).as_posix()
     for name, digest in checksums.read_seal(source).files.items():
-      found[f'{below}/{name}'] = digest
+      digests[f'{below}/{name}'] = digest
     seal = f'{below}/{checksums.FILE}'
-    found[seal] = checksums.digest_content(
+    digests[seal] = checksums.digest_content(
       (source / checksums.FILE).read_bytes()
     )
-  return found
+  return digests
 
 
 def _is_there(path: pathlib.Path, digest: str) -> bool:

@@ -131,9 +131,9 @@ class _Meter:
     if time.monotonic() < self._next:
       return
     start = time.monotonic()
-    written = {job.task: len(job.noted()) for job in self._jobs}
-    done = sum(written.values())
-    names = [name for name, count in written.items() if count]
+    counts = {job.task: len(job.noted()) for job in self._jobs}
+    done = sum(counts.values())
+    names = [name for name, count in counts.items() if count]
     message = ', '.join(names[-2:]) or 'reading'
     self._report(Progress(done, max(self._total, done), message))
     took = time.monotonic() - start

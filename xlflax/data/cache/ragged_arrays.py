@@ -80,10 +80,10 @@ class Shards:
 
   def open(self, number: int) -> cache_shards.Shard:
     """A shard; the ones opened last by any task stay open."""
-    found = self._open.get(number)
-    if found is None:
-      found = self._open[number] = self._make(number)
-    return found
+    shard = self._open.get(number)
+    if shard is None:
+      shard = self._open[number] = self._make(number)
+    return shard
 
   def close(self, number: int) -> None:
     """Closes a shard; `open` opens it again."""
@@ -140,13 +140,13 @@ class ShardedTexts:
     first = np.searchsorted(self._ends, starts, 'right')
     first = np.minimum(first, self._ends.size - 1)
     base = self._begins[first]
-    whole = stops <= self._ends[first]
+    is_inside = stops <= self._ends[first]
     out = []
     for shard, start, stop, inside in zip(
       first.tolist(),
       (starts - base).tolist(),
       (stops - base).tolist(),
-      whole.tolist(),
+      is_inside.tolist(),
       strict=True,
     ):
       if inside:
@@ -188,15 +188,15 @@ class ShardedTexts:
 
   def _read(self, number: int) -> Sequence[np.ndarray]:
     self._shards.touch()
-    found = self._shards.open(number).texts(self._side)
-    counts = found[1].size - 1, found[0].size
-    known = self._counts[number]
-    if counts != known:
+    arrays = self._shards.open(number).texts(self._side)
+    counts = arrays[1].size - 1, arrays[0].size
+    expected_counts = self._counts[number]
+    if counts != expected_counts:
       raise errors.CacheError(
         'A shard of the token cache is not the one that its task tells of',
         got=f'{counts[0]} examples and {counts[1]} tokens',
-        expected=f'{known[0]} and {known[1]}',
+        expected=f'{expected_counts[0]} and {expected_counts[1]}',
         where=self._shards.entries[number].name,
         fix='Delete the cache and write it again',
       )
-    return found
+    return arrays

@@ -266,10 +266,10 @@ class Shard:
 
   def _view(self, name: str) -> Any:
     try:
-      known = self._arrays[name]
-      dtype = _TYPES[known['dtype']]
-      start, end = known['data_offsets']
-      [size] = known['shape']
+      array_info = self._arrays[name]
+      dtype = _TYPES[array_info['dtype']]
+      start, end = array_info['data_offsets']
+      [size] = array_info['shape']
       if (end - start) != size * dtype.itemsize or start < 0:
         raise ValueError(f'{name} has {end - start} bytes')
       if self._begin + end > self._size:

@@ -35,8 +35,10 @@ def check_changes(
   """Raises a CacheError for a change that `changed` does not allow."""
   if changed is Changed.REPLACE:
     return
-  for (mixture, split), now in members.items():
-    _check_tasks(mixture, _before(header, mixture, split), now, changed)
+  for (mixture, split), current_tasks in members.items():
+    _check_tasks(
+      mixture, _before(header, mixture, split), current_tasks, changed
+    )
   for job in jobs:
     _check_text(job, find_known_task(job, header), changed)
 
@@ -49,7 +51,8 @@ def needs_generation(
     job.key in header.newest.tasks and not is_sealed(job, header)
     for job in jobs
   ) or any(
-    _before(header, *name) not in (set(), now) for name, now in members.items()
+    _before(header, *name) not in (set(), current_tasks)
+    for name, current_tasks in members.items()
   )
 
 
@@ -98,8 +101,8 @@ def _check_tasks(
   raise errors.CacheError(
     f'{mixture} has other tasks than in the cache',
     got='; '.join(
-      f'{what}: {", ".join(names[:5])}' + (', …' if len(names) > 5 else '')
-      for what, names in (('new', new), ('gone', gone))
+      f'{label}: {", ".join(names[:5])}' + (', …' if len(names) > 5 else '')
+      for label, names in (('new', new), ('gone', gone))
       if names
     ),
     fix='Give back the text that is gone, or replace the mixture by --overwrite'
@@ -112,8 +115,8 @@ def _check_tasks(
 def _check_text(
   job: cache_jobs.Job, meta: cache_format.TaskMeta | None, changed: Changed
 ) -> None:
-  before, now = _prefixes(meta), _own_prefixes(job)
-  if meta is None or before is None or before == now:
+  before, own_prefixes = _prefixes(meta), _own_prefixes(job)
+  if meta is None or before is None or before == own_prefixes:
     return
   if meta.shard_size != job.shard_size:
     raise errors.CacheError(
@@ -123,7 +126,7 @@ def _check_text(
       where=job.directory,
       fix='Give that size, or replace what is there by --overwrite',
     )
-  grew = set(before) <= set(now)
+  grew = set(before) <= set(own_prefixes)
   if changed is Changed.ADD and grew:
     return
   raise errors.CacheError(

@@ -73,8 +73,8 @@ class Job:
 
   def noted(self) -> set[str]:
     """Names of the shards that were written, whatever became of them."""
-    found = (self.directory / cache_format.SHARDS).glob('*.json')
-    return {path.stem for path in found} | self.sealed.keys()
+    entry_files = (self.directory / cache_format.SHARDS).glob('*.json')
+    return {path.stem for path in entry_files} | self.sealed.keys()
 
   def written(self) -> set[str]:
     """Names of the shards that are there."""
@@ -82,18 +82,18 @@ class Job:
 
   def entry(self, name: str) -> cache_format.ShardEntry | None:
     """What is known of a shard; None if it is missing or cut off."""
-    found = self.sealed.get(name)
+    shard_entry = self.sealed.get(name)
     path = cache_format.entry_file(self.directory, name)
     if path.exists():
-      found = cache_format.ShardEntry.from_json(
+      shard_entry = cache_format.ShardEntry.from_json(
         cache_format.read_json(path)['entry']
       )
-    if found is None:
+    if shard_entry is None:
       return None
     shard = cache_format.shard_file(self.directory, name)
-    size = found.digest.partition('-')[0]
+    size = shard_entry.digest.partition('-')[0]
     is_there = shard.is_file() and str(shard.stat().st_size) == size
-    return found if is_there else None
+    return shard_entry if is_there else None
 
   def num_shards(self, part: cache_parts.Part) -> int | None:
     """Of a part; None where it has not been read to its end."""
@@ -112,18 +112,20 @@ class Job:
     """Of a part, at least one; a guess where only reading tells."""
     if part.shards is not None:
       return part.shards
-    known = (
+    source_size = (
       tasks.source_size(self.task, self.split) if part.path is None else None
     )
-    return -(-(known or 1) // cache_parts.examples_in_shard(self.shard_size))
+    return -(
+      -(source_size or 1) // cache_parts.examples_in_shard(self.shard_size)
+    )
 
   def units(self, tasks: text_tasks.Tasks, num_processes: int) -> list['Unit']:
     """Runs of missing shards; a part of unknown size is read to its end."""
-    written = self.written()
+    written_shards = self.written()
     return [
       unit
       for part in self.parts
-      for unit in self._part_units(part, tasks, num_processes, written)
+      for unit in self._part_units(part, tasks, num_processes, written_shards)
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:

@@ -227,15 +227,15 @@ class Corpus:
     check_split(split)
     files = self._by_group.get((kind, split, languages))
     if not files:
-      known = ['-'.join(codes) for codes in self._codes(kind, split)]
+      available = ['-'.join(codes) for codes in self._codes(kind, split)]
       raise errors.CorpusError(
         f'The corpus has no {kind.value} text of {"-".join(languages)} in '
         f'its {split} split',
-        expected=', '.join(known) or None,
+        expected=', '.join(available) or None,
         where=str(self.directory),
-        fix=name_suggestions.suggest_language('-'.join(languages), known)
+        fix=name_suggestions.suggest_language('-'.join(languages), available)
         if len(languages) == 1
-        else name_suggestions.did_you_mean('-'.join(languages), known),
+        else name_suggestions.did_you_mean('-'.join(languages), available),
       )
     return files
 

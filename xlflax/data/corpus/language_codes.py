@@ -200,18 +200,19 @@ def match_language(code: str, languages: Sequence[str]) -> str | None:
   """
   if code in languages:
     return code
-  wanted = parse_language_code(code)
-  if wanted.language in languages and _agree(
-    wanted, parse_language_code(wanted.language)
+  parsed_code = parse_language_code(code)
+  if parsed_code.language in languages and _agree(
+    parsed_code, parse_language_code(parsed_code.language)
   ):
-    return wanted.language
+    return parsed_code.language
   candidates = [parse_language_code(language) for language in languages]
-  same_language = [c for c in candidates if c.language == wanted.language]
-  same_script = [c for c in same_language if _agree(wanted, c)]
+  same_language = [c for c in candidates if c.language == parsed_code.language]
+  same_script = [c for c in same_language if _agree(parsed_code, c)]
   related = [
     c
     for c in candidates
-    if c.language == wanted.macrolanguage or c.macrolanguage == wanted.language
+    if c.language == parsed_code.macrolanguage
+    or c.macrolanguage == parsed_code.language
   ]
   for group in (same_script, same_language, related):
     if group:
@@ -279,7 +280,7 @@ def _likely_script(tag: langcodes.Language) -> str | None:
     data_dicts.NORMALIZED_MACROLANGUAGES.get(language, language),
     data_dicts.MACROLANGUAGES.get(language, language),
   ):
-    likely = data_dicts.LIKELY_SUBTAGS.get(key)
-    if likely:
-      return likely.split('-')[1]
+    subtags = data_dicts.LIKELY_SUBTAGS.get(key)
+    if subtags:
+      return subtags.split('-')[1]
   return data_dicts.DEFAULT_SCRIPTS.get(language)

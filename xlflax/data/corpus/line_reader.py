@@ -132,12 +132,12 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
   """
   number = 0
   with _told(path, lambda: number + 1), _open(path) as stream:
-    place = _seek_line(stream, span.start)
+    offset = _seek_line(stream, span.start)
     for number, line in enumerate(_raw_lines(stream, path), start=1):
-      if place >= span.stop:
+      if offset >= span.stop:
         return
-      text = line if place else line.removeprefix(_BOM)
-      place += len(line)
+      text = line if offset else line.removeprefix(_BOM)
+      offset += len(line)
       yield number, text.strip()
 
 
@@ -150,18 +150,18 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
     CorpusError: the file cannot be opened.
   """
   with _told(path, lambda: 1), _open(path) as stream:
-    place = _seek_line(stream, start) - 1  # of the line end before
-    if place > 0:
-      stream.seek(place - 1)
-      place -= stream.read(2) == b'\r\n'
-    while place > 0:
-      first = max(place - _PACKED, 0)
+    offset = _seek_line(stream, start) - 1  # of the line end before
+    if offset > 0:
+      stream.seek(offset - 1)
+      offset -= stream.read(2) == b'\r\n'
+    while offset > 0:
+      first = max(offset - _PACKED, 0)
       stream.seek(first)
-      part = stream.read(place - first).rstrip(_SPACES)
+      part = stream.read(offset - first).rstrip(_SPACES)
       part = part if first else part.removeprefix(_BOM)
       if part:
         return part.endswith(_LINE_ENDS)
-      place = first
+      offset = first
     return True
 
 
@@ -174,8 +174,8 @@ def absolute_numbers(path: pathlib.Path, span: Span | None) -> Iterator[None]:
   try:
     yield
   except errors.CorpusError as error:
-    place, _, number = str(error.where).rpartition(':')
-    if place != str(path) or not number.isdigit():
+    error_path, _, number = str(error.where).rpartition(':')
+    if error_path != str(path) or not number.isdigit():
       raise
     where = f'{path}:{int(number) + _lines_before(path, span.start)}'
     raise errors.CorpusError(
@@ -191,18 +191,18 @@ def _seek_line(stream: BinaryIO, start: int) -> int:
   """Goes to the first line that begins at `start` or later, and says where."""
   if not start:
     return 0
-  place = start - 1
-  stream.seek(place)
+  offset = start - 1
+  stream.seek(offset)
   while part := stream.read(_PACKED):
     end = re.search(rb'\r\n|[\r\n]', part)
     if end:
-      place += end.end()
+      offset += end.end()
       if part[end.start() :] == b'\r' and stream.read(1) == b'\n':
-        place += 1
+        offset += 1
       break
-    place += len(part)
-  stream.seek(place)
-  return place
+    offset += len(part)
+  stream.seek(offset)
+  return offset
 
 
 def _lines_before(path: pathlib.Path, stop: int) -> int:
@@ -210,11 +210,11 @@ def _lines_before(path: pathlib.Path, stop: int) -> int:
   if not stop:
     return 0
   with _open(path) as stream:
-    count = place = 0
+    count = offset = 0
     for line in _raw_lines(stream, path):
-      if place >= stop:
+      if offset >= stop:
         break
-      place += len(line)
+      offset += len(line)
       count += 1
   return count
 

@@ -88,8 +88,10 @@ def format_suffix(path: pathlib.Path) -> str:
   It is '.moses' of 'en-fr.news.en', the first of two files that are aligned.
   """
   name = path.with_suffix('') if path.suffix in PACKED else path
-  first, *others = languages_of_name(path)
-  return _MOSES if others and name.suffix == f'.{first}' else name.suffix
+  first, *other_languages = languages_of_name(path)
+  return (
+    _MOSES if other_languages and name.suffix == f'.{first}' else name.suffix
+  )
 
 
 def source_files(path: pathlib.Path) -> list[pathlib.Path]:
@@ -133,14 +135,14 @@ def find_format(path: pathlib.Path) -> Form:
     CorpusError: that file is not as it must be.
   """
   root, name = _root(path)
-  found = next(
+  form = next(
     (form for form in _read(root) if fnmatch.fnmatch(name, form.files)), Form()
   )
   codes = languages_of_name(path)
-  sides: Any = found.sides or tuple(f'translation.{code}' for code in codes)
+  sides: Any = form.sides or tuple(f'translation.{code}' for code in codes)
   if format_suffix(path) in ('.tmx', '.zip', _MOSES):
     sides = codes
-  return dataclasses.replace(found, sides=sides if len(codes) > 1 else None)
+  return dataclasses.replace(form, sides=sides if len(codes) > 1 else None)
 
 
 def digest_of_settings(path: pathlib.Path) -> str:
@@ -179,12 +181,12 @@ def _read(root: pathlib.Path) -> tuple[Form, ...]:
 def _parse(path: pathlib.Path, modified: int, size: int) -> tuple[Form, ...]:
   del modified, size  # A changed file is another key.
   try:
-    found = tomllib.loads(path.read_text(encoding='utf-8'))
+    content = tomllib.loads(path.read_text(encoding='utf-8'))
   except ValueError as error:
     raise _wrong(path, f'is not TOML ({error})') from error
-  entries = found.pop('records', [])
-  if found or not isinstance(entries, list):
-    raise _wrong(path, f'has no [[records]], or more: {", ".join(found)}')
+  entries = content.pop('records', [])
+  if content or not isinstance(entries, list):
+    raise _wrong(path, f'has no [[records]], or more: {", ".join(content)}')
   try:
     return tuple(Form(**entry) for entry in entries)
   except errors.ConfigError as error:

@@ -72,14 +72,14 @@ def _text(record: Record, form: Form, path: pathlib.Path, number: int) -> str:
     if not all(map(str.strip, sides)):
       return ''
     return '\t'.join(' '.join(side.split()) for side in sides) + '\n'
-  found = [
+  parts = [
     line
     for line in _column(record, form.text, path, number).split('\n')
     if line.strip()
   ]
   if form.unit is record_formats.Unit.LINE:
-    return ' '.join(map(str.strip, found)) + '\n' if found else ''
-  return '\n'.join(found) + '\n\n' if found else ''
+    return ' '.join(map(str.strip, parts)) + '\n' if parts else ''
+  return '\n'.join(parts) + '\n\n' if parts else ''
 
 
 def _column(record: Record, name: str, path: pathlib.Path, number: int) -> str:
@@ -118,25 +118,27 @@ def get_field(record: Record, name: str) -> Any:
   """The value of a column, or None; 'a.b' is `b` of the object `a`."""
   if name in record:
     return record[name]
-  first, dot, rest = name.partition('.')
+  first, dot, suffix = name.partition('.')
   inner = record.get(first)
-  return get_field(inner, rest) if dot and isinstance(inner, Mapping) else None
+  return (
+    get_field(inner, suffix) if dot and isinstance(inner, Mapping) else None
+  )
 
 
 def _is_kept(
   record: Record, form: Form, path: pathlib.Path, number: int
 ) -> bool:
   """Whether a record is read, by `Form.at_least` and `Form.equal`."""
-  for name, least in form.at_least.items():
+  for name, minimum in form.at_least.items():
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.CorpusError(
         f'A record has no number in the column {name}',
         got=repr(value)[:60],
-        expected=f'a number, since {record_formats.FILE} asks for {least} or more',
+        expected=f'a number, since {record_formats.FILE} asks for {minimum} or more',
         where=f'{path}:{number}',
       )
-    if not value >= least:
+    if not value >= minimum:
       return False
   return all(
     get_field(record, name) == value for name, value in form.equal.items()
@@ -144,8 +146,8 @@ def _is_kept(
 
 
 def _jsonl(stream: BinaryIO, path: pathlib.Path):
-  found = iter(functools.partial(stream.readline, _LONGEST), b'')
-  for number, line in enumerate(found, start=1):
+  stream_lines = iter(functools.partial(stream.readline, _LONGEST), b'')
+  for number, line in enumerate(stream_lines, start=1):
     if line.strip():
       yield number, _object(line, path, number)
 
@@ -233,16 +235,18 @@ def _tmx(stream: BinaryIO, path: pathlib.Path):
       if unit.tag != 'tu':
         continue
       number += 1
-      found: dict[str, str] = {}
+      segments: dict[str, str] = {}
       for side in unit.iter('tuv'):
         code = side.get(_XML_LANGUAGE) or side.get('lang') or ''
         segment = side.find('seg')
-        own = [language for language in languages if _is_code(code, language)]
-        if segment is not None and own:
-          found[max(own, key=len)] = _plain(segment)
+        matching_codes = [
+          language for language in languages if _is_code(code, language)
+        ]
+        if segment is not None and matching_codes:
+          segments[max(matching_codes, key=len)] = _plain(segment)
       unit.clear()
-      if len(found) == len(languages):
-        yield number, found
+      if len(segments) == len(languages):
+        yield number, segments
 
 
 def _plain(node) -> str:
@@ -288,16 +292,16 @@ def _moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
 
 def _zipped(sides, languages, path: pathlib.Path):
   number = 0
-  while any(found := [side.readline(_LONGEST) for side in sides]):
+  while any(raw_lines := [side.readline(_LONGEST) for side in sides]):
     number += 1
-    if not all(found):
+    if not all(raw_lines):
       raise errors.CorpusError(
         'The two sides of a pair of files have other numbers of lines',
         got=f'one ends after line {number - 1}',
         where=str(path),
         fix='fetch the file again: its lines are no translations',
       )
-    texts = [_decode(line, path, number) for line in found]
+    texts = [_decode(line, path, number) for line in raw_lines]
     yield number, dict(zip(languages, texts, strict=True))
 
 

@@ -14,8 +14,8 @@ class _Table(dict):
 
   def __missing__(self, point: int) -> str:
     character = chr(point)
-    kept = unicodedata.category(character)[0] in _KEPT
-    self[point] = character if kept else ' '
+    is_kept = unicodedata.category(character)[0] in _KEPT
+    self[point] = character if is_kept else ' '
     return self[point]
 
 

@@ -84,13 +84,13 @@ def capitalize(text: str, language: str) -> str:
     text: Any text.
     language: Language code; an empty string applies the common rules.
   """
-  first, rest = text[:1], text[1:]
+  first, tail = text[:1], text[1:]
   rules = _rules(language)
   if rules == 'dotted_i' and first == 'i':
-    return 'İ' + rest
-  if rules == 'dutch' and first == 'i' and rest.startswith('j'):
-    return 'IJ' + rest[1:]
-  return first.title() + rest
+    return 'İ' + tail
+  if rules == 'dutch' and first == 'i' and tail.startswith('j'):
+    return 'IJ' + tail[1:]
+  return first.title() + tail
 
 
 def fold(text: str, language: str) -> str:

@@ -99,11 +99,11 @@ class Segmenter:
       )
     elif not code.uses_spaces:
       _icu_breakers()
-      known = KnownWords(words)
+      known_words = KnownWords(words)
       atoms = icu_words if code.script in _ICU_SCRIPTS else grapheme_clusters
       merge_rest = code.script not in _ICU_SCRIPTS
       self._cut = functools.lru_cache(_MAX_REMEMBERED)(
-        lambda run: tuple(known.join(atoms(run), merge_rest=merge_rest))
+        lambda run: tuple(known_words.join(atoms(run), merge_rest=merge_rest))
       )
 
   def split(self, text: str) -> list[str]:
@@ -171,13 +171,13 @@ def _icu_breakers():
 
 def _attach_marks(parts: Iterable[str]) -> list[str]:
   """Appends each part that begins with a combining mark to its predecessor."""
-  words: list[str] = []
+  attached: list[str] = []
   for part in parts:
-    if words and unicodedata.category(part[0])[0] == 'M':
-      words[-1] += part
+    if attached and unicodedata.category(part[0])[0] == 'M':
+      attached[-1] += part
     else:
-      words.append(part)
-  return words
+      attached.append(part)
+  return attached
 
 
 class KnownWords:
@@ -214,20 +214,22 @@ class KnownWords:
       return list(segments)
     text = ''.join(segments)
     boundaries = [0, *itertools.accumulate(map(len, segments))]
-    index_of_boundary = {place: i for i, place in enumerate(boundaries)}
-    words: list[str] = []
-    rest, i = '', 0
+    index_of_boundary = {boundary: i for i, boundary in enumerate(boundaries)}
+    joined: list[str] = []
+    unmatched, i = '', 0
     while i < len(segments):
-      known = self._longest(text, boundaries[i], index_of_boundary)
-      if known or not merge_rest:
-        words += (
-          [rest, known or segments[i]] if rest else [known or segments[i]]
+      longest_word = self._longest(text, boundaries[i], index_of_boundary)
+      if longest_word or not merge_rest:
+        joined += (
+          [unmatched, longest_word or segments[i]]
+          if unmatched
+          else [longest_word or segments[i]]
         )
-        rest = ''
+        unmatched = ''
       else:
-        rest += segments[i]
-      i = index_of_boundary[boundaries[i] + len(known or segments[i])]
-    return [*words, rest] if rest else words
+        unmatched += segments[i]
+      i = index_of_boundary[boundaries[i] + len(longest_word or segments[i])]
+    return [*joined, unmatched] if unmatched else joined
 
   def _longest(self, text: str, start: int, ends: Collection[int]) -> str:
     """Returns the longest known word at a position, or an empty string."""

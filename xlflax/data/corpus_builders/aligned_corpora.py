@@ -184,10 +184,10 @@ def _check_output(output: pathlib.Path) -> None:
 
 def _split(page: str, held_out: HeldOut, seed: int) -> str:
   """The split that a page belongs to, by a hash of its name."""
-  place = _unit(f'{seed}:split:{page}')
-  if place < held_out.test:
+  position = _unit(f'{seed}:split:{page}')
+  if position < held_out.test:
     return corpus_directory.TEST
-  if place < held_out.test + held_out.validation:
+  if position < held_out.test + held_out.validation:
     return corpus_directory.VALIDATION
   return corpus_directory.TRAIN
 
@@ -205,7 +205,7 @@ def paragraph_key(text: str) -> str:
 
 def _translated(pages: Pages, source: Pages, foreign: bool, dropped):
   """The paragraphs with letters that are not the pivot's text."""
-  kept: dict[str, dict[str, str]] = {}
+  translated_pages: dict[str, dict[str, str]] = {}
   for page, paragraphs in pages.items():
     originals = {paragraph_key(text) for text in source.get(page, {}).values()}
     for name, text in paragraphs.items():
@@ -214,8 +214,8 @@ def _translated(pages: Pages, source: Pages, foreign: bool, dropped):
       elif foreign and paragraph_key(text) in originals:
         dropped['not translated'] += 1
       else:
-        kept.setdefault(page, {})[name] = text
-  return kept
+        translated_pages.setdefault(page, {})[name] = text
+  return translated_pages
 
 
 def _held_out_keys(kept, split_of) -> dict[str, set[str]]:
@@ -242,8 +242,8 @@ def _owners(
   first: dict[str, str] = {}
   owner: dict[tuple[str, str], str] = {}
   for page in sorted(source):
-    place = _unit(f'{seed}:owner:{page}')
-    language = languages[int(place * len(languages))]
+    position = _unit(f'{seed}:owner:{page}')
+    language = languages[int(position * len(languages))]
     for name, text in source[page].items():
       owner[page, name] = first.setdefault(paragraph_key(text), language)
       if owner[page, name] != language:
@@ -259,8 +259,8 @@ def _training(
   Left out is what equals a held-out paragraph, or translates one.
   """
   owner, source = facts['owner'], facts['source']
-  found: dict[str, dict[str, str]] = {}
-  seen: set[str] = set()
+  training_pages: dict[str, dict[str, str]] = {}
+  seen_keys: set[str] = set()
   for page, paragraphs in pages.items():
     if facts['split'][page] != corpus_directory.TRAIN:
       continue
@@ -270,12 +270,12 @@ def _training(
         dropped["another language's"] += 1
       elif protected & {paragraph_key(text), original}:
         dropped['held out'] += 1
-      elif paragraph_key(text) in seen:
+      elif paragraph_key(text) in seen_keys:
         dropped['repeated'] += 1
       else:
-        seen.add(paragraph_key(text))
-        found.setdefault(page, {})[name] = text
-  return found
+        seen_keys.add(paragraph_key(text))
+        training_pages.setdefault(page, {})[name] = text
+  return training_pages
 
 
 def _write_language(output, code: str, train, pages, split_of):

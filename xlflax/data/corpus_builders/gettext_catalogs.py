@@ -73,7 +73,7 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
     locales: pycountry's folder `locales`.
   """
   locale = _NAME_LOCALES.get(language, language)
-  found: dict[str, str] = {}
+  translations: dict[str, str] = {}
   for domain in _NAME_DOMAINS:
     path = locales / locale / 'LC_MESSAGES' / f'{domain}.mo'
     if not path.exists():
@@ -81,14 +81,14 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
     for message in read_catalog(path):
       pair = (message.source.strip(), message.translation.strip())
       if pair[0] != pair[1] and all(map(_is_name, pair)):
-        found.setdefault(*pair)
-  return found
+        translations.setdefault(*pair)
+  return translations
 
 
 def _plural_rule(metadata: dict[str, str]) -> str:
   """The C expression for the number of a plural form; English's by default."""
-  found = _PLURAL_FORMS.search(metadata.get('Plural-Forms', ''))
-  return found[1].strip() if found else 'n != 1'
+  match = _PLURAL_FORMS.search(metadata.get('Plural-Forms', ''))
+  return match[1].strip() if match else 'n != 1'
 
 
 def _messages(entry, plural) -> Iterator[Message]:

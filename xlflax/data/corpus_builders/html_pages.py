@@ -133,15 +133,15 @@ class _Reader(html.parser.HTMLParser):
       self._parts.append(' ')
       if self._open and self._open[-1][0] in ('p', tag):  # its end is implied
         self._close_part(self._open.pop()[1])
-    given = dict(attrs)
+    attributes = dict(attrs)
     part = ''
-    if tag in _SILENT or 'hidden' in given:
+    if tag in _SILENT or 'hidden' in attributes:
       part = 'hidden'
       self._hidden += 1
-    elif not self._inside and given.get('id') == self._element:
+    elif not self._inside and attributes.get('id') == self._element:
       part, self._inside = 'element', True
-    elif self._starts_paragraph(tag, given):
-      part, self._name, self._parts = 'paragraph', given['id'], []
+    elif self._starts_paragraph(tag, attributes):
+      part, self._name, self._parts = 'paragraph', attributes['id'], []
     self._open.append((tag, part))
 
   def _starts_paragraph(self, tag: str, given: dict) -> bool:

@@ -90,19 +90,21 @@ def read_help_pages(
   folder: pathlib.Path, language: str
 ) -> list[html_pages.Page]:
   """The help pages of a language, from what `unpack_packages` left in a folder."""
-  found = html_pages.read_folder(_pages(folder, language), element=_ELEMENT)
-  return list(found)
+  page_iterator = html_pages.read_folder(
+    _pages(folder, language), element=_ELEMENT
+  )
+  return list(page_iterator)
 
 
 def package_version(folder: pathlib.Path) -> str:
   """Version of the packages in a folder; 'of an unknown version' without."""
   names = [path.name for path in folder.glob(f'{PACKAGE}*.deb')]
-  found = {
+  versions = {
     match[1]
     for name in names
     if (match := re.search(r'_(?:\d+%3a)?([\d.]+)', name))
   }
-  return ', '.join(sorted(found)) or 'of an unknown version'
+  return ', '.join(sorted(versions)) or 'of an unknown version'
 
 
 def _pages(folder: pathlib.Path, language: str) -> pathlib.Path:
@@ -110,8 +112,8 @@ def _pages(folder: pathlib.Path, language: str) -> pathlib.Path:
 
 
 def _archive(folder: pathlib.Path, language: str) -> pathlib.Path | None:
-  found = sorted(folder.glob(f'{package_of(language)}_*.deb'))
-  return found[-1] if found else None
+  archives = sorted(folder.glob(f'{package_of(language)}_*.deb'))
+  return archives[-1] if archives else None
 
 
 def _run(command: list[str], folder: pathlib.Path, language: str) -> None:

@@ -141,24 +141,24 @@ class Switcher:
     parts = self.table.split(
       [line.replace(BORDER, ' ') if BORDER in line else line for line in lines]
     )
-    found = self.table.find(parts)
-    draws = self._draws(found, name, first)
+    matches = self.table.find(parts)
+    draws = self._draws(matches, name, first)
     chosen = np.flatnonzero(draws[0] < self.settings.probability)
-    new = self.table.choose(found.entries[chosen], draws[1][chosen])
-    sizes = found.sizes[chosen]
-    kept = _under_cap(
+    new = self.table.choose(matches.entries[chosen], draws[1][chosen])
+    sizes = matches.sizes[chosen]
+    is_kept = _under_cap(
       sizes,
       self.table.costs[new],
       draws[2][chosen],
       share=self._max_share,
-      num_words=found.num_words,
+      num_words=matches.num_words,
     )
-    self._replace(parts, found, chosen[kept], new[kept])
+    self._replace(parts, matches, chosen[is_kept], new[is_kept])
     return Switched(
       ''.join(parts).split(BORDER),
-      found.num_words,
-      found.words.size,
-      int(sizes[kept].sum()),
+      matches.num_words,
+      matches.words.size,
+      int(sizes[is_kept].sum()),
     )
 
   def _draws(self, found: Found, name: str, first: int) -> np.ndarray:
@@ -166,8 +166,10 @@ class Switcher:
     key = hashing.make_key(self.settings.seed, 'code_switching', name)
     examples = hashing.draw_words(key, first + found.lines[found.words])
     counters = found.places[found.words] * _DRAWS
-    words = [hashing.draw_words(examples, counters + i) for i in range(_DRAWS)]
-    return (np.stack(words) >> np.uint64(11)) * 2.0**-53
+    random_words = [
+      hashing.draw_words(examples, counters + i) for i in range(_DRAWS)
+    ]
+    return (np.stack(random_words) >> np.uint64(11)) * 2.0**-53
 
   def _replace(
     self, parts: list[str], found: Found, units: np.ndarray, new: np.ndarray
@@ -232,16 +234,16 @@ def _under_cap(
   Returns:
     bool [n].
   """
-  part, whole = share.numerator, share.denominator
+  part, denominator = share.numerator, share.denominator
   order = np.argsort(ranks, kind='stable')
   replaced, added = np.cumsum(old[order]), np.cumsum(new[order])
   limit = part * num_words
-  fits = (whole * replaced <= limit) & (
-    (whole - part) * added + part * replaced <= limit
+  fits = (denominator * replaced <= limit) & (
+    (denominator - part) * added + part * replaced <= limit
   )
-  kept = np.zeros(old.size, bool)
-  kept[order[fits]] = True
-  return kept
+  is_kept = np.zeros(old.size, bool)
+  is_kept[order[fits]] = True
+  return is_kept
 
 
 def _put_spaces(parts: list[str], before: int, after: int) -> None:

@@ -40,9 +40,9 @@ class CodeSwitching:
 
     Of en-de and en-fr all three, or en alone if `languages` is ('fr',).
     """
-    both = [(a, b) for pair in pairs for a, b in (pair, pair[::-1])]
+    directed_pairs = [(a, b) for pair in pairs for a, b in (pair, pair[::-1])]
     return {
       word
-      for word, translation in both
+      for word, translation in directed_pairs
       if self.languages is None or translation in self.languages
     }

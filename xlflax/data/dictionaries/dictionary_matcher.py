@@ -102,7 +102,9 @@ class TranslationTable:
       language, [key for key in merged if ' ' not in key]
     )
     self._lengths = self._phrase_lengths()
-    flat = [t for found, _ in merged.values() for t in found]
+    flat = [
+      t for entry_translations, _ in merged.values() for t in entry_translations
+    ]
     self.texts = [t.text for t in flat]
     self.languages = [t.language for t in flat]
     self.costs = np.array(
@@ -113,7 +115,10 @@ class TranslationTable:
       [language_codes.uses_spaces(t.language) for t in flat], bool
     )
     self._cumulative, self._last = _cumulate(
-      [[t.probability for t in found] for found, _ in merged.values()]
+      [
+        [t.probability for t in entry_translations]
+        for entry_translations, _ in merged.values()
+      ]
     )
     self._known = _Known(self._resolve)
 
@@ -126,11 +131,11 @@ class TranslationTable:
 
   def find(self, parts: Sequence[str]) -> Found:
     """The units of `parts`, from `split`, that have translations."""
-    words = parts[1::2]
+    text_words = parts[1::2]
     codes = np.fromiter(
-      map(self._known.__getitem__, words), np.int64, len(words)
+      map(self._known.__getitem__, text_words), np.int64, len(text_words)
     )
-    sizes = np.ones(len(words), np.int64)
+    sizes = np.ones(len(text_words), np.int64)
     if self._lengths:
       self._match_phrases(parts, codes, sizes)
     is_border = codes == _BORDER_CODE
@@ -143,8 +148,8 @@ class TranslationTable:
       entries=codes[units] // 8 - 1,
       cases=codes[units] % 4,
       lines=lines,
-      places=np.arange(len(words)) - starts[lines],
-      num_words=len(words) - int(is_border.sum()),
+      places=np.arange(len(text_words)) - starts[lines],
+      num_words=len(text_words) - int(is_border.sum()),
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -171,11 +176,12 @@ class TranslationTable:
     """First word of multi-word entries -> their numbers of words, falling."""
     lengths: dict[str, set[int]] = {}
     for key in self._entries:
-      words = self._segmenter.split(key)[1::2]
-      if len(words) > 1:
-        lengths.setdefault(self._fold(words[0]), set()).add(len(words))
+      key_words = self._segmenter.split(key)[1::2]
+      if len(key_words) > 1:
+        lengths.setdefault(self._fold(key_words[0]), set()).add(len(key_words))
     return {
-      first: sorted(found, reverse=True) for first, found in lengths.items()
+      first: sorted(word_counts, reverse=True)
+      for first, word_counts in lengths.items()
     }
 
   def _resolve(self, word: str) -> int:
@@ -236,11 +242,14 @@ def _merge(language: str, translations) -> dict[str, tuple[list, int]]:
     before, after = word[: spans[0][0]].strip(), word[spans[-1][1] :].strip()
     key = word_forms.normalize_word(word[spans[0][0] : spans[-1][1]])
     bare = [t._replace(text=_strip(t.text, before, after)) for t in options]
-    found, count = merged.get(key, ([], 0))
-    merged[key] = found + bare, count + 1
+    options_of_key, count = merged.get(key, ([], 0))
+    merged[key] = options_of_key + bare, count + 1
   return {
-    key: ([t._replace(probability=t.probability / n) for t in found], n)
-    for key, (found, n) in merged.items()
+    key: (
+      [t._replace(probability=t.probability / n) for t in options_of_key],
+      n,
+    )
+    for key, (options_of_key, n) in merged.items()
   }
 
 

@@ -128,11 +128,13 @@ class CorpusTasks:
     Raises:
       CorpusError: it is no corpus directory.
     """
-    found = list_tasks(Corpus(directory))
+    tasks_by_mixture = list_tasks(Corpus(directory))
     self._mixtures = {
-      name: mixture_members(ts) for name, ts in found.items() if ts
+      name: mixture_members(ts) for name, ts in tasks_by_mixture.items() if ts
     }
-    self._tasks = {t.name: t for tasks in found.values() for t in tasks}
+    self._tasks = {
+      t.name: t for tasks in tasks_by_mixture.values() for t in tasks
+    }
 
   def __contains__(self, name: str) -> bool:
     """Whether a task or mixture has this name."""
@@ -141,8 +143,10 @@ class CorpusTasks:
   def names(self, mixture: str, *, split: str) -> list[str]:
     """See `text_tasks.Tasks`."""
     if mixture not in self:
-      known = [*self._tasks, *self._mixtures]
-      raise text_tasks.unknown_task_error(mixture, 'task or mixture', known)
+      registered = [*self._tasks, *self._mixtures]
+      raise text_tasks.unknown_task_error(
+        mixture, 'task or mixture', registered
+      )
     tasks = self._mixtures.get(mixture) or [self._tasks[mixture]]
     names = sorted(task.name for task in tasks if split in task.source.splits)
     if not names:
@@ -164,22 +168,22 @@ class CorpusTasks:
 
   def fingerprint(self, task: str, split: str) -> dict:
     """See `text_tasks.Tasks`."""
-    found = self._get(task, split)
+    text_task = self._get(task, split)
     return {
       'source': _SOURCE,
       'files': [
         list(dataclasses.astuple(file))
-        for file in found.source.fingerprint(split)
+        for file in text_task.source.fingerprint(split)
       ],
-      'preprocessors': found.steps,
+      'preprocessors': text_task.steps,
     }
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
     """See `text_tasks.Tasks`."""
-    found = self._get(task, split)
-    if found.switch is not None or found.source.files is None:
+    text_task = self._get(task, split)
+    if text_task.switch is not None or text_task.source.files is None:
       return None
-    return found.source.files(split)
+    return text_task.source.files(split)
 
   def source_size(self, task: str, split: str) -> int:
     """See `text_tasks.Tasks`."""
@@ -197,26 +201,31 @@ class CorpusTasks:
     piece: text_tasks.FilePiece | None = None,
   ) -> Iterator[tokenized_examples.Examples]:
     """See `text_tasks.Tasks`."""
-    found = self._get(task, split)
+    text_task = self._get(task, split)
     languages = dict(
       zip(
-        tokenized_examples.SIDES[len(found.languages)],
-        found.languages,
+        tokenized_examples.SIDES[len(text_task.languages)],
+        text_task.languages,
         strict=True,
       )
     )
     for texts in text_blocks(
-      found.rows, found.switch, split=split, start=start, size=size, piece=piece
+      text_task.rows,
+      text_task.switch,
+      split=split,
+      start=start,
+      size=size,
+      piece=piece,
     ):
       yield _examples(texts, languages, vocabulary, num_threads)
 
   def _get(self, name: str, split: str | None = None) -> TextTask:
     if name not in self._tasks:
       raise text_tasks.unknown_task_error(name, 'task', list(self._tasks))
-    found = self._tasks[name]
-    if split is not None and split not in found.source.splits:
-      raise text_tasks.lacks_split(name, split, found.source.splits)
-    return found
+    text_task = self._tasks[name]
+    if split is not None and split not in text_task.source.splits:
+      raise text_tasks.lacks_split(name, split, text_task.source.splits)
+    return text_task
 
   def _rate(self, name: str, sizes: Mapping[tuple[str, str], int]) -> float:
     splits = self._tasks[name].source.splits
@@ -245,15 +254,15 @@ def text_blocks(
     piece: only the rows of this, where rows are those of files.
   """
   if piece and rows.read_file:
-    found = iter(rows.read_file(*piece))
+    row_iterator = iter(rows.read_file(*piece))
   else:
-    found = iter(rows.read(split))
-  found = (
-    switch.rows(found, rows.names, start)
+    row_iterator = iter(rows.read(split))
+  row_iterator = (
+    switch.rows(row_iterator, rows.names, start)
     if switch
-    else itertools.islice(found, start, None)
+    else itertools.islice(row_iterator, start, None)
   )
-  return text_rows.iterate_blocks(found, rows.names, size)
+  return text_rows.iterate_blocks(row_iterator, rows.names, size)
 
 
 def _examples(

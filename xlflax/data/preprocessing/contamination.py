@@ -54,11 +54,11 @@ class Decontamination:
 
   def identity(self) -> dict:
     """What the text depends on, as JSON data."""
-    found = [
+    digests = [
       checksums.digest_file(bucket_staging.stage_input(name))
       for name in self.files
     ]
-    return {'files': sorted(found), 'words': self.words}
+    return {'files': sorted(digests), 'words': self.words}
 
 
 def find_contaminated_lines(
@@ -80,15 +80,15 @@ def find_contaminated_lines(
   if not decontamination.files:
     return {}
   texts = itertools.chain.from_iterable(map(_texts, decontamination.files))
-  known = keys_of(texts, decontamination.words)
-  if not known.size:
+  evaluation_keys = keys_of(texts, decontamination.words)
+  if not evaluation_keys.size:
     raise errors.CorpusError(
       'The evaluation texts to be kept out of training have no words',
       got=', '.join(decontamination.files),
     )
   return {
     file.path.relative_to(corpus.directory).as_posix(): find_matching_lines(
-      file, known, decontamination.words
+      file, evaluation_keys, decontamination.words
     )
     for file in corpus.files
     if file.split == TRAIN and file.kind is not Kind.DICTIONARY
@@ -115,8 +115,8 @@ def find_matching_lines(
   rows = read_sides(file)
   while block := list(itertools.islice(rows, _BLOCK)):
     keys, places = _keys(list(itertools.chain.from_iterable(block)), words)
-    found = np.unique(places[np.isin(keys, known)]) // len(file.languages)
-    parts.append(first + np.unique(found))
+    matching = np.unique(places[np.isin(keys, known)]) // len(file.languages)
+    parts.append(first + np.unique(matching))
     first += len(block)
     report(len(block))
   return np.concatenate(parts).astype(np.int64)
@@ -155,9 +155,9 @@ def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
   ends = np.searchsorted(reached, reached[starts] + words * _ENGLISH_WORD)
   # Runs that would leave their text: only the one that is all of a short text.
   is_first = starts == text_ends - counts[places]
-  kept = (ends <= text_ends) | is_first
-  starts, places = starts[kept], places[kept]
-  ends = np.minimum(ends[kept], text_ends[kept])
+  is_kept = (ends <= text_ends) | is_first
+  starts, places = starts[is_kept], places[is_kept]
+  ends = np.minimum(ends[is_kept], text_ends[is_kept])
   # Differences of prefix sums of a polynomial modulo 2^64, divided by the power
   # at their start. Its base is odd, so it has an inverse.
   powers = _powers(_BASE, total)
@@ -191,8 +191,8 @@ def _weight(token: str) -> int:
   """Returns the weight of a token in units of 1 / `_ENGLISH_WORD` words."""
   if not language_codes.TEXT_WITHOUT_SPACES.match(token):
     return _ENGLISH_WORD
-  words = text_length.WEIGHTS[token] / text_length.LETTERS_PER_WORD
-  return round(_ENGLISH_WORD * words)
+  word_equivalents = text_length.WEIGHTS[token] / text_length.LETTERS_PER_WORD
+  return round(_ENGLISH_WORD * word_equivalents)
 
 
 @functools.lru_cache(maxsize=1 << 18)

@@ -84,15 +84,15 @@ def compute_statistics(
     evaluation: texts that should not be in training, besides held-out ones.
   """
   files = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
-  found = [_count(file, corpus) for file in files]
-  _count_held_out(corpus, files, found, evaluation)
-  return found
+  counts = [_count(file, corpus) for file in files]
+  _count_held_out(corpus, files, counts, evaluation)
+  return counts
 
 
 def describe_findings(corpus: Corpus, found: Sequence[FileCounts]) -> list[str]:
   """A sentence on each thing that is odd, with what to do."""
-  said = [sentence for one in found for sentence in _say(one)]
-  if not any(one.error for one in found):
+  said = [sentence for file_counts in found for sentence in _say(file_counts)]
+  if not any(file_counts.error for file_counts in found):
     said += corpus_checks.find_anomalies(corpus)
   return said
 
@@ -164,9 +164,9 @@ def _ask(counts: FileCounts, texts, priors) -> None:
 def _count_held_out(corpus, files, found, evaluation: Decontamination) -> None:
   """Training lines with a run of words of held-out text in its language."""
   read = {
-    one.path: file
-    for file, one in zip(files, found, strict=True)
-    if not one.error
+    file_counts.path: file
+    for file, file_counts in zip(files, found, strict=True)
+    if not file_counts.error
   }
   texts: dict[str, list[np.ndarray]] = collections.defaultdict(list)
   for file in read.values():
@@ -174,18 +174,22 @@ def _count_held_out(corpus, files, found, evaluation: Decontamination) -> None:
       for side, language in enumerate(file.languages):
         rows = (row[side] for row in overlap.read_sides(file))
         texts[language].append(overlap.keys_of(rows, evaluation.words))
-  asked = overlap.find_contaminated_lines(corpus, evaluation)
-  for one in found:
-    if one.split != TRAIN or one.error:
+  contaminated = overlap.find_contaminated_lines(corpus, evaluation)
+  for file_counts in found:
+    if file_counts.split != TRAIN or file_counts.error:
       continue
-    keys = [part for code in one.languages for part in texts.get(code, [])]
-    lines = [asked.get(one.path, np.zeros(0, np.int64))]
+    keys = [
+      part for code in file_counts.languages for part in texts.get(code, [])
+    ]
+    lines = [contaminated.get(file_counts.path, np.zeros(0, np.int64))]
     if keys:
-      known = np.unique(np.concatenate(keys))
+      held_out_keys = np.unique(np.concatenate(keys))
       lines.append(
-        overlap.find_matching_lines(read[one.path], known, evaluation.words)
+        overlap.find_matching_lines(
+          read[file_counts.path], held_out_keys, evaluation.words
+        )
       )
-    one.held_out = np.unique(np.concatenate(lines)).size
+    file_counts.held_out = np.unique(np.concatenate(lines)).size
 
 
 # Field, its least share of the lines, what is said, and what to do.
@@ -223,10 +227,10 @@ _SAID: tuple[tuple[str, float, str, str], ...] = (
 def _say(one: FileCounts) -> Iterator[str]:
   if one.error:
     yield f'{one.path} cannot be read: {one.error}'
-  for name, least, what, fix in _SAID:
+  for name, threshold, finding, fix in _SAID:
     count = getattr(one, name)
-    if count and count > least * one.lines:
-      yield (f'{one.path}: {count:,} of {one.lines:,} lines {what} ({fix}).')
+    if count and count > threshold * one.lines:
+      yield (f'{one.path}: {count:,} of {one.lines:,} lines {finding} ({fix}).')
   if one.longest > _LONG:
     yield (
       f'{one.path}: the longest line has {one.longest:,} characters; a line is '

@@ -156,7 +156,7 @@ def _groups(corpus: Corpus) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
   for kind, languages in sorted(
     {(file.kind.value, file.languages) for file in texts}
   ):
-    own = [
+    group_files = [
       file
       for split in _ORDER
       for file in texts
@@ -170,7 +170,7 @@ def _groups(corpus: Corpus) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
       and set(languages) & set(file.languages)
       and (len(languages) == 2 or file.kind is Kind.PARALLEL)
     ]
-    yield own, held_out
+    yield group_files, held_out
 
 
 def _of_group(
@@ -182,24 +182,26 @@ def _of_group(
   """The dropped lines of files that are compared with each other."""
   keys = [band_keys(_texts(file), deduplication) for file in files]
   joined = np.concatenate(keys)
-  kept = np.ones(len(joined), bool)
+  is_kept = np.ones(len(joined), bool)
   for band in range(joined.shape[1]):
-    kept &= first_of_equal(joined[:, band])
+    is_kept &= first_of_equal(joined[:, band])
   ends = np.cumsum([len(part) for part in keys]).tolist()
   places = [
     slice(end - len(part), end) for part, end in zip(keys, ends, strict=True)
   ]
-  known = {
+  held_out_keys = {
     language: _held_out_keys(held_out, language, deduplication)
     for language in files[0].languages
   }
-  for file, place in zip(files, places, strict=True):
-    kept[place] &= ~_leaks(file, joined[place], known, deduplication)
+  for file, line_slice in zip(files, places, strict=True):
+    is_kept[line_slice] &= ~_leaks(
+      file, joined[line_slice], held_out_keys, deduplication
+    )
   return {
     file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
-      ~kept[place]
+      ~is_kept[line_slice]
     )
-    for file, place in zip(files, places, strict=True)
+    for file, line_slice in zip(files, places, strict=True)
   }
 
 
@@ -230,23 +232,25 @@ def _leaks(
     known: of held-out text in its languages.
     deduplication: as they were made.
   """
-  found = np.zeros(len(keys), bool)
+  is_leak = np.zeros(len(keys), bool)
   if file.split != TRAIN:  # what is held out twice tells nothing of training
-    return found
+    return is_leak
   if file.kind is Kind.MONOLINGUAL:
     return _resembles(keys, known[file.languages[0]])
-  for language, others in known.items():
-    if others.size:
-      found |= _resembles(_side_keys(file, language, deduplication), others)
-  return found
+  for language, held_out_keys in known.items():
+    if held_out_keys.size:
+      is_leak |= _resembles(
+        _side_keys(file, language, deduplication), held_out_keys
+      )
+  return is_leak
 
 
 def _resembles(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
   """Whether a line has a band in common with one of others, bool [lines]."""
-  found = np.zeros(len(keys), bool)
+  is_match = np.zeros(len(keys), bool)
   for band in range(keys.shape[1]):
-    found |= np.isin(keys[:, band], others[:, band])
-  return found
+    is_match |= np.isin(keys[:, band], others[:, band])
+  return is_match
 
 
 def _side_keys(
@@ -261,8 +265,8 @@ def _side_keys(
 
 def _texts(file: TextFile) -> Iterator[str]:
   """The lines with text; pairs with a tab between."""
-  what = f'duplicates, {file.path.name}'
-  with progress_reporting.Progress(what, unit='lines') as report:
+  label = f'duplicates, {file.path.name}'
+  with progress_reporting.Progress(label, unit='lines') as report:
     for number, line in corpus_lines.read_text(file.path):
       if line:
         report(1)

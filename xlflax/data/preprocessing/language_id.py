@@ -44,15 +44,15 @@ class Prior(NamedTuple):
 
   def accepts(self, text: str, least: float) -> bool:
     """Whether a text is of the language with so much probability."""
-    own = language_labels().index(self.language)
-    found, probability = identify_language(text)
-    if found == self.language:
+    language_index = language_labels().index(self.language)
+    identified, probability = identify_language(text)
+    if identified == self.language:
       # All that is left to others is at worst the most frequent one's.
-      likely = probability * self.shares[own]
-      if likely >= least * (likely + (1 - probability) * self.rival):
+      weighted = probability * self.shares[language_index]
+      if weighted >= least * (weighted + (1 - probability) * self.rival):
         return True  # without asking for every language
     joint = language_likelihoods(text) * self.shares
-    return bool(joint[own] >= least * joint.sum())
+    return bool(joint[language_index] >= least * joint.sum())
 
 
 def expected_languages(
@@ -74,11 +74,11 @@ def expected_languages(
   texts = [text[:_LONG] for text in texts]
   weights = np.array([len(text) for text in texts], float)
   weights /= max(weights.sum(), 1)
-  found = np.array([language_likelihoods(text) for text in texts])
-  found = found.reshape(-1, named.size)  # [lines, languages]
+  likelihoods = np.array([language_likelihoods(text) for text in texts])
+  likelihoods = likelihoods.reshape(-1, named.size)  # [lines, languages]
   shares = np.full(named.size, 1 / named.size)
   for _ in range(_ROUNDS):
-    joint = found * shares
+    joint = likelihoods * shares
     joint /= joint.sum(axis=1, keepdims=True)
     shares = weights @ joint + _NAME * named
     shares = (1 - _ANY) * shares / shares.sum() + _ANY / named.size
@@ -113,8 +113,8 @@ def of_file(file: TextFile) -> tuple[Prior | None, ...]:
 
 def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
   """The lines with text, and their numbers."""
-  what = f'languages, {file.path.name}'
-  with progress_reporting.Progress(what, unit='lines') as report:
+  label = f'languages, {file.path.name}'
+  with progress_reporting.Progress(label, unit='lines') as report:
     for number, line in corpus_lines.read_text(file.path):
       if line:
         report(1)
@@ -138,8 +138,8 @@ def identify_language(text: str) -> tuple[str, float]:
 
 def language_likelihoods(text: str) -> np.ndarray:
   """Probability of each language, if all are as frequent, float64."""
-  found = dict(_identifier().rank(text))
-  return np.array([found[label] for label in language_labels()])
+  probabilities = dict(_identifier().rank(text))
+  return np.array([probabilities[label] for label in language_labels()])
 
 
 @functools.cache

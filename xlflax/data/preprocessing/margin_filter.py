@@ -76,7 +76,7 @@ def _margins(
     for number, line in corpus_lines.read_text(file.path)
     if line
   )
-  found = [np.zeros(0)]
+  margins = [np.zeros(0)]
   while group := list(itertools.islice(pairs, settings.group)):
     with progress_reporting.progress_name(f'margins, {file.path.name}'):
       first, second = (
@@ -85,5 +85,5 @@ def _margins(
           file.languages, zip(*group, strict=True), strict=True
         )
       )
-    found.append(margin_scoring.margin_scores(first, second, k=settings.k))
-  return np.concatenate(found)
+    margins.append(margin_scoring.margin_scores(first, second, k=settings.k))
+  return np.concatenate(margins)

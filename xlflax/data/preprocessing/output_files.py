@@ -131,18 +131,18 @@ def _within(
   dropped: dict[str, np.ndarray], first: int, size: int
 ) -> dict[int, str]:
   """Places first .. first + size - 1, counted from there -> why they go."""
-  found: dict[int, str] = {}
+  reasons: dict[int, str] = {}
   for why, places in dropped.items():
     begin, end = np.searchsorted(places, [first, first + size])
-    found |= dict.fromkeys((places[begin:end] - first).tolist(), why)
-  return found
+    reasons |= dict.fromkeys((places[begin:end] - first).tolist(), why)
+  return reasons
 
 
 def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
   """Runs of lines with `size` that are not blank; blank ones count to them."""
   run: Lines = []
   full = number = length = 0
-  left = file.path.stat().st_size
+  remaining_bytes = file.path.stat().st_size
   packed = corpus_files.is_sequential(file.path)
   for number, line in corpus_lines.read_text(file.path):
     if file.kind is Kind.MONOLINGUAL:
@@ -152,10 +152,10 @@ def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
     full += bool(line)
     length += len(line) + 1
     if full == size:
-      read = 0 if packed else min(length, left)
+      read = 0 if packed else min(length, remaining_bytes)
       report(number, read)
       yield run
-      run, full, length, left = [], 0, 0, left - read
-  report(number, left)
+      run, full, length, remaining_bytes = [], 0, 0, remaining_bytes - read
+  report(number, remaining_bytes)
   if run:
     yield run

@@ -122,9 +122,11 @@ def preprocess_corpus(
     if not share or share[0] == 0:
       record.check_dictionaries()
       written = [
-        corpus_writer.write_dictionary(output, one.languages, one.entries)
-        for one in dictionaries
-        if output_files.is_wanted(one, languages)
+        corpus_writer.write_dictionary(
+          output, dictionary.languages, dictionary.entries
+        )
+        for dictionary in dictionaries
+        if output_files.is_wanted(dictionary, languages)
       ]
       record.set_dictionaries(written, remove_others=not share)
     dropped = {
@@ -164,18 +166,18 @@ def _write(
     corpus_files.fingerprint_file(file.source.path, corpus.directory)
     for file in outputs
   ]
-  known = [
+  recorded = [
     record.find(file.path, source)
     for file, source in zip(outputs, sources, strict=True)
   ]
   with progress_reporting.Progress(
     None,
     unit='MB',
-    done=sum(s.size for s, k in zip(sources, known, strict=True) if k) / 1e6,
+    done=sum(s.size for s, k in zip(sources, recorded, strict=True) if k) / 1e6,
     total=sum(source.size for source in sources) / 1e6,
-  ) as told:
+  ) as progress:
     for number, (file, source, prepared) in enumerate(
-      zip(outputs, sources, known, strict=True), start=1
+      zip(outputs, sources, recorded, strict=True), start=1
     ):
       if prepared is None:
         lines = {
@@ -189,7 +191,7 @@ def _write(
           lines,
           functools.partial(
             _tell,
-            told,
+            progress,
             f'preprocess, file {number} of {len(outputs)}, {file.path}',
           ),
         )

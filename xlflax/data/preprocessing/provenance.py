@@ -87,21 +87,21 @@ class Record:
         overwritten.
     """
     files: dict = {}
-    made: dict = {}
+    dictionary_digests: dict = {}
     for stored in _stored(output).values():
       if stored['settings'] == settings:
         files |= stored['files']
-        made |= stored['dictionaries']
+        dictionary_digests |= stored['dictionaries']
       elif overwrite:
         files |= dict.fromkeys(stored['files'])
-        made |= dict.fromkeys(stored['dictionaries'])
+        dictionary_digests |= dict.fromkeys(stored['dictionaries'])
       else:
         raise _other_settings(
           output,
           _differences(stored['settings'], settings),
           'choose another --output, or replace it by --overwrite',
         )
-    data = _data(settings, files) | {'dictionaries': made}
+    data = _data(settings, files) | {'dictionaries': dictionary_digests}
     record = cls(output / RECORD_FILE, data, {})
     for pattern in (_OF_SHARES, f'{_LOCK}-*'):  # which nobody holds now
       for path in output.glob(pattern):
@@ -136,9 +136,16 @@ class Record:
     _check_shares(output, settings, division)
     stored = _stored(output)
     of_all = stored.get(RECORD_FILE, _data(settings, {}))
-    own = stored.get(path.name, _data(settings, {}))
-    made = of_all['dictionaries'] | own['dictionaries'] if not share[0] else {}
-    data = own | {'division': division, 'dictionaries': made}
+    shard_record = stored.get(path.name, _data(settings, {}))
+    dictionary_digests = (
+      of_all['dictionaries'] | shard_record['dictionaries']
+      if not share[0]
+      else {}
+    )
+    data = shard_record | {
+      'division': division,
+      'dictionaries': dictionary_digests,
+    }
     record = cls(path, data, of_all['files'])
     try:  # another one may have begun at the same time
       _check_shares(output, settings, division)
@@ -154,29 +161,29 @@ class Record:
     Raises:
       CorpusError: it was changed since, and would be written again.
     """
-    known = self._known.get(name)
+    entry = self._known.get(name)
     if (
-      known is None
-      or known['source'] != list(dataclasses.astuple(source))
+      entry is None
+      or entry['source'] != list(dataclasses.astuple(source))
       or paths.file_size(self.output / name)
-      != checksums.parse_size(known['digest'])
+      != checksums.parse_size(entry['digest'])
     ):
-      if known:  # else it is to be overwritten
-        self._check_as_written(name, known['digest'])
+      if entry:  # else it is to be overwritten
+        self._check_as_written(name, entry['digest'])
       return None
-    lines, words, changed = known['counts']
-    dropped = known['dropped']
-    return Prepared(name, lines, words, changed, dropped, reused=True)
+    lines, num_words, changed = entry['counts']
+    dropped = entry['dropped']
+    return Prepared(name, lines, num_words, changed, dropped, reused=True)
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
     """Notes a file that was just written."""
-    known = {
+    entry = {
       'source': dataclasses.astuple(source),
       'digest': self._digest(prepared.path),
       'counts': [prepared.lines, prepared.words, prepared.changed],
       'dropped': prepared.dropped,
     }
-    self._data['files'][prepared.path] = self._known[prepared.path] = known
+    self._data['files'][prepared.path] = self._known[prepared.path] = entry
     self._save()
 
   def check_dictionaries(self) -> None:
@@ -204,8 +211,8 @@ class Record:
       CorpusError: one was changed since.
     """
     for path in set(self._data['files']) - paths:
-      if known := self._data['files'][path]:
-        self._check_as_written(path, known['digest'])
+      if entry := self._data['files'][path]:
+        self._check_as_written(path, entry['digest'])
       (self.output / path).unlink(missing_ok=True)
       del self._data['files'][path]
     self._save()
@@ -238,11 +245,15 @@ def recorded_digests(output: pathlib.Path) -> dict[str, str]:
   Raises:
     CorpusError: a record is damaged.
   """
-  found: dict[str, str] = {}
+  digests: dict[str, str] = {}
   for stored in _stored(output).values():
-    found |= {n: one['digest'] for n, one in stored['files'].items() if one}
-    found |= {n: one for n, one in stored['dictionaries'].items() if one}
-  return {name: one for name, one in found.items() if one != _NOTHING}
+    digests |= {
+      n: entry['digest'] for n, entry in stored['files'].items() if entry
+    }
+    digests |= {
+      n: entry for n, entry in stored['dictionaries'].items() if entry
+    }
+  return {name: entry for name, entry in digests.items() if entry != _NOTHING}
 
 
 def forget_files(output: pathlib.Path, names: set[str]) -> None:
@@ -286,15 +297,15 @@ def check_output(output: pathlib.Path) -> None:
   """
   if not output.is_dir():
     return
-  others = sorted(p.name for p in output.iterdir() if _MARK not in p.name)
+  other_files = sorted(p.name for p in output.iterdir() if _MARK not in p.name)
   # Looked for in this order, as shares' records become the one of all.
-  if others and not (
+  if other_files and not (
     any(output.glob(_OF_SHARES)) or (output / RECORD_FILE).exists()
   ):
     raise errors.CorpusError(
       'The output directory holds other files',
       where=str(output),
-      got=', '.join(others[:5]),
+      got=', '.join(other_files[:5]),
       fix='choose a new or empty directory',
     )
 
@@ -310,18 +321,18 @@ def _data(settings: dict, files: dict) -> dict:
 
 def _stored(output: pathlib.Path) -> dict[str, dict]:
   """Name -> record: the one of all, then those of shares."""
-  found = {}
+  records = {}
   for path in [output / RECORD_FILE, *sorted(output.glob(_OF_SHARES))]:
     with contextlib.suppress(FileNotFoundError):
-      found[path.name] = _read(path)
-  return found
+      records[path.name] = _read(path)
+  return records
 
 
 def _check_shares(output: pathlib.Path, settings: dict, division: dict) -> None:
   """Refuses a share that does not go with what is there."""
   for stored in _stored(output).values():
-    there = {**stored['settings'], **stored.get('division', division)}
-    differences = list(_differences(there, {**settings, **division}))
+    stored_settings = {**stored['settings'], **stored.get('division', division)}
+    differences = list(_differences(stored_settings, {**settings, **division}))
     if differences:
       raise _other_settings(
         output,

@@ -65,11 +65,11 @@ class TextFilters:
   max_ratio: Annotated[float, annotated_types.Ge(1)] | None = None
 
   def __post_init__(self):
-    most = self.max_characters
-    if most is not None and most < self.min_characters:
+    max_characters = self.max_characters
+    if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
         'TextFilters would keep no line',
-        got=f'min_characters={self.min_characters}, max_characters={most}',
+        got=f'min_characters={self.min_characters}, max_characters={max_characters}',
         expected='max_characters of at least min_characters',
       )
 
@@ -110,14 +110,14 @@ def find_drop_reason(
   if why := _copied(texts, languages, filters.max_similarity):
     return why
   sides = list(zip(texts, languages, strict=True))
-  least = filters.min_script_share
-  if least and any(script_share(*side) < least for side in sides):
+  threshold = filters.min_script_share
+  if threshold and any(script_share(*side) < threshold for side in sides):
     return 'another script'
-  least = filters.min_language_probability
-  if least:
+  threshold = filters.min_language_probability
+  if threshold:
     priors = priors or list(map(language_id.of_name, languages))
     for text, prior in zip(texts, priors, strict=True):
-      if prior and not prior.accepts(text, least):
+      if prior and not prior.accepts(text, threshold):
         return 'another language'
   return None
 
@@ -145,8 +145,8 @@ def script_share(text: str, language: str) -> float:
   for name in _NO_SCRIPT:
     scripts.pop(name, None)
   letters = sum(scripts.values())
-  own = sum(scripts[name] for name in scripts_of(language))
-  return own / letters if letters else 1.0
+  num_in_script = sum(scripts[name] for name in scripts_of(language))
+  return num_in_script / letters if letters else 1.0
 
 
 @functools.cache

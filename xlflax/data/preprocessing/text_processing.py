@@ -85,10 +85,10 @@ def sentences_of(text: str, language: str) -> list[str]:
     'Splitting text into sentences needs sentencex',
     fix="pip install '.[web]' in a checkout of xlflax",
   )
-  found = sentencex.segment(language_codes.short_code(language), text)
+  sentences = sentencex.segment(language_codes.short_code(language), text)
   return [
     stripped
-    for sentence in found
+    for sentence in sentences
     for part in _SENTENCE_END.split(sentence)
     if (stripped := part.strip())
   ]
@@ -152,5 +152,5 @@ def drop_unprintable(text: str, *, kept: str = _JOINERS) -> str:
 
 
 def _segment_chinese(text: str) -> str:
-  words = word_segmentation.chinese_words()(text)
-  return re.sub(r'\s+', ' ', ' '.join(words))
+  segmented = word_segmentation.chinese_words()(text)
+  return re.sub(r'\s+', ' ', ' '.join(segmented))

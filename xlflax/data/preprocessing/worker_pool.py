@@ -147,7 +147,7 @@ class _Lines:
         strict=False,
       )
     ]
-    words = changed = 0
+    num_words = changed = 0
     if (
       chunk.name is not None and places and chunk.languages[0] in self._switched
     ):
@@ -155,12 +155,12 @@ class _Lines:
         sides[0], name=chunk.name, first=chunk.first
       )
       sides[0] = switched.lines
-      words, changed = switched.words, switched.changed
+      num_words, changed = switched.words, switched.changed
     out = [''] * len(chunk.lines)
-    for place, *texts in zip(places, *sides, strict=True):
-      out[place] = '\t'.join(texts)
+    for index, *texts in zip(places, *sides, strict=True):
+      out[index] = '\t'.join(texts)
     text = ''.join(f'{line}\n' for line in out)
-    return text, Counts(len(places), words, changed, dropped)
+    return text, Counts(len(places), num_words, changed, dropped)
 
   def _split(self, chunk: Chunk) -> Chunk:
     """Monolingual text with a line for each sentence.
@@ -176,12 +176,12 @@ class _Lines:
       if not text:
         lines.append(('',))
         continue
-      found = text_processing.sentences_of(text, chunk.languages[0])
+      sentences = text_processing.sentences_of(text, chunk.languages[0])
       if why := chunk.left_out.get(read):
-        left_out |= dict.fromkeys(range(written, written + len(found)), why)
-      lines += [(sentence,) for sentence in found]
+        left_out |= dict.fromkeys(range(written, written + len(sentences)), why)
+      lines += [(sentence,) for sentence in sentences]
       read += 1
-      written += len(found)
+      written += len(sentences)
     return chunk._replace(lines=lines, left_out=left_out)
 
   def _filtered(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
@@ -189,7 +189,7 @@ class _Lines:
     dropped: collections.Counter = collections.Counter()
     if self._filters.does_nothing and not chunk.left_out:
       return chunk, dropped
-    kept, number = [], 0
+    kept_lines, number = [], 0
     for line in chunk.lines:
       if line[0]:
         why = text_filters.find_drop_reason(
@@ -200,8 +200,8 @@ class _Lines:
         if why:
           dropped[why] += 1
           continue
-      kept.append(line)
-    return chunk._replace(lines=kept), dropped
+      kept_lines.append(line)
+    return chunk._replace(lines=kept_lines), dropped
 
 
 _worker: dict[str, _Lines] = {}  # What a worker process was started with.

@@ -51,8 +51,8 @@ def limit_rates(rates: np.ndarray, most: float | None) -> np.ndarray:
     return rates if most is None else np.full(rates.size, 1 / rates.size)
   full = np.zeros(rates.size, bool)
   while True:
-    left = 1 - most * np.count_nonzero(full)
-    out = np.where(full, most, rates * left / rates[~full].sum())
+    remaining_rate = 1 - most * np.count_nonzero(full)
+    out = np.where(full, most, rates * remaining_rate / rates[~full].sum())
     over = ~full & (out > most * (1 + 1e-12))
     if not over.any():
       return out
@@ -73,15 +73,17 @@ def stream_rates(
     ConfigError: the mixture's rates are asked for, and have no finite sum.
   """
   sizes = np.asarray(sizes, np.float64)
-  own = np.asarray(mixture_rates, np.float64)
+  given_rates = np.asarray(mixture_rates, np.float64)
   alpha = stream.alpha
-  most = stream.max_share
+  max_share = stream.max_share
   if callable(alpha):
     return lambda step: limit_rates(
-      sampling_rates(sizes, float(alpha(step))), most
+      sampling_rates(sizes, float(alpha(step))), max_share
     )
-  fixed = _shares(own) if alpha is None else sampling_rates(sizes, alpha)
-  fixed = limit_rates(fixed, most)
+  fixed = (
+    _shares(given_rates) if alpha is None else sampling_rates(sizes, alpha)
+  )
+  fixed = limit_rates(fixed, max_share)
   return lambda step: fixed
 
 
@@ -168,9 +170,13 @@ def expected_draws(
   """
   full = np.zeros(rates.size, bool)
   while True:
-    others = (rates * ~full).sum()
-    left = total - most[full].sum()
-    draws = np.where(full, most, rates * left / others if others else 0.0)
+    remaining_rate = (rates * ~full).sum()
+    remaining_draws = total - most[full].sum()
+    draws = np.where(
+      full,
+      most,
+      rates * remaining_draws / remaining_rate if remaining_rate else 0.0,
+    )
     over = ~full & (draws > most)
     if not over.any():
       return draws
@@ -275,10 +281,12 @@ class TaskSchedule:
     credit = self._carry + self._draws * rates
     if self._most is None:
       counts = apportion_draws(credit, self._draws)
-    elif (left := self._most - self._used).sum() <= self._draws:
-      counts = credit = left  # the end, perhaps in the midst of a block
+    elif (remaining_draws := self._most - self._used).sum() <= self._draws:
+      counts = credit = (
+        remaining_draws  # the end, perhaps in the midst of a block
+      )
     else:
-      counts, credit = apportion_at_most(credit, left, rates)
+      counts, credit = apportion_at_most(credit, remaining_draws, rates)
     self._carry = credit - counts
     self._used = self._used + counts
     self._next += 1

@@ -41,14 +41,14 @@ def permute_index(
 
 def _feistel(values, rows, columns, key):
   """One pass over the domain rows * columns; every argument is [n]."""
-  left, right = np.divmod(values, columns)
+  left_half, right = np.divmod(values, columns)
   for number in range(_ROUNDS):
     round_key = key + np.uint64(number)
     if number % 2:
-      left = (left + _noise(right, round_key)) % rows
+      left_half = (left_half + _noise(right, round_key)) % rows
     else:
-      right = (right + _noise(left, round_key)) % columns
-  return left * columns + right
+      right = (right + _noise(left_half, round_key)) % columns
+  return left_half * columns + right
 
 
 def _noise(values, key):
@@ -88,9 +88,13 @@ def permute_windows(
   begin = index - inside
   length = np.minimum(block * window, size - begin)
   window_key = hashing.draw_words(hashing.mix_bits(key), number)
-  place = begin + permute_index(inside, length, window_key)
-  slot, offset = np.divmod(place, block)
-  whole = np.flatnonzero(slot < size // block)  # a shorter block stays last
-  slot[whole] = permute_index(slot[whole], (size // block)[whole], key[whole])
+  window_position = begin + permute_index(inside, length, window_key)
+  slot, offset = np.divmod(window_position, block)
+  in_full_slot = np.flatnonzero(
+    slot < size // block
+  )  # a shorter block stays last
+  slot[in_full_slot] = permute_index(
+    slot[in_full_slot], (size // block)[in_full_slot], key[in_full_slot]
+  )
   shift = (hashing.mix_bits(~key) % size.astype(np.uint64)).astype(np.int64)
   return (slot * block + offset + shift) % size

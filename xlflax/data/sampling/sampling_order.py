@@ -99,5 +99,5 @@ def rows_read(
   epochs = getattr(stream, 'max_epochs', None)
   if epochs is None:
     return rates * total
-  most = np.array([epochs * (task.rows or math.inf) for task in tasks])
-  return mixing_schedule.expected_draws(rates, total, most)
+  max_rows = np.array([epochs * (task.rows or math.inf) for task in tasks])
+  return mixing_schedule.expected_draws(rates, total, max_rows)

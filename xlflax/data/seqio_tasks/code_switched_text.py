@@ -18,8 +18,8 @@ class CodeSwitch(code_switched_rows.SwitchedRows):
 
     def switch(number, texts):
       lines = [text.decode('utf-8', errors='replace') for text in texts]
-      found = switcher.switch(lines, name=self._task, first=number * size)
-      return np.array([line.encode() for line in found.lines], object)
+      switched = switcher.switch(lines, name=self._task, first=number * size)
+      return np.array([line.encode() for line in switched.lines], object)
 
     @tf.autograph.experimental.do_not_convert
     def switch_batch(number, batch):

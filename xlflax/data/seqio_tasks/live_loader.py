@@ -60,10 +60,10 @@ class LiveLoader:
     self._vocabulary = vocabulary
     _check_rows(stream)
     rates = task_registry.expand_mixture(stream.mixture, split=stream.split)
-    kept = loader_base.of_languages(
+    task_list = loader_base.of_languages(
       stream, {task: task_registry.task_languages(task) for task in rates}
     )
-    rates = {task: rates[task] for task in kept}
+    rates = {task: rates[task] for task in task_list}
     self._schedule = sampling_order.RowSchedule(
       stream,
       seed=seed,
@@ -260,23 +260,25 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
   """
   held: list[Any] = []
   places: Iterator[int] = iter(())
-  drawn = 0
+  num_drawn = 0
   for row in rows:
     if len(held) < window:
       held.append(row)
       continue
-    place = next(places, None)
-    if place is None:
-      words = hashing.draw_words(key, np.arange(drawn, drawn + _DRAWS))
-      drawn += _DRAWS
-      places = iter((words % np.uint64(window)).tolist())
-      place = next(places)
-    yield held[place]
-    held[place] = row
-  for place in hashing.shuffled_indices(
+    slot = next(places, None)
+    if slot is None:
+      random_words = hashing.draw_words(
+        key, np.arange(num_drawn, num_drawn + _DRAWS)
+      )
+      num_drawn += _DRAWS
+      places = iter((random_words % np.uint64(window)).tolist())
+      slot = next(places)
+    yield held[slot]
+    held[slot] = row
+  for slot in hashing.shuffled_indices(
     hashing.make_key(key, 'rest'), len(held)
   ):
-    yield held[place]
+    yield held[slot]
 
 
 def _check_rows(stream: dataset_config.Stream) -> None:

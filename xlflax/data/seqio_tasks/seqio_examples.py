@@ -77,17 +77,17 @@ def task_fingerprint(task: str, split: str) -> dict:
   `functools.partial` of its function and arguments. Otherwise a step is known
   by its name alone: after it has changed, write the cache with --overwrite.
   """
-  known = task_registry.fingerprint_task_files(task, split)
-  found = task_registry.get_task(task, split=split)
-  if known is None:
-    files = map(_file, found.source.list_shards(split))
+  file_stamps = task_registry.fingerprint_task_files(task, split)
+  seqio_task = task_registry.get_task(task, split=split)
+  if file_stamps is None:
+    files = map(_file, seqio_task.source.list_shards(split))
   else:
-    files = map(dataclasses.astuple, known)
-  part = getattr(found.source, 'slices', {}).get(split)
+    files = map(dataclasses.astuple, file_stamps)
+  part = getattr(seqio_task.source, 'slices', {}).get(split)
   return {
-    'source': type(found.source).__name__ + (f' {part}' if part else ''),
+    'source': type(seqio_task.source).__name__ + (f' {part}' if part else ''),
     'files': [list(file) for file in files],
-    'preprocessors': [_step(step) for step in found.preprocessors],
+    'preprocessors': [_step(step) for step in seqio_task.preprocessors],
   }
 
 
@@ -98,17 +98,17 @@ def task_identity(task: str, split: str) -> dict:
   times, and without the folders of those that lie outside of a corpus. Files
   that are not on this machine's disks keep their sizes.
   """
-  found = task_fingerprint(task, split)
+  fingerprint = task_fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
   if isinstance(source, data_sources.TextSource):
     files = source.text.paths(split)
   else:
     files = [pathlib.Path(path) for path in source.list_shards(split)]
   content = checksums.digest_files([path for path in files if path.is_file()])
-  return found | {
+  return fingerprint | {
     'files': [
-      [pathlib.PurePath(name).name, content.get(path) or rest[:1]]
-      for path, (name, *rest) in zip(files, found['files'], strict=True)
+      [pathlib.PurePath(name).name, content.get(path) or stamp[:1]]
+      for path, (name, *stamp) in zip(files, fingerprint['files'], strict=True)
     ]
   }
 
@@ -116,11 +116,13 @@ def task_identity(task: str, split: str) -> dict:
 def _step(step) -> str | list:
   """A preprocessor's name, and its own fingerprint where it has one."""
   if isinstance(step, functools.partial):
-    given = json.dumps([step.args, step.keywords], default=_name, skipkeys=True)
-    return [_step(step.func), json.loads(given)]
+    arguments = json.dumps(
+      [step.args, step.keywords], default=_name, skipkeys=True
+    )
+    return [_step(step.func), json.loads(arguments)]
   name = _name(step)
-  known = getattr(step, 'fingerprint', None)
-  return name if known is None else [name, known()]
+  fingerprint = getattr(step, 'fingerprint', None)
+  return name if fingerprint is None else [name, fingerprint()]
 
 
 def _name(thing) -> str:

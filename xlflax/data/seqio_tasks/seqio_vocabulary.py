@@ -185,20 +185,25 @@ def resolve_deferred(
     VocabularyError: the task was registered with another vocabulary.
   """
   sides = tokenized_examples.SIDES.get(len(languages), ())
-  known = dict(zip(sides, languages, strict=True)) if sides else {}
+  language_of_side = dict(zip(sides, languages, strict=True)) if sides else {}
   features = {}
   for name, feature in task.output_features.items():
-    own = feature.vocabulary
-    wanted = SeqioVocabulary(
-      vocabulary, language=getattr(own, 'language', None) or known.get(name)
+    feature_vocabulary = feature.vocabulary
+    resolved = SeqioVocabulary(
+      vocabulary,
+      language=getattr(feature_vocabulary, 'language', None)
+      or language_of_side.get(name),
     )
     features[name] = feature
-    if isinstance(own, DeferredVocabulary):
-      features[name] = dataclasses.replace(feature, vocabulary=wanted)
-    elif not isinstance(own, seqio.PassThroughVocabulary):
-      _check_same(task.name, name, own, wanted)
-      if isinstance(own, SeqioVocabulary) and own.language is None:
-        features[name] = dataclasses.replace(feature, vocabulary=wanted)
+    if isinstance(feature_vocabulary, DeferredVocabulary):
+      features[name] = dataclasses.replace(feature, vocabulary=resolved)
+    elif not isinstance(feature_vocabulary, seqio.PassThroughVocabulary):
+      _check_same(task.name, name, feature_vocabulary, resolved)
+      if (
+        isinstance(feature_vocabulary, SeqioVocabulary)
+        and feature_vocabulary.language is None
+      ):
+        features[name] = dataclasses.replace(feature, vocabulary=resolved)
   return task.replace(output_features=features)
 
 

@@ -231,16 +231,16 @@ def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
 def _tasks(name: str, split: str | None) -> list[seqio.Task]:
   """The tasks of a task or mixture that have a split, by their names."""
   if name in seqio.MixtureRegistry.names():
-    found = seqio.MixtureRegistry.get(name).tasks
+    all_tasks = seqio.MixtureRegistry.get(name).tasks
   elif name in seqio.TaskRegistry.names():
-    found = [seqio.TaskRegistry.get(name)]
+    all_tasks = [seqio.TaskRegistry.get(name)]
   else:
     raise text_tasks.unknown_task_error(
       name,
       'task or mixture',
       [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()],
     )
-  tasks = [task for task in found if split is None or split in task.splits]
+  tasks = [task for task in all_tasks if split is None or split in task.splits]
   if not tasks:
     raise text_tasks.no_text(name, split)
   return sorted(tasks, key=lambda task: task.name)
@@ -325,8 +325,8 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
     source,
     preprocessors=list(steps),
     output_features={
-      feature: seqio.Feature(own, add_eos=False)
-      for feature, own in chosen.items()
+      feature: seqio.Feature(feature_vocabulary, add_eos=False)
+      for feature, feature_vocabulary in chosen.items()
     },
     **options,
   )

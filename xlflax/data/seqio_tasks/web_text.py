@@ -46,8 +46,8 @@ class KeepLines:
 
   def fingerprint(self) -> dict:
     """What the step's result depends on."""
-    own = {'languages': self._languages, 'features': self._features}
-    return dataclasses.asdict(self._filters) | own
+    step_settings = {'languages': self._languages, 'features': self._features}
+    return dataclasses.asdict(self._filters) | step_settings
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     marked = dataset.map(self._mark)

@@ -93,13 +93,13 @@ def register_reader(
   """
 
   def register(function: _Reader) -> _Reader:
-    known = _formats.get(name)
-    if known is not None and _origin(known.read) != _origin(function):
+    registered = _formats.get(name)
+    if registered is not None and _origin(registered.read) != _origin(function):
       raise errors.ConfigError(
         'Two readers have the same format name',
         got='.'.join(_origin(function)),
         expected=f'another name than {name!r} of '
-        + '.'.join(_origin(known.read)),
+        + '.'.join(_origin(registered.read)),
       )
     read = functools.partial(function, **defaults) if defaults else function
     _formats[name] = Format(name=name, read=read, example=example, takes=takes)
@@ -112,7 +112,9 @@ def format_names(*takes: Takes) -> tuple[str, ...]:
   """The names of the formats whose readers take this; all without any."""
   _import_readers()
   return tuple(
-    name for name, one in _formats.items() if not takes or one.takes in takes
+    name
+    for name, file_format in _formats.items()
+    if not takes or file_format.takes in takes
   )
 
 
@@ -126,12 +128,12 @@ def find_reader(name: str, *takes: Takes) -> Format:
   Raises:
     ConfigError: there is none whose reader takes this.
   """
-  known = format_names(*takes)
-  if name not in known:
+  names = format_names(*takes)
+  if name not in names:
     raise errors.ConfigError(
       'There is no such format of files',
       got=repr(name),
-      expected='one of ' + ', '.join(map(repr, known)),
+      expected='one of ' + ', '.join(map(repr, names)),
       fix='import the module of its reader',
     )
   return _formats[name]
@@ -152,17 +154,19 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
     ConfigError: no such format or option, or a part of too many languages.
     CorpusError: see the readers.
   """
-  found = find_of_examples(format)
+  file_format = find_of_examples(format)
   check_options(format, options)
-  languages = _languages(part, found)
-  several = (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
-  if found.takes is Takes.FILES:
-    return found.read(several, languages, **options)
+  languages = _languages(part, file_format)
+  path_list = (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
+  if file_format.takes is Takes.FILES:
+    return file_format.read(path_list, languages, **options)
   if len(languages) == 2:
-    options = {str(found.second_language): languages[1]} | options
-  readings = [found.read(path, languages[0], **options) for path in several]
+    options = {str(file_format.second_language): languages[1]} | options
+  readings = [
+    file_format.read(path, languages[0], **options) for path in path_list
+  ]
   return Reading(
-    _with_own_ids(several, readings),
+    _with_own_ids(path_list, readings),
     tuple(
       itertools.chain.from_iterable(reading.problems for reading in readings)
     ),
@@ -171,13 +175,13 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
 
 def check_options(format: str, options: Mapping[str, Any]) -> None:
   """Raises a ConfigError for an option that the format's reader lacks."""
-  known = find_reader(format).options
-  unknown = sorted(set(options) - set(known))
+  options_of_format = find_reader(format).options
+  unknown = sorted(set(options) - set(options_of_format))
   if unknown:
     raise errors.ConfigError(
       f'Files of the format {format!r} have no such option',
       got=', '.join(unknown),
-      expected=', '.join(known) or 'none',
+      expected=', '.join(options_of_format) or 'none',
     )
 
 
@@ -211,14 +215,14 @@ def _languages(part: str, format: Format) -> tuple[str, ...]:
 def _with_own_ids(paths, readings) -> list[labeled_examples.Example]:
   """The examples of several files; ids that occur again get the file's name."""
   examples: list[labeled_examples.Example] = []
-  seen: set[str] = set()
+  seen_ids: set[str] = set()
   for path, reading in zip(paths, readings, strict=True):
     for example in reading.examples:
-      if example.id in seen and len(paths) > 1:
+      if example.id in seen_ids and len(paths) > 1:
         example = dataclasses.replace(
           example, id=f'{os.path.basename(path)}:{example.id}'
         )
-      seen.add(example.id)
+      seen_ids.add(example.id)
       examples.append(example)
   return examples
 

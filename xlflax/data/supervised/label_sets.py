@@ -30,18 +30,18 @@ def labels_of(
     CorpusError: no example has a label.
   """
   parts = source.languages() if parts is None else parts
-  found = set(
+  labels = set(
     itertools.chain.from_iterable(
       example.labels or () for part in parts for example in source.load(part)
     )
   )
-  if not found:
+  if not labels:
     raise errors.CorpusError(
       'No example has a label',
       where='the examples in ' + ', '.join(parts),
       fix='take the labels from the training data, not from a blind test set',
     )
-  return tuple(sorted(_completed(found)))
+  return tuple(sorted(_completed(labels)))
 
 
 def _completed(labels: set[str]) -> set[str]:

@@ -78,17 +78,17 @@ class LabelledStream:
     Raises:
       CorpusError: the source lacks one of `parts`.
     """
-    found = self.source.languages()
-    missing = [part for part in self.parts or () if part not in found]
-    if missing or not found:
+    available = self.source.languages()
+    missing = [part for part in self.parts or () if part not in available]
+    if missing or not available:
       raise errors.CorpusError(
         'Labelled examples of a language are missing',
         got=', '.join(missing) or 'no language at all',
-        expected='some of ' + ', '.join(found),
+        expected='some of ' + ', '.join(available),
         where=f'stream {self.name!r}',
-        fix=name_suggestions.suggest_languages(missing, found),
+        fix=name_suggestions.suggest_languages(missing, available),
       )
-    return found if self.parts is None else self.parts
+    return available if self.parts is None else self.parts
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and types of a global batch, by key."""

@@ -66,11 +66,11 @@ class LabelledLoader:
       if not size:
         raise _unusable(stream, part, self._tables[part].counts['examples'])
       table, cut = self._tables[part], self._cut(part)
-      taken = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
+      tokens_per_row = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
       logging.log(
         logging.WARNING if cut else logging.INFO,
         'Stream %s: text of %s takes %.0f of the %d tokens of a row%s.',
-        *(stream.name, part, taken, stream.length),
+        *(stream.name, part, tokens_per_row, stream.length),
         f'; {cut} of {table.num_rows} are full: what is longer is cut'
         if cut
         else '',
@@ -112,8 +112,8 @@ class LabelledLoader:
     names = self._schedule.tasks
     return featurizer.stack_features(
       [
-        self._tables[names[part]].row(place)
-        for part, place in zip(parts.tolist(), index.tolist(), strict=True)
+        self._tables[names[part]].row(row_index)
+        for part, row_index in zip(parts.tolist(), index.tolist(), strict=True)
       ],
       self._fields,
     )
@@ -174,7 +174,10 @@ def _tables(stream, vocabulary, cache_dir) -> dict[str, feature_cache.RowTable]:
   fingerprint = _fingerprint(stream)
   if _are_there(folder):
     loaded = _loaded(folder)
-    if all(fingerprint in ('', own) for _, own in loaded.values()):
+    if all(
+      fingerprint in ('', table_fingerprint)
+      for _, table_fingerprint in loaded.values()
+    ):
       return {part: table for part, (table, _) in loaded.items()}
     logging.info(
       'Stream %s: the examples have changed; their cached rows are made anew.',
@@ -195,8 +198,8 @@ def _tables(stream, vocabulary, cache_dir) -> dict[str, feature_cache.RowTable]:
 
 def _parts(folder: pathlib.Path) -> list[str]:
   """The files of a folder of cached rows."""
-  known = manifests.read_manifest(folder)
-  return list(known.files) if known else []
+  manifest = manifests.read_manifest(folder)
+  return list(manifest.files) if manifest else []
 
 
 def _are_there(folder: pathlib.Path) -> bool:
@@ -235,8 +238,8 @@ def _load(
     CacheError: the file is of another part, vocabulary or settings.
   """
   path = folder / f'{part}{_SUFFIX}'
-  table, written = feature_cache.RowTable.load(path)
-  of, _, fingerprint = written.rpartition(' ')
+  table, stored_header = feature_cache.RowTable.load(path)
+  of, _, fingerprint = stored_header.rpartition(' ')
   if of != _of(folder, part, parts):
     raise errors.CacheError(
       'A file of cached rows is of another part, vocabulary or settings',
@@ -307,13 +310,13 @@ def _made(stream, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
   """The rows of each example, with those of a group one after the other."""
   size = _BLOCK - _BLOCK % stream.group_size
   while block := list(itertools.islice(examples, size)):
-    made = stream.rows.make(block, vocabulary, length=stream.length)
+    sequences = stream.rows.make(block, vocabulary, length=stream.length)
     if stream.group_size == 1:
-      yield from made
+      yield from sequences
     else:
-      for start in range(0, len(made), stream.group_size):
+      for start in range(0, len(sequences), stream.group_size):
         yield from _interleaved(
-          made[start : start + stream.group_size], stream.group_size
+          sequences[start : start + stream.group_size], stream.group_size
         )
 
 

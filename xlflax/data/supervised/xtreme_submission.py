@@ -24,15 +24,15 @@ def file_name(
   """
   if version == xtreme_tasks.XTREME_R and task == 'mewslix':
     return f'{task}/test-{language}.json'
-  known = xtreme.find_xtreme_task(task, version)
+  xtreme_task = xtreme.find_xtreme_task(task, version)
   language = language.removesuffix('-en')
-  if language not in known.languages:
+  if language not in xtreme_task.languages:
     raise errors.ConfigError(
       f"XTREME's task {task} has no such language",
       got=language,
-      expected='one of ' + ', '.join(known.languages),
+      expected='one of ' + ', '.join(xtreme_task.languages),
     )
-  return f'{task}/test-{language}.{known.example.ENDING}'
+  return f'{task}/test-{language}.{xtreme_task.example.ENDING}'
 
 
 def entities_json(run: str, *, count: int = 20) -> str:
@@ -41,11 +41,13 @@ def entities_json(run: str, *, count: int = 20) -> str:
   Before: `m1 Q0 Q64 1 0.9 x` and `m1 Q0 Q90 2 0.8 x`; after:
   `{"m1": ["Q64", "Q90"]}`.
   """
-  found: dict[str, list[str]] = {}
+  documents_by_query: dict[str, list[str]] = {}
   for line in run.splitlines():
     query, _, document, *_ = line.split()
-    found.setdefault(query, []).append(document)
-  return json.dumps({query: names[:count] for query, names in found.items()})
+    documents_by_query.setdefault(query, []).append(document)
+  return json.dumps(
+    {query: names[:count] for query, names in documents_by_query.items()}
+  )
 
 
 def write_submission(
@@ -77,10 +79,10 @@ def write_submission(
 
 def _needed(version: str) -> dict[str, tuple[str, ...]]:
   """Task -> languages; LAReQA is no part of a submission."""
-  found = {
+  languages_by_task = {
     name: task.languages
     for name, task in xtreme_tasks.VERSIONS[version].items()
   }
   if version == xtreme_tasks.XTREME_R:
-    found['mewslix'] = xtreme_tasks.RANKED['mewslix'][1]
-  return found
+    languages_by_task['mewslix'] = xtreme_tasks.RANKED['mewslix'][1]
+  return languages_by_task

@@ -15,11 +15,11 @@ Method = Callable[..., Any]
 
 def check_index(index: Any, size: int, *, where: str) -> None:
   """Raises a VocabularyError for what is no id of a vocabulary."""
-  whole = not isinstance(index, bool) and hasattr(index, '__index__')
-  if not whole or not 0 <= index < size:
+  is_integer = not isinstance(index, bool) and hasattr(index, '__index__')
+  if not is_integer or not 0 <= index < size:
     raise errors.VocabularyError(
       'No such id in the vocabulary',
-      got=index if whole else repr(index),
+      got=index if is_integer else repr(index),
       expected=f'0..{size - 1}',
       where=where,
       fix='take an id that encode gives, or piece_id of a piece',
@@ -49,10 +49,10 @@ def of_ids(method: Method) -> Method:
 
   @functools.wraps(method)
   def call(self, ids, **options):
-    every = list(validation.validate(ids, Iterable[Any], name=where))
-    for index in every:
+    id_list = list(validation.validate(ids, Iterable[Any], name=where))
+    for index in id_list:
       check_index(index, self.spec.size, where=where)
-    return method(self, every, **options)
+    return method(self, id_list, **options)
 
   return call
 

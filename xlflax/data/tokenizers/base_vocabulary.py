@@ -124,10 +124,10 @@ class Vocabulary:
         where=str(directory),
       )
     module, name = _KINDS[kind]
-    found = getattr(
+    vocabulary_class = getattr(
       importlib.import_module(f'xlflax.data.tokenizers.{module}'), name
     )
-    return found.read(directory, description)
+    return vocabulary_class.read(directory, description)
 
   @classmethod
   def read(cls, directory: pathlib.Path, description: dict) -> 'Vocabulary':
@@ -241,16 +241,16 @@ class Vocabulary:
     """
     if not self.needs_language:
       return self.encode_batch(texts)
-    found: list[list[int]] = [[]] * len(texts)
+    ids_by_text: list[list[int]] = [[]] * len(texts)
     chosen = np.asarray(language_ids)
     for language in np.unique(chosen).tolist():
       places = np.flatnonzero(chosen == language).tolist()
       rows = self.encode_batch(
         [texts[i] for i in places], language=self.spec.languages[language]
       )
-      for place, row in zip(places, rows, strict=True):
-        found[place] = row
-    return found
+      for index, row in zip(places, rows, strict=True):
+        ids_by_text[index] = row
+    return ids_by_text
 
   def language_id(self, code: str) -> int:
     """The index of a language in `spec.languages`.
@@ -341,11 +341,11 @@ def read_description(directory) -> dict:
 
 
 def _check_format(description, path) -> None:
-  known = isinstance(description, dict) and description.get('format')
-  if known != FORMAT:
+  format_version = isinstance(description, dict) and description.get('format')
+  if format_version != FORMAT:
     raise errors.VocabularyError(
       f'{DESCRIPTION_FILE} has an unknown format',
-      got=known,
+      got=format_version,
       expected=f'format {FORMAT}',
       where=str(path),
       fix='train the vocabulary with this version of xlflax',

@@ -100,23 +100,25 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
 
   def _move(self, processor) -> tuple[np.ndarray, list[str]]:
     """(the id of each of the model's pieces, all pieces in order)."""
-    own = processor.id_to_piece(list(range(processor.get_piece_size())))
+    model_tokens = processor.id_to_piece(
+      list(range(processor.get_piece_size()))
+    )
     if self.id_layout is not IdLayout.FAIRSEQ:
       extra = [f'<extra_id_{i}>' for i in reversed(range(self.extra_ids))]
-      if self.id_layout is IdLayout.DEBERTA and '[MASK]' not in own:
+      if self.id_layout is IdLayout.DEBERTA and '[MASK]' not in model_tokens:
         extra = ['[MASK]']
-      return np.arange(len(own), dtype=np.int32), own + extra
+      return np.arange(len(model_tokens), dtype=np.int32), model_tokens + extra
     first = ('<unk>', '<s>', '</s>')
-    if tuple(own[:3]) != first:
+    if tuple(model_tokens[:3]) != first:
       raise errors.VocabularyError(
         "The SentencePiece model does not begin with fairseq's symbols",
-        got=', '.join(own[:3]),
+        got=', '.join(model_tokens[:3]),
         expected=', '.join(first),
       )
-    ids = np.arange(len(own), dtype=np.int32) + 1
+    ids = np.arange(len(model_tokens), dtype=np.int32) + 1
     ids[:3] = 3, 0, 2
     begin = ['<s>', '<pad>', '</s>', '<unk>']
-    return ids, [*begin, *own[3:], *self.codes, '<mask>']
+    return ids, [*begin, *model_tokens[3:], *self.codes, '<mask>']
 
   @classmethod
   def of_files(cls, contents, layout, description):
@@ -180,8 +182,12 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       return self._codes[piece]
     if piece in self._pieces[:4]:
       return self._pieces.index(piece)
-    own = self._processor.piece_to_id(piece)
-    return None if own == self._processor.unk_id() else int(self.model_ids[own])
+    model_id = self._processor.piece_to_id(piece)
+    return (
+      None
+      if model_id == self._processor.unk_id()
+      else int(self.model_ids[model_id])
+    )
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     """See `Vocabulary.is_byte`."""

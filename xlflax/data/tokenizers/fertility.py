@@ -88,17 +88,17 @@ def _row(
     )
     if vocabulary.is_byte(index, language=language)
   )
-  words = sum(len(text.split()) for text in texts)
+  num_words = sum(len(text.split()) for text in texts)
   characters = sum(map(len, texts))
   tokens = max(1, ids.size)
   return {
     'language': language,
     'split': split,
     'sentences': len(texts),
-    'words': words,
+    'words': num_words,
     'characters': characters,
     'tokens': int(ids.size),
-    'tokens_per_word': ids.size / max(1, words),
+    'tokens_per_word': ids.size / max(1, num_words),
     'tokens_per_character': ids.size / max(1, characters),
     'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / tokens,
     'byte_rate': num_bytes / tokens,

@@ -131,11 +131,11 @@ def _parsed(content: bytes) -> dict:
 
 def _load(content: bytes) -> tokenizers.Tokenizer:
   with tokenizer_errors.converting_tokenizer_errors(f'Not a {FILE}'):
-    found = tokenizers.Tokenizer.from_buffer(content)
-  found.no_truncation()
-  found.no_padding()
-  found.encode_special_tokens = True
-  return found
+    tokenizer = tokenizers.Tokenizer.from_buffer(content)
+  tokenizer.no_truncation()
+  tokenizer.no_padding()
+  tokenizer.encode_special_tokens = True
+  return tokenizer
 
 
 def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -44,18 +44,18 @@ class Layout:
   def read(cls, description: Mapping, where: str) -> 'Layout':
     """From `vocabulary.json`; raises VocabularyError if it is not there."""
     try:
-      found = cls(
+      layout = cls(
         dict(description['roles']),
         tuple(description['languages']),
         int(description['size']),
         tuple(description.get('symbols', ())),
       )
-      if set(found.roles) != set(ROLES):
-        raise ValueError(f'roles {", ".join(map(str, found.roles))}')
-      texts = (*found.roles.values(), *found.languages, *found.symbols)
+      if set(layout.roles) != set(ROLES):
+        raise ValueError(f'roles {", ".join(map(str, layout.roles))}')
+      texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
         raise TypeError('a name that is no text')
-      return found
+      return layout
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
         f'{base_vocabulary.DESCRIPTION_FILE} does not describe an imported '
@@ -131,15 +131,15 @@ def make_spec(
       got=f'{len(pieces)} tokens',
       expected=f'at most {size}',
     )
-  place = {piece: i for i, piece in enumerate(pieces)}
-  for piece, i in list(place.items()):
+  ids_by_token = {piece: i for i, piece in enumerate(pieces)}
+  for piece, i in list(ids_by_token.items()):
     if _SENTINEL.fullmatch(piece):  # mT5 has them with a space in front
-      place.setdefault(piece.removeprefix('▁'), i)
+      ids_by_token.setdefault(piece.removeprefix('▁'), i)
   missing = sorted(
     {
       token
       for token in (*layout.roles.values(), *layout.symbols)
-      if token not in place
+      if token not in ids_by_token
     }
   )
   if missing:
@@ -148,14 +148,14 @@ def make_spec(
       got=', '.join(missing),
       expected='each of them among its tokens',
     )
-  ids = {role: place[layout.roles[role]] for role in ROLES}
+  ids = {role: ids_by_token[layout.roles[role]] for role in ROLES}
   numbered = sorted(
     (int(match.group(1)), i)
     for i, piece in enumerate(pieces)
     if (match := _SENTINEL.fullmatch(piece))
   )
   sentinels = tuple(i for _, i in numbered)
-  symbols = tuple(place[symbol] for symbol in layout.symbols)
+  symbols = tuple(ids_by_token[symbol] for symbol in layout.symbols)
   unused = range(len(pieces), size)
   starts = np.zeros(size, np.bool_)
   starts[: len(pieces)] = word_starts
@@ -201,18 +201,20 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     contents = {
       name: base_vocabulary.read_file(directory / name) for name in cls.FILES
     }
-    found = cls.of_files(contents, Layout.read(description, where), description)
+    vocabulary = cls.of_files(
+      contents, Layout.read(description, where), description
+    )
     expected = description.get('hash')
-    if found.hash != expected:
+    if vocabulary.hash != expected:
       raise errors.VocabularyError(
         "The vocabulary's files are not those that "
         f'{base_vocabulary.DESCRIPTION_FILE} describes',
-        got=f'hash {found.hash[:12]}',
+        got=f'hash {vocabulary.hash[:12]}',
         expected=f'hash {str(expected)[:12]}',
         where=where,
         fix='copy all files of one vocabulary, or import it again',
       )
-    return found
+    return vocabulary
 
   @classmethod
   def of_files(

@@ -75,7 +75,7 @@ class Reservoir:
     texts = [text for part in self._texts for text in part]
     order = np.argsort(keys, kind='stable')[: self._capacity]
     self._keys = [keys[order]]
-    self._texts = [[texts[place] for place in order.tolist()]]
+    self._texts = [[texts[index] for index in order.tolist()]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +100,10 @@ def draw_reservoirs(
   """
   out: dict[str, Reservoir] = {}
   for piece in _pieces(corpus)[share[0] :: share[1]]:
-    place = piece.file.path.relative_to(corpus.directory).as_posix()
+    relative_path = piece.file.path.relative_to(corpus.directory).as_posix()
     for side, language in enumerate(piece.file.languages):
       reservoir = out.setdefault(language, Reservoir(capacity))
-      key = hashing.make_key(seed, 'sample', place, piece.number, side)
+      key = hashing.make_key(seed, 'sample', relative_path, piece.number, side)
       first = 0
       for texts in _blocks(_lines(piece, side)):
         numbers = np.arange(first, first + len(texts))
@@ -177,8 +177,8 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
     CorpusError: a share is missing, damaged or of another origin, or there
       are shares of two divisions.
   """
-  found = sorted(paths.to_path(directory).glob('share-*-of-*.npz'))
-  counts = {int(path.stem.rpartition('-')[2]) for path in found}
+  shard_paths = sorted(paths.to_path(directory).glob('share-*-of-*.npz'))
+  counts = {int(path.stem.rpartition('-')[2]) for path in shard_paths}
   missing = [
     f'{index}/{count}'
     for count in counts
@@ -188,7 +188,7 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
       'The sample of the text is not complete',
-      got=', '.join(path.name for path in found[:5]) or 'no share',
+      got=', '.join(path.name for path in shard_paths[:5]) or 'no share',
       expected='all shares of one division'
       + (f'; missing: {", ".join(missing[:5])}' if missing else ''),
       where=str(directory),
@@ -196,7 +196,7 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
       '--num_shards=N for them.',
     )
   out: dict[str, Reservoir] = {}
-  for path in found:
+  for path in shard_paths:
     for language, keys, count, texts in _read_share(path, origin):
       part = Reservoir(origin.capacity)
       part.add(keys, texts)
@@ -214,10 +214,10 @@ def sample_reservoirs(
   k % n smallest keys once more.
   """
   for language, quota in quotas.items():
-    whole, rest = divmod(quota.drawn, quota.available)
+    repeats, remainder = divmod(quota.drawn, quota.available)
     _, texts = drawn[language].lines()
-    for place, text in enumerate(texts):
-      times = whole + (place < rest)
+    for index, text in enumerate(texts):
+      times = repeats + (index < remainder)
       for part in text_sampling.split_long_text(text) if times else ():
         for _ in range(times):
           yield part
@@ -270,8 +270,8 @@ def _check_origin(path: pathlib.Path, found: Origin, wanted: Origin) -> None:
 
 
 def _origin(text: str) -> Origin:
-  known = json.loads(text)
-  return Origin(**known | {'files': tuple(map(tuple, known['files']))})
+  fields = json.loads(text)
+  return Origin(**fields | {'files': tuple(map(tuple, fields['files']))})
 
 
 def _read_share(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:

@@ -101,10 +101,10 @@ def _count_unmerged(texts, settings, languages, where) -> int:
   counted: list[int] = []
 
   def translate(message: str) -> Exception:
-    found = _TOO_LOW.search(message)
-    if not found:
+    match = _TOO_LOW.search(message)
+    if not match:
       return _translate(message, settings, 0, where)
-    counted.append(int(found.group(2)))
+    counted.append(int(match.group(2)))
     return _Counted()
 
   try:
@@ -119,11 +119,11 @@ class _Counted(Exception):
 
 
 def _check_merges(model: bytes, wanted: int, where: str | None) -> None:
-  found = count_merges(model)
-  if found != wanted:
+  num_merges = count_merges(model)
+  if num_merges != wanted:
     raise errors.VocabularyError(
       'SentencePiece did not make the number of merges that was asked for',
-      got=found,
+      got=num_merges,
       expected=wanted,
       where=where,
       fix='give --size instead',
@@ -188,13 +188,17 @@ def _translate(
 ) -> errors.XlflaxError:
   """The trainer's message as an error; `fixed` entries are not merges."""
   too_high, too_low = _TOO_HIGH.search(message), _TOO_LOW.search(message)
-  flag, asked, name = '--size', settings.size, 'The vocabulary size'
+  flag, requested, name = '--size', settings.size, 'The vocabulary size'
   if settings.merges is not None:
-    flag, asked, name = '--num_merges', settings.merges, 'The number of merges'
+    flag, requested, name = (
+      '--num_merges',
+      settings.merges,
+      'The number of merges',
+    )
   if too_high:
     return errors.VocabularyError(
       f'{name} is too large for this text',
-      got=asked,
+      got=requested,
       where=where,
       expected=f'at most {int(too_high.group(1)) - fixed}',
       fix=f'choose a smaller {flag}, or give more text',
@@ -202,7 +206,7 @@ def _translate(
   if too_low:
     return errors.VocabularyError(
       f'{name} is too small for the characters of this text',
-      got=asked,
+      got=requested,
       expected=f'at least {too_low.group(2)}',
       where=where,
       fix=f'choose a larger {flag} or a lower --character_coverage',
@@ -215,6 +219,6 @@ def _translate(
     )
   return errors.VocabularyError(
     f'SentencePiece could not train a vocabulary ({message.strip()})',
-    got=f'{flag[2:]} {asked}, {settings.model_type.value}',
+    got=f'{flag[2:]} {requested}, {settings.model_type.value}',
     where=where,
   )

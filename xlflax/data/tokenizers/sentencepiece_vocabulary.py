@@ -172,10 +172,10 @@ def _read_spec(processor) -> VocabularySpec:
     )
   symbols = list(itertools.takewhile(processor.is_control, range(first, size)))
   languages = tuple(_languages(pieces[i] for i in symbols))
-  rest = symbols[len(languages) :]
+  other_symbols = symbols[len(languages) :]
   sentinels = tuple(
     i
-    for n, i in enumerate(rest)
+    for n, i in enumerate(other_symbols)
     if pieces[i] == base_vocabulary.sentinel_token(n)
   )
   last = first + len(languages)

@@ -36,12 +36,16 @@ def word_ids(
   pieces: Sequence[Sequence[str]], first: int, anchors: Anchors
 ) -> list[np.ndarray]:
   """The id of each language's words, in their own order; int32 each."""
-  sizes = [len(words) for words in pieces]
+  sizes = [len(language_words) for language_words in pieces]
   if anchors is Anchors.SHARED:
-    place = {piece: first + i for i, piece in enumerate(_shared(pieces))}
+    ids_by_word = {piece: first + i for i, piece in enumerate(_shared(pieces))}
     return [
-      np.fromiter(map(place.__getitem__, words), np.int32, len(words))
-      for words in pieces
+      np.fromiter(
+        map(ids_by_word.__getitem__, language_words),
+        np.int32,
+        len(language_words),
+      )
+      for language_words in pieces
     ]
   starts = np.zeros(len(sizes), np.int64)
   if anchors is Anchors.NONE:
@@ -59,8 +63,8 @@ def _shared(pieces: Sequence[Sequence[str]]) -> list[str]:
   Within a set, the order is that of the first language.
   """
   languages: dict[str, list[int]] = {}
-  for language, words in enumerate(pieces):
-    for piece in words:
+  for language, language_words in enumerate(pieces):
+    for piece in language_words:
       languages.setdefault(piece, []).append(language)
   return sorted(languages, key=languages.__getitem__)
 

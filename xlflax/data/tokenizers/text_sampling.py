@@ -86,16 +86,18 @@ def sample_sentences(
   SentencePiece skips longer ones.
   """
   for language, quota in quotas.items():
-    whole, rest = divmod(quota.drawn, quota.available)
+    repeats, remainder = divmod(quota.drawn, quota.available)
     key = zlib.crc32(language.encode())
     rng = np.random.default_rng([seed, key])
     extra = np.zeros(quota.available, np.bool_)
-    extra[rng.choice(quota.available, rest, replace=False, shuffle=False)] = 1
+    extra[
+      rng.choice(quota.available, remainder, replace=False, shuffle=False)
+    ] = 1
     for text, more in zip(
       iterate_sentences(corpus, language), extra, strict=True
     ):
-      for part in split_long_text(text) if whole + more else ():
-        for _ in range(whole + more):
+      for part in split_long_text(text) if repeats + more else ():
+        for _ in range(repeats + more):
           yield part
 
 

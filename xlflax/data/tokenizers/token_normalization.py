@@ -175,7 +175,7 @@ def _bytes_of_letters() -> dict[str, int]:
   characters from 256 on, in order.
   """
   printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-  others = [byte for byte in range(256) if byte not in set(printable)]
+  other_bytes = [byte for byte in range(256) if byte not in set(printable)]
   return {chr(byte): byte for byte in printable} | {
-    chr(256 + i): byte for i, byte in enumerate(others)
+    chr(256 + i): byte for i, byte in enumerate(other_bytes)
   }

@@ -64,18 +64,18 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     self.description = dict(description or {})
     special = _common_symbols(self.members)
     pieces = [member.pieces() for member in self.members.values()]
-    words = vocabulary_anchors.word_ids(
-      [own[special:] for own in pieces], special, anchors
+    word_ids = vocabulary_anchors.word_ids(
+      [tokens[special:] for tokens in pieces], special, anchors
     )
     self._ids = {  # [V_l] each: the ids of a member's pieces in the union
       code: np.concatenate([np.arange(special, dtype=np.int32), ids])
-      for code, ids in zip(self.members, words, strict=True)
+      for code, ids in zip(self.members, word_ids, strict=True)
     }
     size = 1 + max(int(ids.max()) for ids in self._ids.values())
     self._owners, self._owned = vocabulary_anchors.find_owners(
       list(self._ids.values()), size
     )
-    self.spec = self._make_spec(size, words, pieces)
+    self.spec = self._make_spec(size, word_ids, pieces)
     self.hash = self._digest()
 
   @classmethod
@@ -95,7 +95,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
         where=where,
         expected='anchors, and members with file and sha256',
       ) from error
-    made = cls(
+    vocabulary = cls(
       {
         code: single.read_model(directory, *member)
         for code, member in members.items()
@@ -103,16 +103,16 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       anchors=anchors,
       description=description,
     )
-    if made.hash != description.get('hash'):
+    if vocabulary.hash != description.get('hash'):
       raise errors.VocabularyError(
         f'{base_vocabulary.DESCRIPTION_FILE} describes another union of these '
         'models',
-        got=f'hash {made.hash[:12]}',
+        got=f'hash {vocabulary.hash[:12]}',
         where=where,
         expected=f'hash {str(description.get("hash"))[:12]}',
         fix='train the vocabulary with this version of xlflax',
       )
-    return made
+    return vocabulary
 
   @property
   def models(self) -> dict[str, bytes]:
@@ -171,8 +171,8 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
     """See `Vocabulary.bare_piece`."""
-    member, own = self._resolve(index, language)
-    return member.piece(own)
+    member, member_id = self._resolve(index, language)
+    return member.piece(member_id)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     """See `Vocabulary.piece_id`."""
@@ -180,24 +180,28 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     if symbol is not None and symbol in self.spec.special_ids:
       return symbol
     if self.anchors is Anchors.NONE and language is None:
-      prefix, _, rest = piece.partition(':')
+      prefix, _, suffix = piece.partition(':')
       if prefix in self.members:
-        language, piece = prefix, rest
+        language, piece = prefix, suffix
     codes: Iterable[str] = ()  # A piece of `none` without its language is none.
     if language is not None or self.anchors is Anchors.SEPARATE:
       codes = [self._known(language)]
     elif self.anchors is Anchors.SHARED:
       codes = self.members
-    found = ((code, self.members[code].piece_id(piece)) for code in codes)
+    member_ids = ((code, self.members[code].piece_id(piece)) for code in codes)
     return next(
-      (int(self._ids[code][own]) for code, own in found if own is not None),
+      (
+        int(self._ids[code][member_id])
+        for code, member_id in member_ids
+        if member_id is not None
+      ),
       None,
     )
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     """See `Vocabulary.is_byte`."""
-    member, own = self._resolve(index, language)
-    return member.is_byte(own)
+    member, member_id = self._resolve(index, language)
+    return member.is_byte(member_id)
 
   def _resolve(self, index: int, language: str | None):
     """(member, its id of a piece) of an id of the union."""
@@ -233,8 +237,8 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     starts = b''  # An id may begin a word in one language only.
     if self.anchors is not Anchors.SEPARATE:
       starts = single.pack_word_starts(
-        pieces[owner][own]
-        for owner, own in zip(
+        pieces[owner][member_id]
+        for owner, member_id in zip(
           self._owners.tolist(), self._owned.tolist(), strict=True
         )
       )

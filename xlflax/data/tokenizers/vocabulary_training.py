@@ -136,7 +136,11 @@ def sentence_quotas(
   if drawn is None:
     sizes = text_sampling.count_sentences(corpus)
   else:
-    sizes = {code: found.count for code, found in drawn.items() if found.count}
+    sizes = {
+      code: reservoir.count
+      for code, reservoir in drawn.items()
+      if reservoir.count
+    }
   if not sizes:
     raise errors.CorpusError(
       'The corpus has no training text',
@@ -219,14 +223,16 @@ def _is_there(
   if not (output_dir / base_vocabulary.DESCRIPTION_FILE).exists():
     return False
   described = base_vocabulary.read_description(output_dir)
-  found = dict(described.get('training') or {}, symbols=described['languages'])
-  text_digest = found.pop('text_sha256', None)
-  found.pop('sentences', None)
-  wanted = settings.as_dict() | {'symbols': _languages(corpus, texts, settings)}
+  stored = dict(described.get('training') or {}, symbols=described['languages'])
+  text_digest = stored.pop('text_sha256', None)
+  stored.pop('sentences', None)
+  requested = settings.as_dict() | {
+    'symbols': _languages(corpus, texts, settings)
+  }
   differences = [
-    f'{key}: {found.get(key)!r} there, {wanted.get(key)!r} asked'
-    for key in sorted(found.keys() | wanted.keys())
-    if found.get(key) != wanted.get(key)
+    f'{key}: {stored.get(key)!r} there, {requested.get(key)!r} asked'
+    for key in sorted(stored.keys() | requested.keys())
+    if stored.get(key) != requested.get(key)
   ]
   if not differences:
     digest = hashlib.sha256()

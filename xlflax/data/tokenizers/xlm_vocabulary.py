@@ -127,10 +127,10 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     return base_vocabulary.flatten_ids(rows)
 
   def _encode(self, split, text: str) -> list[int]:
-    words = split(text)
+    split_words = split(text)
     if self.lower:
-      words = _plain(' '.join(words)).split(' ')
-    return [i for word in words if word for i in self._word_ids(word)]
+      split_words = _plain(' '.join(split_words)).split(' ')
+    return [i for word in split_words if word for i in self._word_ids(word)]
 
   def _encode_word(self, word: str) -> tuple[int, ...]:
     """BPE: the first merge in the list that applies, until none does."""
@@ -161,7 +161,7 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
 def _parse(contents: Mapping[str, bytes]):
   """(piece -> id, pair -> rank) of the two files."""
   try:
-    place = {
+    ids_by_token = {
       str(piece): int(index)
       for piece, index in json.loads(contents[VOCABULARY]).items()
     }
@@ -180,10 +180,10 @@ def _parse(contents: Mapping[str, bytes]):
       got=str(error),
       expected=f'{VOCABULARY} and {MERGES}',
     ) from error
-  if not place:
+  if not ids_by_token:
     raise errors.VocabularyError(f'{VOCABULARY} has no entries')
-  imported_vocabulary.check_ids(place.values())
-  return place, ranks
+  imported_vocabulary.check_ids(ids_by_token.values())
+  return ids_by_token, ranks
 
 
 def _merge(parts: list[str], pair: tuple[str, str]) -> list[str]:

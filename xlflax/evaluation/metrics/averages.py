@@ -31,10 +31,12 @@ def transfer_gap(
   XTREME's table 3 takes exact match, not the mean with F1, for question
   answering. None without the source language or without others.
   """
-  others = [score for language, score in scores.items() if language != source]
-  if source not in scores or not others:
+  target_scores = [
+    score for language, score in scores.items() if language != source
+  ]
+  if source not in scores or not target_scores:
     return None
-  return scores[source] - macro_average(others)
+  return scores[source] - macro_average(target_scores)
 
 
 def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
@@ -52,9 +54,11 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
   """
   of_r = {name: task.group for name, task in xtreme_tasks.R_TASKS.items()}
   of_r |= {name: group for name, (group, _) in xtreme_tasks.RANKED.items()}
-  own = {name: task.group for name, task in xtreme_tasks.TASKS.items()}
-  is_r = any(name in scores for name in set(of_r) - set(own))
-  prefix, kinds = ('R ', of_r) if is_r else ('', own)
+  groups_by_task = {
+    name: task.group for name, task in xtreme_tasks.TASKS.items()
+  }
+  is_r = any(name in scores for name in set(of_r) - set(groups_by_task))
+  prefix, kinds = ('R ', of_r) if is_r else ('', groups_by_task)
   groups: dict[str, list[str]] = {}
   for name, group in kinds.items():
     groups.setdefault(group, []).append(name)

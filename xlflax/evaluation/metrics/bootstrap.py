@@ -86,15 +86,15 @@ def bootstrap_scores(
     CorpusError: no examples, or not as many of all runs.
     ConfigError: statistics of different metrics, or no samples.
   """
-  several = (
+  run_list = (
     (runs,) if isinstance(runs, corpus_statistics.Statistics) else tuple(runs)
   )
-  _check(several, samples)
-  several = tuple(one.by_cluster() for one in several)
-  scores = np.array([one.value for one in several])
-  values = _drawn_scores(several, samples, seed)
+  _check(run_list, samples)
+  run_list = tuple(run.by_cluster() for run in run_list)
+  scores = np.array([run.value for run in run_list])
+  values = _drawn_scores(run_list, samples, seed)
   values = np.where(np.isfinite(values), values, scores)
-  return Drawn(scores, values, several[0].size)
+  return Drawn(scores, values, run_list[0].size)
 
 
 def combine_draws(
@@ -105,15 +105,15 @@ def combine_draws(
   A part with one run counts for every run of the others; None where parts have
   several, but not as many.
   """
-  runs = max(len(one.scores) for one in parts)
-  if any(len(one.scores) not in (1, runs) for one in parts):
+  runs = max(len(draw.scores) for draw in parts)
+  if any(len(draw.scores) not in (1, runs) for draw in parts):
     return None
   pairs = list(zip(parts, weights, strict=True))
   zeros = np.zeros(runs)
   return Drawn(
-    sum((w * one.scores for one, w in pairs), zeros),
-    sum((w * one.values for one, w in pairs), zeros),
-    min(one.size for one in parts),
+    sum((w * draw.scores for draw, w in pairs), zeros),
+    sum((w * draw.values for draw, w in pairs), zeros),
+    min(draw.size for draw in parts),
   )
 
 
@@ -132,13 +132,18 @@ def compare_models(
     CorpusError: no examples, or not as many of all runs.
     ConfigError: statistics of different metrics, or no samples.
   """
-  several = [
-    (one,) if isinstance(one, corpus_statistics.Statistics) else tuple(one)
-    for one in (first, second)
+  models = [
+    (model_runs,)
+    if isinstance(model_runs, corpus_statistics.Statistics)
+    else tuple(model_runs)
+    for model_runs in (first, second)
   ]
-  _check([*several[0], *several[1]], samples)
+  _check([*models[0], *models[1]], samples)
   return score_difference(
-    *(bootstrap_scores(one, samples=samples, seed=seed) for one in several)
+    *(
+      bootstrap_scores(model_runs, samples=samples, seed=seed)
+      for model_runs in models
+    )
   )
 
 
@@ -155,10 +160,10 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
       expected='as many, in the same order',
     )
   scores = np.concatenate([first.scores, second.scores])
-  drawn = np.concatenate([first.values, second.values], 1)
+  drawn_scores = np.concatenate([first.values, second.values], 1)
   runs = len(first.scores), len(second.scores)
-  found = _one_run_each if max(runs) == 1 else _several_runs
-  low, high, p_value = found(scores, drawn, runs, first.size)
+  interval_function = _one_run_each if max(runs) == 1 else _several_runs
+  low, high, p_value = interval_function(scores, drawn_scores, runs, first.size)
   return Significance(
     first=float(first.scores.mean()),
     second=float(second.scores.mean()),
@@ -166,7 +171,7 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
     low=float(low),
     high=float(high),
     p_value=float(p_value),
-    samples=len(drawn),
+    samples=len(drawn_scores),
     runs=runs,
   )
 
@@ -204,9 +209,9 @@ def holm_correction(p_values: Sequence[float]) -> list[float]:
   order = sorted(range(len(p_values)), key=p_values.__getitem__)
   adjusted = [0.0] * len(p_values)
   largest = 0.0
-  for rank, place in enumerate(order):
-    scaled = (len(p_values) - rank) * p_values[place]
-    largest = adjusted[place] = max(largest, min(1.0, scaled))
+  for rank, index in enumerate(order):
+    scaled = (len(p_values) - rank) * p_values[index]
+    largest = adjusted[index] = max(largest, min(1.0, scaled))
   return adjusted
 
 
@@ -228,19 +233,19 @@ def _one_run_each(scores, drawn, runs, size) -> tuple[float, float, float]:
 
   Percentiles know no p below 1 / samples, which many comparisons together need.
   """
-  differences, found = drawn @ _contrast(runs), scores @ _contrast(runs)
+  differences, observed = drawn @ _contrast(runs), scores @ _contrast(runs)
   error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
   freedom = variance_components.drawn_freedom(size, len(drawn))
   # Sums in another order differ in the last bits: these are no difference.
   tolerance = 1e-12 * max(*np.abs(scores), 1e-300)
-  if abs(found) <= tolerance or size < 2:  # one example tells no spread
+  if abs(observed) <= tolerance or size < 2:  # one example tells no spread
     p_value = 1.0
   elif error <= tolerance:
     p_value = 1 / (1 + len(drawn))
   else:
-    p_value = 2 * special.stdtr(freedom, -abs(found) / error)
+    p_value = 2 * special.stdtr(freedom, -abs(observed) / error)
   reach = special.stdtrit(freedom, 0.975) * error
-  return found - reach, found + reach, p_value
+  return observed - reach, observed + reach, p_value
 
 
 def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
@@ -266,19 +271,23 @@ def _drawn_scores(
 ) -> np.ndarray:
   """The score of every run on each drawn test set, [S, runs]."""
   kind, size = several[0].aggregate, several[0].size
-  rows = np.stack([one.rows for one in several], 1)  # [N, runs, K]
-  found: list[Any] = []
-  for drawn in _draws(size, samples=samples, seed=seed):
+  rows = np.stack([run.rows for run in several], 1)  # [N, runs, K]
+  score_blocks: list[Any] = []
+  for draw_counts in _draws(size, samples=samples, seed=seed):
     if kind.of_all is None:
       # One matrix product sums all columns.
-      sums = drawn.astype(np.float64) @ rows.reshape(size, -1)
+      sums = draw_counts.astype(np.float64) @ rows.reshape(size, -1)
       sums = sums.reshape(-1, len(several), kind.columns)
-      found.append(corpus_statistics.aggregate_scores(sums, size, kind))
+      score_blocks.append(corpus_statistics.aggregate_scores(sums, size, kind))
     else:
-      for counts in drawn:
+      for counts in draw_counts:
         chosen = np.repeat(rows, counts, axis=0)
-        found.append([_whole(kind, run) for run in chosen.swapaxes(0, 1)])
-  return np.concatenate([np.reshape(one, (-1, len(several))) for one in found])
+        score_blocks.append(
+          [_whole(kind, run) for run in chosen.swapaxes(0, 1)]
+        )
+  return np.concatenate(
+    [np.reshape(run, (-1, len(several))) for run in score_blocks]
+  )
 
 
 def _whole(kind: corpus_statistics.Aggregate, rows: np.ndarray) -> float:
@@ -298,22 +307,22 @@ def _draws(size: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
     count = min(at_once, samples - start)
     places = generator.integers(0, size, (count, size))
     places += size * np.arange(count)[:, None]
-    drawn = np.bincount(places.ravel(), minlength=count * size)
-    yield drawn.reshape(count, size)
+    draw_counts = np.bincount(places.ravel(), minlength=count * size)
+    yield draw_counts.reshape(count, size)
 
 
 def _check(several, samples: int) -> None:
   """Raises unless all are statistics of one metric on the same examples."""
   reference = several[0]
-  for one in several:
-    if one.aggregate is not reference.aggregate:
+  for statistics in several:
+    if statistics.aggregate is not reference.aggregate:
       raise errors.ConfigError(
         'Statistics of different metrics cannot be compared',
-        got=f'{reference.aggregate.value!r} and {one.aggregate.value!r}',
+        got=f'{reference.aggregate.value!r} and {statistics.aggregate.value!r}',
         expected='all of one kind',
       )
-    metric_checks.same_length(reference.rows, one.rows, what='examples')
-    if not np.array_equal(reference.clusters, one.clusters):
+    metric_checks.same_length(reference.rows, statistics.rows, what='examples')
+    if not np.array_equal(reference.clusters, statistics.clusters):
       raise errors.CorpusError('Two runs have other clusters of examples')
   metric_checks.not_empty(reference.rows, what='examples')
   if samples < 2:

@@ -139,22 +139,22 @@ def _words(tree: Any, gold: Any) -> list[_Word]:
   tags, lemmas = column('tags'), column('lemmas')
   features = [_universal_features(text) for text in column('features')]
   function: list[list] = [[] for _ in range(count + 1)]
-  for place, (head, relation) in enumerate(
+  for index, (head, relation) in enumerate(
     zip(tree.heads, relations, strict=True)
   ):
     if relation in FUNCTIONAL:
-      function[head].append((place, relation, tags[place], features[place]))
+      function[head].append((index, relation, tags[index], features[index]))
   return [
-    _Word(head, relation, tag, feature, lemma, tuple(own))
-    for head, relation, tag, feature, lemma, own in zip(
+    _Word(head, relation, tag, feature, lemma, tuple(function_words))
+    for head, relation, tag, feature, lemma, function_words in zip(
       tree.heads, relations, tags, features, lemmas, function[1:], strict=True
     )
   ]
 
 
 def _universal_features(text: str) -> str:
-  kept = [f for f in text.split('|') if f.partition('=')[0] in FEATURES]
-  return '|'.join(sorted(kept))
+  universal = [f for f in text.split('|') if f.partition('=')[0] in FEATURES]
+  return '|'.join(sorted(universal))
 
 
 def _statistics(sides, key) -> corpus_statistics.Statistics:

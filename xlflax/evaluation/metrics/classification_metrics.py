@@ -89,7 +89,7 @@ def confusion_matrix(
   gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
 ) -> np.ndarray:
   """[C, C] counts: gold label by predicted label, in the order of `labels`."""
-  places = {label: place for place, label in enumerate(labels)}
+  places = {label: index for index, label in enumerate(labels)}
   for label in (*gold, *predicted):
     if label not in places:
       raise errors.CorpusError(

@@ -22,7 +22,7 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
 
   metric_checks.same_length(first, second, what='scores')
   metric_checks.not_empty(first, what='scores')
-  return pearson(*(stats.rankdata(one) for one in (first, second)))
+  return pearson(*(stats.rankdata(values) for values in (first, second)))
 
 
 def pearson(first: np.ndarray, second: np.ndarray) -> float:
@@ -90,10 +90,10 @@ def k_means(
   """
   from sklearn import cluster, exceptions  # slow to import
 
-  found = cluster.KMeans(count, n_init=restarts, random_state=seed)
+  model = cluster.KMeans(count, n_init=restarts, random_state=seed)
   with warnings.catch_warnings():  # fewer different vectors than groups
     warnings.simplefilter('ignore', exceptions.ConvergenceWarning)
-    return found.fit_predict(np.asarray(vectors, np.float64))
+    return model.fit_predict(np.asarray(vectors, np.float64))
 
 
 def ndcg(
@@ -108,14 +108,14 @@ def ndcg(
     relevance: id -> relevance, of those that have any.
     k: documents that count.
   """
-  found = [max(relevance.get(name, 0.0), 0.0) for name in ranked[:k]]
-  best = sorted((one for one in relevance.values() if one > 0), reverse=True)
+  gains = [max(relevance.get(name, 0.0), 0.0) for name in ranked[:k]]
+  best = sorted((gain for gain in relevance.values() if gain > 0), reverse=True)
   ideal = _discounted(best[:k])
-  return _discounted(found) / ideal if ideal else 0.0
+  return _discounted(gains) / ideal if ideal else 0.0
 
 
 def _discounted(gains: Sequence[float]) -> float:
-  return float(sum(g / np.log2(place + 2) for place, g in enumerate(gains)))
+  return float(sum(g / np.log2(rank + 2) for rank, g in enumerate(gains)))
 
 
 def precision_at_hits(
@@ -139,9 +139,9 @@ def reciprocal_rank(
 
   With one relevant document for each query this is Mewsli-X's `map@20`.
   """
-  for place, name in enumerate(ranked[:k], 1):
+  for rank, name in enumerate(ranked[:k], 1):
     if relevance.get(name, 0.0) > 0:
-      return 1 / place
+      return 1 / rank
   return 0.0
 
 

@@ -57,8 +57,10 @@ def mining_scores(
     CorpusError: there are no gold pairs.
   """
   metric_checks.not_empty(gold, what='gold pairs')
-  found, right = set(mined), set(gold)
-  return MiningScores(*_scores(len(found & right), len(found), len(right)))
+  mined_set, right = set(mined), set(gold)
+  return MiningScores(
+    *_scores(len(mined_set & right), len(mined_set), len(right))
+  )
 
 
 def of_sentences(
@@ -67,9 +69,9 @@ def of_sentences(
   gold: Collection[Pair],
 ) -> corpus_statistics.Statistics:
   """(correct, mined, gold) pairs of each sentence of the first side."""
-  found, right = set(mined), set(gold)
+  mined_set, right = set(mined), set(gold)
   rows = {first: [0, 0, 0] for first in sentences}
-  for column, pairs in enumerate((found & right, found, right)):
+  for column, pairs in enumerate((mined_set & right, mined_set, right)):
     for first, _ in pairs:
       rows[first][column] += 1
   return corpus_statistics.Statistics(

@@ -120,9 +120,9 @@ def _counted(gold: Tree, kind: Punctuation, *, where: str) -> np.ndarray:
 
 
 def _check(gold: Tree, predicted: Tree, *, where: str) -> None:
-  for what, first, second in (
+  for field, first, second in (
     ('heads', gold.heads, predicted.heads),
     ('relations', gold.relations, predicted.relations),
     ('words', gold.heads, gold.relations),
   ):
-    metric_checks.same_length(first, second, what=what, where=where)
+    metric_checks.same_length(first, second, what=field, where=where)

@@ -49,13 +49,15 @@ def nearest_neighbor_probe(
     labels: int [N], classes from 0.
     k: how many vote.
   """
-  known, votes = (
+  unit_vectors, votes = (
     cosine.normalize_rows(vectors),
     np.eye(labels.max() + 1)[labels],
   )
 
   def predict(asked: np.ndarray) -> np.ndarray:
-    found = neighbors.find_nearest(cosine.normalize_rows(asked), known, k=k)
+    found = neighbors.find_nearest(
+      cosine.normalize_rows(asked), unit_vectors, k=k
+    )
     return votes[found.indices].sum(1).argmax(1)
 
   return predict

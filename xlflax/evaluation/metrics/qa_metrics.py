@@ -130,7 +130,7 @@ def best_answer_scores(
 ) -> tuple[float, float]:
   """(exact match, F1), each the best over several gold answers."""
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
-    answers = [one for one in answers if normalize_answer(one)] or ['']
+    answers = [answer for answer in answers if normalize_answer(answer)] or ['']
   exact = max(
     exact_match(predicted, answer, rules=rules, language=language)
     for answer in answers

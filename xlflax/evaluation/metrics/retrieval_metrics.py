@@ -28,12 +28,16 @@ class PairScores(NamedTuple):
 
 def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
   """Accuracy@1 for each layer of two [layers + 1, N, H] sets of vectors."""
-  found = [
+  neighbors_by_layer = [
     cosine.find_nearest(x, y) for x, y in zip(first, second, strict=True)
   ]
   return PairScores(
-    np.array([cosine.retrieval_accuracy(n.forward) for n in found]),
-    np.array([cosine.retrieval_accuracy(n.backward) for n in found]),
+    np.array(
+      [cosine.retrieval_accuracy(n.forward) for n in neighbors_by_layer]
+    ),
+    np.array(
+      [cosine.retrieval_accuracy(n.backward) for n in neighbors_by_layer]
+    ),
   )
 
 
@@ -65,9 +69,10 @@ def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
   count = len(first)
   pairs = float(np.sum(first * second, dtype=np.float64))
   everything = first.sum(0, dtype=np.float64) @ second.sum(0, dtype=np.float64)
-  others = count * (count - 1)
+  num_other_pairs = count * (count - 1)
   return MeanCosines(
-    pairs / count, (everything - pairs) / others if others else float('nan')
+    pairs / count,
+    (everything - pairs) / num_other_pairs if num_other_pairs else float('nan'),
   )
 
 
@@ -86,10 +91,10 @@ def retrieval_accuracies(
   """
   right = indices == np.arange(len(indices))
   parts = {
-    name + end: right[slice(None) if one is None else kinds == one]
-    for end, one in _KINDS.items()
+    name + end: right[slice(None) if kind is None else kinds == kind]
+    for end, kind in _KINDS.items()
   }
   return {
-    part: float(found.mean()) if len(found) else float('nan')
-    for part, found in parts.items()
+    part: float(is_correct.mean()) if len(is_correct) else float('nan')
+    for part, is_correct in parts.items()
   }

@@ -101,13 +101,13 @@ def nearest_by_ngrams(
 
 
 def _most_similar(queries, keys, block_size: int) -> np.ndarray:
-  found = np.full(queries.shape[0], NOTHING)
-  for start in range(0, len(found), block_size):
+  most_similar = np.full(queries.shape[0], NOTHING)
+  for start in range(0, len(most_similar), block_size):
     block = (queries[start : start + block_size] @ keys.T).toarray()
-    found[start : start + block_size] = np.where(
+    most_similar[start : start + block_size] = np.where(
       block.max(1) > 0, block.argmax(1), NOTHING
     )
-  return found
+  return most_similar
 
 
 def _weighted(texts: Sequence[str]):
@@ -115,7 +115,7 @@ def _weighted(texts: Sequence[str]):
   from scipy import sparse  # slow to import
   from sklearn.feature_extraction import text  # slow to import
 
-  grams = [_grams(one) for one in texts]
+  grams = [_grams(text) for text in texts]
   if not any(grams):
     return sparse.csr_matrix((len(texts), 1))
   return text.TfidfVectorizer(analyzer=list).fit_transform(grams)

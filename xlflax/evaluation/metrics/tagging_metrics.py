@@ -141,20 +141,20 @@ def tag_runs(tags: Sequence[str]) -> list[Span]:
 
   Before: `DET NOUN NOUN SYM SYM`; after: DET 0-0, NOUN 1-2, SYM 3-3, SYM 4-4.
   """
-  found: list[Span] = []
-  for place, tag in enumerate(tags):
-    last = found[-1] if found else None
+  spans: list[Span] = []
+  for index, tag in enumerate(tags):
+    last = spans[-1] if spans else None
     if tag.startswith(('O', '.')):
       continue
     if (
       last is not None
-      and (last[0], last[2]) == (tag, place - 1)
+      and (last[0], last[2]) == (tag, index - 1)
       and not tag.startswith(('B', 'E', 'S'))
     ):
-      found[-1] = (tag, last[1], place)
+      spans[-1] = (tag, last[1], index)
     else:
-      found.append((tag, place, place))
-  return found
+      spans.append((tag, index, index))
+  return spans
 
 
 def entity_spans(tags: Sequence[str]) -> list[Span]:
@@ -170,8 +170,11 @@ def _span_scores(
   rows = []
   counts: tuple[Counter, Counter, Counter] = Counter(), Counter(), Counter()
   for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-    right, found = set(spans_of(gold_tags)), set(spans_of(predicted_tags))
-    sets = (right & found, found, right)
+    right, predicted_spans = (
+      set(spans_of(gold_tags)),
+      set(spans_of(predicted_tags)),
+    )
+    sets = (right & predicted_spans, predicted_spans, right)
     rows.append([len(s) for s in sets])
     for counter, members in zip(counts, sets, strict=True):
       counter.update(kind for kind, _, _ in members)

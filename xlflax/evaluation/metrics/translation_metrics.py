@@ -75,9 +75,9 @@ def bleu(
   _check(hypotheses, references)
   name, notes = (tokenizer, ()) if tokenizer else tokenizer_for(target_language)
   metric = _metric(name)
-  found = metric.corpus_score(hypotheses, references)
+  score = metric.corpus_score(hypotheses, references)
   return TranslationScore(
-    found.score,
+    score.score,
     str(metric.get_signature()),
     _bleu_statistics(
       metric, hypotheses, references, corpus_statistics.Aggregate.SMOOTHED_BLEU
@@ -116,7 +116,9 @@ def tokenized_bleu(
     tokenize='none', lowercase=lowercase, smooth_method='none', force=True
   )
   cut = [_tokenize(moses, text) for text in hypotheses]
-  right = [[_tokenize(moses, text) for text in one] for one in references]
+  right = [
+    [_tokenize(moses, text) for text in reference] for reference in references
+  ]
   return TranslationScore(
     metric.corpus_score(cut, right).score,
     f'{metric.get_signature()}|moses:{sacremoses.__version__}-{code}',
@@ -153,11 +155,11 @@ def chrf(
   """
   _check(hypotheses, references)
   metric = metrics.CHRF(word_order=word_order)
-  found = metric.corpus_score(hypotheses, references)
+  score = metric.corpus_score(hypotheses, references)
   rows = metric._extract_corpus_statistics(hypotheses, references)
   kind = corpus_statistics.Aggregate
   return TranslationScore(
-    found.score,
+    score.score,
     str(metric.get_signature()),
     corpus_statistics.Statistics(
       np.array(rows), kind.CHRF_WORDS if word_order else kind.CHRF
@@ -196,13 +198,13 @@ def _is_installed(tokenizer: str) -> bool:
 
 
 def _metric(tokenizer: str) -> metrics.BLEU:
-  known = metrics.BLEU.TOKENIZERS
-  if tokenizer not in known or not _is_installed(tokenizer):
+  tokenizer_names = metrics.BLEU.TOKENIZERS
+  if tokenizer not in tokenizer_names or not _is_installed(tokenizer):
     raise errors.ConfigError(
       'sacreBLEU has no such tokenizer, or its packages are missing',
       got=repr(tokenizer),
       where='bleu.tokenizer',
-      expected='one of ' + ', '.join(known),
+      expected='one of ' + ', '.join(tokenizer_names),
       fix='Install sacrebleu[ja] or sacrebleu[ko] for MeCab',
     )
   return metrics.BLEU(tokenize=tokenizer)
@@ -213,13 +215,16 @@ def _bleu_statistics(
 ) -> corpus_statistics.Statistics:
   """[N, 10]: matches and totals of orders 1..4, both lengths."""
   metric.effective_order = True  # only silences a warning about segments
-  found = [
+  sentence_scores = [
     metric.sentence_score(text, list(right))
     for text, *right in zip(hypotheses, *references, strict=True)
   ]
   return corpus_statistics.Statistics(
     np.array(
-      [(*one.counts, *one.totals, one.sys_len, one.ref_len) for one in found]
+      [
+        (*score.counts, *score.totals, score.sys_len, score.ref_len)
+        for score in sentence_scores
+      ]
     ),
     aggregate,
   )
@@ -234,7 +239,7 @@ def _check(hypotheses, references) -> None:
   if (
     isinstance(references, str)
     or not references
-    or any(isinstance(one, str) for one in references)
+    or any(isinstance(reference, str) for reference in references)
   ):
     raise errors.ConfigError(
       'References have the wrong form',
@@ -242,7 +247,7 @@ def _check(hypotheses, references) -> None:
       expected='R lists, each with one reference for every translation',
       fix='Write [references] for a single reference per translation',
     )
-  for number, one in enumerate(references, 1):
+  for number, reference in enumerate(references, 1):
     metric_checks.same_length(
-      one, hypotheses, what='translations', where=f'references {number}'
+      reference, hypotheses, what='translations', where=f'references {number}'
     )

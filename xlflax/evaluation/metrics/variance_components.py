@@ -57,14 +57,16 @@ def estimate_variance(scores, drawn, sides, size) -> Spread:
     ddof=1
   )
   freedom = len(scores) - len(sides)
-  several = [side for side in sides if len(side) > 1]
-  between = sum((len(side) - 1) * scores[side].var(ddof=1) for side in several)
+  repeated_sides = [side for side in sides if len(side) > 1]
+  between = sum(
+    (len(side) - 1) * scores[side].var(ddof=1) for side in repeated_sides
+  )
   within = sum(
     len(side)
     * (
       drawn[:, side].var(0, ddof=1).mean() - drawn[:, side].mean(1).var(ddof=1)
     )
-    for side in several
+    for side in repeated_sides
   )
   share = sum(1 / len(side) for side in sides) / freedom
   interaction = max(share * within, 0.0)
@@ -119,9 +121,9 @@ def _relative_variances(spread: Spread) -> tuple[np.ndarray, np.ndarray]:
   )
   places, weights = _chi_square(spread.drawn, 16)
   guesses = np.maximum(examples + error * (places - 1), 0.0)
-  others, other_weights = _chi_square(spread.freedom, 96)
-  found = (guesses[:, None] + runs * others) / (examples + runs)
-  return found.ravel(), np.outer(weights, other_weights).ravel()
+  chi_squares, other_weights = _chi_square(spread.freedom, 96)
+  variances = (guesses[:, None] + runs * chi_squares) / (examples + runs)
+  return variances.ravel(), np.outer(weights, other_weights).ravel()
 
 
 def _two_sided(ratio, relative, weights) -> float:

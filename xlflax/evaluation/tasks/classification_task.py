@@ -72,33 +72,35 @@ class Classification(head_task.HeadOnTexts):
     label_checks.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
-    found = [
+    predictions = [
       objective.labels[int(np.argmax(logits))]
       for logits in self.outputs(subject, objective, examples, notes)
     ]
-    labelled, found = self.add_scores(part, examples, found, result, notes)
+    labelled, predictions = self.add_scores(
+      part, examples, predictions, result, notes
+    )
     if not labelled:
       return
     gold = [example.label for example in labelled]
-    others = sorted(set(gold) - set(objective.labels))
+    unseen_labels = sorted(set(gold) - set(objective.labels))
     scores = classification_metrics.classification_scores(
-      gold, found, labels=(*objective.labels, *others)
+      gold, predictions, labels=(*objective.labels, *unseen_labels)
     )
     result.metrics.update(_metrics(part, gold, scores))
     result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
 
   def example_statistics(self, gold, predictions):
     labels = [example.label for example in gold]
-    found = {
+    statistics = {
       'accuracy': classification_metrics.classification_scores(
         labels, predictions
       ).correct
     }
     if self.positive is not None:
-      found |= classification_metrics.of_positive(
+      statistics |= classification_metrics.of_positive(
         labels, predictions, self.positive
       )
-    return found
+    return statistics
 
 
 def _metrics(
@@ -106,10 +108,10 @@ def _metrics(
   gold: Sequence[str],
   scores: classification_metrics.ClassificationScores,
 ) -> dict[str, float]:
-  most = collections.Counter(gold).most_common(1)[0][1]
+  majority_count = collections.Counter(gold).most_common(1)[0][1]
   return {
     f'macro_f1/{part}': scores.macro_f1,
-    f'majority/{part}': most / len(gold),
+    f'majority/{part}': majority_count / len(gold),
   }
 
 

@@ -118,7 +118,7 @@ class HeadTask(labelled_task.LabelledTask):
         rows=maker, counterparts=self.counterparts
       )
       made = pairs.beside(examples, made, subject.vocabulary, length=length)
-    rows = [row for own in made for row in own]
+    rows = [row for sequences in made for row in sequences]
     yield from head_predictions.predict_rows(
       subject, objective, rows, maker, max_length=length
     )
@@ -141,11 +141,11 @@ class HeadTask(labelled_task.LabelledTask):
     )
     gold, found = with_gold_labels(examples, found, part, notes)
     if gold:
-      clusters = [one.cluster for one in gold]
+      clusters = [example.cluster for example in gold]
       statistics = in_clusters(self.example_statistics(gold, found), clusters)
       result.files.update(eval_task.statistics_files(part, statistics))
-      for name, one in statistics.items():
-        result.metrics[f'{name}/{part}'] = one.value
+      for name, example in statistics.items():
+        result.metrics[f'{name}/{part}'] = example.value
     return gold, found
 
   def facts(self) -> tuple[str, ...]:
@@ -168,8 +168,12 @@ class HeadTask(labelled_task.LabelledTask):
           fix='leave the counterparts out, or evaluate a plugged-in run',
         )
       return []
-    there = () if self.counterparts is None else self.counterparts.languages()
-    alone = [part for part in self.source.languages() if part not in there]
+    paired_parts = (
+      () if self.counterparts is None else self.counterparts.languages()
+    )
+    alone = [
+      part for part in self.source.languages() if part not in paired_parts
+    ]
     return [f'{", ".join(alone)}: read beside itself'] if alone else []
 
   def recorded_inputs(self, subject: eval_task.Subject) -> Mapping[str, Any]:
@@ -278,18 +282,20 @@ class HeadOnTexts(HeadTask):
     maker = self.rows(objective)
     length = head_predictions.length_of(subject, self.length)
     rows = maker.texts(examples, subject.vocabulary, length=length)
-    full = sum(len(own[0][batch_keys.TOKEN_IDS]) == length for own in rows)
+    full = sum(
+      len(sequences[0][batch_keys.TOKEN_IDS]) == length for sequences in rows
+    )
     if full:
       notes.append(
         f'{examples[0].language}: {full} of {len(rows)} rows have {length} '
         'tokens, where longer texts are cut (length)'
       )
-    found: list[Any] = [None] * len(rows)
+    head_outputs: list[Any] = [None] * len(rows)
     for index, output in self.predict(
       subject, objective, examples, rows, maker, length
     ):
-      found[index] = output
-    return found
+      head_outputs[index] = output
+    return head_outputs
 
 
 def in_clusters(
@@ -297,8 +303,8 @@ def in_clusters(
 ) -> dict[str, corpus_statistics.Statistics]:
   """The statistics of N examples with the names of what they are of."""
   return {
-    metric: dataclasses.replace(one, clusters=np.array(names))
-    for metric, one in found.items()
+    metric: dataclasses.replace(statistic, clusters=np.array(names))
+    for metric, statistic in found.items()
   }
 
 
@@ -340,16 +346,16 @@ def with_gold_labels(
     part: name of the part, for the note.
     notes: gets a note that counts the examples without.
   """
-  places = [i for i, one in enumerate(examples) if not one.is_blind]
+  places = [i for i, example in enumerate(examples) if not example.is_blind]
   if notes is not None and len(places) < len(examples):
     notes.append(
       f'{part}: {len(examples) - len(places)} of {len(examples)} examples '
       'have no gold labels; predictions only'
     )
-  kept = [examples[place] for place in places]
+  labeled = [examples[index] for index in places]
   if isinstance(predictions, Mapping):
-    return kept, {example.id: predictions[example.id] for example in kept}
-  return kept, [predictions[place] for place in places]
+    return labeled, {example.id: predictions[example.id] for example in labeled}
+  return labeled, [predictions[index] for index in places]
 
 
 def mean_metrics(
@@ -363,7 +369,7 @@ def mean_metrics(
   """
   if names is None:
     names = tuple(dict.fromkeys(key.split('/', 1)[0] for key in metrics))
-  found = {
+  values_by_name = {
     name: [
       value for key, value in metrics.items() if key.startswith(f'{name}/')
     ]
@@ -371,6 +377,6 @@ def mean_metrics(
   }
   return {
     f'{name}/mean': float(np.mean(values))
-    for name, values in found.items()
+    for name, values in values_by_name.items()
     if values
   }

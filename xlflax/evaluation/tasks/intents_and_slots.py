@@ -68,16 +68,20 @@ class IntentsAndSlots(tagging_task.Tagging):
     result.files[f'{part}.intents.tsv'] = intents
     sides = self.EXAMPLE.read_predictions(examples, tags), intents.split('\n')
     right = [
-      text.label == intent and list(sentence.tags) == found
-      for text, sentence, found, intent in zip(
+      text.label == intent and list(sentence.tags) == predicted_tags
+      for text, sentence, predicted_tags, intent in zip(
         texts, examples, *sides, strict=False
       )
       if not (text.is_blind or sentence.is_blind)
     ]
     if right:
-      found = {'exact_match': Statistics(np.array(right))}
-      result.files.update(eval_task.statistics_files(part, found, result.files))
-      result.metrics[f'exact_match/{part}'] = found['exact_match'].value
+      predicted_tags = {'exact_match': Statistics(np.array(right))}
+      result.files.update(
+        eval_task.statistics_files(part, predicted_tags, result.files)
+      )
+      result.metrics[f'exact_match/{part}'] = predicted_tags[
+        'exact_match'
+      ].value
       accuracy = other.metrics[f'accuracy/{part}']
       result.metrics[f'intent_accuracy/{part}'] = accuracy
 

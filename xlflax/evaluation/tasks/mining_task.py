@@ -103,12 +103,16 @@ class BitextMining(sentence_task.CollectionTask):
       with failures.guard(part):
         mined = self.source.load(part)
         name = text_sources.pair_name(mined.languages)
-        found, row = self._score(subject, part, mined, notes)
-        files[f'{name}.tsv'] = mined.write_pairs(found)
+        mined_pairs, row = self._score(subject, part, mined, notes)
+        files[f'{name}.tsv'] = mined.write_pairs(mined_pairs)
         if mined.gold is not None:
           files |= eval_task.statistics_files(
             name,
-            {'f1': mining_metrics.of_sentences(mined.first, found, mined.gold)},
+            {
+              'f1': mining_metrics.of_sentences(
+                mined.first, mined_pairs, mined.gold
+              )
+            },
           )
         rows.append({'pair': name} | row)
         metrics |= {
@@ -141,22 +145,22 @@ class BitextMining(sentence_task.CollectionTask):
     threshold, tuned_on = self._threshold(
       subject, part, collections, scored, notes
     )
-    found = [pair for pair, score in scored.items() if score >= threshold]
+    mined_pairs = [pair for pair, score in scored.items() if score >= threshold]
     row = {
       'candidates': len(scored),
-      'found': len(found),
+      'found': len(mined_pairs),
       'threshold': threshold,
       'tuned_on': tuned_on,
     }
     if collections.gold is not None:
-      scores = mining_metrics.mining_scores(found, collections.gold)
+      scores = mining_metrics.mining_scores(mined_pairs, collections.gold)
       row |= {
         'gold': len(collections.gold),
         'f1': scores.f1,
         'precision': scores.precision,
         'recall': scores.recall,
       }
-    return found, row
+    return mined_pairs, row
 
   def _threshold(
     self, subject, part, collections, scored, notes
@@ -193,15 +197,15 @@ class BitextMining(sentence_task.CollectionTask):
         raise errors.CorpusError('A collection has no sentence', where=code)
       codes.append([code] * len(texts))
     sides = self.sides(subject, codes, collections.texts, notes)
-    found = margin_scoring.find_candidates(
+    candidate_pairs = margin_scoring.find_candidates(
       *sides, k=self.k, margin=self.margin, direction=self.direction
     )
     first, second = collections.ids
-    pairs = zip(*(column.tolist() for column in found), strict=True)
+    pairs = zip(*(column.tolist() for column in candidate_pairs), strict=True)
     return {
-      (one, other): score
+      (first_id, other): score
       for i, j, score in pairs
-      if (one := first[i]) is not None and (other := second[j]) is not None
+      if (first_id := first[i]) is not None and (other := second[j]) is not None
     }
 
 

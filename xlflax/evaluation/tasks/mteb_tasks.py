@@ -52,8 +52,8 @@ class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
 
   def known(self, source: example_source.ExampleSource, part: str) -> list[Any]:
     """A part's examples that have gold labels."""
-    found = head_task.of_kind(source.load(part), self.EXAMPLE, part)
-    return [one for one in found if not one.is_blind]
+    part_examples = head_task.of_kind(source.load(part), self.EXAMPLE, part)
+    return [example for example in part_examples if not example.is_blind]
 
 
 @validation.validate_fields
@@ -69,7 +69,7 @@ class SemanticSimilarity(_LabelledVectors):
   name: str = 'semantic_similarity'
 
   def score(self, subject, examples, notes):
-    gold = np.array([one.score for one in examples])
+    gold = np.array([example.score for example in examples])
     return rating_correlations(
       gold, pair_cosines(self, subject, examples, notes)
     )
@@ -93,11 +93,11 @@ class PairClassification(_LabelledVectors):
   name: str = 'pair_classification'
 
   def score(self, subject, examples, notes):
-    gold = np.array([one.score == 1 for one in examples], float)
-    found = pair_cosines(self, subject, examples, notes)
+    gold = np.array([example.score == 1 for example in examples], float)
+    cosines = pair_cosines(self, subject, examples, notes)
     return {
       'average_precision': Statistics(
-        np.stack([gold, found], 1), Aggregate.AVERAGE_PRECISION
+        np.stack([gold, cosines], 1), Aggregate.AVERAGE_PRECISION
       ),
       'positive': Statistics(gold),
     }
@@ -121,11 +121,11 @@ class Clustering(_LabelledVectors):
   seed: validation.Seed = 0
 
   def score(self, subject, examples, notes):
-    languages = [one.language for one in examples]
-    texts = [one.text for one in examples]
+    languages = [example.language for example in examples]
+    texts = [example.text for example in examples]
     (vectors,) = self.sides(subject, [languages], [texts], notes)
     names, labels = np.unique(
-      [one.label for one in examples], return_inverse=True
+      [example.label for example in examples], return_inverse=True
     )
     clusters = embedding_metrics.k_means(vectors, len(names), seed=self.seed)
     rows = np.stack([labels, clusters], 1)
@@ -172,50 +172,54 @@ class Probe(_LabelledVectors):
     notes: list[str] = []
     fitted = [
       {
-        'accuracy': probes.linear_probe(found, labels, penalty=self.penalty),
-        'knn': probes.nearest_neighbor_probe(found, labels, k=self.k),
+        'accuracy': probes.linear_probe(vectors, labels, penalty=self.penalty),
+        'knn': probes.nearest_neighbor_probe(vectors, labels, k=self.k),
       }
-      for found in self._layers(subject, examples, notes, 'the training text')
+      for vectors in self._layers(subject, examples, notes, 'the training text')
     ]
 
     def score(part, result, notes):
       examples = self.known(self.source, part)
-      gold = np.array([one.label for one in examples])
+      gold = np.array([statistic.label for statistic in examples])
       layers = self._layers(subject, examples, notes, part)
       label_checks.check_labels_known(
         examples, names, label_checks.Unseen.WRONG, part=part, notes=notes
       )
-      most = collections.Counter(gold).most_common(1)[0][0]
-      majority = Statistics(gold == most)
-      found = [
+      majority_label = collections.Counter(gold).most_common(1)[0][0]
+      majority = Statistics(gold == majority_label)
+      by_layer_statistics = [
         {
           kind: Statistics(names[probe(x)] == gold)
-          for kind, probe in own.items()
+          for kind, probe in layer_probes.items()
         }
-        for own, x in zip(fitted, layers, strict=True)
+        for layer_probes, x in zip(fitted, layers, strict=True)
       ]
       result.tables.setdefault('layers', []).extend(
         {'pair': part, 'layer': layer, 'method': _PROBES[kind]}
-        | {'accuracy': one.value}
+        | {'accuracy': statistic.value}
         | dict(
           zip(
             _INTERVAL,
-            bootstrap.confidence_interval(bootstrap.bootstrap_scores(one)),
+            bootstrap.confidence_interval(
+              bootstrap.bootstrap_scores(statistic)
+            ),
             strict=True,
           )
         )
         | {'chance': majority.value, 'examples': len(gold)}
         | {'trained_on': len(labels)}
-        for layer, by_kind in enumerate(found)
-        for kind, one in by_kind.items()
+        for layer, by_kind in enumerate(by_layer_statistics)
+        for kind, statistic in by_kind.items()
       )
-      return found[self.layer_of(subject)] | {'majority': majority}
+      return by_layer_statistics[self.layer_of(subject)] | {
+        'majority': majority
+      }
 
     return self.scored(self.source.languages(), score, notes=notes)
 
   def _layers(self, subject, examples, notes, name) -> list[np.ndarray]:
     """Vectors of every layer, centred as the model or the task says."""
-    pairs = [one for one in examples if one.paired_text is not None]
+    pairs = [example for example in examples if example.paired_text is not None]
     if pairs or not examples:
       raise errors.CorpusError(
         'A probe reads single texts with a class',
@@ -223,8 +227,10 @@ class Probe(_LabelledVectors):
         where=name,
       )
     texts, codes = zip(*((x.text, x.language) for x in examples), strict=True)
-    found = self.by_layer(subject, texts, codes, notes, name)
-    return [self.centred(subject, [(x, codes)], notes)[0] for x in found]
+    layer_vectors = self.by_layer(subject, texts, codes, notes, name)
+    return [
+      self.centred(subject, [(x, codes)], notes)[0] for x in layer_vectors
+    ]
 
 
 @validation.validate_fields
@@ -266,8 +272,8 @@ class Ranking(sentence_task.SentenceTask):
     held = self.source.load(part)
     run = self._ranked(subject, held, notes)
     for name, queries in _by_language(part, held).items():
-      own = {query: run[query] for query in queries if query in run}
-      result.files[f'{name}.tsv'] = _trec(own, self.name)
+      language_run = {query: run[query] for query in queries if query in run}
+      result.files[f'{name}.tsv'] = _trec(language_run, self.name)
       relevance = {
         query: held.relevance[query]
         for query in queries
@@ -276,26 +282,28 @@ class Ranking(sentence_task.SentenceTask):
       if not relevance:
         notes.append(f'{name}: no relevant documents; predictions only')
         continue
-      found = score_run(run, relevance)
-      for kind, one in found.items():
-        result.metrics[f'{kind}/{name}'] = one.value
-      result.files.update(eval_task.statistics_files(name, found))
+      statistics = score_run(run, relevance)
+      for kind, statistic in statistics.items():
+        result.metrics[f'{kind}/{name}'] = statistic.value
+      result.files.update(eval_task.statistics_files(name, statistics))
     return {}
 
   def _ranked(
     self, subject, held: beir.RankedDocuments, notes
   ) -> dict[str, list[tuple[str, float]]]:
     """Query -> (document, cosine), the best first."""
-    asked = [list(side.values()) for side in (held.queries, held.documents)]
-    languages = [[one.language for one in side] for side in asked]
-    texts = [[one.text for one in side] for side in asked]
+    texts_by_side = [
+      list(side.values()) for side in (held.queries, held.documents)
+    ]
+    languages = [[entry.language for entry in side] for side in texts_by_side]
+    texts = [[entry.text for entry in side] for side in texts_by_side]
     names_of = (sentence_embedding.QUERY, sentence_embedding.DOCUMENT)
     queries, documents = map(
       cosine.normalize_rows,
       self.sides(subject, languages, texts, notes, names_of),
     )
     names = list(held.documents)
-    places = {name: place for place, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     # Of equal cosines the higher id comes first, as trec_eval sorts a run.
     by_name = np.argsort(sorted(range(len(names)), key=names.__getitem__))
     run = {}
@@ -304,12 +312,15 @@ class Ranking(sentence_task.SentenceTask):
       if held.candidates is None:
         chosen, scores = everything, documents @ vector
       else:
-        several = held.candidates.get(query, ())
-        chosen = np.array([places[n] for n in several], int)
+        candidate_ids = held.candidates.get(query, ())
+        chosen = np.array([places[n] for n in candidate_ids], int)
         scores = documents[chosen] @ vector
       if len(chosen) > _DEPTH:
-        least = np.partition(scores, -_DEPTH)[-_DEPTH]
-        chosen, scores = chosen[scores >= least], scores[scores >= least]
+        lowest_score = np.partition(scores, -_DEPTH)[-_DEPTH]
+        chosen, scores = (
+          chosen[scores >= lowest_score],
+          scores[scores >= lowest_score],
+        )
       if len(chosen):
         order = np.lexsort((-by_name[chosen], -scores))[:_DEPTH]
         run[query] = [(names[chosen[i]], float(scores[i])) for i in order]
@@ -318,11 +329,11 @@ class Ranking(sentence_task.SentenceTask):
 
 def _by_language(part: str, held: beir.RankedDocuments) -> dict[str, list[str]]:
   """Part, or language of the queries of the part `all` -> queries."""
-  found: dict[str, list[str]] = {}
+  queries_by_language: dict[str, list[str]] = {}
   for query, text in held.queries.items():
     name = text.language if part == beir.ALL else part
-    found.setdefault(name, []).append(query)
-  return found
+    queries_by_language.setdefault(name, []).append(query)
+  return queries_by_language
 
 
 def score_run(run, relevance) -> dict[str, Statistics]:
@@ -365,12 +376,12 @@ def rating_correlations(
 def pair_cosines(task, subject, examples, notes) -> np.ndarray:
   """The cosine of each pair's two vectors, [N]."""
   languages = (
-    [one.language for one in examples],
-    [one.paired_language or one.language for one in examples],
+    [example.language for example in examples],
+    [example.paired_language or example.language for example in examples],
   )
   texts = (
-    [one.text for one in examples],
-    [one.paired_text for one in examples],
+    [example.text for example in examples],
+    [example.paired_text for example in examples],
   )
   first, second = map(
     cosine.normalize_rows, task.sides(subject, languages, texts, notes)
@@ -380,7 +391,7 @@ def pair_cosines(task, subject, examples, notes) -> np.ndarray:
 
 def _trec(run, name: str) -> str:
   return ''.join(
-    f'{query} Q0 {document} {place} {score:.9g} {name}\n'
-    for query, found in run.items()
-    for place, (document, score) in enumerate(found, 1)
+    f'{query} Q0 {document} {rank} {score:.9g} {name}\n'
+    for query, ranking in run.items()
+    for rank, (document, score) in enumerate(ranking, 1)
   )

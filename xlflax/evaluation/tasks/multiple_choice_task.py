@@ -47,12 +47,12 @@ class ChoiceTask(labelled_task.LabelledTask):
     if any(example.is_blind for example in examples):
       notes.append(f'{part}: choices have no labels; predictions only')
       return
-    found = head_task.in_clusters(
+    statistics = head_task.in_clusters(
       self.example_statistics(examples, chosen),
       [examples[places[0]].cluster for places in questions.values()],
     )
-    result.files.update(eval_task.statistics_files(part, found))
-    result.metrics[f'accuracy/{part}'] = found['accuracy'].value
+    result.files.update(eval_task.statistics_files(part, statistics))
+    result.metrics[f'accuracy/{part}'] = statistics['accuracy'].value
     result.metrics[f'chance/{part}'] = float(
       np.mean([1 / len(places) for places in questions.values()])
     )

@@ -80,22 +80,22 @@ class Parsing(head_task.HeadTask):
       notes=notes,
       name=parsing_metrics.universal_relation,
     )
-    found = self._predictions(subject, objective, examples, part, notes)
-    gold, _ = self.add_scores(part, examples, found, result, notes)
+    trees = self._predictions(subject, objective, examples, part, notes)
+    gold, _ = self.add_scores(part, examples, trees, result, notes)
     if gold:
       for name, step in (('right_branching', -1), ('left_branching', 1)):
-        chains = [_chain(one, step=step) for one in gold]
+        chains = [_chain(tree, step=step) for tree in gold]
         scores = parsing_metrics.attachment_scores(
           gold, chains, punctuation=self.punctuation
         )
         result.metrics[f'{name}/{part}'] = scores.uas.value
 
   def example_statistics(self, gold, predictions):
-    found = parsing_metrics.attachment_scores(
+    attachment = parsing_metrics.attachment_scores(
       gold, predictions, punctuation=self.punctuation
     )
     content = clas.content_word_scores(gold, predictions)
-    return {'las': found.las, 'uas': found.uas, **_known(content)}
+    return {'las': attachment.las, 'uas': attachment.uas, **_known(content)}
 
   def _predictions(
     self, subject, objective, examples, part, notes
@@ -105,17 +105,24 @@ class Parsing(head_task.HeadTask):
     rows = word_level.text_rows(examples, subject.vocabulary, length=length)
     tagging_task.note_split(rows, part, notes)
     flat = [
-      (i, k, row) for i, own in enumerate(rows) for k, row in enumerate(own)
+      (i, k, row)
+      for i, sequences in enumerate(rows)
+      for k, row in enumerate(sequences)
     ]
-    found: list[list[_Part]] = [[_NOTHING] * len(own) for own in rows]
+    sentence_parts: list[list[_Part]] = [
+      [_NOTHING] * len(sequences) for sequences in rows
+    ]
     maker = parsing_featurizer.ParsingRows(relations=objective.relations)
-    made = [[parsing_featurizer.with_words(row) for row in own] for own in rows]
+    features = [
+      [parsing_featurizer.with_words(row) for row in sequences]
+      for sequences in rows
+    ]
     for index, arcs in self.predict(
-      subject, objective, examples, made, maker, length
+      subject, objective, examples, features, maker, length
     ):
       sentence, k, row = flat[index]
-      found[sentence][k] = _decode(arcs, row, objective.relations)
-    return [_join(parts) for parts in found]
+      sentence_parts[sentence][k] = _decode(arcs, row, objective.relations)
+    return [_join(parts) for parts in sentence_parts]
 
 
 def _known(
@@ -155,14 +162,14 @@ def _decode(
   count = len(row.starts) + 1
   scores = np.asarray(arcs.scores)
   heads = decode_tree(scores[:count, :count])
-  words = np.arange(1, count)
-  others = scores[1:count, 1:count].argmax(-1) + 1
+  word_indices = np.arange(1, count)
+  second_heads = scores[1:count, 1:count].argmax(-1) + 1
 
   def named(heads):
-    return [names[n] for n in arcs.relations[words, heads]]
+    return [names[n] for n in arcs.relations[word_indices, heads]]
 
   return _Part(
-    row.first, heads, named(heads), named(others if count > 2 else heads)
+    row.first, heads, named(heads), named(second_heads if count > 2 else heads)
   )
 
 

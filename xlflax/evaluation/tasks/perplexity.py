@@ -203,12 +203,12 @@ def _encode(
 
 def _random_words(subject: eval_task.Subject) -> RandomWords:
   """The language's own where it has embeddings of its own."""
-  own = (
+  has_own_words = (
     subject.sharing is not None
     and subject.sharing.embeddings
     and subject.vocabulary.spec.language_words
   )
-  return RandomWords.LANGUAGE if own else RandomWords.VOCABULARY
+  return RandomWords.LANGUAGE if has_own_words else RandomWords.VOCABULARY
 
 
 def score_rows(
@@ -254,8 +254,8 @@ def score_rows(
             rng,
           )
         )
-  found = np.asarray(jax.device_get(sums), np.float64)
-  rows = found.reshape(-1, draws, stream.batch_size, 3).sum(1).reshape(-1, 3)
+  summed = np.asarray(jax.device_get(sums), np.float64)
+  rows = summed.reshape(-1, draws, stream.batch_size, 3).sum(1).reshape(-1, 3)
   return rows[rows[:, 2] > 0]
 
 
@@ -312,14 +312,15 @@ def evaluate_parts(
       rows = score(part)
       if not rows[:, 2].any():
         raise errors.CorpusError('There is no token to predict', got='no text')
-      found = {
+      statistics = {
         metric: corpus_statistics.Statistics(rows[:, chosen], aggregate)
         for metric, chosen, aggregate in columns
         if rows[:, chosen[1]].any()
       }
-      files |= eval_task.statistics_files(name, found)
+      files |= eval_task.statistics_files(name, statistics)
       metrics |= {
-        f'{metric}/{name}': one.value for metric, one in found.items()
+        f'{metric}/{name}': statistic.value
+        for metric, statistic in statistics.items()
       }
       metrics[f'tokens/{name}'] = float(rows[:, 2].sum())
   means = head_task.mean_metrics(metrics)

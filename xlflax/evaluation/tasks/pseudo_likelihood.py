@@ -67,19 +67,21 @@ class _OneToken(masked_lm.MaskedLM):
 
   def mask(self, batch, context, rng):
     del rng
-    tokens, place = batch['token_ids'], batch[_PLACE]
+    tokens, position = batch['token_ids'], batch[_PLACE]
     columns = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-    hidden = columns == place  # [B, T]
+    hidden = columns == position  # [B, T]
     if self.hidden is Hidden.WORD:
       begins = infilling.begins_word(tokens, context.vocabulary)
-      words = jnp.cumsum(begins, axis=1, dtype=jnp.int32)
-      own = words == masking.gather_rows(words, jnp.maximum(place, 0))
+      word_ids = jnp.cumsum(begins, axis=1, dtype=jnp.int32)
+      in_same_word = word_ids == masking.gather_rows(
+        word_ids, jnp.maximum(position, 0)
+      )
       end = (batch['segment_ids'] > 0).sum(1, keepdims=True) - 1  # eos
-      hidden |= (columns > place) & own & (columns < end)
+      hidden |= (columns > position) & in_same_word & (columns < end)
     choice = masking.Choice(
-      jnp.maximum(place, 0),
-      (place >= 0).astype(jnp.float32),
-      jnp.full_like(place, masking.Action.MASK),
+      jnp.maximum(position, 0),
+      (position >= 0).astype(jnp.float32),
+      jnp.full_like(position, masking.Action.MASK),
     )
     return jnp.where(hidden, context.vocabulary.mask_id, tokens), choice
 
@@ -112,7 +114,7 @@ def score_sentences(
   places = [
     (i, at) for i, ids in enumerate(read) for at in range(first[i], len(ids))
   ]
-  owner, place = np.array(places, np.int64).reshape(-1, 2).T
+  owner, token_index = np.array(places, np.int64).reshape(-1, 2).T
   languages = np.asarray(language_ids, np.int32)
   spec = subject.vocabulary.spec
   totals = np.zeros((len(read), 3))
@@ -124,7 +126,7 @@ def score_sentences(
       [read[i] for i in chosen], languages[chosen], rows, length, spec
     )
     batch[_PLACE] = np.full((rows, 1), -1, np.int32)
-    batch[_PLACE][: len(chosen), 0] = place[indices] + 1  # after bos
+    batch[_PLACE][: len(chosen), 0] = token_index[indices] + 1  # after bos
     with batch_sharding.logical_axis_scope(subject.partitioner):
       sums = perplexity.score_batch(
         _OneToken(hidden=hidden),
@@ -179,20 +181,22 @@ class PseudoPerplexity(eval_task.EvalTask):
     def rows(language: str) -> np.ndarray:
       texts = [text for text in self.source.load(language) if text.strip()]
       number = _number(subject, language, notes)
-      found = score_sentences(
+      sentence_scores = score_sentences(
         subject,
         subject.vocabulary.encode_each(texts, [number] * len(texts)),
         [number] * len(texts),
         hidden=self.hidden,
         max_length=self.max_length,
       )
-      if found.cut.any():
-        notes.append(f'{found.cut.sum()} sentences of {language} were cut')
+      if sentence_scores.cut.any():
+        notes.append(
+          f'{sentence_scores.cut.sum()} sentences of {language} were cut'
+        )
       spaced = language_codes.uses_spaces(language)
       counts = [len(text.split()) if spaced else 0 for text in texts]
-      words = np.where(found.cut, 0, counts)
-      by_word = np.where(words, found.sums[:, 0], 0)
-      return np.column_stack([found.sums, words, by_word])
+      word_counts = np.where(sentence_scores.cut, 0, counts)
+      by_word = np.where(word_counts, sentence_scores.sums[:, 0], 0)
+      return np.column_stack([sentence_scores.sums, word_counts, by_word])
 
     return perplexity.evaluate_parts(
       self.name,
@@ -243,11 +247,11 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
 
   def _scores(self, subject, part, examples, notes) -> np.ndarray:
     """The (pseudo-)log-likelihood of each choice, [N]."""
-    codes = dict.fromkeys(one.language for one in examples)
+    codes = dict.fromkeys(example.language for example in examples)
     ids = {code: _number(subject, code, notes) for code in codes}
-    numbers = [ids[one.language] for one in examples]
+    numbers = [ids[example.language] for example in examples]
     encode = subject.vocabulary.encode_each
-    texts = [one.text for one in examples]
+    texts = [example.text for example in examples]
     joined = encode([f'{x.text} {x.paired_text}' for x in examples], numbers)
     starts = [
       len(os.path.commonprefix(pair))
@@ -255,14 +259,14 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
     ]
     if self.scored is Scored.ALL:
       starts = [0] * len(starts)
-    found = score_sentences(
+    sentence_scores = score_sentences(
       subject, joined, numbers, hidden=self.hidden, starts=starts
     )
-    if found.cut.any():
+    if sentence_scores.cut.any():
       notes.append(
-        f'{found.cut.sum()} choices of {part} lost the start of the text'
+        f'{sentence_scores.cut.sum()} choices of {part} lost the start of the text'
       )
-    loss, _, tokens = found.sums.T
+    loss, _, tokens = sentence_scores.sums.T
     return -loss / np.maximum(tokens, 1) if self.by_token else -loss
 
 

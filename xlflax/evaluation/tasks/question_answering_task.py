@@ -94,8 +94,8 @@ class ExtractiveQA(head_task.HeadOnTexts):
       result.metrics[f'no_answer_f1/{part}'] = float(by_question[none].mean())
 
   def example_statistics(self, gold, predictions):
-    found = self._scores(gold, predictions)
-    return {'f1': found.f1, 'exact_match': found.exact_match}
+    scores = self._scores(gold, predictions)
+    return {'f1': scores.f1, 'exact_match': scores.exact_match}
 
   def _scores(self, examples, answers) -> qa_metrics.AnswerScores:
     return qa_metrics.answer_scores(
@@ -110,22 +110,26 @@ class ExtractiveQA(head_task.HeadOnTexts):
     maker = self.rows(objective)
     length = head_predictions.length_of(subject, self.length)
     windows = maker.windows(examples, subject.vocabulary, length=length)
-    rows = [[window.row for window in own] for own in windows]
+    rows = [
+      [window.row for window in example_windows] for example_windows in windows
+    ]
     logits: list = [None] * sum(map(len, rows))
-    for index, found in self.predict(
+    for index, span_logits in self.predict(
       subject, objective, examples, rows, maker, length
     ):
-      logits[index] = found
+      logits[index] = span_logits
     decoding = qa_decoding.Decoding(
       n_best=self.n_best, max_answer_length=self.max_answer_length
     )
     answers = {}
     start = 0
-    for example, own in zip(examples, windows, strict=True):
-      scores = logits[start : start + len(own)]
-      best = qa_decoding.n_best(example.context, own, scores, decoding=decoding)
+    for example, example_windows in zip(examples, windows, strict=True):
+      scores = logits[start : start + len(example_windows)]
+      best = qa_decoding.n_best(
+        example.context, example_windows, scores, decoding=decoding
+      )
       answers[example.id] = self._chosen(best, scores)
-      start += len(own)
+      start += len(example_windows)
     return answers
 
   def _chosen(self, best: list[qa_decoding.Candidate], logits) -> str:
@@ -140,10 +144,10 @@ class ExtractiveQA(head_task.HeadOnTexts):
 
   def _problems(self, part, examples) -> list[eval_task.Row]:
     """What is wrong with single examples."""
-    found = list(self.source.problems(part))
-    found += [
+    problems = list(self.source.problems(part))
+    problems += [
       f'question {name}: an answer is not where it says'
       for name in question_featurizer.find_answer_mismatches(examples)
-      if not any(f'question {name}:' in told for told in found)
+      if not any(f'question {name}:' in problem for problem in problems)
     ]
-    return [{'part': part, 'problem': problem} for problem in found]
+    return [{'part': part, 'problem': problem} for problem in problems]

@@ -43,15 +43,15 @@ class Regression(head_task.HeadOnTexts):
   ) -> None:
     """Adds a part's predictions and scores to the result."""
     outputs = self.outputs(subject, objective, examples, notes)
-    found = [str(float(one[0])) for one in outputs]
-    self.add_scores(part, examples, found, result, notes)
+    predictions = [str(float(output[0])) for output in outputs]
+    self.add_scores(part, examples, predictions, result, notes)
 
   def example_statistics(self, gold, predictions):
-    ratings = np.array([one.score for one in gold])
-    found = mteb_tasks.rating_correlations(
+    ratings = np.array([example.score for example in gold])
+    statistics = mteb_tasks.rating_correlations(
       ratings, np.array(predictions, float)
     )
     if set(ratings) == {0, 1}:
-      rows = found['pearson'].rows
-      found['roc_auc'] = Statistics(rows, Aggregate.ROC_AUC)
-    return found
+      rows = statistics['pearson'].rows
+      statistics['roc_auc'] = Statistics(rows, Aggregate.ROC_AUC)
+    return statistics

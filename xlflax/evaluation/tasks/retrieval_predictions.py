@@ -48,15 +48,15 @@ class NearestSentences(sentence_task.CollectionTask):
 
   def _score(self, subject, part, result, notes):
     mined = self.source.load(part)
-    found = self._nearest(subject, mined, notes)
-    result.files[f'{part}.tsv'] = mined.write_nearest(found)
+    nearest = self._nearest(subject, mined, notes)
+    result.files[f'{part}.tsv'] = mined.write_nearest(nearest)
     if mined.gold is None:
       notes.append(f'{part}: no gold pairs; predictions only')
       return {}
     ids = list(mined.first)
     right = [
-      (ids[place], name) in mined.gold
-      for name, place in zip(mined.second, found, strict=True)
+      (ids[index], name) in mined.gold
+      for name, index in zip(mined.second, nearest, strict=True)
     ]
     return {'accuracy': corpus_statistics.Statistics(np.array(right))}
 

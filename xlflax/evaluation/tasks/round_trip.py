@@ -73,7 +73,9 @@ class RoundTrip(eval_task.EvalTask):
           where=chain,
         )
       back = [_back(sentence) for sentence in zip(*sides, strict=True)]
-      return np.array([(one.sum(), 0, len(one)) for one in back], float)
+      return np.array(
+        [(returns.sum(), 0, len(returns)) for returns in back], float
+      )
 
     return perplexity.evaluate_parts(
       self.name, {chain: chain for chain in chains}, rows, notes, _COLUMNS
@@ -93,16 +95,18 @@ class RoundTrip(eval_task.EvalTask):
       )
       for ids in subject.vocabulary.encode_each(lines, numbers)
     ]
-    found = {
-      one.sentence: one.states[layer]
-      for one in word_states.states_of_readings(
+    states_by_sentence = {
+      word_state.sentence: word_state.states[layer]
+      for word_state in word_states.states_of_readings(
         subject, readings, numbers, max_length=self.max_length
       )
     }
-    n = sum(len(found[i]) < len(r.words) for i, r in enumerate(readings))
+    n = sum(
+      len(states_by_sentence[i]) < len(r.words) for i, r in enumerate(readings)
+    )
     if n and (note := f'{n} sentences of {language} were cut') not in notes:
       notes.append(note)
-    return [found[i] for i in range(len(lines))]
+    return [states_by_sentence[i] for i in range(len(lines))]
 
 
 def _back(sentence: Sequence[np.ndarray]) -> np.ndarray:

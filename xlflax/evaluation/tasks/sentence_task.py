@@ -54,8 +54,8 @@ class SentenceTask(eval_task.EvalTask):
     self, subject: eval_task.Subject, notes: list[str] | None = None
   ) -> SentenceEncoding:
     """What the vectors are; `notes` gets it, and what the task changes."""
-    own = subject.sentence
-    found = own.changed(
+    model_encoding = subject.sentence
+    task_encoding = model_encoding.changed(
       pooling=self.pooling,
       layer=self.layer,
       max_length=self.max_length,
@@ -63,12 +63,14 @@ class SentenceTask(eval_task.EvalTask):
       default_prompt='default' if self.prompts else None,
       centre=self.centre,
     )
-    found = dataclasses.replace(found, centre=found.centre or self.CENTRE)
+    task_encoding = dataclasses.replace(
+      task_encoding, centre=task_encoding.centre or self.CENTRE
+    )
     if notes is not None:
-      notes.append(f'vectors are {found}')
-      if str(found) != str(own):
-        notes.append(f"the task says so; the model's own are {own}")
-    return found
+      notes.append(f'vectors are {task_encoding}')
+      if str(task_encoding) != str(model_encoding):
+        notes.append(f"the task says so; the model's own are {model_encoding}")
+    return task_encoding
 
   def layer_of(self, subject: eval_task.Subject) -> int:
     """The layer that is reported, from 0; of several the last."""
@@ -101,18 +103,22 @@ class SentenceTask(eval_task.EvalTask):
       name: what a part is called.
       notes: that come first.
     """
-    failures, told = eval_task.Failures(self.name), list(notes)
+    failures, all_notes = eval_task.Failures(self.name), list(notes)
     result = eval_task.EvalResult(metrics={})
     for part in parts:
       with failures.guard(name(part)):
-        found = score(part, result, told)
-        for metric, one in found.items():
-          result.metrics[f'{metric}/{name(part)}'] = one.value
-        if found:
-          result.files.update(eval_task.statistics_files(name(part), found))
+        statistics = score(part, result, all_notes)
+        for metric, statistic in statistics.items():
+          result.metrics[f'{metric}/{name(part)}'] = statistic.value
+        if statistics:
+          result.files.update(
+            eval_task.statistics_files(name(part), statistics)
+          )
     result.metrics.update(head_task.mean_metrics(result.metrics))
     return dataclasses.replace(
-      result, notes=tuple(dict.fromkeys(told)), failures=failures.collected()
+      result,
+      notes=tuple(dict.fromkeys(all_notes)),
+      failures=failures.collected(),
     )
 
   def vectors(
@@ -134,16 +140,18 @@ class SentenceTask(eval_task.EvalTask):
         is comes before each text.
     """
     encoding = self.encoding(subject, notes)
-    found = hidden_states.sentence_vectors(
+    sentence_result = hidden_states.sentence_vectors(
       subject,
       texts,
       self._ids(subject, languages, notes),
       encoding,
       prompt=encoding.prompt(*prompts),
     )
-    if found.truncated:
-      notes.append(f'{found.truncated} of {len(texts)} texts were cut')
-    return found.vectors
+    if sentence_result.truncated:
+      notes.append(
+        f'{sentence_result.truncated} of {len(texts)} texts were cut'
+      )
+    return sentence_result.vectors
 
   def _ids(self, subject, languages, notes) -> list[int]:
     codes = dict.fromkeys(languages)
@@ -173,11 +181,11 @@ class SentenceTask(eval_task.EvalTask):
     )
     if truncated:
       notes.append(f'{truncated} sentences of {name} were cut')
-    found = list(layers)
-    found[self.layer_of(subject)] = encoding.apply(
+    layer_vectors = list(layers)
+    layer_vectors[self.layer_of(subject)] = encoding.apply(
       subject.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
     )
-    return found
+    return layer_vectors
 
   def sides(
     self,
@@ -218,7 +226,7 @@ class SentenceTask(eval_task.EvalTask):
       sides: vectors [N, H] of texts, and the language of each text.
       notes: gets what was done.
     """
-    vectors = [found for found, _ in sides]
+    vectors = [side_vectors for side_vectors, _ in sides]
     centre = self.encoding(subject).centre
     counts = collections.Counter(
       (side, code) for side, (_, codes) in enumerate(sides) for code in codes

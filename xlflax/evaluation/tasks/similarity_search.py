@@ -83,23 +83,23 @@ class SimilaritySearch(sentence_task.SentenceTask):
       for code, texts in zip(pair, (list(text.first), second), strict=True)
     ]
     translations = vectors[1][:count]
-    first, kept = self.centred(
+    first, centered_translations = self.centred(
       subject,
       ((vectors[0], pair[:1] * count), (translations, pair[1:] * count)),
       notes,
     )
     # Altered sentences lose the mean of the translations, not their own.
-    keys = vectors[1] - (translations[:1] - kept[:1])
+    keys = vectors[1] - (translations[:1] - centered_translations[:1])
 
     def errors_among(number: int) -> corpus_statistics.Statistics:
       return errors_of(
         first, keys[:number], second[:number], k=self.k, margin=self.margin
       )
 
-    found = {'xsim': errors_among(count)}
+    statistics = {'xsim': errors_among(count)}
     if len(second) > count:
-      found['xsim++'] = errors_among(len(second))
-    return found
+      statistics['xsim++'] = errors_among(len(second))
+    return statistics
 
 
 def errors_of(
@@ -119,10 +119,16 @@ def errors_of(
     k: neighbours among which the candidate is searched.
     margin: how a pair is scored.
   """
-  found = margin_scoring.find_candidates(
+  candidate_pairs = margin_scoring.find_candidates(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'
   )
-  best = dict(zip(found.first.tolist(), found.second.tolist(), strict=True))
+  best = dict(
+    zip(
+      candidate_pairs.first.tolist(),
+      candidate_pairs.second.tolist(),
+      strict=True,
+    )
+  )
   return corpus_statistics.Statistics(
     np.array([texts[best[i]] != texts[i] for i in range(len(first))])
   )

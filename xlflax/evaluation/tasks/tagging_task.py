@@ -123,12 +123,16 @@ class Tagging(head_task.HeadTask):
     label_checks.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
-    found = self._predictions(subject, objective, examples, part, notes)
+    predictions = self._predictions(subject, objective, examples, part, notes)
     if self.scheme is Scheme.ENTITIES:
-      found = [self.predicted(tags) for tags in found]
-    labelled, found = self.add_scores(part, examples, found, result, notes)
+      predictions = [self.predicted(tags) for tags in predictions]
+    labelled, predictions = self.add_scores(
+      part, examples, predictions, result, notes
+    )
     if labelled:
-      metrics, rows = self._scores(part, [e.tags for e in labelled], found)
+      metrics, rows = self._scores(
+        part, [e.tags for e in labelled], predictions
+      )
       result.metrics.update(metrics)
       if rows:
         result.tables.setdefault('types', []).extend(rows)
@@ -152,17 +156,19 @@ class Tagging(head_task.HeadTask):
     length = head_predictions.length_of(subject, self.length)
     rows = word_level.text_rows(examples, subject.vocabulary, length=length)
     note_split(rows, part, notes)
-    found = [[''] * len(example.words) for example in examples]
-    flat = [(i, row) for i, own in enumerate(rows) for row in own]
+    predicted_tags = [[''] * len(example.words) for example in examples]
+    flat = [(i, row) for i, sequences in enumerate(rows) for row in sequences]
     maker = tagging_featurizer.TaggingRows(labels=objective.labels)
-    made = [[row.row for row in own] for own in rows]
+    features = [[row.row for row in sequences] for sequences in rows]
     for index, logits in self.predict(
-      subject, objective, examples, made, maker, length
+      subject, objective, examples, features, maker, length
     ):
       sentence, row = flat[index]
       numbers = np.argmax(logits[row.starts], axis=-1)
-      found[sentence][row.words] = [objective.labels[n] for n in numbers]
-    return found
+      predicted_tags[sentence][row.words] = [
+        objective.labels[n] for n in numbers
+      ]
+    return predicted_tags
 
   def _scores(
     self, part, gold, found
@@ -185,7 +191,7 @@ def note_split(
   rows: Sequence[Sequence[word_level.WordRow]], part: str, notes: list[str]
 ) -> None:
   """Notes how many sentences did not fit into one row."""
-  split = sum(len(own) > 1 for own in rows)
+  split = sum(len(sequences) > 1 for sequences in rows)
   if split:
     notes.append(
       f'{part}: {split} sentences did not fit into one row and were split'

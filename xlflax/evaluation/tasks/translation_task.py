@@ -67,10 +67,14 @@ class TranslationQuality(eval_task.EvalTask):
             subject, pair, source, target, notes
           )
           texts[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
-          found = _score(name, target, hypotheses, references, notes)
-          scores[name] = found
+          direction_scores = _score(name, target, hypotheses, references, notes)
+          scores[name] = direction_scores
           texts |= eval_task.statistics_files(
-            name, {metric: one.statistics for metric, one in found.items()}
+            name,
+            {
+              metric: score.statistics
+              for metric, score in direction_scores.items()
+            },
           )
     return eval_task.EvalResult(
       metrics=_metrics(scores),
@@ -97,19 +101,21 @@ class TranslationQuality(eval_task.EvalTask):
         got=f'{len(text.first)} and {len(text.second)} sentences',
         expected='as many on both sides, and at least one',
       )
-    read, wanted = text if pair == (source, target) else text[::-1]
-    one = sentence_translator.Translator(
+    read, references = text if pair == (source, target) else text[::-1]
+    line_translator = sentence_translator.Translator(
       subject, source=source, target=target, options=self.options
     )
-    found = one.translate(read)
-    notes.append(f'{source}-{target}: {one.describe()}')
-    if found.cut:
+    translations = line_translator.translate(read)
+    notes.append(f'{source}-{target}: {line_translator.describe()}')
+    if translations.cut:
       notes.append(
-        f'{found.cut} sentences of {source}-{target} were cut to '
-        f'{one.max_length} tokens'
+        f'{translations.cut} sentences of {source}-{target} were cut to '
+        f'{line_translator.max_length} tokens'
       )
-    _note_best_score(subject.vocabulary, list(wanted), source, target, notes)
-    return list(wanted), [best[0].text for best in found.hypotheses]
+    _note_best_score(
+      subject.vocabulary, list(references), source, target, notes
+    )
+    return list(references), [best[0].text for best in translations.hypotheses]
 
 
 @validation.validate_fields
@@ -138,11 +144,11 @@ class TsvPairs(text_sources.PairSource):
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
     """Returns the language pairs of the source."""
-    found = tuple(
+    available = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
     )
-    return text_sources.chosen_pairs(found, None, 'TsvPairs.files')
+    return text_sources.chosen_pairs(available, None, 'TsvPairs.files')
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
     """Returns the sentences of a language or pair."""
@@ -157,11 +163,11 @@ class TsvPairs(text_sources.PairSource):
           expected='2, with a tab between them',
           where=f'{path}:{number}',
         )
-    found = text_sources.PairedText(
+    paired_text = text_sources.PairedText(
       [first for first, _ in rows], [second for _, second in rows]
     )
-    column_validation.check_languages(pair, found, path)
-    return found
+    column_validation.check_languages(pair, paired_text, path)
+    return paired_text
 
 
 def _note_best_score(
@@ -193,30 +199,30 @@ def _score(
 ) -> dict[str, translation_metrics.TranslationScore]:
   """The metrics of one direction; their signatures become notes."""
   right = [references]
-  found = {
+  scores = {
     'bleu': translation_metrics.bleu(hypotheses, right, target_language=target)
   }
   try:
-    found['tokenized_bleu'] = translation_metrics.tokenized_bleu(
+    scores['tokenized_bleu'] = translation_metrics.tokenized_bleu(
       hypotheses, right, target_language=target
     )
   except errors.ConfigError as error:  # no spaces between words
     notes.append(f'tokenized_bleu/{name}: none. {error}')
-  found['chrf'] = translation_metrics.chrf(hypotheses, right)
-  for metric, score in found.items():
+  scores['chrf'] = translation_metrics.chrf(hypotheses, right)
+  for metric, score in scores.items():
     notes.append(f'{metric}/{name}: {score.signature}')
     notes.extend(note for note in score.notes if note not in notes)
-  return found
+  return scores
 
 
 def _metrics(scores) -> dict[str, float]:
   metrics = {
     f'{metric}/{name}': score.value
-    for name, found in scores.items()
-    for metric, score in found.items()
+    for name, direction_scores in scores.items()
+    for metric, score in direction_scores.items()
   }
   sizes = {
-    f'sentences/{name}': float(found['bleu'].statistics.size)
-    for name, found in scores.items()
+    f'sentences/{name}': float(direction_scores['bleu'].statistics.size)
+    for name, direction_scores in scores.items()
   }
   return sizes | metrics | head_task.mean_metrics(metrics)

@@ -121,8 +121,8 @@ class WordAlignment(labelled_task.LabelledTask):
         ]
         scores[part] = {
           method: [
-            alignment_error_rate.alignment_scores(gold, found)
-            for found in by_layer
+            alignment_error_rate.alignment_scores(gold, sentence_links)
+            for sentence_links in by_layer
           ]
           for method, by_layer in links.items()
         }
@@ -130,12 +130,16 @@ class WordAlignment(labelled_task.LabelledTask):
         files |= eval_task.statistics_files(part, {'aer': first.statistics})
         files |= {
           f'{part}.{method.value}.txt': ''.join(
-            alignment_error_rate.write_pharaoh(found) + '\n'
-            for found in by_layer[layer]
+            alignment_error_rate.write_pharaoh(sentence_links) + '\n'
+            for sentence_links in by_layer[layer]
           )
           for method, by_layer in links.items()
         }
-    rows = [row for part, found in scores.items() for row in _rows(part, found)]
+    rows = [
+      row
+      for part, sentence_links in scores.items()
+      for row in _rows(part, sentence_links)
+    ]
     tables = {'layers': rows}
     if problems:
       tables['problems'] = problems
@@ -168,8 +172,8 @@ class WordAlignment(labelled_task.LabelledTask):
           1
         ] < len(example.target_words)
         for method, matrices in self._links(*sides).items():
-          for found, matrix in zip(links[method], matrices, strict=True):
-            found.append(word_links.matrix_to_links(matrix))
+          for layer_links, matrix in zip(links[method], matrices, strict=True):
+            layer_links.append(word_links.matrix_to_links(matrix))
     if cut:
       notes.append(f'{cut} sentences of {part} were cut')
     return links
@@ -195,11 +199,11 @@ class WordAlignment(labelled_task.LabelledTask):
     sentences: list[tuple[str, ...]] = []
     languages: list[tuple[str, int]] = []
     for example in block:
-      for words, code in (
+      for sentence_words, code in (
         (example.source_words, example.language),
         (example.target_words, example.target_language),
       ):
-        sentences.append(words)
+        sentences.append(sentence_words)
         languages.append(
           (
             code,
@@ -208,14 +212,14 @@ class WordAlignment(labelled_task.LabelledTask):
             ),
           )
         )
-    found = {
-      one.sentence: one.states
-      for one in word_states.word_states(
+    states_by_sentence = {
+      word_state.sentence: word_state.states
+      for word_state in word_states.word_states(
         subject, sentences, languages, max_length=self.max_length
       )
     }
     for i in range(len(block)):
-      yield found[2 * i], found[2 * i + 1]
+      yield states_by_sentence[2 * i], states_by_sentence[2 * i + 1]
 
   def _links(
     self, source: np.ndarray, target: np.ndarray
@@ -247,14 +251,14 @@ class WordAlignment(labelled_task.LabelledTask):
     for method in self.methods:
       prefix = '' if method is self.methods[0] else _prefix(method)
       rates = {
-        part: np.array([score.error_rate for score in found[method]])
-        for part, found in scores.items()
+        part: np.array([score.error_rate for score in method_scores[method]])
+        for part, method_scores in scores.items()
       }
-      for part, found in scores.items():
+      for part, method_scores in scores.items():
         metrics |= _summary(prefix, part, rates[part], layer)
         metrics |= {
-          f'{prefix}precision/{part}': found[method][layer].precision,
-          f'{prefix}recall/{part}': found[method][layer].recall,
+          f'{prefix}precision/{part}': method_scores[method][layer].precision,
+          f'{prefix}recall/{part}': method_scores[method][layer].recall,
         }
       if rates:
         mean = np.mean(list(rates.values()), axis=0)
@@ -280,13 +284,13 @@ def _rows(part: str, by_method: ByMethod) -> list[eval_task.Row]:
 def _summary(
   prefix: str, name: str, by_layer: np.ndarray, layer: int
 ) -> dict[str, float]:
-  known = not np.isnan(by_layer).all()
+  has_scores = not np.isnan(by_layer).all()
   return {
     f'{prefix}aer/{name}': float(by_layer[layer]),
     f'{prefix}best_aer/{name}': (
-      float(np.nanmin(by_layer)) if known else math.nan
+      float(np.nanmin(by_layer)) if has_scores else math.nan
     ),
     f'{prefix}best_layer/{name}': (
-      int(np.nanargmin(by_layer)) if known else -1
+      int(np.nanargmin(by_layer)) if has_scores else -1
     ),
   }

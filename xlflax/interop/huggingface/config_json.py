@@ -52,7 +52,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     ConfigError: it is missing or holds none.
   """
   try:
-    found = json.loads(path.read_text(encoding='utf-8'))
+    content = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError, RecursionError) as error:
     errors.check_system(error, path)
     raise errors.ConfigError(
@@ -61,13 +61,13 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
       where=str(path),
       expected='a folder as `save_pretrained` writes it',
     ) from error
-  if not isinstance(found, dict):
+  if not isinstance(content, dict):
     raise errors.ConfigError(
       f'{path.name} holds no JSON object',
-      got=type(found).__name__,
+      got=type(content).__name__,
       where=str(path),
     )
-  return found
+  return content
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
@@ -102,11 +102,11 @@ def describe_model(
     ConfigError: the architecture is not known or options are not supported,
       all of which are listed.
   """
-  found, error = describe_model_with_errors(folder, tensors, **settings)
+  description, error = describe_model_with_errors(folder, tensors, **settings)
   if error is not None:
     raise error
-  assert found is not None
-  return found
+  assert description is not None
+  return description
 
 
 def describe_model_with_errors(
@@ -164,8 +164,10 @@ def _examined(
   try:
     config = architecture.config_class(**(fields | settings))
   except errors.ConfigError as error:
-    wanted = f', not {error.expected}' if error.expected else ''
-    read.problems.append(f'{error.what}: {error.got}{wanted} ({error.where})')
+    expectation = f', not {error.expected}' if error.expected else ''
+    read.problems.append(
+      f'{error.what}: {error.got}{expectation} ({error.where})'
+    )
   problem = (
     errors.ConfigError(
       'The configuration of the model is not supported',
@@ -190,13 +192,13 @@ def _check_plausible(config: Config, tensors: Tensors, path) -> None:
   Raises:
     ConfigError: a size is far larger.
   """
-  found = shape_checks.find_shape_problems(
+  problems = shape_checks.find_shape_problems(
     config, [t.shape for t in tensors.values()]
   )
-  if found:
+  if problems:
     raise errors.ConfigError(
       'The sizes of the model do not fit its tensors',
-      got='; '.join(found),
+      got='; '.join(problems),
       where=str(path),
       fix='copy config.json and the tensors of one model',
     )

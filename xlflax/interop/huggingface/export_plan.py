@@ -101,22 +101,24 @@ def choose_export(
   left_out |= dict.fromkeys(plug_in, "VECO's plug-in module: plugged out")
   origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
   tied = config.mlm_head is model_config.MlmHead.TIED
-  found, config = choose_architecture(
+  architecture, config = choose_architecture(
     config, model_type, origins, pad_id=pad_id
   )
   chosen = choose_task(
-    config, found, wanted=task, origin=origin.get('task'), names=names
+    config, architecture, wanted=task, origin=origin.get('task'), names=names
   )
   config, head = without_token_head(config, chosen, names)
   left_out |= dict.fromkeys(head, f'no part of a model for {chosen.value}')
   heads = training_heads(names, objectives)
   left_out |= dict.fromkeys(heads, 'a head that only training uses')
-  kept = {n: tuple(s) for n, s in shapes.items() if n not in left_out}
-  kept |= _widened_shapes(config, kept)
+  exported_shapes = {
+    n: tuple(s) for n, s in shapes.items() if n not in left_out
+  }
+  exported_shapes |= _widened_shapes(config, exported_shapes)
   linear = tied and config.mlm_head is model_config.MlmHead.TRANSFORM
   if linear:
-    kept |= linear_head.head_shapes(config.hidden_dim)
-  return Choice(config, found, chosen, kept, left_out, linear)
+    exported_shapes |= linear_head.head_shapes(config.hidden_dim)
+  return Choice(config, architecture, chosen, exported_shapes, left_out, linear)
 
 
 def equivalent_configs(
@@ -140,21 +142,22 @@ def equivalent_configs(
       config = dataclasses.replace(
         config, mlm_head=transform, head_activation=act
       )
-  found: list[Config] = [config]
+  configs: list[Config] = [config]
   if (
     isinstance(config, model_config.EncoderConfig)
     and config.type_vocab_size == 0
   ):
-    found.append(dataclasses.replace(config, type_vocab_size=1))
+    configs.append(dataclasses.replace(config, type_vocab_size=1))
   learned = model_config.PositionEmbedding.LEARNED
   if (
     config.position_embedding is not learned or config.position_offset == first
   ):
-    return found
+    return configs
   if not isinstance(config, model_config.EncoderConfig) and config.is_t5:
-    return found
-  return found + [
-    dataclasses.replace(one, position_offset=first) for one in found
+    return configs
+  return configs + [
+    dataclasses.replace(equivalent, position_offset=first)
+    for equivalent in configs
   ]
 
 
@@ -169,13 +172,13 @@ def _first_row(config: Config, found: Architecture, pad_id: int) -> int:
 def _widened_shapes(config: Config, shapes: Shapes) -> Shapes:
   """Shapes of the embeddings that have other rows than the run's."""
   rows = config.max_length + config.position_offset
-  found: Shapes = {
+  widened: Shapes = {
     name: (rows, shapes[name][1]) for name in _POSITIONS if name in shapes
   }
   is_encoder = isinstance(config, model_config.EncoderConfig)
   if is_encoder and config.type_vocab_size and _TOKEN_TYPES not in shapes:
-    found[_TOKEN_TYPES] = (config.type_vocab_size, config.hidden_dim)
-  return found
+    widened[_TOKEN_TYPES] = (config.type_vocab_size, config.hidden_dim)
+  return widened
 
 
 def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
@@ -245,26 +248,29 @@ def choose_architecture(
   names = preferred + ([] if wanted else [*architecture_registry.MODEL_TYPES])
   refused = []
   for name in dict.fromkeys(names):
-    found = architecture_registry.find_architecture(name)
-    if not isinstance(config, found.config_class):
+    candidate = architecture_registry.find_architecture(name)
+    if not isinstance(config, candidate.config_class):
       if name in preferred:
         refused.append(f'{name}: it is no {type(config).__name__}')
       continue
-    told: list[list[str]] = []
-    first = _first_row(config, found, pad_id)
-    for one in equivalent_configs(
-      config, first=first, by_linear_head=found.linear_head
+    problem_lists: list[list[str]] = []
+    first = _first_row(config, candidate, pad_id)
+    for equivalent in equivalent_configs(
+      config, first=first, by_linear_head=candidate.linear_head
     ):
-      _, problems = found.write(one)
-      if found.positions_after_padding and one.position_offset != first:
+      _, problems = candidate.write(equivalent)
+      if (
+        candidate.positions_after_padding
+        and equivalent.position_offset != first
+      ):
         problems.append(
-          f"position_offset is {one.position_offset}, not the padding's id "
+          f"position_offset is {equivalent.position_offset}, not the padding's id "
           f'+ 1, {first}'
         )
       if not problems:
-        return found, one
-      told.append(list(problems))
-    refused.append(f'{name}: ' + ', '.join(sorted(told, key=len)[0]))
+        return candidate, equivalent
+      problem_lists.append(list(problems))
+    refused.append(f'{name}: ' + ', '.join(sorted(problem_lists, key=len)[0]))
   raise errors.ConfigError(
     'No Hugging Face architecture expresses the model',
     got='; '.join(refused),
@@ -316,12 +322,12 @@ def choose_task(
 
 
 def _known(found: Architecture, wanted: str) -> Task:
-  known = [t.value for t in found.classes]
-  if wanted not in known:
+  task_names = [t.value for t in found.classes]
+  if wanted not in task_names:
     raise errors.ConfigError(
       f'{found.model_type} has no such task',
       got=wanted,
-      expected='one of ' + ', '.join(known),
+      expected='one of ' + ', '.join(task_names),
       where='--head',
     )
   return Task(wanted)

@@ -80,15 +80,17 @@ def write_folder(
   card_metadata.check_license(license)
   if onnx:
     onnx_files.check_onnx_support(checked.options)
-  with paths.new_directory(folder, where='--output') as made:
-    _write_tensors(checked, made, max_shard_bytes)
+  with paths.new_directory(folder, where='--output') as temporary_folder:
+    _write_tensors(checked, temporary_folder, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
-    (made / config_json.CONFIG).write_text(text + '\n', encoding='utf-8')
+    (temporary_folder / config_json.CONFIG).write_text(
+      text + '\n', encoding='utf-8'
+    )
     if checked.sentence:
       sentence_modules.write_sentence_modules(
-        checked.sentence, _sentence_heads(checked), made
+        checked.sentence, _sentence_heads(checked), temporary_folder
       )
-    notes = _write_tokenizer(checked.run, made)
+    notes = _write_tokenizer(checked.run, temporary_folder)
     if not checked.sentence and sentence_embedding.read_sentence_encoding(
       checked.run.directory
     ):
@@ -96,15 +98,15 @@ def write_folder(
         'how the run makes sentence vectors is left out; the folder has it '
         'with --head=states or --sentence_transformers=POOLING'
       )
-    notes += _write_frames(checked, made)
-    _limit_tokenizer(made, checked)
-    notes += _verify(checked, made)
+    notes += _write_frames(checked, temporary_folder)
+    _limit_tokenizer(temporary_folder, checked)
+    notes += _verify(checked, temporary_folder)
     if onnx:
-      onnx_files.write_onnx(made)
-    manifests.record_files(made, manifests.Kind.EXPORT)
+      onnx_files.write_onnx(temporary_folder)
+    manifests.record_files(temporary_folder, manifests.Kind.EXPORT)
     # Not in the manifest: people write in it.
     card = model_card.of_export(checked, name=folder.name, license=license)
-    (made / card_metadata.FILE).write_text(card, encoding='utf-8')
+    (temporary_folder / card_metadata.FILE).write_text(card, encoding='utf-8')
     return notes
 
 
@@ -112,10 +114,10 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
   """Symbols around texts as in training, and how generation begins."""
   vocabulary = checked.run.vocabulary
   notes: list[str] = []
-  own = 'tokenizer_files' not in vocabulary.description
+  has_own_tokenizer = 'tokenizer_files' not in vocabulary.description
   if checked.generation is None:
     separator = post_processor.separator_of(checked.run.directory)
-    if not (separator or own):
+    if not (separator or has_own_tokenizer):
       return notes
     separator = separator or Separator.XLMR
     types = checked.options.get('type_vocab_size', 1)
@@ -123,7 +125,7 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
       post_processor.match_run_template(
         folder, vocabulary, separator, types=types
       )
-      and not own
+      and not has_own_tokenizer
     ):
       notes.append(
         'the tokenizer separates pairs of texts as the run did in training, '
@@ -145,7 +147,11 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
       folder / generation_config.FILE, checked.generation.settings
     )
   source = checked.generation.source
-  if source and generation_config.frame_source(folder, source) and not own:
+  if (
+    source
+    and generation_config.frame_source(folder, source)
+    and not has_own_tokenizer
+  ):
     notes.append('the tokenizer frames source texts as the run did in training')
   return [*notes, *checked.generation.notes]
 
@@ -193,8 +199,8 @@ def _limit_tokenizer(folder: pathlib.Path, checked: Export) -> None:
 def _write_tokenizer(
   run: saved_run.SavedRun, folder: pathlib.Path
 ) -> list[str]:
-  known = run.vocabulary.description.get('tokenizer_files', {})
-  for name, digest in known.items():
+  digests = run.vocabulary.description.get('tokenizer_files', {})
+  for name, digest in digests.items():
     path = run.directory / run_directory.VOCABULARY / name
     content = path.read_bytes() if path.exists() else b''
     if checksums.digest_content(content, like=digest) != digest:
@@ -206,20 +212,20 @@ def _write_tokenizer(
         fix='copy it from the folder that the model was imported from',
       )
     (folder / name).write_bytes(content)
-  if 'tokenizer.json' in known:
+  if 'tokenizer.json' in digests:
     return []
-  made = None
+  converted = None
   if isinstance(run.vocabulary, sentencepiece_files.Vocabulary):
-    made = sentencepiece_files.convert_sentencepiece(run.vocabulary)
-  elif known and isinstance(
+    converted = sentencepiece_files.convert_sentencepiece(run.vocabulary)
+  elif digests and isinstance(
     run.vocabulary, huggingface_vocabulary.TokenizersVocabulary
   ):
-    made = run.vocabulary.files()
-  if made is None and known:
+    converted = run.vocabulary.files()
+  if converted is None and digests:
     return []
-  for name, content in (made or run.vocabulary.files()).items():
+  for name, content in (converted or run.vocabulary.files()).items():
     (folder / name).write_bytes(content)
-  if made:
+  if converted:
     return []
   return [
     "the vocabulary's own files were copied: transformers has no "
@@ -279,10 +285,10 @@ class _Parts:
 
 
 def _by_parameter(checked: Export) -> dict[str, list[Assignment]]:
-  found: dict[str, list[Assignment]] = {}
+  assignments: dict[str, list[Assignment]] = {}
   for assignment in checked.assignments:
-    found.setdefault(assignment.parameter, []).append(assignment)
-  return found
+    assignments.setdefault(assignment.parameter, []).append(assignment)
+  return assignments
 
 
 def _name(checked: Export, tensor: str) -> str:
@@ -317,10 +323,14 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
     value = _widened(value, checked.shapes[parameter])
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
-      found = parts.add(assignment, _cast(checked, assignment, part))
-      if found:
-        whole = found[0] if len(found) == 1 else np.concatenate(found)
-        yield _name(checked, assignment.tensor), np.ascontiguousarray(whole)
+      complete_parts = parts.add(assignment, _cast(checked, assignment, part))
+      if complete_parts:
+        tensor = (
+          complete_parts[0]
+          if len(complete_parts) == 1
+          else np.concatenate(complete_parts)
+        )
+        yield _name(checked, assignment.tensor), np.ascontiguousarray(tensor)
   for name, table in checked.constants.items():
     yield _name(checked, name), table.astype(checked.dtype)
 

@@ -56,7 +56,7 @@ def of_run(
     VocabularyError: it lacks a language of the direction.
     ConfigError: there is a direction of a model that was not trained.
   """
-  kept = dict(record.get(KEY) or {})
+  recorded_settings = dict(record.get(KEY) or {})
   usual = {
     name: options[name]
     for name in ('eos_token_id', 'pad_token_id', _START, _FORCED)
@@ -69,7 +69,7 @@ def of_run(
   except errors.ConfigError:  # nothing was trained here
     if direction:
       raise
-    return Generation(kept or usual)
+    return Generation(recorded_settings or usual)
   spec = run.vocabulary.spec
   ids = [_symbol(run.vocabulary, code) for code in direction or ()]
   settings: dict[str, Any] = usual | {
@@ -83,7 +83,9 @@ def of_run(
     DecoderStart.EOS: spec.eos_id,
   }
   # Symbols forced after the start are those of the model it began with.
-  settings = kept | settings | {_START: starts[start], _FORCED: None}
+  settings = (
+    recorded_settings | settings | {_START: starts[start], _FORCED: None}
+  )
   settings = {name: v for name, v in settings.items() if v is not None}
   follows = source is SourceSymbols.LANGUAGE_LAST
   notes = []
@@ -115,11 +117,13 @@ def _symbol(vocabulary, code: str) -> int:
 
 def frame_source(folder: pathlib.Path, single: Sequence[str]) -> bool:
   """Has the tokenizer frame a text so; returns whether it did otherwise."""
-  made = post_processor.load_without_truncation(folder)
+  tokenizer = post_processor.load_without_truncation(folder)
   ids = [int(part) for part in single if part != '$A']
-  if made is None or made.encode('').ids == ids:
+  if tokenizer is None or tokenizer.encode('').ids == ids:
     return False
   after = single.index('$A') + 1
-  both = [*single[:after], '$B', *single[after:]]
-  post_processor.set_template(folder, made, single=[*single], pair=both)
+  pair_template = [*single[:after], '$B', *single[after:]]
+  post_processor.set_template(
+    folder, tokenizer, single=[*single], pair=pair_template
+  )
   return True

@@ -98,13 +98,15 @@ class Upload:
 
   def __str__(self) -> str:
     rows = [f'  {n / 1e6:10,.2f} MB  {name}' for name, n in self.files.items()]
-    told = [f'  {key}: {self.card[key]}' for key in _TOLD if self.card.get(key)]
+    card_lines = [
+      f'  {key}: {self.card[key]}' for key in _TOLD if self.card.get(key)
+    ]
     open_ends = [key for key in _TOLD[:2] if not self.card.get(key)]
     if open_ends:
-      told.append(f'  README.md names no {" and no ".join(open_ends)}')
+      card_lines.append(f'  README.md names no {" and no ".join(open_ends)}')
     total = sum(self.files.values()) / 1e6
     return '\n'.join(
-      [f'{len(rows)} files, {total:,.2f} MB:', *rows, 'the card:', *told]
+      [f'{len(rows)} files, {total:,.2f} MB:', *rows, 'the card:', *card_lines]
     )
 
 
@@ -119,32 +121,35 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
     CheckpointError: it is none, a file is missing or has another content, or
       the card cannot be read.
   """
-  place = bucket_staging.stage_input(folder)
-  wrong = manifests.find_problems(place)
-  known = None if wrong else manifests.read_manifest(place)
-  if known is None or known.kind != manifests.Kind.EXPORT:
+  local_folder = bucket_staging.stage_input(folder)
+  wrong = manifests.find_problems(local_folder)
+  manifest = None if wrong else manifests.read_manifest(local_folder)
+  if manifest is None or manifest.kind != manifests.Kind.EXPORT:
     raise errors.CheckpointError(
       'This is no whole folder of `xlflax convert to-hf`',
-      got='; '.join([*wrong.values()][:20]) or f'a {known and known.kind}',
+      got='; '.join([*wrong.values()][:20])
+      or f'a {manifest and manifest.kind}',
       expected='the folder that was written, with no change but in README.md',
-      where=str(place),
+      where=str(local_folder),
       fix='write it again: xlflax convert to-hf RUN --output=FOLDER',
     )
   try:
-    card = huggingface_hub.ModelCard.load(place / 'README.md').data.to_dict()
+    card = huggingface_hub.ModelCard.load(
+      local_folder / 'README.md'
+    ).data.to_dict()
   except (OSError, ValueError, yaml.YAMLError) as error:
     raise errors.CheckpointError(
       'The model card cannot be read',
       got=f'{type(error).__name__}: {error}'[:500],
       expected='README.md with YAML between two lines of ---',
-      where=str(place / 'README.md'),
+      where=str(local_folder / 'README.md'),
       fix='mend its first lines, or write the folder again',
     ) from error
   files = {
-    name: (place / name).stat().st_size
-    for name in sorted([*known.files, 'README.md', manifests.FILE])
+    name: (local_folder / name).stat().st_size
+    for name in sorted([*manifest.files, 'README.md', manifests.FILE])
   }
-  return Upload(place, files, card)
+  return Upload(local_folder, files, card)
 
 
 def check_name(name: str) -> None:
@@ -201,7 +206,7 @@ def push_to_hub(what: Upload, name: str, *, private: bool = True) -> str:
 
 def snapshot_origin(folder: pathlib.Path) -> dict[str, str] | None:
   """Repository and commit of a snapshot in the Hub's cache, else None."""
-  found = _SNAPSHOT.search(folder.absolute().as_posix())
-  if found is None:
+  match = _SNAPSHOT.search(folder.absolute().as_posix())
+  if match is None:
     return None
-  return {'repository': found[1].replace('--', '/'), 'revision': found[2]}
+  return {'repository': match[1].replace('--', '/'), 'revision': match[2]}

@@ -185,10 +185,12 @@ def expressed_as(config: Config, *, pad_id: int) -> str:
   """
   plain, _ = choices.plug_out(config, ())
   try:
-    found, _ = choices.choose_architecture(plain, None, (), pad_id=pad_id)
+    architecture, _ = choices.choose_architecture(
+      plain, None, (), pad_id=pad_id
+    )
   except errors.ConfigError as error:
     return f'nothing: {error.got}'
-  return found.model_type
+  return architecture.model_type
 
 
 def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:
@@ -233,22 +235,27 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
 
 def _sentence(run, task: Task, shapes, pooling: Pooling | None = None):
   """The modules of a model that has states only, if their layers are there."""
-  found = sentence_embedding.read_sentence_encoding(run.directory)
+  encoding = sentence_embedding.read_sentence_encoding(run.directory)
   heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}
-  if not (task is Task.STATES and found and found.has_parameters(heads)):
+  if not (task is Task.STATES and encoding and encoding.has_parameters(heads)):
     return None
-  if pooling not in (None, found.pooling):
-    found = found.changed(pooling=pooling)
-  if found.layers != (-1,) or found.pooling not in sentence_modules.POOLINGS:
+  if pooling not in (None, encoding.pooling):
+    encoding = encoding.changed(pooling=pooling)
+  if (
+    encoding.layers != (-1,)
+    or encoding.pooling not in sentence_modules.POOLINGS
+  ):
     raise errors.ConfigError(
       'Sentence-Transformers cannot make the sentence vectors of this run',
-      got=f'pooling {found.pooling.value} of layers {found.layers}',
+      got=f'pooling {encoding.pooling.value} of layers {encoding.layers}',
       expected='the last layer, pooled by '
-      + ', '.join(sorted(one.value for one in sentence_modules.POOLINGS)),
+      + ', '.join(
+        sorted(pooling_kind.value for pooling_kind in sentence_modules.POOLINGS)
+      ),
       where=str(run.directory / run_directory.SENTENCE),
       fix='give --sentence_transformers, or change it by sentence_encoding.write',
     )
-  return found
+  return encoding
 
 
 def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:
@@ -303,10 +310,10 @@ def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
   config, shapes = chosen.config, chosen.shapes
   rules = tensor_mapping.rules_for(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
-  found = tensor_rules.assign_tensors(
+  assignments = tensor_rules.assign_tensors(
     rules, shapes, vocab_size=config.vocab_size
   )
-  used = {a.parameter for a in found} | set(
+  used = {a.parameter for a in assignments} | set(
     tensor_rules.unused_layer_parameters(rules, shapes)
   )
   problems = [
@@ -323,7 +330,7 @@ def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
       where=str(checkpoint),
       fix='Pass another --head, or leave parameters out with --exclude=PATTERN.',
     )
-  return found
+  return assignments
 
 
 def _complete(options, architecture, task, run, shapes, dtype):

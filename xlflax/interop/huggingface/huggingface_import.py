@@ -98,15 +98,15 @@ class Import:
 
 def check_digests(folder: pathlib.Path) -> None:
   """Refuses a folder that `xlflax convert to-hf` wrote, if it has changed."""
-  found = (
+  problems = (
     checksums.find_problems(folder)
     if (folder / checksums.FILE).exists()
     else []
   )
-  if found:
+  if problems:
     raise errors.CheckpointError(
       'The folder is not as xlflax wrote it',
-      got='; '.join(found[:20]),
+      got='; '.join(problems[:20]),
       where=str(folder),
       fix=f'copy it again; after changes of your own, delete {checksums.FILE}',
     )
@@ -165,16 +165,16 @@ def check_import(
   )
   if problem is not None:
     problems.insert(0, problem)
-  made = found = None
+  mapping = vocabulary_found = None
   if description is not None:
     if tensors is not None:
-      made = _try(
+      mapping = _try(
         lambda: tensor_mapping.make_tensor_mapping(
           description, tensors, drop=drop
         ),
         problems,
       )
-    found = _try(
+    vocabulary_found = _try(
       lambda: (
         base_vocabulary.Vocabulary.load(vocabulary)
         if vocabulary
@@ -184,14 +184,20 @@ def check_import(
     )
   if problems:
     raise _joined(problems)
-  assert description is not None and made is not None and found is not None
-  config = model_config.with_vocabulary(description.config, found.spec)
+  assert (
+    description is not None
+    and mapping is not None
+    and vocabulary_found is not None
+  )
+  config = model_config.with_vocabulary(
+    description.config, vocabulary_found.spec
+  )
   return Import(
     folder,
     description,
     config,
-    made,
-    found,
+    mapping,
+    vocabulary_found,
     vocabulary is None,
     hub=hub_files.snapshot_origin(top),
     sentence=sentence,
@@ -232,28 +238,28 @@ def _tokenizer(folder, description, languages, unused_rows):
   )
   model_type = description.architecture.model_type
   try:
-    found = tokenizer_reader.read_tokenizer(
+    tokenizer = tokenizer_reader.read_tokenizer(
       folder, model_type=model_type, size=None, languages=codes
     )
-    if len(found) < rows and unused_rows is UnusedRows.KEEP:
-      found = tokenizer_reader.read_tokenizer(
+    if len(tokenizer) < rows and unused_rows is UnusedRows.KEEP:
+      tokenizer = tokenizer_reader.read_tokenizer(
         folder, model_type=model_type, size=rows, languages=codes
       )
-    if len(found) == rows:
-      _check_padding(description, found)
-      return found
+    if len(tokenizer) == rows:
+      _check_padding(description, tokenizer)
+      return tokenizer
   except errors.VocabularyError as error:
     error.where = error.where or str(folder)
     raise
   raise errors.VocabularyError(
     'The tokenizer does not match the rows of the embeddings',
-    got=f'{len(found)} tokens',
+    got=f'{len(tokenizer)} tokens',
     expected=f'{rows} rows',
     where=str(folder),
     fix='copy the tokenizer that belongs to the model'
     + (
       ', or keep the rows that no token uses by --unused_embeddings=keep'
-      if len(found) < rows
+      if len(tokenizer) < rows
       else ''
     ),
   )
@@ -306,7 +312,7 @@ def convert_import(
   """
   model_dir = paths.to_absolute_path(model_dir)
   bucket_access.check_usable(model_dir)
-  with paths.new_directory(model_dir, where='--output') as made:
+  with paths.new_directory(model_dir, where='--output') as temporary_dir:
     params = param_tree.unflatten_params(
       {
         name: checkpoint_items.Later(checked.plan.shapes[name], read)
@@ -318,10 +324,12 @@ def convert_import(
         lambda head: checkpoint_items.Later(head.shape, lambda: head),
         checked.sentence[1],
       )
-    _write(checked, params, made)
-    _note(made, _verify(checked, made))
+    _write(checked, params, temporary_dir)
+    _note(temporary_dir, _verify(checked, temporary_dir))
     text = gin_file.of_model(checked.config, str(model_dir))
-    manifests.write_files(made, manifests.Kind.RUN, {gin_file.FILE: text})
+    manifests.write_files(
+      temporary_dir, manifests.Kind.RUN, {gin_file.FILE: text}
+    )
   return model_dir
 
 
@@ -400,8 +408,8 @@ def _generation(folder: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
-  found = checked.vocabulary
-  described = found.description | found.describe()
+  imported_vocabulary = checked.vocabulary
+  described = imported_vocabulary.description | imported_vocabulary.describe()
   names = (
     tokenizer_reader.tokenizer_file_names(checked.folder)
     if checked.own_tokenizer
@@ -412,6 +420,8 @@ def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
       name: checksums.digest_file(checked.folder / name) for name in names
     }
     described['model_type'] = checked.description.architecture.model_type
-  vocabulary_training.write_vocabulary(found, described, directory)
+  vocabulary_training.write_vocabulary(
+    imported_vocabulary, described, directory
+  )
   for name in names:
     (directory / name).write_bytes((checked.folder / name).read_bytes())

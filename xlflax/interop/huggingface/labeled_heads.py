@@ -129,24 +129,29 @@ def style_options(
     ConfigError: the architecture's head reads them otherwise.
   """
   pooling = getattr(objective.pooling, 'value', 'first')
-  found: dict[str, Any] = {}
+  head_options: dict[str, Any] = {}
   if architecture.model_type == 'deberta-v2':
     name = activations.to_huggingface(objective.activation)
-    found = {'pooler_hidden_act': name}
+    head_options = {'pooler_hidden_act': name}
   elif architecture.model_type == 'eurobert':
-    found = {'classifier_pooling': {'first': 'bos'}.get(pooling, pooling)}
+    head_options = {
+      'classifier_pooling': {'first': 'bos'}.get(pooling, pooling)
+    }
   else:
     return {}  # `verification.model_checks` compares the logits
-  style = architecture.head_style(config, options | found)
-  there = (style.get('activation', 'tanh'), style.get('pooling', 'first'))
-  if there != (objective.activation, pooling):
+  style = architecture.head_style(config, options | head_options)
+  exported_style = (
+    style.get('activation', 'tanh'),
+    style.get('pooling', 'first'),
+  )
+  if exported_style != (objective.activation, pooling):
     raise errors.ConfigError(
       f'The head of {architecture.model_type} is another one',
       got=f'activation {objective.activation}, pooling {pooling}',
-      expected=f'activation {there[0]}, pooling {there[1]}',
+      expected=f'activation {exported_style[0]}, pooling {exported_style[1]}',
       where=f'objective {objective.name!r}',
     )
-  return found
+  return head_options
 
 
 def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:

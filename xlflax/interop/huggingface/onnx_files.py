@@ -99,19 +99,21 @@ def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
     str(path), providers=['CPUExecutionProvider']
   )
   rows = {key: value[1:, :-1] for key, value in inputs.items()}
-  for given in (inputs, rows):
-    found, *_ = session.run(None, {k: v.numpy() for k, v in given.items()})
+  for model_inputs in (inputs, rows):
+    onnx_output, *_ = session.run(
+      None, {k: v.numpy() for k, v in model_inputs.items()}
+    )
     with torch.no_grad():
-      wanted = model(**given, return_dict=False)[0].numpy()
-    apart = np.abs(found - wanted)
-    if found.ndim == 3:
-      apart = apart * given['attention_mask'].numpy()[..., None]
-    most = _TOLERANCE * max(1.0, float(np.abs(wanted).max()))
-    if not (apart <= most).all():
+      torch_output = model(**model_inputs, return_dict=False)[0].numpy()
+    apart = np.abs(onnx_output - torch_output)
+    if onnx_output.ndim == 3:
+      apart = apart * model_inputs['attention_mask'].numpy()[..., None]
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(torch_output).max()))
+    if not (apart <= tolerance).all():
       raise errors.CheckpointError(
         'onnxruntime computes something else than the folder',
         got=f'{apart.max():.3g} apart',
-        expected=f'at most {most:.1g}',
+        expected=f'at most {tolerance:.1g}',
         where=str(path),
         fix='nothing was written; please report this model',
       )

@@ -87,16 +87,16 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
   pooling, heads, settings = Pooling.MEAN_ALL, Heads(), _json(folder / _CONFIG)
   activations: list[str] = []
   for module, kind in zip(modules, kinds, strict=True):
-    place = safe_paths.path_inside(folder, module['path'])
+    module_folder = safe_paths.path_inside(folder, module['path'])
     if kind == 'Pooling':
-      config = _json(place / 'config.json')
+      config = _json(module_folder / 'config.json')
       pooling = _pooling(config, problems)
-      given = any((settings.get('prompts') or {}).values())
-      if given and config.get('include_prompt') is False:
+      has_prompts = any((settings.get('prompts') or {}).values())
+      if has_prompts and config.get('include_prompt') is False:
         problems.append('include_prompt is false')
     elif kind == 'Dense':
-      activation = _activation(_json(place / 'config.json'), problems)
-      heads[DENSE.format(len(activations))] = _dense(place)
+      activation = _activation(_json(module_folder / 'config.json'), problems)
+      heads[DENSE.format(len(activations))] = _dense(module_folder)
       activations.append(activation)
   transformer = _transformer(transformer_folder(folder))
   if transformer.get('do_lower_case'):
@@ -185,11 +185,11 @@ def _transformer(folder: pathlib.Path) -> dict[str, Any]:
 
 def _modules(folder: pathlib.Path) -> list[dict[str, str]]:
   try:
-    found = json.loads((folder / MODULES).read_text(encoding='utf-8'))
-    for module in found:
+    modules = json.loads((folder / MODULES).read_text(encoding='utf-8'))
+    for module in modules:
       if not all(isinstance(module[key], str) for key in ('path', 'type')):
         raise TypeError('a module has no path or no type')
-    return sorted(found, key=lambda module: module['idx'])
+    return sorted(modules, key=lambda module: module['idx'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     raise errors.ConfigError(
       f'{MODULES} cannot be read', got=str(error), where=str(folder / MODULES)
@@ -229,15 +229,15 @@ def _activation(config: Mapping[str, Any], problems: list[str]) -> str:
 
 
 def _dense(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  found = {
+  tensors = {
     tensor.name: np.asarray(value, np.float32)
     for tensor, value in tensor_files.read_tensors(
       tensor_files.find_tensors(folder).values()
     )
   }
-  head = {'kernel': np.ascontiguousarray(found['linear.weight'].T)}
+  head = {'kernel': np.ascontiguousarray(tensors['linear.weight'].T)}
   return head | (
-    {'bias': found['linear.bias']} if 'linear.bias' in found else {}
+    {'bias': tensors['linear.bias']} if 'linear.bias' in tensors else {}
   )
 
 
@@ -270,14 +270,14 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   folder.mkdir()
   kernel = np.asarray(head['kernel'], np.float32)
   name = next(n for n, ours in _ACTIVATIONS.items() if ours == activation)
-  place = 'linear' if name == 'Identity' else 'activation'
+  torch_module = 'linear' if name == 'Identity' else 'activation'
   config_json.write_json(
     folder / 'config.json',
     {
       'in_features': kernel.shape[0],
       'out_features': kernel.shape[1],
       'bias': 'bias' in head,
-      'activation_function': f'torch.nn.modules.{place}.{name}',
+      'activation_function': f'torch.nn.modules.{torch_module}.{name}',
     },
   )
   tensors = {'linear.weight': np.ascontiguousarray(kernel.T)}

@@ -79,28 +79,30 @@ def rules_for(
     has: names of tensors, or of parameters, that are there; groups of rules
       that are optional are taken if one of theirs is.
   """
-  found = [
+  rules = [
     dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
     for rule in (*architecture.body, *architecture.variants(config))
   ]
   if task.predicts_tokens:
-    own = config.output_embeddings == 'own'
-    found += _head(architecture, own_output=own, has=has)
+    has_own_output = config.output_embeddings == 'own'
+    rules += _head(architecture, own_output=has_own_output, has=has)
   absent = tuple(
-    end for end, there in architecture.head_biases(config).items() if not there
+    end
+    for end, is_present in architecture.head_biases(config).items()
+    if not is_present
   )
-  found += [
+  rules += [
     rule
     for rule in architecture.heads.get(task, ())
     if not rule.parameter.endswith(absent)
   ]
-  taken = {rule.tensor for rule in found}
+  used_tensors = {rule.tensor for rule in rules}
   for group in architecture.optional:
-    if not taken & {rule.tensor for rule in group} and any(
+    if not used_tensors & {rule.tensor for rule in group} and any(
       rule.tensor in has or rule.parameter in has for rule in group
     ):
-      found += group
-  return found
+      rules += group
+  return rules
 
 
 def _head(
@@ -186,20 +188,20 @@ def make_tensor_mapping(
   present = _canonical(
     {n: t for n, t in tensors.items() if n not in skipped}, architecture
   )
-  own = config.output_embeddings == 'own'
-  copies = _resolve_copies(present, architecture, tied=not own)
+  has_own_output = config.output_embeddings == 'own'
+  copies = _resolve_copies(present, architecture, tied=not has_own_output)
   constants = _take_constants(present, description)
   rules = rules_for(architecture, description.task, config, has=present)
   shapes = shapes_of(config) | _head_shapes(rules, description)
   assert config.vocab_size is not None
-  wanted: dict[str, list[Assignment]] = {}
+  assignments_by_tensor: dict[str, list[Assignment]] = {}
   for assignment in tensor_rules.assign_tensors(
     rules, shapes, vocab_size=config.vocab_size
   ):
-    wanted.setdefault(assignment.tensor, []).append(assignment)
+    assignments_by_tensor.setdefault(assignment.tensor, []).append(assignment)
   unread = tensor_rules.unused_layer_parameters(rules, shapes)
   _check(
-    wanted,
+    assignments_by_tensor,
     present,
     set(shapes) - set(unread),
     where=next(iter(tensors.values())).file,
@@ -208,7 +210,7 @@ def make_tensor_mapping(
   skipped |= {t.name: 'follows from the configuration' for t in constants}
   return Plan(
     shapes,
-    {present[n]: a for n, a in wanted.items()},
+    {present[n]: a for n, a in assignments_by_tensor.items()},
     copies,
     constants,
     skipped,
@@ -218,14 +220,17 @@ def make_tensor_mapping(
 
 def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
   """Tensors by the names that a model with a head has today."""
-  found = {}
+  canonical = {}
   for name, tensor in tensors.items():
     for pattern, replacement in _OLD_NAMES:
       name = re.sub(pattern, replacement, name)
-    found[name] = tensor
-  if any(name.startswith(architecture.prefix) for name in found):
-    return found
-  return {architecture.prefix + name: one for name, one in found.items()}
+    canonical[name] = tensor
+  if any(name.startswith(architecture.prefix) for name in canonical):
+    return canonical
+  return {
+    architecture.prefix + name: tensor_info
+    for name, tensor_info in canonical.items()
+  }
 
 
 def _resolve_copies(present, architecture, *, tied: bool):

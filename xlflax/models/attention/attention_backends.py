@@ -64,13 +64,13 @@ def dot_product_attention(
       dropout_rate=rate,
       dropout_key=dropout_key,
     )
-  given = masks.mask_array(mask, query.shape[1], key.shape[1])
+  attention_mask = masks.mask_array(mask, query.shape[1], key.shape[1])
   if rate or bias is not None or scale is not None:
     context = _plain(
       query,
       key,
       value,
-      given,
+      attention_mask,
       bias=bias,
       scale=scale,
       rate=rate,
@@ -81,12 +81,16 @@ def dot_product_attention(
       query,
       key,
       value,
-      mask=given,
+      mask=attention_mask,
       implementation='cudnn' if chosen is _Backend.CUDNN else 'xla',
     )
-  if given is None or (isinstance(mask, masks.Mask) and mask.sees_itself):
+  if attention_mask is None or (
+    isinstance(mask, masks.Mask) and mask.sees_itself
+  ):
     return context
-  sees = jnp.any(given, axis=-1)[:, 0, :, None, None]  # [B or 1, T, 1, 1]
+  sees = jnp.any(attention_mask, axis=-1)[
+    :, 0, :, None, None
+  ]  # [B or 1, T, 1, 1]
   return jnp.where(sees, context, jnp.zeros_like(context))
 
 

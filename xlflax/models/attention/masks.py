@@ -50,8 +50,8 @@ class Mask(flax.struct.PyTreeNode):
       parts.append((jnp.abs(distance) <= self.window)[None, None])
     if not parts:
       return None
-    mask, *others = parts
-    for other in others:
+    mask, *other_parts = parts
+    for other in other_parts:
       mask = mask & jnp.broadcast_to(other, mask.shape)
     return mask
 

@@ -65,12 +65,14 @@ class DecodingOptions:
   suppressed_ids: tuple[validation.NonNegativeInt, ...] = ()
 
   def __post_init__(self):
-    most = {Method.GREEDY: 1, Method.BEAM: self.beam_size}.get(self.method)
-    if most is not None and self.num_samples > most:
+    max_samples = {Method.GREEDY: 1, Method.BEAM: self.beam_size}.get(
+      self.method
+    )
+    if max_samples is not None and self.num_samples > max_samples:
       raise errors.ConfigError(
         'Decoding has an impossible num_samples',
         got=self.num_samples,
-        expected=f'at most {most} with the method {self.method.value!r}',
+        expected=f'at most {max_samples} with the method {self.method.value!r}',
         where='DecodingOptions.num_samples',
       )
 

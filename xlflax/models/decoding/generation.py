@@ -87,17 +87,17 @@ def compile_generate(
   """Returns the jitted program for a model and way of generating."""
 
   def program(params, inputs, prefix, limits, language_ids, rng):
-    each = options.rows_per_source
+    rows_per_source = options.rows_per_source
     if language_ids is not None:
-      language_ids = jnp.repeat(language_ids, each)[:, None]
+      language_ids = jnp.repeat(language_ids, rows_per_source)[:, None]
     stepper = decoding_step.Stepper(
       model,
       params,
       options,
       eos_id,
       pad_id,
-      jnp.repeat(prefix, each, axis=0),
-      jnp.repeat(limits, each),
+      jnp.repeat(prefix, rows_per_source, axis=0),
+      jnp.repeat(limits, rows_per_source),
       language_ids,
     )
     if options.method is Method.BEAM:

@@ -37,9 +37,9 @@ def sample_tokens(
       stepper.start(inputs),
     ),
   )
-  each = options.num_samples
+  num_samples = options.num_samples
   return decoding_step.Hypotheses(
-    tokens.reshape(-1, each, length), scores.reshape(-1, each)
+    tokens.reshape(-1, num_samples, length), scores.reshape(-1, num_samples)
   )
 
 
@@ -71,13 +71,13 @@ def truncate_logits(
     [R, V].
   """
   if top_k is not None and top_k < logits.shape[-1]:
-    least = jax.lax.top_k(logits, top_k)[0][:, -1:]
-    logits = jnp.where(logits < least, -jnp.inf, logits)
+    smallest_kept = jax.lax.top_k(logits, top_k)[0][:, -1:]
+    logits = jnp.where(logits < smallest_kept, -jnp.inf, logits)
   if top_p < 1:
     falling = jnp.sort(logits, axis=-1, descending=True)
     probabilities = jax.nn.softmax(falling, axis=-1)
     before = jnp.cumsum(probabilities, axis=-1) - probabilities
-    kept = jnp.where(before < top_p, falling, jnp.inf)
-    least = jnp.min(kept, axis=-1, keepdims=True)
-    logits = jnp.where(logits < least, -jnp.inf, logits)
+    kept_logits = jnp.where(before < top_p, falling, jnp.inf)
+    smallest_kept = jnp.min(kept_logits, axis=-1, keepdims=True)
+    logits = jnp.where(logits < smallest_kept, -jnp.inf, logits)
   return logits

@@ -137,17 +137,17 @@ class Biaffine(nn.Module):
     """
     dependent = self._one(self.relation_dependent, words, True)
     heads = self._one(self.relation_head, words, True)
-    left = jnp.einsum('bid,rde->bire', dependent, self.relation)
+    projected = jnp.einsum('bid,rde->bire', dependent, self.relation)
 
     def column(j):
-      scores = jnp.einsum('bire,be->bir', left, heads[:, j])
+      scores = jnp.einsum('bire,be->bir', projected, heads[:, j])
       return jnp.argmax(
         jnp.where(allowed[jnp.minimum(j, 1)][None, None], scores, MASKED_SCORE),
         axis=-1,
       )
 
-    found = jax.lax.map(column, jnp.arange(words.shape[1]))  # [W, B, W]
-    return jnp.moveaxis(found, 0, -1).astype(jnp.int32)
+    relations = jax.lax.map(column, jnp.arange(words.shape[1]))  # [W, B, W]
+    return jnp.moveaxis(relations, 0, -1).astype(jnp.int32)
 
   def _vector(self, dense, words, deterministic) -> jax.Array:
     """[B, W, H] -> float32 [B, W, d]."""
@@ -188,10 +188,10 @@ def word_vectors(
   """
   present = (lengths > 0)[..., None]
   if pooling is Pooling.FIRST:
-    found = jnp.take_along_axis(
+    first_states = jnp.take_along_axis(
       states, jnp.maximum(starts, 0)[..., None], axis=1
     )
-    return jnp.where(present, found, jnp.zeros_like(found))
+    return jnp.where(present, first_states, jnp.zeros_like(first_states))
   places = jnp.arange(states.shape[1])[None, None]
   inside = (places >= starts[..., None]) & (
     places < (starts + lengths)[..., None]

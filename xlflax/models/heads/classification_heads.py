@@ -70,10 +70,10 @@ def sequence_logits(
     read = _last(states, mask)
   elif pooling is Pooling.MEAN:
     read = _mean(states, mask)
-  found = token_logits(
+  logits = token_logits(
     head, read, activation=activation, epsilon=epsilon, drop=drop
   )
-  return _mean(found, mask) if pooling is Pooling.LATE else found
+  return _mean(logits, mask) if pooling is Pooling.LATE else logits
 
 
 def token_logits(

@@ -97,9 +97,9 @@ def sum_of_rows(
     return nn.with_logical_constraint(product(left, right), axes)
 
   def of_device(left, right):
-    found = product(left, right)
-    axis, shape = axes.index(_WIDTH), found.shape
-    parts = found.reshape(
+    partial_sum = product(left, right)
+    axis, shape = axes.index(_WIDTH), partial_sum.shape
+    parts = partial_sum.reshape(
       *shape[:axis], split.parts, shape[axis] // split.parts, *shape[axis + 1 :]
     )
     parts = jax.lax.all_to_all(parts, split.width, axis, axis)
@@ -154,8 +154,8 @@ def _split(axes, left, right, rows: int) -> _Split | None:
     width if axis == _WIDTH else part
     for axis, part in zip(axes, parts, strict=True)
   ]
-  whole = zip((left.shape[0], *shape), (batch, *result), strict=True)
-  if any(n % math.prod(sizes[a] for a in names) for n, names in whole):
+  dimensions = zip((left.shape[0], *shape), (batch, *result), strict=True)
+  if any(n % math.prod(sizes[a] for a in names) for n, names in dimensions):
     return None
   inner = [None] * (rows - 1)
   count = left.ndim - rows

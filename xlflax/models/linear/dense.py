@@ -113,9 +113,9 @@ def _multiply_rows(
   and multiplies at half the rate (docs/performance.md).
   """
   width = math.prod(weights.shape[:contracted])
-  found = inputs.reshape(-1, width) @ weights.reshape(width, -1)
+  product = inputs.reshape(-1, width) @ weights.reshape(width, -1)
   rows = inputs.shape[: inputs.ndim - contracted]
-  return found.reshape(*rows, *weights.shape[contracted:])
+  return product.reshape(*rows, *weights.shape[contracted:])
 
 
 def _on_one_cpu() -> bool:
@@ -127,8 +127,8 @@ def _on_one_cpu() -> bool:
 def on_several_accelerators() -> bool:
   """Returns whether the step is for several devices, other than CPUs."""
   mesh = jax.sharding.get_abstract_mesh()
-  several = not mesh.empty and mesh.size > 1
-  return several and compile_targets.current_target().platform != 'cpu'
+  is_multi_device = not mesh.empty and mesh.size > 1
+  return is_multi_device and compile_targets.current_target().platform != 'cpu'
 
 
 def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -276,10 +276,10 @@ def compute_logits(
   states: jax.Array, table: jax.Array, bias: jax.Array
 ) -> jax.Array:
   """float32 logits [..., R] of states [..., H], a table [R, H] and bias [R]."""
-  found = jnp.einsum(
+  products = jnp.einsum(
     '...h,vh->...v',
     states,
     table.astype(states.dtype),
     preferred_element_type=jnp.float32,
   )
-  return found + jnp.expand_dims(bias, tuple(range(found.ndim - 1)))
+  return products + jnp.expand_dims(bias, tuple(range(products.ndim - 1)))

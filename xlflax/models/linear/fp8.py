@@ -62,14 +62,14 @@ def _forward(inputs, weights, contracted):
 
 def _backward(contracted, factors, gradient):
   inputs, weights = factors
-  found = _rounded(gradient, _GRADIENT)
+  rounded_gradient = _rounded(gradient, _GRADIENT)
   rows = inputs[0].ndim - contracted
   features = tuple(range(rows, gradient.ndim))
   of_weights = tuple(range(contracted, weights[0].ndim))
   outer = tuple(range(rows))
   return (
-    _product(found, weights, (features, of_weights), gradient.dtype),
-    _product(inputs, found, (outer, outer), gradient.dtype),
+    _product(rounded_gradient, weights, (features, of_weights), gradient.dtype),
+    _product(inputs, rounded_gradient, (outer, outer), gradient.dtype),
   )
 
 
@@ -78,17 +78,17 @@ fp8_matmul.defvjp(_forward, _backward)
 
 def _rounded(array, dtype) -> tuple[jax.Array, jax.Array]:
   """Returns the array in eight bits and the scale [] that undoes it."""
-  most = float(jnp.finfo(dtype).max)
+  max_value = float(jnp.finfo(dtype).max)
   largest = jnp.max(jnp.abs(array)).astype(jnp.float32)
-  scale = jnp.where(largest > 0, most / largest, 1.0)
-  scaled = jnp.clip(array.astype(jnp.float32) * scale, -most, most)
+  scale = jnp.where(largest > 0, max_value / largest, 1.0)
+  scaled = jnp.clip(array.astype(jnp.float32) * scale, -max_value, max_value)
   return scaled.astype(dtype), 1 / scale
 
 
 def _product(left, right, axes, dtype) -> jax.Array:
   """Product of two results of `_rounded` over axes of each."""
   (left, of_left), (right, of_right) = left, right
-  found = jax.lax.dot_general(
+  product = jax.lax.dot_general(
     left, right, (axes, ((), ())), preferred_element_type=jnp.float32
   )
-  return (found * (of_left * of_right)).astype(dtype)
+  return (product * (of_left * of_right)).astype(dtype)

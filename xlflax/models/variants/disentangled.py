@@ -82,7 +82,7 @@ class RelativeEmbeddings(nn.Module):
     config = self.config
     if positions is None:
       positions = jnp.arange(length, dtype=jnp.int32)[None]
-    found = log_bucket(
+    buckets = log_bucket(
       positions[:, :, None] - positions[:, None, :],
       buckets=config.relative_buckets,
       maximum=config.relative_max_distance,
@@ -91,7 +91,7 @@ class RelativeEmbeddings(nn.Module):
     table = self.norm(self.table.astype(config.compute_dtype))
     return Relative(
       self.dropout(table, deterministic=deterministic),
-      jnp.clip(found + config.relative_buckets, 0, last),
+      jnp.clip(buckets + config.relative_buckets, 0, last),
     )
 
 
@@ -130,9 +130,9 @@ def disentangled_attention(
   gathered = jnp.take_along_axis(from_position, turned, axis=-1)
   scores += jnp.swapaxes(gathered, -1, -2)
   scores *= (query.shape[-1] * _TERMS) ** -0.5
-  seen = masks.mask_array(mask, length, length)
-  if seen is not None:
-    scores = jnp.where(seen, scores, MASKED_SCORE)
+  visible = masks.mask_array(mask, length, length)
+  if visible is not None:
+    scores = jnp.where(visible, scores, MASKED_SCORE)
   weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
   if dropout_key is not None:
     weights = dropout.apply_dropout(dropout_key, weights, rate=dropout_rate)

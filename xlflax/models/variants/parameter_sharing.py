@@ -117,15 +117,15 @@ def init_shared_params(
   """
   shared, _ = _split(plan, init_one(rng))
   keys = jax.random.split(rng, num_languages)
-  own = jax.vmap(lambda key: _split(plan, init_one(key))[1])(keys)
+  language_params = jax.vmap(lambda key: _split(plan, init_one(key))[1])(keys)
   if plan.same_start:
-    own = _from_first(own, plan.special_ids)
-  own = jax.tree.map(
+    language_params = _from_first(language_params, plan.special_ids)
+  language_params = jax.tree.map(
     lambda box: box.add_axis(0, {nn.PARTITION_NAME: 'language'}),
-    own,
+    language_params,
     is_leaf=_is_box,
   )
-  return {**shared, LANGUAGE_SPECIFIC: own}
+  return {**shared, LANGUAGE_SPECIFIC: language_params}
 
 
 def select_language_params(
@@ -149,7 +149,7 @@ def select_language_params(
   """
   if plan is None:
     return params
-  own = jax.tree.map(
+  language_params = jax.tree.map(
     lambda leaf: jax.lax.dynamic_index_in_dim(
       leaf, language, axis=0, keepdims=False
     ),
@@ -158,7 +158,7 @@ def select_language_params(
   tree = {
     name: part for name, part in params.items() if name != LANGUAGE_SPECIFIC
   }
-  for name, part in own.items():
+  for name, part in language_params.items():
     if name == _LAYERS and name in tree:  # [k, ...] and [L - k, ...]
       part = jax.tree.map(
         lambda *leaves: jnp.concatenate(leaves), part, tree[name]
@@ -185,22 +185,25 @@ def _from_first(own: dict, special_ids: tuple[int, ...]) -> dict:
 def _split(plan: SharingPlan, params: dict) -> tuple[dict, dict]:
   """(shared, language-specific) parts of an ordinary tree, boxed or not."""
   shared = dict(params)
-  own: dict[str, Any] = {}
+  language_params: dict[str, Any] = {}
   if plan.embeddings:
     tables = dict(shared.pop(_EMBEDDINGS))
     if _BY_ROW in tables:
       shared[_EMBEDDINGS] = {_BY_ROW: tables.pop(_BY_ROW)}
-    own |= {_EMBEDDINGS: tables, _OUTPUT_BIAS: shared.pop(_OUTPUT_BIAS)}
+    language_params |= {
+      _EMBEDDINGS: tables,
+      _OUTPUT_BIAS: shared.pop(_OUTPUT_BIAS),
+    }
   if _LAYERS in shared and plan.layers:  # scanned: one stack
     stack = shared.pop(_LAYERS)
-    own[_LAYERS] = _slice(stack, 0, plan.layers)
+    language_params[_LAYERS] = _slice(stack, 0, plan.layers)
     depth = jax.tree.leaves(stack)[0].shape[0]
     if plan.layers < depth:
       shared[_LAYERS] = _slice(stack, plan.layers, depth)
   elif plan.layers:
     for i in range(plan.layers):
-      own[f'{_LAYERS}_{i}'] = shared.pop(f'{_LAYERS}_{i}')
-  return shared, own
+      language_params[f'{_LAYERS}_{i}'] = shared.pop(f'{_LAYERS}_{i}')
+  return shared, language_params
 
 
 def _slice(stack: Any, start: int, stop: int) -> Any:

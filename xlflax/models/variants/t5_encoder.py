@@ -62,8 +62,8 @@ class T5Encoder(nn.Module):
 
   def encode_layers(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """States [L + 1, B, T, H]: the embeddings', then each layer's."""
-    states, every = self._run(token_ids, collect=True, **inputs)
-    return jnp.concatenate([every[:-1], states[None]], axis=0)
+    states, all_states = self._run(token_ids, collect=True, **inputs)
+    return jnp.concatenate([all_states[:-1], states[None]], axis=0)
 
   def embed(self, token_ids: jax.Array, *, deterministic: bool) -> jax.Array:
     """[B, T] -> [B, T, H] in the compute dtype; the decoder uses it, too."""
@@ -95,11 +95,13 @@ class T5Encoder(nn.Module):
     if not config.per_layer_relative_bias:
       relative = self.relative_bias(relative)
     embedded = states
-    states, every = self._layers(states, mask, relative, collect, deterministic)
+    states, all_states = self._layers(
+      states, mask, relative, collect, deterministic
+    )
     states = self.dropout(self.final_norm(states), deterministic=deterministic)
     if collect:
-      every = jnp.concatenate([embedded[None], every], axis=0)
-    return states, every
+      all_states = jnp.concatenate([embedded[None], all_states], axis=0)
+    return states, all_states
 
   def _layers(self, states, mask, relative, collect, deterministic):
     config = self.config

@@ -68,16 +68,18 @@ class InfillingPolicy:
     """Draws spans for rows of `words [B]` words, at most `length`."""
     length_rng, place_rng = jax.random.split(rng)
     slots = self.num_slots(length)
-    wanted = jnp.floor(self.mask_ratio * words.astype(jnp.float32) + 0.5)
-    wanted = jnp.minimum(jnp.maximum(wanted.astype(jnp.int32), 1), words)
-    spans, used = self._lengths(length_rng, wanted, slots)
+    num_to_mask = jnp.floor(self.mask_ratio * words.astype(jnp.float32) + 0.5)
+    num_to_mask = jnp.minimum(
+      jnp.maximum(num_to_mask.astype(jnp.int32), 1), words
+    )
+    spans, used = self._lengths(length_rng, num_to_mask, slots)
     count = jnp.sum(used, axis=1, dtype=jnp.int32)
     width = length + slots
     places = jnp.broadcast_to(
       sequence_ops.column_indices(width), (words.shape[0], width)
     )
     order = masking.random_order(
-      place_rng, places < (words - wanted + count)[:, None]
+      place_rng, places < (words - num_to_mask + count)[:, None]
     )[:, :slots]
     slot = sequence_ops.column_indices(slots)
     chosen = jnp.sort(jnp.where(slot < count[:, None], order, width), axis=1)
@@ -91,12 +93,14 @@ class InfillingPolicy:
     """(lengths int32 [B, slots] that add up to `wanted [B]`, which count)."""
     draw = jax.random.uniform(rng, (wanted.shape[0], slots))
     thresholds = jnp.asarray(_poisson_cdf(self.poisson_lambda), jnp.float32)
-    drawn = jnp.searchsorted(thresholds, draw, side='right').astype(jnp.int32)
-    before = sequence_ops.exclusive_sum(drawn)
+    drawn_lengths = jnp.searchsorted(thresholds, draw, side='right').astype(
+      jnp.int32
+    )
+    before = sequence_ops.exclusive_sum(drawn_lengths)
     last = sequence_ops.column_indices(slots) == slots - 1
-    left = jnp.maximum(wanted[:, None] - before, 0)
-    spans = jnp.where(last, left, jnp.minimum(drawn, left))
-    used = left > 0
+    remaining = jnp.maximum(wanted[:, None] - before, 0)
+    spans = jnp.where(last, remaining, jnp.minimum(drawn_lengths, remaining))
+    used = remaining > 0
     crowded = jnp.sum(used, axis=1) > wanted
     return spans, used & ((spans > 0) | ~crowded[:, None])
 
@@ -112,10 +116,10 @@ def _poisson_cdf(mean: float) -> np.ndarray:
 def _to_front(spans, used):
   """Moves the used slots of each row to its front, in their order."""
   slots = spans.shape[1]
-  place = jnp.where(
+  target_index = jnp.where(
     used, sequence_ops.exclusive_sum(used.astype(jnp.int32)), slots
   )
-  moved = sequence_ops.scatter_set(jnp.zeros_like(spans), place, spans)
+  moved = sequence_ops.scatter_set(jnp.zeros_like(spans), target_index, spans)
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
   return moved, sequence_ops.column_indices(slots) < count[:, None]
 
@@ -217,14 +221,14 @@ def _rewrite(rows, text, starts, covered, masks, vocabulary):
     jnp.where(at_end, sequence_ops.gather_clipped(masks, num_words), 0),
   )
   stays = present & ~(text & (sequence_ops.gather_clipped(covered, word) > 0))
-  kept = stays.astype(jnp.int32)
-  place = sequence_ops.exclusive_sum(before + kept) + before
-  total = jnp.sum(before + kept, axis=1)
+  kept_counts = stays.astype(jnp.int32)
+  target_index = sequence_ops.exclusive_sum(before + kept_counts) + before
+  total = jnp.sum(before + kept_counts, axis=1)
   canvas = jnp.where(
     places < total[:, None], vocabulary.mask_id, vocabulary.pad_id
   ).astype(token_ids.dtype)
   tokens = sequence_ops.scatter_set(
-    canvas, jnp.where(stays, place, length), token_ids
+    canvas, jnp.where(stays, target_index, length), token_ids
   )
   languages = jnp.max(
     jnp.where(present, rows[batch_keys.LANGUAGE_IDS], 0), axis=1

@@ -229,9 +229,9 @@ class MaskingPolicy:
       self.mask_ratio(step) if callable(self.mask_ratio) else self.mask_ratio
     )
     available = jnp.sum(maskable, axis=1, dtype=jnp.int32)
-    wanted = jnp.floor(ratio * available.astype(jnp.float32) + 0.5)
-    wanted = jnp.clip(wanted.astype(jnp.int32), 1, slots)
-    return jnp.minimum(wanted, available)
+    num_to_mask = jnp.floor(ratio * available.astype(jnp.float32) + 0.5)
+    num_to_mask = jnp.clip(num_to_mask.astype(jnp.int32), 1, slots)
+    return jnp.minimum(num_to_mask, available)
 
   def __call__(
     self, rng: jax.Array, maskable: jax.Array, step, words=None
@@ -283,8 +283,8 @@ def _whole(counts: jax.Array, words: jax.Array) -> jax.Array:
   )
   places = jnp.arange(1, words.shape[1] + 1)[None]
   fits = ends & (places <= counts[:, None])
-  whole = jnp.max(jnp.where(fits, places, 0), axis=1)
-  return jnp.where(whole > 0, whole, counts)
+  largest_end = jnp.max(jnp.where(fits, places, 0), axis=1)
+  return jnp.where(largest_end > 0, largest_end, counts)
 
 
 def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
@@ -327,7 +327,9 @@ def apply_choice(
   Returns:
     int32 [B, T].
   """
-  seen = gather_rows(token_ids, choice.positions)
-  seen = jnp.where(choice.actions == Action.MASK, vocabulary.mask_id, seen)
-  seen = jnp.where(choice.actions == Action.RANDOM, words, seen)
-  return scatter_rows(token_ids, choice.positions, seen)
+  input_ids = gather_rows(token_ids, choice.positions)
+  input_ids = jnp.where(
+    choice.actions == Action.MASK, vocabulary.mask_id, input_ids
+  )
+  input_ids = jnp.where(choice.actions == Action.RANDOM, words, input_ids)
+  return scatter_rows(token_ids, choice.positions, input_ids)

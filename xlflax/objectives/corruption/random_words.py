@@ -53,10 +53,10 @@ def language_words(
     VocabularyError: it does not say so, or a language has no word.
   """
   counts = _counts(vocabulary)
-  words = np.asarray(
+  word_ranges = np.asarray(
     [run for runs in vocabulary.language_words for run in runs], np.int32
   )
-  lengths = words[:, 1] - words[:, 0]
+  lengths = word_ranges[:, 1] - word_ranges[:, 0]
   # Words are numbered through all languages; each run begins at one number.
   begins = jnp.asarray(np.cumsum(lengths) - lengths, jnp.int32)
   before = jnp.asarray(np.cumsum(counts) - counts, jnp.int32)[language_ids]
@@ -64,13 +64,16 @@ def language_words(
     rng, language_ids.shape, 0, jnp.asarray(counts)[language_ids], jnp.int32
   )
   run = jnp.searchsorted(begins, number, side='right') - 1
-  return jnp.asarray(words[:, 0])[run] + number - begins[run]
+  return jnp.asarray(word_ranges[:, 0])[run] + number - begins[run]
 
 
 def _counts(vocabulary: VocabularySpec) -> np.ndarray:
   """Number of words of each language, int32 [languages]; all above 0."""
   runs = vocabulary.language_words
-  counts = [sum(stop - start for start, stop in own) for own in runs]
+  counts = [
+    sum(stop - start for start, stop in language_ranges)
+    for language_ranges in runs
+  ]
   if not runs or min(counts) < 1:
     none = [
       code
@@ -107,11 +110,13 @@ def is_word_of(
   if not vocabulary.language_words:
     return jnp.ones(size, bool)
   special = masking.special_runs(vocabulary.special_ids)
-  runs = [sorted([*special, *own]) for own in vocabulary.language_words]
+  runs = [
+    sorted([*special, *id_ranges]) for id_ranges in vocabulary.language_words
+  ]
   never = np.iinfo(np.int32).max
   edges = np.full((len(runs), 2 * max(map(len, runs))), never, np.int32)
-  for row, own in zip(edges, runs, strict=True):
-    row[: 2 * len(own)] = np.ravel(own)
+  for row, id_ranges in zip(edges, runs, strict=True):
+    row[: 2 * len(id_ranges)] = np.ravel(id_ranges)
   # Inside a run, an odd number of starts and stops lies at or before an id.
   passed = jnp.searchsorted(
     jnp.asarray(edges)[language],

@@ -105,8 +105,10 @@ class SpanPolicy:
     and 3: 568 tokens of text make 512 and 115 (<s> is the decoder's start).
     """
     tokens, drop, spans = self._static(text_length)
-    kept = tokens if callable(self.noise_density) else tokens - drop + spans
-    return int(kept.max()) + 1, int((drop + spans).max()) + 2
+    num_inputs = (
+      tokens if callable(self.noise_density) else tokens - drop + spans
+    )
+    return int(num_inputs.max()) + 1, int((drop + spans).max()) + 2
 
   def __call__(
     self, rng: jax.Array, tokens: jax.Array, text_length: int, step
@@ -175,18 +177,18 @@ def apply_span_corruption(
   sentinels = _sentinels(spans.kept.shape[1], vocabulary)
   text = masking.is_text(rows, vocabulary)
   length = text.shape[1]
-  place = jnp.where(
+  text_index = jnp.where(
     text, sequence_ops.exclusive_sum(text.astype(jnp.int32)), length
   )
   token_ids = rows[batch_keys.TOKEN_IDS]
   compact = sequence_ops.scatter_set(
-    jnp.zeros_like(token_ids), place, token_ids
+    jnp.zeros_like(token_ids), text_index, token_ids
   )
   languages = teacher_forcing.row_languages(rows, vocabulary)
   kept_end = jnp.cumsum(spans.kept, axis=1)
   dropped_end = jnp.cumsum(spans.dropped, axis=1)
   dropped_start = dropped_end - spans.dropped
-  kept = jnp.sum(spans.kept, axis=1)
+  num_kept = jnp.sum(spans.kept, axis=1)
   dropped = dropped_end[:, -1]
   used = spans.dropped > 0
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
@@ -196,7 +198,7 @@ def apply_span_corruption(
     used,
     kept_end,
     dropped_start,
-    kept + count,
+    num_kept + count,
     lengths[0],
     vocabulary,
   )
@@ -216,7 +218,7 @@ def apply_span_corruption(
   )
   targets = jnp.where(count[:, None] > 0, targets, vocabulary.pad_id)
   return (
-    sequence_ops.make_sequences(inputs, kept + count + 1, languages),
+    sequence_ops.make_sequences(inputs, num_kept + count + 1, languages),
     sequence_ops.make_sequences(
       targets, jnp.where(count > 0, dropped + count + 2, 0), languages
     ),
@@ -250,12 +252,15 @@ def _write(
   marks = sequence_ops.scatter_add(
     length, jnp.where(used, before + slots, length), used
   )
-  seen = jnp.cumsum(marks, axis=1)
+  marks_so_far = jnp.cumsum(marks, axis=1)
   places = sequence_ops.column_indices(length)
-  words = sequence_ops.gather_clipped(
-    compact, places - seen + sequence_ops.gather_clipped(skipped, seen)
+  text_ids = sequence_ops.gather_clipped(
+    compact,
+    places - marks_so_far + sequence_ops.gather_clipped(skipped, marks_so_far),
   )
-  row = jnp.where(marks > 0, sentinels[jnp.maximum(seen - 1, 0)], words)
+  row = jnp.where(
+    marks > 0, sentinels[jnp.maximum(marks_so_far - 1, 0)], text_ids
+  )
   end = jnp.where(
     places == total[:, None], vocabulary.eos_id, vocabulary.pad_id
   )
@@ -263,13 +268,13 @@ def _write(
 
 
 def _sentinels(slots: int, vocabulary: VocabularySpec) -> jax.Array:
-  known = vocabulary.sentinel_ids
-  if len(known) < slots:
+  sentinel_ids = vocabulary.sentinel_ids
+  if len(sentinel_ids) < slots:
     raise errors.VocabularyError(
       'The vocabulary has too few sentinels for span corruption',
-      got=f'{len(known)}',
+      got=f'{len(sentinel_ids)}',
       expected=f'at least {slots}, as many as a row can have spans',
       fix='train it with `xlflax vocab --extra_ids '
       f'{slots}`, or use shorter rows or longer spans',
     )
-  return jnp.asarray(known, jnp.int32)
+  return jnp.asarray(sentinel_ids, jnp.int32)

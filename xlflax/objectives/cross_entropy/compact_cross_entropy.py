@@ -40,9 +40,13 @@ def _forward(hidden, table, bias, labels):
   logits = _logits(products, bias)
   maximum, total = max_and_sum(logits)
   normaliser = maximum + jnp.log(total)
-  own = jnp.take_along_axis(products, labels[:, None], axis=1)[:, 0]
-  own = own.astype(jnp.float32) + bias[labels].astype(jnp.float32)
-  output = TokenLoss(normaliser - own, (own >= maximum).astype(jnp.float32))
+  label_logit = jnp.take_along_axis(products, labels[:, None], axis=1)[:, 0]
+  label_logit = label_logit.astype(jnp.float32) + bias[labels].astype(
+    jnp.float32
+  )
+  output = TokenLoss(
+    normaliser - label_logit, (label_logit >= maximum).astype(jnp.float32)
+  )
   return output, (hidden, table, bias, labels, products, normaliser)
 
 
@@ -79,10 +83,12 @@ def _table_gradient(gradient, hidden, dtype) -> jax.Array:
   """[N, V] and [N, H] -> [V, H]."""
   if collective_matmul.is_split():
     axes = ('vocab', 'embed')
-    found = collective_matmul.sum_of_rows(gradient, hidden, axes, rows=1)
+    table_gradient = collective_matmul.sum_of_rows(
+      gradient, hidden, axes, rows=1
+    )
   else:
-    found = _matmul(gradient, hidden, (0, 0), jnp.float32)
-  return found.astype(dtype)
+    table_gradient = _matmul(gradient, hidden, (0, 0), jnp.float32)
+  return table_gradient.astype(dtype)
 
 
 def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -92,9 +92,9 @@ class _Chunks(NamedTuple):
       index = labels - self._start(i)
       inside = (labels >= i * self.size) & (index < self.size)
       return inside, jnp.clip(index, 0, self.size - 1)
-    runs, place = labels // self._run, labels % self._run
+    runs, offset = labels // self._run, labels % self._run
     inside = runs % self.num_parts == i
-    return inside, runs // self.num_parts * self._run + place
+    return inside, runs // self.num_parts * self._run + offset
 
 
 def _chunks_of(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
@@ -105,17 +105,17 @@ def _chunks_of(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
   to 64. Where none does, and for a table on one device, there is one group,
   which is the fastest to read.
   """
-  least = -(-rows // chunk_size)
+  min_chunks = -(-rows // chunk_size)
   if not sharded:
-    return _Chunks(rows, least, chunk_size, 1)
+    return _Chunks(rows, min_chunks, chunk_size, 1)
   groups = {
     count: math.gcd(rows // count, 64)
-    for count in range(least, 2 * least)
+    for count in range(min_chunks, 2 * min_chunks)
     if rows % count == 0
   }
-  count = max(groups, key=lambda c: (groups[c], -c), default=least)
+  count = max(groups, key=lambda c: (groups[c], -c), default=min_chunks)
   if groups.get(count, 1) == 1:
-    return _Chunks(rows, least, chunk_size, 1)
+    return _Chunks(rows, min_chunks, chunk_size, 1)
   return _Chunks(rows, count, rows // count, groups[count])
 
 
@@ -223,16 +223,16 @@ def _chunked_forward(chunks, keep, hidden, table, bias, labels):
     return (larger, total, label_logit), logits if keep else None
 
   zeros = jnp.zeros(labels.shape, jnp.float32)
-  (maximum, total, label_logit), kept = lax.scan(
+  (maximum, total, label_logit), kept_logits = lax.scan(
     body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_parts)
   )
   normaliser = maximum + jnp.log(total)
   output = _output(normaliser, label_logit, maximum)
-  return output, (hidden, table, bias, labels, normaliser, kept)
+  return output, (hidden, table, bias, labels, normaliser, kept_logits)
 
 
 def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
-  hidden, table, bias, labels, normaliser, kept = saved
+  hidden, table, bias, labels, normaliser, kept_logits = saved
 
   def body(carry, inputs):
     i, logits = inputs
@@ -259,7 +259,7 @@ def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
     jnp.zeros_like(bias),
   )
   gradients, _ = lax.scan(
-    body, start, (jnp.arange(chunks.num_parts), kept), reverse=True
+    body, start, (jnp.arange(chunks.num_parts), kept_logits), reverse=True
   )
   return gradients[0].astype(hidden.dtype), gradients[1], gradients[2], None
 

@@ -59,12 +59,12 @@ def sample_tokens(
     ids = start + jnp.arange(chunk_size)
     # The last part begins earlier to end at the last row: no row twice.
     scores = jnp.where((ids >= i * chunk_size)[None, :], scores, -jnp.inf)
-    place = jnp.argmax(scores, axis=1)
+    best_index = jnp.argmax(scores, axis=1)
     top = jnp.max(scores, axis=1)
     better = top > best
     return (
       jnp.where(better, top, best),
-      jnp.where(better, start + place, chosen).astype(jnp.int32),
+      jnp.where(better, start + best_index, chosen).astype(jnp.int32),
     ), None
 
   none = (

@@ -107,19 +107,21 @@ class DependencyParsing(finetuning.FineTuning):
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
-    words, rng = self._words(model, params, batch, context.vocabulary, rng)
+    word_states, rng = self._words(
+      model, params, batch, context.vocabulary, rng
+    )
     keys = (None, None) if rng is None else jax.random.split(rng)
     scorer = self._scorer(model)
     heads, relations = batch[batch_keys.HEADS], batch[batch_keys.RELATIONS]
     arcs = biaffine.only_words(
-      _apply(scorer, self.head_of(params), 'arcs', words, rng=keys[0]),
+      _apply(scorer, self.head_of(params), 'arcs', word_states, rng=keys[0]),
       batch[batch_keys.WORD_LENGTHS] > 0,
     )
     kinds = _apply(
       scorer,
       self.head_of(params),
       'relations',
-      words,
+      word_states,
       jnp.maximum(heads, 0),
       rng=keys[1],
     )
@@ -142,10 +144,10 @@ class DependencyParsing(finetuning.FineTuning):
 
   def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Arcs:
     """Scores of arcs and the best relation of each; see `Arcs`."""
-    words, _ = self._words(model, params, batch, vocabulary, None)
+    word_states, _ = self._words(model, params, batch, vocabulary, None)
     scorer = self._scorer(model)
     scores = biaffine.only_words(
-      _apply(scorer, self.head_of(params), 'arcs', words),
+      _apply(scorer, self.head_of(params), 'arcs', word_states),
       batch[batch_keys.WORD_LENGTHS] > 0,
     )
     return Arcs(
@@ -154,7 +156,7 @@ class DependencyParsing(finetuning.FineTuning):
         scorer,
         self.head_of(params),
         'best_relations',
-        words,
+        word_states,
         jnp.asarray(self._allowed()),
       ),
     )

@@ -257,7 +257,7 @@ class FineTuning(objective_base.Objective):
     if not self.head_layers:
       return states
     arguments = model_calls.model_kwargs(batch_keys.select_side(batch))
-    found: Any = self._layers(model).apply(
+    features: Any = self._layers(model).apply(
       {'params': self.head_of(params)[LAYERS]},
       states,
       segment_ids=arguments.get('segment_ids'),
@@ -265,7 +265,7 @@ class FineTuning(objective_base.Objective):
       deterministic=layers_rng is None,
       rngs=_rngs(layers_rng),
     )
-    return found
+    return features
 
   def through_head(
     self,

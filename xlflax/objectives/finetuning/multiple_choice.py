@@ -71,8 +71,8 @@ class MultipleChoice(finetuning.FineTuning):
       self._by_question(x)
       for x in (scores, batch[batch_keys.LABELS], languages)
     )  # [B / C, C]
-    known = jnp.min(labels, axis=1) >= 0  # rows of padding have -1
-    right = jnp.where(known, jnp.argmax(labels, axis=1), -1)
+    is_labeled = jnp.min(labels, axis=1) >= 0  # rows of padding have -1
+    right = jnp.where(is_labeled, jnp.argmax(labels, axis=1), -1)
     return classification_objective.class_output(
       self.name, scores, right, languages[:, 0], context.vocabulary
     )

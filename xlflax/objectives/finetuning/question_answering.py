@@ -69,12 +69,14 @@ class QuestionAnswering(finetuning.FineTuning):
       batch[batch_keys.START_POSITIONS],
       batch[batch_keys.END_POSITIONS],
     )
-    found = [
+    span_losses = [
       losses.cross_entropy(jnp.where(allowed, part, MASKED_SCORE), answer)
       for part, answer in zip(logits, answers, strict=True)
     ]
-    loss = (found[0][0] + found[1][0]) / 2
-    return self._output(loss, found[0][1] * found[1][1], batch, context)
+    loss = (span_losses[0][0] + span_losses[1][0]) / 2
+    return self._output(
+      loss, span_losses[0][1] * span_losses[1][1], batch, context
+    )
 
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec

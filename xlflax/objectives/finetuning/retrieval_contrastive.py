@@ -112,38 +112,40 @@ class SearchContrast(objective_base.Objective):
         fix='set ROWS_AT_ONCE in place of the accumulation',
       )
     vectors, placed = self._vectors(model, params, batch, context)
-    given = jnp.min(self._grouped(batch[batch_keys.LABELS]), axis=1) >= 0
-    valid = given & jnp.all(placed, axis=1)
+    is_labeled = jnp.min(self._grouped(batch[batch_keys.LABELS]), axis=1) >= 0
+    valid = is_labeled & jnp.all(placed, axis=1)
     values = self._values(vectors, batch, valid)
     weights = valid.astype(jnp.float32)
     languages = model_calls.row_languages(batch, context.vocabulary)[
       :: self.group
     ]
     of_all = languages, context.vocabulary
-    told = objective_metrics.metrics_by_language(
+    metrics = objective_metrics.metrics_by_language(
       self.name, values, weights, *of_all
     )
     if self.packed is not None:
       left_out = {'left_out': 1.0 * ~valid}
-      told |= objective_metrics.metrics_by_language(
-        self.name, left_out, 1.0 * given, *of_all
+      metrics |= objective_metrics.metrics_by_language(
+        self.name, left_out, 1.0 * is_labeled, *of_all
       )
     return objective_base.ObjectiveOutput(
       objective_base.WeightedMean(
         jnp.sum(values['loss'] * weights), jnp.sum(weights)
       ),
-      told,
+      metrics,
     )
 
   def _values(self, vectors, batch, valid) -> dict[str, jax.Array]:
     """Loss and accuracy [N] of groups of vectors [N, group, H]."""
     excluded = self._excluded(self._grouped(batch[batch_keys.TOKEN_IDS]), valid)
-    found = [
+    losses_by_size = [
       self.ranked(vectors[..., :size], excluded)
       for size in self.dimensions or (vectors.shape[-1],)
     ]
-    loss = jnp.sum(jnp.stack([one.loss for one in found]), axis=0)
-    return {'loss': loss, 'accuracy': found[-1].correct}
+    loss = jnp.sum(
+      jnp.stack([token_loss.loss for token_loss in losses_by_size]), axis=0
+    )
+    return {'loss': loss, 'accuracy': losses_by_size[-1].correct}
 
   def ranked(
     self, vectors: jax.Array, excluded: jax.Array | None = None
@@ -203,7 +205,7 @@ class SearchContrast(objective_base.Objective):
       key: jnp.swapaxes(x.reshape(-1, count, *x.shape[1:]), 0, 1)
       for key, x in batch.items()
     }
-    found = jax.lax.map(
+    packed_states = jax.lax.map(
       lambda one: jax.checkpoint(encoded)(*one),
       (parts, jax.random.split(context.rng, count)),
     )  # [count, N * group / count, …]
@@ -211,16 +213,16 @@ class SearchContrast(objective_base.Objective):
       lambda x: self._grouped(
         jnp.swapaxes(x, 0, 1).reshape(size, *x.shape[2:])
       ),
-      found,
+      packed_states,
     )
 
   def _excluded(self, tokens: jax.Array, valid: jax.Array) -> jax.Array:
     """What no query sees, of groups [N, group, T]; see `ranked`."""
-    size, own = len(tokens), jnp.eye(len(tokens), dtype=bool)
+    size, is_diagonal = len(tokens), jnp.eye(len(tokens), dtype=bool)
     documents = jnp.swapaxes(tokens[:, 1:], 0, 1).reshape(-1, tokens.shape[-1])
     out = same_rows(documents)[:size] | jnp.tile(~valid, self.group - 1)[None]
     out = out.at[:, :size].set(out[:, :size] | same_rows(tokens[:, 0]))
-    return out.at[:, :size].set(out[:, :size] & ~own)
+    return out.at[:, :size].set(out[:, :size] & ~is_diagonal)
 
 
 @class_registry.register('search_distillation')
@@ -247,7 +249,7 @@ class SearchDistillation(SearchContrast):
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):
-    found = super()._values(vectors, batch, valid)
+    metrics = super()._values(vectors, batch, valid)
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:
       raise errors.ConfigError(
@@ -259,4 +261,4 @@ class SearchDistillation(SearchContrast):
     squares = jnp.square(vectors - self._grouped(gold))
     sizes = self.dimensions or (gold.shape[-1],)
     loss = [jnp.mean(squares[..., :size], axis=(1, 2)) for size in sizes]
-    return found | {'loss': sum(loss) + self.contrast * found['loss']}
+    return metrics | {'loss': sum(loss) + self.contrast * metrics['loss']}

@@ -42,10 +42,10 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
-    found = self._logits(model, params, batch, context.vocabulary, rng)
+    logits = self._logits(model, params, batch, context.vocabulary, rng)
     return squared_error(
       self.name,
-      found[..., 0].astype(jnp.float32),
+      logits[..., 0].astype(jnp.float32),
       jax.lax.bitcast_convert_type(batch[batch_keys.LABELS], jnp.float32),
       self.label_languages(batch, context.vocabulary),
       len(context.vocabulary.languages),
@@ -73,11 +73,13 @@ def squared_error(
   Returns:
     The loss, and `<name>/loss` by language.
   """
-  known = jnp.isfinite(gold)
-  weights = known.astype(jnp.float32)
-  loss = jnp.square(found - jnp.where(known, gold, 0.0)) * weights
-  told = objective_metrics.by_language(loss, weights, language_ids, languages)
+  is_labeled = jnp.isfinite(gold)
+  weights = is_labeled.astype(jnp.float32)
+  loss = jnp.square(found - jnp.where(is_labeled, gold, 0.0)) * weights
+  loss_by_language = objective_metrics.by_language(
+    loss, weights, language_ids, languages
+  )
   return objective_base.ObjectiveOutput(
     objective_base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
-    {f'{name}/loss': told},
+    {f'{name}/loss': loss_by_language},
   )

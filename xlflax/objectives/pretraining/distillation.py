@@ -122,17 +122,17 @@ class Distillation(objective_base.Objective):
         expected='a vocabulary directory',
       )
     module = self.teacher.encoder(model.config)
-    found = self.teacher.load(
+    teacher_parameters = self.teacher.load(
       vocabulary=vocabulary,
       rows=module.config.table_size,
       temperature=self.temperature,
     )
     language = 0
     if module.config.use_language_embeddings:
-      language = self._index(found.languages, 'the teacher')
+      language = self._index(teacher_parameters.languages, 'the teacher')
     loaded = {
-      'teacher': found.params,
-      'matched': found.matched,
+      'teacher': teacher_parameters.params,
+      'matched': teacher_parameters.matched,
       'language': np.int32(language),
     }
     return jax.tree.map(_place, state, loaded)
@@ -196,18 +196,20 @@ class Distillation(objective_base.Objective):
     )
     language = self._language_id(context.vocabulary)
     text = masking.is_text(batch, context.vocabulary)
-    others = text & (batch[batch_keys.LANGUAGE_IDS] != language)
-    in_language = choice.weights * ~jnp.any(others, axis=1)[:, None]
+    other_language = text & (batch[batch_keys.LANGUAGE_IDS] != language)
+    in_language = choice.weights * ~jnp.any(other_language, axis=1)[:, None]
     labels = masking.gather_rows(batch[batch_keys.TOKEN_IDS], choice.positions)
     weights = in_language * context.state['matched'][labels]
     total = jnp.sum(jnp.where(weights > 0, scored.loss * weights, 0.0))
     loss = objective_base.WeightedMean(total, jnp.sum(weights))
-    found = self._metrics(batch, context, scored, weights, in_language, choice)
+    metrics = self._metrics(
+      batch, context, scored, weights, in_language, choice
+    )
     if self.masked_lm_weight:
       mlm = self._masked_lm_loss(model, params, states, batch, choice)
       loss = _add_means(loss, mlm, self.masked_lm_weight)
-      found[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm)
-    return objective_base.ObjectiveOutput(loss, found, context.state)
+      metrics[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm)
+    return objective_base.ObjectiveOutput(loss, metrics, context.state)
 
   def _masked_lm_loss(self, model, params, states, batch, choice):
     """The masked LM's loss over all chosen tokens, from the same states."""

@@ -100,11 +100,11 @@ class MaskedLM(objective_base.Objective):
     languages = masking.gather_rows(
       batch[batch_keys.LANGUAGE_IDS], choice.positions
     )
-    words = random_words_lib.draw_random_words(
+    random_ids = random_words_lib.draw_random_words(
       self.random_words, word_rng, languages, context.vocabulary
     )
     token_ids = masking.apply_choice(
-      batch[batch_keys.TOKEN_IDS], choice, words, context.vocabulary
+      batch[batch_keys.TOKEN_IDS], choice, random_ids, context.vocabulary
     )
     return token_ids, choice
 

@@ -41,13 +41,13 @@ class MomentumQueue:
   def check_batch(self, pairs: int, where: str) -> None:
     """Raises ConfigError unless `pairs` keys a step fill the queue evenly."""
     if self.size % pairs:
-      wanted = max(round(self.size / pairs), 1) * pairs
+      nearest_size = max(round(self.size / pairs), 1) * pairs
       raise errors.ConfigError(
         'The queue does not hold a whole number of batches',
         got=f'a queue of {self.size} keys and batches of {pairs} pairs',
         expected=f'a size that is a multiple of {pairs}',
         where=where,
-        fix=f'set MomentumQueue.size to {wanted}, or change the batch size',
+        fix=f'set MomentumQueue.size to {nearest_size}, or change the batch size',
       )
 
 
@@ -72,13 +72,13 @@ def initial_state(
     with_prints: whether the queue keeps `prints`.
   """
   vectors = jax.random.normal(jax.random.key(0), (queue.size, dim))
-  kept = {'keys': losses.l2_normalize(vectors)}
+  queue_state = {'keys': losses.l2_normalize(vectors)}
   if with_prints:
-    kept['prints'] = jnp.zeros((queue.size, 4), jnp.uint32)
+    queue_state['prints'] = jnp.zeros((queue.size, 4), jnp.uint32)
   return {
     'key_encoder': jax.tree.map(jnp.copy, _query_encoder(params, name)),
-    'queue': kept,
-    'negatives': jax.tree.map(jnp.copy, kept),
+    'queue': queue_state,
+    'negatives': jax.tree.map(jnp.copy, queue_state),
     'pointer': jnp.zeros([], jnp.int32),
   }
 
@@ -176,10 +176,14 @@ def info_nce(
   """
   highest = jax.lax.Precision.HIGHEST
   positive = jnp.einsum('bd,bd->b', queries, keys, precision=highest)
-  others = jnp.einsum('bd,kd->bk', queries, negatives, precision=highest)
+  negative_scores = jnp.einsum(
+    'bd,kd->bk', queries, negatives, precision=highest
+  )
   if excluded is not None:
-    others = jnp.where(excluded, MASKED_SCORE, others)
-  scores = jnp.concatenate([positive[:, None], others], axis=1) / temperature
+    negative_scores = jnp.where(excluded, MASKED_SCORE, negative_scores)
+  scores = (
+    jnp.concatenate([positive[:, None], negative_scores], axis=1) / temperature
+  )
   result = losses.cross_entropy(scores, jnp.zeros(queries.shape[:1], jnp.int32))
   return losses.TokenLoss(
     jnp.where(weights > 0, result.loss, 0.0),

@@ -162,11 +162,11 @@ class ReplacedTokenDetection(objective_base.Objective):
       'position_offset',
       'position_embedding',
     ):
-      mine, others = getattr(config, field), getattr(theirs, field)
-      if mine != others:
+      mine, model_value = getattr(config, field), getattr(theirs, field)
+      if mine != model_value:
         raise errors.ConfigError(
           'The generator cannot share the embeddings of the model',
-          got=f'{field} {mine} in the generator, {others} in the model',
+          got=f'{field} {mine} in the generator, {model_value} in the model',
           expected=f'one {field}',
           where=f'objective {self.name!r}',
           fix="make them equal, or set embeddings to 'separate'",
@@ -197,14 +197,17 @@ class ReplacedTokenDetection(objective_base.Objective):
 
   def _generator_params(self, params) -> dict[str, Any]:
     """Returns the generator's parameters as {'model': ...}."""
-    own = params['heads'][self.name]['generator']
+    generator_params = params['heads'][self.name]['generator']
     if self.embeddings is GeneratorEmbeddings.SEPARATE:
-      return {'model': own}
+      return {'model': generator_params}
     shared = {
       k: v for k, v in params['model']['embeddings'].items() if k in _SHARED
     }
     return {
-      'model': {**own, 'embeddings': {**own.get('embeddings', {}), **shared}}
+      'model': {
+        **generator_params,
+        'embeddings': {**generator_params.get('embeddings', {}), **shared},
+      }
     }
 
   def _replace(self, model, params, batch, context, rng) -> _Replaced:
@@ -237,13 +240,15 @@ class ReplacedTokenDetection(objective_base.Objective):
     scored = linear_cross_entropy(
       hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
     )
-    drawn = table_sampling.sample_tokens(
+    sampled_ids = table_sampling.sample_tokens(
       draw_rng, hidden, table, bias, chunk_size=self.chunk_size
     )
-    drawn = jnp.where(choice.weights > 0, drawn.reshape(labels.shape), labels)
+    sampled_ids = jnp.where(
+      choice.weights > 0, sampled_ids.reshape(labels.shape), labels
+    )
     return _Replaced(
       masking.scatter_rows(
-        batch[batch_keys.TOKEN_IDS], choice.positions, drawn
+        batch[batch_keys.TOKEN_IDS], choice.positions, sampled_ids
       ),
       scored.loss.reshape(labels.shape),
       scored.correct.reshape(labels.shape),
@@ -258,11 +263,11 @@ class ReplacedTokenDetection(objective_base.Objective):
       model, params, batch, context.vocabulary
     )
     generator_rng, dropout_rng = jax.random.split(context.rng)
-    made = self._replace(model, params, batch, context, generator_rng)
+    replaced_batch = self._replace(model, params, batch, context, generator_rng)
     states = model_calls.encode_batch(
       model,
       params,
-      {**batch, batch_keys.TOKEN_IDS: made.token_ids},
+      {**batch, batch_keys.TOKEN_IDS: replaced_batch.token_ids},
       context=context,
       rng=dropout_rng,
     )
@@ -272,22 +277,24 @@ class ReplacedTokenDetection(objective_base.Objective):
         {'params': params['heads'][self.name]['discriminator']}, states
       ),
     )
-    replaced = made.token_ids != batch[batch_keys.TOKEN_IDS]
-    found = losses.binary_cross_entropy(logits, replaced)
+    replaced = replaced_batch.token_ids != batch[batch_keys.TOKEN_IDS]
+    token_loss = losses.binary_cross_entropy(logits, replaced)
     present = masking.is_present(batch, context.vocabulary).astype(jnp.float32)
     tokens = jnp.sum(present)
     generator_sum = objective_base.WeightedMean(
-      jnp.sum(jnp.where(made.weights > 0, made.loss, 0.0)),
-      jnp.sum(made.weights),
+      jnp.sum(jnp.where(replaced_batch.weights > 0, replaced_batch.loss, 0.0)),
+      jnp.sum(replaced_batch.weights),
     )
     total = self.generator_weight * objective_base.weighted_mean(
       generator_sum
     ) * tokens + self.discriminator_weight * jnp.sum(
-      jnp.where(present > 0, found.loss, 0.0)
+      jnp.where(present > 0, token_loss.loss, 0.0)
     )
     return objective_base.ObjectiveOutput(
       objective_base.WeightedMean(total, tokens),
-      self._metrics(batch, context, made, found, replaced, present),
+      self._metrics(
+        batch, context, replaced_batch, token_loss, replaced, present
+      ),
     )
 
   def _metrics(self, batch, context, made, found, replaced, present):

@@ -139,10 +139,10 @@ def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
     OSError, ValueError: it cannot be read.
   """
   path = paths.to_absolute_path(checkpoint) / META / _META_FILE
-  found = json.loads(path.read_text(encoding='utf-8'))
-  if not isinstance(found, dict):
+  meta = json.loads(path.read_text(encoding='utf-8'))
+  if not isinstance(meta, dict):
     raise ValueError(f'{path} holds no JSON object')
-  return found
+  return meta
 
 
 def given_meta(meta: dict[str, Any]) -> dict[str, Any]:
@@ -186,18 +186,18 @@ def score_text(checkpoint: pathlib.Path) -> str | None:
 def score_problem(checkpoint: pathlib.Path) -> str:
   """What is wrong with the file `SCORE`; '' where nothing is."""
   try:
-    wanted = score_text(checkpoint)
+    expected_text = score_text(checkpoint)
   except (OSError, ValueError, RecursionError):
     return ''  # `meta` is damaged, which its digest says
-  if wanted is None:
+  if expected_text is None:
     return ''
   try:
-    found = json.loads((checkpoint / SCORE).read_text(encoding='utf-8'))
+    stored_score = json.loads((checkpoint / SCORE).read_text(encoding='utf-8'))
   except FileNotFoundError:
     return f'{SCORE} is missing'
   except (OSError, ValueError, RecursionError) as error:
     return f'{SCORE} cannot be read ({error})'
-  same = json.dumps(found) == wanted
+  same = json.dumps(stored_score) == expected_text
   return '' if same else f'{SCORE} has another content than was written'
 
 
@@ -238,28 +238,28 @@ def verify_items(
     CheckpointError: files have changed or are missing, or the items are not
       of one checkpoint; all is listed.
   """
-  found = [
+  problems = [
     f'{item}/{problem}'
     for item in items
     for problem in _problems(checkpoint / item, share)
   ]
-  if not found:
+  if not problems:
     of = [checksums.read_seal(checkpoint / item).about for item in items]
     if any(about != of[0] for about in of):
-      found = [f'{", ".join(items)} are of different checkpoints']
+      problems = [f'{", ".join(items)} are of different checkpoints']
     elif of[0].get('step') != int(checkpoint.name):
-      found = [f'it is the checkpoint of step {of[0].get("step")}']
+      problems = [f'it is the checkpoint of step {of[0].get("step")}']
     elif run and of[0].get('run') != run:
-      found = ["it is another run's, or model.json is"]
-  if found:
-    raise _damaged(checkpoint, found)
+      problems = ["it is another run's, or model.json is"]
+  if problems:
+    raise _damaged(checkpoint, problems)
 
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
   """As `verify_items`, of the small files, which say what arrays there are."""
-  found = checksums.find_problems(checkpoint / item, largest=_SMALL)
-  if found:
-    raise _damaged(checkpoint, [f'{item}/{problem}' for problem in found])
+  problems = checksums.find_problems(checkpoint / item, largest=_SMALL)
+  if problems:
+    raise _damaged(checkpoint, [f'{item}/{problem}' for problem in problems])
 
 
 def _damaged(
@@ -282,13 +282,13 @@ def _problems(directory: pathlib.Path, share: tuple[int, int]) -> list[str]:
   """As `checksums.find_problems`; what a process has read once is only listed."""
   if paths.is_bucket(directory):
     return checksums.find_problems(directory, share=share)
-  now = _listed(directory)
-  if now is not None and _WHOLE.get(str(directory)) == (share, now):
+  listing = _listed(directory)
+  if listing is not None and _WHOLE.get(str(directory)) == (share, listing):
     return []
-  found = checksums.find_problems(directory, share=share)
-  if not found:
-    _WHOLE[str(directory)] = (share, now)
-  return found
+  problems = checksums.find_problems(directory, share=share)
+  if not problems:
+    _WHOLE[str(directory)] = (share, listing)
+  return problems
 
 
 def _listed(directory: pathlib.Path) -> list[tuple[str, int, int]] | None:
@@ -298,4 +298,4 @@ def _listed(directory: pathlib.Path) -> list[tuple[str, int, int]] | None:
     stats = [(name, (directory / name).stat()) for name in names]
   except (OSError, ValueError):
     return None
-  return [(name, found.st_size, found.st_mtime_ns) for name, found in stats]
+  return [(name, status.st_size, status.st_mtime_ns) for name, status in stats]

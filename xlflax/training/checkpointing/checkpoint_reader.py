@@ -167,14 +167,14 @@ def _differences(checkpoint, abstract, item: str) -> list[str]:
     saved = saved_shapes(checkpoint, item)
   except errors.CheckpointError:
     return []
-  wanted = param_tree.param_shapes(abstract)
+  model_shapes = param_tree.param_shapes(abstract)
   return sorted(
-    [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
-    + [f'{n} only in the model' for n in wanted.keys() - saved]
+    [f'{n} only in the checkpoint' for n in saved.keys() - model_shapes]
+    + [f'{n} only in the model' for n in model_shapes.keys() - saved]
     + [
-      f'{n} is {saved[n]} in the checkpoint, {wanted[n]} in the model'
-      for n in wanted.keys() & saved
-      if saved[n] != wanted[n]
+      f'{n} is {saved[n]} in the checkpoint, {model_shapes[n]} in the model'
+      for n in model_shapes.keys() & saved
+      if saved[n] != model_shapes[n]
     ]
   )
 

@@ -358,7 +358,7 @@ def write_parameters(
     meta: plain JSON kept beside it.
     **options: of `CheckpointOptions`.
   """
-  kept = Checkpoints(
+  checkpoints = Checkpoints(
     directory, CheckpointOptions(asynchronous=False, **options)
   )
   state = train_state.TrainState(
@@ -368,6 +368,6 @@ def write_parameters(
     ema=(),
     objective_state={},
   )
-  kept.save(state, meta or {})
-  kept.close()
+  checkpoints.save(state, meta or {})
+  checkpoints.close()
   saved_run.mark_finished(directory, step)

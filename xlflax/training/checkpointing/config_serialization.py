@@ -102,17 +102,17 @@ def _built(description: Any) -> Any:
   if MAPPING in description:
     return {_built(k): _built(v) for k, v in description[MAPPING]}
   cls = class_registry.class_of(description[CLASS])
-  known = {f.name: f for f in described_fields(cls)}
-  unknown = sorted(set(description[FIELDS]) - set(known))
+  fields_by_name = {f.name: f for f in described_fields(cls)}
+  unknown = sorted(set(description[FIELDS]) - set(fields_by_name))
   if unknown:
     raise errors.RunDirectoryError(
       'A recorded class has fields that it no longer has',
       got=f'{description[CLASS]}: {", ".join(unknown)}',
-      expected='some of ' + ', '.join(known),
+      expected='some of ' + ', '.join(fields_by_name),
     )
   return cls(
     **{
-      name: _as_enum(_built(value), known[name].type)
+      name: _as_enum(_built(value), fields_by_name[name].type)
       for name, value in description[FIELDS].items()
     }
   )
@@ -193,11 +193,11 @@ def _flat(description: Any, path: str) -> Iterator[tuple[str, Any]]:
   """(path, plain value) of everything that counts."""
   if isinstance(description, dict) and CLASS in description:
     yield f'{path or "run"}.class', description[CLASS]
-    known = _fields_of(description)
+    fields_by_name = _fields_of(description)
     for name, value in _valued(description).items():
-      if name in known:
-        value = class_registry.identity_of(known[name], value)
-        if value is None and class_registry.is_changeable(known[name]):
+      if name in fields_by_name:
+        value = class_registry.identity_of(fields_by_name[name], value)
+        if value is None and class_registry.is_changeable(fields_by_name[name]):
           continue
       yield from _flat(value, f'{path}.{name}' if path else name)
   elif isinstance(description, dict):
@@ -220,23 +220,23 @@ def _valued(description: dict) -> dict[str, Any]:
   """The fields of a described class, with contents in the place of paths."""
   values = dict(description[FIELDS])
   for name, content in description.get(CONTENTS, {}).items():
-    found = _Content(content)
-    found.spelled, values[name] = values[name], found
+    content_value = _Content(content)
+    content_value.spelled, values[name] = values[name], content_value
   return values
 
 
 def _comparable(one: Any, other: Any) -> Any:
   """A description without the contents that another one does not know."""
   if isinstance(one, list):
-    others = other if isinstance(other, list) else []
-    pairs = itertools.zip_longest(one, others[: len(one)])
+    other_items = other if isinstance(other, list) else []
+    pairs = itertools.zip_longest(one, other_items[: len(one)])
     return [_comparable(part, theirs) for part, theirs in pairs]
   if not isinstance(one, dict):
     return one
   theirs = other if isinstance(other, dict) else {}
   if MAPPING in one:
     return {MAPPING: _comparable(one[MAPPING], theirs.get(MAPPING))}
-  known = {
+  common_contents = {
     name: content
     for name, content in one.get(CONTENTS, {}).items()
     if name in theirs.get(CONTENTS, {})
@@ -245,7 +245,7 @@ def _comparable(one: Any, other: Any) -> Any:
     name: _comparable(value, theirs.get(FIELDS, {}).get(name))
     for name, value in one[FIELDS].items()
   }
-  return {CLASS: one[CLASS], FIELDS: values, CONTENTS: known}
+  return {CLASS: one[CLASS], FIELDS: values, CONTENTS: common_contents}
 
 
 def _defaults(description: Any) -> Any:
@@ -254,14 +254,14 @@ def _defaults(description: Any) -> Any:
     return [_defaults(v) for v in description]
   if not isinstance(description, dict) or CLASS not in description:
     return description
-  known = _fields_of(description)
-  found = {
-    name: _default(known[name])
-    if name in known and _has_default(known[name])
+  fields_by_name = _fields_of(description)
+  default_fields = {
+    name: _default(fields_by_name[name])
+    if name in fields_by_name and _has_default(fields_by_name[name])
     else _defaults(value)
     for name, value in description[FIELDS].items()
   }
-  return {CLASS: description[CLASS], FIELDS: found}
+  return {CLASS: description[CLASS], FIELDS: default_fields}
 
 
 def _has_default(field: dataclasses.Field) -> bool:

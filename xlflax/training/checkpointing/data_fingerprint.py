@@ -70,13 +70,13 @@ def input_differences(
   saved: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[str]:
   """What differs, a phrase each."""
-  found = []
+  differences = []
   if saved['vocabulary'] != now['vocabulary']:
-    found.append('the vocabulary is another')
+    differences.append('the vocabulary is another')
   for name in sorted(saved['streams'].keys() & now['streams'].keys()):
     if saved['streams'][name] != now['streams'][name]:
-      found.append(f'the examples of stream {name} are others')
-  return found
+      differences.append(f'the examples of stream {name} are others')
+  return differences
 
 
 def verified_signatures(model_dir: pathlib.Path) -> frozenset[str]:
@@ -122,9 +122,9 @@ def own_vocabulary(model_dir: pathlib.Path) -> base_vocabulary.Vocabulary:
     VocabularyError: it is missing, damaged, or another one.
   """
   directory = model_dir / run_directory.VOCABULARY
-  found = base_vocabulary.Vocabulary.load(directory)
-  check_vocabulary(found, model_dir, where=directory)
-  return found
+  vocabulary = base_vocabulary.Vocabulary.load(directory)
+  check_vocabulary(vocabulary, model_dir, where=directory)
+  return vocabulary
 
 
 def check_vocabulary(
@@ -145,15 +145,15 @@ def check_vocabulary(
   Raises:
     VocabularyError: its content is another.
   """
-  wanted = run_directory.vocabulary_of(model_dir)
-  found = run_directory.VocabularyIdentity(
+  run_identity = run_directory.vocabulary_of(model_dir)
+  given_identity = run_directory.VocabularyIdentity(
     vocabulary.spec.size, vocabulary.hash
   )
-  if wanted is not None and found != wanted:
+  if run_identity is not None and given_identity != run_identity:
     raise errors.VocabularyError(
       'The vocabulary is not the one that the model was trained with',
-      got=str(found),
-      expected=f'{wanted}, as {model_dir / run_directory.MODEL} says',
+      got=str(given_identity),
+      expected=f'{run_identity}, as {model_dir / run_directory.MODEL} says',
       where=str(where),
       fix=fix,
     )
@@ -172,7 +172,7 @@ def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
 
 def _written(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
   """The languages of the second sides of streams of pairs, as they are read."""
-  found: set[str] = set()
+  languages: set[str] = set()
   for loader in loaders.values():
     stream: Any = loader.stream
     if getattr(stream, 'layout', None) is not dataset_config.Layout.SIDES:
@@ -182,7 +182,7 @@ def _written(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
       if len(task.languages) == 2:
         first, second = task.languages
         as_is = order is not dataset_config.SideOrder.REVERSED
-        found |= {second} if as_is else {first}
+        languages |= {second} if as_is else {first}
         if order is dataset_config.SideOrder.RANDOM:
-          found |= {first, second}
-  return found
+          languages |= {first, second}
+  return languages

@@ -32,8 +32,10 @@ def truncate_metrics(
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
   if written and checksums.digest_content(content[:size]) == written:
-    told = [x for x in content[size:].splitlines(True) if _is_kept(x, -1)]
-    paths.write_atomically(path, content[:size] + b''.join(told))
+    restored_lines = [
+      x for x in content[size:].splitlines(True) if _is_kept(x, -1)
+    ]
+    paths.write_atomically(path, content[:size] + b''.join(restored_lines))
     return
   if written:
     logging.warning(
@@ -44,8 +46,8 @@ def truncate_metrics(
       size,
     )
   if content:
-    kept = [line for line in content.splitlines(True) if _is_kept(line, step)]
-    paths.write_atomically(path, b''.join(kept))
+    lines = [line for line in content.splitlines(True) if _is_kept(line, step)]
+    paths.write_atomically(path, b''.join(lines))
 
 
 def read_own(model_dir: pathlib.Path) -> bytes:
@@ -57,13 +59,13 @@ def read_own(model_dir: pathlib.Path) -> bytes:
   """
   content = _content(model_dir)
   steps = checkpoint_reader.finished_steps(model_dir)
-  written = _known_to(model_dir, steps[-1]) if steps else ''
-  size = int(written.partition('-')[0] or 0)
-  if written and checksums.digest_content(content[:size]) != written:
+  digest = _known_to(model_dir, steps[-1]) if steps else ''
+  size = int(digest.partition('-')[0] or 0)
+  if digest and checksums.digest_content(content[:size]) != digest:
     raise errors.RunDirectoryError(
       f'{METRICS} is not the one that this run wrote',
       got=checksums.digest_content(content[:size]),
-      expected=f'{written}, as checkpoint {steps[-1]} knows it',
+      expected=f'{digest}, as checkpoint {steps[-1]} knows it',
       where=str(model_dir / METRICS),
       fix='restore it from a copy of this run; the run can be continued '
       'without it',
@@ -76,7 +78,7 @@ def _known_to(model_dir: pathlib.Path, step: int) -> str:
   checkpoint = checkpoint_reader.path_of(model_dir, step)
   try:
     about = checksums.read_seal(checkpoint / 'meta').about
-    written = checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
+    digest = checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
   except (OSError, ValueError):
     return ''  # what reads the checkpoint says so
   ours, theirs = run_directory.run_id(model_dir), about.get('run', '')
@@ -88,7 +90,7 @@ def _known_to(model_dir: pathlib.Path, step: int) -> str:
       where=str(checkpoint),
       fix='restore both from a copy of this run',
     )
-  return written
+  return digest
 
 
 def _is_kept(line: bytes, step: int) -> bool:

@@ -83,16 +83,16 @@ def read_objectives(model_dir: pathlib.Path) -> list:
     RunDirectoryError: the file is damaged, or was deleted.
   """
   path = model_dir / run_directory.OBJECTIVES
-  found = []
+  objectives = []
   recorded = _read(model_dir).get(_OBJECTIVES)
   for description in recorded if isinstance(recorded, list) else ():
     try:
       objective = config_serialization.from_json_config(description)
       if isinstance(getattr(objective, 'name', None), str):
-        found.append(objective)
+        objectives.append(objective)
     except errors.RunDirectoryError as error:
       logging.warning('%s: an objective is not known here. %s', path, error)
-  return found
+  return objectives
 
 
 def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:

@@ -73,8 +73,8 @@ def check_run_directory(
   check_place(model_dir)
   if (model_dir / TRAINER).exists():
     refuse = other_config is OtherConfig.REFUSE
-    known = read_part(model_dir, TRAINER, of_any_run=not refuse)
-    _compare(model_dir, known, description, other_config)
+    saved_description = read_part(model_dir, TRAINER, of_any_run=not refuse)
+    _compare(model_dir, saved_description, description, other_config)
   elif any(not p.name.startswith('.') for p in paths.list_directory(model_dir)):
     raise errors.RunDirectoryError(
       'The model directory holds files, but no run',
@@ -162,8 +162,8 @@ def read_part(
     RunDirectoryError: the file is damaged, has been changed, or is another
       run's.
   """
-  found = read_json(model_dir / name)
-  theirs, ours = found.pop(_RUN, ''), run_id(model_dir)
+  content = read_json(model_dir / name)
+  theirs, ours = content.pop(_RUN, ''), run_id(model_dir)
   if theirs and ours and theirs != ours and not of_any_run:
     raise errors.RunDirectoryError(
       f'{name} is of another run',
@@ -173,7 +173,7 @@ def read_part(
       fix='restore the file, or the model.json beside it, from a copy of this '
       'run; `xlflax verify` says what else does not belong here',
     )
-  return found
+  return content
 
 
 def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
@@ -223,10 +223,10 @@ def new_run_id() -> str:
 def content_of(model_dir: str | pathlib.Path) -> str | None:
   """What a run is, wherever it lies; None where that cannot be read."""
   try:
-    found = run_id(paths.to_path(model_dir))
+    run = run_id(paths.to_path(model_dir))
   except (errors.XlflaxError, OSError):
     return None
-  return f'run {found}' if found else None
+  return f'run {run}' if run else None
 
 
 def run_of(model_dir: pathlib.Path, name: str) -> str:
@@ -252,12 +252,12 @@ def write_model(
     run: what tells the run from others; '' keeps what is there, or is new.
   """
   run = run or run_id(model_dir) or new_run_id()
-  known = vocabulary_of(model_dir)
+  identity = vocabulary_of(model_dir)
   if vocabulary is not None:
-    known = VocabularyIdentity(vocabulary.spec.size, vocabulary.hash)
+    identity = VocabularyIdentity(vocabulary.spec.size, vocabulary.hash)
   described = {**config_serialization.to_json_config(model), _RUN: run}
-  if known is not None:
-    described[_OF_VOCABULARY] = known._asdict()
+  if identity is not None:
+    described[_OF_VOCABULARY] = identity._asdict()
   write_json(model_dir / MODEL, described)
 
 
@@ -268,24 +268,24 @@ def vocabulary_of(model_dir: pathlib.Path) -> VocabularyIdentity | None:
     RunDirectoryError: the file that says it is damaged.
   """
   path = model_dir / MODEL
-  found = read_json(path).get(_OF_VOCABULARY) if path.exists() else None
-  if found is None:
+  recorded = read_json(path).get(_OF_VOCABULARY) if path.exists() else None
+  if recorded is None:
     return None
   fields = VocabularyIdentity._fields
   if (
-    not isinstance(found, dict)
-    or set(found) != set(fields)
-    or not isinstance(found['size'], int)
-    or not all(isinstance(found[name], str) for name in fields[1:])
+    not isinstance(recorded, dict)
+    or set(recorded) != set(fields)
+    or not isinstance(recorded['size'], int)
+    or not all(isinstance(recorded[name], str) for name in fields[1:])
   ):
     raise errors.RunDirectoryError(
       'What a model says of its vocabulary cannot be read',
-      got=repr(found)[:100],
+      got=repr(recorded)[:100],
       expected='its size and hash',
       where=str(path),
       fix='copy the whole model directory again',
     )
-  return VocabularyIdentity(**found)
+  return VocabularyIdentity(**recorded)
 
 
 def read_model(model_dir: pathlib.Path):
@@ -303,16 +303,16 @@ def read_model(model_dir: pathlib.Path):
       got=str(model_dir),
       expected=f'a directory with {MODEL}, as `xlflax train` makes it',
     )
-  found = config_serialization.from_json_config(read_json(path))
-  config = getattr(found, 'config', None)
-  if not isinstance(found, nn.Module) or not dataclasses.is_dataclass(config):
+  model = config_serialization.from_json_config(read_json(path))
+  config = getattr(model, 'config', None)
+  if not isinstance(model, nn.Module) or not dataclasses.is_dataclass(config):
     raise errors.RunDirectoryError(
       'What the run says of its model is none',
-      got=type(found).__name__,
+      got=type(model).__name__,
       expected='a model with its configuration',
       where=str(path),
     )
-  return found
+  return model
 
 
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
@@ -326,13 +326,13 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
 
 def note_vocabulary(model_dir: pathlib.Path) -> None:
   """Puts the vocabulary's files into the run's manifest."""
-  known = manifests.read_manifest(model_dir)
+  manifest = manifests.read_manifest(model_dir)
   names = [
     f'{VOCABULARY}/{path.name}'
     for path in paths.list_directory(model_dir / VOCABULARY)
     if not path.name.startswith('.')
   ]
-  new = [name for name in names if not known or name not in known.files]
+  new = [name for name in names if not manifest or name not in manifest.files]
   if new:
     manifests.record_files(model_dir, manifests.Kind.RUN, new)
 
@@ -348,11 +348,13 @@ def copy_origin(
     model_dir: the run's directory; a record that it has stays.
   """
   for name in (ORIGIN, SENTENCE):
-    found = [
-      one for one in map(paths.to_path, sources) if (one / name).exists()
+    existing = [
+      source
+      for source in map(paths.to_path, sources)
+      if (source / name).exists()
     ]
-    if found and not (name == SENTENCE and (model_dir / name).exists()):
-      write_part(model_dir, name, read_part(found[0], name))
+    if existing and not (name == SENTENCE and (model_dir / name).exists()):
+      write_part(model_dir, name, read_part(existing[0], name))
 
 
 def trained_by(model_dir: pathlib.Path) -> dict[str, Any]:

@@ -100,13 +100,13 @@ class SavedRun:
   def _check_sizes(self, saved: Mapping[str, tuple[int, ...]]) -> None:
     """Refuses a model far larger than its checkpoint, before it is made."""
     config = getattr(self.model, 'config', None)
-    found = (
+    problems = (
       shape_checks.find_shape_problems(config, saved.values()) if config else []
     )
-    if found:
+    if problems:
       raise errors.CheckpointError(
         'The sizes of the model do not fit its checkpoints',
-        got='; '.join(found),
+        got='; '.join(problems),
         where=str(self.directory / run_directory.MODEL),
         fix='copy the whole model directory again',
       )
@@ -116,11 +116,11 @@ class SavedRun:
     boxed = models_api.abstract_params(self.model)
     # Traced, for a mesh that is set has shapes by themselves refused.
     shapes = jax.eval_shape(nn.meta.unbox, boxed)
-    one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    single_device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     of_model = (
       partitioner.shardings(boxed)
       if partitioner
-      else jax.tree.map(lambda _: one, shapes)
+      else jax.tree.map(lambda _: single_device, shapes)
     )
     abstract = {
       'model': jax.tree.map(
@@ -131,7 +131,7 @@ class SavedRun:
         of_model,
       )
     }
-    replicated = partitioner.replicated if partitioner else one
+    replicated = partitioner.replicated if partitioner else single_device
     return abstract | param_tree.unflatten_params(
       {
         name: jax.ShapeDtypeStruct(shape, 'float32', sharding=replicated)

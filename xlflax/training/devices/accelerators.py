@@ -169,9 +169,11 @@ def find_accelerator(platform: str, name: str) -> Accelerator | None:
   A name without its amount of memory is that of the largest: 'A100' is
   'A100-80GB'. A TPU's may be that of its device kind: 'tpu7x'.
   """
-  known = [a for a in TABLE if a.platform == platform]
+  candidates = [a for a in TABLE if a.platform == platform]
   name = name.lower()
-  exact = [a for a in known if name in (a.name.lower(), *a.kinds)]
-  begun = [a for a in known if a.name.lower().startswith(f'{name}-')]
-  found = begun or exact
-  return max(found, key=lambda a: a.memory) if found else None
+  exact = [a for a in candidates if name in (a.name.lower(), *a.kinds)]
+  prefix_matches = [
+    a for a in candidates if a.name.lower().startswith(f'{name}-')
+  ]
+  matches = prefix_matches or exact
+  return max(matches, key=lambda a: a.memory) if matches else None

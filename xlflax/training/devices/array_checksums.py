@@ -95,13 +95,13 @@ def checksum_array(array: jax.Array) -> jax.Array:
   The mixing is a bijection of 32 bits, so that one value that changes always
   changes the sum.
   """
-  words = _words(array)
-  place = jnp.zeros([], jnp.uint32)
-  for i in range(words.ndim):
-    stride = math.prod(words.shape[i + 1 :]) % 2**32
-    along = jax.lax.broadcasted_iota(jnp.uint32, words.shape, i)
-    place = place + along * jnp.uint32(stride)
-  mixed = words ^ (place * jnp.uint32(0x9E3779B1))
+  bit_words = _words(array)
+  position = jnp.zeros([], jnp.uint32)
+  for i in range(bit_words.ndim):
+    stride = math.prod(bit_words.shape[i + 1 :]) % 2**32
+    along = jax.lax.broadcasted_iota(jnp.uint32, bit_words.shape, i)
+    position = position + along * jnp.uint32(stride)
+  mixed = bit_words ^ (position * jnp.uint32(0x9E3779B1))
   mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x7FEB352D)
   mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x846CA68B)
   return jnp.sum(mixed ^ (mixed >> 16), dtype=jnp.uint32)
@@ -125,6 +125,6 @@ def _odd(values: np.ndarray, copied_along: tuple[int, ...]) -> np.ndarray:
   moved = np.moveaxis(values, copied_along, last)
   groups = moved.reshape(-1, math.prod(moved.shape[i] for i in last))
   equal = (groups[:, :, None] == groups[:, None, :]).sum(-1)
-  most = 2 * equal > groups.shape[1]  # [groups, copies]
-  odd = ~most & ~np.all(equal == groups.shape[1], axis=1, keepdims=True)
+  is_majority = 2 * equal > groups.shape[1]  # [groups, copies]
+  odd = ~is_majority & ~np.all(equal == groups.shape[1], axis=1, keepdims=True)
   return np.moveaxis(odd.reshape(moved.shape), last, copied_along)

@@ -9,8 +9,8 @@ from xlflax.training.devices import accelerators
 
 def peak_flops(device: jax.Device) -> float | None:
   """Returns the peak dense bf16 FLOP/s of a device, or None if unknown."""
-  known = accelerators.of_kind(device.device_kind)
-  return known.flops if known else None
+  accelerator = accelerators.of_kind(device.device_kind)
+  return accelerator.flops if accelerator else None
 
 
 def product_rate(
@@ -18,10 +18,10 @@ def product_rate(
 ) -> float:
   """FLOP/s of matrix products on a device here; by default, of a CPU."""
   keys = jax.random.split(jax.random.key(0))
-  left, right = (
+  left_matrix, right = (
     jax.random.normal(key, (size, size), dtype) / size**0.5 for key in keys
   )
-  seconds = _turn(lambda x: x @ right, left, repeats)
+  seconds = _turn(lambda x: x @ right, left_matrix, repeats)
   return 2 * size**3 / seconds
 
 

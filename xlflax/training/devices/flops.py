@@ -56,11 +56,11 @@ def of_equation(equation) -> int:
     return inner * equation.params['length']
   # Shapes inside are those of a device's part; one may be left without outputs.
   if name == 'shard_map' and equation.outvars:
-    whole, part = (
+    total_size, part = (
       math.prod(v.aval.shape)
       for v in (equation.outvars[0], equation.params['jaxpr'].outvars[0])
     )
-    return inner * whole // part
+    return inner * total_size // part
   if name == 'cond':
     return max(
       (_count(b.jaxpr) for b in equation.params['branches']), default=0
@@ -79,9 +79,9 @@ def of_kernel(equation) -> int:
 
 def _dot(equation) -> int:
   (contract, _), _ = equation.params['dimension_numbers']
-  left = equation.invars[0].aval.shape
+  left_shape = equation.invars[0].aval.shape
   out = equation.outvars[0].aval.shape
-  return 2 * math.prod(out) * math.prod(left[i] for i in contract)
+  return 2 * math.prod(out) * math.prod(left_shape[i] for i in contract)
 
 
 def _convolution(equation) -> int:

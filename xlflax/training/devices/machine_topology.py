@@ -99,14 +99,14 @@ def _positive(text: str, whole: str) -> int:
 
 
 def _named(platform: str, name: str) -> accelerators.Accelerator:
-  found = accelerators.find_accelerator(platform, name)
-  if found:
-    return found
-  known = [a for a in accelerators.TABLE if a.platform == platform]
+  accelerator = accelerators.find_accelerator(platform, name)
+  if accelerator:
+    return accelerator
+  candidates = [a for a in accelerators.TABLE if a.platform == platform]
   raise errors.ConfigError(
     f'The {platform.upper()} is not in the table of known devices',
     got=name,
-    expected='one of ' + ', '.join(a.name for a in known),
+    expected='one of ' + ', '.join(a.name for a in candidates),
     where='--target_topology',
     fix='take the most similar one, or add it to '
     'xlflax/training/devices/accelerators.py',

@@ -32,8 +32,8 @@ def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
       expected='positive numbers, of which at most one is -1 (the rest)',
       where='Partitioner',
     )
-  known = math.prod(n for n in wanted if n != -1)
-  filled = tuple(devices // known if n == -1 else n for n in wanted)
+  fixed_product = math.prod(n for n in wanted if n != -1)
+  filled = tuple(devices // fixed_product if n == -1 else n for n in wanted)
   if math.prod(filled) != devices:
     raise errors.ConfigError(
       'The mesh does not fit the number of devices',

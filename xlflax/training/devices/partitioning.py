@@ -121,9 +121,9 @@ class Partitioner:
         meshes.fsdp_of_a_node(devices, self.machine, self.tensor),
         self.tensor,
       )
-    rest = -1 not in (self.fsdp, self.tensor)
+    is_data_remainder = -1 not in (self.fsdp, self.tensor)
     return (
-      (-1 if rest else 1) if self.data is None else self.data,
+      (-1 if is_data_remainder else 1) if self.data is None else self.data,
       1 if self.fsdp is None else self.fsdp,
       self.tensor,
     )
@@ -159,8 +159,10 @@ class Partitioner:
       if self.machine
       else self.mesh.devices.flat[0].platform
     )
-    whole = self.mesh.shape['fsdp'] == 1 or _as_tuple(width) != ('fsdp',)
-    return width if platform != 'gpu' or whole else BATCH_AXES
+    is_whole_width = self.mesh.shape['fsdp'] == 1 or _as_tuple(width) != (
+      'fsdp',
+    )
+    return width if platform != 'gpu' or is_whole_width else BATCH_AXES
 
   @property
   def batch_divisor(self) -> int:
@@ -194,18 +196,18 @@ class Partitioner:
 
   def _sharding(self, name, names, shape) -> NamedSharding:
     spec = self._spec(names, shape)
-    for whole in self._kept_whole(name, names, shape):
+    for kept_dimension in self._kept_whole(name, names, shape):
       logging.warning(
         '%s: dimension %d (%s) of %d is not divisible by %d devices of '
         'mesh axis %s, so it is kept whole on each.',
         name,
-        whole.dimension,
-        whole.logical,
-        shape[whole.dimension],
-        whole.parts,
-        whole.axes,
+        kept_dimension.dimension,
+        kept_dimension.logical,
+        shape[kept_dimension.dimension],
+        kept_dimension.parts,
+        kept_dimension.axes,
       )
-      spec[whole.dimension] = None
+      spec[kept_dimension.dimension] = None
     return NamedSharding(self.mesh, PartitionSpec(*spec))
 
   def _spec(self, names, shape) -> list[Any]:
@@ -229,13 +231,15 @@ class Partitioner:
 
   def kept_whole(self, boxed) -> list['KeptWhole']:
     """Dimensions of a boxed tree that their mesh axes do not divide."""
-    found = []
+    kept_dimensions = []
     for path, value in jax.tree_util.tree_leaves_with_path(
       boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
     ):
       if isinstance(value, nn.LogicallyPartitioned):
-        found += self._kept_whole(_name(path), value.names, value.value.shape)
-    return found
+        kept_dimensions += self._kept_whole(
+          _name(path), value.names, value.value.shape
+        )
+    return kept_dimensions
 
   def check_batch_size(
     self, batch_size: int, *, accumulation: int = 1, where: str = ''

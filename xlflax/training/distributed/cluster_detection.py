@@ -110,28 +110,28 @@ def detect_job(
     'num_processes': num_processes,
     'process_id': process_id,
   }
-  given = _with_variables(flags, environment, cluster)
-  missing = [name for name, value in given.items() if value is None]
-  found = _found_cluster(environment, cluster) if missing else None
+  job_values = _with_variables(flags, environment, cluster)
+  missing = [name for name, value in job_values.items() if value is None]
+  scheduler = _found_cluster(environment, cluster) if missing else None
   source = (
     'flags'
     if None not in flags.values()
-    else found.value
-    if found
+    else scheduler.value
+    if scheduler
     else 'environment'
   )
   local = None
-  if found:
-    given = _ask_jax(given, found, initialization_timeout)
-    local = local_devices(environment, found)
+  if scheduler:
+    job_values = _ask_jax(job_values, scheduler, initialization_timeout)
+    local = local_devices(environment, scheduler)
   elif missing:
-    _check_alone(given, cluster)
+    _check_alone(job_values, cluster)
     _check_srun(environment, cluster)
     return None
   return Job(
-    coordinator_address=str(given['coordinator_address']),
-    num_processes=int(given['num_processes']),
-    process_id=int(given['process_id']),
+    coordinator_address=str(job_values['coordinator_address']),
+    num_processes=int(job_values['num_processes']),
+    process_id=int(job_values['process_id']),
     source=source,
     local_devices=local,
   )
@@ -140,25 +140,25 @@ def detect_job(
 def _with_variables(flags, environment, cluster):
   if cluster is Cluster.NONE:
     return dict(flags)
-  given = {
+  job_values = {
     name: environment.get(_VARIABLES[name]) if value is None else value
     for name, value in flags.items()
   }
   for name in ('num_processes', 'process_id'):
-    if given[name] is not None and not str(given[name]).isdigit():
+    if job_values[name] is not None and not str(job_values[name]).isdigit():
       raise errors.ConfigError(
         'The description of the job has something else than a number',
-        got=repr(given[name]),
+        got=repr(job_values[name]),
         expected='a number from 0',
         where=f'--{name} or {_VARIABLES[name]}',
       )
-  if None not in given.values() and flags['process_id'] is None:
+  if None not in job_values.values() and flags['process_id'] is None:
     slices = _number(environment, 'XLFLAX_NUM_SLICES') or 1
     before = _number(environment, 'XLFLAX_SLICE_ID') * int(
-      given['num_processes']
+      job_values['num_processes']
     )
-    given['process_id'] = int(given['process_id']) + before // slices
-  return given
+    job_values['process_id'] = int(job_values['process_id']) + before // slices
+  return job_values
 
 
 def _check_alone(given, cluster) -> None:
@@ -206,8 +206,8 @@ def _found_cluster(environment, cluster: Cluster) -> Cluster | None:
     and importlib.util.find_spec('kubernetes'),
     Cluster.TPU: _on_tpu(),
   }
-  wanted = list(signs) if cluster is Cluster.AUTO else [cluster]
-  return next((c for c in wanted if signs.get(c)), None)
+  candidates = list(signs) if cluster is Cluster.AUTO else [cluster]
+  return next((c for c in candidates if signs.get(c)), None)
 
 
 def _on_tpu() -> bool:
@@ -225,7 +225,7 @@ def _ask_jax(given, found: Cluster, initialization_timeout: int):
   """Fills in what is missing by JAX's own detection."""
   from jax._src import clusters
 
-  wanted: dict[str, Any] = {
+  job_values: dict[str, Any] = {
     name: value
     if value is None or name == 'coordinator_address'
     else int(value)
@@ -233,14 +233,14 @@ def _ask_jax(given, found: Cluster, initialization_timeout: int):
   }
   # An empty list of devices keeps JAX from choosing them.
   values = clusters.ClusterEnv.auto_detect_unset_distributed_params(
-    wanted['coordinator_address'],
-    wanted['num_processes'],
-    wanted['process_id'],
+    job_values['coordinator_address'],
+    job_values['num_processes'],
+    job_values['process_id'],
     [],
     _JAX_NAMES[found],
     initialization_timeout,
   )
-  filled = dict(zip(wanted, values[:3], strict=True))
+  filled = dict(zip(job_values, values[:3], strict=True))
   if None in filled.values():
     raise errors.ConfigError(
       f'JAX did not detect the whole job under {found.value}',
@@ -297,7 +297,7 @@ def tasks_on_node(environment: Mapping[str, str]) -> int:
 def tasks_per_node(environment: Mapping[str, str]) -> list[int]:
   """Those of each node, from a list such as '2(x3),1'; [] without Slurm."""
   counts: list[int] = []
-  shown = environment.get('SLURM_STEP_TASKS_PER_NODE', '')
-  for tasks, repeats in re.findall(r'(\d+)(?:\(x(\d+)\))?', shown):
+  slurm_value = environment.get('SLURM_STEP_TASKS_PER_NODE', '')
+  for tasks, repeats in re.findall(r'(\d+)(?:\(x(\d+)\))?', slurm_value):
     counts += [int(tasks)] * int(repeats or 1)
   return counts

@@ -56,12 +56,14 @@ class Activities:
 
   def begin(self, activity: Activity, detail: str = '') -> None:
     """Ends the activity of now, and begins another."""
-    now = self.clock()
-    self._seconds[self.at.name.lower()] += now - self.since
-    self.longest[self.at] = max(self.longest[self.at], now - self.since)
+    current_time = self.clock()
+    self._seconds[self.at.name.lower()] += current_time - self.since
+    self.longest[self.at] = max(
+      self.longest[self.at], current_time - self.since
+    )
     used = time.process_time()
     self._processors[self.at] += used - self.processor
-    self.at, self.detail, self.since = activity, detail, now
+    self.at, self.detail, self.since = activity, detail, current_time
     self.processor = used
 
   def progress(self) -> None:
@@ -76,9 +78,9 @@ class Activities:
 
   def seconds(self) -> dict[str, float]:
     """Seconds by the activities' names in lower case, and of 'lost' work."""
-    now = self.at.name.lower()
-    running = self._seconds[now] + self.clock() - self.since
-    return self._seconds | {now: running}
+    current_name = self.at.name.lower()
+    running = self._seconds[current_name] + self.clock() - self.since
+    return self._seconds | {current_name: running}
 
   def processors(self, activity: Activity) -> float:
     """Seconds of this process's processors at an activity until now."""

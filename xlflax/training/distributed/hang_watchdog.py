@@ -80,15 +80,21 @@ class Watchdog:
   def problem(self) -> str | None:
     """What has taken too long; None while all is well."""
     at = self.activities
-    now = at.clock()
-    asked = now if self._asked is None else max(self._asked, at.since)
-    if now - at.since > self.limit(at.at) or now - asked > self._last(at.at):
+    current_time = at.clock()
+    stop_requested_at = (
+      current_time if self._asked is None else max(self._asked, at.since)
+    )
+    if current_time - at.since > self.limit(
+      at.at
+    ) or current_time - stop_requested_at > self._last(at.at):
       return at.describe()
     since = self._writing_since
-    late = since is not None and now - since > self.limit(Activity.SAVE)
+    late = since is not None and current_time - since > self.limit(
+      Activity.SAVE
+    )
     # A loop that hangs elsewhere does not say that the write has ended.
     if since is not None and late and self._is_writing():
-      return f'{Activity.SAVE.value} for {now - since:.0f} s'
+      return f'{Activity.SAVE.value} for {current_time - since:.0f} s'
     return None
 
   def limit(self, activity: Activity) -> float:
@@ -101,8 +107,8 @@ class Watchdog:
       return math.inf
     # Compilation includes a first step, whose own time is not known.
     compilation = self.activities.longest[Activity.COMPILATION]
-    least = max(_STOPPING, compilation, self._longest)
-    return least * _slower(activity)
+    shortest_limit = max(_STOPPING, compilation, self._longest)
+    return shortest_limit * _slower(activity)
 
   @property
   def _longest(self) -> float:

@@ -192,7 +192,10 @@ def _difference(
 
   def values(key: str) -> str:
     pairs = zip(names, (first, settings), strict=True)
-    return ', '.join(f'{_shown(one[key])} in {name}' for name, one in pairs)
+    return ', '.join(
+      f'{_shown(process_settings[key])} in {name}'
+      for name, process_settings in pairs
+    )
 
   if settings['num_processes'] != first['num_processes']:
     return dict(
@@ -218,7 +221,7 @@ def _difference(
 
 def _shown(value: Any) -> str:
   if isinstance(value, dict):
-    return ' '.join(f'{name} {one}' for name, one in sorted(value.items()))
+    return ' '.join(f'{name} {item}' for name, item in sorted(value.items()))
   return str(value)
 
 
@@ -337,8 +340,8 @@ def _joining_error(
     text: Messages of JAX.
     timeout_seconds: Seconds that JAX has waited.
   """
-  own = f'process {job.process_id} on {socket.gethostname()}'
-  where = f'{own}, coordinator {job.coordinator_address}'
+  process_name = f'process {job.process_id} on {socket.gethostname()}'
+  where = f'{process_name}, coordinator {job.coordinator_address}'
   failure = errors.ExitStatus.FAILURE
   reason = re.search(r'absl::Status: (.*)', text)
   got = reason[1] if reason else (text.strip().splitlines() or [''])[-1]

@@ -30,12 +30,14 @@ class Restart:
     activities: goodput.Activities,
     records: Sequence[Mapping[str, Any]],
   ):
-    told = json.loads(environment.get(supervisor.RESTART_VARIABLE, '[]'))
-    known = [row['restart'] for row in records if 'restart' in row]
-    last = max((one['noticed'] for one in known), default=0.0)
+    reported = json.loads(environment.get(supervisor.RESTART_VARIABLE, '[]'))
+    recorded = [row['restart'] for row in records if 'restart' in row]
+    last = max((failure['noticed'] for failure in recorded), default=0.0)
     # A failure before the steps of an earlier one were repeated adds to it.
-    self._failures = [one for one in told if one['noticed'] > last]
-    self._generation = 1 + len(known)
+    self._failures = [
+      failure for failure in reported if failure['noticed'] > last
+    ]
+    self._generation = 1 + len(recorded)
     self._step = max((row['step'] for row in records), default=0)
     self._activities = activities
     self._wall = activities.seconds()['compilation']
@@ -58,7 +60,7 @@ class Restart:
     before = self._restored[1]
     return {
       'generation': self._generation,
-      'failure': '; '.join(one['failure'] for one in failures),
+      'failure': '; '.join(failure['failure'] for failure in failures),
       'noticed': noticed,
       'agree': started - noticed,
       'start': self._restored[0] - self._restoring - started,

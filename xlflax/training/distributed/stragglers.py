@@ -48,16 +48,16 @@ class Times:
 
   def stragglers(self) -> list[int]:
     """Processes that the others wait for, the slowest first."""
-    found = []
+    slow_processes = []
     for process in np.argsort(-self.own):
-      others = (
+      median_of_others = (
         np.median(np.delete(self.own, process)) if len(self.own) > 1 else np.inf
       )
-      late = self.own[process] - others
-      least = max(_LEAST, _SHARE * np.median(self.step))
-      if self.own[process] > _FACTOR * others and late > least:
-        found.append(int(process))
-    return found
+      late = self.own[process] - median_of_others
+      min_delay = max(_LEAST, _SHARE * np.median(self.step))
+      if self.own[process] > _FACTOR * median_of_others and late > min_delay:
+        slow_processes.append(int(process))
+    return slow_processes
 
 
 class StepTimes:
@@ -107,9 +107,13 @@ class StepTimes:
     self.restart(step)
     if steps <= 0:
       return None
-    own = np.array([seconds, seconds - waited, loaded], np.float32) / steps
+    process_times = (
+      np.array([seconds, seconds - waited, loaded], np.float32) / steps
+    )
     return Times(
-      **dict(zip(('step', 'own', 'loading'), _gathered(own).T, strict=True))
+      **dict(
+        zip(('step', 'own', 'loading'), _gathered(process_times).T, strict=True)
+      )
     )
 
   def report(self, times: Times) -> None:

@@ -85,8 +85,8 @@ def average_checkpoints(
     for step in steps
   ]
   bucket_access.check_usable(output)
-  with paths.new_directory(output, where='--output') as made:
-    _write(runs, mean_params(checkpoints), made)
+  with paths.new_directory(output, where='--output') as temporary_dir:
+    _write(runs, mean_params(checkpoints), temporary_dir)
   for run, steps in runs:
     logging.info('Steps %s of %s are in %s.', steps, run.directory, output)
   return output
@@ -160,10 +160,12 @@ def _write(
   run_directory.copy_vocabulary(
     run.directory / run_directory.VOCABULARY, directory
   )
-  run_directory.copy_origin([one.directory for one, _ in runs], directory)
+  run_directory.copy_origin(
+    [source_run.directory for source_run, _ in runs], directory
+  )
   if trainer := run_directory.trained_by(run.directory):
     run_directory.write_part(directory, run_directory.AVERAGED, trainer)
-  record = {str(one.directory): steps for one, steps in runs}
+  record = {str(source_run.directory): steps for source_run, steps in runs}
   last = max(steps[-1] for _, steps in runs)
   text = json.dumps(record, indent=2) + '\n'
   manifests.write_files(directory, manifests.Kind.RUN, {RECORD: text})

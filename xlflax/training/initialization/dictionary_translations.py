@@ -52,13 +52,17 @@ def _files(
   path: str, language: str
 ) -> list[tuple[pathlib.Path, bilingual_dictionary.Format]]:
   """(file, its format) of a file, or of those of a folder."""
-  place = bucket_staging.stage_input(path)
-  candidates = sorted(place.iterdir()) if place.is_dir() else [place]
-  known = [
+  local_path = bucket_staging.stage_input(path)
+  candidates = (
+    sorted(local_path.iterdir()) if local_path.is_dir() else [local_path]
+  )
+  language_files = [
     (file, _format(file)) for file in candidates if language in _languages(file)
   ]
-  found = [(file, kind) for file, kind in known if kind is not None]
-  if not found:
+  supported_files = [
+    (file, kind) for file, kind in language_files if kind is not None
+  ]
+  if not supported_files:
     raise errors.CorpusError(
       f'No bilingual dictionary of the language {language!r}',
       got=path,
@@ -68,7 +72,7 @@ def _files(
       fix='name the file by the languages of its columns, or set '
       'VocabularyMatching.source_language',
     )
-  return found
+  return supported_files
 
 
 def _languages(path: pathlib.Path) -> list[str]:

@@ -51,13 +51,13 @@ def focus_mixture(
     for code in corpus.languages
     for text in _texts(vocabulary, corpus, code)
   )
-  found = static_token_vectors(texts, len(vocabulary))
-  known = found.any(axis=1)
+  vectors = static_token_vectors(texts, len(vocabulary))
+  has_vector = vectors.any(axis=1)
   return _mixed(
-    found,
-    np.flatnonzero(~matched & known),
-    found,
-    np.flatnonzero(matched & known),
+    vectors,
+    np.flatnonzero(~matched & has_vector),
+    vectors,
+    np.flatnonzero(matched & has_vector),
     sparsemax,
   )
 
@@ -79,16 +79,20 @@ def wechsel_mixture(
     another language: ids of the source, and weights as `focus_mixture` has them.
   """
   corpus = Corpus(directory)
-  known = static_token_vectors(_texts(source, corpus, language), len(source))
-  places = np.flatnonzero(known.any(axis=1))
+  source_vectors = static_token_vectors(
+    _texts(source, corpus, language), len(source)
+  )
+  places = np.flatnonzero(source_vectors.any(axis=1))
   ids, weights = _empty(len(target), len(places))
-  most = np.zeros(len(target), np.int64)
+  best_counts = np.zeros(len(target), np.int64)
   for code in corpus.languages:
     if code == language:
       continue
     texts = list(_texts(target, corpus, code))
-    own = static_token_vectors(texts, len(target))
-    taught = pairs[own[pairs[:, 0]].any(1) & known[pairs[:, 1]].any(1)]
+    target_vectors = static_token_vectors(texts, len(target))
+    taught = pairs[
+      target_vectors[pairs[:, 0]].any(1) & source_vectors[pairs[:, 1]].any(1)
+    ]
     if len(taught) < _DIMENSIONS:
       logging.warning(
         'Rows of %s stay fresh: %d of its tokens have a match that both texts '
@@ -98,18 +102,25 @@ def wechsel_mixture(
         _DIMENSIONS,
       )
       continue
-    aligned = procrustes.fit_alignment(own[taught[:, 0]], known[taught[:, 1]])
+    aligned = procrustes.fit_alignment(
+      target_vectors[taught[:, 0]], source_vectors[taught[:, 1]]
+    )
     counts = np.bincount(np.concatenate(texts), minlength=len(target))
-    wanted = np.flatnonzero(own.any(axis=1) & (counts > most))
-    found = _mixed(
-      _unit(aligned.map_source(own)),
-      wanted,
-      _unit(aligned.map_target(known)),
+    selected = np.flatnonzero(
+      target_vectors.any(axis=1) & (counts > best_counts)
+    )
+    mixture = _mixed(
+      _unit(aligned.map_source(target_vectors)),
+      selected,
+      _unit(aligned.map_target(source_vectors)),
       places,
       lambda cosines: special.softmax(cosines / _TEMPERATURE),
     )
-    ids[wanted], weights[wanted] = found[0][wanted], found[1][wanted]
-    most = np.maximum(most, counts)
+    ids[selected], weights[selected] = (
+      mixture[0][selected],
+      mixture[1][selected],
+    )
+    best_counts = np.maximum(best_counts, counts)
   return ids, weights
 
 
@@ -137,12 +148,12 @@ def static_token_vectors(
   expected = totals[counts.row] * totals[counts.col] / totals.sum()
   values = np.maximum(np.log(counts.data / expected), 0)
   scores = sparse.csr_array((values, (counts.row, counts.col)), counts.shape)
-  left, weights, _ = linalg.svds(
+  left_vectors, weights, _ = linalg.svds(
     scores, k=min(_DIMENSIONS, size - 1), v0=np.ones(size)
   )
-  found = left * np.sqrt(weights)
-  kept = np.linalg.norm(found, axis=1, keepdims=True) > 1e-9
-  return np.where(kept, _unit(found), 0)
+  vectors = left_vectors * np.sqrt(weights)
+  has_vector = np.linalg.norm(vectors, axis=1, keepdims=True) > 1e-9
+  return np.where(has_vector, _unit(vectors), 0)
 
 
 def _mixed(

@@ -217,29 +217,35 @@ def _filled(fresh, source, *, parts, size: int, axis: int, scaled):
     axis: of tokens, in both.
     scaled: whether matched rows get the median norm of fresh ones.
   """
-  others = [i for i in range(fresh.ndim) if i != axis]
-  taken = np.any([weights for _, weights in parts], axis=0)
+  other_axes = [i for i in range(fresh.ndim) if i != axis]
+  matched_rows = np.any([weights for _, weights in parts], axis=0)
   rows = sum(
-    np.expand_dims(weights, others) * jnp.take(source, ids, axis=axis)
+    np.expand_dims(weights, other_axes) * jnp.take(source, ids, axis=axis)
     for ids, weights in parts
   )
 
   def median(table, chosen):
     norms = jnp.linalg.norm(
-      jnp.moveaxis(table, axis, 0).reshape(len(taken), -1), axis=1
+      jnp.moveaxis(table, axis, 0).reshape(len(matched_rows), -1), axis=1
     )
     return jnp.nanmedian(jnp.where(chosen, norms, jnp.nan))
 
   medians = {
-    'fresh': median(fresh, ~taken & (np.arange(len(taken)) < size)),
-    'source': median(rows, taken),
+    'fresh': median(
+      fresh, ~matched_rows & (np.arange(len(matched_rows)) < size)
+    ),
+    'source': median(rows, matched_rows),
   }
   ratio = medians['fresh'] / medians['source']
   usable = jnp.isfinite(ratio) & (ratio > 0)
   factor = jnp.where(usable & scaled, ratio, 1.0)
   medians['matched'] = factor * medians['source']
-  found = jnp.broadcast_to(np.expand_dims(taken, others), fresh.shape)
-  return jnp.where(found, factor * rows, fresh).astype(fresh.dtype), medians
+  is_matched = jnp.broadcast_to(
+    np.expand_dims(matched_rows, other_axes), fresh.shape
+  )
+  return jnp.where(is_matched, factor * rows, fresh).astype(
+    fresh.dtype
+  ), medians
 
 
 def _counts(kinds: np.ndarray) -> dict[str, int]:

@@ -38,9 +38,13 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
     CheckpointError: a parameter of that run's model is left behind, or its
       positions start at another row of the table.
   """
-  taken = {part for source in sources.values() for part in source.names}
-  left = [n for n in saved if n not in taken and init.must_take(n, taken)]
-  problems = [f'{name} of the checkpoint is taken by nothing' for name in left]
+  used_names = {part for source in sources.values() for part in source.names}
+  unused_names = [
+    n for n in saved if n not in used_names and init.must_take(n, used_names)
+  ]
+  problems = [
+    f'{name} of the checkpoint is taken by nothing' for name in unused_names
+  ]
   problems += position_problems(init.model_dir, sources, model)
   if problems:
     raise errors.CheckpointError(
@@ -86,11 +90,15 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
 
 
 def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
-  taken = [
+  language_parameters = [
     name for name in names if param_tree.matches_pattern(_OF_LANGUAGES, name)
   ]
-  known = run_directory.vocabulary_of(paths.to_path(init.model_dir))
-  if not taken or known is None or known.hash == vocabulary.hash:
+  source_vocabulary = run_directory.vocabulary_of(paths.to_path(init.model_dir))
+  if (
+    not language_parameters
+    or source_vocabulary is None
+    or source_vocabulary.hash == vocabulary.hash
+  ):
     return
   theirs = data_fingerprint.own_vocabulary(
     paths.to_path(init.model_dir)
@@ -100,7 +108,7 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
       'Parameters of languages would stand for other languages here',
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(theirs),
-      where=f'InitFrom.model_dir, {taken[0]}',
+      where=f'InitFrom.model_dir, {language_parameters[0]}',
       fix='leave them out by InitFrom.exclude, or keep the languages',
     )
 
@@ -162,11 +170,13 @@ def position_problems(
   if model is None or not (path / run_directory.MODEL).exists():
     return []
   here = getattr(model.config, 'position_offset', 0)
-  there = getattr(run_directory.read_model(path).config, 'position_offset', 0)
+  source_offset = getattr(
+    run_directory.read_model(path).config, 'position_offset', 0
+  )
   return [
-    f'{name}: position 0 is row {here} here, row {there} in the checkpoint'
+    f'{name}: position 0 is row {here} here, row {source_offset} in the checkpoint'
     for name in names
-    if name.endswith('embeddings/position') and here != there
+    if name.endswith('embeddings/position') and here != source_offset
   ]
 
 

@@ -120,34 +120,35 @@ def as_init_list(init: Inits | None) -> tuple[InitFrom, ...]:
     return ()
   inits = (init,) if isinstance(init, (InitFrom, str)) else init
   return tuple(
-    InitFrom(model_dir=one) if isinstance(one, str) else one for one in inits
+    InitFrom(model_dir=source) if isinstance(source, str) else source
+    for source in inits
   )
 
 
 def init_directories(init: Inits | None) -> list[str]:
   """The directories of `as_init_list`."""
-  return [one.model_dir for one in as_init_list(init)]
+  return [source.model_dir for source in as_init_list(init)]
 
 
 def checkpoints_of(init: Inits | None) -> list[str]:
   """What parameters come from at this moment: 'run 3f2a…, step 100'."""
-  found = []
-  for one in as_init_list(init):
-    steps = checkpoint_reader.finished_steps(one.model_dir)
-    step = max(steps, default=None) if one.step is None else one.step
-    run = run_directory.content_of(one.model_dir) or one.model_dir
-    found.append(f'{run}, step {step}')
-  return found
+  descriptions = []
+  for source in as_init_list(init):
+    steps = checkpoint_reader.finished_steps(source.model_dir)
+    step = max(steps, default=None) if source.step is None else source.step
+    run = run_directory.content_of(source.model_dir) or source.model_dir
+    descriptions.append(f'{run}, step {step}')
+  return descriptions
 
 
 def replaced_parameters(init: Inits | None, params) -> set[str]:
   """Names of the parameters of which `initialize_from_runs` keeps no value."""
   return {
     name
-    for one in as_init_list(init)
-    if not one.allow_missing
+    for source in as_init_list(init)
+    if not source.allow_missing
     for name in param_tree.flatten_params(params)
-    if one.wants(name) and not one.matches_rows(name)
+    if source.wants(name) and not source.matches_rows(name)
   }
 
 
@@ -179,29 +180,31 @@ def initialize_from_runs(
       shapes, or positions that start at another row; all are listed.
     VocabularyError: a vocabulary to match is missing.
   """
-  params, taken = state.params, set[str]()
-  for one in as_init_list(init):
+  params, initialized_names = state.params, set[str]()
+  for source in as_init_list(init):
     values = _values(
-      one,
+      source,
       params,
       factory.shardings.params,
       model=model,
       vocabulary=vocabulary,
       report_dir=report_dir,
     )
-    taken |= values.keys()
+    initialized_names |= values.keys()
     params = param_tree.map_named(
       lambda n, leaf, values=values: values.get(n, leaf), params
     )
-    if one.optimizer_state:
-      kept = optimizer_state.read_optimizer_state(
-        _checkpoint(one), state.opt_state, factory
+    if source.optimizer_state:
+      loaded_state = optimizer_state.read_optimizer_state(
+        _checkpoint(source), state.opt_state, factory
       )
-      state = state.replace(opt_state=kept)
-  fresh = [n for n in param_tree.flatten_params(params) if n not in taken]
+      state = state.replace(opt_state=loaded_state)
+  fresh = [
+    n for n in param_tree.flatten_params(params) if n not in initialized_names
+  ]
   logging.info(
     'Initialised %d parameters; %d are fresh%s.',
-    len(taken),
+    len(initialized_names),
     len(fresh),
     ': ' + ', '.join(fresh) if fresh else '',
   )
@@ -233,13 +236,13 @@ def check_successor(
       optimizers differ.
   """
   saved = param_tree.param_shapes(before.params)
-  for one in as_init_list(init):
-    if one.model_dir != model_dir or one.vocabulary_matching is not None:
+  for source in as_init_list(init):
+    if source.model_dir != model_dir or source.vocabulary_matching is not None:
       continue
     where = pathlib.Path(model_dir)
-    sources = _sources(one, state.params, saved, where, None)
-    init_checks.check_fit(one, sources, saved, where, None)
-    if one.optimizer_state:
+    sources = _sources(source, state.params, saved, where, None)
+    init_checks.check_fit(source, sources, saved, where, None)
+    if source.optimizer_state:
       optimizer_state.check_optimizer_state(
         state.opt_state, param_tree.param_shapes(before.opt_state), where
       )
@@ -253,8 +256,8 @@ def _values(
   param_tree.check_patterns(init.exclude, params, where='InitFrom.exclude')
   init_checks.check_renames(init)
   if init.decoder is not None:
-    own = init.decoder.of_model(model)
-    init = dataclasses.replace(init, decoder=own)
+    decoder = init.decoder.of_model(model)
+    init = dataclasses.replace(init, decoder=decoder)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
   run = paths.to_path(init.model_dir)
@@ -318,20 +321,22 @@ def _made(
 
   Two may start from one array, and steps donate what they are given.
   """
-  whole = {name: s.names[0] for name, s in sources.items() if s.whole}
-  times = collections.Counter(whole.values())
+  copied_parts = {name: s.names[0] for name, s in sources.items() if s.whole}
+  times = collections.Counter(copied_parts.values())
   values = {
     name: arrays[part] if times[part] == 1 else jax.numpy.copy(arrays[part])
-    for name, part in whole.items()
+    for name, part in copied_parts.items()
   }
-  others = {
+  computed_sources = {
     name: source for name, source in sources.items() if not source.whole
   }
-  if others:  # in one compilation
-    used = {part for source in others.values() for part in source.names}
+  if computed_sources:  # in one compilation
+    used = {
+      part for source in computed_sources.values() for part in source.names
+    }
     values |= jax.jit(
-      lambda arrays: {n: s.make(arrays) for n, s in others.items()},
-      out_shardings={name: shardings[name] for name in others},
+      lambda arrays: {n: s.make(arrays) for n, s in computed_sources.items()},
+      out_shardings={name: shardings[name] for name in computed_sources},
     )({part: arrays[part] for part in used})
   return {name: values[name] for name in sources}
 

@@ -27,22 +27,24 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
   """
   checkpoint_reader.verify_checkpoint(checkpoint, 'train')
   saved = checkpoint_reader.saved_shapes(checkpoint, 'train')
-  own = {
+  saved_param_shapes = {
     name.removeprefix(f'{_ITEM}/'): shape
     for name, shape in saved.items()
     if name.startswith(f'{_ITEM}/')
   }
-  check_optimizer_state(fresh, own, checkpoint)
+  check_optimizer_state(fresh, saved_param_shapes, checkpoint)
   part = {_ITEM: factory.abstract_sharded.opt_state}
-  found = checkpoint_reader.read_part(checkpoint, 'train', part)
+  saved_state = checkpoint_reader.read_part(checkpoint, 'train', part)
   nonfinite_checks.check_arrays(
-    param_tree.flatten_params(found), where=checkpoint
+    param_tree.flatten_params(saved_state), where=checkpoint
   )
-  kept = jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(found))
+  loaded_state = jax.tree.unflatten(
+    jax.tree.structure(fresh), jax.tree.leaves(saved_state)
+  )
   return jax.tree.map(
     lambda new, old: new if _is_schedule(new) else old,
     fresh,
-    kept,
+    loaded_state,
     is_leaf=_is_schedule,
   )
 
@@ -57,13 +59,15 @@ def check_optimizer_state(
     saved: name -> shape of the other one's arrays.
     where: of the other run.
   """
-  own = param_tree.param_shapes(wanted)
-  differ = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
+  own_shapes = param_tree.param_shapes(wanted)
+  differ = [
+    n for n in {**own_shapes, **saved} if own_shapes.get(n) != saved.get(n)
+  ]
   if differ:
     raise errors.CheckpointError(
       'The state of the optimizer does not fit',
       got='; '.join(
-        f'{n} is {own.get(n, "not")} here, {saved.get(n, "not")} there'
+        f'{n} is {own_shapes.get(n, "not")} here, {saved.get(n, "not")} there'
         for n in differ[:20]
       ),
       expected='the same optimizer over the same parameters',

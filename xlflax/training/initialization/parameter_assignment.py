@@ -94,9 +94,9 @@ def find_source(
   match = _LAYER.fullmatch(source_name)
   if match is None or depth is None:
     return Source((source_name,)) if source_name in saved else None
-  stack, index, rest = match.groups()
-  scanned = f'{stack}/{rest}'
-  unrolled = [f'{stack}_{i}/{rest}' for i in range(len(saved))]
+  stack, index, suffix = match.groups()
+  scanned = f'{stack}/{suffix}'
+  unrolled = [f'{stack}_{i}/{suffix}' for i in range(len(saved))]
   count = sum(name in saved for name in unrolled)
   available = saved[scanned][0] if scanned in saved else count
   refused = index is not None and choose is every_layer and depth != available
@@ -139,18 +139,18 @@ def read_sources(
   Returns:
     Name in the checkpoint -> array.
   """
-  wanted: dict[str, jax.ShapeDtypeStruct] = {}
+  abstract_parts: dict[str, jax.ShapeDtypeStruct] = {}
   for name, source in sources.items():
     leaf, sharding = targets[name]
     for part in source.names:
-      wanted[part] = jax.ShapeDtypeStruct(
+      abstract_parts[part] = jax.ShapeDtypeStruct(
         saved[part],
         leaf.dtype,
         sharding=_sharding_of_part(source, sharding, leaf.shape, saved[part]),
       )
   item = param_tree.unflatten_params(
     {  # in the checkpoint's order
-      part: wanted[part] for part in saved if part in wanted
+      part: abstract_parts[part] for part in saved if part in abstract_parts
     }
   )
   return param_tree.flatten_params(

@@ -21,20 +21,20 @@ def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
     RunDirectoryError: the directory is no run.
     ConfigError: the configuration has no such field.
   """
-  found = run_directory.read_model(paths.to_path(model_dir))
+  model = run_directory.read_model(paths.to_path(model_dir))
   if not overrides:
-    return found
-  known = [field.name for field in dataclasses.fields(found.config)]
-  unknown = sorted(set(overrides) - set(known))
+    return model
+  field_names = [field.name for field in dataclasses.fields(model.config)]
+  unknown = sorted(set(overrides) - set(field_names))
   if unknown:
     raise errors.ConfigError(
       "A model's configuration has no such field",
       got=', '.join(unknown),
-      expected='one of ' + ', '.join(known),
+      expected='one of ' + ', '.join(field_names),
       where='pretrained.model.overrides',
     )
   return dataclasses.replace(
-    found, config=dataclasses.replace(found.config, **overrides)
+    model, config=dataclasses.replace(model.config, **overrides)
   )
 
 

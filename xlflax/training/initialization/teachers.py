@@ -145,18 +145,18 @@ def reorder_embeddings(
     temperature: of the softmax in which tokens share a probability.
   """
   counts = np.bincount(source_ids[scored], minlength=1)
-  taken = np.where(source_ids >= 0, source_ids, unknown)
+  row_ids = np.where(source_ids >= 0, source_ids, unknown)
   shares = np.log(counts[np.where(scored, source_ids, 0)].clip(1))
-  bias = np.asarray(params['output_bias'], np.float32)[taken]
+  bias = np.asarray(params['output_bias'], np.float32)[row_ids]
   bias = np.where(scored, bias - temperature * shares, MASKED_SCORE)
-  table = np.asarray(params['embeddings']['token'], np.float32)[taken]
-  own = {
-    name: np.asarray(params[name], np.float32)[taken]
+  table = np.asarray(params['embeddings']['token'], np.float32)[row_ids]
+  reordered = {
+    name: np.asarray(params[name], np.float32)[row_ids]
     for name in {'output'} & params.keys()
   }
   return {
     **params,
-    **own,
+    **reordered,
     'output_bias': bias.astype(np.float32),
     'embeddings': {**params['embeddings'], 'token': table},
   }

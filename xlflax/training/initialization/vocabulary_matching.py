@@ -76,16 +76,16 @@ class Matching(NamedTuple):
     if self.mixed is None:
       return plain
     wide = ((0, 0), (0, self.mixed[0].shape[1] - 1))
-    found, weights = (
-      np.where(ids >= 0, np.pad(own, wide), mixed)
-      for own, mixed in zip(plain, self.mixed, strict=True)
+    source_rows, weights = (
+      np.where(ids >= 0, np.pad(plain_rows, wide), mixed)
+      for plain_rows, mixed in zip(plain, self.mixed, strict=True)
     )
-    return found, weights
+    return source_rows, weights
 
   def counts(self) -> dict[str, int]:
     """How many tokens each look-up found: {'exact': 8, 'random': 2, …}."""
-    found = Counter(self.kinds.tolist())
-    return {kind.name.lower(): found[kind] for kind in Kind}
+    kind_counts = Counter(self.kinds.tolist())
+    return {kind.name.lower(): kind_counts[kind] for kind in Kind}
 
 
 # Patterns of parameters that have a row for each token.
@@ -134,7 +134,7 @@ class VocabularyMatching:
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries, and with this text."""
-    found = match_tokens(
+    token_matching = match_tokens(
       target,
       source,
       dictionary_translations.read_translations(
@@ -142,25 +142,29 @@ class VocabularyMatching:
       ),
     )
     if self.text is None:
-      return found
-    matched = found.source_ids >= 0
+      return token_matching
+    matched = token_matching.source_ids >= 0
     if self.mixing is Mixing.MATCHED:
       ids, weights = embedding_interpolation.focus_mixture(
         target, self.text, matched
       )
-      ids = found.source_ids[ids]
+      ids = token_matching.source_ids[ids]
     else:
-      taught = np.flatnonzero(matched & (found.kinds != Kind.SPECIAL))
+      taught = np.flatnonzero(matched & (token_matching.kinds != Kind.SPECIAL))
       ids, weights = embedding_interpolation.wechsel_mixture(
         target,
         source,
         self.text,
-        np.stack([taught, found.source_ids[taught]], axis=1),
+        np.stack([taught, token_matching.source_ids[taught]], axis=1),
         self.source_language,
       )
       weights = np.where(matched[:, None], 0, weights)
-    kinds = np.where(weights.any(axis=1), Kind.INTERPOLATED, found.kinds)
-    return found._replace(kinds=kinds.astype(np.int8), mixed=(ids, weights))
+    kinds = np.where(
+      weights.any(axis=1), Kind.INTERPOLATED, token_matching.kinds
+    )
+    return token_matching._replace(
+      kinds=kinds.astype(np.int8), mixed=(ids, weights)
+    )
 
 
 def match_tokens(
@@ -214,10 +218,10 @@ def match_tokens(
     word = token_normalization.normalize_token(word)
     if word not in unmatched:
       continue
-    found, _ = finder(token_normalization.PlainToken(translation, True))
-    if found >= 0:
+    matched_id, _ = finder(token_normalization.PlainToken(translation, True))
+    if matched_id >= 0:
       ids = unmatched.pop(word)
-      source_ids[ids], kinds[ids] = found, Kind.DICTIONARY
+      source_ids[ids], kinds[ids] = matched_id, Kind.DICTIONARY
   return Matching(source_ids, kinds)
 
 
@@ -247,14 +251,14 @@ class _Finder:
 
   def __call__(self, form: token_normalization.PlainToken) -> tuple[int, Kind]:
     """(id, by which look-up), or (-1, RANDOM)."""
-    found = self._exact.get(form)
-    if found is not None:
-      return found, Kind.EXACT
+    matched_id = self._exact.get(form)
+    if matched_id is not None:
+      return matched_id, Kind.EXACT
     text = token_normalization.normalize_token(form.text)
     for begins_word in (form.begins_word, not form.begins_word):
-      found = self._normal.get((text, begins_word))
-      if found is not None:
-        return found, Kind.NORMALISED
+      matched_id = self._normal.get((text, begins_word))
+      if matched_id is not None:
+        return matched_id, Kind.NORMALISED
     return -1, Kind.RANDOM
 
 

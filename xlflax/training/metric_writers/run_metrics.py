@@ -95,8 +95,8 @@ class RunMetrics:
       numbers[kind] = {
         k: v for k, v in values.items() if not isinstance(v, str)
       }
-      found = {k: json_number(v) for k, v in numbers[kind].items()}
-      line[kind] = {**values, **found}
+      json_values = {k: json_number(v) for k, v in numbers[kind].items()}
+      line[kind] = {**values, **json_values}
     with errors.naming_path(self._path):
       self._lines.write(json.dumps({'step': step} | line) + '\n')
       self._lines.flush()
@@ -129,9 +129,9 @@ def _mirror_of(
   folder: pathlib.Path, model_dir: pathlib.Path
 ) -> bucket_mirror.Mirror:
   """Copies of the metrics in `folder`, which starts from what is there."""
-  known = model_dir / run_directory.METRICS
-  if known.exists():
-    (folder / run_directory.METRICS).write_bytes(known.read_bytes())
+  metrics_path = model_dir / run_directory.METRICS
+  if metrics_path.exists():
+    (folder / run_directory.METRICS).write_bytes(metrics_path.read_bytes())
   return bucket_mirror.Mirror(folder, model_dir)
 
 

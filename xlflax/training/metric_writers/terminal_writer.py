@@ -12,16 +12,16 @@ class Terminal:
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
     """Logs the losses of a report: cross-entropies are in nats."""
-    for found in iterate_losses(metrics.get('train', {})):
-      shown = [f'{found["objective"]} loss {found["loss"]:.4f}']
-      shown += [
-        f'{name} {loss:.4f}' for name, loss in found['by_language'].items()
+    for entry in iterate_losses(metrics.get('train', {})):
+      parts = [f'{entry["objective"]} loss {entry["loss"]:.4f}']
+      parts += [
+        f'{name} {loss:.4f}' for name, loss in entry['by_language'].items()
       ]
       logging.info(
         'step %s | %s',
         f'{step:,}',
-        ' | '.join(shown),
-        extra={'fields': dict(step=step, **found)},
+        ' | '.join(parts),
+        extra={'fields': dict(step=step, **entry)},
       )
 
   def close(self) -> None:

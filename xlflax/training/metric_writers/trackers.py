@@ -75,11 +75,11 @@ class MlflowWriter:
     experiment = self._experiment(
       os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
     )
-    known = self._client.search_runs(
+    existing_runs = self._client.search_runs(
       [experiment], f"tags.`{_TAG}` = '{subject.run_id}'"
     )
-    if known:
-      self._id = known[0].info.run_id
+    if existing_runs:
+      self._id = existing_runs[0].info.run_id
       self._client.update_run(self._id, status='RUNNING')
     else:
       run = self._client.create_run(
@@ -89,16 +89,20 @@ class MlflowWriter:
     self._client.log_dict(self._id, subject.description, 'trainer.json')
 
   def _experiment(self, name: str) -> str:
-    known = self._client.get_experiment_by_name(name)
+    experiment = self._client.get_experiment_by_name(name)
     return (
-      known.experiment_id if known else self._client.create_experiment(name)
+      experiment.experiment_id
+      if experiment
+      else self._client.create_experiment(name)
     )
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
     """Logs scalars by 'kind/name', at a thousand to a call."""
-    now = int(time.time() * 1000)
+    timestamp_ms = int(time.time() * 1000)
     values = [
-      self._entities.Metric(_mlflow_name(name), float(value), now, step)
+      self._entities.Metric(
+        _mlflow_name(name), float(value), timestamp_ms, step
+      )
       for name, value in metric_writer.flatten_metrics(metrics).items()
     ]
     for i in range(0, len(values), 1000):

@@ -45,7 +45,7 @@ class Basis:
 
   def peak(self) -> float:
     """The peak by the rule above."""
-    found = (
+    scaled_peak = (
       BASE
       * (self.width / WIDTH) ** WIDTH_POWER
       * (min(self.tokens, MOST_TOKENS) / TOKENS) ** TOKENS_POWER
@@ -53,7 +53,7 @@ class Basis:
       * (POST_NORM if self.post_norm else 1)
       * (CONTINUED if self.continued else 1)
     )
-    return float(f'{min(found, HIGHEST):.1e}')
+    return float(f'{min(scaled_peak, HIGHEST):.1e}')
 
   def words(self) -> str:
     """'8.0e-3, from width 128, 2,560 tokens a step, 3,000 steps; set ...'."""

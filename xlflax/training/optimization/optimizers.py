@@ -112,12 +112,12 @@ class Optimizer(abc.ABC):
 
   def check(self, tree) -> None:
     """Raises ConfigError for patterns that match nothing, or nothing left."""
-    own = tuple(pattern for pattern, _ in self.rates)
+    rate_patterns = tuple(pattern for pattern, _ in self.rates)
     param_tree.check_patterns(
       self.trainable, tree, where='trainable parameters'
     )
     param_tree.check_patterns(self.frozen, tree, where='frozen parameters')
-    param_tree.check_patterns(own, tree, where='optimizer.rates')
+    param_tree.check_patterns(rate_patterns, tree, where='optimizer.rates')
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
         'No parameter is left to train',
@@ -134,9 +134,12 @@ class Optimizer(abc.ABC):
           return str(i)
       return 'common'
 
-    own = {str(i): self.make(rate) for i, (_, rate) in enumerate(self.rates)}
+    transforms = {
+      str(i): self.make(rate) for i, (_, rate) in enumerate(self.rates)
+    }
     return optax.multi_transform(
-      {'common': common} | own, lambda tree: param_tree.map_named(label, tree)
+      {'common': common} | transforms,
+      lambda tree: param_tree.map_named(label, tree),
     )
 
 
@@ -347,8 +350,10 @@ def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
 
 def _stacked(name: str) -> int:
   """How many leading axes hold a parameter of each language or layer."""
-  own = re.sub(r'\blayers/layer_\d+/', '', name)  # of heads: not stacked
-  return len({'language_specific', 'layers'} & set(own.split('/')))
+  unstacked_name = re.sub(
+    r'\blayers/layer_\d+/', '', name
+  )  # of heads: not stacked
+  return len({'language_specific', 'layers'} & set(unstacked_name.split('/')))
 
 
 def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
@@ -380,18 +385,21 @@ def state_shardings(state, params, shardings, replicated):
   Returns:
     A tree like `state` of shardings.
   """
-  known = {}
+  shardings_by_name = {}
   for (n, leaf), sharding in zip(
     param_tree.flatten_params(params).items(),
     jax.tree.leaves(shardings),
     strict=True,
   ):
-    known[n] = known[n.removeprefix('model/')] = (leaf.shape, sharding)
+    shardings_by_name[n] = shardings_by_name[n.removeprefix('model/')] = (
+      leaf.shape,
+      sharding,
+    )
 
   def leaf_sharding(n, leaf):
     parts = n.split('/')
     for i in range(len(parts)):
-      shape, sharding = known.get('/'.join(parts[i:]), (None, None))
+      shape, sharding = shardings_by_name.get('/'.join(parts[i:]), (None, None))
       if shape == leaf.shape:
         return sharding
     return replicated

@@ -235,15 +235,15 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
 
 def _shortened(warmup_steps: float, total_steps: int) -> int:
   """A tenth of a run that is no longer than its warm-up."""
-  found = total_steps // 10
+  shortened_warmup = total_steps // 10
   logging.warning(
     'The run has %d steps and a warm-up of %d: it warms up over %d instead '
     '(WARMUP_STEPS).',
     total_steps,
     warmup_steps,
-    found,
+    shortened_warmup,
   )
-  return found
+  return shortened_warmup
 
 
 def _steps_of(steps: float, total_steps: int) -> int:

@@ -44,15 +44,15 @@ class TokenSpans(NamedTuple):
     characters, others may hold a part of these, too. None where no token holds
     any.
     """
-    shown = np.flatnonzero(self.starts < self.ends)
-    starts, ends = self.starts[shown], self.ends[shown]
+    visible = np.flatnonzero(self.starts < self.ends)
+    starts, ends = self.starts[visible], self.ends[visible]
     first = int(np.searchsorted(starts, start, side='left'))
     if first == len(starts) or starts[first] != start:
       first = int(np.searchsorted(ends, start, side='right'))
     last = int(np.searchsorted(ends, stop, side='right')) - 1
     if last < 0 or ends[last] != stop:
       last = int(np.searchsorted(starts, stop, side='left')) - 1
-    return (int(shown[first]), int(shown[last])) if first <= last else None
+    return (int(visible[first]), int(visible[last])) if first <= last else None
 
 
 def encode_with_offsets(
@@ -90,9 +90,11 @@ def encode_with_offsets(
   once = dict.fromkeys(
     (before, chunk) for row in chunks for before, chunk, _ in row
   )
-  known = _chunks(vocabulary, code, list(once))
+  chunk_spans = _chunks(vocabulary, code, list(once))
   return [
-    _joined([(known[before, chunk], start) for before, chunk, start in row])
+    _joined(
+      [(chunk_spans[before, chunk], start) for before, chunk, start in row]
+    )
     for row in chunks
   ]
 
@@ -162,7 +164,7 @@ def _unknown_apart(text: str, spans: TokenSpans, unknown: int) -> TokenSpans:
   ]
   if all(count == 1 for count in counts):
     return spans
-  ids, starts, ends = (np.repeat(one, counts) for one in spans)
+  ids, starts, ends = (np.repeat(array, counts) for array in spans)
   within = np.concatenate([np.arange(count) for count in counts])
   apart = np.repeat(np.array(counts) > 1, counts)
   starts = np.where(apart, starts + within, starts).astype(np.int32)

@@ -67,12 +67,12 @@ class ChoiceRows(featurizer.RowMaker):
     return maker.text_rows(
       [
         labeled_examples.ClassifiedText(
-          id=one.id,
-          language=one.language,
-          text=one.text,
-          paired_text=one.paired_text,
+          id=example.id,
+          language=example.language,
+          text=example.text,
+          paired_text=example.paired_text,
         )
-        for one in examples
+        for example in examples
       ],
       vocabulary,
       length=length,

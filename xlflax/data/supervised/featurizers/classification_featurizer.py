@@ -81,7 +81,7 @@ class ClassificationRows(featurizer.RowMaker):
     first = vocabulary.encode_each(texts, first_ids)
     second = vocabulary.encode_each(paired, second_ids)
     two = featurizer.num_special(2, self.separator)
-    one = featurizer.num_special(1, self.separator)
+    num_special = featurizer.num_special(1, self.separator)
     if length <= two:
       raise errors.ConfigError(
         'Rows have no room for text',
@@ -93,7 +93,7 @@ class ClassificationRows(featurizer.RowMaker):
       examples, first, second, first_ids, second_ids, strict=True
     ):
       if example.paired_text is None:
-        sides = [a[: length - one]]
+        sides = [a[: length - num_special]]
       else:
         keep_a, keep_b = longest_first(len(a), len(b), length - two)
         sides = [a[:keep_a], b[:keep_b]]
@@ -123,12 +123,12 @@ class RegressionRows(ClassificationRows):
   labels: tuple[str, ...] = ()
 
   def make(self, examples, vocabulary, *, length):
-    made = self.texts(examples, vocabulary, length=length)
+    sequences = self.texts(examples, vocabulary, length=length)
     return [
       [row | {batch_keys.LABELS: int(np.float32(example.score).view(np.int32))}]
       if example.score is not None
       else []
-      for example, (row,) in zip(examples, made, strict=True)
+      for example, (row,) in zip(examples, sequences, strict=True)
     ]
 
 
@@ -149,15 +149,15 @@ class TaughtRows(ClassificationRows):
   )
 
   def fields(self, length, spec):
-    found = self._of(next(iter(self.vectors), ''))
+    vectors = self._of(next(iter(self.vectors), ''))
     return super().fields(length, spec) | {
-      batch_keys.VECTORS: featurizer.Field((found.shape[1],))
+      batch_keys.VECTORS: featurizer.Field((vectors.shape[1],))
     }
 
   def make(self, examples, vocabulary, *, length):
-    made = super().make(examples, vocabulary, length=length)
+    sequences = super().make(examples, vocabulary, length=length)
     held = {code: self._of(code) for code in {x.language for x in examples}}
-    for example, rows in zip(examples, made, strict=True):
+    for example, rows in zip(examples, sequences, strict=True):
       vectors = held[example.language]
       number = re.fullmatch(r'(\d+)\.\d+', example.id)
       if not number or int(number[1]) > len(vectors):
@@ -169,21 +169,21 @@ class TaughtRows(ClassificationRows):
         )
       bits = vectors[int(number[1]) - 1].astype(np.float32).view(np.int32)
       rows[:] = [row | {batch_keys.VECTORS: bits} for row in rows]
-    return made
+    return sequences
 
   def _of(self, language: str) -> np.ndarray:
-    path, found = self.vectors.get(language), np.zeros(0)
+    path, vectors = self.vectors.get(language), np.zeros(0)
     if path is not None:
       with contextlib.suppress(ValueError):  # no such form
-        found = np.load(file_reading.require_file(path), mmap_mode='r')
-    if found.ndim != 2 or found.dtype.kind != 'f':
+        vectors = np.load(file_reading.require_file(path), mmap_mode='r')
+    if vectors.ndim != 2 or vectors.dtype.kind != 'f':
       raise errors.CorpusError(
         "A language has no file of the teacher's vectors",
-        got=f'shape {found.shape} of {path}',
+        got=f'shape {vectors.shape} of {path}',
         expected='numbers [lines, size], saved by numpy.save',
         where=f'TaughtRows.vectors, language {language!r}',
       )
-    return found
+    return vectors
 
 
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
@@ -214,16 +214,18 @@ def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
 
 def _languages(examples, vocabulary) -> tuple[np.ndarray, np.ndarray]:
   """Language ids of first and second texts, int32 [N] each."""
-  known: dict[str, int] = {}
+  ids_by_code: dict[str, int] = {}
 
   def number(code: str) -> int:
-    if code not in known:
-      known[code] = featurizer.language_id(vocabulary, code)
-    return known[code]
+    if code not in ids_by_code:
+      ids_by_code[code] = featurizer.language_id(vocabulary, code)
+    return ids_by_code[code]
 
   first = [number(example.language) for example in examples]
   second = [
-    own if example.paired_language is None else number(example.paired_language)
-    for example, own in zip(examples, first, strict=True)
+    first_id
+    if example.paired_language is None
+    else number(example.paired_language)
+    for example, first_id in zip(examples, first, strict=True)
   ]
   return np.asarray(first, np.int32), np.asarray(second, np.int32)

@@ -219,12 +219,12 @@ def stack_features(
   batch = {}
   for key, (shape, fill) in fields.items():
     array = np.full((count, *shape), fill, np.int32)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
       value = row[key]
       if shape:
-        array[place, : len(value)] = value
+        array[index, : len(value)] = value
       else:
-        array[place] = value
+        array[index] = value
     batch[key] = array
   return batch
 
@@ -238,7 +238,7 @@ def language_id(vocabulary, code: str) -> int:
   Raises:
     VocabularyError: the language is needed to encode, and not known.
   """
-  known = language_codes.match_language(code, vocabulary.spec.languages)
-  if known is not None or vocabulary.needs_language:
-    return vocabulary.language_id(known or code)
+  matched_code = language_codes.match_language(code, vocabulary.spec.languages)
+  if matched_code is not None or vocabulary.needs_language:
+    return vocabulary.language_id(matched_code or code)
   return 0

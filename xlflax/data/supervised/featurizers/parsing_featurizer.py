@@ -51,10 +51,10 @@ class ParsingRows(featurizer.RowMaker):
     numbers = {name: i for i, name in enumerate(self.relations)}
     labelled = [e for e in examples if e.heads is not None]
     rows = iter(word_level.text_rows(labelled, vocabulary, length=length))
-    made = []
+    sequences = []
     for example in examples:
       relations = np.array([numbers[r] for r in example.relations or ()])
-      made.append(
+      sequences.append(
         []
         if example.heads is None
         else [
@@ -62,7 +62,7 @@ class ParsingRows(featurizer.RowMaker):
           for row in next(rows)
         ]
       )
-    return made
+    return sequences
 
   def texts(self, examples, vocabulary, *, length):
     return word_level.featurize_texts(examples, vocabulary, length=length)
@@ -90,9 +90,13 @@ def _tree(
   row: word_level.WordRow, heads: np.ndarray, relations: np.ndarray
 ) -> featurizer.Row:
   """Heads and relations [w + 1] of a row's words, of the sentence's."""
-  own = heads[row.words]
-  inside = (own > row.first) & (own <= row.first + len(row.starts))
-  places = np.where(own == 0, 0, np.where(inside, own - row.first, NONE))
+  word_heads = heads[row.words]
+  inside = (word_heads > row.first) & (
+    word_heads <= row.first + len(row.starts)
+  )
+  places = np.where(
+    word_heads == 0, 0, np.where(inside, word_heads - row.first, NONE)
+  )
   kinds = np.where(places == NONE, NONE, relations[row.words])
   return {
     batch_keys.HEADS: np.concatenate([[NONE], places]).astype(np.int32),

@@ -135,8 +135,8 @@ class QuestionRows(featurizer.RowMaker):
 
   def texts(self, examples, vocabulary, *, length):
     return [
-      [window.row for window in own]
-      for own in self.windows(examples, vocabulary, length=length)
+      [window.row for window in windows]
+      for windows in self.windows(examples, vocabulary, length=length)
     ]
 
   def windows(
@@ -157,10 +157,13 @@ class QuestionRows(featurizer.RowMaker):
       code: featurizer.language_id(vocabulary, code)
       for code in {code for pair in codes for code in pair}
     }
-    languages = [(ids[asked], ids[own]) for asked, own in codes]
+    languages = [
+      (ids[question_code], ids[context_code])
+      for question_code, context_code in codes
+    ]
     questions = vocabulary.encode_each(
       [example.question for example in examples],
-      [asked for asked, _ in languages],
+      [question_code for question_code, _ in languages],
     )
     contexts = _contexts(examples, vocabulary)
     return [
@@ -199,16 +202,16 @@ class QuestionRows(featurizer.RowMaker):
   def _window(
     self, question, spans, first, capacity, languages, spec
   ) -> Window:
-    taken = spans.token_ids[first : first + capacity]
+    context_ids = spans.token_ids[first : first + capacity]
     row = featurizer.text_row(
-      [question, taken],
+      [question, context_ids],
       languages,
       spec,
       separator=self.separator,
       positions=self.positions,
     )
     size = len(row[batch_keys.TOKEN_IDS])
-    offset = size - 1 - len(taken)
+    offset = size - 1 - len(context_ids)
     mask = np.zeros(size, np.int32)
     mask[offset:-1] = 1
     return Window(row | {batch_keys.CONTEXT_MASK: mask}, offset, first, spans)
@@ -224,10 +227,10 @@ class QuestionRows(featurizer.RowMaker):
       else None
     )
     for window in windows:
-      found = window.places(covered)
-      if found is None and self.no_answer is NoAnswer.DROP:
+      answer_span = window.places(covered)
+      if answer_span is None and self.no_answer is NoAnswer.DROP:
         continue
-      start, end = found or (0, 0)
+      start, end = answer_span or (0, 0)
       rows.append(
         window.row
         | {

@@ -44,10 +44,10 @@ class TaggingRows(featurizer.RowMaker):
     numbers = {label: i for i, label in enumerate(self.labels)}
     labelled = [e for e in examples if e.tags is not None]
     rows = iter(word_level.text_rows(labelled, vocabulary, length=length))
-    made = []
+    sequences = []
     for example in examples:
       tags = [numbers[tag] for tag in example.tags or ()]
-      made.append(
+      sequences.append(
         []
         if example.tags is None
         else [
@@ -55,7 +55,7 @@ class TaggingRows(featurizer.RowMaker):
           for row in next(rows)
         ]
       )
-    return made
+    return sequences
 
   def texts(self, examples, vocabulary, *, length):
     return word_level.featurize_texts(examples, vocabulary, length=length)

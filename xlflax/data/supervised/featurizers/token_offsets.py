@@ -46,13 +46,13 @@ def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
       for surface, piece in zip(surfaces, pieces, strict=True)
     ):
       continue
-    whole = (
+    normalized = (
       None
       if None in pieces
       else b''.join(surface for surface in surfaces if surface is not None)
     )
     for normalize, expected in zip(_NORMALIZERS, targets, strict=True):
-      if whole not in (None, expected):
+      if normalized not in (None, expected):
         continue
       target, starts, ends = _normalized(text, normalize)
       bounds = _bounds(target, surfaces)
@@ -70,16 +70,16 @@ def _bounds(
       return None
     return [0, *itertools.accumulate(len(s) for s in surfaces if s is not None)]
   try:
-    found = _around_unknown(
+    char_bounds = _around_unknown(
       target.decode(), [None if s is None else s.decode() for s in surfaces]
     )
   except UnicodeDecodeError:
     return None
-  if found is None:
+  if char_bounds is None:
     return None
   sizes = [len(c.encode()) for c in target.decode()]
   places = [0, *itertools.accumulate(sizes)]
-  return [places[bound] for bound in found]
+  return [places[bound] for bound in char_bounds]
 
 
 def _around_unknown(
@@ -90,27 +90,31 @@ def _around_unknown(
   Neighbouring unknown pieces share what lies between as `_shared` says.
   """
   bounds = [0]
-  place = waiting = 0  # characters that are taken; unknown pieces before them
-  for known, group in itertools.groupby(surfaces, lambda s: s is not None):
-    if not known:
+  position = waiting = (
+    0  # characters that are taken; unknown pieces before them
+  )
+  for is_known, group in itertools.groupby(surfaces, lambda s: s is not None):
+    if not is_known:
       waiting = len(list(group))
       continue
     pieces = [piece for piece in group if piece is not None]
-    found = _find(
+    match_start = _find(
       text,
       ''.join(pieces),
-      place,
+      position,
       waiting,
       last=len(bounds) + waiting + len(pieces) > len(surfaces),
     )
-    if found is None:
+    if match_start is None:
       return None
-    bounds += _shared(text, place, found, waiting)
-    bounds += [found + end for end in itertools.accumulate(map(len, pieces))]
-    place, waiting = bounds[-1], 0
-  if len(text) - place < waiting or (place < len(text) and not waiting):
+    bounds += _shared(text, position, match_start, waiting)
+    bounds += [
+      match_start + end for end in itertools.accumulate(map(len, pieces))
+    ]
+    position, waiting = bounds[-1], 0
+  if len(text) - position < waiting or (position < len(text) and not waiting):
     return None
-  return bounds + _shared(text, place, len(text), waiting)
+  return bounds + _shared(text, position, len(text), waiting)
 
 
 def _find(
@@ -119,12 +123,12 @@ def _find(
   """Where a part lies after at least `waiting` more characters."""
   if not waiting:
     return place if text.startswith(part, place) else None
-  found = (
+  match_start = (
     len(text) - len(part)
     if last and text.endswith(part)
     else text.find(part, place + waiting)
   )
-  return found if found >= place + waiting else None
+  return match_start if match_start >= place + waiting else None
 
 
 def _shared(text: str, start: int, stop: int, count: int) -> list[int]:
@@ -184,10 +188,11 @@ def _byte_alphabet() -> dict[str, int]:
   Bytes that are printable characters of Latin-1 stand for themselves, the
   others for the characters from U+0100 on, in their order.
   """
-  shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-  rest = itertools.count(0x100)
+  printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+  replacements = itertools.count(0x100)
   return {
-    chr(byte if byte in shown else next(rest)): byte for byte in range(0x100)
+    chr(byte if byte in printable else next(replacements)): byte
+    for byte in range(0x100)
   }
 
 
@@ -264,7 +269,7 @@ def _clusters(text: str, normalize) -> list[tuple[int, int]]:
   """Runs of characters that are normalised independently of the others."""
   if normalize is str or text.isascii():
     return [(i, i + 1) for i in range(len(text))]
-  found = []
+  clusters = []
   start = 0
   for stop in range(1, len(text) + 1):
     if stop < len(text) and _joins(text[stop]):
@@ -273,11 +278,11 @@ def _clusters(text: str, normalize) -> list[tuple[int, int]]:
     if stop - start > 1 and ''.join(map(normalize, cluster)) == normalize(
       cluster
     ):
-      found += [(i, i + 1) for i in range(start, stop)]
+      clusters += [(i, i + 1) for i in range(start, stop)]
     else:
-      found.append((start, stop))
+      clusters.append((start, stop))
     start = stop
-  return found
+  return clusters
 
 
 def _joins(character: str) -> bool:

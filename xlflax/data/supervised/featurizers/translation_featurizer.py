@@ -62,16 +62,18 @@ class PairedRows(featurizer.RowMaker):
     return self.rows.input_settings()
 
   def fields(self, length, spec):
-    own = self.rows.fields(length, spec)
-    return own | {batch_keys.PAIRED + key: own[key] for key in TEXT}
+    row_fields = self.rows.fields(length, spec)
+    return row_fields | {
+      batch_keys.PAIRED + key: row_fields[key] for key in TEXT
+    }
 
   def make(self, examples, vocabulary, *, length):
-    made = self.rows.make(examples, vocabulary, length=length)
-    return self.beside(examples, made, vocabulary, length=length)
+    sequences = self.rows.make(examples, vocabulary, length=length)
+    return self.beside(examples, sequences, vocabulary, length=length)
 
   def texts(self, examples, vocabulary, *, length):
-    own = self.rows.texts(examples, vocabulary, length=length)
-    return self.beside(examples, own, vocabulary, length=length)
+    sequences = self.rows.texts(examples, vocabulary, length=length)
+    return self.beside(examples, sequences, vocabulary, length=length)
 
   def beside(
     self, examples, made: list[list[featurizer.Row]], vocabulary, *, length: int
@@ -87,28 +89,34 @@ class PairedRows(featurizer.RowMaker):
     paired = self.rows.texts(
       self.counterparts_of(examples), vocabulary, length=length
     )
-    return [_pair(own, other) for own, other in zip(made, paired, strict=True)]
+    return [
+      _pair(sequences, other)
+      for sequences, other in zip(made, paired, strict=True)
+    ]
 
   def counterparts_of(self, examples) -> list[Any]:
     """The counterpart of each example."""
-    known: dict[str, Mapping[str, labeled_examples.Example]] = {}
+    examples_by_part: dict[str, Mapping[str, labeled_examples.Example]] = {}
     parts = self.counterparts.languages()
-    found = []
+    counterparts = []
     for example in examples:
       part = example.language
       if part not in parts:
-        found.append(example)
+        counterparts.append(example)
         continue
-      if part not in known:
-        known[part] = code_switched_source.by_id(
+      if part not in examples_by_part:
+        examples_by_part[part] = code_switched_source.by_id(
           self.counterparts.load(part), part
         )
-      found.append(
+      counterparts.append(
         code_switched_source.find_translation(
-          example, known[part], f'counterparts of {part}', may_be_blind=True
+          example,
+          examples_by_part[part],
+          f'counterparts of {part}',
+          may_be_blind=True,
         )
       )
-    return found
+    return counterparts
 
 
 def _pair(
@@ -143,12 +151,12 @@ class Counterparts(example_source.ExampleSource):
   partner: str | None = None
 
   def languages(self) -> tuple[str, ...]:
-    others = tuple(
+    translated_parts = tuple(
       part
       for part in self.translations.languages()
       if part != code_switched_source.ENGLISH
     )
-    return (code_switched_source.ENGLISH, *others)
+    return (code_switched_source.ENGLISH, *translated_parts)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
     if part != code_switched_source.ENGLISH or self.partner is None:

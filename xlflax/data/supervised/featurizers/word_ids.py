@@ -130,5 +130,7 @@ def space_ids(
   vocabulary: base_vocabulary.Vocabulary, language: str
 ) -> frozenset[int]:
   """Ids of tokens that are a space and nothing else."""
-  found = (vocabulary.piece_id(piece, language=language) for piece in _SPACES)
-  return frozenset(index for index in found if index is not None)
+  token_ids = (
+    vocabulary.piece_id(piece, language=language) for piece in _SPACES
+  )
+  return frozenset(index for index in token_ids if index is not None)

@@ -70,8 +70,8 @@ def featurize_texts(
 ) -> list[list[featurizer.Row]]:
   """The rows of `text_rows` alone: see `featurizer.RowMaker.texts`."""
   return [
-    [row.row for row in own]
-    for own in text_rows(examples, vocabulary, length=length)
+    [row.row for row in word_rows]
+    for word_rows in text_rows(examples, vocabulary, length=length)
   ]
 
 
@@ -81,24 +81,24 @@ def split_windows(lengths: Sequence[int], capacity: int) -> list[slice]:
   Before: lengths [2, 2, 5, 1], 4 tokens fit; after: words 0:2, 2:3 (of which
   a token is lost), 3:4.
   """
-  found, start, used = [], 0, 0
+  windows, start, used = [], 0, 0
   for i, size in enumerate(lengths):
     if i > start and used + size > capacity:
-      found.append(slice(start, i))
+      windows.append(slice(start, i))
       start, used = i, 0
     used += size
-  return [*found, slice(start, len(lengths))] if len(lengths) else found
+  return [*windows, slice(start, len(lengths))] if len(lengths) else windows
 
 
 def _rows(example: Sentence, vocabulary, capacity: int) -> list[WordRow]:
   encoded = word_ids.encode_words(vocabulary, example.words, example.language)
   language = featurizer.language_id(vocabulary, example.language)
-  starts, made = encoded.starts, []
+  starts, word_rows = encoded.starts, []
   for window in split_windows(encoded.lengths.tolist(), capacity):
     begin = int(starts[window.start])
     lengths = np.minimum(encoded.lengths[window], capacity)
     tokens = encoded.token_ids[begin : begin + int(lengths.sum())]
-    made.append(
+    word_rows.append(
       WordRow(
         featurizer.text_row([tokens], [language], vocabulary.spec),
         window.start,
@@ -106,4 +106,4 @@ def _rows(example: Sentence, vocabulary, capacity: int) -> list[WordRow]:
         lengths,
       )
     )
-  return made
+  return word_rows

@@ -67,7 +67,7 @@ def take_first_questions(
 ) -> list:
   """At most so many of a part's examples; of choices, whole questions."""
   if most and most < len(examples) and isinstance(examples[most], Choice):
-    questions = [getattr(one, 'question', '') for one in examples]
+    questions = [getattr(example, 'question', '') for example in examples]
     while most and questions[most] == questions[most - 1]:
       most -= 1
   return list(examples[:most])
@@ -75,7 +75,7 @@ def take_first_questions(
 
 def by_question(examples: Sequence[Choice]) -> dict[str, list[int]]:
   """Question -> places of its choices among the examples."""
-  found: dict[str, list[int]] = {}
-  for place, example in enumerate(examples):
-    found.setdefault(example.question, []).append(place)
-  return found
+  indices_by_question: dict[str, list[int]] = {}
+  for index, example in enumerate(examples):
+    indices_by_question.setdefault(example.question, []).append(index)
+  return indices_by_question

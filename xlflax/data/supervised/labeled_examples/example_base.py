@@ -209,16 +209,16 @@ def join_lines(items: Iterable[str]) -> str:
 
 def _register(cls: type[Example]) -> None:
   """Makes a class known by its kind; the same class may be defined again."""
-  known = _classes.get(cls.KIND)
-  if known is not None and (known.__module__, known.__qualname__) != (
-    cls.__module__,
-    cls.__qualname__,
-  ):
+  registered = _classes.get(cls.KIND)
+  if registered is not None and (
+    registered.__module__,
+    registered.__qualname__,
+  ) != (cls.__module__, cls.__qualname__):
     raise errors.ConfigError(
       'Two classes of examples have the same kind',
       got=f'{cls.__module__}.{cls.__qualname__}',
       expected=f'another KIND than {cls.KIND!r} of '
-      f'{known.__module__}.{known.__qualname__}',
+      f'{registered.__module__}.{registered.__qualname__}',
     )
   _classes[cls.KIND] = cls
 

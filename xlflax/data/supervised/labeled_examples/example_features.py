@@ -85,7 +85,7 @@ def feature_types(cls: type) -> dict[str, Form]:
     ConfigError: a field's type is that of no column.
   """
   hints = typing.get_type_hints(cls)
-  found = {}
+  forms = {}
   for field in dataclasses.fields(cls):
     hint = _without_none(hints[field.name])
     if hint not in _FORMS:
@@ -96,8 +96,8 @@ def feature_types(cls: type) -> dict[str, Form]:
         where=f'{cls.__name__}.{field.name}',
         fix='override columns(), values() and of_values()',
       )
-    found[field.name] = _FORMS[hint]
-  return found
+    forms[field.name] = _FORMS[hint]
+  return forms
 
 
 def encode_feature(value: Any, form: Form) -> Any:
@@ -132,6 +132,10 @@ def _text(value: Any) -> str:
 def _without_none(hint: Any) -> Any:
   """`X` of `X | None`; other types as they are."""
   if typing.get_origin(hint) in (typing.Union, types.UnionType):
-    kept = [one for one in typing.get_args(hint) if one is not type(None)]
-    return kept[0] if len(kept) == 1 else hint
+    alternatives = [
+      alternative
+      for alternative in typing.get_args(hint)
+      if alternative is not type(None)
+    ]
+    return alternatives[0] if len(alternatives) == 1 else hint
   return hint

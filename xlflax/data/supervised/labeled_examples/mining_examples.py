@@ -47,8 +47,8 @@ class MinedSentences:
   def sentences(self) -> Iterator[MinedSentence]:
     """Yields every sentence of the first collection, then of the second."""
     translations: dict[str, list[str]] = {}
-    for one, other in sorted(self.gold or ()):
-      translations.setdefault(one, []).append(other)
+    for first_id, other in sorted(self.gold or ()):
+      translations.setdefault(first_id, []).append(other)
     for number, side in enumerate((self.first, self.second)):
       for key, text in side.items():
         yield MinedSentence(
@@ -65,9 +65,9 @@ class MinedSentences:
     """The collections of sentences; the inverse of `sentences`."""
     sides: dict[str, dict[str, str]] = {code: {} for code in languages}
     gold: set[tuple[str, str]] = set()
-    for one in sentences:
-      sides[one.language][one.id] = one.text
-      gold |= {(one.id, other) for other in one.translations}
+    for sentence in sentences:
+      sides[sentence.language][sentence.id] = sentence.text
+      gold |= {(sentence.id, other) for other in sentence.translations}
     first, second = (sides[code] for code in languages)
     return cls(
       languages=languages,
@@ -82,15 +82,15 @@ class MinedSentences:
     Raises:
       CorpusError: an id that no sentence has.
     """
-    found = sorted(set(predictions))
-    for pair in found:
+    pairs = sorted(set(predictions))
+    for pair in pairs:
       if pair[0] not in self.first or pair[1] not in self.second:
         raise errors.CorpusError(
           'A mined pair has an id that no sentence has',
           got=' '.join(pair),
           expected='(id of the first, id of the second)',
         )
-    return example_base.join_lines('\t'.join(pair) for pair in found)
+    return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
     """The line of each second sentence's translation: Tatoeba's form.
@@ -103,11 +103,11 @@ class MinedSentences:
         the end of the first collection.
     """
     example_base.check_number(len(self.second), len(predictions), 'sentences')
-    for place in predictions:
-      if not 0 <= place < len(self.first):
+    for line in predictions:
+      if not 0 <= line < len(self.first):
         raise errors.CorpusError(
           'A retrieved sentence does not exist',
-          got=place,
+          got=line,
           expected=f'a line from 0 to {len(self.first) - 1}',
         )
-    return example_base.join_lines(str(int(place)) for place in predictions)
+    return example_base.join_lines(str(int(line)) for line in predictions)

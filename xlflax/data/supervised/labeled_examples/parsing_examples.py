@@ -78,8 +78,8 @@ class ParsedSentence(example_base.Example):
       )
       for i, row in enumerate(columns, 1):
         if i in surface:
-          place, _, form = surface[i].partition(' ')
-          rows.append('\t'.join((place, form, *'_' * 8)))
+          word_id, _, form = surface[i].partition(' ')
+          rows.append('\t'.join((word_id, form, *'_' * 8)))
         rows.append('\t'.join((str(i), *row)))
       blocks.append(example_base.join_lines(rows))
     return '\n'.join(blocks) + '\n'
@@ -95,17 +95,17 @@ class ParsedSentence(example_base.Example):
       if line and not line.startswith('#')
     ]
     rows = [row for row in rows if row[0].isdigit()]  # words alone
-    words = sum(len(example.words) for example in examples)
-    example_base.check_number(words, len(rows), 'words')
-    rest = iter(rows)
+    num_words = sum(len(example.words) for example in examples)
+    example_base.check_number(num_words, len(rows), 'words')
+    remaining_rows = iter(rows)
     trees = []
     for example in examples:
-      own = [next(rest) for _ in example.words]
+      sentence_rows = [next(remaining_rows) for _ in example.words]
       trees.append(
         dataclasses.replace(
           example,
-          heads=tuple(int(row[_HEAD]) for row in own),
-          relations=tuple(row[_RELATION] for row in own),
+          heads=tuple(int(row[_HEAD]) for row in sentence_rows),
+          relations=tuple(row[_RELATION] for row in sentence_rows),
         )
       )
     return trees

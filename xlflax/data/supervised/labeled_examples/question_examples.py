@@ -67,7 +67,9 @@ class Question(example_base.Example):
   @property
   def is_unanswerable(self) -> bool:
     """Whether it is known that the context has no answer."""
-    return bool(self.answers) and not any(one.text for one in self.answers)
+    return bool(self.answers) and not any(
+      answer.text for answer in self.answers
+    )
 
   @classmethod
   def columns(cls) -> dict[str, Form]:

@@ -52,9 +52,9 @@ class TaggedSentence(example_base.Example):
     cls, examples: Sequence['TaggedSentence'], text: str
   ) -> list[list[str]]:
     """The labels of each sentence."""
-    rest = iter(text.removesuffix('\n').split('\n'))
+    remaining_lines = iter(text.removesuffix('\n').split('\n'))
     predictions = []
     for example in examples:
-      predictions.append([next(rest) for _ in example.words])
-      next(rest, None)  # the empty line between sentences
+      predictions.append([next(remaining_lines) for _ in example.words])
+      next(remaining_lines, None)  # the empty line between sentences
     return predictions

@@ -48,7 +48,7 @@ def read_xcopa(
   Raises:
     CorpusError: file:line of an object that lacks a key; an empty file.
   """
-  found: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.Example] = []
   values = list(file_reading.read_json_lines(path))
   blanked = (
     Zeros(zeros) is Zeros.BLIND
@@ -57,7 +57,7 @@ def read_xcopa(
   )
   for number, value in values:
     kind = _get(value, 'question', path, number)
-    found += _choices(
+    examples += _choices(
       str(value.get('idx', number - 1)),
       language,
       _get(value, 'premise', path, number),
@@ -65,8 +65,8 @@ def read_xcopa(
       None if blanked else _right(value.get('label'), path, number, 0, 1),
       asked=_ASKED.get(kind, kind),
     )
-  file_reading.check_any(found, path)
-  return file_reading.Reading(found)
+  file_reading.check_any(examples, path)
+  return file_reading.Reading(examples)
 
 
 @file_formats.register_reader('belebele', example=labeled_examples.Choice)
@@ -78,10 +78,10 @@ def read_belebele(
   Raises:
     CorpusError: file:line of an object that lacks a key; an empty file.
   """
-  found: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.Example] = []
   for number, value in file_reading.read_json_lines(path):
     right = _right(value.get('correct_answer_num'), path, number, 1, 4)
-    found += _choices(
+    examples += _choices(
       str(number - 1),
       language,
       _get(value, 'flores_passage', path, number),
@@ -89,8 +89,8 @@ def read_belebele(
       right,
       asked=_get(value, 'question', path, number),
     )
-  file_reading.check_any(found, path)
-  return file_reading.Reading(found)
+  file_reading.check_any(examples, path)
+  return file_reading.Reading(examples)
 
 
 @file_formats.register_reader(
@@ -109,21 +109,21 @@ def read_belebele_training(
   Raises:
     CorpusError: file:line of a row without a column's text; no rows.
   """
-  found: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.Example] = []
   for number, row in file_reading.read_csv(path):
     if split is not None and row.get('split') != split:
       continue
     right = _get(row, 'correct_answer_num', path, number)
-    found += _choices(
-      str(len(found) // 4),
+    examples += _choices(
+      str(len(examples) // 4),
       language,
       _get(row, 'passage', path, number),
-      [_get(row, f'answer{place}', path, number) for place in range(1, 5)],
+      [_get(row, f'answer{choice}', path, number) for choice in range(1, 5)],
       int(float(right)) - 1,
       asked=_get(row, 'question', path, number),
     )
-  file_reading.check_any(found, path)
-  return file_reading.Reading(found)
+  file_reading.check_any(examples, path)
+  return file_reading.Reading(examples)
 
 
 @file_formats.register_reader('xstory_cloze', example=labeled_examples.Choice)
@@ -142,7 +142,7 @@ def read_xstory_cloze(
   lines = (f'{line}\n' for _, line in file_reading.read_lines(path))
   rows = csv.reader(lines, delimiter='\t', skipinitialspace=True)
   next(rows, None)  # the header
-  found: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.Example] = []
   problems = []
   for row in filter(None, rows):
     if len(row) != _STORY:
@@ -150,9 +150,9 @@ def read_xstory_cloze(
       continue
     story, *texts, answer = map(str.strip, row)
     right = _right(answer, path, rows.line_num, 1, 2)
-    found += _choices(story, language, ' '.join(texts[:4]), texts[4:], right)
-  file_reading.check_any(found, path)
-  return file_reading.Reading(found, tuple(problems))
+    examples += _choices(story, language, ' '.join(texts[:4]), texts[4:], right)
+  file_reading.check_any(examples, path)
+  return file_reading.Reading(examples, tuple(problems))
 
 
 @file_formats.register_reader('xwinograd', example=labeled_examples.Choice)
@@ -169,7 +169,7 @@ def read_xwinograd(
     CorpusError: file:line of an object that lacks a key, of a sentence without
       `_`, of an answer that is not 1 or 2; an empty file.
   """
-  found: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.Example] = []
   for number, value in file_reading.read_json_lines(path):
     before, gap, after = _get(value, 'sentence', path, number).partition('_')
     if not gap:
@@ -179,9 +179,9 @@ def read_xwinograd(
     nouns = [_get(value, f'option{i}', path, number) for i in (1, 2)]
     right = _right(value.get('answer'), path, number, 1, 2)
     texts, choices = [before + noun for noun in nouns], [after.strip()] * 2
-    found += _choices(str(number - 1), language, texts, choices, right)
-  file_reading.check_any(found, path)
-  return file_reading.Reading(found)
+    examples += _choices(str(number - 1), language, texts, choices, right)
+  file_reading.check_any(examples, path)
+  return file_reading.Reading(examples)
 
 
 def _right(answer: Any, path, number: int, first: int, last: int) -> int | None:
@@ -221,8 +221,8 @@ def _choices(
 
 
 def _get(value: dict, key: str, path, number: int) -> str:
-  found = value.get(key)
-  if not isinstance(found, str) or not found.strip():
+  text = value.get(key)
+  if not isinstance(text, str) or not text.strip():
     raise file_reading.malformed_line_error(
       'line of multiple choice',
       path,
@@ -230,4 +230,4 @@ def _get(value: dict, key: str, path, number: int) -> str:
       'the keys ' + ', '.join(value),
       expected=f'text of the key {key}',
     )
-  return found.strip()
+  return text.strip()

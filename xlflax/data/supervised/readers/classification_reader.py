@@ -106,7 +106,7 @@ def read_tsv(
       that `labels` lacks; an empty file; a column that the header lacks;
       labels that look like texts, where `labels` does not name the classes.
   """
-  found, seen = read_columns(
+  reading, seen_columns = read_columns(
     path,
     language,
     columns=columns,
@@ -116,8 +116,10 @@ def read_tsv(
     paired_language=paired_language,
   )
   if labels is None:
-    column_validation.check_classes(found.examples, seen, columns, path)
-  return found
+    column_validation.check_classes(
+      reading.examples, seen_columns, columns, path
+    )
+  return reading
 
 
 def read_columns(
@@ -140,17 +142,17 @@ def read_columns(
     isinstance(c, str) for c in _flat(columns)
   ):
     names = next(rows, (0, []))[1]
-  seen = column_validation.Columns(names)
+  seen_columns = column_validation.Columns(names)
 
   def getters():
     for number, fields in _same_width(rows, names, path, columns):
       if number == 1 and not names:
         _check_no_header(fields, columns, path)
-      seen.add(enumerate(fields))
+      seen_columns.add(enumerate(fields))
       yield number, functools.partial(_field, fields, names, path, number)
 
   reader = _Reader(path, language, columns, labels, paired_language)
-  return _reading(reader, getters()), seen
+  return _reading(reader, getters()), seen_columns
 
 
 @file_formats.register_reader('jsonl', example=labeled_examples.ClassifiedText)
@@ -168,18 +170,20 @@ def read_jsonl(
   null there, has no label; numbers are labels as they are written.
   """
   _check_columns(columns)
-  seen = column_validation.Columns()
+  seen_columns = column_validation.Columns()
 
   def getters():
     for number, value in file_reading.read_json_lines(path):
-      seen.add(value.items())
+      seen_columns.add(value.items())
       yield number, functools.partial(_value, value, columns, path, number)
 
   reader = _Reader(path, language, columns, labels, paired_language)
-  found = _reading(reader, getters())
+  reading = _reading(reader, getters())
   if labels is None:
-    column_validation.check_classes(found.examples, seen, columns, path)
-  return found
+    column_validation.check_classes(
+      reading.examples, seen_columns, columns, path
+    )
+  return reading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,8 +227,8 @@ def _reading(reader: _Reader, rows) -> file_reading.Reading:
     )
   file_reading.check_any(examples, reader.path)
   sides = [
-    [one.text for one in examples],
-    [one.paired_text or '' for one in examples],
+    [example.text for example in examples],
+    [example.paired_text or '' for example in examples],
   ]
   languages = reader.language, reader.paired_language
   column_validation.check_languages(languages, sides, reader.path)
@@ -325,8 +329,8 @@ def _value(
       'the keys ' + ', '.join(value),
       expected=f'a key {key}',
     )
-  found = value.get(key)
-  return None if found is None else str(found).strip()
+  field = value.get(key)
+  return None if field is None else str(field).strip()
 
 
 def _check_no_header(fields: list[str], columns: Columns, path) -> None:

@@ -70,16 +70,23 @@ def check_classes(
     CorpusError: the labels are sentences, or a running number beside a column
       of labels.
   """
-  known = [one for one in examples if one.label is not None][:_ROWS]
-  labels, texts = [str(one.label) for one in known], [one.text for one in known]
-  count, kinds = len(known), len(set(labels))
+  labeled = [example for example in examples if example.label is not None][
+    :_ROWS
+  ]
+  labels, texts = (
+    [str(example.label) for example in labeled],
+    [example.text for example in labeled],
+  )
+  count, kinds = len(labeled), len(set(labels))
   if count < _FEW:
     return
   used = {found.known_as(c) for c in columns.values() if isinstance(c, Key)}
-  others = [found.known_as(key) for key in found.like_labels()]
-  unused = [key for key in others if key not in used]
-  if _are_texts(labels) and (others or _length(labels) >= _length(texts)):
-    raise _wrong_columns(found, columns, labels, others, path)
+  label_columns = [found.known_as(key) for key in found.like_labels()]
+  unused = [key for key in label_columns if key not in used]
+  if _are_texts(labels) and (
+    label_columns or _length(labels) >= _length(texts)
+  ):
+    raise _wrong_columns(found, columns, labels, label_columns, path)
   if kinds == count >= _SOME and unused:
     raise _wrong_columns(found, columns, labels, unused, path)
   if count >= _SOME and (kinds > count / 2 or kinds == 1):
@@ -96,7 +103,7 @@ def check_scores(
   Raises:
     CorpusError: score i is i, or i + 1, of all examples, or one is infinite.
   """
-  scores = [one.score for one in examples if one.score is not None]
+  scores = [example.score for example in examples if example.score is not None]
   start = scores[0] if scores else 0.0
   counted = scores == [start + i for i in range(len(scores))]
   if any(abs(score) == float('inf') for score in scores) or (
@@ -124,19 +131,19 @@ def check_tags(
   """
   pairs = [
     (word, tag)
-    for one in examples[:_ROWS]
-    for word, tag in zip(one.words, one.tags or (), strict=False)
+    for example in examples[:_ROWS]
+    for word, tag in zip(example.words, example.tags or (), strict=False)
   ]
-  words, tags = ({pair[i] for pair in pairs} for i in (0, 1))
+  distinct_words, tags = ({pair[i] for pair in pairs} for i in (0, 1))
   same = sum(word.lower() == tag.lower() for word, tag in pairs)
   if len(pairs) < _TOKENS:
     return
-  if (len(tags) > _SOME and len(tags) > 2 * len(words)) or (
+  if (len(tags) > _SOME and len(tags) > 2 * len(distinct_words)) or (
     len(tags) > _SOME and same > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
       'The tags of a file look like words',
-      got=f'{len(tags)} different tags of {len(words)} different words, such '
+      got=f'{len(tags)} different tags of {len(distinct_words)} different words, such '
       'as ' + ', '.join(map(repr, sorted(tags)[:3])),
       expected='few different tags',
       where=str(path),
@@ -155,12 +162,17 @@ def check_answers(
     CorpusError: of most answers it is so.
   """
   answers = [
-    (one, answer) for one in examples for answer in one.answers if answer.text
+    (example, answer)
+    for example in examples
+    for answer in example.answers
+    if answer.text
   ]
   lost = [pair for pair in answers if pair[1].start < 0]
   if len(answers) < _FEW or len(lost) <= len(answers) / 2:
     return
-  in_questions = sum(answer.text in one.question for one, answer in lost)
+  in_questions = sum(
+    answer.text in example.question for example, answer in lost
+  )
   raise errors.CorpusError(
     'Questions and contexts look exchanged'
     if in_questions > len(lost) / 2

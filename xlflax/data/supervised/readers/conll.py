@@ -193,7 +193,7 @@ def _line(
   fields: list[str], word: int, tag: int, prefix: Prefix, path, number: int
 ) -> _Line:
   size = len(fields)
-  places = [place + size if place < 0 else place for place in (word, tag)]
+  places = [column + size if column < 0 else column for column in (word, tag)]
   if not 0 <= places[0] < size or (size > 1 and not 0 <= places[1] < size):
     raise file_reading.malformed_line_error(
       _KIND,
@@ -225,14 +225,14 @@ def _line(
 def _check_blind(lines: list[_Line], blind: bool | None, path) -> bool:
   """Whether no word has a tag, as in the sentences before."""
   for line in lines:
-    found = line.tag is None
-    blind = found if blind is None else blind
-    if found != blind:
+    is_untagged = line.tag is None
+    blind = is_untagged if blind is None else blind
+    if is_untagged != blind:
       raise file_reading.malformed_line_error(
         _KIND,
         path,
         line.number,
-        f'{"no" if found else "a"} tag of {line.word!r}',
+        f'{"no" if is_untagged else "a"} tag of {line.word!r}',
         expected='a tag of each word, or none in the whole file',
       )
   return bool(blind)
@@ -282,8 +282,10 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
   result = []
   kind = None  # of an entity that may go on
   for tag in tags:
-    mark, _, found = tag.partition('-')
-    goes_on = mark in 'IEL' and found == kind
-    result.append(tag if mark == 'O' else ('I-' if goes_on else 'B-') + found)
-    kind = None if mark in 'OESLU' else found
+    mark, _, entity_type = tag.partition('-')
+    goes_on = mark in 'IEL' and entity_type == kind
+    result.append(
+      tag if mark == 'O' else ('I-' if goes_on else 'B-') + entity_type
+    )
+    kind = None if mark in 'OESLU' else entity_type
   return tuple(result)

@@ -154,7 +154,7 @@ def _sentences(path) -> Iterator[_Sentence]:
 def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
   """The sentence of some numbered lines; none if all are comments."""
   name: str | None = None
-  words: list[_Word] = []
+  parsed_words: list[_Word] = []
   multiwords: list[str] = []
   covered = 0
   for number, line in lines:
@@ -164,16 +164,18 @@ def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
     token = _token(line, path, number)
     match token['id']:
       case (first, '-', last):
-        _check_range(first, last, len(words), covered, path, number)
+        _check_range(first, last, len(parsed_words), covered, path, number)
         covered = last
         multiwords.append(f'{first}-{last} {token["form"]}')
       case (before, '.', _):
-        _check_empty_node(token['id'], before == len(words), path, number)
+        _check_empty_node(
+          token['id'], before == len(parsed_words), path, number
+        )
       case place:
-        _check_place(place, len(words) + 1, path, number)
-        words.append(_word(token, number))
-  if words:
-    yield _Sentence(lines[-1][0], name, words, multiwords)
+        _check_place(place, len(parsed_words) + 1, path, number)
+        parsed_words.append(_word(token, number))
+  if parsed_words:
+    yield _Sentence(lines[-1][0], name, parsed_words, multiwords)
 
 
 def _word(token: conllu.Token, number: int) -> _Word:
@@ -259,12 +261,12 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
   Raises:
     CorpusError: the heads are no tree with one root.
   """
-  words = sentence.words
-  if all(word.head is None for word in words):
+  sentence_words = sentence.words
+  if all(word.head is None for word in sentence_words):
     return None
   heads = [
-    _head(word, place, len(words), path)
-    for place, word in enumerate(words, start=1)
+    _head(word, index, len(sentence_words), path)
+    for index, word in enumerate(sentence_words, start=1)
   ]
   if heads.count(0) != 1:
     raise file_reading.malformed_line_error(
@@ -279,7 +281,7 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
-      words[cycle[0] - 1].number,
+      sentence_words[cycle[0] - 1].number,
       'the heads form a cycle: ' + ' → '.join(map(str, cycle)),
       expected='a tree',
     )
@@ -303,12 +305,12 @@ def _cycle(heads: Sequence[int]) -> list[int]:
   safe = {0}
   for start in range(1, len(heads) + 1):
     path: list[int] = []
-    place = start
-    while place not in safe:
-      if place in path:
-        return [*path[path.index(place) :], place]
-      path.append(place)
-      place = heads[place - 1]
+    node = start
+    while node not in safe:
+      if node in path:
+        return [*path[path.index(node) :], node]
+      path.append(node)
+      node = heads[node - 1]
     safe.update(path)
   return []
 

@@ -35,7 +35,7 @@ def read_query_documents(
     CorpusError: file:line of a query with fewer texts; an empty file.
   """
   before = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
-  found: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.Example] = []
   for number, line in _rows(path):
     if len(line) < texts or not all(text.strip() for text in line[:texts]):
       raise file_reading.malformed_line_error(
@@ -45,18 +45,18 @@ def read_query_documents(
         f'{len(line)} texts: {file_reading.shorten_quoted(" | ".join(line))}',
         expected=f'{texts} texts that are not empty: {_EXPECTED}',
       )
-    for place, text in enumerate(line[:texts]):
-      label = DOCUMENT if place else QUERY
-      found.append(
+    for index, text in enumerate(line[:texts]):
+      label = DOCUMENT if index else QUERY
+      examples.append(
         labeled_examples.ClassifiedText(
-          id=f'{number}.{place}',
+          id=f'{number}.{index}',
           language=language,
           text=before[label] + text,
           label=label,
         )
       )
-  file_reading.check_any(found, path)
-  return file_reading.Reading(found)
+  file_reading.check_any(examples, path)
+  return file_reading.Reading(examples)
 
 
 def _rows(path):

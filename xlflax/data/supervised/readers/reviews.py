@@ -79,14 +79,14 @@ def _root(path) -> ElementTree.Element:
 
 
 def _stars(item: ElementTree.Element, path, number: int) -> float:
-  found = item.findtext('rating')
+  rating = item.findtext('rating')
   try:
-    return float(found or '')
+    return float(rating or '')
   except ValueError as error:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       f'item[{number}]',
-      f'the rating {found!r}',
+      f'the rating {rating!r}',
       expected='a number of stars in <rating>',
     ) from error

@@ -34,7 +34,7 @@ def read_rated_pairs(
     CorpusError: see there; a score that is no number, a line of one text;
       scores that are the numbers of the lines.
   """
-  found, _ = classification_reader.read_columns(
+  reading, _ = classification_reader.read_columns(
     path,
     language,
     columns=columns,
@@ -43,7 +43,7 @@ def read_rated_pairs(
     quoting=quoting,
     paired_language=paired_language,
   )
-  rated = [_rated(example, path) for example in found.examples]
+  rated = [_rated(example, path) for example in reading.examples]
   column_validation.check_scores(rated, path)
   return file_reading.Reading(rated)
 

@@ -67,10 +67,10 @@ def read_squad(
     question_language = None
   problems: list[str] = []
   examples: list[labeled_examples.Question] = []
-  seen: dict[str, int] = {}
+  id_counts: dict[str, int] = {}
   for item in _questions(path):
     name = _unique(
-      str(_get(item.asked, 'id', (str, int), path, item.where)), seen
+      str(_get(item.asked, 'id', (str, int), path, item.where)), id_counts
     )
     examples.append(
       labeled_examples.Question(
@@ -84,16 +84,16 @@ def read_squad(
       )
     )
   file_reading.check_any(examples, path)
-  repeated = sum(seen.values()) - len(seen)
+  repeated = sum(id_counts.values()) - len(id_counts)
   if repeated:
     problems.append(
       f'{path}: {repeated} questions have the id of an earlier '
       'one and are called <id>#2 and so on'
     )
-  kept = validation.validate(unanswerable, Unanswerable, name='unanswerable')
+  policy = validation.validate(unanswerable, Unanswerable, name='unanswerable')
   if any(example.answers for example in examples):
     column_validation.check_answers(examples, path)
-    examples = _without_answers(examples, kept, path, problems)
+    examples = _without_answers(examples, policy, path, problems)
   return file_reading.Reading(examples, tuple(problems))
 
 
@@ -126,9 +126,9 @@ def _questions(path) -> Iterator[_Asked]:
     for j, paragraph in enumerate(paragraphs):
       inner = f'{where}.paragraphs[{j}]'
       context = _get(paragraph, 'context', str, path, inner)
-      for k, asked in enumerate(_get(paragraph, 'qas', list, path, inner)):
+      for k, question in enumerate(_get(paragraph, 'qas', list, path, inner)):
         yield _Asked(
-          f'{inner}.qas[{k}]', str(article.get('title', '')), context, asked
+          f'{inner}.qas[{k}]', str(article.get('title', '')), context, question
         )
 
 
@@ -144,14 +144,18 @@ def _answers(
     if not text.strip():
       continue
     if start < 0 or not item.context.startswith(text, start):
-      found = _nearest(item.context, text, start)
+      nearest_start = _nearest(item.context, text, start)
       problems.append(
         f'{path}: question {name}: the context has '
         f'{file_reading.shorten_quoted(item.context[max(start, 0) :][: len(text)], 30)} at '
         f'{start}, not the answer {file_reading.shorten_quoted(text, 30)}; '
-        + (f'it has it at {found}' if found >= 0 else 'it has it nowhere')
+        + (
+          f'it has it at {nearest_start}'
+          if nearest_start >= 0
+          else 'it has it nowhere'
+        )
       )
-      start = found
+      start = nearest_start
     answers.append(labeled_examples.Answer(text, start))
   return tuple(answers)
 
@@ -159,10 +163,10 @@ def _answers(
 def _nearest(context: str, text: str, start: int) -> int:
   """Where the text begins in the context, nearest to `start`; -1: nowhere."""
   places = []
-  place = context.find(text)
-  while place >= 0:
-    places.append(place)
-    place = context.find(text, place + 1)
+  offset = context.find(text)
+  while offset >= 0:
+    places.append(offset)
+    offset = context.find(text, offset + 1)
   return min(places, key=lambda place: abs(place - start), default=-1)
 
 
@@ -173,8 +177,8 @@ def _unique(name: str, seen: dict[str, int]) -> str:
 
 
 def _get(value: Any, key: str, kind, path, where: str) -> Any:
-  found = value.get(key) if isinstance(value, dict) else None
-  if not isinstance(found, kind):
+  field = value.get(key) if isinstance(value, dict) else None
+  if not isinstance(field, kind):
     keys = (
       ', '.join(value)
       if isinstance(value, dict)
@@ -188,4 +192,4 @@ def _get(value: Any, key: str, kind, path, where: str) -> Any:
       f'{keys} in {where}',
       expected=f'{key!r}, a {" or ".join(k.__name__ for k in kinds)}',
     )
-  return found
+  return field

@@ -68,27 +68,27 @@ def read_aligned_sentences(
     sides = [column[key][1] for column in columns[:-1]]
     if len(sides) == 1:
       sides = _two_sides(sides[0], paths[0], columns[0][key][0])
-    words = [tuple(corpus_lines.split_tokens(side)) for side in sides]
+    tokens = [tuple(corpus_lines.split_tokens(side)) for side in sides]
     sure, possible = _links(
-      links, words, first_index, paths[-1], number, problems
+      links, tokens, first_index, paths[-1], number, problems
     )
     examples.append(
       labeled_examples.AlignedSentence(
         id=str(key),
         language=languages[0],
         target_language=languages[1],
-        source_words=words[0],
-        target_words=words[1],
+        source_words=tokens[0],
+        target_words=tokens[1],
         sure=sure,
         possible=possible,
       )
     )
   file_reading.check_any(examples, paths[-1])
-  both = [
-    [' '.join(one.source_words) for one in examples],
-    [' '.join(one.target_words) for one in examples],
+  texts_by_side = [
+    [' '.join(example.source_words) for example in examples],
+    [' '.join(example.target_words) for example in examples],
   ]
-  column_validation.check_languages(languages, both, paths[0])
+  column_validation.check_languages(languages, texts_by_side, paths[0])
   return file_reading.Reading(examples, tuple(problems))
 
 
@@ -159,7 +159,7 @@ def _links(
         expected=f'word numbers from {first}',
         fix='read the file with first_index=0',
       )
-    if any(place >= len(side) for place, side in zip(link, words, strict=True)):
+    if any(index >= len(side) for index, side in zip(link, words, strict=True)):
       problems.append(
         f'{path}:{number}: the link {item} is past the end of a sentence '
         f'({len(words[0])} and {len(words[1])} words) and is left out'

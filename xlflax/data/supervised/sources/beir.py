@@ -82,16 +82,18 @@ class RankedFolder:
   def languages(self) -> tuple[str, ...]:
     """The parts there are."""
     root = bucket_staging.stage_input(self.directory)
-    found = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
-    missing = set(self.parts or ()) - set(found)
-    if missing or not found:
+    available = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
+    missing = set(self.parts or ()) - set(available)
+    if missing or not available:
       raise errors.CorpusError(
         'A folder of rankings lacks a part',
         got=', '.join(sorted(missing)) or 'no part',
-        expected=f'<part>/{RELEVANCE}' if not found else ', '.join(found),
+        expected=f'<part>/{RELEVANCE}'
+        if not available
+        else ', '.join(available),
         where=str(root),
       )
-    return tuple(found) if self.parts is None else tuple(self.parts)
+    return tuple(available) if self.parts is None else tuple(self.parts)
 
   def load(self, part: str) -> RankedDocuments:
     """Queries and documents of a part.
@@ -126,7 +128,7 @@ class RankedFolder:
 def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
   """Id -> text, from a file of TSV or of JSON lines."""
   path = folder / f'{name}.jsonl'
-  found: dict[str, Text] = {}
+  texts_by_id: dict[str, Text] = {}
   if path.is_file():
     for number, value in file_reading.read_json_lines(path):
       key = str(value.get('_id', value.get('docid', value.get('id', ''))))
@@ -138,14 +140,21 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
           raise file_reading.malformed_line_error(
             _KIND, path, number, f'{field}: {content!r:.60}', expected='text'
           )
-      words = ' '.join(filter(None, (title, text)))
-      _add(found, key, words, value.get('language', part), path, number)
-    return found
+      title_and_text = ' '.join(filter(None, (title, text)))
+      _add(
+        texts_by_id,
+        key,
+        title_and_text,
+        value.get('language', part),
+        path,
+        number,
+      )
+    return texts_by_id
   path = folder / f'{name}.tsv'
   for number, line in file_reading.read_lines(path):
     key, _, text = line.partition('\t')
-    _add(found, key.strip(), text.strip(), part, path, number)
-  return found
+    _add(texts_by_id, key.strip(), text.strip(), part, path, number)
+  return texts_by_id
 
 
 def _add(found, key: str, text: str, language: str, path, number: int) -> None:
@@ -184,7 +193,7 @@ def _read_relevance(path):
 def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
   if not path.is_file():
     return None
-  found: dict[str, list[str]] = {}
+  candidates: dict[str, list[str]] = {}
   for number, line in file_reading.read_lines(path):
     fields = corpus_lines.split_tokens(line)
     if not fields:
@@ -198,15 +207,17 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
         expected='query and document, perhaps with a score',
       )
     query, document = fields[:2]
-    found.setdefault(query, []).append(document)
-  return {query: tuple(several) for query, several in found.items()}
+    candidates.setdefault(query, []).append(document)
+  return {
+    query: tuple(document_ids) for query, document_ids in candidates.items()
+  }
 
 
 def _check(folder, queries, documents, relevance, candidates) -> None:
   """Raises a CorpusError for an id that no text has."""
   for names in (relevance, candidates or {}):
-    for query, several in names.items():
-      odd = [name for name in several if name not in documents]
+    for query, document_ids in names.items():
+      odd = [name for name in document_ids if name not in documents]
       if query not in queries or odd:
         raise errors.CorpusError(
           'A ranking names a text that is not there',

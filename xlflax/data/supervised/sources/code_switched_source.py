@@ -49,9 +49,9 @@ class CodeSwitched(ExampleSource):
   include_translated: bool = False
 
   def languages(self) -> tuple[str, ...]:
-    own = (ENGLISH,) if self.include_english else ()
+    english = (ENGLISH,) if self.include_english else ()
     return (
-      *own,
+      *english,
       *(part for part in self.translations.languages() if part != ENGLISH),
     )
 
@@ -66,15 +66,15 @@ class CodeSwitched(ExampleSource):
     originals = self.english.load(ENGLISH)
     if part == ENGLISH:
       return list(originals)
-    known = by_id(originals, ENGLISH)
-    found: list[labeled_examples.Example] = []
+    originals_by_id = by_id(originals, ENGLISH)
+    examples: list[labeled_examples.Example] = []
     for translation in self.translations.load(part):
-      original = find_translation(translation, known, part)
-      found.extend(switch_halves(original, translation))
+      original = find_translation(translation, originals_by_id, part)
+      examples.extend(switch_halves(original, translation))
       if self.include_translated:
         name = f'{translation.id}:2'
-        found.append(dataclasses.replace(translation, id=name))
-    return found
+        examples.append(dataclasses.replace(translation, id=name))
+    return examples
 
 
 def by_id(
@@ -85,8 +85,8 @@ def by_id(
   Raises:
     CorpusError: an id is there twice.
   """
-  known = {example.id: example for example in examples}
-  if len(known) < len(examples):
+  examples_by_id = {example.id: example for example in examples}
+  if len(examples_by_id) < len(examples):
     counts = collections.Counter(example.id for example in examples)
     twice = counts.most_common(1)[0][0]
     raise errors.CorpusError(
@@ -94,7 +94,7 @@ def by_id(
       got=twice,
       where=f'part {part}',
     )
-  return known
+  return examples_by_id
 
 
 def find_translation(
@@ -115,8 +115,8 @@ def find_translation(
   Raises:
     CorpusError: there is none, or it has another label.
   """
-  found = known.get(example.id)
-  if found is None:
+  translation = known.get(example.id)
+  if translation is None:
     raise errors.CorpusError(
       'A translation has no original',
       got=f'id {example.id}',
@@ -125,16 +125,16 @@ def find_translation(
       fix='give both files ids, or the same lines in the same order',
     )
   label = getattr(example, 'label', None)
-  if label != getattr(found, 'label', None) and not (
-    may_be_blind and found.is_blind
+  if label != getattr(translation, 'label', None) and not (
+    may_be_blind and translation.is_blind
   ):
     raise errors.CorpusError(
       'A translation has another label than its original',
-      got=f'{label!r} and {getattr(found, "label", None)!r}',
+      got=f'{label!r} and {getattr(translation, "label", None)!r}',
       where=f'part {part}, id {example.id}',
       fix='check that the files have the same examples in the same order',
     )
-  return found
+  return translation
 
 
 def switch_halves(

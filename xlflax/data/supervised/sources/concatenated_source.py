@@ -81,14 +81,14 @@ class TranslatedExamples(example_source.ExampleSource):
     return self.source.languages()
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    found = []
+    translated = []
     for example in self.source.load(part):
       changes: dict[str, Any] = {'language': self.language}
       second = example.second_language()
       if second is not None:
         changes[second] = None
-      found.append(dataclasses.replace(example, **changes))
-    return found
+      translated.append(dataclasses.replace(example, **changes))
+    return translated
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self.source.problems(part)

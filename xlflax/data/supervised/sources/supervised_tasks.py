@@ -114,12 +114,12 @@ def add_labelled_task(
     CorpusError: the name is taken, or a file does not exist; on reading, what
       the readers raise.
   """
-  own = file_formats.find_of_examples(format).example.KIND
-  if kind not in (None, own):
+  example_kind = file_formats.find_of_examples(format).example.KIND
+  if kind not in (None, example_kind):
     raise errors.ConfigError(
       'A file format has examples of another kind',
       got=kind,
-      expected=own,
+      expected=example_kind,
       where=f'task {name}',
     )
   file_formats.check_options(format, options)
@@ -129,11 +129,11 @@ def add_labelled_task(
 
   source = LabelledSource(
     lambda split: (one.to_columns() for one in read(split).examples),
-    kind=own,
+    kind=example_kind,
     files=_existing(files, name),
     problems=lambda split: read(split).problems,
   )
-  return _add(name, source, own, language, preprocessors)
+  return _add(name, source, example_kind, language, preprocessors)
 
 
 @validation.validate_call
@@ -277,15 +277,15 @@ def _add(
 def _existing(
   files: Mapping[str, file_formats.Paths], name: str
 ) -> dict[str, tuple[str, ...]]:
-  found = {
+  paths_by_split = {
     split: (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
     for split, paths in files.items()
   }
-  for path in (path for paths in found.values() for path in paths):
+  for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
         'A file of labelled examples does not exist',
         got=str(path),
         where=f'task {name}',
       )
-  return found
+  return paths_by_split

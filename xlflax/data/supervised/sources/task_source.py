@@ -37,16 +37,16 @@ class TaskExamples(example_source.ExampleSource):
     labeled_examples.class_of(self.kind)
 
   def languages(self) -> tuple[str, ...]:
-    found = tuple(_tasks(self.mixture, self.split))
-    missing = set(self.parts or ()) - set(found)
+    available = tuple(_tasks(self.mixture, self.split))
+    missing = set(self.parts or ()) - set(available)
     if missing:
       raise errors.CorpusError(
         'A mixture has no examples of some languages',
         got=', '.join(sorted(missing)),
-        expected='some of ' + ', '.join(found),
+        expected='some of ' + ', '.join(available),
         where=_where(self),
       )
-    return found if self.parts is None else tuple(self.parts)
+    return available if self.parts is None else tuple(self.parts)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
     examples: list[labeled_examples.Example] = []

@@ -31,15 +31,15 @@ def find_xtreme_task(
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
-  known = xtreme_tasks.VERSIONS[version]
-  if name not in known:
+  tasks = xtreme_tasks.VERSIONS[version]
+  if name not in tasks:
     raise errors.ConfigError(
       'XTREME has no such task',
       got=name,
-      expected='one of ' + ', '.join(known),
-      fix=name_suggestions.did_you_mean(name, known),
+      expected='one of ' + ', '.join(tasks),
+      fix=name_suggestions.did_you_mean(name, tasks),
     )
-  return known[name]
+  return tasks[name]
 
 
 def find_xtreme_files(
@@ -52,18 +52,17 @@ def find_xtreme_files(
     CorpusError: the folder does not exist.
   """
   root = _root(directory)
-  wanted = find_xtreme_task(name, version)
+  task = find_xtreme_task(name, version)
   paths = {
     part: tuple(
-      str(root / path.format(part.split('-')[0]))
-      for path in wanted.files[split]
+      str(root / path.format(part.split('-')[0])) for path in task.files[split]
     )
-    for part in wanted.parts(split)
+    for part in task.parts(split)
   }
   return {
-    part: (*several, *_gold(root, wanted, part, split))
-    for part, several in paths.items()
-    if all(pathlib.Path(path).is_file() for path in several)
+    part: (*part_paths, *_gold(root, task, part, split))
+    for part, part_paths in paths.items()
+    if all(pathlib.Path(path).is_file() for path in part_paths)
   }
 
 
@@ -82,9 +81,9 @@ def describe_missing_files(directory: str, name: str) -> tuple[str, ...]:
   notes = []
   for split in find_xtreme_task(name).files:
     parts = find_xtreme_task(name).parts(split)
-    found = find_xtreme_files(directory, name, split)
-    lacking = [part for part in parts if part not in found]
-    if split in (TRAIN, VALIDATION) and 'en' in found:
+    available = find_xtreme_files(directory, name, split)
+    lacking = [part for part in parts if part not in available]
+    if split in (TRAIN, VALIDATION) and 'en' in available:
       lacking = []  # Training data of others are not used by XTREME.
     if lacking:
       pattern = ', '.join(find_xtreme_task(name).files[split]).replace(
@@ -123,19 +122,19 @@ def xtreme_examples(
     CorpusError: no folder; no file of the split, or of a language named.
   """
   wanted_task = find_xtreme_task(name, version)
-  found = (
+  files = (
     find_xtreme_files(directory, name, split, version)
     if split in wanted_task.files
     else {}
   )
   if languages is not None:
-    wanted = {
+    is_selected = {
       part: part.split('-')[0] in languages or part in languages
       for part in wanted_task.parts(split)
     }
-    found = {part: paths for part, paths in found.items() if wanted[part]}
-    lacking = set(languages) - set(found) - {p.split('-')[0] for p in found}
-  if not found or (languages and lacking):
+    files = {part: paths for part, paths in files.items() if is_selected[part]}
+    lacking = set(languages) - set(files) - {p.split('-')[0] for p in files}
+  if not files or (languages and lacking):
     raise errors.CorpusError(
       f'The folder of XTREME lacks files of the task {name}',
       got=', '.join(sorted(lacking)) if languages else None,
@@ -146,9 +145,9 @@ def xtreme_examples(
       fix="let XTREME's scripts/download_data.sh fill the folder",
     )
   if wanted_task.is_mined:
-    return example_source.MinedFiles(files=found, format=wanted_task.format)
+    return example_source.MinedFiles(files=files, format=wanted_task.format)
   return example_source.FileExamples(
-    files=found,
+    files=files,
     format=wanted_task.format,
     options=wanted_task.options,
     max_examples=max_examples,
@@ -215,14 +214,14 @@ def mlqa_pairs(
     for context in languages
     for question in languages
   }
-  found = {part: str(path) for part, path in paths.items() if path.is_file()}
-  if not found:
+  files = {part: str(path) for part, path in paths.items() if path.is_file()}
+  if not files:
     raise errors.CorpusError(
       'The folder of XTREME lacks files of the task mlqa',
       where=str(folder),
       expected=f'{name}-context-<language>-question-<language>.json',
     )
-  return example_source.FileExamples(format='squad', files=found)
+  return example_source.FileExamples(format='squad', files=files)
 
 
 def _root(directory: str) -> pathlib.Path:

@@ -137,8 +137,8 @@ class Architecture:
     )
 
   def task_of(self, class_name: str) -> Task | None:
-    for task, known in self.classes.items():
-      if known == class_name:
+    for task, task_class_name in self.classes.items():
+      if task_class_name == class_name:
         return task
     return None
 
@@ -189,12 +189,12 @@ _REFUSED = {
 def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
   """Raises ConfigError for a model that is known to have no place here."""
   kind = str(options.get('model_type'))
-  told = {**options, kind.rstrip('2'): kind}
+  settings = {**options, kind.rstrip('2'): kind}
   for name, (why, instead) in _REFUSED.items():
-    if told.get(name):
+    if settings.get(name):
       raise errors.ConfigError(
         f'This model cannot be imported: it has {why}',
-        got=f'{name}: {told[name]}',
+        got=f'{name}: {settings[name]}',
         where=str(path),
         fix=f'take {instead}',
       )
@@ -230,10 +230,10 @@ def pooler_rules(tensor: str) -> tuple[Rule, ...]:
 
 def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
   """The class of each task that an encoder's name begins."""
-  found = {task: f'{name}For{end}' for task, end in _CLASSES.items()}
+  classes = {task: f'{name}For{end}' for task, end in _CLASSES.items()}
   if not questions:
-    del found[Task.QUESTION_ANSWERING]
-  return {Task.STATES: f'{name}Model'} | found
+    del classes[Task.QUESTION_ANSWERING]
+  return {Task.STATES: f'{name}Model'} | classes
 
 
 def classifier_rules(
@@ -247,10 +247,10 @@ def classifier_rules(
   }
   if not questions:
     del names[Task.QUESTION_ANSWERING]
-  found: dict[Task, tuple[Rule, ...]] = {
-    t: linear_rules(there, f'heads/{t}/output') for t, there in names.items()
+  rules: dict[Task, tuple[Rule, ...]] = {
+    t: linear_rules(tensor, f'heads/{t}/output') for t, tensor in names.items()
   }
   if dense:
     first = Task.SEQUENCE_CLASSIFICATION
-    found[first] = linear_rules(dense, f'heads/{first}/dense') + found[first]
-  return found
+    rules[first] = linear_rules(dense, f'heads/{first}/dense') + rules[first]
+  return rules

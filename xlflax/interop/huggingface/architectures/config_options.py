@@ -253,19 +253,19 @@ def rotary_fields(options: Options, theta: float) -> dict[str, Any]:
 
 def of_rotary(config) -> dict[str, Any]:
   """rope_parameters, the inverse of `rotary_fields`."""
-  found = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
+  rope_parameters = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
   if config.rotary_factor != 1:
-    found |= {'rope_type': 'linear', 'factor': config.rotary_factor}
-  return found
+    rope_parameters |= {'rope_type': 'linear', 'factor': config.rotary_factor}
+  return rope_parameters
 
 
 def option_table(text: str) -> dict[str, tuple[str, Any]]:
   """Option -> (field, default), of words such as `dim=hidden_dim:768`."""
-  found = {}
+  table = {}
   for word in text.split():
     option, field, default = re.split('[=:]', word)
-    found[option] = field, ast.literal_eval(default)
-  return found
+    table[option] = field, ast.literal_eval(default)
+  return table
 
 
 def of_fields(config, table: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:

@@ -80,18 +80,18 @@ def of_first_code(options: Mapping[str, Any]) -> dict[str, Any]:
   Its 'ntk' stretches all periods by factor^(2 / D) besides the base by factor.
   """
   names = [str(n).replace('New', 'Gte') for n in options['architectures']]
-  found = dict(options) | {'model_type': 'gte', 'architectures': names}
-  found.pop('auto_map', None)
+  gte_options = dict(options) | {'model_type': 'gte', 'architectures': names}
+  gte_options.pop('auto_map', None)
   scaling = options.get('rope_scaling') or {}
   if scaling.keys() == {'type', 'factor'} and scaling['type'] == 'ntk':
     width = options['hidden_size'] / options['num_attention_heads']
-    found['rope_scaling'] = None
-    found['rope_parameters'] = {
+    gte_options['rope_scaling'] = None
+    gte_options['rope_parameters'] = {
       'rope_type': 'linear',
-      'rope_theta': found.pop('rope_theta') * scaling['factor'],
+      'rope_theta': gte_options.pop('rope_theta') * scaling['factor'],
       'factor': scaling['factor'] ** (2 / width),
     }
-  return found
+  return gte_options
 
 
 # Fields that all models of a type have, and the library's options, where

@@ -43,11 +43,11 @@ def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
   """
   scale, bias = (read(n).astype(np.float64) for n in (_SCALE, _BIAS))
   kernel, shift, head_scale, _ = NAMES
-  found = bias
+  parameter = bias
   if name == kernel:
-    found = np.diag(_TINY / scale)
+    parameter = np.diag(_TINY / scale)
   elif name == shift:
-    found = -_TINY * bias / scale
+    parameter = -_TINY * bias / scale
   elif name == head_scale:
-    found = scale * math.sqrt(epsilon + (_TINY / 2) ** 2) * 2 / _TINY
-  return found.astype(np.float32)
+    parameter = scale * math.sqrt(epsilon + (_TINY / 2) ** 2) * 2 / _TINY
+  return parameter.astype(np.float32)

@@ -98,7 +98,7 @@ def write_options(
     'decoder_ffn_dim': config.mlp_dim,
     'is_encoder_decoder': True,
   }
-  wanted = dict(
+  required_fields = dict(
     family=_PRE_LN,
     position_offset=_OFFSET,
     layer_norm_epsilon=_EPSILON,
@@ -111,10 +111,10 @@ def write_options(
     output_embeddings='tied',
     dim_per_head=config.hidden_dim // config.num_heads,
   )
-  wanted |= fixed
+  required_fields |= fixed
   problems = [
     f'{name} is {_said(getattr(config, name))}, not {_said(value)}'
-    for name, value in wanted.items()
+    for name, value in required_fields.items()
     if getattr(config, name) != value
   ]
   return options, problems

@@ -77,40 +77,46 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
 def _read_layers(options, count: int) -> dict[str, Any]:
   """Fields of attention: which layers are local, and their positions."""
-  every = options.get('global_attn_every_n_layers', 3)
+  global_every = options.get('global_attn_every_n_layers', 3)
   kinds = options.get(
     'layer_types',
-    [_LOCAL if every > 0 and i % every else _GLOBAL for i in range(count)],
+    [
+      _LOCAL if global_every > 0 and i % global_every else _GLOBAL
+      for i in range(count)
+    ],
   )
-  every = next(
+  global_every = next(
     (i for i in range(1, count) if i < len(kinds) and kinds[i] == _GLOBAL),
     count,
   )
-  if kinds != [_LOCAL if i % every else _GLOBAL for i in range(count)]:
+  if kinds != [_LOCAL if i % global_every else _GLOBAL for i in range(count)]:
     options.problems.append(
       f'layer_types is {kinds}, which does not repeat a global layer and '
       'some local ones'
     )
   window = options.get('local_attention', 128)
   periods = options.get('rope_parameters', {})
-  found = {}
+  theta_by_kind = {}
   for kind, name, usual in (
     (_GLOBAL, 'global_rope_theta', 160000.0),
     (_LOCAL, 'local_rope_theta', 10000.0),
   ):
-    given = dict(periods.get(kind) or {})
+    rope_parameters = dict(periods.get(kind) or {})
     theta = options.get(name, usual)
-    found[kind] = float(given.pop('rope_theta', theta))
-    if given.pop('rope_type', 'default') != 'default' or given:
+    theta_by_kind[kind] = float(rope_parameters.pop('rope_theta', theta))
+    if (
+      rope_parameters.pop('rope_type', 'default') != 'default'
+      or rope_parameters
+    ):
       options.problems.append(f'rope_parameters[{kind}] is {periods[kind]}')
-  if set(periods) - set(found):
+  if set(periods) - set(theta_by_kind):
     options.problems.append(f'rope_parameters is {periods}')
-  if every == 1:  # none is local
-    return {'rotary_theta': found[_GLOBAL]}
+  if global_every == 1:  # none is local
+    return {'rotary_theta': theta_by_kind[_GLOBAL]}
   return {
-    'rotary_theta': found[_GLOBAL],
-    'global_every': every,
-    'local_rotary_theta': found[_LOCAL],
+    'rotary_theta': theta_by_kind[_GLOBAL],
+    'global_every': global_every,
+    'local_rotary_theta': theta_by_kind[_LOCAL],
     'local_window': window // 2,
   }
 
@@ -119,7 +125,7 @@ def _write(config: model_config.EncoderConfig):
   options = config_options.of_fields(config, _FIELDS)
   window = config.local_window
   local_theta = config.local_rotary_theta or config.rotary_theta
-  every = config.global_every if window is not None else 1
+  global_every = config.global_every if window is not None else 1
   options |= {
     'hidden_activation': activations.to_huggingface(config.activation),
     'classifier_activation': activations.to_huggingface(
@@ -130,7 +136,7 @@ def _write(config: model_config.EncoderConfig):
     'tie_word_embeddings': config.output_embeddings == 'tied',
     'local_attention': 2 * window if window is not None else 128,
     'layer_types': [
-      _LOCAL if i % every else _GLOBAL for i in range(config.num_layers)
+      _LOCAL if i % global_every else _GLOBAL for i in range(config.num_layers)
     ],
     'rope_parameters': {
       kind: {'rope_type': 'default', 'rope_theta': theta}

@@ -68,7 +68,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   scaled = options.get('scale_decoder_outputs', not untied)
   if model_type == 'mt5':
     scaled = False
-  own = untied or options.has_output
+  has_own_output = untied or options.has_output
   return fields | {
     'family': 't5',
     'activation': activation,
@@ -76,9 +76,9 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
     'gated_mlp': kind.startswith('gated-'),
     'attention_dropout_rate': fields['dropout_rate'],
     'per_layer_relative_bias': model_type == 'umt5',
-    'output_embeddings': 'own' if own else 'tied',
+    'output_embeddings': 'own' if has_own_output else 'tied',
     'output_scaling': (
-      'auto' if scaled != own else 'width' if scaled else 'none'
+      'auto' if scaled != has_own_output else 'width' if scaled else 'none'
     ),
   }
 
@@ -140,11 +140,11 @@ _GATED = 'wi_0=mlp/gate LAST.DenseReluDense.wi_1=mlp/wi'
 def _side(side: str, last: str, config) -> tuple[Rule, ...]:
   """Rules of the encoder, which has no cross-attention, or the decoder."""
   layers = _LAYERS + (_GATED if config.gated_mlp else _PLAIN)
-  there, here = f'{side}.block.{{layer}}.', f'model/{side}/layers'
+  tensor_prefix, here = f'{side}.block.{{layer}}.', f'model/{side}/layers'
   first = f'{side}.block.0.layer.0.{_BIAS}'
   return (
-    *of_layers(layers.replace('LAST', last), there, here),
-    Rule(f'{there}layer.0.{_BIAS}', f'{here}/relative_bias/table'),
+    *of_layers(layers.replace('LAST', last), tensor_prefix, here),
+    Rule(f'{tensor_prefix}layer.0.{_BIAS}', f'{here}/relative_bias/table'),
     Rule(first, f'model/{side}/relative_bias/table'),
     *norm_rules(f'{side}.final_layer_norm', f'model/{side}/final_norm'),
   )

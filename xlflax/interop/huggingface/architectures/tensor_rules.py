@@ -148,10 +148,10 @@ def of_layers(
   """
   rules: list[Rule] = []
   for word in text.split():
-    there, _, here = word.partition('=')
+    tensor, _, here = word.partition('=')
     parts = here.split(',')
     for i, name in enumerate(parts):
-      names = f'{prefix}{there}', f'{ours}/{name}'
+      names = f'{prefix}{tensor}', f'{ours}/{name}'
       two = name.endswith('attention/output')
       kind = Transform.LINEAR_FROM_TWO if two else Transform.LINEAR
       if name.endswith('norm'):
@@ -172,11 +172,11 @@ def assign_tensors(
     shapes: name -> shape of every parameter, stacked or not.
     vocab_size: rows of the vocabulary's tables in the checkpoint.
   """
-  found = []
+  assignments = []
   for rule in rules:
     if LAYER not in rule.tensor:
       if rule.parameter in shapes:
-        found.append(
+        assignments.append(
           _assignment(
             rule,
             rule.tensor,
@@ -191,7 +191,7 @@ def assign_tensors(
       shape = shapes[parameter]
       stacked = parameter == rule.parameter
       if layer >= rule.first_layer:
-        found.append(
+        assignments.append(
           _assignment(
             rule,
             rule.tensor.replace(LAYER, str(layer)),
@@ -201,20 +201,20 @@ def assign_tensors(
             vocab_size,
           )
         )
-  return found
+  return assignments
 
 
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
   """Parameters of single layers that no tensor fills, nor the model reads."""
-  found = []
+  unused = []
   for rule in rules:
     if rule.first_layer:
       places = _places(rule, shapes)
       read = {name for name, layer in places if layer >= rule.first_layer}
-      found += [name for name in dict(places) if name not in read]
-  return found
+      unused += [name for name in dict(places) if name not in read]
+  return unused
 
 
 def _places(rule: Rule, shapes) -> list[tuple[str, int]]:

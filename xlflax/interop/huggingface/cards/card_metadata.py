@@ -117,16 +117,16 @@ def hub_languages(codes: Sequence[str]) -> dict[str, list[str]]:
   'sr'], 'language_bcp47': ['zh-Hans', 'sr-Latn']}`. Codes that are none, such
   as a synthetic language's, are left out.
   """
-  found: dict[str, list[str]] = {'language': [], 'language_bcp47': []}
+  codes_by_key: dict[str, list[str]] = {'language': [], 'language_bcp47': []}
   for code in codes:
     language, *more = re.split('[_-]', code)
     language = language_codes.short_code(language.lower())
     if not re.fullmatch('[a-z]{2,3}|multilingual', language):
       continue
-    found['language'].append(language)
+    codes_by_key['language'].append(language)
     if more:
-      found['language_bcp47'].append('-'.join([language, *more]))
-  return {key: list(dict.fromkeys(v)) for key, v in found.items() if v}
+      codes_by_key['language_bcp47'].append('-'.join([language, *more]))
+  return {key: list(dict.fromkeys(v)) for key, v in codes_by_key.items() if v}
 
 
 def read_card_metadata(folder: pathlib.Path) -> dict[str, Any]:
@@ -142,19 +142,19 @@ def read_card_metadata(folder: pathlib.Path) -> dict[str, Any]:
     lines = file.read(_MOST).decode('utf-8', 'replace').splitlines()
   if not lines or lines[0] != '---' or '---' not in lines[1:]:
     return {}
-  found: dict[str, Any] = {}
+  metadata: dict[str, Any] = {}
   key = None
   for line in lines[1 : lines.index('---', 1)]:
     if line.lstrip().startswith('- ') and key:
-      if isinstance(items := found.setdefault(key, []), list):
+      if isinstance(items := metadata.setdefault(key, []), list):
         items.append(_plain(line.lstrip()[2:]))
     elif not line.startswith((' ', '#')) and ':' in line:
       key, _, value = line.partition(':')
       if value.strip():
-        found[key] = _plain(value)
-  if isinstance(found.get('language'), str):
-    found['language'] = [found['language']]
-  return {k: found[k] for k in ('license', 'language') if k in found}
+        metadata[key] = _plain(value)
+  if isinstance(metadata.get('language'), str):
+    metadata['language'] = [metadata['language']]
+  return {k: metadata[k] for k in ('license', 'language') if k in metadata}
 
 
 def _plain(value: str) -> str:

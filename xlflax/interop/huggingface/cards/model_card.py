@@ -64,9 +64,9 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
 
 
 def _metadata(checked: Export, origin, license, settings) -> list[str]:
-  known = checked.run.vocabulary.spec.languages
+  vocabulary_languages = checked.run.vocabulary.spec.languages
   languages = origin.get('card', {}).get('language') or (
-    known if len(known) <= _MANY else ()
+    vocabulary_languages if len(vocabulary_languages) <= _MANY else ()
   )
   library, pipeline = 'transformers', _PIPELINES[checked.task]
   if checked.sentence:
@@ -87,7 +87,7 @@ def _metadata(checked: Export, origin, license, settings) -> list[str]:
 
 def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
   """What evaluation found of this checkpoint, as a `model-index`."""
-  found = []
+  results = []
   for group, by_step in result_store.find_results(
     checked.run.directory
   ).items():
@@ -100,29 +100,31 @@ def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
     ]
     data = {'name': f'{group.task} ({group.split})', 'type': group.task}
     if metrics and _is_of_folder(checked, group):
-      found.append(
+      results.append(
         {'task': {'type': pipeline}, 'dataset': data, 'metrics': metrics}
       )
-  if not found:
+  if not results:
     return []
-  return ['model-index: ' + json.dumps([{'name': name, 'results': found}])]
+  return ['model-index: ' + json.dumps([{'name': name, 'results': results}])]
 
 
 def _is_of_folder(checked: Export, group: result_store.Group) -> bool:
   """Whether the folder has the parameters, and makes the vectors, of a result."""
-  place = checked.run.directory / run_directory.EVALUATION / group.folder
-  record = (place / f'{checked.step}.json').read_text(encoding='utf-8')
-  known = json.loads(record)['settings']
-  task = known['task']
-  if known['parameters'] != 'default' or 'pooling' not in task:
-    return known['parameters'] == 'default'
-  asked, layer = task['pooling'], task['layer']
+  result_folder = (
+    checked.run.directory / run_directory.EVALUATION / group.folder
+  )
+  record = (result_folder / f'{checked.step}.json').read_text(encoding='utf-8')
+  settings = json.loads(record)['settings']
+  task = settings['task']
+  if settings['parameters'] != 'default' or 'pooling' not in task:
+    return settings['parameters'] == 'default'
+  pooling, layer = task['pooling'], task['layer']
   if checked.sentence is None:
-    return asked is layer is None
-  of_run = known.get('sentence') or {'pooling': 'mean', 'layers': [-1]}
-  own = checked.sentence.pooling.value, [*checked.sentence.layers]
+    return pooling is layer is None
+  of_run = settings.get('sentence') or {'pooling': 'mean', 'layers': [-1]}
+  exported_encoding = checked.sentence.pooling.value, [*checked.sentence.layers]
   layers = of_run['layers'] if layer is None else [layer]
-  return (asked or of_run['pooling'], [*layers]) == own
+  return (pooling or of_run['pooling'], [*layers]) == exported_encoding
 
 
 def _training(settings: Mapping[str, Any], origin) -> list[str]:
@@ -161,23 +163,23 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
 
 def _start(settings: Mapping[str, Any]) -> str:
   """The runs of xlflax that a run begins with, as far as they are there."""
-  given = settings.get('init_from')
-  if not given:
+  init_from = settings.get('init_from')
+  if not init_from:
     return 'random parameters'
-  told = []
-  for one in given if isinstance(given, list) else [given]:
-    place = pathlib.Path(one[config_serialization.FIELDS]['model_dir'])
-    before = _read(place, run_directory.TRAINER).get(
+  sentences = []
+  for source in init_from if isinstance(init_from, list) else [init_from]:
+    source_dir = pathlib.Path(source[config_serialization.FIELDS]['model_dir'])
+    before = _read(source_dir, run_directory.TRAINER).get(
       config_serialization.FIELDS, {}
     )
     names = ', '.join(fields['name'] for fields in _objectives(before))
-    told.append(
+    sentences.append(
       f'a run of xlflax of {before["total_steps"]} steps ({names}), which '
       f'started from {_start(before)}'
       if before
       else 'another run of xlflax'
     )
-  return '; '.join(told)
+  return '; '.join(sentences)
 
 
 def _notice(corpus: str | None) -> list[str]:

@@ -75,7 +75,7 @@ def write_safetensors(
     values: gives each with its name; what follows them is left.
   """
   dtype = np.dtype(dtype)
-  name = next(name for name, known in _DTYPES.items() if known == dtype)
+  name = next(name for name, candidate in _DTYPES.items() if candidate == dtype)
   header: dict[str, Any] = {'__metadata__': _METADATA}
   start = 0
   for tensor, shape in shapes.items():
@@ -91,8 +91,11 @@ def write_safetensors(
   with errors.naming_path(path), path.open('wb') as stream:
     stream.write(len(text).to_bytes(8, 'little') + text)
     for tensor, shape in shapes.items():
-      given, value = next(values)
-      assert (given, value.shape) == (tensor, shape), (given, tensor)
+      tensor_name, value = next(values)
+      assert (tensor_name, value.shape) == (tensor, shape), (
+        tensor_name,
+        tensor,
+      )
       stream.write(value.reshape(-1).view(np.uint8).data)
       del value
 
@@ -117,16 +120,16 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
     torch_files.check_installed(folder / form)
   index = _read_index(folder / form) if form.endswith('.json') else None
   names = [form] if index is None else sorted(set(index.values()))
-  found: dict[str, Tensor] = {}
+  tensors: dict[str, Tensor] = {}
   problems = []
   for file in [safe_paths.path_inside(folder, name) for name in names]:
     try:
-      found |= _list(file)
+      tensors |= _list(file)
     except errors.CheckpointError as error:
       problems.append(f'{file.name}: {error.got}')
   if index is not None and not problems:
-    problems += _differences(index, found)
-  if not found and not problems:
+    problems += _differences(index, tensors)
+  if not tensors and not problems:
     problems.append(f'{form} holds no tensors')
   if problems:
     raise errors.CheckpointError(
@@ -135,7 +138,7 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
       where=str(folder),
       fix='copy its files again',
     )
-  return found
+  return tensors
 
 
 def read_tensors(
@@ -149,9 +152,9 @@ def read_tensors(
   by_file: dict[pathlib.Path, list[Tensor]] = {}
   for tensor in tensors:
     by_file.setdefault(tensor.file, []).append(tensor)
-  for file, wanted in sorted(by_file.items()):
+  for file, file_tensors in sorted(by_file.items()):
     get = _open(file)[1]
-    for tensor in wanted:
+    for tensor in file_tensors:
       try:
         value = get(tensor.name)
       except Exception as error:
@@ -238,14 +241,14 @@ def _open_safetensors(file: pathlib.Path):
 
 def _read_rows(file, start: int, shape, dtype, rows: np.ndarray):
   """Rows of the array [*shape] that begins at a byte of a file."""
-  found = np.empty((rows.size, *shape[1:]), dtype)
-  size = found.nbytes // max(rows.size, 1)
+  result = np.empty((rows.size, *shape[1:]), dtype)
+  size = result.nbytes // max(rows.size, 1)
   with file.open('rb') as stream:
     for i, row in enumerate(rows.ravel()):
       stream.seek(start + int(row) * size)
       values = np.fromfile(stream, dtype, size // dtype.itemsize)
-      found[i] = values.reshape(shape[1:])
-  return found.reshape(*rows.shape, *shape[1:])
+      result[i] = values.reshape(shape[1:])
+  return result.reshape(*rows.shape, *shape[1:])
 
 
 def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
@@ -259,8 +262,8 @@ def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
 
 def _read_index(path: pathlib.Path) -> dict[str, str]:
   try:
-    found = json.loads(path.read_text(encoding='utf-8'))['weight_map']
-    return {str(name): str(file) for name, file in found.items()}
+    weight_map = json.loads(path.read_text(encoding='utf-8'))['weight_map']
+    return {str(name): str(file) for name, file in weight_map.items()}
   except (
     OSError,
     ValueError,

@@ -65,14 +65,15 @@ def load_tensors(file: pathlib.Path) -> dict[str, Any]:
     raise ValueError(
       f'it contains a {type(state).__name__}, expected tensors by name'
     )
-  others = [
+  other_keys = [
     name if isinstance(name, str) else f'a key of type {type(name).__name__}'
     for name, value in state.items()
     if not (isinstance(name, str) and isinstance(value, torch.Tensor))
   ]
-  if others:
+  if other_keys:
     raise ValueError(
-      'it contains more than named tensors: ' + ', '.join(sorted(others)[:9])
+      'it contains more than named tensors: '
+      + ', '.join(sorted(other_keys)[:9])
     )
   return dict(state)
 

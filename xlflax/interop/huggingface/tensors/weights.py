@@ -34,8 +34,8 @@ def parameter_readers(
 
   def read(name: str) -> np.ndarray:
     of_one = parts.get(name, {})
-    whole = len(of_one) == 1 and _is_whole(plan, *of_one.items())
-    values = None if whole else _new(plan, name)
+    is_single_tensor = len(of_one) == 1 and _is_whole(plan, *of_one.items())
+    values = None if is_single_tensor else _new(plan, name)
     for tensor, value in tensor_files.read_tensors(of_one):
       if values is None:
         return value.astype(np.float32, copy=False)
@@ -75,9 +75,9 @@ def _is_whole(
   plan: tensor_mapping.Plan, part: tuple[tensor_files.Tensor, list[Any]]
 ) -> bool:
   """Whether a parameter is a tensor as it is, which needs no copy."""
-  tensor, (assignment, *others) = part
+  tensor, (assignment, *other_assignments) = part
   return (
-    not others
+    not other_assignments
     and assignment.layer is None
     and assignment.part[1] == 1
     and assignment.transform in (Transform.COPY, Transform.ROWS)

@@ -142,14 +142,14 @@ DEFAULT = (
 
 def from_options(options: dict) -> tuple[str, ...] | None:
   """The languages that config.json names (XLM's `lang2id`), by id."""
-  found = options.get('lang2id')
+  ids_by_language = options.get('lang2id')
   if (
-    not isinstance(found, dict)
-    or not all(type(i) is int for i in found.values())
-    or sorted(found.values()) != list(range(len(found)))
+    not isinstance(ids_by_language, dict)
+    or not all(type(i) is int for i in ids_by_language.values())
+    or sorted(ids_by_language.values()) != list(range(len(ids_by_language)))
   ):
     return None
-  return tuple(sorted(found, key=found.__getitem__))
+  return tuple(sorted(ids_by_language, key=ids_by_language.__getitem__))
 
 
 # In the order of their ids, which the SentencePiece model does not tell: those
@@ -233,14 +233,14 @@ def symbols_of(
   if path.is_file():
     try:
       added = json.loads(path.read_bytes()).get('added_tokens', [])
-      found = {
+      ids_by_symbol = {
         entry['content']: int(entry['id'])
         for entry in added
         if _SYMBOL.fullmatch(entry['content'])
       }
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       return ()  # who reads the tokenizer complains
-    return tuple(sorted(found, key=found.__getitem__))
+    return tuple(sorted(ids_by_symbol, key=ids_by_symbol.__getitem__))
   if model_type == 'm2m_100':
     return ()  # its older files are not read
   if 'MBart50' in str(settings.get('tokenizer_class', '')):
@@ -265,8 +265,8 @@ def choose_languages(
     return tuple(wanted or DEFAULT), ()
   by_code = {_code(symbol): symbol for symbol in symbols}
   chosen = tuple(wanted or by_code)
-  found = [_match(code, tuple(by_code)) for code in chosen]
-  missing = [c for c, known in zip(chosen, found, strict=True) if not known]
+  matches = [_match(code, tuple(by_code)) for code in chosen]
+  missing = [c for c, match in zip(chosen, matches, strict=True) if not match]
   if missing:
     raise errors.VocabularyError(
       'The tokenizer has no symbol for some languages',
@@ -274,7 +274,7 @@ def choose_languages(
       expected='of ' + ', '.join(by_code),
       where='--languages',
     )
-  return chosen, tuple(by_code[known] for known in found if known)
+  return chosen, tuple(by_code[match] for match in matches if match)
 
 
 def _match(code: str, codes: Sequence[str]) -> str | None:
@@ -282,9 +282,9 @@ def _match(code: str, codes: Sequence[str]) -> str | None:
   if code in codes:
     return code
   same = [
-    known
-    for known in codes
-    if language_codes.short_code(known.partition('_')[0]) == code
+    candidate
+    for candidate in codes
+    if language_codes.short_code(candidate.partition('_')[0]) == code
   ]
   return same[0] if len(same) == 1 else None
 

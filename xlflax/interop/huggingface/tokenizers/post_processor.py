@@ -66,10 +66,10 @@ def load_without_truncation(
   """A folder's tokenizer.json as texts of any length need it, or None."""
   if not (folder / FILE).exists():
     return None
-  made = tokenizers.Tokenizer.from_file(str(folder / FILE))
-  made.no_truncation()  # some files fill rows up, or cut them
-  made.no_padding()
-  return made
+  tokenizer = tokenizers.Tokenizer.from_file(str(folder / FILE))
+  tokenizer.no_truncation()  # some files fill rows up, or cut them
+  tokenizer.no_padding()
+  return tokenizer
 
 
 def match_run_template(
@@ -90,21 +90,21 @@ def match_run_template(
   Returns:
     Whether the tokenizer was changed.
   """
-  made = load_without_truncation(folder)
-  if made is None:
+  tokenizer = load_without_truncation(folder)
+  if tokenizer is None:
     return False
   frame = pair_template(vocabulary, separator, types=types)
-  found = made.encode('', '')
-  same = found.ids == [index for index, _ in frame]
-  if same and (types < 2 or found.type_ids == [side for _, side in frame]):
+  encoding = tokenizer.encode('', '')
+  same = encoding.ids == [index for index, _ in frame]
+  if same and (types < 2 or encoding.type_ids == [side for _, side in frame]):
     return False
-  (first, _), *rest = frame
-  inside = [f'{i}:{side}' for i, side in rest]
+  (first, _), *other_symbols = frame
+  inside = [f'{i}:{side}' for i, side in other_symbols]
   last = '$B:1' if types > 1 else '$B:0'
   set_template(
     folder,
-    made,
-    single=[f'{first}', '$A', f'{rest[0][0]}'],
+    tokenizer,
+    single=[f'{first}', '$A', f'{other_symbols[0][0]}'],
     pair=[f'{first}', '$A', *inside[:-1], last, inside[-1]],
     names=('input_ids', *_TYPES[: types - 1], 'attention_mask'),
   )

@@ -57,15 +57,15 @@ def _boundaries() -> str:
   before = collections.defaultdict(set)
   for text in composed:
     before[text[-1]].add(text[:-1])
-  known = any_of(before)
+  any_last = any_of(before)
   alternatives = []
   for last, texts in before.items():
-    found = [any_of({t for t in texts if len(t) == 1} or {last})]
-    found += [''.join(map(any_of, t)) for t in sorted(texts) if len(t) > 1]
-    alternatives.append(f'(?={any_of(last)})(?<!{"|".join(found)})')
+    patterns = [any_of({t for t in texts if len(t) == 1} or {last})]
+    patterns += [''.join(map(any_of, t)) for t in sorted(texts) if len(t) > 1]
+    alternatives.append(f'(?={any_of(last)})(?<!{"|".join(patterns)})')
   return (
-    f'(?<!^)(?:(?={known})(?:{"|".join(alternatives)})'
-    f'|(?=[{_EXTENDING}])(?!{known})'
+    f'(?<!^)(?:(?={any_last})(?:{"|".join(alternatives)})'
+    f'|(?=[{_EXTENDING}])(?!{any_last})'
     f'|(?<=[{_SYLLABLES}])(?={any_of(_FINAL_JAMO)}))'
   )
 

@@ -40,29 +40,29 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
     return None
   processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
   names = vocabulary.pieces()
-  own = range(processor.get_piece_size())
+  piece_ids = range(processor.get_piece_size())
   scores = np.zeros(len(names))
-  scores[_ids(vocabulary)] = processor.get_score(list(own))
+  scores[_ids(vocabulary)] = processor.get_score(list(piece_ids))
   pieces = list(zip(names, scores.tolist(), strict=True))
-  has_bytes = any(map(processor.is_byte, own))
+  has_bytes = any(map(processor.is_byte, piece_ids))
   unknown = vocabulary.spec.unk_id
   model = (
     models.Unigram(pieces, unk_id=unknown, byte_fallback=has_bytes)
     if kind == _UNIGRAM
     else _bpe(pieces, unknown, has_bytes)
   )
-  made = tokenizers.Tokenizer(model)
+  tokenizer = tokenizers.Tokenizer(model)
   normalizer = _fields(fields.get(_NORMALIZER, [b''])[0])
   if charsmap := normalizer.get(_CHARSMAP, [b''])[0]:
     wide = '～'
-    made.normalizer = sentencepiece_charsmap.of_charsmap(
+    tokenizer.normalizer = sentencepiece_charsmap.of_charsmap(
       charsmap, keeps_tilde=processor.normalize(wide).endswith(wide)
     )
-  _add_parts(made, vocabulary)
+  _add_parts(tokenizer, vocabulary)
   special = [i for i in vocabulary.spec.special_ids if i < len(names)]
-  made.add_special_tokens([names[i] for i in special])
+  tokenizer.add_special_tokens([names[i] for i in special])
   return {
-    'tokenizer.json': made.to_str().encode(),
+    'tokenizer.json': tokenizer.to_str().encode(),
     'tokenizer_config.json': _settings(vocabulary),
   }
 
@@ -76,15 +76,15 @@ def _ids(vocabulary: Vocabulary):
 
 def _bpe(pieces, unknown: int, has_bytes: bool) -> models.BPE:
   """A merge for each way to make a piece of two, best pieces first."""
-  place = {piece: i for i, (piece, _) in enumerate(pieces)}
+  rank = {piece: i for i, (piece, _) in enumerate(pieces)}
   merges = []
   for piece, _ in sorted(pieces, key=lambda entry: -entry[1]):
     if len(piece) > _MAX_PIECE:
       continue
     halves = [(piece[:i], piece[i:]) for i in range(1, len(piece))]
-    merges += [pair for pair in halves if pair[0] in place and pair[1] in place]
+    merges += [pair for pair in halves if pair[0] in rank and pair[1] in rank]
   return models.BPE(
-    place,
+    rank,
     merges,
     unk_token=pieces[unknown][0],
     fuse_unk=True,
@@ -157,7 +157,7 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
 
   Whole numbers and bytes (strings, messages) only; others are passed over.
   """
-  found: dict[int, list[Any]] = {}
+  values_by_field: dict[int, list[Any]] = {}
   at = 0
   while at < len(message):
     key, at = _number(message, at)
@@ -170,8 +170,8 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
       value, at = message[at : at + length], at + length
     else:
       at += 8 if kind == 1 else 4
-    found.setdefault(number, []).append(value)
-  return found
+    values_by_field.setdefault(number, []).append(value)
+  return values_by_field
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:

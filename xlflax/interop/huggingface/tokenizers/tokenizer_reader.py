@@ -167,7 +167,7 @@ def _read(path: pathlib.Path) -> bytes:
 
 
 def _settings(folder: pathlib.Path) -> dict[str, Any]:
-  found: dict[str, Any] = {}
+  settings: dict[str, Any] = {}
   for name in (
     'config.json',
     'special_tokens_map.json',
@@ -175,16 +175,16 @@ def _settings(folder: pathlib.Path) -> dict[str, Any]:
   ):
     try:
       text = (folder / name).read_text(encoding='utf-8')
-      found |= json.loads(text)
+      settings |= json.loads(text)
       if name == 'config.json':  # which has settings of the model, too
-        found = {_CLASS: found.get(_CLASS)}
+        settings = {_CLASS: settings.get(_CLASS)}
     except FileNotFoundError:
       continue
     except (OSError, ValueError, TypeError, RecursionError) as error:
       raise errors.VocabularyError(
         f'{name} cannot be read', got=str(error), where=str(folder / name)
       ) from error
-  return found
+  return settings
 
 
 def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
@@ -194,27 +194,29 @@ def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
   for role, keys in _KEYS.items():
     if model_type == 'xlm':  # which names </s> as class token
       keys = keys[::-1] if role == 'bos' else keys
-    given = [_content(settings[key]) for key in keys if settings.get(key)]
-    own = model_type not in ('t5', 'mt5', 'umt5') or role in (
+    configured = [_content(settings[key]) for key in keys if settings.get(key)]
+    is_configurable = model_type not in ('t5', 'mt5', 'umt5') or role in (
       'pad',
       'eos',
       'unk',
     )
-    roles[role] = given[0] if given and own else usual[role]
-    if not given and role == 'unk' and model_type == 'eurobert':
+    roles[role] = (
+      configured[0] if configured and is_configurable else usual[role]
+    )
+    if not configured and role == 'unk' and model_type == 'eurobert':
       roles[role] = roles['pad']  # bytes know no unknown
-    if role == 'bos' and not own:  # T5 begins with padding
+    if role == 'bos' and not is_configurable:  # T5 begins with padding
       roles[role] = roles['pad']
   return roles
 
 
 def _content(token) -> str:
-  found = token.get('content') if isinstance(token, dict) else token
-  if not isinstance(found, str):
+  content = token.get('content') if isinstance(token, dict) else token
+  if not isinstance(content, str):
     raise errors.VocabularyError(
       'A special token is no text', got=str(token)[:300]
     )
-  return found
+  return content
 
 
 def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
@@ -236,9 +238,9 @@ def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
 def _check_class(settings, known: str) -> None:
   """Refuses tokenizers that have such files and cut text by other rules."""
   full = settings.get('tokenizer_class') or ''
-  own = full.removesuffix('Fast').removesuffix('Tokenizer')
+  class_stem = full.removesuffix('Fast').removesuffix('Tokenizer')
   cut = settings.get('word_tokenizer_type', 'basic')  # of Japanese ones
-  if own not in ('', 'PreTrained', *known.split()) or cut != 'basic':
+  if class_stem not in ('', 'PreTrained', *known.split()) or cut != 'basic':
     raise errors.VocabularyError(
       'The tokenizer cuts text by rules of its own',
       got=f'{full or "a tokenizer"}, word_tokenizer_type {cut!r}',
@@ -254,9 +256,10 @@ def _bytes(settings) -> tokenizers.Tokenizer:
   # beyond them all, in order.
   letters = sorted(pre_tokenizers.ByteLevel.alphabet())
   hidden = sorted({*range(256)} - {*map(ord, letters)})
-  seen = [ord(letter) for letter in letters if ord(letter) < 256]
+  printable_bytes = [ord(letter) for letter in letters if ord(letter) < 256]
   tokens = {
-    letter: 3 + i for letter, i in zip(letters, seen + hidden, strict=True)
+    letter: 3 + i
+    for letter, i in zip(letters, printable_bytes + hidden, strict=True)
   }
   tokens |= {token: i for i, token in enumerate(special)}
   built = tokenizers.Tokenizer(models.BPE(tokens, []))

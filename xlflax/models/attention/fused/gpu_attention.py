@@ -78,7 +78,7 @@ def _bias_gradient(options, arrays, more):
   batch, length, heads, width = arrays.query.shape
   memory_length = arrays.key.shape[1]
   grid = (length // options.block[0], memory_length // options.block[1], heads)
-  (found,) = _call(
+  (bias_gradient,) = _call(
     functools.partial(kernels.bias_kernel, batch=batch),
     options,
     arrays,
@@ -88,7 +88,7 @@ def _bias_gradient(options, arrays, more):
     out=[((heads, length, memory_length), jnp.float32, 'bias_block')],
     name='attention_bias_gradient',
   )
-  return found
+  return bias_gradient
 
 
 def _call(kernel, options, arrays, more, *, grid, block, out, name):
@@ -105,7 +105,7 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
     out: shape, dtype and kind of each result.
     name: of the kernel, in profiles.
   """
-  given = {
+  inputs = {
     'query': arrays.query,
     'key': arrays.key,
     'value': arrays.value,
@@ -116,9 +116,9 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
     'row_bits': arrays.row_bits,
     'column_bits': arrays.column_bits,
   } | more
-  given = {key: value for key, value in given.items() if value is not None}
+  inputs = {key: value for key, value in inputs.items() if value is not None}
   specs = _specs(options, arrays, block)
-  names = list(given) + [f'out_{i}' for i in range(len(out))]
+  names = list(inputs) + [f'out_{i}' for i in range(len(out))]
 
   def run(*references):
     kernel(options, dict(zip(names, references, strict=True)))
@@ -126,13 +126,13 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
   return pl.pallas_call(
     run,
     grid=grid,
-    in_specs=[specs[_KINDS[key]] for key in given],
+    in_specs=[specs[_KINDS[key]] for key in inputs],
     out_specs=[specs[kind] for _, _, kind in out],
     out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
     name=name,
     interpret=options.interpret,
     compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=2),
-  )(*given.values())
+  )(*inputs.values())
 
 
 # What part of an input a program sees; see `_specs`.

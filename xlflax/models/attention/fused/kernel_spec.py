@@ -90,10 +90,10 @@ def block_mask(options: Options, rows, columns, segments, window):
     parts.append(rows >= columns)
   if window is not None:
     parts.append(jnp.abs(rows - columns) <= window)
-  found = None
+  combined = None
   for part in parts:
-    found = part if found is None else found & part
-  return found
+    combined = part if combined is None else combined & part
+  return combined
 
 
 def with_bits(options: Options, arrays: Arrays, first_row, first_head):
@@ -127,10 +127,10 @@ def output_gradient_products(options: Options, output, gradient) -> jax.Array:
   They are given as weights' gradients are in the kernels, which scale up for
   dropout only what they have summed.
   """
-  found = jnp.einsum(
+  products = jnp.einsum(
     'btnd,btnd->bnt', output, gradient, preferred_element_type=jnp.float32
   )
-  return found * (1 - options.rate)
+  return products * (1 - options.rate)
 
 
 def gradient_scale(options: Options) -> float:

@@ -135,8 +135,14 @@ def _scores(options, refs, query, key, at, blocks) -> jax.Array:
   if 'query_segments' in refs:
     of_queries = refs['query_segments'][:, at[0]]
     segments = of_queries, refs['key_segments'][at[1], :]
-  seen = kernel_spec.block_mask(options, rows, columns, segments, _window(refs))
-  return scores if seen is None else jnp.where(seen, scores, kernel_spec.UNSEEN)
+  visible = kernel_spec.block_mask(
+    options, rows, columns, segments, _window(refs)
+  )
+  return (
+    scores
+    if visible is None
+    else jnp.where(visible, scores, kernel_spec.UNSEEN)
+  )
 
 
 def _drop(options, refs, at, *arrays):

@@ -105,12 +105,12 @@ def _backward(options, saved, gradient):
   specs = (split.queries, split.keys, split.keys)
 
   def run(arrays, *more):
-    *found, d_bias = attention_vjp.attention_backward(
+    *gradients, d_bias = attention_vjp.attention_backward(
       options, split.placed(options, arrays), *more
     )
     if d_bias is not None and split.batch:
       d_bias = jax.lax.psum(d_bias, split.batch)
-    return *found, d_bias
+    return *gradients, d_bias
 
   d_query, d_key, d_value, d_bias = split.map(
     run,

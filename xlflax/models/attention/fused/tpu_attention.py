@@ -106,24 +106,24 @@ def _call(kernel, options, arrays, more, *, block, out, name, sums=None):
   """
   rows_last = arrays.bias is not None
   specs = _specs(options, arrays, block, rows_last)
-  given = _given(arrays) | {
+  inputs = _given(arrays) | {
     key: (array, 'query' if key == 'gradient' else 'row')
     for key, array in more.items()
   }
-  names = [*given, *(f'out_{i}' for i in range(len(out)))]
+  names = [*inputs, *(f'out_{i}' for i in range(len(out)))]
   names += ['sums'] if sums else []
 
   def run(*references):
     ids = [pl.program_id(i) for i in range(3)]
-    place = (ids[2], ids[0], ids[1]) if rows_last else tuple(ids)
-    kernel(options, dict(zip(names, references, strict=True)), place)
+    block_index = (ids[2], ids[0], ids[1]) if rows_last else tuple(ids)
+    kernel(options, dict(zip(names, references, strict=True)), block_index)
 
   batch, length, heads, _ = arrays.query.shape
   size = (length, arrays.key.shape[1])[block] // options.block[block]
   return pl.pallas_call(
     run,
     grid=(heads, size, batch) if rows_last else (batch, heads, size),
-    in_specs=[specs[kind] for _, kind in given.values()],
+    in_specs=[specs[kind] for _, kind in inputs.values()],
     out_specs=[specs[kind] for _, _, kind in out],
     out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
     scratch_shapes=[pltpu.VMEM(sums, jnp.float32)] if sums else [],
@@ -132,27 +132,27 @@ def _call(kernel, options, arrays, more, *, block, out, name, sums=None):
     ),
     name=name,
     interpret=options.interpret,
-  )(*(array for array, _ in given.values()))
+  )(*(array for array, _ in inputs.values()))
 
 
 def _given(arrays: _Arrays):
   """Name -> (array, kind) of what all kernels read."""
-  given = {
+  inputs = {
     'query': (_heads_first(arrays.query), 'query'),
     'key': (_heads_first(arrays.key), 'key'),
     'value': (_heads_first(arrays.value), 'key'),
   }
   if arrays.window is not None:
-    given['window'] = arrays.window, 'window'
+    inputs['window'] = arrays.window, 'window'
   if arrays.bias is not None:
-    given['bias'] = jnp.swapaxes(arrays.bias, 1, 2), 'bias'
+    inputs['bias'] = jnp.swapaxes(arrays.bias, 1, 2), 'bias'
   if arrays.query_segments is not None and arrays.key_segments is not None:
-    given['query_segments'] = arrays.query_segments[:, None], 'query_segments'
-    given['key_segments'] = arrays.key_segments[:, :, None], 'key_segments'
+    inputs['query_segments'] = arrays.query_segments[:, None], 'query_segments'
+    inputs['key_segments'] = arrays.key_segments[:, :, None], 'key_segments'
   if arrays.row_bits is not None and arrays.column_bits is not None:
-    given['row_bits'] = arrays.row_bits[:, :, None], 'row'
-    given['column_bits'] = arrays.column_bits[:, None], 'column'
-  return given
+    inputs['row_bits'] = arrays.row_bits[:, :, None], 'row'
+    inputs['column_bits'] = arrays.column_bits[:, None], 'column'
+  return inputs
 
 
 def _specs(options, arrays, block, rows_last):

@@ -30,13 +30,15 @@ class _Scores:
 
   def scores(self, query, key, bias, segments, rows, columns):
     """Returns scores divided by `factor`, float32 [queries, keys]."""
-    found = _dot(query, key.T)
+    scaled = _dot(query, key.T)
     if bias is not None:
-      found = found * self.options.scale + bias
+      scaled = scaled * self.options.scale + bias
     mask = kernel_spec.block_mask(
       self.options, rows, columns, segments, self.window
     )
-    return found if mask is None else jnp.where(mask, found, kernel_spec.UNSEEN)
+    return (
+      scaled if mask is None else jnp.where(mask, scaled, kernel_spec.UNSEEN)
+    )
 
   def weights(self, scores, normaliser):
     """exp(factor scores - normaliser), float32 [queries, keys].
@@ -53,14 +55,14 @@ class _Scores:
     ):
       return jnp.exp2(scores * factor + less)
     # Two instructions, where exp2 takes three more for subnormal results.
-    (found,) = plgpu.elementwise_inline_asm(
+    (attention_weights,) = plgpu.elementwise_inline_asm(
       f'fma.rn.ftz.f32 $0, $1, {factor:.9e}, $2; ex2.approx.ftz.f32 $0, $0;',
       args=[scores, less],
       constraints='=&f,f,f',
       pack=1,
       result_shape_dtypes=[jax.ShapeDtypeStruct(scores.shape, jnp.float32)],
     )
-    return found
+    return attention_weights
 
   def drop(self, row_bits, column_bits, *arrays):
     """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
@@ -79,7 +81,7 @@ def forward_kernel(options, refs) -> None:
   queries, keys = options.block
   query = refs['query'][...]
   rows = _indices(i, queries)[:, None]
-  own = _part(refs, 'query_segments', slice(None))
+  query_segments = _part(refs, 'query_segments', slice(None))
   row_bits = _part(refs, 'row_bits', slice(None))
 
   def body(j, carry):
@@ -90,7 +92,7 @@ def forward_kernel(options, refs) -> None:
       query,
       refs['key'][at, :],
       refs['bias'][:, at] if 'bias' in refs else None,
-      _pair(own, _part(refs, 'key_segments', at)),
+      _pair(query_segments, _part(refs, 'key_segments', at)),
       rows,
       columns,
     )
@@ -132,7 +134,7 @@ def query_kernel(options, refs) -> None:
   normaliser = refs['normaliser'][...] * kernel_spec.LOG2_E
   delta = refs['delta'][...]
   rows = _indices(i, queries)[:, None]
-  own = _part(refs, 'query_segments', slice(None))
+  query_segments = _part(refs, 'query_segments', slice(None))
   row_bits = _part(refs, 'row_bits', slice(None))
 
   def body(j, d_query):
@@ -142,7 +144,7 @@ def query_kernel(options, refs) -> None:
       query,
       key,
       refs['bias'][:, at] if 'bias' in refs else None,
-      _pair(own, _part(refs, 'key_segments', at)),
+      _pair(query_segments, _part(refs, 'key_segments', at)),
       rows,
       columns,
     )
@@ -172,7 +174,7 @@ def memory_kernel(options, refs) -> None:
   queries, keys = options.block
   key, value = refs['key'][...], refs['value'][...]
   columns = _indices(j, keys)[None, :]
-  own = _part(refs, 'key_segments', slice(None))
+  key_segments = _part(refs, 'key_segments', slice(None))
   column_bits = _part(refs, 'column_bits', slice(None))
 
   def body(i, carry):
@@ -184,7 +186,7 @@ def memory_kernel(options, refs) -> None:
       query,
       key,
       refs['bias'][at, :] if 'bias' in refs else None,
-      _pair(_part(refs, 'query_segments', at), own),
+      _pair(_part(refs, 'query_segments', at), key_segments),
       rows,
       columns,
     )
