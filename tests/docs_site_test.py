@@ -64,7 +64,7 @@ def test_every_room_and_module_has_a_place_in_the_reference():
     hidden = folder.name in ('cli', 'commands', 'demo')
     assert (f'reference/{folder.name}.md' in pages) == (is_room and not hidden)
   assert '\n::: xlflax.models.encoder\n' in pages['reference/models.md']
-  assert '\n::: xlflax.utils.errors\n' in pages['reference/foundation.md']
+  assert '\n::: xlflax.utils.errors\n' in pages['reference/utils.md']
   assert (
     '[`Encoder`][xlflax.models.encoder.Encoder]' in pages['reference/models.md']
   )

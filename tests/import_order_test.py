@@ -11,9 +11,11 @@ _ROOT = pathlib.Path(__file__).parents[1]
 
 
 def read_rows(text: str) -> list[list[str]]:
-  """The paths in the first column of the table of rooms, row by row."""
-  table = re.search(r'^\| room \|.*\n\| -.*\n((?:\|.*\n)+)', text, re.MULTILINE)
-  assert table, 'ARCHITECTURE.md has no table whose first column is "room"'
+  """The paths in the first column of the table of layers, row by row."""
+  table = re.search(
+    r'^\| layer \|.*\n\| -.*\n((?:\|.*\n)+)', text, re.MULTILINE
+  )
+  assert table, 'ARCHITECTURE.md has no table whose first column is "layer"'
   return [
     re.findall(r'`([^`]+)`', line.split('|')[1])
     for line in table[1].splitlines()
@@ -23,12 +25,12 @@ def read_rows(text: str) -> list[list[str]]:
 def level(path: str, rows: list[list[str]]) -> int:
   """Number of the row whose file, or longest folder, holds a path."""
   found = [
-    (len(room), number)
+    (len(layer), number)
     for number, row in enumerate(rows)
-    for room in row
-    if path == room or (room.endswith('/') and path.startswith(room))
+    for layer in row
+    if path == layer or (layer.endswith('/') and path.startswith(layer))
   ]
-  assert found, f'{path} is in no room of ARCHITECTURE.md'
+  assert found, f'{path} is in no layer of ARCHITECTURE.md'
   return max(found)[1]
 
 
@@ -153,13 +155,13 @@ def _levels() -> dict[str, int]:
 
 
 def test_the_table_names_what_is_there():
-  rooms = [room for row in _rows() for room in row]
-  assert rooms and len(rooms) == len(set(rooms))
-  for room in rooms:
-    path = _ROOT / 'xlflax' / room
+  layers = [layer for row in _rows() for layer in row]
+  assert layers and len(layers) == len(set(layers))
+  for layer in layers:
+    path = _ROOT / 'xlflax' / layer
     if not path.exists():
-      path = _ROOT / room
-    assert path.is_dir() if room.endswith('/') else path.is_file(), room
+      path = _ROOT / layer
+    assert path.is_dir() if layer.endswith('/') else path.is_file(), layer
 
 
 def test_no_import_runs_upwards():
@@ -172,7 +174,7 @@ def test_no_circle_is_left():
 
 
 TABLE = """
-| room | holds |
+| layer | holds |
 | --- | --- |
 | `top.py`, `high/` | a |
 | `high/deep/` | b |
@@ -189,7 +191,7 @@ def test_level(path, expected):
 
 
 def test_a_module_without_a_room_is_refused():
-  with pytest.raises(AssertionError, match=r'other\.py is in no room'):
+  with pytest.raises(AssertionError, match=r'other\.py is in no layer'):
     level('other.py', read_rows(TABLE))
 
 

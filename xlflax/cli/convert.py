@@ -228,13 +228,13 @@ Average the last ten checkpoints of a run:
 
 def from_hf(options: FromHfOptions) -> None:
   """Converts the model, or prints the mapping of tensors."""
-  from xlflax.interop.huggingface import mapping_tables
+  from xlflax.interop.huggingface import huggingface_import, mapping_tables
 
   unused_rows = {
-    'error': t5x_import.UnusedRows.REFUSE,
-    'keep': t5x_import.UnusedRows.KEEP,
+    'error': huggingface_import.UnusedRows.REFUSE,
+    'keep': huggingface_import.UnusedRows.KEEP,
   }
-  checked = t5x_import.check_t5x_import(
+  checked = huggingface_import.check_import(
     options.path,
     scan_layers=options.scan_layers,
     pad_vocab_size_multiple=options.pad_vocab_size_multiple,
@@ -246,7 +246,7 @@ def from_hf(options: FromHfOptions) -> None:
   if options.dry_run:
     print(mapping_tables.of_import(checked))
     return
-  directory = t5x_import.convert(checked, options.output)
+  directory = huggingface_import.convert_import(checked, options.output)
   for name, reason in checked.plan.skipped.items():
     print(f'not converted: {name} ({reason})')
   print(f'{len(checked.plan.assignments)} tensors -> {directory}')
