@@ -14,7 +14,7 @@ from tests import fake_bucket
 from tests.errors import assert_mentions, raises_error
 from tests.finetuning import fakes
 from tests.training import tiny
-from xlflax import cli, commands, integrity
+from xlflax import cli, integrity
 from xlflax import evaluate as evaluate_lib
 from xlflax.analysis import (
   analysis_report,
@@ -395,8 +395,7 @@ def test_a_name_that_was_given_is_no_path_of_this_disk_before_it_was_asked():
   """`paths.to_path`, `.local` or `bucket_staging.stage_input`: pathlib takes buckets for folders."""
   conversions = {
     path.name
-    for package in (cli, commands)
-    for path in pathlib.Path(package.__file__).parent.rglob('*.py')
+    for path in pathlib.Path(cli.__file__).parent.rglob('*.py')
     if re.search(r'pathlib\.Path\((args|options)\.', path.read_text())
   }
   # `cache` writes inside `bucket_staging.stage_output`, `translate` calls `paths.to_local_path`.
