@@ -38,6 +38,7 @@ def translator(run_of):
           num_encoder_layers=1,
           num_decoder_layers=1,
           hidden_dim=16,
+          pad_vocab_size_multiple=1,
           mlp_dim=32,
           num_heads=2,
           max_length=24,
