@@ -124,7 +124,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
     f'SEED={seed}',
     'optimizers.AdamW.weight_decay=0.0',
     'optimizers.AdamW.eps=1e-8',
-    f'pretrained.model.overrides={{{overrides}}}',
+    f'pretrained.load_model.overrides={{{overrides}}}',
     'labelled_stream.LabelledStream.shuffle=False',
     'trainer.Trainer.log_every_steps=1',
   ]

@@ -69,7 +69,7 @@ def _train(family, files, pretrained, model_dir, *bindings):
       '--gin.LENGTH=32',
       '--gin.LEARNING_RATE=1e-2',
       '--gin.EPOCHS=30',
-      "--gin.pretrained.model.overrides={'dropout_rate': 0.0}",
+      "--gin.pretrained.load_model.overrides={'dropout_rate': 0.0}",
       *bindings,
     ]
   )

@@ -29,7 +29,7 @@ def test_translations_get_the_vectors_of_the_text(
     '--gin.TRAIN_STEPS=60',
     '--gin.BATCH_SIZE=32',
     '--gin.LENGTH=24',
-    '--gin.pretrained.model.overrides={"dropout_rate": 0.0}',
+    '--gin.pretrained.load_model.overrides={"dropout_rate": 0.0}',
     '--gin.LEARNING_RATE=1e-2',
   ]
   assert cli.main(['train', f'--model_dir={student}', *flags]) == 0

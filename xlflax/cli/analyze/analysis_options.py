@@ -14,8 +14,9 @@ from xlflax.storage import name_path_pairs, paths
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
-  from xlflax.analysis import activation_cache, parallel_data, study_base
   from xlflax.analysis import model_refs as analysis_models
+  from xlflax.analysis import parallel_data, study_base
+  from xlflax.analysis.activation_cache import SentenceReader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,7 @@ class HiddenStateOptions:
   max_length: shared_options.PositiveInt | None = None
   activation_cache: str | None = None
 
-  def reader(self) -> 'activation_cache.SentenceReader':
+  def reader(self) -> 'SentenceReader':
     """Returns the reader that computes or loads the states of sentences."""
     from xlflax.analysis import activation_cache
 

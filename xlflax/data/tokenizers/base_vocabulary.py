@@ -41,11 +41,11 @@ SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 
 # The type that vocabulary.json tells -> where its class is.
 _KINDS = {
-  'sentencepiece': ('sentencepiece', 'SentencePieceVocabulary'),
-  'sentencepiece_union': ('union', 'UnionVocabulary'),
-  'sentencepiece_moved': ('fairseq', 'MovedSentencePieceVocabulary'),
-  'xlm_bpe': ('xlm', 'XLMVocabulary'),
-  'tokenizers': ('tokenizers', 'TokenizersVocabulary'),
+  'sentencepiece': ('sentencepiece_vocabulary', 'SentencePieceVocabulary'),
+  'sentencepiece_union': ('union_vocabulary', 'UnionVocabulary'),
+  'sentencepiece_moved': ('fairseq_vocabulary', 'MovedSentencePieceVocabulary'),
+  'xlm_bpe': ('xlm_vocabulary', 'XLMVocabulary'),
+  'tokenizers': ('huggingface_vocabulary', 'TokenizersVocabulary'),
 }
 
 

@@ -149,7 +149,7 @@ _MODULES = {
   'xlm-roberta': 'roberta',
   'xlm-roberta-xl': 'roberta',
   'roberta-prelayernorm': 'roberta',
-  'xlm': 'xlm',
+  'xlm': 'xlm_architecture',
   'distilbert': 'distilbert',
   'deberta-v2': 'deberta_v2',
   't5': 't5',
