@@ -411,8 +411,8 @@ def test_what_the_caller_gives_is_not_built(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin',
     'from tests.config import gin_config_test',
-    'config_test.broken.value = 1',
-    'trainer.Trainer.corpus = @config_test.broken()',
+    'gin_config_test.broken.value = 1',
+    'trainer.Trainer.corpus = @gin_config_test.broken()',
   )
   configuration = gin_config.load_gin_files([*_FILES, mine], _GIVEN)
   with pytest.raises(ZeroDivisionError):

@@ -85,11 +85,11 @@ def test_shares_in_any_order(source, tmp_path):
 # A process that dies while it writes its second file.
 _KILLED = """
 import os, pathlib, sys
-from tests.data.preprocessing import record_test
-from xlflax.data.preprocessing import outputs
+from tests.data.preprocessing import provenance_test
+from xlflax.data.preprocessing import output_files
 
 source, out = map(pathlib.Path, sys.argv[1:])
-write = outputs.write
+write = output_files.write_output
 
 def killed(file, *arguments):
   if file.path == 'mono/fr.txt':
@@ -97,8 +97,8 @@ def killed(file, *arguments):
     os._exit(9)
   return write(file, *arguments)
 
-outputs.write = killed
-record_test._prepare(source, out, share=(1, 3))
+output_files.write_output = killed
+provenance_test._prepare(source, out, share=(1, 3))
 """
 
 
