@@ -267,8 +267,8 @@ def test_a_process_of_a_command_collects_garbage_less_often():
       sys.executable,
       '-c',
       'import gc; from xlflax import cli; '
-      'from xlflax.utils import leaving; cli.begin_process(); '
-      'assert leaving.is_command(); print(gc.get_threshold()[0])',
+      'from xlflax.utils import process_exit; cli.begin_process(); '
+      'assert process_exit.is_command(); print(gc.get_threshold()[0])',
     ],
     capture_output=True,
     text=True,
@@ -324,13 +324,13 @@ def test_a_signal_after_the_end_is_too_late():
   code = """
     import os, signal, sys
     from xlflax import cli
-    from xlflax.utils import stopping
-    plain = stopping.end_command
+    from xlflax.utils import signals
+    plain = signals.end_command
     def end(status):
-      stopping.end_command = plain
+      signals.end_command = plain
       os.kill(os.getpid(), signal.SIGTERM)
       plain(status)
-    stopping.end_command = end
+    signals.end_command = end
     cli._run_command = lambda name, arguments, level: 3
     sys.argv = ['xlflax', 'train']
     sys.exit(cli.main())

@@ -24,8 +24,8 @@ from tests.end_to_end import conftest as end_to_end
 KILLS, EQUAL, OTHER = 'kills', 'equal ends', 'other ends'
 _SERVER = """
 import os, sys
-from xlflax.data.seqio_tasks import host_tensorflow
-host_tensorflow.load()
+from xlflax.data.seqio_tasks import tensorflow_setup
+tensorflow_setup.load_tensorflow()
 import jax
 import xlflax.cli, xlflax.trainer, xlflax.evaluate
 import xlflax.finetuning.finetune_grid, xlflax.training.train_loop

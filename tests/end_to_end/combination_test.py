@@ -27,14 +27,14 @@ _GIN = """
 from __gin__ import dynamic_registration
 
 from xlflax import trainer
-from xlflax.data import stream
+from xlflax.data import dataset_config
 from xlflax.models import config as model_config
-from xlflax.objectives.pretraining import contrastive
+from xlflax.objectives.pretraining import sentence_alignment
 from xlflax.objectives.pretraining import cross_attention_mlm
 from xlflax.objectives.pretraining import distillation
 from xlflax.training.initialization import teachers
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.objectives import mixture
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import momentum_contrast
 from xlflax.objectives.pretraining import replaced_token
 from xlflax.training.initialization import init_from as initialization

@@ -9,10 +9,10 @@ from xlflax.utils import errors
 _TOY = """
 import dataclasses
 
-from xlflax.launch import base, registry
+from xlflax.launch import job_base, launcher_registry
 
 
-@registry.register('toy', help='nothing at all', example='xlflax launch toy')
+@launcher_registry.register('toy', help='nothing at all', example='xlflax launch toy')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ToyJob(job_base.Job):
   '''A toy.

@@ -12,8 +12,8 @@ from xlflax.planning import scratch_folder
 
 _PROGRAM = """
 import sys, time
-from xlflax.planning import scratch
-with scratch.folder() as folder:
+from xlflax.planning import scratch_folder
+with scratch_folder.scratch_folder() as folder:
   (folder / 'dump.txt').write_text('HloModule x')
   print(folder, flush=True)
   time.sleep(60)

@@ -16,7 +16,7 @@ from xlflax.utils import errors
 
 _HOLD = """
 import pathlib, sys, time
-from xlflax.storage import lease
+from xlflax.storage import directory_lease
 with directory_lease.Lease(pathlib.Path(sys.argv[1])):
   print('held', flush=True)
   time.sleep(60)

@@ -10,7 +10,7 @@ from tests import terminal
 
 _RUN = """
 import logging, sys, time, warnings
-from xlflax.utils import logs, progress, screen
+from xlflax.utils import logs, progress_reporting, live_display
 from xlflax.training import progress as training
 
 logs.set_up()
@@ -25,8 +25,8 @@ for step in range(2, 61):
   if step % 10 == 0:
     run.report(step, 10 / step, 100)
   if step == 30:
-    with progress.named('retrieval'):
-      with progress.Progress('rows', unit='rows', total=40) as report:
+    with progress_reporting.progress_name('retrieval'):
+      with progress_reporting.Progress('rows', unit='rows', total=40) as report:
         for _ in range(4):
           time.sleep(0.11)
           report(10)
@@ -68,11 +68,11 @@ def test_the_line_is_there_while_the_command_works():
 
 _PLAIN = """
 import logging
-from xlflax.utils import logs, progress, screen
+from xlflax.utils import logs, progress_reporting, live_display
 logs.set_up()
-with progress.named('quiet'):
+with progress_reporting.progress_name('quiet'):
   logging.warning('a line')
-print(screen.is_live())
+print(live_display.is_live())
 """
 
 

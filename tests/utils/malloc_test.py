@@ -9,8 +9,8 @@ import pytest
 # Eight blocks of 24 MB are written and freed, four times, in another thread.
 _PROGRAM = """
 import ctypes, resource, threading
-from xlflax.utils import allocator
-print(allocator.keep_memory())
+from xlflax.utils import malloc
+print(malloc.keep_memory())
 c = ctypes.CDLL(None)
 c.malloc.restype = ctypes.c_void_p
 c.malloc.argtypes = [ctypes.c_size_t]

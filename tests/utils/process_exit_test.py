@@ -6,12 +6,12 @@ import sys
 _PROGRAM = """
 import sys, threading, time
 from xlflax import cli
-from xlflax.utils import leaving
+from xlflax.utils import process_exit
 def run(name, arguments, level):
   thread = threading.Thread(target=time.sleep, args=(60,), daemon=False)
   thread.start()
-  assert leaving.is_command()
-  leaving.leave_to_itself(thread)
+  assert process_exit.is_command()
+  process_exit.leave_to_itself(thread)
   print('done')
   return 3
 cli._run_command = run

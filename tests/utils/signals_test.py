@@ -13,8 +13,8 @@ from xlflax.utils import signals
 
 _BEGIN = """
 import os, signal, sys, time
-from xlflax.utils import leaving, stopping
-leaving.begin_command()
+from xlflax.utils import process_exit, signals
+process_exit.begin_command()
 """
 
 

@@ -12,9 +12,9 @@ from xlflax.utils import standard_streams
 
 _PROGRAM = """
 import sys
-from xlflax.utils import outputs
-outputs.open_closed()
-outputs.drop_unread(stdout=sys.argv[1] == 'drop')
+from xlflax.utils import standard_streams
+standard_streams.open_closed()
+standard_streams.drop_unread(stdout=sys.argv[1] == 'drop')
 file = open(sys.argv[2], 'w')  # gets no stream's number
 for _ in range(3):
   print('told')
@@ -22,7 +22,7 @@ for _ in range(3):
   print('logged', file=sys.stderr)
 print(len(sys.stdin.read()), file=file)
 file.close()
-outputs.end()
+standard_streams.drop_pending_output()
 """
 
 
@@ -88,9 +88,9 @@ def test_streams_take_any_text(encoding, stream):
   text = 'é 猫 🐈 \udcff'
   program = f"""
 import json, sys
-from xlflax.utils import outputs
-outputs.open_closed()
-outputs.drop_unread(stdout=True)
+from xlflax.utils import standard_streams
+standard_streams.open_closed()
+standard_streams.drop_unread(stdout=True)
 print(json.dumps({ascii(text)}, ensure_ascii=False), file=sys.{stream})
 outputs.end()
 """

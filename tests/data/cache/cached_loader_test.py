@@ -163,11 +163,11 @@ import sys
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import loader as cached_loader
 from xlflax.data import loader as loader_lib
-from xlflax.data import opening
+from xlflax.data import loader_factory
 from xlflax.data import prefetch
-from xlflax.data import stream
+from xlflax.data import dataset_config
 from xlflax.data.tokenizers import spec as vocabulary_spec
-from xlflax.data.tokenizers import vocabulary
+from xlflax.data.tokenizers import base_vocabulary
 import jax
 
 class Vocabulary(base_vocabulary.Vocabulary):

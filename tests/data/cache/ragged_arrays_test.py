@@ -16,7 +16,7 @@ from xlflax.utils import errors
 _READ = """
 import os, resource, sys
 from tests.data.cache import reading
-from xlflax.data.cache import reader
+from xlflax.data.cache import cache_reader
 resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
 tasks = cache_reader.TokenCache(sys.argv[1]).open('corpus.mono', 'train')
 most = 0

@@ -77,7 +77,7 @@ _PROGRAM = """
 import functools, os, signal, sys
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
-from xlflax.data.tokenizers import vocabulary
+from xlflax.data.tokenizers import base_vocabulary
 corpus, vocabulary_dir, output = sys.argv[1:]
 
 def report(progress):

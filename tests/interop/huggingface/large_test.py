@@ -23,16 +23,16 @@ _VOCAB = 250002
 _MEASURE = """
 import pathlib, sys
 import jax
-from xlflax.interop.huggingface import model_files, plan
+from xlflax.interop.huggingface import config_json, tensor_mapping
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 folder = pathlib.Path(sys.argv[1])
 jax.devices()
-made = plan.make(model_files.describe(folder), tensor_files.find(folder))
+made = tensor_mapping.make_tensor_mapping(config_json.describe_model(folder), tensor_files.find_tensors(folder))
 def peak():
   lines = open('/proc/self/status').read().splitlines()
   return int(next(l for l in lines if l.startswith('VmHWM')).split()[1]) * 1024
 before = peak()
-tree = weights.load(made)
+tree = weights.load_parameters(made)
 target = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
 print((peak() - before), target)
 """

@@ -89,12 +89,12 @@ number, port, way = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 if way == 'library first':
   import jax
 from xlflax import cli
-from xlflax.utils import leaving
+from xlflax.utils import process_exit
 def run(name, arguments, level):
-  from xlflax.training.distributed import distributed
+  from xlflax.training.distributed import distributed_job
   import jax
   jax.config.update('jax_platforms', 'cpu')
-  distributed.initialize(
+  distributed_job.initialize_distributed(
     coordinator_address=f'127.0.0.1:{port}', num_processes=2, process_id=number
   )
   if number:
@@ -102,7 +102,7 @@ def run(name, arguments, level):
   elif way == 'thread':
     thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
     thread.start()
-    leaving.leave_to_itself(thread)
+    process_exit.leave_to_itself(thread)
   elif way.startswith('SIG'):
     for delay in (1, 2):
       threading.Timer(

@@ -13,8 +13,8 @@ from xlflax.training.distributed import proxies
 _ROOT = pathlib.Path(__file__).parents[3]
 _WORKER = """
 import sys
-from xlflax.training.distributed import distributed
-distributed.initialize(
+from xlflax.training.distributed import distributed_job
+distributed_job.initialize_distributed(
   coordinator_address=sys.argv[1], num_processes=2, process_id=int(sys.argv[2]),
   initialization_timeout=20)
 import jax

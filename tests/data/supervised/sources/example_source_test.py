@@ -272,8 +272,8 @@ def test_questions_have_no_labels(tmp_path):
 
 def test_files_are_read_without_tensorflow():
   code = (
-    'import sys; from xlflax.data.supervised import submission; '
-    'from xlflax.data.supervised.sources import source, task_source, xtreme; '
+    'import sys; from xlflax.data.supervised import xtreme_submission; '
+    'from xlflax.data.supervised.sources import example_source, task_source, xtreme; '
     'print({"tensorflow", "seqio"} & '
     'set(sys.modules))'
   )
