@@ -42,7 +42,7 @@ def arguments_of(monkeypatch):
     return run
 
   monkeypatch.setattr(trainer.train_loop, 'train', note('train'))
-  monkeypatch.setattr(trainer.plan_lib, 'make', note('plan'))
+  monkeypatch.setattr(trainer.dry_run, 'make_plan', note('plan'))
   monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
   monkeypatch.setattr(
     train_phases, 'check', lambda trainers: [False] * len(trainers)
@@ -132,7 +132,7 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
       'memory': {'total': 2**20},
     }
 
-  monkeypatch.setattr(trainer.plan_lib, 'make', make)
+  monkeypatch.setattr(trainer.dry_run, 'make_plan', make)
   given = ('train', '--phases=recipes/modernbert/tiny', '--dry_run')
   given += ('--vocabulary_size=500', '--model_dir=a', '--compilation_cache=')
   assert cli.main([*given, f'--output_file={tmp_path}/plan.json']) == 0

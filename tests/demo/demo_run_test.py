@@ -108,9 +108,9 @@ def test_a_misspelt_binding_is_found_before_anything_is_written(
 
 
 def test_a_missing_package_is_told_at_once(tmp_path, monkeypatch):
-  found = demo_run.catalogs.importlib.util.find_spec
+  found = demo_run.demo_corpus.importlib.util.find_spec
   monkeypatch.setattr(
-    demo_run.catalogs.importlib.util,
+    demo_run.demo_corpus.importlib.util,
     'find_spec',
     lambda name: None if name == 'pycountry' else found(name),
   )

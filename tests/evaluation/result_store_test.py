@@ -38,7 +38,7 @@ def _identity(task=None, seed=0, **more):
 @pytest.fixture(autouse=True)
 def described(monkeypatch):
   monkeypatch.setattr(
-    result_store.description, 'describe', lambda model: 'model'
+    result_store.config_serialization, 'to_json_config', lambda model: 'model'
   )
 
 

@@ -431,7 +431,7 @@ def test_xtreme_r_suite():
   for task in found.tasks:
     configuration = _configuration(task, 'folder/')
     if task.name in xtreme_tasks.R_TASKS:
-      version = configuration.parameter('xtreme.examples.version')
+      version = configuration.parameter('xtreme.xtreme_examples.version')
       assert version == xtreme_tasks.XTREME_R
 
 

@@ -109,13 +109,15 @@ def _losses(settings, model, monkeypatch):
   batch = loader.rows(0, 0, loader.stream.batch_size)
   loader.close()
   seen = []
-  decode = seq2seq.teacher_forcing.decode
+  decode = seq2seq.teacher_forcing.decode_with_teacher_forcing
 
   def watched(model, params, target_params, source, target, **more):
     seen.append((source, target))
     return decode(model, params, target_params, source, target, **more)
 
-  monkeypatch.setattr(seq2seq.teacher_forcing, 'decode', watched)
+  monkeypatch.setattr(
+    seq2seq.teacher_forcing, 'decode_with_teacher_forcing', watched
+  )
   context = objective_base.Context(
     vocabulary=setup.spec,
     step=np.int32(0),

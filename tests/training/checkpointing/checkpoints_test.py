@@ -236,7 +236,7 @@ def test_a_store_that_does_not_answer_is_no_damage(
 
   _write(tmp_path, [1, 2])
   with monkeypatch.context() as patched:
-    patched.setattr(checkpoints.items_lib, 'read_arrays', refuse)
+    patched.setattr(checkpoints.checkpoint_items, 'read_arrays', refuse)
     with pytest.raises(errors.CheckpointError) as told:
       _restore(tmp_path)
   assert told.value.status is errors.ExitStatus.FAILURE

@@ -16,7 +16,7 @@ def test_what_was_asked_for_is_there():
 
 def test_no_package_is_a_mistake(monkeypatch):
   monkeypatch.setattr(
-    platforms.accelerator_packages, 'installed', lambda kind: []
+    platforms.accelerator_packages, 'installed_packages', lambda kind: []
   )
   with pytest.raises(
     errors.ConfigError, match='There is no GPU here'
@@ -28,7 +28,7 @@ def test_no_package_is_a_mistake(monkeypatch):
 
 def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
   monkeypatch.setattr(
-    platforms.accelerator_packages, 'installed', lambda kind: [kind]
+    platforms.accelerator_packages, 'installed_packages', lambda kind: [kind]
   )
   with pytest.raises(
     errors.ConfigError, match='There is no TPU here'

@@ -43,7 +43,7 @@ def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
   before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
   try:
     for is_command in (False, True):
-      monkeypatch.setattr(signals.leaving, '_is_command', is_command)
+      monkeypatch.setattr(signals.process_exit, '_is_command', is_command)
       with preemption.StopRequest() as stop:
         assert not stop.should_stop()
         os.kill(os.getpid(), signal.SIGTERM)

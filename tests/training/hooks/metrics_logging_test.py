@@ -31,11 +31,13 @@ class _Clock:
 def run(tmp_path, monkeypatch):
   """A run on an accelerator of 100 FLOP/s."""
   monkeypatch.setattr(
-    progress_logging.announcement, 'announce', lambda *_, **__: None
+    progress_logging.run_header, 'log_run_header', lambda *_, **__: None
   )
-  monkeypatch.setattr(progress_logging.devices, 'peak_flops', lambda _: 100.0)
   monkeypatch.setattr(
-    progress_logging.progress_lib.time, 'perf_counter', _Clock()
+    progress_logging.device_rates, 'peak_flops', lambda _: 100.0
+  )
+  monkeypatch.setattr(
+    progress_logging.progress_lines.time, 'perf_counter', _Clock()
   )
   made = fake_run.make_run(
     monkeypatch,
@@ -144,8 +146,8 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch):
 
   run = fake_run.make_run(monkeypatch, tmp_path, [1.0] * 24, hooks=[_Writes()])
   for module in (
-    fake_run.training_run.distributed,
-    metrics_logging.distributed,
+    fake_run.training_run.distributed_job,
+    metrics_logging.distributed_job,
   ):
     monkeypatch.setattr(module, 'is_lead', lambda: False)
   train_loop.run_steps(run)

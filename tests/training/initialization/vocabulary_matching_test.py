@@ -139,7 +139,7 @@ def _read(*paths, language='en'):
   matching = vocabulary_matching.VocabularyMatching(
     dictionaries=tuple(map(str, paths)), source_language=language
   )
-  return vocabulary_matching.dictionaries_lib.read(
+  return vocabulary_matching.dictionary_translations.read_translations(
     matching.dictionaries, matching.source_language
   )
 
