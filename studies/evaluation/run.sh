@@ -104,7 +104,7 @@ pawsx() {
 qa() {
   local tests="'en': '$files/tydiqa.en.test.json', 'id': '$data/tydiqa_goldp/tydiqa.goldp.id.dev.json'"
   tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
-    --gin.question_rows.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
+    --gin.question_featurizer.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
     --gin.TRAIN_FILES="{'en': '$files/tydiqa.en.train.json'}" \
     --eval_gin_file="$here/qa.gin" --eval_gin "TEST_FILES={$tests}" \
     --eval_gin "XQUAD=$(for n in en es ru zh; do printf "'%s': '%s', " $n "$data/xquad/xquad.$n.json"; done | sed 's/.*/{&}/')" \
@@ -128,7 +128,7 @@ ntrex() {
   mkdir -p "$work/ntrex/test/parallel"
   cp "$data"/ntrex/en-*.tsv "$work/ntrex/test/parallel"
   measure ntrex --tasks=retrieval --corpus="$work/ntrex" --random_init_baseline \
-    --gin.retrieval.Retrieval.name="'ntrex'"
+    --gin.retrieval_task.Retrieval.name="'ntrex'"
 }
 
 mining() {
@@ -138,9 +138,9 @@ mining() {
     tatoeba+="'$name-en': $(sides "$files/tatoeba.$name-en" $name), "
   done
   measure mining-ntrex --gin_file=evaluate/mining.gin --random_init_baseline \
-    --gin.mining.BitextMining.name="'mining_ntrex'" --gin.TEST_FILES="{$bucc}"
+    --gin.mining_task.BitextMining.name="'mining_ntrex'" --gin.TEST_FILES="{$bucc}"
   measure mining-tatoeba --gin_file=evaluate/mining.gin --random_init_baseline \
-    --gin.mining.BitextMining.name="'mining_tatoeba'" --gin.TEST_FILES="{$tatoeba}"
+    --gin.mining_task.BitextMining.name="'mining_tatoeba'" --gin.TEST_FILES="{$tatoeba}"
 }
 
 sides() { echo "('$1.$2', '$1.en', '$1.gold')"; }
@@ -149,10 +149,10 @@ alignment() {
   local gold=$data/word_alignment
   local ugarit=$gold/ugarit_grc-eng sample=$gold/simalign_sample
   measure alignment-ja --gin_file=evaluate/word_alignment.gin --random_init_baseline --gin.FIRST_INDEX=1 \
-    --gin.word_alignment.WordAlignment.name="'alignment_ja'" --gin.TEST_FILES="{
+    --gin.word_alignment_task.WordAlignment.name="'alignment_ja'" --gin.TEST_FILES="{
       'ja-en': ('$gold/awesome_align_examples/jaen.src-tgt', '$gold/awesome_align_examples/jaen.gold')}"
   measure alignment --gin_file=evaluate/word_alignment.gin --random_init_baseline \
-    --gin.word_alignment.WordAlignment.name="'alignment'" --gin.TEST_FILES="{
+    --gin.word_alignment_task.WordAlignment.name="'alignment'" --gin.TEST_FILES="{
       'en-de': ('$sample/sample_eng.txt', '$sample/sample_deu.txt', '$sample/sample_eng_deu.gold'),
       'grc-en': ('$ugarit/text_grc_eng.txt', '$ugarit/alignment_grc_eng.txt')}"
 }

@@ -195,7 +195,7 @@ def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
 def test_flags_of_beam_that_cannot_be_read(
   folders, tmp_path, capsys, monkeypatch
 ):
-  runner = types.SimpleNamespace(runner=list)  # Beam need not be there
+  runner = types.SimpleNamespace(make_runner=list)  # Beam need not be there
   monkeypatch.setitem(sys.modules, 'xlflax.data.cache.beam_runner', runner)
   monkeypatch.setattr(cache, 'beam_runner', runner, raising=False)
   flags = ['--runner=beam', '--beam_options=--runner="x']

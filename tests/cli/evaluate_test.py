@@ -74,15 +74,15 @@ def test_gin_bindings_set_what_flags_do_not():
   (task,) = _tasks(
     '--tasks=retrieval',
     '--corpus=c',
-    "--gin.retrieval.Retrieval.pooling='first'",
-    '--gin.retrieval.Retrieval.layer=1',
+    "--gin.retrieval_task.Retrieval.pooling='first'",
+    '--gin.retrieval_task.Retrieval.layer=1',
   )
   assert (task.pooling, task.layer) == (Pooling.FIRST, 1)
 
 
 def test_a_task_may_have_another_name(caplog):
   flags = ['--tasks=retrieval', '--corpus=c']
-  (task,) = _tasks(*flags, "--gin.retrieval.Retrieval.name='news'")
+  (task,) = _tasks(*flags, "--gin.retrieval_task.Retrieval.name='news'")
   assert (task.name, caplog.records) == ('news', [])
 
 

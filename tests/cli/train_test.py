@@ -43,7 +43,7 @@ def arguments_of(monkeypatch):
 
   monkeypatch.setattr(trainer.train_loop, 'train', note('train'))
   monkeypatch.setattr(trainer.dry_run, 'make_plan', note('plan'))
-  monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
+  monkeypatch.setattr(trainer.step_benchmark, 'time_steps', note('benchmark'))
   monkeypatch.setattr(
     train_phases, 'check', lambda trainers: [False] * len(trainers)
   )

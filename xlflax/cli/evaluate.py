@@ -181,8 +181,8 @@ Run one of four shards of a suite, each on a machine of its own:
 
 Set the pooling and the layer of a task:
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \
-      --gin.retrieval.Retrieval.pooling="'first'" \
-      --gin.retrieval.Retrieval.layer=8
+      --gin.retrieval_task.Retrieval.pooling="'first'" \
+      --gin.retrieval_task.Retrieval.layer=8
 """
 
 

@@ -125,7 +125,7 @@ def _commands(settings: demo_pipeline.Settings) -> list[str]:
   return [
     'The same numbers, by another layer:',
     f'  xlflax evaluate --model_dir={model_dir} --tasks=retrieval '
-    f'--corpus={corpus} --gin.retrieval.Retrieval.layer=1',
+    f'--corpus={corpus} --gin.retrieval_task.Retrieval.layer=1',
     'Losses, tokens and settings on a page:',
     f'  xlflax report {model_dir} --output={model_dir}_report',
     'Your own text, corpus/mono/<language>.txt, a sentence a line:',

@@ -141,7 +141,7 @@ def test_probes_from_the_command_line(make_run, tmp_path):
     '--gin_file=evaluate/probe.gin',
     f'--gin.TRAIN_FILES={files["train"]}',
     f'--gin.TEST_FILES={files["test"]}',
-    '--gin.embeddings.Probe.penalty=10.0',
+    '--gin.mteb_tasks.Probe.penalty=10.0',
   ]
   assert cli.main(['evaluate', *arguments]) == 0
   assert list((run / 'eval').glob('probe*.layers.png'))
