@@ -78,7 +78,7 @@ def test_which_steps_are_compiled(monkeypatch, tmp_path):
 
   def run(command, **_):
     calls.append(command)
-    output = pathlib.Path(command[-1].removeprefix('--output='))
+    output = pathlib.Path(command[-1].removeprefix('--output_file='))
     output.write_text('{}', encoding='utf-8')
     return types.SimpleNamespace(returncode=0)
 

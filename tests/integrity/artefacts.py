@@ -273,7 +273,7 @@ def states(directory: pathlib.Path, number: int) -> None:
 
   reader = Reader(directory=str(kept), block=2)
   opened = fakes.FakeModels()
-  ref = fakes.models.ModelRef(f'run{number}', 1)
+  ref = fakes.model_refs.ModelRef(f'run{number}', 1)
   assert len(list(reader.blocks(opened, ref, ['a', 'b', 'c'], 'en'))) == 2
   [folder] = kept.iterdir()
   folder.rename(directory)

@@ -92,7 +92,7 @@ from xlflax.utils import standard_streams
 standard_streams.open_closed()
 standard_streams.drop_unread(stdout=True)
 print(json.dumps({ascii(text)}, ensure_ascii=False), file=sys.{stream})
-outputs.end()
+standard_streams.drop_pending_output()
 """
   done = subprocess.run(
     [sys.executable, '-c', program],

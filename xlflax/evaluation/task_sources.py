@@ -83,7 +83,7 @@ def _tasks(
   """Languages -> names of the mixture's tasks with so many sides."""
   registry = _registry()
   tasks: dict[tuple[str, ...], list[str]] = {}
-  for name in registry.expand(source.mixture, split=source.split):
+  for name in registry.expand_mixture(source.mixture, split=source.split):
     languages = registry.task_languages(name)
     if len(languages) == sides:
       tasks.setdefault(languages, []).append(name)

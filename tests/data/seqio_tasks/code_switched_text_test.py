@@ -65,7 +65,7 @@ def test_a_corpus_is_switched_by_the_settings_of_the_paper(
   registry, toy_corpus
 ):
   corpus_tasks.register_corpus(toy_corpus, prefix='k1')
-  assert list(registry.expand('k1.code_switched')) == [
+  assert list(registry.expand_mixture('k1.code_switched')) == [
     'k1.code_switched.de',
     'k1.code_switched.en',
   ]

@@ -31,7 +31,7 @@ def test_registering_again_replaces(registry, tmp_path, toy_corpus):
   names = corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t5')
   assert names == ('t5.mono.en', 't5.mono')
   assert registry.num_examples('t5.mono.en') == 1
-  assert list(registry.expand('t5.mono')) == ['t5.mono.en']
+  assert list(registry.expand_mixture('t5.mono')) == ['t5.mono.en']
   with raises_error(errors.CorpusError, got='t5.mono.ru'):
     registry.task_languages('t5.mono.ru')
 
@@ -41,6 +41,6 @@ def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
     tmp_path, ('de', 'en'), [('a', 'b')], split='test'
   )
   corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t6')
-  assert registry.expand('t6.parallel', split='test') == {
+  assert registry.expand_mixture('t6.parallel', split='test') == {
     't6.parallel.de_en': 1.0
   }

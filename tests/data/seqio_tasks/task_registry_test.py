@@ -21,10 +21,10 @@ def _source(number: int | None = 3):
 
 def test_rates_are_sizes_to_the_power_alpha(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t2', alpha=0.5)
-  assert registry.expand('t2.mono') == pytest.approx(
+  assert registry.expand_mixture('t2.mono') == pytest.approx(
     {'t2.mono.de': 60**0.5, 't2.mono.en': 200**0.5, 't2.mono.ru': 10.0}
   )
-  assert registry.expand('t2.mono.de') == {'t2.mono.de': 1.0}
+  assert registry.expand_mixture('t2.mono.de') == {'t2.mono.de': 1.0}
 
 
 def test_nested_mixtures_share_their_rate(registry):
@@ -32,25 +32,25 @@ def test_nested_mixtures_share_their_rate(registry):
     registry.add_monolingual_task(name, _source(), language='en')
   registry.add_mixture('t3.inner', ['t3.a', 't3.b'])
   seqio.MixtureRegistry.add('t3.outer', [('t3.inner', 3.0), ('t3.c', 1.0)])
-  assert registry.expand('t3.outer') == pytest.approx(
+  assert registry.expand_mixture('t3.outer') == pytest.approx(
     {'t3.a': 1.5, 't3.b': 1.5, 't3.c': 1.0}
   )
 
 
 def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t4')
-  assert list(registry.expand('t4.mono', split='validation')) == [
+  assert list(registry.expand_mixture('t4.mono', split='validation')) == [
     't4.mono.de',
     't4.mono.en',
     't4.mono.ru',
   ]
   with raises_error(errors.CorpusError, mentions='t4.mono'):
-    registry.expand('t4.mono', split='test')
+    registry.expand_mixture('t4.mono', split='test')
 
 
 def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t7')
-  for ask in (registry.expand, registry.task_languages):
+  for ask in (registry.expand_mixture, registry.task_languages):
     with raises_error(
       errors.CorpusError, mentions=('t7.mono.de', '--task_module')
     ):
@@ -78,7 +78,7 @@ def test_unknown_sizes_give_no_rate(registry):
   registry.add_monolingual_task('t10.a', _source(None), language='en')
   registry.add_mixture('t10', ['t10.a'])
   with raises_error(errors.CorpusError, mentions='t10.a'):
-    registry.expand('t10')
+    registry.expand_mixture('t10')
 
 
 def test_missing_splits_are_named(registry, toy_corpus):
@@ -89,8 +89,8 @@ def test_missing_splits_are_named(registry, toy_corpus):
 
 def test_fingerprints(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t12')
-  assert registry.fingerprint('t12.mono.de') == (
+  assert registry.fingerprint_task_files('t12.mono.de') == (
     toy_corpus.group_fingerprint('de')
   )
   registry.add_monolingual_task('t12.other', _source(), language='en')
-  assert registry.fingerprint('t12.other') is None
+  assert registry.fingerprint_task_files('t12.other') is None

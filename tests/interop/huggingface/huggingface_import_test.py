@@ -441,7 +441,7 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
   message = str(caught.value)
   assert_mentions(message, 'heads/token_classification/output/kernel')
   with raises_error(
-    errors.ConfigError, got='summarization', where='check.task'
+    errors.ConfigError, got='summarization', where='check_export.task'
   ):
     huggingface_export.check_export(run.directory, task='summarization')
   assert checked.description.task == 'masked_lm'

@@ -113,7 +113,7 @@ def _tasks(mixture: str, split: str) -> dict[str, list[str]]:
   """Part -> names of the mixture's tasks of it that have the split."""
   registry = _registry()
   tasks: dict[str, list[str]] = {}
-  for name in registry.expand(mixture, split=split):
+  for name in registry.expand_mixture(mixture, split=split):
     part = '-'.join(registry.task_languages(name))
     tasks.setdefault(part, []).append(name)
   return tasks

@@ -38,7 +38,7 @@ def _block(length: int) -> int:
 
 def attention_forward(options: kernel_spec.Options, arrays: kernel_spec.Arrays):
   """Returns the output [B, T, N, D] and log-sum-exp [B, N, T]."""
-  output, normaliser = _kernels(options).forward(
+  output, normaliser = _kernels(options).run_forward(
     options, _filled(options, arrays)
   )
   length = options.length
@@ -55,7 +55,7 @@ def attention_backward(
   """Returns the gradients of query, key, value and bias (None without)."""
   length, memory_length = options.length, options.memory_length
   fill = functools.partial(_fill, size=options.block[0])
-  d_query, d_key, d_value, d_bias = _kernels(options).backward(
+  d_query, d_key, d_value, d_bias = _kernels(options).run_backward(
     options,
     _filled(options, arrays),
     fill(output, axis=1),

@@ -14,7 +14,7 @@ _Arrays = kernel_spec.Arrays
 _Options = kernel_spec.Options
 
 
-def triton_forward(options: _Options, arrays: _Arrays):
+def run_forward(options: _Options, arrays: _Arrays):
   """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
   batch, length, heads, width = arrays.query.shape
   return _call(
@@ -32,7 +32,7 @@ def triton_forward(options: _Options, arrays: _Arrays):
   )
 
 
-def triton_backward(
+def run_backward(
   options: _Options, arrays: _Arrays, output, normaliser, gradient
 ):
   """Returns the gradients of query, key, value and bias (None without)."""

@@ -17,7 +17,7 @@ _Arrays = kernel_spec.Arrays
 _Options = kernel_spec.Options
 
 
-def mosaic_forward(options: _Options, arrays: _Arrays):
+def run_forward(options: _Options, arrays: _Arrays):
   """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
   batch, length, heads, width = arrays.query.shape
   shape = (batch, heads, length, width)
@@ -36,7 +36,7 @@ def mosaic_forward(options: _Options, arrays: _Arrays):
   return _positions_first(output), normaliser[:, :, 0]
 
 
-def mosaic_backward(
+def run_backward(
   options: _Options, arrays: _Arrays, output, normaliser, gradient
 ):
   """Returns the gradients of query, key, value and bias (None without)."""
