@@ -112,8 +112,11 @@ def test_input_pipeline():
 
 
 def test_what_gpus_need_of_the_input():
-  """Products of one layer and the scored positions, counted by hand."""
-  h, t, v, layer = 16, 16, 64, 2 * 16 * (4 * 16 + 2 * 32)
+  """Products of one layer and the scored positions, counted by hand.
+
+  The 64 rows of the embedding table are padded to 128.
+  """
+  h, t, v, layer = 16, 16, 128, 2 * 16 * (4 * 16 + 2 * 32)
   scored = 3 / t  # 15 % of a row's 16 positions, rounded up
   per_token = 3 * (layer + 4 * t * h + scored * 2 * h * (v + h))
   need = input_pipeline.need(1e6, gpus=2, peak=1e12, shape=_TINY)

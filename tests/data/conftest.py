@@ -100,4 +100,4 @@ def registry():
   yield task_registry
   for registry, names in zip(registries, before, strict=True):
     for name in set(registry.names()) - names:
-      registry.remove_task(name)
+      registry.remove(name)

@@ -19,7 +19,7 @@ from xlflax.data.tokenizers import base_vocabulary
 _SIZE = """
 include 'models/encoder.gin'
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 
 model_config.EncoderConfig.num_layers = 2
 model_config.EncoderConfig.hidden_dim = 16

@@ -28,7 +28,7 @@ from __gin__ import dynamic_registration
 
 from xlflax import trainer
 from xlflax.data import dataset_config
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives.pretraining import sentence_alignment
 from xlflax.objectives.pretraining import cross_attention_mlm
 from xlflax.objectives.pretraining import distillation

@@ -80,7 +80,7 @@ def test_sharing_plan_of_layers_that_do_not_exist(fails, tmp_path):
   file = tmp_path / 'mine.gin'
   file.write_text("""
 from __gin__ import dynamic_registration
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models.variants import parameter_sharing
 include 'pretrain/mlm.gin'
 model_config.EncoderConfig.sharing = @parameter_sharing.SharingPlan()

@@ -59,7 +59,7 @@ def store(tmp_path, monkeypatch):
   yield write
   for registry in (seqio.TaskRegistry, seqio.MixtureRegistry):
     for name in [n for n in registry.names() if n.startswith('t1.')]:
-      registry.remove_task(name)
+      registry.remove(name)
 
 
 def test_xnli(store):

@@ -50,7 +50,7 @@ def store(tmp_path, monkeypatch):
 def _forget(prefix: str) -> None:
   for registry in (seqio.TaskRegistry, seqio.MixtureRegistry):
     for name in [n for n in registry.names() if n.startswith(prefix)]:
-      registry.remove_task(name)
+      registry.remove(name)
 
 
 def test_wiki40b_paragraphs_docstring_example():

@@ -21,7 +21,7 @@ def folder(tmp_path):
     for name in [
       n for n in registry.names() if n.startswith(('xtreme.', 'ud.'))
     ]:
-      registry.remove_task(name)
+      registry.remove(name)
 
 
 def test_tasks_and_mixtures(folder):

@@ -11,7 +11,7 @@ from tests import terminal
 _RUN = """
 import logging, sys, time, warnings
 from xlflax.utils import logs, progress_reporting, live_display
-from xlflax.training import progress as training
+from xlflax.training import progress_lines as training
 
 logs.set_up()
 run = training.Progress(

@@ -160,13 +160,13 @@ def test_reading_a_cache_imports_no_tensorflow(written):
   """In a fresh process, from opening to a device batch."""
   program = f"""
 import sys
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import loader as cached_loader
-from xlflax.data import loader as loader_lib
+from xlflax.data.cache import cache_reader as cache_reader
+from xlflax.data.cache import cached_loader as cached_loader
+from xlflax.data import loader_base as loader_lib
 from xlflax.data import loader_factory
 from xlflax.data import prefetch
 from xlflax.data import dataset_config
-from xlflax.data.tokenizers import spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
 from xlflax.data.tokenizers import base_vocabulary
 import jax
 

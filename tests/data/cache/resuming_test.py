@@ -75,7 +75,7 @@ def test_finished_shards_are_not_written_again(
 
 _PROGRAM = """
 import functools, os, signal, sys
-from xlflax.data.cache import writer as cache_writer
+from xlflax.data.cache import cache_writer as cache_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.tokenizers import base_vocabulary
 corpus, vocabulary_dir, output = sys.argv[1:]

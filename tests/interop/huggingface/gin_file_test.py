@@ -58,7 +58,7 @@ _MODELS = {
 # What a file before it may have set; nothing of it stays.
 _OTHER = """
 from __gin__ import dynamic_registration
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
 
 model_config.EncoderConfig:

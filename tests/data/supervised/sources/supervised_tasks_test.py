@@ -26,7 +26,7 @@ def registries():
   yield
   for registry, names in zip(both, before, strict=True):
     for name in set(registry.names()) - names:
-      registry.remove_task(name)
+      registry.remove(name)
 
 
 _TREE = '\t'.join(('1', 'Да', 'да', 'PART', '_', '_', '0', 'root', '_', '_'))
