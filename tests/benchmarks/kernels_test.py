@@ -34,8 +34,8 @@ def test_backend_that_can_not_run_says_so(backends):
 
 def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
   monkeypatch.setattr(
-    attention.attention,
-    'attend',
+    attention.attention_backends,
+    'dot_product_attention',
     lambda q, k, v, mask, **options: attention._formula(
       q, k, v, jnp.ones((1, 1, 1, 1), bool)
     ),

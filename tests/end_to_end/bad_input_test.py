@@ -172,8 +172,8 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
     f'--gin.initialization.InitFrom.model_dir="{run}"',
   ]
   message = fails(*_train(workspace, tmp_path / 'new', *init, '--dry_run'))
-  assert 'The checkpoint does not fit the model' in message
-  assert '(90, 16) here, (100, 16) in the checkpoint' in message
+  # Both tables are padded to 128 rows, so only the vocabularies differ.
+  assert 'InitFrom.vocabulary_matching' in message
 
 
 @pytest.mark.slow

@@ -290,7 +290,7 @@ def export(directory: pathlib.Path, number: int) -> None:
   run_directory.write_model(made, model)
   run_directory.copy_vocabulary(words, made)
   params = fixtures.nn.meta.unbox(
-    fixtures.api.init_params(model, jax.random.key(number))
+    fixtures.model_params.init_params(model, jax.random.key(number))
   )
   saved = checkpoints.Checkpoints(
     made, checkpoints.CheckpointOptions(asynchronous=False)

@@ -88,7 +88,7 @@ def test_lists_that_stay_late(run, bucket, monkeypatch):
     saved.wait()
   assert not checkpoint_reader.finished_steps(run)
   monkeypatch.setattr('time.sleep', lambda seconds: None)
-  with pytest.raises(TimeoutError, match='do not show what is written'):
+  with pytest.raises(TimeoutError, match='not listed'):
     paths.wait_until_listed(run)
 
 

@@ -39,7 +39,7 @@ def _end(process: subprocess.Popen, number: int) -> tuple[int, str, str]:
 @pytest.mark.parametrize('name', ['SIGTERM', 'SIGHUP', 'SIGUSR1', 'SIGINT'])
 def test_what_is_open_is_closed(name):
   process = _start("""
-    stopping.begin_command()
+    signals.begin_command()
     try:
       print('ready', flush=True)
       time.sleep(60)
@@ -55,8 +55,8 @@ def test_foreign_code_that_blocks_is_ended():
   """A call that comes back to Python only after the grace."""
   process = _start("""
     import hashlib, threading
-    stopping._GRACE = 0.2
-    stopping.begin_command()
+    signals._GRACE = 0.2
+    signals.begin_command()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     print('ready', flush=True)
     hashlib.pbkdf2_hmac('sha256', b'', b'', 200_000_000)
@@ -70,8 +70,8 @@ def test_foreign_code_that_blocks_is_ended():
 
 def test_after_the_end_the_status_is_kept():
   process = _start("""
-    stopping.begin_command()
-    stopping.end_command(0)
+    signals.begin_command()
+    signals.end_command(0)
     print('ready', flush=True)
     time.sleep(60)
   """)
@@ -84,9 +84,9 @@ def test_nothing_makes_another_status_while_the_process_is_torn_down():
     import ctypes
     libc = ctypes.CDLL(None)
     libc['__cxa_atexit'](libc['raise'], signal.SIGTERM, None)
-    stopping.begin_command()
+    signals.begin_command()
     print('a result')
-    stopping.end_command(0)
+    signals.end_command(0)
   """
   done = subprocess.run(
     [sys.executable, '-c', _BEGIN + textwrap.dedent(code)],
@@ -101,7 +101,7 @@ def test_a_hangup_that_is_ignored_stays_ignored():
   """`nohup xlflax ...`."""
   process = _start("""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stopping.begin_command()
+    signals.begin_command()
     print('ready', flush=True)
     time.sleep(1)
     print('went on')
@@ -111,7 +111,7 @@ def test_a_hangup_that_is_ignored_stays_ignored():
 
 def test_children_end_by_signals_as_ever():
   process = _start("""
-    stopping.begin_command()
+    signals.begin_command()
     print('ready', flush=True)
     child = os.fork()
     if not child:

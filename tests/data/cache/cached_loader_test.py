@@ -177,7 +177,7 @@ class Vocabulary(base_vocabulary.Vocabulary):
   def language_id(self, code):
     return self.spec.languages.index(code)
 
-opened = opening.open_loader(
+opened = loader_factory.open_loader(
     dataset_config.Stream(name='s', mixture='corpus.mono', layout='blocks',
                   length=16, batch_size=8),
     vocabulary=Vocabulary(), seed=0, cache_dir={str(written[0])!r})
