@@ -22,7 +22,7 @@ from __gin__ import dynamic_registration
 
 {model}"""
 _ENCODER = """\
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
 
 MODEL = @encoder.Encoder()

@@ -23,7 +23,7 @@ from xlflax.utils import errors
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
-_PLAIN = dict(norm_position='pre', mlm_head='tied')
+_PLAIN = dict(norm_position='pre', mlm_head='tied', pad_vocab_size_multiple=1)
 _SMALL = _PLAIN | dict(position_embedding='rotary')  # as recipes/small.gin
 
 

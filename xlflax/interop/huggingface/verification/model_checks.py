@@ -60,6 +60,7 @@ _NUM_SAMPLED_TOKENS = 512
 _LENGTHS = (12, 5, 8)  # tokens of the compared texts
 _DECODER_LENGTH = 4
 _TOLERANCE = 2e-3  # relative to the largest value, in float32
+_BFLOAT16_TOLERANCE = 2.0**-7  # the precision of bfloat16
 _MAX_TRANSFORMERS_PARAMETERS = 4_000_000_000  # 16 GB in float32
 _LOG = logging.getLogger(__name__)
 
@@ -370,7 +371,15 @@ def _compare_with_transformers(
   }
   if last:
     actual[last[0]] = actual.pop('states')
-  _compare_all('transformers', actual, wanted, sample, folder)
+  is_bfloat16 = 'bfloat16' in (options.get('dtype'), options.get('torch_dtype'))
+  _compare_all(
+    'transformers',
+    actual,
+    wanted,
+    sample,
+    folder,
+    tolerance=_BFLOAT16_TOLERANCE if is_bfloat16 else _TOLERANCE,
+  )
   return []
 
 
@@ -439,6 +448,8 @@ def _compare_all(
   expected: Outputs,
   sample: Sample,
   folder: pathlib.Path,
+  *,
+  tolerance: float = _TOLERANCE,
 ) -> None:
   """Compares each output that both models have, in the order of the layers."""
   mask = np.asarray(sample.batch[batch_keys.SEGMENT_IDS]) > 0
@@ -451,7 +462,7 @@ def _compare_all(
       for value in (actual[name], expected[name])
     )
     difference = np.abs(values - target).max(-1) * mask[:, : target.shape[1]]
-    limit = _TOLERANCE * max(1.0, float(np.abs(target).max()))
+    limit = tolerance * max(1.0, float(np.abs(target).max()))
     if not (difference <= limit).all():  # NaN is not below the limit.
       row = int(np.argmax(difference.max(-1)))
       raise _mismatch(
