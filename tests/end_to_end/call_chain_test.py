@@ -77,9 +77,9 @@ def test_the_metrics_of_retrieval_are_few_calls_away(
   ]
   assert cli.main(['evaluate', *arguments]) == 0
   calls = _calls(stacks[0])
-  calls.append(('evaluation/metrics/retrieval.py', 'accuracies'))
+  calls.append(('evaluation/metrics/retrieval_metrics.py', 'accuracies'))
   assert ('evaluate.py', 'evaluate_checkpoint') in calls
-  assert ('evaluation/tasks/retrieval.py', 'evaluate') in calls
+  assert ('evaluation/tasks/retrieval_task.py', 'evaluate') in calls
   assert len(calls) <= 15, calls
   assert len({file for file, _ in calls}) <= 10, calls
 

@@ -10,7 +10,7 @@ from xlflax.data.seqio_tasks import tensorflow_setup
 
 def test_load_is_quiet_and_hides_accelerators():
   code = (
-    'from xlflax.data.seqio_tasks import tensorflow_setup as h; h.load(); '
+    'from xlflax.data.seqio_tasks import tensorflow_setup as h; h.load_tensorflow(); '
     'import tensorflow as tf, sys; '
     'print(sorted({d.device_type for d in '
     'tf.config.get_visible_devices()})); '
