@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 def test_live_without_tensorflow(monkeypatch):
   monkeypatch.setitem(sys.modules, 'tensorflow', None)
-  for name in ('live_loader', 'examples'):
+  for name in ('live_loader', 'seqio_examples'):
     name = f'xlflax.data.seqio_tasks.{name}'
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr(name, raising=False)
