@@ -40,7 +40,7 @@ class Trainer:
 
   It is built by gin, by Python, or from another trainer by
   `dataclasses.replace`. Fields that may change when a run is resumed are
-  declared with `registry.changeable`. All others identify the run.
+  declared with `class_registry.changeable_field`. All others identify the run.
 
   Attributes:
     model_dir: Run directory. An existing run is resumed.

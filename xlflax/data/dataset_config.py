@@ -161,7 +161,7 @@ class Stream:
       training are left out in the first (mmBERT).
     alpha: tasks are drawn with p_i proportional to N_i ** alpha, N_i the
       number of examples of task i. A function of the stream's step makes a
-      schedule (evaluated once in `schedule.BLOCK_STEPS` steps); None takes
+      schedule (evaluated once in `mixing_schedule.BLOCK_STEPS` steps); None takes
       the mixture's own SeqIO rates.
     sizes: what N_i counts.
     max_share: no task is drawn more often than this; what is over goes to the

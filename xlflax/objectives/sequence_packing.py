@@ -68,7 +68,7 @@ def pack_sequences(
   """Packs the texts of a batch, the longest first, each where it fits first.
 
   Args:
-    batch: arrays [N, T] of `labelled.rows.text_fields`.
+    batch: arrays [N, T] of `supervised.featurizers.text_fields`.
     vocabulary: has the id of padding.
     share: tokens of the packed rows, of N * T.
     longest: row that the model reads; T fits.

@@ -40,7 +40,7 @@ def _examples(*sides, starts=None):
 
 
 class _Texts:
-  """`rows.index.Texts` in memory."""
+  """`sequence_index.Texts` in memory."""
 
   def __init__(self, side):
     self._tokens = side.with_eos(_EOS, np.uint16)

@@ -118,7 +118,7 @@ class Shards:
 
 
 class ShardedTexts:
-  """See `rows.index.Texts`. Nothing is read before it is asked for."""
+  """See `sequence_index.Texts`. Nothing is read before it is asked for."""
 
   def __init__(self, shards: Shards, side: str, place: int):
     """Makes a view of the side `place` (0 or 1), which shards call `side`."""
@@ -136,7 +136,7 @@ class ShardedTexts:
     self.num_tokens = int(self._ends[-1]) if sizes.size else 0
 
   def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """See `rows.index.Texts.slices`."""
+    """See `sequence_index.Texts.slices`."""
     first = np.searchsorted(self._ends, starts, 'right')
     first = np.minimum(first, self._ends.size - 1)
     base = self._begins[first]
@@ -156,7 +156,7 @@ class ShardedTexts:
     return out
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """See `rows.index.Texts.bounds`."""
+    """See `sequence_index.Texts.bounds`."""
     starts = np.empty(index.shape, np.int64)
     stops = np.empty(index.shape, np.int64)
     shard = np.searchsorted(self._shards.ends, index, 'right')
@@ -169,7 +169,7 @@ class ShardedTexts:
     return starts, stops
 
   def lengths(self) -> Iterator[np.ndarray]:
-    """See `rows.index.Texts.lengths`."""
+    """See `sequence_index.Texts.lengths`."""
     for number in range(len(self._shards.entries)):
       yield np.diff(self._read(number)[1].astype(np.int64)) - 1
 

@@ -50,7 +50,7 @@ class TextFilters:
       with a script (`sr_Latn`) has this script alone; without one, all scripts
       are accepted that the language is commonly written in.
     min_language_probability: that the line is of its language, given what
-      the languages of its file are (`languages.expect`). Lines of a language
+      the languages of its file are (`language_id.expected_languages`). Lines of a language
       that the identifier does not know are not judged; 0: none are.
     max_ratio: Maximum ratio of the lengths of the two sides of a pair, in Latin
       characters. If None, there is no maximum.

@@ -68,7 +68,7 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Which sides are exchanged in each row; see `rows.Row.swaps`.
+    """Which sides are exchanged in each row; see `collate.Row.swaps`.
 
     Args:
       tasks: int64 [rows], index of each row's task.

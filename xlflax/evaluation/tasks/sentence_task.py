@@ -136,7 +136,7 @@ class SentenceTask(eval_task.EvalTask):
       texts: N of them.
       languages: the code of each.
       notes: gets what is said of languages and of texts that were cut.
-      prompts: names, such as `sentence_encoding.QUERY`; the first that there
+      prompts: names, such as `sentence_embedding.QUERY`; the first that there
         is comes before each text.
     """
     encoding = self.encoding(subject, notes)

@@ -23,7 +23,7 @@ class _Rows(NamedTuple):
   """Rows that one call of the model reads, of one side or both.
 
   Attributes:
-    params: parameters that read them (`inputs.bind`).
+    params: parameters that read them (`model_calls.bind_language_params`).
     batch: the original rows.
     token_ids: [N, T], the masked rows.
     choice: the chosen tokens.

@@ -2,7 +2,7 @@
 
 A description names classes by their registered names and holds every field. A
 run's *identity* is its description without what may change on resume: fields
-say so where they are declared (`registry.changeable`). Of a field with paths
+say so where they are declared (`class_registry.changeable_field`). Of a field with paths
 (`class_registry.known_by_content`) it is what lies there, however the paths are
 spelled.
 """
