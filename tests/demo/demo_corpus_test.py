@@ -45,13 +45,13 @@ def test_no_held_out_text_nor_its_like_is_in_training_text(built):
       assert similarity.max() < held_out_split.NEAR_DUPLICATE, (language, name)
   for language, texts in split.train.items():
     held = {
-      message_text.normalise(side)
+      message_text.normalize(side)
       for part in (split.test, split.validation)
       for pair in part[language].items()
       for side in pair
     }
     train = {
-      message_text.normalise(side) for pair in texts.items() for side in pair
+      message_text.normalize(side) for pair in texts.items() for side in pair
     }
     assert not held & train, language
 
@@ -94,7 +94,7 @@ def test_a_corpus_of_other_languages_is_not_mixed_with(tmp_path):
   demo_corpus.build_corpus(tmp_path, languages=('de', 'en'), num_test=20)
   with pytest.raises(errors.CorpusError) as caught:
     demo_corpus.build_corpus(tmp_path, languages=('en', 'ja'))
-  assert 'holds text of other languages. Got: de, en.' in str(caught.value)
+  assert 'contains text of other languages. Got: de, en.' in str(caught.value)
 
 
 def test_a_missing_package_is_named():
@@ -109,7 +109,7 @@ def test_a_missing_package_is_named():
   [
     (('en', 'tlh'), "no message catalogs of 'tlh'"),
     (('en', 'jp'), 'did you mean ja?'),
-    (('de', 'fr'), 'needs English'),
+    (('de', 'fr'), 'requires English'),
     (('en',), 'at least one other language'),
   ],
 )

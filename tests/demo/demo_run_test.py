@@ -75,7 +75,7 @@ def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir, capsys):
   assert cli.main(['demo', f'--model_dir={model_dir}', *_FLAGS]) == 0
   assert _scores(model_dir) == before
   printed = capsys.readouterr().out
-  assert 'What it finds' in printed and 'perplexity' in printed
+  assert 'Retrieval examples' in printed and 'perplexity' in printed
   assert str(model_dir / 'eval' / 'report.html') in printed
   commands = [
     line.split()[1:]

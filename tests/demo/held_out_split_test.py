@@ -35,14 +35,14 @@ def test_similarity_by_hand():
 
 def test_choose_is_deterministic_and_respects_count():
   messages = {'de': _messages('a'), 'ja': _messages('b')}
-  chosen = held_out_split.choose(messages, count=10, seed=1)
+  chosen = held_out_split.select_held_out(messages, count=10, seed=1)
   assert len(chosen) == len(set(chosen)) == 10
   backwards = {
     language: dict(reversed(texts.items()))
     for language, texts in reversed(messages.items())
   }
-  assert held_out_split.choose(backwards, count=10, seed=1) == chosen
-  assert held_out_split.choose(messages, count=10, seed=2) != chosen
+  assert held_out_split.select_held_out(backwards, count=10, seed=1) == chosen
+  assert held_out_split.select_held_out(messages, count=10, seed=2) != chosen
 
 
 def test_choose_wants_every_language_long_distinct_and_translated():
@@ -54,7 +54,7 @@ def test_choose_wants_every_language_long_distinct_and_translated():
     texts['the same text here'] = 'The same text, here!'
     texts['window wodniw number 22'] = 'near duplicate'
   japanese[second] = japanese[first]
-  chosen = held_out_split.choose(
+  chosen = held_out_split.select_held_out(
     {'de': german, 'ja': japanese}, count=99, seed=0
   )
   assert not {extra, 'two words', 'the same text here'} & set(chosen)
@@ -65,7 +65,9 @@ def test_choose_wants_every_language_long_distinct_and_translated():
 
 def test_choose_says_what_is_missing():
   with pytest.raises(errors.CorpusError) as caught:
-    held_out_split.choose({'de': {'one two three': 'x'}}, count=5, seed=0)
+    held_out_split.select_held_out(
+      {'de': {'one two three': 'x'}}, count=5, seed=0
+    )
   assert 'Too few messages' in str(caught.value)
   assert '1 messages in de' in str(caught.value)
 
@@ -76,7 +78,7 @@ def test_remove_looks_at_both_sides():
     'Something else entirely': 'BITTE EINE FARBE WÄHLEN!',
     'Quite another message': 'Ganz anderer Text',
   }
-  kept = held_out_split.remove(
+  kept = held_out_split.remove_near_duplicates(
     texts,
     {
       'please enter a number': 'unähnlich',

@@ -71,4 +71,4 @@ def test_a_placeholder_inside_a_word_makes_a_fragment(source, fragment):
   ],
 )
 def test_normalise_keeps_letters_and_digits(text, normal):
-  assert message_text.normalise(text) == normal
+  assert message_text.normalize(text) == normal

@@ -176,24 +176,24 @@ def test_encode_layers(run, sentences):
   assert run.encode([], languages='de').shape == (0, 16)
 
 
-def test_cut_texts_are_told(run, sentences, caplog):
+def test_truncated_texts_are_logged(run, sentences, caplog):
   run.encode([' '.join(sentences('de', 9)), 'Hund'], languages='de')
-  assert '1 of 2 texts were cut' in caplog.text
+  assert '1 of 2 texts' in caplog.text
 
 
 @pytest.mark.parametrize(
   'texts, options, message',
   [
     ('Hund', dict(languages='de'), 'into a list'),
-    (['Hund'], {}, 'languages do not fit'),
-    (['Hund'], dict(languages=['de', 'ja']), '2 for 1 texts'),
+    (['Hund'], {}, 'Run.encode.languages'),
+    (['Hund'], dict(languages=['de', 'ja']), '2 languages for 1 texts'),
     (['Hund'], dict(languages='fr'), 'no parameters for a language'),
     (['Hund'], dict(languages='de', layer=3), r'0 \(embeddings\) to 2'),
-    (['Hund'], dict(languages='de', layer='first'), "'last' or an index"),
+    (['Hund'], dict(languages='de', layer='first'), "'first'"),
     (['Hund'], dict(languages='de', pooling='max'), 'mean'),
   ],
 )
-def test_what_encode_refuses(run, texts, options, message):
+def test_encode_rejects_invalid_arguments(run, texts, options, message):
   with pytest.raises(errors.XlflaxError, match=message):
     run.encode(texts, **options)
 

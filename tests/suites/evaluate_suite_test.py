@@ -103,7 +103,7 @@ def _run(suite, runs, tmp_path, **fields):
 
 def test_all_tasks(make_suite, runs, tmp_path):
   report = _run(make_suite(), runs[:1], tmp_path)
-  found = report.of('mlm@20')
+  found = report.results_by_task('mlm@20')
   assert found['tuned'].setting == 'LEARNING_RATE=0.4'
   assert found['tuned'].values['accuracy/fr'] == (0.5, 0.5)  # two seeds
   assert found['also'].values == found['tuned'].values
@@ -164,7 +164,7 @@ def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
   record = json.loads((tmp_path / 'out' / 'suite.json').read_text())
   assert list(record['models'][0]['tasks']) == ['tuned', 'plain']
   assert [one.is_earlier for one in report.results] == [False, True]
-  plain = report.of('mlm@20')['plain']
+  plain = report.results_by_task('mlm@20')['plain']
   assert plain.evaluated[0].task == fakes.Counted(name='plain')
 
 
@@ -173,7 +173,7 @@ def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
   assert _run(suite, runs[:1], tmp_path, names=['broken']).failures
   report = _run(suite, runs[:1], tmp_path, names=['plain'])
   assert not report.failures
-  assert report.of('mlm@20')['broken'].failures
+  assert report.results_by_task('mlm@20')['broken'].failures
 
 
 def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
@@ -270,7 +270,7 @@ def test_statistics_are_no_predictions(tmp_path):
   path = tmp_path / eval_task.statistics_file('de')
   path.write_text('{}')
   for version, task in (('xtreme-r', 'mewslix'), ('xtreme', 'udpos')):
-    assert suite_export._submitted(version, task, path) == []
+    assert suite_export._submission_files(version, task, path) == []
   (tmp_path / 'de.tsv').write_text('')
   one = suite_report.TaskResult(
     task=task,

@@ -1,1 +1,1 @@
-"""The demonstration: real sentences, no download, a report in minutes."""
+"""Demo that trains and evaluates a small model without any download."""

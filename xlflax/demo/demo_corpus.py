@@ -1,8 +1,9 @@
-"""A corpus of real sentences from the catalogs inside two PyPI packages.
+"""Corpus of real sentences from the message catalogs of two PyPI packages.
 
-Django ships its user interface in some 90 languages, about 800 messages
-each; pycountry ships names of countries, currencies, scripts and languages.
-Both are installed with xlflax; nothing is downloaded.
+Django contains translations of its user interface into some 90 languages,
+about 800 messages each. pycountry contains translated names of countries,
+currencies, scripts and languages. Both are installed with xlflax, so nothing
+is downloaded.
 """
 
 import dataclasses
@@ -18,7 +19,8 @@ from xlflax.demo import message_text
 from xlflax.utils import errors, name_suggestions
 
 ENGLISH = 'en'
-# 8 scripts; each of these has at least 95 % of Django's messages.
+# The languages use 8 scripts. Each of them has at least 95 % of Django's
+# messages.
 LANGUAGES = (
   'en',
   'ar',
@@ -37,13 +39,21 @@ LANGUAGES = (
   'uk',
   'zh',
 )
-# Django's names of locales where they are not the language code.
+# Django's names of locales that differ from the language code.
 _DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """Parallel texts: language code -> English text -> translation."""
+  """Parallel messages of the splits of the demo corpus.
+
+  Each field maps a language code to translations by English text.
+
+  Attributes:
+    train: Messages for training.
+    validation: Messages held out for validation.
+    test: Messages held out for the evaluation.
+  """
 
   train: dict[str, dict[str, str]]
   validation: dict[str, dict[str, str]]
@@ -51,46 +61,50 @@ class Split:
 
 
 def check_packages() -> None:
-  """Raises a CorpusError if a package that the demo needs is missing."""
+  """Checks that the packages that the demo requires are installed.
+
+  Raises:
+    CorpusError: If a package is missing.
+  """
   for package in ('django', 'pycountry', 'polib', 'tensorflow', 'seqio'):
-    _find(package)
+    _find_package_file(package)
 
 
 def package_directory(package: str) -> pathlib.Path:
-  """Where an importable package lies; it is not imported.
+  """Returns the directory of an installed package, without importing it.
 
   Raises:
-    CorpusError: it is not installed.
+    CorpusError: If the package is not installed.
   """
-  return pathlib.Path(_find(package)).parent
+  return pathlib.Path(_find_package_file(package)).parent
 
 
-def _find(package: str) -> str:
-  """The file that importing a package would read first."""
+def _find_package_file(package: str) -> str:
+  """Returns the file that an import of the package would execute first."""
   spec = importlib.util.find_spec(package)
   if spec is None or spec.origin is None:
     raise errors.CorpusError(
-      'The demo needs a package that is not installed',
+      'The demo requires a package that is not installed',
       got=package,
-      expected='what xlflax is installed with: message catalogs for text, '
-      'SeqIO and TensorFlow to write a token cache',
-      fix=f'pip install {package}',
+      expected='the dependencies of xlflax, which include packages with '
+      'message catalogs, and SeqIO and TensorFlow to write a token cache',
+      fix=f'Run pip install {package}.',
     )
   return spec.origin
 
 
 def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
-  """English text -> translation, cleaned, from all of Django's catalogs.
+  """Returns the cleaned translations by English text of Django's catalogs.
 
-  The first translation of a text is kept; texts that are equal but for case
-  and punctuation are one.
+  If several English texts are equal except for case and punctuation, only the
+  first one is included.
 
   Args:
-    language: code of the language, such as 'de'.
-    directory: the package's directory (see `package_directory`).
+    language: Language code, such as 'de'.
+    directory: Directory of the Django package (see `package_directory`).
 
   Raises:
-    CorpusError: the package has no catalog of this language.
+    CorpusError: If Django has no catalog of this language.
   """
   paths = _catalog_paths(_DJANGO_LOCALES.get(language, language), directory)
   if not paths:
@@ -99,17 +113,18 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
       where=directory,
       expected='a language of django/conf/locale',
       fix=name_suggestions.suggest_language(language, LANGUAGES)
-      or f'choose among {", ".join(LANGUAGES[1:])}',
+      or f'Choose languages among {", ".join(LANGUAGES[1:])}.',
     )
-  texts, seen = {}, set()
+  translations: dict[str, str] = {}
+  normalized_sources: set[str] = set()
   for path in paths:
     for message in gettext_catalogs.read_catalog(path):
-      source, target = _clean(message)
-      key = message_text.normalise(source)
-      if source and target and key not in seen:
-        seen.add(key)
-        texts[source] = target
-  return texts
+      source, target = _clean_message(message)
+      normalized = message_text.normalize(source)
+      if source and target and normalized not in normalized_sources:
+        normalized_sources.add(normalized)
+        translations[source] = target
+  return translations
 
 
 def split_messages(
@@ -121,31 +136,42 @@ def split_messages(
 ) -> Split:
   """Holds out messages that all languages have, and their near duplicates.
 
-  Test and validation are the same messages in every language, so that scores
-  of languages can be compared. Nothing in `train` resembles them, on either
-  side (see `held_out_split.remove`).
-  """
-  from xlflax.demo import held_out_split  # numpy: not for --help
+  Test and validation contain the same messages in every language, so that
+  scores of languages are comparable. `train` contains no near duplicates of
+  them, neither of the English text nor of the translation (see
+  `held_out_split.remove_near_duplicates`).
 
-  chosen = held_out_split.choose(
+  Args:
+    messages: Translations by language code and English text.
+    num_test: Number of messages held out for the test split.
+    num_validation: Number of messages held out for the validation split.
+    seed: Random seed of the choice of held-out messages.
+  """
+  # Imported here because --help should not import NumPy.
+  from xlflax.demo import held_out_split
+
+  held_out = held_out_split.select_held_out(
     messages, count=num_test + num_validation, seed=seed
   )
-  # With fewer common messages than wanted, both splits shrink alike.
-  border = len(chosen) * num_test // (num_test + num_validation)
-  splits = {}
-  for name, keys in (
-    ('test', chosen[:border]),
-    ('validation', chosen[border:]),
-  ):
-    splits[name] = {
+
+  def select(keys: Sequence[str]) -> dict[str, dict[str, str]]:
+    return {
       language: {key: texts[key] for key in keys}
       for language, texts in messages.items()
     }
-  train = {
-    language: held_out_split.remove(texts, {key: texts[key] for key in chosen})
-    for language, texts in messages.items()
-  }
-  return Split(train=train, **splits)
+
+  # If there are too few common messages, both splits shrink proportionally.
+  num_test = len(held_out) * num_test // (num_test + num_validation)
+  return Split(
+    train={
+      language: held_out_split.remove_near_duplicates(
+        texts, {key: texts[key] for key in held_out}
+      )
+      for language, texts in messages.items()
+    },
+    validation=select(held_out[num_test:]),
+    test=select(held_out[:num_test]),
+  )
 
 
 def build_corpus(
@@ -159,51 +185,59 @@ def build_corpus(
   """Writes a corpus directory of Django's messages and pycountry's names.
 
   Args:
-    output_dir: is created; a corpus of the same languages is replaced.
-    languages: codes; English must be among them, as all pairs have it.
-    num_test: messages held out for test in every language.
-    num_validation: the same for validation.
-    seed: which messages are held out.
+    output_dir: Corpus directory. It is created if it does not exist. A corpus
+      of the same languages is replaced.
+    languages: Language codes. English must be among them, because it is part of
+      all pairs.
+    num_test: Number of messages held out for the test split in every language.
+    num_validation: Number of messages held out for the validation split in
+      every language.
+    seed: Random seed of the choice of held-out messages.
 
   Returns:
-    What was written, for counts.
+    The messages that were written.
 
   Raises:
-    CorpusError: a package is missing, or a language in it, or the directory
-      holds text of other languages.
+    CorpusError: If a package or one of its languages is missing, or if the
+      directory contains text of other languages.
   """
   output_dir = pathlib.Path(output_dir)
   _check_directory(output_dir, languages)
-  others = [language for language in languages if language != ENGLISH]
-  if len(others) == len(languages) or not others:
+  target_languages = [language for language in languages if language != ENGLISH]
+  if ENGLISH not in languages or not target_languages:
     raise errors.CorpusError(
-      'The demo needs English and at least one other language',
-      got=', '.join(languages) or 'no language',
-      fix='add en to the languages',
+      'The demo requires English and at least one other language',
+      got=', '.join(languages) or 'no languages',
+      fix='Pass --languages=en,CODE with one or more other codes.',
     )
   directory = package_directory('django')
   locales = package_directory('pycountry') / 'locales'
   messages = {
-    language: read_messages(language, directory) for language in others
+    language: read_messages(language, directory)
+    for language in target_languages
   }
   split = split_messages(
     messages, num_test=num_test, num_validation=num_validation, seed=seed
   )
   with tempfile.TemporaryDirectory() as folder:
-    for name, part in dataclasses.asdict(split).items():
-      _write_split(folder, part, name)
-    for language in others:
+    for split_name, messages_by_language in dataclasses.asdict(split).items():
+      _write_split(folder, messages_by_language, split_name)
+    for language in target_languages:
       corpus_writer.write_dictionary(
         folder,
         (ENGLISH, language),
         gettext_catalogs.read_names(language, locales).items(),
       )
-    _copy_changed(pathlib.Path(folder), output_dir)
+    _copy_changed_files(pathlib.Path(folder), output_dir)
   return split
 
 
-def _copy_changed(folder: pathlib.Path, output: pathlib.Path) -> None:
-  """A file that is there keeps its time, by which a cache knows it."""
+def _copy_changed_files(folder: pathlib.Path, output: pathlib.Path) -> None:
+  """Copies files whose content changed.
+
+  Unchanged files keep their modification time, by which a token cache detects
+  changes.
+  """
   for path in sorted(p for p in folder.rglob('*') if p.is_file()):
     target = output / path.relative_to(folder)
     if not target.exists() or target.read_bytes() != path.read_bytes():
@@ -212,7 +246,10 @@ def _copy_changed(folder: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def _catalog_paths(locale: str, directory: pathlib.Path) -> list[pathlib.Path]:
-  """Django's catalogs of a locale; .mo only where the .po is missing."""
+  """Returns Django's catalogs of a locale.
+
+  A compiled catalog (.mo) is only included if its source (.po) is missing.
+  """
   folders = sorted(directory.glob(f'contrib/*/locale/{locale}/LC_MESSAGES'))
   folders.insert(0, directory / 'conf' / 'locale' / locale / 'LC_MESSAGES')
   paths = []
@@ -223,7 +260,8 @@ def _catalog_paths(locale: str, directory: pathlib.Path) -> list[pathlib.Path]:
   return paths
 
 
-def _clean(message: gettext_catalogs.Message) -> tuple[str, str]:
+def _clean_message(message: gettext_catalogs.Message) -> tuple[str, str]:
+  """Returns plain source and translation, or empty texts for a fragment."""
   if message_text.is_fragment(message.source):
     return '', ''
   return (
@@ -233,30 +271,36 @@ def _clean(message: gettext_catalogs.Message) -> tuple[str, str]:
 
 
 def _check_directory(directory: pathlib.Path, languages: Sequence[str]) -> None:
-  """Refuses a corpus of other languages: its files would be left over."""
-  there = {
+  """Checks that the directory contains no corpus of other languages.
+
+  The files of other languages would otherwise remain in the corpus.
+  """
+  existing_languages = {
     path.name.split('.')[0]
     for path in directory.glob('mono/*')
     if path.is_file()
   }
-  if there and there != set(languages):
+  if existing_languages and existing_languages != set(languages):
     raise errors.CorpusError(
-      'The directory of the corpus holds text of other languages',
-      got=', '.join(sorted(there)),
+      'The corpus directory contains text of other languages',
+      got=', '.join(sorted(existing_languages)),
       expected=', '.join(sorted(languages)),
       where=directory,
-      fix='choose another directory, or delete this one',
+      fix='Choose another --model_dir, or delete the corpus directory.',
     )
 
 
 def _write_split(
-  directory, part: dict[str, dict[str, str]], split: str
+  directory, messages: dict[str, dict[str, str]], split: str
 ) -> None:
-  english = dict.fromkeys(source for texts in part.values() for source in texts)
+  """Writes the monolingual and parallel files of a split."""
+  english = dict.fromkeys(
+    source for texts in messages.values() for source in texts
+  )
   corpus_writer.write_monolingual(
     directory, ENGLISH, [list(english)], split=split
   )
-  for language, texts in part.items():
+  for language, texts in messages.items():
     corpus_writer.write_monolingual(
       directory, language, [list(dict.fromkeys(texts.values()))], split=split
     )

@@ -1,4 +1,4 @@
-"""The demo's settings, and its steps from text to a token cache."""
+"""Settings of the demo, and its steps from text to a token cache."""
 
 import dataclasses
 import functools
@@ -16,21 +16,22 @@ from xlflax.storage import paths
 
 GIN_FILE = 'demo/demo.gin'
 MIXTURES = ('corpus.mono', 'corpus.parallel')
-_ENTRIES = 700  # of the vocabulary, for each language
+_TOKENS_PER_LANGUAGE = 700  # Vocabulary size.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """What a demo run is made of.
+  """Settings of a demo run.
 
   Attributes:
-    model_dir: the run's directory.
-    languages: codes, English among them.
-    vocabulary_size: entries of the vocabulary; None: 700 a language.
-    num_test: messages held out for the evaluation, in every language.
-    gin_files: configuration of the training.
-    gin_bindings: 'NAME=VALUE', after the files.
-    gin_search_paths: folders to look gin files up in.
+    model_dir: Directory of the run.
+    languages: Language codes, which include English.
+    vocabulary_size: Number of tokens of the vocabulary. If None, 700 per
+      language.
+    num_test: Number of messages held out for the evaluation in every language.
+    gin_files: Gin files that configure the training.
+    gin_bindings: Bindings 'NAME=VALUE' that are applied after the files.
+    gin_search_paths: Folders in which gin files are searched.
   """
 
   model_dir: str = 'runs/demo'
@@ -43,17 +44,20 @@ class Settings:
 
   @property
   def data_dir(self) -> pathlib.Path:
-    """Where corpus, vocabulary and cache lie: beside the run."""
+    """Directory of corpus, vocabulary and cache, next to the run's directory."""
     path = paths.to_local_path(self.model_dir, where='--model_dir')
     return path.with_name(f'{path.name}_data')
 
   def path(self, name: str) -> str:
-    """The folder `name` of `data_dir`."""
+    """Returns the path of the folder `name` in `data_dir`."""
     return str(self.data_dir / name)
 
 
 def configured(settings: Settings) -> gin_config.Configuration:
-  """The training's configuration; the settings' bindings override others."""
+  """Returns the configuration of the training.
+
+  The bindings of the settings override those of the gin files.
+  """
   macros = {
     'MODEL_DIR': settings.model_dir,
     'CORPUS': settings.path('corpus'),
@@ -69,24 +73,27 @@ def configured(settings: Settings) -> gin_config.Configuration:
 
 
 def make_vocabulary(settings: Settings):
-  """Trains the vocabulary on the corpus."""
+  """Trains the vocabulary on the corpus and returns it."""
   vocabulary = vocabulary_training.train_vocabulary(
     corpus_directory.Corpus(settings.path('corpus')),
     settings.path('vocabulary'),
-    size=settings.vocabulary_size or _ENTRIES * len(settings.languages),
+    size=settings.vocabulary_size
+    or _TOKENS_PER_LANGUAGE * len(settings.languages),
     character_coverage=0.9999,
     alpha=1.0,
     num_threads=2,
     overwrite=True,
   )
   logging.info(
-    '%d entries: %s', vocabulary.spec.size, settings.path('vocabulary')
+    'Wrote a vocabulary of %d tokens to %s.',
+    vocabulary.spec.size,
+    settings.path('vocabulary'),
   )
   return vocabulary
 
 
 def write_cache(settings: Settings, vocabulary) -> None:
-  """Writes the token cache of the corpus, unless it is there."""
+  """Writes the token cache of the corpus, unless it exists."""
   tasks = cache_writer.write_cache(
     cache_writer.Plan(
       directory=pathlib.Path(settings.path('cache')),
@@ -96,4 +103,6 @@ def write_cache(settings: Settings, vocabulary) -> None:
       changed=cache_writer.Changed.REPLACE,
     )
   )
-  logging.info('%d tasks: %s', len(tasks), settings.path('cache'))
+  logging.info(
+    'The token cache %s contains %d tasks.', settings.path('cache'), len(tasks)
+  )

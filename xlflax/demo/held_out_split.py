@@ -1,4 +1,4 @@
-"""Chooses held-out messages and keeps whatever resembles them from training."""
+"""Selection of held-out messages and removal of their near duplicates."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -8,110 +8,122 @@ import numpy as np
 from xlflax.demo import message_text
 from xlflax.utils import errors
 
-# Two texts whose character trigrams overlap this much (Jaccard) are the same
-# for our purpose: singular and plural of a message, other punctuation.
+# Two texts with at least this Jaccard similarity of character trigrams are near
+# duplicates, such as the singular and the plural of a message.
 NEAR_DUPLICATE = 0.7
-_MIN_WORDS, _MAX_WORDS = 3, 40
-_FEWEST = 10
+_MIN_WORDS = 3
+_MAX_WORDS = 40
+_MIN_MESSAGES = 10
 
-# English text -> its translation, of one language.
+# Maps English texts to their translations into one language.
 Translations = Mapping[str, str]
 
 
-def choose(
+def select_held_out(
   messages: Mapping[str, Translations], *, count: int, seed: int
 ) -> list[str]:
-  """English texts that every language translates, unlike each other.
+  """Selects dissimilar English texts that are translated into all languages.
 
   Args:
-    messages: language code -> English text -> translation.
-    count: how many are wanted.
-    seed: orders the candidates, independent of platform and dict order.
+    messages: Translations by language code and English text.
+    count: Maximum number of texts.
+    seed: Random seed of the order of candidates. The order does not depend on
+      the platform or the order of `messages`.
 
   Returns:
-    Up to `count` texts of three or more words. No two are near duplicates,
-    in no language do two have the same translation, and each differs from
-    its translations.
+    Up to `count` texts of 3 to 40 words. No two texts are near duplicates, no
+    two texts have the same translation in any language, and each text differs
+    from its translations.
 
   Raises:
-    CorpusError: fewer than ten messages exist in all languages.
+    CorpusError: If fewer than ten texts satisfy these conditions.
   """
   common = set.intersection(*(set(texts) for texts in messages.values()))
   candidates = sorted(
     (text for text in common if _MIN_WORDS <= len(text.split()) <= _MAX_WORDS),
     key=lambda text: hashlib.sha256(f'{seed}:{text}'.encode()).digest(),
   )
-  alike = similarity(candidates, candidates) >= NEAR_DUPLICATE
-  chosen: list[int] = []
-  seen: set[tuple[str, str]] = set()
+  is_near_duplicate = similarity(candidates, candidates) >= NEAR_DUPLICATE
+  selected: list[int] = []
+  selected_translations: set[tuple[str, str]] = set()
   for index, text in enumerate(candidates):
-    keys = {
-      (language, message_text.normalise(texts[text]))
+    translations = {
+      (language, message_text.normalize(texts[text]))
       for language, texts in messages.items()
     }
+    is_untranslated = message_text.normalize(text) in {
+      translation for _, translation in translations
+    }
     if (
-      seen & keys
-      or alike[index, chosen].any()
-      or message_text.normalise(text) in {key for _, key in keys}
+      is_untranslated
+      or selected_translations & translations
+      or is_near_duplicate[index, selected].any()
     ):
       continue
-    chosen.append(index)
-    seen |= keys
-    if len(chosen) == count:
+    selected.append(index)
+    selected_translations |= translations
+    if len(selected) == count:
       break
-  if len(chosen) < _FEWEST:
+  if len(selected) < _MIN_MESSAGES:
     raise errors.CorpusError(
       'Too few messages are translated into all languages',
-      got=f'{len(chosen)} messages in {", ".join(messages)}',
-      expected=f'at least {_FEWEST}',
-      where='the catalogs of Django',
-      fix='choose fewer languages, or a newer Django',
+      got=f'{len(selected)} messages in {", ".join(messages)}',
+      expected=f'at least {_MIN_MESSAGES} messages',
+      where='message catalogs of Django',
+      fix='Choose fewer languages, or install a newer version of Django.',
     )
-  return [candidates[index] for index in chosen]
+  return [candidates[index] for index in selected]
 
 
-def remove(texts: Translations, held_out: Translations) -> dict[str, str]:
-  """The translations neither side of which resembles a held-out text."""
+def remove_near_duplicates(
+  texts: Translations, held_out: Translations
+) -> dict[str, str]:
+  """Removes translations that resemble a held-out text in either language."""
   if not texts or not held_out:
     return dict(texts)
-  kept = np.ones(len(texts), bool)
-  sides = (
-    (list(texts), list(held_out)),
-    (list(texts.values()), list(held_out.values())),
-  )
-  for ours, theirs in sides:
-    kept &= (similarity(ours, theirs) < NEAR_DUPLICATE).all(axis=1)
+  source_similarity = similarity(list(texts), list(held_out))
+  target_similarity = similarity(list(texts.values()), list(held_out.values()))
+  is_dissimilar = (
+    np.maximum(source_similarity, target_similarity) < NEAR_DUPLICATE
+  ).all(axis=1)
   return {
     source: target
-    for (source, target), keep in zip(texts.items(), kept, strict=True)
+    for (source, target), keep in zip(texts.items(), is_dissimilar, strict=True)
     if keep
   }
 
 
 def similarity(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-  """Jaccard similarity of character trigrams after normalisation.
+  """Computes the Jaccard similarity of normalized texts' character trigrams.
 
   Returns:
-    float32 [len(left), len(right)] in 0..1; 1 where both are equal.
+    Similarities between 0 and 1 of shape [len(left), len(right)], float32.
+    Equal texts have a similarity of 1.
   """
   index: dict[str, int] = {}
-  ours = [_trigrams(text, index) for text in left]
-  theirs = [_trigrams(text, index) for text in right]
-  a, b = (_indicators(rows, len(index)) for rows in (ours, theirs))
-  common = a @ b.T
-  union = a.sum(axis=1)[:, None] + b.sum(axis=1)[None, :] - common
-  return common / np.maximum(union, 1)
+  left_trigrams = [_trigrams(text, index) for text in left]
+  right_trigrams = [_trigrams(text, index) for text in right]
+  left_matrix = _indicator_matrix(left_trigrams, len(index))
+  right_matrix = _indicator_matrix(right_trigrams, len(index))
+  intersection = left_matrix @ right_matrix.T
+  union = (
+    left_matrix.sum(axis=1)[:, None]
+    + right_matrix.sum(axis=1)[None, :]
+    - intersection
+  )
+  return intersection / np.maximum(union, 1)
 
 
 def _trigrams(text: str, index: dict[str, int]) -> list[int]:
-  """Ids of the text's trigrams; new ones are added to `index`."""
-  padded = f' {message_text.normalise(text)} '
-  grams = {padded[i : i + 3] for i in range(max(1, len(padded) - 2))}
-  return [index.setdefault(gram, len(index)) for gram in grams]
+  """Returns the ids of the text's trigrams, and adds new ones to `index`."""
+  padded = f' {message_text.normalize(text)} '
+  trigrams = {padded[i : i + 3] for i in range(max(1, len(padded) - 2))}
+  return [index.setdefault(trigram, len(index)) for trigram in trigrams]
 
 
-def _indicators(rows: list[list[int]], width: int) -> np.ndarray:
-  matrix = np.zeros((len(rows), width), np.float32)
-  for row, columns in enumerate(rows):
+def _indicator_matrix(ids: list[list[int]], width: int) -> np.ndarray:
+  """Returns a matrix [len(ids), width] with ones at the ids of each row."""
+  matrix = np.zeros((len(ids), width), np.float32)
+  for row, columns in enumerate(ids):
     matrix[row, columns] = 1
   return matrix

@@ -1,4 +1,4 @@
-"""Turns messages of a user interface into plain sentences."""
+"""Conversion of user interface messages to plain sentences."""
 
 import html
 import re
@@ -22,22 +22,23 @@ _EMPTY_QUOTES = re.compile(
 _SPACE_BEFORE = re.compile(r'\s+([,.;:!?)…。、，؟،；：！？])(?!\w)')
 _COLON_BEFORE = re.compile(r'\s*[:：]\s*(?=[.。]$)')
 _LETTER = re.compile(r'[^\W\d_]')
-# Stands for a placeholder; a private character, so not in any message.
+# Replaces placeholders. No message contains this private use character.
 _MARK = '\ue000'
-_GLUED = re.compile(f'[^\\W_]{_MARK}|{_MARK}[^\\W_]')
-_NEVER = '\N{LEFT-TO-RIGHT MARK}\N{RIGHT-TO-LEFT MARK}\N{SOFT HYPHEN}'
-_DELETED = {ord(character): None for character in _NEVER}
+_MARK_IN_WORD = re.compile(f'[^\\W_]{_MARK}|{_MARK}[^\\W_]')
+_INVISIBLE = '\N{LEFT-TO-RIGHT MARK}\N{RIGHT-TO-LEFT MARK}\N{SOFT HYPHEN}'
+_DELETE_INVISIBLE = {ord(character): None for character in _INVISIBLE}
 
 
 def plain_text(message: str) -> str:
-  """The message without placeholders, markup and accelerators.
+  """Returns the message without placeholders, markup and accelerator keys.
 
-  Before: `<b>The %(name)s “%(obj)s” was &amp; is deleted.</b>`; after:
-  `The was & is deleted.` Spaces are collapsed, empty quotes and brackets
-  removed. The result is '' if no letter is left.
+  For example, `<b>The %(name)s “%(obj)s” was &amp; is deleted.</b>` becomes
+  `The was & is deleted.` Spaces are collapsed, and empty quotes and brackets
+  are
+  removed. The result is '' if no letter remains.
   """
   text = html.unescape(_TAG.sub(' ', message))
-  text = _TAG.sub(' ', text).translate(_DELETED)
+  text = _TAG.sub(' ', text).translate(_DELETE_INVISIBLE)
   text = _PLACEHOLDER.sub(' ', text).replace('%%', '%')
   text = _ACCELERATOR.sub('', text)
   text = _EMPTY_QUOTES.sub(' ', text)
@@ -48,18 +49,19 @@ def plain_text(message: str) -> str:
 
 
 def is_fragment(source: str) -> bool:
-  """Whether a placeholder stands inside a word, as in `{}th`."""
-  return _GLUED.search(_PLACEHOLDER.sub(_MARK, source)) is not None
+  """Returns True if a placeholder is part of a word, as in `{}th`."""
+  return _MARK_IN_WORD.search(_PLACEHOLDER.sub(_MARK, source)) is not None
 
 
-def normalise(text: str) -> str:
-  """Letters and digits in lower case with single spaces: equal means the same.
+def normalize(text: str) -> str:
+  """Returns the case-folded letters and digits of a text, for comparisons.
 
-  Before: `Enter a valid URL.`; after: `enter a valid url`.
+  Other characters are replaced by single spaces. For example,
+  `Enter a valid URL.` becomes `enter a valid url`.
   """
   text = unicodedata.normalize('NFKC', text).casefold()
-  kept = (
+  characters = (
     character if unicodedata.category(character)[0] in 'LMN' else ' '
     for character in text
   )
-  return ' '.join(''.join(kept).split())
+  return ' '.join(''.join(characters).split())

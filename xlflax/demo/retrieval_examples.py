@@ -1,4 +1,4 @@
-"""What a model finds for held-out messages, one of each language."""
+"""Retrieval results for one held-out message of each language."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ import rich.markup
 import rich.table
 
 from xlflax.evaluation import eval_task, hidden_states, text_sources
-from xlflax.similarity import cosine as similarity
+from xlflax.similarity import cosine
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import rich_tables
 
@@ -14,16 +14,18 @@ from xlflax.utils import rich_tables
 def find(
   model_dir: str | pathlib.Path, corpus: str | pathlib.Path
 ) -> list[dict[str, str]]:
-  """For one message of each language the nearest English message.
+  """Finds the nearest English message for one message of each language.
 
-  Message i of the test split is taken for the i-th pair, good or bad.
+  Message i of the test split is used for language pair i, so that the examples
+  are not selected by their result.
 
   Args:
-    model_dir: a run; its last checkpoint is read.
-    corpus: corpus directory with pairs of English in its test split.
+    model_dir: Directory of a run. Its last checkpoint is used.
+    corpus: Corpus directory whose test split has pairs with English.
 
   Returns:
-    Dicts with 'language', 'query', 'answer' (its English side) and 'found'.
+    Dicts with the keys 'language', 'query', 'answer' (the English translation
+    of the query) and 'found' (the nearest English message).
   """
   run = saved_run.open_run(model_dir)
   subject = eval_task.Subject(
@@ -32,45 +34,57 @@ def find(
     vocabulary=run.vocabulary,
   )
   source = text_sources.CorpusPairs(directory=str(corpus))
-  found = []
-  for index, pair in enumerate(source.pairs()):
+  examples = []
+  for pair_index, pair in enumerate(source.pairs()):
     text = source.load(pair)
-    place = index % len(text.first)
-    found.append(
+    message_index = pair_index % len(text.first)
+    examples.append(
       {
         'language': pair[1],
-        'query': text.second[place],
-        'answer': text.first[place],
+        'query': text.second[message_index],
+        'answer': text.first[message_index],
       }
     )
   english = tuple(dict.fromkeys(source.load(source.pairs()[0]).first))
-  for example, place in zip(
-    found, _nearest(subject, found, english), strict=True
-  ):
-    example['found'] = english[place]
-  return found
+  neighbors = _find_nearest(subject, examples, english)
+  for example, neighbor in zip(examples, neighbors, strict=True):
+    example['found'] = english[neighbor]
+  return examples
 
 
 def table(examples: list[dict[str, str]]) -> rich.table.Table:
-  """The messages, what was found for them, and whether that is right."""
-  made = rich_tables.make_table(
+  """Returns a table of messages, nearest messages and their correctness."""
+  result = rich_tables.make_table(
     ['', 'held-out message', 'nearest English message', ''],
     [],
-    title='What it finds',
+    title='Retrieval examples',
   )
-  for one in examples:
-    texts = (rich.markup.escape(one[name]) for name in ('query', 'found'))
-    right = one['found'] == one['answer']
-    made.add_row(one['language'], *texts, 'right' if right else 'wrong')
-  return made
+  for example in examples:
+    texts = (rich.markup.escape(example[name]) for name in ('query', 'found'))
+    is_correct = example['found'] == example['answer']
+    result.add_row(
+      example['language'], *texts, 'correct' if is_correct else 'wrong'
+    )
+  return result
 
 
-def _nearest(subject: eval_task.Subject, queries, english) -> list[int]:
-  """Indices into `english` by cosine of the last layer's states."""
-  ids = [subject.vocabulary.language_id(one['language']) for one in queries]
-  ids += [subject.vocabulary.language_id('en')] * len(english)
-  texts = [*(one['query'] for one in queries), *english]
-  vectors = hidden_states.sentence_states(subject, texts, ids).states[-1]
-  return similarity.find_nearest(
-    vectors[: len(queries)], vectors[len(queries) :]
+def _find_nearest(
+  subject: eval_task.Subject, examples: list[dict[str, str]], english
+) -> list[int]:
+  """Returns the index in `english` of each query's nearest neighbor.
+
+  The similarity is the cosine of the mean states of the last layer.
+  """
+  vocabulary = subject.vocabulary
+  language_ids = [
+    *(vocabulary.language_id(example['language']) for example in examples),
+    *[vocabulary.language_id('en')] * len(english),
+  ]
+  texts = [*(example['query'] for example in examples), *english]
+  vectors = hidden_states.sentence_states(subject, texts, language_ids).states[
+    -1
+  ]
+  num_queries = len(examples)
+  return cosine.find_nearest(
+    vectors[:num_queries], vectors[num_queries:]
   ).forward.tolist()

@@ -1,1 +1,1 @@
-"""Runs from Python: open one, then encode, evaluate and translate with it."""
+"""Python interface to saved runs: encoding, evaluation and translation."""

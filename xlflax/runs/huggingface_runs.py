@@ -1,4 +1,4 @@
-"""Hugging Face folders to runs and back."""
+"""Conversion of Hugging Face folders to runs, and of runs to such folders."""
 
 import atexit
 import pathlib
@@ -30,30 +30,34 @@ def from_huggingface(
   pad_vocab_size_multiple: validation.PositiveInt = 128,
   partitioner: partitioning.Partitioner | None = None,
 ) -> Run:
-  """Converts a Hugging Face folder and opens the result.
+  """Converts a Hugging Face folder and opens the resulting run.
 
   Args:
-    folder: local folder with config.json, weights and tokenizer.
-    model_dir: new model directory to write, which `open_run` opens the next
-      time; None: a temporary one, deleted when the process ends.
-    languages: codes of the languages that get an id; None: those of
-      config.json, or those that multilingual models usually have.
-    vocabulary: directory of a vocabulary that replaces the folder's
-      tokenizer.
-    unused_rows: what to do about embeddings without a token.
-    drop: patterns of tensors to leave out.
-    scan_layers: stacked layers, or unrolled ones.
+    folder: Local folder with config.json, weights and tokenizer.
+    model_dir: Model directory to write. `open_run` can open it later. If None,
+      a temporary directory is used and deleted when the process ends.
+    languages: Codes of the languages that get an id. If None, the languages of
+      config.json are used, or those that multilingual models usually have.
+    vocabulary: Directory of a vocabulary that replaces the folder's tokenizer.
+    unused_rows: Treatment of embeddings without a token.
+    drop: Patterns of tensors to leave out.
+    scan_layers: Whether to stack the parameters of the layers, instead of
+      unrolling the layers.
     pad_vocab_size_multiple: The number of rows of embedding tables is rounded
       up to a multiple of this number.
-    partitioner: shards parameters and batches; None splits batches over all
-      devices.
+    partitioner: Shards parameters and batches. If None, batches are split over
+      all devices.
+
+  Returns:
+    The run at its only checkpoint.
 
   Raises:
-    ConfigError: the model is not supported.
-    CheckpointError, VocabularyError: weights or tokenizer are damaged.
-    RunDirectoryError: `model_dir` exists.
+    ConfigError: If the model is not supported.
+    CheckpointError: If the weights are damaged.
+    VocabularyError: If the tokenizer is damaged.
+    RunDirectoryError: If `model_dir` exists.
   """
-  checked = huggingface_import.check_import(
+  checked_import = huggingface_import.check_import(
     folder,
     scan_layers=scan_layers,
     pad_vocab_size_multiple=pad_vocab_size_multiple,
@@ -63,11 +67,11 @@ def from_huggingface(
     drop=drop,
   )
   if model_dir is None:
-    temporary = tempfile.TemporaryDirectory(prefix='xlflax_')
-    atexit.register(temporary.cleanup)
-    model_dir = pathlib.Path(temporary.name, 'model')
+    temporary_directory = tempfile.TemporaryDirectory(prefix='xlflax_')
+    atexit.register(temporary_directory.cleanup)
+    model_dir = pathlib.Path(temporary_directory.name, 'model')
   return open_run(
-    huggingface_import.convert_import(checked, model_dir),
+    huggingface_import.convert_import(checked_import, model_dir),
     partitioner=partitioner,
   )
 
@@ -85,21 +89,23 @@ def to_huggingface(
   """Writes the run's checkpoint as a Hugging Face folder.
 
   Args:
-    run: of an `Encoder` or an `EncoderDecoder`.
-    folder: new folder to write.
-    model_type: architecture, such as 'xlm-roberta'; None: the one that the
-      model was imported from, else the first that can express it.
-    task: whose head is taken along; None: what there is.
-    drop: patterns of parameters to leave out.
-    dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
+    run: Run of an `Encoder` or an `EncoderDecoder`.
+    folder: New folder to write.
+    model_type: Architecture, such as 'xlm-roberta'. If None, the architecture
+      that the model was imported from is used, or else the first one that can
+      express the model.
+    task: Task whose head is exported. If None, the checkpoint's head is
+      exported if it has one.
+    drop: Patterns of parameters to leave out.
+    dtype: Data type of the tensors: 'float32', 'float16' or 'bfloat16'.
 
   Returns:
     Notes on files that could not be written.
 
   Raises:
-    ConfigError: no architecture expresses the model.
-    CheckpointError: the architecture has no place for a parameter.
-    RunDirectoryError: the folder exists.
+    ConfigError: If no architecture can express the model.
+    CheckpointError: If the architecture has no counterpart of a parameter.
+    RunDirectoryError: If the folder exists.
   """
   if isinstance(run.step, str):
     raise errors.CheckpointError(
@@ -108,7 +114,7 @@ def to_huggingface(
       expected=f'one of {run.steps}',
       where='to_huggingface',
     )
-  checked = huggingface_export.check_export(
+  checked_export = huggingface_export.check_export(
     run.directory,
     step=run.step,
     model_type=model_type,
@@ -116,4 +122,4 @@ def to_huggingface(
     drop=drop,
     dtype=dtype,
   )
-  return folder_writer.write_folder(checked, folder)
+  return folder_writer.write_folder(checked_export, folder)

@@ -1,4 +1,4 @@
-"""A saved run at one checkpoint: encode, evaluate and translate with it."""
+"""Saved runs at one checkpoint, which encode, evaluate and translate."""
 
 import dataclasses
 import functools
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from xlflax import evaluate as evaluate_lib
+from xlflax import evaluate
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import (
   eval_task,
@@ -31,13 +31,14 @@ from xlflax.utils import errors, validation
 class Run(saved_run.SavedRun):
   """A model directory opened at one checkpoint.
 
-  `open_run` and `from_huggingface` make runs. The parameters are read when
-  they are first needed, and kept.
+  `open_run` and `from_huggingface` create runs. The parameters are read when
+  they are first needed, and stay in memory.
 
   Attributes:
-    step: step of the checkpoint, or 'untrained' for fresh parameters.
-    partitioner: shards parameters and batches; None: one device.
-    seed: of an evaluation's random choices and of untrained parameters.
+    step: Step of the checkpoint, or 'untrained' for randomly initialized
+      parameters.
+    partitioner: Shards parameters and batches. If None, one device is used.
+    seed: Random seed of evaluations and of untrained parameters.
   """
 
   OPENED_BY: ClassVar[str] = 'xlflax.open_run({})'
@@ -51,20 +52,25 @@ class Run(saved_run.SavedRun):
 
   @validation.validate_call
   def at(self, step: int | str, *, best_metric: str | None = None) -> 'Run':
-    """The same run at another checkpoint; arguments as in `open_run`."""
+    """Returns the same run at another checkpoint.
+
+    Args:
+      step: Checkpoint, as in `open_run`.
+      best_metric: Metric that selects the checkpoint 'best', as in `open_run`.
+    """
     return dataclasses.replace(
       self, step=run_arguments.choose_step(self, step, best_metric=best_metric)
     )
 
   @validation.validate_call
   def params(self, step: result_store.Step | None = None) -> dict[str, Any]:
-    """`{'model': ..., 'heads': ...}` of a checkpoint.
+    """Returns the parameters `{'model': ..., 'heads': ...}` of a checkpoint.
 
     Args:
-      step: one of `steps`, or 'untrained'; None: the run's own.
+      step: One of `steps`, or 'untrained'. If None, the step of this run.
 
     Raises:
-      CheckpointError: there is no such checkpoint, or it cannot be read.
+      CheckpointError: If the checkpoint does not exist or cannot be read.
     """
     if step is not None:
       step = run_arguments.choose_step(self, step)
@@ -78,7 +84,11 @@ class Run(saved_run.SavedRun):
   def subject(
     self, *, batch_size: validation.PositiveInt = 64
   ) -> eval_task.Subject:
-    """Model, parameters and vocabulary, as evaluation tasks read them."""
+    """Returns model, parameters and vocabulary, as passed to evaluation tasks.
+
+    Args:
+      batch_size: Number of sentences per batch.
+    """
     return eval_task.Subject(
       model=self.model,
       params=self._params,
@@ -93,7 +103,7 @@ class Run(saved_run.SavedRun):
 
   @functools.cached_property
   def sentence(self) -> sentence_embedding.SentenceEncoding:
-    """What the run's sentence vectors are: `encode` and all tasks use it."""
+    """The definition of sentence vectors that `encode` and all tasks use."""
     return sentence_embedding.of_run(self.directory, self._params)
 
   @validation.validate_call
@@ -109,55 +119,61 @@ class Run(saved_run.SavedRun):
     prompt_name: str | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """One vector per text, as `sentence` says.
+    """Returns one vector per text, as `sentence` defines it.
 
-    Texts are sorted by length and padded to few static shapes, so that a
-    second call compiles nothing new. A text that is too long is cut, with a
-    warning.
+    Texts are sorted by length and padded to a small number of static shapes, so
+    that a second call does not compile again. Texts that are too long are
+    truncated, with a warning.
 
     Args:
       texts: N texts.
-      languages: code of all texts, or one code per text; None only for a
-        model that does not read languages.
-      layer: 'last', or an index: 0 is the embedding output, -1 the last; of
-        another layer than the run's own vector, its dense layers and
-        normalisation are left out.
-      pooling: 'mean' over the tokens that are not special, 'mean_all' over
-        all, or 'first', the state of the first token, without dense layers
-        and normalisation; None: the run's own vector, which is that of a
-        published sentence encoder where it starts from one, else the mean.
-      max_length: tokens per text at most, special ones included; None: as
-        many as the run's own vector, or the model, reads.
-      prompt: text that stands before each text, such as 'query: '; None: that
-        of `prompt_name`.
-      prompt_name: of one of the run's prompts; 'query' and 'document' may be
-        missing; None: its default, if it has one.
-      batch_size: texts per batch; texts of more than 128 tokens come in
-        smaller batches.
+      languages: Code of the language of all texts, or one code per text. May be
+        None only if the model does not depend on the language.
+      layer: 'last', or the index of a layer: 0 is the embedding output and -1
+        the last layer. If it is not the layer of `sentence`, dense layers and
+        normalization are left out.
+      pooling: 'mean' over the tokens that are not special, 'mean_all' over all
+        tokens, or 'first' for the state of the first token. With any of them,
+        dense layers and normalization are left out. If None, `sentence`
+        decides:
+        it is the definition of the published sentence encoder if the run
+        started
+        from one, and the mean otherwise.
+      max_length: Maximum number of tokens per text, including special tokens.
+        If
+        None, the limit of `sentence`, or of the model.
+      prompt: Text that is prepended to each text, such as 'query: '. If None,
+        the
+        prompt named by `prompt_name` is used.
+      prompt_name: Name of one of the run's prompts. 'query' and 'document' are
+        accepted even if the run has no such prompt. If None, the run's default
+        prompt is used, if it has one.
+      batch_size: Number of texts per batch. Batches of texts that exceed 128
+        tokens are smaller.
 
     Returns:
-      float32 [N, H], in the order of `texts`.
+      Vectors of shape [N, H], float32, in the order of `texts`.
 
     Raises:
-      ConfigError: the model has no such layer, or needs languages.
-      VocabularyError: the model needs a language that it does not have.
+      ConfigError: If the model has no such layer, or requires languages.
+      VocabularyError: If the vocabulary lacks a required language.
     """
     subject = self.subject(batch_size=batch_size)
     if layer is not None:
       index = run_arguments.layer_index(subject, layer)
       layer = index - subject.model.config.num_layers - 1
-    encoding = self._changed(pooling, max_length, layer=layer)
+    encoding = self._override_encoding(pooling, max_length, layer=layer)
     if prompt is None:
-      prompt = run_arguments.prompt_of(encoding, prompt_name)
-    found = hidden_states.sentence_vectors(
+      prompt = run_arguments.select_prompt(encoding, prompt_name)
+    encoded = hidden_states.sentence_vectors(
       subject,
       texts,
       run_arguments.language_ids(subject, texts, languages),
       encoding,
       prompt=prompt,
     )
-    run_arguments.warn_of_cut(found.truncated, texts)
-    return found.vectors
+    run_arguments.warn_if_truncated(encoded.truncated, texts)
+    return encoded.vectors
 
   @validation.validate_call
   def encode_layers(
@@ -169,24 +185,32 @@ class Run(saved_run.SavedRun):
     max_length: validation.PositiveInt | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """Pooled states of each text and layer; arguments as in `encode`.
+    """Returns the pooled hidden states of each text at every layer.
+
+    Args:
+      texts: N texts.
+      languages: Languages of the texts, as in `encode`.
+      pooling: Pooling of the hidden states, as in `encode`.
+      max_length: Maximum number of tokens per text, as in `encode`.
+      batch_size: Number of texts per batch, as in `encode`.
 
     Returns:
-      float32 [layers + 1, N, H], the embedding output first.
+      States of shape [layers + 1, N, H], float32. The embedding output comes
+      first.
     """
     subject = self.subject(batch_size=batch_size)
-    found = hidden_states.layer_vectors(
+    sentence_states = hidden_states.layer_vectors(
       subject,
       texts,
       run_arguments.language_ids(subject, texts, languages),
-      self._changed(pooling, max_length),
+      self._override_encoding(pooling, max_length),
     )
-    run_arguments.warn_of_cut(found.truncated, texts)
-    return found.states
+    run_arguments.warn_if_truncated(sentence_states.truncated, texts)
+    return sentence_states.states
 
   @property
   def tokenizer(self) -> base_vocabulary.Vocabulary:
-    """The run's vocabulary: `encode` gives ids of text, `decode` the text."""
+    """The run's vocabulary: `encode` maps text to ids, `decode` ids to text."""
     return self.vocabulary
 
   @validation.validate_call
@@ -198,28 +222,29 @@ class Run(saved_run.SavedRun):
     max_length: validation.PositiveInt | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> list[np.ndarray]:
-    """The states of each text's tokens, at every layer.
+    """Returns the hidden states of each text's tokens at every layer.
 
     Args:
       texts: N texts.
-      languages: as in `encode`.
-      max_length: as in `encode`.
-      batch_size: as in `encode`.
+      languages: Languages of the texts, as in `encode`.
+      max_length: Maximum number of tokens per text, as in `encode`.
+      batch_size: Number of texts per batch, as in `encode`.
 
     Returns:
-      N arrays, float32 [layers + 1, T, H], the embedding output first. The T
-      tokens are those of `tokenizer.encode`, without bos and eos; fewer where
-      a text is cut.
+      N arrays of shape [layers + 1, T, H], float32. The embedding output comes
+      first. The T tokens are those of `tokenizer.encode`, without bos and eos,
+      up to the length at which the text is truncated.
     """
     subject = self.subject(batch_size=batch_size)
     ids = run_arguments.language_ids(subject, texts, languages)
     encoded = self.vocabulary.encode_each(texts, ids)
-    found = token_level.states(subject, encoded, ids, max_length)
-    cut = sum(
-      one.shape[1] < len(own) for one, own in zip(found, encoded, strict=True)
+    token_states = token_level.states(subject, encoded, ids, max_length)
+    num_truncated = sum(
+      text_states.shape[1] < len(token_ids)
+      for text_states, token_ids in zip(token_states, encoded, strict=True)
     )
-    run_arguments.warn_of_cut(cut, texts)
-    return found
+    run_arguments.warn_if_truncated(num_truncated, texts)
+    return token_states
 
   @validation.validate_call
   def fill_mask(
@@ -229,20 +254,22 @@ class Run(saved_run.SavedRun):
     languages: str | Sequence[str] | None = None,
     top_k: validation.PositiveInt = 5,
   ) -> list[list[token_level.Prediction]]:
-    """The likeliest tokens for `<mask>`, which each text has once.
+    """Returns the most probable tokens for `<mask>` in each text.
 
     Args:
-      texts: N texts, such as 'Paris is the <mask> of France.'.
-      languages: as in `encode`.
-      top_k: tokens of each text.
+      texts: N texts that contain `<mask>` exactly once, such as
+        'Paris is the <mask> of France.'.
+      languages: Languages of the texts, as in `encode`.
+      top_k: Number of tokens per text.
 
     Returns:
-      For each text `top_k` predictions (token, id, probability), the likeliest
-      first.
+      For each text, `top_k` predictions (token, id, probability), the most
+      probable first.
 
     Raises:
-      ConfigError: a text has no `<mask>` or several, or the model has no head
-        that predicts tokens.
+      ConfigError: If a text does not contain `<mask>` exactly once, or the
+        model
+        has no head that predicts tokens.
     """
     subject = self.subject()
     ids = run_arguments.language_ids(subject, texts, languages)
@@ -258,27 +285,29 @@ class Run(saved_run.SavedRun):
   ) -> dict[str, eval_task.EvalResult]:
     """Evaluates the checkpoint.
 
-    Results are written below `eval/<task>/` in the model directory, or in
-    `output`, and read from there if nothing changed since. Parts of a task that
-    fail, such as one language, are listed in its result's `failures`.
+    Results are written to `eval/<task>/` in the model directory, or in
+    `output`,
+    and read from there as long as nothing changes. Parts of a task that fail,
+    such as one language, are listed in the `failures` of its result.
 
     Args:
-      tasks: their names must differ.
-      output: folder for the results of this run, which is then only read;
-        None: the model directory.
-      batch_size: sentences per batch, where it does not change results.
+      tasks: Evaluation tasks with distinct names.
+      output: Folder for the results, so that the model directory is only read.
+        If None, results are written to the model directory.
+      batch_size: Number of sentences per batch, for tasks whose results do not
+        depend on it.
 
     Returns:
-      Name of each task -> its result.
+      The result of each task, by the task's name.
 
     Raises:
-      CheckpointError: the checkpoint cannot be read.
-      RunDirectoryError: results cannot be written.
+      CheckpointError: If the checkpoint cannot be read.
+      RunDirectoryError: If the results cannot be written.
     """
-    evaluate_lib.check_tasks(tasks)
+    evaluate.check_tasks(tasks)
     result_store.check_writable(self.directory, output)
     store = result_store.ResultStore(self, seed=self.seed, output=output)
-    evaluated = evaluate_lib.evaluate_checkpoint(
+    evaluated = evaluate.evaluate_checkpoint(
       self,
       self.step,
       tasks,
@@ -288,14 +317,14 @@ class Run(saved_run.SavedRun):
     )
     if distributed_job.is_lead():
       evaluation_report.write(store, tasks, failures=evaluated.failures)
-    found = evaluated.results
-    if len(found) < len(tasks):
+    if len(evaluated.results) < len(tasks):
       raise errors.CheckpointError(
         'The checkpoint cannot be evaluated',
-        got='; '.join(map(str, evaluated.failures)) or 'it was deleted',
+        got='; '.join(map(str, evaluated.failures))
+        or 'a checkpoint that was deleted',
         where=f'{self.directory} at step {self.step}',
       )
-    return found
+    return evaluated.results
 
   @validation.validate_call
   def translate(
@@ -312,43 +341,43 @@ class Run(saved_run.SavedRun):
     """Translates texts with an encoder-decoder.
 
     Args:
-      texts: N texts in the language `source`.
-      source: language code.
-      target: language code.
-      beam_size: hypotheses kept; 1 is greedy decoding.
-      length_penalty: log probabilities are divided by length^length_penalty.
-      max_length: tokens read of a text, and written for it, at most; None:
-        as many as the model has positions for.
-      batch_size: texts per batch.
+      texts: N texts in the source language.
+      source: Code of the source language.
+      target: Code of the target language.
+      beam_size: Number of hypotheses of the beam search. 1 is greedy decoding.
+      length_penalty: Log probabilities are divided by length^length_penalty.
+      max_length: Maximum number of tokens of a text and of its translation. If
+        None, the number of the model's positions.
+      batch_size: Number of texts per batch.
 
     Returns:
       The best hypothesis for each text, in order.
 
     Raises:
-      ConfigError: the model is not an encoder-decoder.
-      VocabularyError: the vocabulary lacks a language.
+      ConfigError: If the model is not an encoder-decoder.
+      VocabularyError: If the vocabulary lacks one of the languages.
     """
     sentence_translator.check_model(self.model)
     options = translation_options.TranslationOptions(
       beam_size=beam_size, length_penalty=length_penalty, max_length=max_length
     )
-    found = sentence_translator.Translator(
+    translations = sentence_translator.Translator(
       self.subject(batch_size=batch_size),
       source=source,
       target=target,
       options=options,
     ).translate(texts)
-    run_arguments.warn_of_cut(found.cut, texts)
-    return [hypotheses[0].text for hypotheses in found.hypotheses]
+    run_arguments.warn_if_truncated(translations.cut, texts)
+    return [hypotheses[0].text for hypotheses in translations.hypotheses]
 
   @functools.cached_property
   def _params(self) -> dict[str, Any]:
-    if isinstance(self.step, str):  # results.UNTRAINED
+    if isinstance(self.step, str):  # result_store.UNTRAINED
       return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
     return self.restore_params(self.step, partitioner=self.partitioner)
 
-  def _changed(self, pooling, max_length, *, layer=None):
-    """The run's definition with what a call says otherwise."""
+  def _override_encoding(self, pooling, max_length, *, layer=None):
+    """Returns `sentence` with the arguments of a call that are not None."""
     if pooling is not None:
       pooling = validation.validate(pooling, Pooling, name='Run.encode.pooling')
     return self.sentence.changed(
@@ -368,30 +397,33 @@ def open_run(
   """Opens the run in a model directory.
 
   Args:
-    model_dir: directory that training or a conversion wrote.
-    step: of the checkpoint: a number, 'last', 'best', or 'untrained' for
-      fresh parameters, the baseline of an evaluation.
-    best_metric: what 'best' goes by: an evaluation metric that training
-      recorded, such as 'retrieval/accuracy/mean'.
-    partitioner: shards parameters and batches; None splits batches over all
-      devices.
-    seed: of an evaluation's random choices and of untrained parameters.
+    model_dir: Directory that training or a conversion wrote.
+    step: Checkpoint to open: a step, 'last', 'best', or 'untrained' for
+      randomly initialized parameters, the baseline of an evaluation.
+    best_metric: Metric that selects the checkpoint 'best': an evaluation metric
+      that training recorded, such as 'retrieval/accuracy/mean'.
+    partitioner: Shards parameters and batches. If None, batches are split over
+      all devices.
+    seed: Random seed of evaluations and of untrained parameters.
+
+  Returns:
+    The run at the selected checkpoint.
 
   Raises:
-    RunDirectoryError: there is no run in the directory.
-    CheckpointError: there is no such checkpoint.
-    ConfigError: 'best' has no metric to go by.
+    RunDirectoryError: If the directory contains no run.
+    CheckpointError: If the checkpoint does not exist.
+    ConfigError: If 'best' has no metric.
   """
-  saved = saved_run.open_run(model_dir)
+  run = saved_run.open_run(model_dir)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   return Run(
-    directory=saved.directory,
-    model=saved.model,
-    vocabulary=saved.vocabulary,
-    objectives=saved.objectives,
-    inputs=saved.inputs,
-    step=run_arguments.choose_step(saved, step, best_metric=best_metric),
+    directory=run.directory,
+    model=run.model,
+    vocabulary=run.vocabulary,
+    objectives=run.objectives,
+    inputs=run.inputs,
+    step=run_arguments.choose_step(run, step, best_metric=best_metric),
     partitioner=partitioner,
     seed=seed,
   )

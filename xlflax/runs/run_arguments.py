@@ -1,4 +1,4 @@
-"""What the methods of a run are given: checkpoints, layers, texts, languages."""
+"""Validation of the arguments of `Run`: checkpoints, layers and languages."""
 
 import logging
 from collections.abc import Sequence
@@ -21,16 +21,26 @@ _LOG = logging.getLogger(__name__)
 def choose_step(
   run: saved_run.SavedRun, step: int | str, *, best_metric: str | None = None
 ) -> result_store.Step:
-  """The step that a number, 'last', 'best' or 'untrained' means."""
+  """Returns the step that a number, 'last', 'best' or 'untrained' denotes.
+
+  Args:
+    run: Run with the checkpoints.
+    step: Step of a checkpoint, 'last', 'best' or 'untrained'.
+    best_metric: Metric that selects the checkpoint 'best'.
+
+  Raises:
+    CheckpointError: If the checkpoint does not exist.
+    ConfigError: If `step` is another string, or 'best' has no metric.
+  """
   if step == result_store.UNTRAINED:
     return step
   if isinstance(step, str) and step not in ('last', 'best'):
     raise errors.ConfigError(
-      'There is no such checkpoint',
+      'The checkpoint does not exist',
       got=repr(step),
       expected="a step, 'last', 'best' or 'untrained'",
       where='step',
-      fix=f'write step={step}'
+      fix=f'Pass step={step}'
       if step.isdigit()
       else name_suggestions.did_you_mean(
         step, ('last', 'best', result_store.UNTRAINED)
@@ -42,14 +52,18 @@ def choose_step(
 
 
 def layer_index(subject: eval_task.Subject, layer: int | str) -> int:
-  """The index, from 0, of a layer that 'last' or a number means."""
+  """Returns the index, counted from 0, of a layer given as 'last' or a number.
+
+  Raises:
+    ConfigError: If the model has no such layer.
+  """
   if isinstance(layer, str) and layer != 'last':
     raise errors.ConfigError(
-      'There is no such layer',
+      'The layer is invalid',
       got=repr(layer),
-      expected="'last' or an index",
+      expected="'last' or the index of a layer",
       where='Run.encode.layer',
-      fix=f'write layer={layer}' if layer.lstrip('-').isdigit() else None,
+      fix=f'Pass layer={layer}' if layer.lstrip('-').isdigit() else None,
     )
   index = -1 if isinstance(layer, str) else layer
   return hidden_states.layer_index(subject, index, where='Run.encode')
@@ -60,10 +74,17 @@ def language_ids(
   texts: Sequence[str],
   languages: str | Sequence[str] | None,
 ) -> list[int]:
-  """The language id of each text.
+  """Returns the language id of each text.
+
+  Args:
+    subject: Model and vocabulary.
+    texts: N texts.
+    languages: Code of the language of all texts, or N codes. If None, and the
+      model does not depend on the language, all ids are 0.
 
   Raises:
-    ConfigError: the model needs languages, or their number is wrong.
+    ConfigError: If the model requires languages, or their number is wrong.
+    VocabularyError: If the vocabulary lacks a required language.
   """
   reads_languages = subject.needs_languages or getattr(
     subject.model.config, 'use_language_embeddings', False
@@ -72,13 +93,16 @@ def language_ids(
     return [0] * len(texts)
   codes = [languages] * len(texts) if isinstance(languages, str) else languages
   if codes is None or len(codes) != len(texts):
+    if codes is None:
+      message = 'The model requires the languages of the texts'
+      got = 'None'
+    else:
+      message = 'The number of languages differs from the number of texts'
+      got = f'{len(codes)} languages for {len(texts)} texts'
     raise errors.ConfigError(
-      'The languages do not fit the texts',
-      got='none' if codes is None else f'{len(codes)} for {len(texts)} texts',
-      expected='one code for all texts, or one per text: the model reads '
-      'texts of different languages differently'
-      if codes is None
-      else 'one code for all texts, or one per text',
+      message,
+      got=got,
+      expected='one code for all texts, or one code per text',
       where='Run.encode.languages',
     )
   notes: list[str] = []
@@ -91,39 +115,49 @@ def language_ids(
   return [ids[code] for code in codes]
 
 
-def prompt_of(encoding: SentenceEncoding, name: str | None) -> str:
-  """The text of a prompt; of none, the default.
+def select_prompt(encoding: SentenceEncoding, name: str | None) -> str:
+  """Returns the text of a prompt, or of the default prompt if `name` is None.
 
   Raises:
-    ConfigError: there is no such prompt.
+    ConfigError: If the run has no such prompt.
   """
-  names = {'document': sentence_embedding.DOCUMENT}.get(name or '', (name,))
-  known = (*encoding.prompts, 'query', 'document')
-  if name is not None and name not in known:
+  accepted_names = tuple(
+    dict.fromkeys((*encoding.prompts, 'query', 'document'))
+  )
+  if name is not None and name not in accepted_names:
     raise errors.ConfigError(
       'The run has no such prompt',
       got=repr(name),
-      expected='one of ' + ', '.join(dict.fromkeys(known)),
+      expected='one of ' + ', '.join(accepted_names),
       where='Run.encode.prompt_name',
-      fix=name_suggestions.did_you_mean(name, known)
-      or 'give the text itself as prompt=',
+      fix=name_suggestions.did_you_mean(name, accepted_names)
+      or 'Pass the text of the prompt as prompt=',
     )
-  return encoding.prompt(*filter(None, names))
+  if name is None:
+    return encoding.prompt()
+  if name == 'document':
+    return encoding.prompt(*sentence_embedding.DOCUMENT)
+  return encoding.prompt(name)
 
 
-def warn_of_cut(cut: int, texts: Sequence[str]) -> None:
-  if cut:
-    _LOG.warning('%d of %d texts were cut: too long.', cut, len(texts))
+def warn_if_truncated(num_truncated: int, texts: Sequence[str]) -> None:
+  """Logs a warning if texts were truncated."""
+  if num_truncated:
+    _LOG.warning(
+      '%d of %d texts exceed the maximum length and were truncated.',
+      num_truncated,
+      len(texts),
+    )
 
 
 def as_html(run: saved_run.SavedRun, step: result_store.Step) -> str:
-  """What a run is, for notebooks."""
+  """Returns a summary of a run as an HTML table, for notebooks."""
   spec = run.vocabulary.spec
   rows = {
     'checkpoint': step,
     'checkpoints': ', '.join(map(str, run.steps)),
     'model': f'{type(run.model).__name__}, {run.model.config}',
-    'vocabulary': f'{spec.size:,} entries; {", ".join(spec.languages)}',
+    'vocabulary': f'{spec.size:,} tokens; {", ".join(spec.languages)}',
     'objectives': ', '.join(run.objectives),
   }
   return repr_html.html_table(f'Run {run.directory}', rows)

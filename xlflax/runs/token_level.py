@@ -1,4 +1,4 @@
-"""States of single tokens, and the tokens that fill a masked place."""
+"""Hidden states of single tokens, and predictions of masked tokens."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,12 +14,12 @@ MASK = '<mask>'
 
 
 class Prediction(NamedTuple):
-  """A token for a masked place.
+  """A token predicted for a mask.
 
   Attributes:
-    token: its text.
-    id: in the vocabulary.
-    probability: that the model gives it.
+    token: Text of the token.
+    id: Index of the token in the vocabulary.
+    probability: Probability that the model assigns to the token.
   """
 
   token: str
@@ -33,16 +33,30 @@ def states(
   language_ids: Sequence[int],
   max_length: int | None = None,
 ) -> list[np.ndarray]:
-  """float32 [layers + 1, T, H] of each text's T tokens, as `Run.states`."""
+  """Returns the hidden states of each text's tokens, as `Run.states` does.
+
+  Args:
+    subject: Model, parameters and vocabulary.
+    token_ids: N lists of T token ids, without special tokens.
+    language_ids: N indices into the vocabulary's languages.
+    max_length: Maximum number of tokens per text, including bos and eos. If
+      None, the number of the model's positions.
+
+  Returns:
+    N arrays of shape [layers + 1, T, H], float32.
+  """
+  # Each token is a word of its own.
   readings = [
     word_states.Reading(np.asarray(ids, np.int32), np.arange(len(ids)))
     for ids in token_ids
   ]
-  found = word_states.states_of_readings(
-    subject, readings, language_ids, max_length=max_length
-  )
-  by_place = {one.sentence: one.states for one in found}
-  return [by_place[place] for place in range(len(token_ids))]
+  states_by_index = {
+    text_states.sentence: text_states.states
+    for text_states in word_states.states_of_readings(
+      subject, readings, language_ids, max_length=max_length
+    )
+  }
+  return [states_by_index[index] for index in range(len(token_ids))]
 
 
 def fill_mask(
@@ -51,44 +65,72 @@ def fill_mask(
   language_ids: Sequence[int],
   top_k: int,
 ) -> list[list[Prediction]]:
-  """The likeliest tokens for `<mask>` in each text, as `Run.fill_mask`."""
+  """Returns the most probable tokens for `<mask>`, as `Run.fill_mask` does.
+
+  Args:
+    subject: Model, parameters and vocabulary.
+    texts: N texts that contain `<mask>` exactly once.
+    language_ids: N indices into the vocabulary's languages.
+    top_k: Number of tokens per text.
+
+  Raises:
+    ConfigError: If a text does not contain `<mask>` exactly once, or contains
+      it beyond the model's maximum length.
+  """
   for text in texts:
     if text.count(MASK) != 1:
       raise errors.ConfigError(
-        'A text needs one masked place',
-        got=f'{text.count(MASK)} in {text!r}',
+        'A text must contain exactly one mask',
+        got=f'{text.count(MASK)} masks in {text!r}',
         expected=f'{MASK} once',
         where='Run.fill_mask.texts',
       )
-  spec, encode = subject.vocabulary.spec, subject.vocabulary.encode_each
-  sides = [[part.strip(' ') for part in text.split(MASK)] for text in texts]
-  first = encode([left for left, _ in sides], language_ids)
-  second = encode([right for _, right in sides], language_ids)
-  rows = [[*a, spec.mask_id, *b] for a, b in zip(first, second, strict=True)]
-  out = []
-  for place, vectors in enumerate(states(subject, rows, language_ids)):
-    at = len(first[place])
-    if at >= vectors.shape[1]:
+  vocabulary = subject.vocabulary
+  spec = vocabulary.spec
+  contexts = [
+    [context.strip(' ') for context in text.split(MASK)] for text in texts
+  ]
+  left_ids = vocabulary.encode_each(
+    [left for left, _ in contexts], language_ids
+  )
+  right_ids = vocabulary.encode_each(
+    [right for _, right in contexts], language_ids
+  )
+  token_ids = [
+    [*left, spec.mask_id, *right]
+    for left, right in zip(left_ids, right_ids, strict=True)
+  ]
+
+  predictions = []
+  for index, text_states in enumerate(states(subject, token_ids, language_ids)):
+    mask_position = len(left_ids[index])
+    if mask_position >= text_states.shape[1]:
       raise errors.ConfigError(
-        'The masked place is beyond what the model reads',
-        got=f'token {at + 1}',
-        expected=f'one of the first {vectors.shape[1]}',
+        "The mask is beyond the model's maximum length",
+        got=f'token {mask_position + 1}',
+        expected=f'one of the first {text_states.shape[1]} tokens',
         where='Run.fill_mask.texts',
       )
     params = parameter_sharing.select_language_params(
       parameter_sharing.plan_of(subject.model),
       subject.params['model'],
-      np.int32(language_ids[place]),
+      np.int32(language_ids[index]),
     )
     logits = subject.model.apply(
-      {'params': params}, vectors[-1, at], method='logits'
+      {'params': params}, text_states[-1, mask_position], method='logits'
     )
-    values, ids = jax.lax.top_k(jax.nn.softmax(logits), top_k)
-    code = spec.languages[language_ids[place]] if spec.languages else None
-    out.append(
+    probabilities, top_ids = jax.lax.top_k(jax.nn.softmax(logits), top_k)
+    language = spec.languages[language_ids[index]] if spec.languages else None
+    predictions.append(
       [
-        Prediction(subject.vocabulary.decode([one], language=code), one, value)
-        for one, value in zip(ids.tolist(), values.tolist(), strict=True)
+        Prediction(
+          vocabulary.decode([token_id], language=language),
+          token_id,
+          probability,
+        )
+        for token_id, probability in zip(
+          top_ids.tolist(), probabilities.tolist(), strict=True
+        )
       ]
     )
-  return out
+  return predictions

@@ -1,4 +1,4 @@
-"""What a task of a suite costs: parameters, processor and device seconds."""
+"""Cost of a suite's task: parameters, CPU seconds and device seconds."""
 
 import time
 
@@ -15,38 +15,46 @@ from xlflax.training.checkpointing import (
 
 
 class Meter:
-  """Measures from its making on.
+  """Measurement of the time since the meter was created.
 
   Attributes:
-    model_dir: of the pretrained run.
-    step: of its checkpoint.
+    model_dir: Directory of the pretrained run.
+    step: Step of its checkpoint.
   """
 
   def __init__(self, model_dir: str, step: int):
-    self.model_dir, self.step = model_dir, step
-    self._cpu, self._wall = time.process_time(), time.monotonic()
+    self.model_dir = model_dir
+    self.step = step
+    self._cpu_start = time.process_time()
+    self._wall_start = time.monotonic()
 
   def read(self) -> score_table.Cost:
-    """What was spent until now; accelerators count while they are held."""
+    """Returns the cost so far.
+
+    Accelerators count from the creation of the meter, whether they are busy or
+    idle.
+    """
     devices = jax.local_devices()
-    held = 0 if devices[0].platform == 'cpu' else len(devices)
+    num_accelerators = 0 if devices[0].platform == 'cpu' else len(devices)
     return score_table.Cost(
       parameters=body_parameters(self.model_dir, self.step),
       training_seconds=metrics_file.seconds_written(
         paths.to_path(self.model_dir)
       ),
-      cpu_seconds=time.process_time() - self._cpu,
-      device_seconds=held * (time.monotonic() - self._wall),
+      cpu_seconds=time.process_time() - self._cpu_start,
+      device_seconds=num_accelerators * (time.monotonic() - self._wall_start),
       device=devices[0].device_kind,
     )
 
 
 def body_parameters(model_dir: str, step: int) -> int:
-  """How many parameters a checkpoint's body has, heads apart."""
+  """Returns the number of parameters of a checkpoint's body, without heads."""
   shapes = checkpoint_reader.saved_shapes(
     checkpoint_reader.path_of(paths.to_path(model_dir), step)
   )
   return vocabulary_padding.count_unpadded(
-    {n: shape for n, shape in shapes.items() if n.startswith('model/')},
+    {
+      name: shape for name, shape in shapes.items() if name.startswith('model/')
+    },
     run_directory.read_model(paths.to_path(model_dir)).config,
   )

@@ -1,4 +1,4 @@
-"""`evaluate_suite`: a suite of tasks on one pretrained model, or several."""
+"""Evaluation of one or several pretrained models on a suite of tasks."""
 
 import logging
 import os
@@ -9,10 +9,10 @@ from xlflax.storage import bucket_access, paths
 from xlflax.suites import (
   suite_config,
   suite_export,
+  suite_report,
   suite_result_store,
   suite_runner,
 )
-from xlflax.suites import suite_report as suite_results
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors, validation
 
@@ -36,36 +36,42 @@ def evaluate_suite(
   batch_size: validation.PositiveInt = 64,
   baseline: str | None = None,
   only: Collection[tuple[str, str]] | None = None,
-) -> suite_results.SuiteReport:
-  """Fine-tunes what needs it, evaluates all languages, writes reports.
+) -> suite_report.SuiteReport:
+  """Fine-tunes and evaluates models on a suite, and writes reports.
 
-  What a call that was killed had finished is not computed again. A task or a
-  language that fails is recorded, and the others go on.
+  Results of an interrupted call are reused. A task or a language that fails is
+  recorded, and the remaining ones are evaluated.
 
   Args:
-    suite: the tasks.
-    model_dirs: runs of pretrained models, side by side in the reports.
-    data: the directory that the suite's tasks read.
-    output: where fine-tuned runs and reports are written.
-    names: of the tasks to run; None for all.
-    steps: of the checkpoints; None for the newest.
-    watch: follow one run: each checkpoint it has and will have, until its
-      training has finished; curves show scores by step.
-    poll_seconds: how often `watch` looks for new checkpoints.
-    timeout_seconds: `watch` ends after so long without one; None never.
-    bindings: gin bindings for all tasks with fine-tuning.
-    search_paths: folders to look gin files up in.
-    batch_size: sentences a batch of evaluations.
-    baseline: the checkpoint that the others are compared with, such as
-      'mlm@1000'; None: the first.
-    only: (checkpoint, task) that this call does, such as ('mlm@1000',
-      'xnli'), the shard of one of several machines (`suite_runner.shard`). The
-      reports are written by the call that finds all results there. None: all.
+    suite: Tasks to evaluate.
+    model_dirs: Directories of pretrained runs, which the reports compare.
+    data: Directory with the data of the suite's tasks.
+    output: Directory for fine-tuned runs and reports.
+    names: Names of the tasks to run. If None, all tasks of the suite.
+    steps: Steps of the checkpoints. If None, the last checkpoint of each run.
+    watch: Whether to evaluate all present and future checkpoints of a single
+      run until its training has finished. Learning curves then show the scores
+      by step.
+    poll_seconds: Interval at which `watch` checks for new checkpoints.
+    timeout_seconds: Time without a new checkpoint after which `watch` ends. If
+      None, there is no limit.
+    bindings: Gin bindings for all tasks with fine-tuning.
+    search_paths: Folders in which gin files are searched.
+    batch_size: Number of sentences per evaluation batch.
+    baseline: Checkpoint that the others are compared with, such as 'mlm@1000'.
+      If None, the first one.
+    only: Pairs (checkpoint, task), such as ('mlm@1000', 'xnli'), to which this
+      call is restricted. They form the shard of one of several machines (see
+      `suite_runner.shard`). The call that finds the results of all shards
+      writes the reports. If None, all pairs are evaluated.
+
+  Returns:
+    The results of this call and of earlier calls with the same output.
 
   Raises:
-    XlflaxError: the suite or a model directory is wrong.
+    XlflaxError: If the suite or a model directory is invalid.
   """
-  suite.chosen(names)
+  suite.select_tasks(names)
   bucket_access.check_usable(paths.to_path(output))
   runner = suite_runner.SuiteRunner(
     suite=suite,
@@ -77,27 +83,27 @@ def evaluate_suite(
     batch_size=batch_size,
     only=only,
   )
-  found: list[suite_results.TaskResult] = []
+  results: list[suite_report.TaskResult] = []
 
-  def tests_of(task, label, step):
-    return runner.tests(task, suite_runner.Model(label, '', step))
+  def load_tests(task, label, step):
+    return runner.load_tests(task, suite_runner.Model(label, '', step))
 
-  def evaluate(models) -> suite_results.SuiteReport:
+  def evaluate(models) -> suite_report.SuiteReport:
     for model in models:
-      found.extend(runner.run(model))
-    report = suite_results.SuiteReport(
+      results.extend(runner.run(model))
+    report = suite_report.SuiteReport(
       suite=suite.name,
       source_language=suite.source_language,
-      results=suite_result_store.merged(
-        found, suite=suite, output=runner.output, tests=tests_of
+      results=suite_result_store.merge_results(
+        results, suite=suite, output=runner.output, load_tests=load_tests
       ),
       tasks=tuple(task.name for task in suite.tasks),
     )
     missing = runner.missing(models, report)
     if missing:
-      _LOG.info('The report waits for %s of other shares.', missing)
+      _LOG.info('The report is missing results of other shards: %s.', missing)
     else:
-      suite_result_store.note(report, runner.output)
+      suite_result_store.record_results(report, runner.output)
       suite_export.write(report, runner.output, baseline=baseline)
     return report
 
@@ -107,16 +113,18 @@ def evaluate_suite(
 
 
 def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
-  """Evaluates the checkpoints of a run as they come."""
+  """Evaluates the checkpoints of a run as they are written."""
   if len(model_dirs) != 1:
     raise errors.ConfigError(
-      'One run can be watched', where='--continuous', got=', '.join(model_dirs)
+      'Continuous evaluation requires exactly one run',
+      got=', '.join(model_dirs),
+      where='--continuous',
     )
   run = saved_run.open_run(model_dirs[0])
   report = None
-  for new in checkpoint_polling.new_checkpoints(
+  for new_steps in checkpoint_polling.new_checkpoints(
     run, set(), poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
   ):
-    for step in new:
+    for step in new_steps:
       report = evaluate(suite_runner.models(model_dirs, step))
   return report if report is not None else evaluate([])

@@ -1,11 +1,11 @@
-"""A suite: tasks that are fine-tuned for and evaluated together."""
+"""Configuration of a suite: tasks that are evaluated together."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 from xlflax.utils import errors, name_suggestions, validation
 
-OURS = 'ours'  # the recipe without a file of its own
+OURS = 'ours'  # The default recipe, which has no gin file of its own.
 
 
 @validation.validate_fields
@@ -14,20 +14,21 @@ class SuiteTask:
   """One task of a suite.
 
   Attributes:
-    name: of the task; its gin file gives its test tasks names of their own.
-    family: the group of tasks that it belongs to, for averages.
-    gin_file: binds `evaluate.tasks`, the test sets, and for a task with
-      fine-tuning also all that `xlflax finetune` needs but INIT_FROM. It
-      reads data from the macro DATA.
-    bindings: 'NAME=VALUE' for that file.
-    trials: the task whose fine-tuned models are evaluated, often this one;
-      None for a task without fine-tuning.
-    grid: axes of its own fine-tuning, such as 'LEARNING_RATE=1e-5,2e-5'.
-    select: metric of the dev set that selects checkpoint and setting.
-    metrics: those whose mean is the task's score, as in 'f1/fr'; () for those
-      that the test tasks declare (`EvalTask.score_metrics`).
-    recipe: further bindings, of a published recipe -> where each is published.
-    departures: what the recipe asks for besides, and is not done.
+    name: Name of the task. The names of its test tasks are in its gin file.
+    family: Group of tasks that it belongs to, for averages.
+    gin_file: Gin file that binds `evaluate.tasks`, the test sets. For a task
+      with fine-tuning, it also binds everything that `xlflax finetune` needs
+      except INIT_FROM. It reads data from the macro DATA.
+    bindings: Bindings 'NAME=VALUE' for that file.
+    trials: Name of the task whose fine-tuned models are evaluated, often this
+      one. None for a task without fine-tuning.
+    grid: Axes of the task's fine-tuning grid, such as
+      'LEARNING_RATE=1e-5,2e-5'.
+    select: Metric of the dev set that selects checkpoint and setting.
+    metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
+      If empty, those that the test tasks declare (`EvalTask.score_metrics`).
+    recipe: Further bindings of a published recipe, each with its source.
+    departures: Parts of the recipe that are not implemented.
   """
 
   name: str
@@ -52,13 +53,13 @@ class SuiteTask:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
-  """Tasks with a name.
+  """A named list of tasks.
 
   Attributes:
-    name: of the suite.
-    tasks: in the order of its table.
-    source_language: the one that models are fine-tuned on.
-    recipe: whose settings the tasks have (`SuiteTask.recipe`).
+    name: Name of the suite.
+    tasks: Tasks in the order of the suite's table.
+    source_language: Language that models are fine-tuned on.
+    recipe: Name of the recipe that the tasks follow (`SuiteTask.recipe`).
   """
 
   name: str
@@ -71,53 +72,59 @@ class Suite:
     names = [task.name for task in self.tasks]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'The tasks of a suite are no different ones',
-        got=', '.join(names) or 'none',
+        'A suite requires one or more tasks with distinct names',
+        got=', '.join(names) or 'no tasks',
         where=f'suite {self.name!r}',
       )
     for task in self.tasks:
       if task.trials is not None and task.trials not in names:
         raise errors.ConfigError(
-          'A task of a suite uses the models of one that the suite lacks',
+          '`trials` does not name a task of the suite',
           got=task.trials,
           expected='one of ' + ', '.join(names),
           where=f'suite {self.name!r}, task {task.name}',
         )
 
   def recipe_notes(self, task: SuiteTask) -> tuple[str, ...]:
-    """What a result says about the recipe that it follows."""
-    settings = '; '.join(task.recipe) or 'as the suite'
+    """Returns the notes on the recipe for the results of a task."""
+    settings = '; '.join(task.recipe) or 'settings of the suite'
     return (
       f'recipe {self.recipe}: {settings}',
-      *(f'recipe {self.recipe}, but: {one}' for one in task.departures),
+      *(
+        f'recipe {self.recipe}, not implemented: {departure}'
+        for departure in task.departures
+      ),
     )
 
   @validation.validate_call
   def task(self, name: str) -> SuiteTask:
-    """The task of this name.
+    """Returns the task with a name.
 
     Raises:
-      ConfigError: the suite has none.
+      ConfigError: If the suite has no such task.
     """
-    return self.chosen([name])[0]
+    return self.select_tasks([name])[0]
 
   @validation.validate_call
-  def chosen(self, names: Sequence[str] | None) -> tuple[SuiteTask, ...]:
-    """Some tasks, in the suite's order; all for None.
+  def select_tasks(self, names: Sequence[str] | None) -> tuple[SuiteTask, ...]:
+    """Returns the tasks with some names, in the order of the suite.
+
+    Args:
+      names: Names of tasks. If None, all tasks are returned.
 
     Raises:
-      ConfigError: the suite has no task of a name.
+      ConfigError: If the suite has no task with one of the names.
     """
-    known = [task.name for task in self.tasks]
-    unknown = sorted(set(names or ()) - set(known))
-    if unknown:
+    available_names = [task.name for task in self.tasks]
+    unknown_names = sorted(set(names or ()) - set(available_names))
+    if unknown_names:
       raise errors.ConfigError(
         'The suite has no such task',
-        got=', '.join(unknown),
-        expected='some of ' + ', '.join(known),
+        got=', '.join(unknown_names),
+        expected='some of ' + ', '.join(available_names),
         where=f'suite {self.name!r}',
-        fix=name_suggestions.did_you_mean(unknown[0], known)
-        or 'name some of its tasks (--tasks)',
+        fix=name_suggestions.did_you_mean(unknown_names[0], available_names)
+        or 'Pass names of its tasks with --tasks.',
       )
     return tuple(
       task for task in self.tasks if names is None or task.name in names

@@ -1,4 +1,4 @@
-"""What a suite found as files, as a submission and as a table."""
+"""Export of a suite's results as files, XTREME submission and terminal table."""
 
 import json
 import logging
@@ -9,8 +9,7 @@ import rich.table
 
 from xlflax.data.supervised import xtreme_submission
 from xlflax.data.supervised.sources import xtreme, xtreme_tasks
-from xlflax.evaluation import eval_task
-from xlflax.evaluation import result_store as evaluation_results
+from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.reports import report_files
 from xlflax.storage import manifests, paths
 from xlflax.suites import suite_report
@@ -28,12 +27,12 @@ def write(
   *,
   baseline: str | None = None,
 ) -> None:
-  """Writes suite.json, suite.csv and the folder `report`.
+  """Writes suite.json, suite.csv, the folder `report` and XTREME submissions.
 
   Args:
-    report: of all models.
-    output: where it is written.
-    baseline: the model that the others are compared with; None: the first.
+    report: Results of all models.
+    output: Directory of the suite.
+    baseline: Model that the others are compared with. If None, the first one.
   """
   text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n'
   contents = {JSON: text, CSV: report.to_csv()}
@@ -59,54 +58,63 @@ def write(
 def _write_submission(
   report: suite_report.SuiteReport, model: str, output: pathlib.Path
 ) -> None:
-  """Predictions of XTREME's tasks, as its leaderboard takes them.
+  """Writes the predictions of XTREME's tasks in the leaderboard's format.
 
-  Of several seeds the first one's.
+  If a task was evaluated with several seeds, those of the first seed are used.
   """
   if report.suite not in xtreme_tasks.VERSIONS:
     return
-  first = [one for r in report.of(model).values() for one in r.evaluated[:1]]
-  for one in first:
-    evaluation_results.check_files(one.folder)
+  first_seed_folders = [
+    (result.task, evaluated.folder)
+    for result in report.results_by_task(model).values()
+    for evaluated in result.evaluated[:1]
+  ]
+  for _, prediction_folder in first_seed_folders:
+    result_store.check_files(prediction_folder)
   contents = {
     name: text
-    for result in report.of(model).values()
-    for one in result.evaluated[:1]
-    for file in paths.list_directory(one.folder)
-    for name, text in _submitted(report.suite, result.task, file)
+    for task, prediction_folder in first_seed_folders
+    for file in paths.list_directory(prediction_folder)
+    for name, text in _submission_files(report.suite, task, file)
   }
   if contents:
     folder = str(output / SUBMISSION / model)
     missing = xtreme_submission.write_submission(folder, contents, report.suite)
     if missing:
       _LOG.warning(
-        'The submission of %s lacks %d files, such as %s.',
+        'The submission of %s is missing %d files, such as %s.',
         model,
         len(missing),
         missing[0],
       )
 
 
-def _submitted(
+def _submission_files(
   version: str, task: str, file: pathlib.Path
 ) -> list[tuple[str, str]]:
-  """Name and text of a file of predictions in a submission, if it is one."""
-  part = file.stem.split('-')[0]
+  """Returns name and text of a prediction file in a submission.
+
+  The list is empty if the file is not part of a submission.
+  """
+  language = file.stem.split('-')[0]
   if file.suffix == eval_task.STATISTICS:
     return []
   if task in xtreme_tasks.RANKED:
     if task == 'lareqa':
       return []
     text = xtreme_submission.entities_json(file.read_text(encoding='utf-8'))
-    return [(xtreme_submission.file_name(task, part, version), text)]
-  if part not in xtreme.find_xtreme_task(task, version).languages:
+    return [(xtreme_submission.file_name(task, language, version), text)]
+  if language not in xtreme.find_xtreme_task(task, version).languages:
     return []
   text = file.read_text(encoding='utf-8')
-  return [(xtreme_submission.file_name(task, part, version), text)]
+  return [(xtreme_submission.file_name(task, language, version), text)]
 
 
 def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
-  """One table: tasks down, models across, averages below; points."""
+  """Prints a table with a row per task and a column per model.
+
+  The rows below the tasks contain averages. Scores are in points.
+  """
   table = rich.table.Table(
     title=f'{report.suite}: mean over languages', title_justify='left'
   )
@@ -116,29 +124,41 @@ def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
   for model in report.models:
     table.add_column(model, justify='right')
   for task in dict.fromkeys(result.task for result in report.results):
-    found = [summary.tasks.get(task) for summary in summaries]
-    metrics = next((one.metrics for one in found if one), ())
+    task_summaries = [summary.tasks.get(task) for summary in summaries]
+    metrics = next(
+      (summary.metrics for summary in task_summaries if summary), ()
+    )
     table.add_row(
       task,
       ', '.join(metrics),
-      *(f'{_shown(one.score)} {one.missing}' if one else '-' for one in found),
+      *(
+        f'{_format_score(summary.score)} {summary.missing}' if summary else '-'
+        for summary in task_summaries
+      ),
     )
   table.add_row(
     'mean',
     '',
-    *(f'{_shown(s.average)} {s.missing}' for s in summaries),
+    *(
+      f'{_format_score(summary.average)} {summary.missing}'
+      for summary in summaries
+    ),
     style='bold',
   )
-  for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
+  for name in dict.fromkeys(
+    key for summary in summaries for key in summary.xtreme
+  ):
     table.add_row(
       f'XTREME: {name}',
       '',
-      *(_shown(s.xtreme.get(name)) for s in summaries),
+      *(_format_score(summary.xtreme.get(name)) for summary in summaries),
       style='bold',
     )
-  table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
+  table.add_row(
+    'transfer gap', '', *(_format_score(summary.gap) for summary in summaries)
+  )
   rich_tables.print_table(table, console)
 
 
-def _shown(value: float | None) -> str:
+def _format_score(value: float | None) -> str:
   return '-' if value is None else f'{value:.1f}'

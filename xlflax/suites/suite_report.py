@@ -1,4 +1,4 @@
-"""What a suite found: per task, language and model; its reports."""
+"""Results of a suite per task, language and model, and their reports."""
 
 import csv
 import dataclasses
@@ -11,10 +11,9 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax import evaluate as evaluate_lib
+from xlflax import evaluate
 from xlflax.data.supervised.sources import xtreme_tasks
-from xlflax.evaluation import eval_task
-from xlflax.evaluation import result_store as evaluation_results
+from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 from xlflax.finetuning import model_selection
@@ -28,11 +27,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-  """One evaluation task on one checkpoint.
+  """Location of the results of one evaluation task on one checkpoint.
 
   Attributes:
-    folder: of the files that belong to the result, such as predictions.
-    task: the evaluation task; None for an earlier call's that cannot be made.
+    folder: Folder with the files of the result, such as predictions.
+    task: The evaluation task. None if the result is from an earlier call and
+      its task cannot be created.
   """
 
   folder: pathlib.Path
@@ -41,24 +41,25 @@ class Evaluated:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-  """A task of a suite on one checkpoint of a pretrained model.
+  """Result of a suite's task on one checkpoint of a pretrained model.
 
   Attributes:
-    task: name of the suite's task.
-    family: its group.
-    label: of the model.
-    step: of its checkpoint.
-    run: what tells its run from others, wherever they lie.
-    recipe: whose settings the suite's tasks had.
-    setting: of the grid, that was selected; '' without fine-tuning.
-    main: metrics whose mean is the task's score; () for those that its
+    task: Name of the suite's task.
+    family: Group of the task.
+    label: Label of the model.
+    step: Step of the checkpoint.
+    run: Identifier of the run, which does not depend on its location.
+    recipe: Recipe that the suite's tasks followed.
+    setting: Name of the selected setting of the grid, or '' without
+      fine-tuning.
+    main: Metrics whose mean is the task's score. If empty, those that the
       evaluation tasks declare.
-    values: 'metric/part' -> a number for each seed.
-    evaluated: where predictions lie, for each seed.
-    notes: facts a reader must know.
-    failures: what is missing, and why.
-    is_earlier: whether it is of an earlier call.
-    cost: of all calls so far; None where it was not measured.
+    values: Values of each 'metric/part', one per seed.
+    evaluated: Locations of the predictions, for each seed.
+    notes: Remarks that a reader needs to interpret the scores.
+    failures: Missing parts, with the reasons.
+    is_earlier: Whether the result is from an earlier call.
+    cost: Cost of all calls so far. None if it was not measured.
   """
 
   task: str
@@ -78,30 +79,35 @@ class TaskResult:
 
   @property
   def model(self) -> str:
-    """The checkpoint's name, 'mlm@1000'."""
+    """Name of the checkpoint, such as 'mlm@1000'."""
     return f'{self.label}@{self.step}'
 
-  def with_report(self, report: evaluate_lib.Report, step: int) -> 'TaskResult':
-    """The result with that of one more seed.
+  def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
+    """Returns the result extended by the results of one more seed.
+
+    Args:
+      report: Results of the test tasks.
+      step: Step of the evaluated checkpoint.
 
     Raises:
-      ConfigError: two tasks of the report have one metric of one part.
+      ConfigError: If two test tasks report the same metric of the same part.
     """
     values, notes = dict(self.values), list(self.notes)
-    named: dict[str, float] = {}
-    for found in (results.get(step) for results in report.results.values()):
-      if found is None:  # its failure is in the report
+    metrics: dict[str, float] = {}
+    for results_by_step in report.results.values():
+      result = results_by_step.get(step)
+      if result is None:  # The report lists the failure.
         continue
-      if twice := named.keys() & found.metrics.keys():
+      if duplicates := metrics.keys() & result.metrics.keys():
         raise errors.ConfigError(
-          'Two test tasks of a task of a suite have one metric',
-          got=', '.join(sorted(twice)),
+          "Two test tasks of a suite's task report the same metric",
+          got=', '.join(sorted(duplicates)),
           where=self.task,
-          fix='make them two tasks of the suite',
+          fix='Define them as two tasks of the suite.',
         )
-      named |= found.metrics
-      notes += found.notes
-    for name, value in named.items():
+      metrics |= result.metrics
+      notes += result.notes
+    for name, value in metrics.items():
       values[name] = (*values.get(name, ()), value)
     return dataclasses.replace(
       self,
@@ -119,21 +125,23 @@ class TaskResult:
 
   @property
   def metrics(self) -> tuple[str, ...]:
-    """Those whose mean is the score."""
+    """Metrics whose mean is the score."""
     if self.main:
       return self.main
     declared = (
-      one.task.score_metrics for one in self.evaluated if one.task is not None
+      evaluated.task.score_metrics
+      for evaluated in self.evaluated
+      if evaluated.task is not None
     )
     return tuple(dict.fromkeys(itertools.chain.from_iterable(declared)))
 
   def scores(self, *, examples: Sequence[str] = ()) -> list[score_table.Score]:
-    """The main metrics of every part, their means over seeds.
+    """Returns the main metrics of every part, averaged over seeds.
 
     Args:
-      examples: parts whose single examples are wanted, too.
+      examples: Parts whose scores include the statistics of single examples.
     """
-    found = []
+    scores = []
     for name, values in self.values.items():
       metric, _, part = name.partition('/')
       mean = model_selection.Spread(values).mean
@@ -142,7 +150,7 @@ class TaskResult:
         and mean is not None
         and (part and part != MEAN and '/' not in part)
       ):
-        found.append(
+        scores.append(
           score_table.Score(
             self.task,
             metric,
@@ -152,53 +160,61 @@ class TaskResult:
             self._predictions(part),
           )
         )
-    return found
+    return scores
 
   def parts(self) -> list[str]:
-    """The parts of the scores."""
+    """Returns the parts of the scores, such as languages."""
     return list(dict.fromkeys(score.language for score in self.scores()))
 
   def _predictions(self, part: str) -> str:
-    """Path of a part's file of predictions, of the first seed; '' for none."""
-    for one in self.evaluated[:1]:
-      files = sorted(
-        paths.list_directory(one.folder), key=lambda file: file.name
-      )
-      for fits in (part.__eq__, lambda stem: stem.startswith(f'{part}-')):
-        for file in files:
-          if fits(file.stem) and file.suffix != eval_task.STATISTICS:
-            return str(file)
+    """Returns the path of a part's predictions, or '' if there is none.
+
+    If there are several seeds, the predictions are those of the first one.
+    """
+    if not self.evaluated:
+      return ''
+    files = sorted(
+      paths.list_directory(self.evaluated[0].folder), key=lambda file: file.name
+    )
+    files = [file for file in files if file.suffix != eval_task.STATISTICS]
+    exact_matches = [file for file in files if file.stem == part]
+    prefix_matches = [
+      file for file in files if file.stem.startswith(f'{part}-')
+    ]
+    for file in exact_matches + prefix_matches:
+      return str(file)
     return ''
 
   def _examples(
     self, metric: str, part: str
   ) -> tuple[corpus_statistics.Statistics, ...] | None:
-    """Statistics of single examples, one for each seed."""
+    """Returns the statistics of single examples for each seed, or None."""
     try:
-      for one in self.evaluated:
-        evaluation_results.check_files(one.folder)
-      several = tuple(
-        found[metric]
-        for found in (
-          one.task.statistics(part, one.folder)
-          for one in self.evaluated
-          if one.task is not None
-        )
-        if metric in found
+      for evaluated in self.evaluated:
+        result_store.check_files(evaluated.folder)
+      statistics_by_metric = [
+        evaluated.task.statistics(part, evaluated.folder)
+        for evaluated in self.evaluated
+        if evaluated.task is not None
+      ]
+      seed_statistics = tuple(
+        statistics[metric]
+        for statistics in statistics_by_metric
+        if metric in statistics
       )
     except (OSError, ValueError, StopIteration, errors.XlflaxError) as error:
       _LOG.warning(
-        '%s, %s, %s: single examples cannot be compared: %s',
+        '%s, %s, %s: single examples cannot be compared. %s',
         self.model,
         self.task,
         part,
         error,
       )
       return None
-    return several or None
+    return seed_statistics or None
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Returns the result as plain JSON values."""
     return {
       'task': self.task,
       'family': self.family,
@@ -220,10 +236,10 @@ class SuiteReport:
   """All results of a suite.
 
   Attributes:
-    suite: its name.
-    source_language: the one that was fine-tuned on.
-    results: of all models and tasks so far, earlier calls included.
-    tasks: names of the suite's tasks.
+    suite: Name of the suite.
+    source_language: Language that models were fine-tuned on.
+    results: Results of all models and tasks so far, including earlier calls.
+    tasks: Names of the suite's tasks.
   """
 
   suite: str
@@ -233,16 +249,16 @@ class SuiteReport:
 
   @property
   def expected(self) -> dict[str, int]:
-    """Task -> its languages; 0 for tasks whose languages are not published."""
-    known = xtreme_tasks.VERSIONS.get(self.suite, {})
+    """Number of languages per task, or 0 if its languages are not published."""
+    published = xtreme_tasks.VERSIONS.get(self.suite, {})
     return {
-      task: len(known[task].languages) if task in known else 0
+      task: len(published[task].languages) if task in published else 0
       for task in self.tasks
     }
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
-    """What this call missed; what earlier ones did is in their results."""
+    """Failures of this call. Those of earlier calls are in their results."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results
@@ -252,24 +268,26 @@ class SuiteReport:
 
   @property
   def models(self) -> list[str]:
+    """Names of the evaluated checkpoints."""
     return list(dict.fromkeys(result.model for result in self.results))
 
-  def of(self, model: str) -> dict[str, TaskResult]:
-    """Task -> result of one model."""
+  def results_by_task(self, model: str) -> dict[str, TaskResult]:
+    """Returns the results of one model by task."""
     return {
       result.task: result for result in self.results if result.model == model
     }
 
   def tables(self, *, with_examples: bool) -> list[score_table.ScoreTable]:
-    """The scores of each model, for reports.
+    """Returns the scores of each model, for reports.
 
     Args:
-      with_examples: also single examples, for intervals and comparisons.
+      with_examples: Whether to include single examples, which confidence
+        intervals and comparisons need.
     """
-    made = []
+    tables = []
     for model in self.models:
-      results = self.of(model).values()
-      made.append(
+      results = self.results_by_task(model).values()
+      tables.append(
         score_table.ScoreTable(
           model,
           tuple(
@@ -287,24 +305,26 @@ class SuiteReport:
               *(f'missing: {failure}' for failure in result.failures),
             )
           ),
-          _sum(result.cost for result in results),
+          _sum_costs(result.cost for result in results),
           self.expected,
           next((result.run for result in results), ''),
         )
       )
-    return made
+    return tables
 
   def summaries(self) -> list[leaderboard.Summary]:
-    """Task scores, averages and gaps of each model."""
+    """Returns task scores, averages and transfer gaps of each model."""
     tables = self.tables(with_examples=False)
-    wanted = leaderboard.expected(tables) if tables else {}
+    num_languages = leaderboard.expected(tables) if tables else {}
     return [
-      leaderboard.summarize(table, source=self.source_language, wanted=wanted)
+      leaderboard.summarize(
+        table, source=self.source_language, wanted=num_languages
+      )
       for table in tables
     ]
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values; NaN becomes null."""
+    """Returns the report as plain JSON values. NaN becomes null."""
     return nonfinite_checks.or_null(
       {
         'suite': self.suite,
@@ -326,7 +346,7 @@ class SuiteReport:
                 if name in summary.tasks
                 else {'score': None, 'gap': None}
               )
-              for name, result in self.of(summary.model).items()
+              for name, result in self.results_by_task(summary.model).items()
             },
           }
           for summary in self.summaries()
@@ -336,7 +356,7 @@ class SuiteReport:
     )
 
   def to_csv(self) -> str:
-    """A line for each metric and part: mean and spread over seeds."""
+    """Returns a CSV line per metric and part with mean and spread over seeds."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(
@@ -361,14 +381,17 @@ class SuiteReport:
     return text.getvalue()
 
   def curves(self) -> dict[str, dict[int, score_table.ScoreTable]]:
-    """Label -> step -> scores, of models with several checkpoints."""
-    found: dict[str, dict[int, score_table.ScoreTable]] = {}
+    """Returns the scores by label and step of models with several checkpoints."""
+    curves: dict[str, dict[int, score_table.ScoreTable]] = {}
     for table in self.tables(with_examples=False):
-      first = next(iter(self.of(table.model).values()))
-      found.setdefault(first.label, {})[first.step] = table
-    return {label: steps for label, steps in found.items() if len(steps) > 1}
+      first = next(iter(self.results_by_task(table.model).values()))
+      curves.setdefault(first.label, {})[first.step] = table
+    return {label: steps for label, steps in curves.items() if len(steps) > 1}
 
 
-def _sum(costs: Iterable[score_table.Cost | None]) -> score_table.Cost | None:
-  known = [cost for cost in costs if cost is not None]
-  return functools.reduce(operator.add, known) if known else None
+def _sum_costs(
+  costs: Iterable[score_table.Cost | None],
+) -> score_table.Cost | None:
+  """Returns the sum of the measured costs, or None if there are none."""
+  measured = [cost for cost in costs if cost is not None]
+  return functools.reduce(operator.add, measured) if measured else None

@@ -1,4 +1,4 @@
-"""Results of a suite's tasks on disk: later calls put them beside their own."""
+"""Storage of a suite's results, so that later calls can merge them."""
 
 import dataclasses
 import functools
@@ -10,19 +10,18 @@ from typing import Any
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import score_table
 from xlflax.storage import checksums, manifests, paths
-from xlflax.suites import suite_config
-from xlflax.suites import suite_report as suite_results
+from xlflax.suites import suite_config, suite_report
 from xlflax.utils import errors
 
 FOLDER = 'results'
-# A suite's task and the checkpoint's label and step -> its evaluation tasks.
-Tests = Callable[
+# Maps a suite's task, and label and step of a checkpoint, to evaluation tasks.
+LoadTests = Callable[
   [suite_config.SuiteTask, str, int], Sequence[eval_task.EvalTask]
 ]
 
 
 def write(
-  result: suite_results.TaskResult,
+  result: suite_report.TaskResult,
   output: pathlib.Path,
   *,
   is_shared: bool = False,
@@ -30,10 +29,10 @@ def write(
   """Writes `OUTPUT/results/<label>@<step>/<task>.json`.
 
   Args:
-    result: of the task.
-    output: of the suite.
-    is_shared: whether other machines write to the folder as well, so that the
-      manifest must wait for the last one's report.
+    result: Result of a task.
+    output: Directory of the suite.
+    is_shared: Whether other machines also write to the directory. The results
+      are then added to the manifest with the final report only.
   """
   record = {
     'task': result.task,
@@ -45,70 +44,75 @@ def write(
     'setting': result.setting,
     'main': result.metrics,
     'values': result.values,
-    'folders': [str(one.folder) for one in result.evaluated],
+    'folders': [str(evaluated.folder) for evaluated in result.evaluated],
     'notes': result.notes,
     'cost': None if result.cost is None else dataclasses.asdict(result.cost),
-    'failures': [dataclasses.asdict(one) for one in result.failures],
+    'failures': [dataclasses.asdict(failure) for failure in result.failures],
   }
   text = json.dumps(checksums.add_digest(record), indent=2, ensure_ascii=False)
-  name = _name(result)
+  name = _file_name(result)
   if is_shared:
     paths.write_atomically(output / name, text + '\n')
   else:
     manifests.write_files(output, manifests.Kind.SUITE, {name: text + '\n'})
 
 
-def _name(result: suite_results.TaskResult) -> str:
+def _file_name(result: suite_report.TaskResult) -> str:
   return f'{FOLDER}/{result.model}/{result.task}.json'
 
 
-def note(report: suite_results.SuiteReport, output: pathlib.Path) -> None:
-  """Puts the records of all machines into the manifest of their folder."""
-  names = [_name(one) for one in report.results]
+def record_results(
+  report: suite_report.SuiteReport, output: pathlib.Path
+) -> None:
+  """Adds the result files of all machines to the manifest of the suite."""
+  names = [_file_name(result) for result in report.results]
   manifests.record_files(output, manifests.Kind.SUITE, names)
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
-  """Refuses a folder whose results of this name are another run's.
+  """Checks that stored results of a checkpoint have the same run and recipe.
 
   Args:
-    model: the checkpoint's name, 'mlm@1000'.
-    run: what tells its run from others.
-    recipe: of the suite.
-    output: of the suite.
+    model: Name of the checkpoint, such as 'mlm@1000'.
+    run: Identifier of the run.
+    recipe: Recipe of the suite.
+    output: Directory of the suite.
 
   Raises:
-    RunDirectoryError: they are, or of another recipe.
+    RunDirectoryError: If the results belong to another run or recipe.
   """
   for path in sorted((output / FOLDER / model).glob('*.json')):
-    theirs, other = _record(path, lambda found: (found['run'], found['recipe']))
-    if other != recipe:
+    stored_run, stored_recipe = _read_record(
+      path, lambda record: (record['run'], record['recipe'])
+    )
+    if stored_recipe != recipe:
       raise errors.RunDirectoryError(
-        'The folder has results of another recipe',
+        'The output directory contains results of another recipe',
         got=f'recipe {recipe}',
-        expected=f'recipe {other}',
+        expected=f'recipe {stored_recipe}',
         where=str(path),
-        fix='give each recipe an --output of its own',
+        fix='Pass a separate --output for each recipe.',
       )
-    if theirs != run:
+    if stored_run != run:
       raise errors.RunDirectoryError(
-        f'The folder has results of another run that is called {model}, too',
+        'The output directory contains results of another run with the name '
+        f'{model}',
         got=f'run {run}',
-        expected=f'run {theirs}',
+        expected=f'run {stored_run}',
         where=str(path),
-        fix='give another --output, or another name to one of the two model '
-        'directories',
+        fix='Pass another --output, or rename one of the two model '
+        'directories.',
       )
 
 
 def earlier_cost(
   task: str, model: str, output: pathlib.Path
 ) -> score_table.Cost | None:
-  """What earlier calls have spent on a task of a checkpoint, if any."""
+  """Returns the cost of earlier calls for a task of a checkpoint, or None."""
   path = output / FOLDER / model / f'{task}.json'
   if not path.exists():
     return None
-  return _record(
+  return _read_record(
     path,
     lambda record: (
       None if record['cost'] is None else score_table.Cost(**record['cost'])
@@ -116,74 +120,82 @@ def earlier_cost(
   )
 
 
-def _record(path: pathlib.Path, into: Callable[[Any], Any]) -> Any:
+def _read_record(path: pathlib.Path, into: Callable[[Any], Any]) -> Any:
   return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    what="A suite's record is damaged",
+    what="The record of a suite's result is damaged",
     own=True,
-    fix='delete it, and run the suite again',
+    fix='Delete the file and run the suite again.',
     into=into,
   )
 
 
-def merged(
-  found: Sequence[suite_results.TaskResult],
+def merge_results(
+  results: Sequence[suite_report.TaskResult],
   *,
   suite: suite_config.Suite,
   output: pathlib.Path,
-  tests: Tests,
-) -> tuple[suite_results.TaskResult, ...]:
-  """This call's results and those that earlier calls have written.
+  load_tests: LoadTests,
+) -> tuple[suite_report.TaskResult, ...]:
+  """Returns the results of this call and of earlier calls.
 
   Args:
-    found: this call's; they replace those of earlier calls.
-    suite: its tasks are looked for, and give the order.
-    output: of the suite.
-    tests: makes the evaluation tasks of an earlier result.
+    results: Results of this call. They replace those of earlier calls.
+    suite: Suite whose tasks are read, in its order.
+    output: Directory of the suite.
+    load_tests: Creates the evaluation tasks of an earlier result.
 
   Returns:
-    Models of this call first; of each the tasks in the suite's order.
+    The results of the models of this call, followed by those of other models.
+    The results of a model are in the order of the suite's tasks.
   """
-  known = {(one.model, one.task): one for one in found}
+  results_by_key = {(result.model, result.task): result for result in results}
   for folder in sorted(paths.list_directory(output / FOLDER)):
     for task in suite.tasks:
       path = folder / f'{task.name}.json'
-      if (folder.name, task.name) not in known and path.exists():
-        known[folder.name, task.name] = _record(
-          path, functools.partial(_read, task=task, tests=tests)
+      if (folder.name, task.name) not in results_by_key and path.exists():
+        results_by_key[folder.name, task.name] = _read_record(
+          path,
+          functools.partial(_parse_result, task=task, load_tests=load_tests),
         )
-  models = dict.fromkeys(model for model, _ in known)
+  models = dict.fromkeys(model for model, _ in results_by_key)
   return tuple(
-    known[model, task.name]
+    results_by_key[model, task.name]
     for model in models
     for task in suite.tasks
-    if (model, task.name) in known
+    if (model, task.name) in results_by_key
   )
 
 
-def _read(
-  record: dict[str, Any], task: suite_config.SuiteTask, tests: Tests
-) -> suite_results.TaskResult:
-  """A written result; without evaluation tasks where they cannot be made."""
+def _parse_result(
+  record: dict[str, Any], task: suite_config.SuiteTask, load_tests: LoadTests
+) -> suite_report.TaskResult:
+  """Returns a stored result.
+
+  It has no evaluation tasks if they cannot be created.
+  """
   try:
-    made = tests(task, record['label'], record['step'])
+    tests = load_tests(task, record['label'], record['step'])
   except errors.XlflaxError:
-    made = ()  # Single examples are then not compared.
+    tests = ()  # Single examples are then not compared.
   folders = [paths.to_path(folder) for folder in record.pop('folders')]
   cost = record['cost']
-  return suite_results.TaskResult(
+  return suite_report.TaskResult(
     **record
     | {
       'main': tuple(record['main']),
       'values': {k: tuple(v) for k, v in record['values'].items()},
       'notes': tuple(record['notes']),
-      'failures': tuple(eval_task.Failure(**one) for one in record['failures']),
+      'failures': tuple(
+        eval_task.Failure(**failure) for failure in record['failures']
+      ),
+      # Each seed has one folder per test task.
       'evaluated': tuple(
-        suite_results.Evaluated(
-          folder, made[number % len(made)] if made else None
+        suite_report.Evaluated(
+          folder, tests[index % len(tests)] if tests else None
         )
-        for number, folder in enumerate(folders)
+        for index, folder in enumerate(folders)
       ),
       'is_earlier': True,
       'cost': None if cost is None else score_table.Cost(**cost),

@@ -1,4 +1,4 @@
-"""Runs a suite: fine-tunes what needs it, evaluates, one model at a time."""
+"""Execution of a suite's tasks on the checkpoints of pretrained models."""
 
 import dataclasses
 import logging
@@ -6,13 +6,17 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from xlflax import evaluate as evaluate_lib
+from xlflax import evaluate
 from xlflax.config import gin_config
 from xlflax.evaluation import eval_task
 from xlflax.finetuning import finetune_grid, grid_report, hyperparameter_grid
 from xlflax.storage import paths
-from xlflax.suites import cost_meter, suite_config, suite_result_store
-from xlflax.suites import suite_report as suite_results
+from xlflax.suites import (
+  cost_meter,
+  suite_config,
+  suite_report,
+  suite_result_store,
+)
 from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.training.devices import mmap_limit
 from xlflax.utils import errors, signals, validation
@@ -22,12 +26,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A checkpoint of a run that a suite is run on.
+  """A checkpoint of a run that a suite is evaluated on.
 
   Attributes:
-    label: what tables call it; of its folder, too.
-    model_dir: of the run.
-    step: of the checkpoint.
+    label: Name of the model in tables and of its folder.
+    model_dir: Directory of the run.
+    step: Step of the checkpoint.
   """
 
   label: str
@@ -36,39 +40,52 @@ class Model:
 
   @property
   def name(self) -> str:
-    """'mlm@1000'."""
+    """Name of the checkpoint, such as 'mlm@1000'."""
     return f'{self.label}@{self.step}'
 
 
 def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
-  """The newest checkpoint of each run, or that of a step.
+  """Returns the last checkpoint of each run, or the one at a step.
+
+  Args:
+    model_dirs: Directories of the runs.
+    step: Step of the checkpoints. If None, the last checkpoint of each run.
 
   Raises:
-    RunDirectoryError: a directory is no run.
-    CheckpointError: it has no checkpoint, or not of this step.
+    RunDirectoryError: If a directory contains no run.
+    CheckpointError: If a run has no such checkpoint.
   """
   labels = _labels(model_dirs)
-  found = []
+  checkpoints = []
   for label, directory in zip(labels, model_dirs, strict=True):
     steps = saved_run.open_run(directory).steps
     if not steps or (step is not None and step not in steps):
       raise errors.CheckpointError(
         'The run has no such checkpoint',
         where=directory,
-        got='the newest' if step is None else step,
-        expected='one of ' + (', '.join(map(str, steps)) or 'none'),
+        got='the last checkpoint' if step is None else f'step {step}',
+        expected='one of the steps ' + ', '.join(map(str, steps))
+        if steps
+        else 'a run with a finished checkpoint',
       )
-    found.append(Model(label, directory, steps[-1] if step is None else step))
-  return found
+    checkpoints.append(
+      Model(label, directory, steps[-1] if step is None else step)
+    )
+  return checkpoints
 
 
 def models_at(
   model_dirs: Sequence[str], steps: Sequence[int] | None
 ) -> list[Model]:
-  """The checkpoints of some steps of each run; None: the newest.
+  """Returns the checkpoints of each run at some steps.
+
+  Args:
+    model_dirs: Directories of the runs.
+    steps: Steps of the checkpoints. If None, the last checkpoint of each run.
 
   Raises:
-    RunDirectoryError, CheckpointError: see `models`.
+    RunDirectoryError: If a directory contains no run.
+    CheckpointError: If a run has no such checkpoint.
   """
   return [
     model
@@ -100,7 +117,7 @@ def shard(
   """
   groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
   for model in models:
-    for task in suite.chosen(names):
+    for task in suite.select_tasks(names):
       group = groups.setdefault((model.name, task.trials or task.name), [])
       group.append((model.name, task.name))
   return {
@@ -109,16 +126,16 @@ def shard(
 
 
 def _labels(model_dirs: Sequence[str]) -> list[str]:
-  """The last part of each path, or as many as tell them apart."""
+  """Returns the shortest suffixes of the paths that are distinct."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
     raise errors.ConfigError(
-      'A model directory is given twice',
+      'The model directories are not distinct',
       got=', '.join(model_dirs),
       where='--model_dir',
     )
   for size in range(1, max(map(len, parts)) + 1):
-    names = ['_'.join(own[-size:]).strip('/') for own in parts]
+    names = ['_'.join(path_parts[-size:]).strip('/') for path_parts in parts]
     if len(set(names)) == len(names):
       break
   return names
@@ -127,17 +144,19 @@ def _labels(model_dirs: Sequence[str]) -> list[str]:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteRunner:
-  """Runs the tasks of a suite on models.
+  """Evaluation of the tasks of a suite on checkpoints.
 
   Attributes:
-    suite: its tasks.
-    output: what is fine-tuned lies in `OUTPUT/<label>@<step>/<task>/trials/`.
-    data: the directory that the tasks read, macro DATA.
-    names: of the tasks to run; None for all.
-    bindings: gin bindings for every task with fine-tuning, after its own.
-    search_paths: folders to look gin files up in.
-    batch_size: sentences a batch of evaluations.
-    only: (checkpoint, task) that this machine does; None: all.
+    suite: The suite.
+    output: Directory of the suite. Fine-tuned runs are stored in
+      `OUTPUT/<label>@<step>/<task>/trials/`.
+    data: Directory with the data of the tasks, the macro DATA.
+    names: Names of the tasks to run. If None, all tasks.
+    bindings: Gin bindings for every task with fine-tuning, applied after the
+      task's own bindings.
+    search_paths: Folders in which gin files are searched.
+    batch_size: Number of sentences per evaluation batch.
+    only: Pairs (checkpoint, task) of this machine. If None, all pairs.
   """
 
   suite: suite_config.Suite
@@ -150,63 +169,71 @@ class SuiteRunner:
   only: Collection[tuple[str, str]] | None = None
 
   def missing(
-    self, models: Sequence[Model], report: suite_results.SuiteReport
+    self, models: Sequence[Model], report: suite_report.SuiteReport
   ) -> list[tuple[str, str]]:
-    """The (checkpoint, task) of other machines that a report lacks."""
+    """Returns the pairs (checkpoint, task) that a report lacks.
+
+    The list is empty if this machine evaluates all pairs.
+    """
     if self.only is None:
       return []
-    found = {(one.model, one.task) for one in report.results}
-    tasks = self.suite.chosen(self.names)
-    wanted = ((model.name, task.name) for model in models for task in tasks)
-    return [one for one in wanted if one not in found]
+    available = {(result.model, result.task) for result in report.results}
+    tasks = self.suite.select_tasks(self.names)
+    required = ((model.name, task.name) for model in models for task in tasks)
+    return [pair for pair in required if pair not in available]
 
-  def run(self, model: Model) -> list[suite_results.TaskResult]:
-    """All tasks on one checkpoint; what fails is in the results."""
+  def run(self, model: Model) -> list[suite_report.TaskResult]:
+    """Runs all tasks on one checkpoint and stores their results.
+
+    Failures are part of the results.
+    """
     run = run_directory.run_id(paths.to_path(model.model_dir))
     suite_result_store.check_run(
       model.name, run, self.suite.recipe, self.output
     )
     grids: dict[str, grid_report.GridReport] = {}
-    found = []
-    for task in self.suite.chosen(self.names):
+    results = []
+    for task in self.suite.select_tasks(self.names):
       signals.check_stop_request()
       if self.only is not None and (model.name, task.name) not in self.only:
         continue
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
       meter = cost_meter.Meter(model.model_dir, model.step)
-      before = suite_result_store.earlier_cost(
+      previous_cost = suite_result_store.earlier_cost(
         task.name, model.name, self.output
       )
       result = self._run_task(task, model, grids)
-      spent = meter.read()
+      current_cost = meter.read()
       result = dataclasses.replace(
         result,
         run=run,
         recipe=self.suite.recipe,
         notes=(*self.suite.recipe_notes(task), *result.notes),
-        cost=spent if before is None else before + spent,
+        cost=current_cost
+        if previous_cost is None
+        else previous_cost + current_cost,
       )
       suite_result_store.write(
         result, self.output, is_shared=self.only is not None
       )
-      found.append(result)
+      results.append(result)
       mmap_limit.make_room()
-    return found
+    return results
 
-  def _run_task(self, task, model, grids) -> suite_results.TaskResult:
-    """One task, whatever becomes of it."""
+  def _run_task(self, task, model, grids) -> suite_report.TaskResult:
+    """Returns the result of one task, which includes its failures."""
     failures = eval_task.Failures(task.name)
-    result = suite_results.TaskResult(
+    result = suite_report.TaskResult(
       task=task.name, family=task.family, label=model.label, step=model.step
     )
     with failures.guard():
-      # The tests are read first: what lacks its data is not trained for.
-      tests = self.tests(task, model)
-      result = (
-        self._evaluated(task, model, tests, result)
-        if task.trials is None
-        else self._finetuned(task, model, tests, result, grids)
-      )
+      # The tests are loaded first, so that a task without its test data fails
+      # before the fine-tuning.
+      tests = self.load_tests(task, model)
+      if task.trials is None:
+        result = self._evaluate_pretrained(model, tests, result)
+      else:
+        result = self._finetune_and_evaluate(task, model, tests, result, grids)
     return dataclasses.replace(
       result,
       main=task.metrics,
@@ -216,7 +243,7 @@ class SuiteRunner:
   def configuration(
     self, task: suite_config.SuiteTask, model: Model
   ) -> gin_config.Configuration:
-    """A task's gin file for a model; MODEL_DIR is still to be given."""
+    """Returns the configuration of a task for a checkpoint, except MODEL_DIR."""
     macros: dict[str, Any] = {'DATA': self.data}
     bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:
@@ -226,20 +253,22 @@ class SuiteRunner:
       (task.gin_file,), bindings, self.search_paths, macros=macros, partial=True
     )
 
-  def tests(
+  def load_tests(
     self, task: suite_config.SuiteTask, model: Model
   ) -> list[eval_task.EvalTask]:
-    """The evaluation tasks that a task's gin file binds."""
+    """Returns the evaluation tasks that the gin file of a task binds."""
     return list(
       self.configuration(task, model).parameter(
         'evaluate.evaluate.tasks', what='evaluation tasks'
       )
     )
 
-  def _evaluated(self, task, model, tests, result):
-    """Test results of the pretrained model itself, whose run is only read."""
-    del task
-    report = evaluate_lib.evaluate(
+  def _evaluate_pretrained(self, model, tests, result):
+    """Adds the test results of the pretrained model to a result.
+
+    The directory of the pretrained run is not modified.
+    """
+    report = evaluate.evaluate(
       model_dir=model.model_dir,
       tasks=tests,
       steps=[model.step],
@@ -248,17 +277,26 @@ class SuiteRunner:
     )
     return result.with_report(report, model.step)
 
-  def _finetuned(self, task, model, tests, result, grids):
-    """Test results of the selected setting, for all seeds."""
-    trainer = self.suite.task(task.trials)
-    if trainer.name not in grids:
-      grids[trainer.name] = finetune_grid.finetune(
-        output=str(self.directory(model) / trainer.name),
-        configuration=self.configuration(trainer, model),
-        axes=tuple(map(hyperparameter_grid.parse_axis, trainer.grid)),
-        select=trainer.select,
+  def _finetune_and_evaluate(self, task, model, tests, result, grids):
+    """Adds the test results of the selected setting, for all seeds.
+
+    Args:
+      task: Task of the suite.
+      model: Checkpoint to fine-tune.
+      tests: Evaluation tasks.
+      result: Result that the test results are added to.
+      grids: Finished grids of the checkpoint by task name. The grid of this
+        task is run and added if it is missing.
+    """
+    grid_task = self.suite.task(task.trials)
+    if grid_task.name not in grids:
+      grids[grid_task.name] = finetune_grid.finetune(
+        output=str(self.directory(model) / grid_task.name),
+        configuration=self.configuration(grid_task, model),
+        axes=tuple(map(hyperparameter_grid.parse_axis, grid_task.grid)),
+        select=grid_task.select,
       )
-    grid = grids[trainer.name]
+    grid = grids[grid_task.name]
     result = dataclasses.replace(
       result,
       failures=tuple(
@@ -282,5 +320,5 @@ class SuiteRunner:
     return result
 
   def directory(self, model: Model) -> pathlib.Path:
-    """Where the fine-tuned runs of a model lie."""
+    """Returns the directory of the fine-tuned runs of a checkpoint."""
     return self.output / model.name
