@@ -1,1 +1,1 @@
-"""Examples with gold labels: what they are, where from, how they become rows."""
+"""Labeled examples: their readers, sources and conversion to model features."""

@@ -1,4 +1,4 @@
-"""The labels that examples have, and whether a model knows them."""
+"""Label sets of labeled examples, and checks against those of a model."""
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
@@ -17,17 +17,19 @@ class _Source(Protocol):
 def labels_of(
   source: _Source, parts: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-  """All labels, tags or relations of a source, sorted.
+  """Collects all labels, tags or relations of a source, sorted.
 
-  Entities in IOB2 are completed: with `B-LOC` there is `I-LOC`, although
-  little training data may have no place of several words.
+  IOB2 label sets are completed: if `B-LOC` occurs, `I-LOC` is added, because a
+  small training set may have no entity of several words.
 
   Args:
-    source: the examples, usually those to train on.
-    parts: languages to look at; None: all.
+    source: Source of the examples, usually the training data.
+    parts: Parts of the source to read, such as languages. If None, all parts
+      are
+      read.
 
   Raises:
-    CorpusError: no example has a label.
+    CorpusError: If no example has a label.
   """
   parts = source.languages() if parts is None else parts
   labels = set(
@@ -39,43 +41,49 @@ def labels_of(
     raise errors.CorpusError(
       'No example has a label',
       where='the examples in ' + ', '.join(parts),
-      fix='take the labels from the training data, not from a blind test set',
+      fix='Take the labels from the training data, not from a blind test set',
     )
-  return tuple(sorted(_completed(labels)))
+  return tuple(sorted(_complete_iob2(labels)))
 
 
-def _completed(labels: set[str]) -> set[str]:
-  """The labels; of entities in IOB2 (O, B-X, I-X) both marks of each type."""
-  types = {label[2:] for label in labels if label[:2] in ('B-', 'I-')}
-  if {label for label in labels if label[:2] not in ('B-', 'I-')} - {'O'}:
-    return labels  # not IOB2
-  return labels | {f'{mark}-{kind}' for mark in 'BI' for kind in types}
+def _complete_iob2(labels: set[str]) -> set[str]:
+  """Adds the missing B- or I- label of each entity type to IOB2 labels.
+
+  Label sets with other labels than O, B-X and I-X are returned unchanged.
+  """
+  entity_labels = {label for label in labels if label[:2] in ('B-', 'I-')}
+  if labels - entity_labels - {'O'}:
+    return labels
+  entity_types = {label[2:] for label in entity_labels}
+  return labels | {
+    f'{prefix}-{entity_type}' for prefix in 'BI' for entity_type in entity_types
+  }
 
 
 def check_labels(
   examples: Iterable[labeled_examples.Example],
-  known: Collection[str],
+  label_set: Collection[str],
   where: str,
 ) -> None:
-  """Checks that a model knows all labels.
+  """Checks that the labels of examples are in the label set of a model.
 
   Args:
-    examples: examples; those without labels are passed over.
-    known: the labels of the model's head.
-    where: what is evaluated or trained on, for the message.
+    examples: Labeled examples. Examples without labels are skipped.
+    label_set: Labels of the model's head.
+    where: Name of the task or data, for error messages.
 
   Raises:
-    CorpusError: a label that is not known, with its language and example.
+    CorpusError: If an example has a label that is not in the label set.
   """
-  known = frozenset(known)
+  label_set = frozenset(label_set)
   for example in examples:
     for label in example.labels or ():
-      if label not in known:
+      if label not in label_set:
         raise errors.CorpusError(
           'A label was not seen in training',
           got=f'{label!r} in {example.language}, example {example.id}',
-          expected='one of ' + ', '.join(sorted(known)),
+          expected='one of ' + ', '.join(sorted(label_set)),
           where=where,
-          fix='train on data with this label, or rename it where the file '
-          'is read',
+          fix='Train on data with this label, or rename the label when the '
+          'file is read',
         )

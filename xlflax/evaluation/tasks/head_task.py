@@ -117,7 +117,9 @@ class HeadTask(labelled_task.LabelledTask):
       maker = pairs = translation_featurizer.PairedRows(
         rows=maker, counterparts=self.counterparts
       )
-      made = pairs.beside(examples, made, subject.vocabulary, length=length)
+      made = pairs.add_counterparts(
+        examples, made, subject.vocabulary, length=length
+      )
     rows = [row for sequences in made for row in sequences]
     yield from head_predictions.predict_rows(
       subject, objective, rows, maker, max_length=length

@@ -1,1 +1,1 @@
-"""From labelled examples to rows of a batch, a module for each family."""
+"""Featurizers for labeled examples, with one module for each task family."""

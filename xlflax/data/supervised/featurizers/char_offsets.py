@@ -1,11 +1,11 @@
-"""Text as tokens that know which characters they stand for.
+"""Tokenization of text with the character offsets of its tokens.
 
-An answer is a span of characters; models point at tokens. Text is encoded
-between white space (vocabularies encode such chunks independently of one
-another), and the pieces of a chunk are laid over its characters. So the same
-code serves SentencePiece, WordPiece, byte-level BPE and unions of
-vocabularies, and an answer's text is always taken from the text itself, never
-from pieces put together.
+An answer is a span of characters, but models predict tokens. Text is split at
+white space, because vocabularies encode such chunks independently of one
+another, and the tokens of each chunk are aligned with its characters. The same
+code therefore supports SentencePiece, WordPiece, byte-level BPE and unions of
+vocabularies. The text of an answer is always a substring of the original text
+and is never assembled from tokens.
 """
 
 import re
@@ -19,18 +19,20 @@ from xlflax.data.supervised.featurizers import token_offsets, word_ids
 from xlflax.data.tokenizers import base_vocabulary
 
 _CHUNK = re.compile(r'\S+')
-# Words, or other characters one by one.
-_PART = re.compile(r'[^\W_]+|.', re.DOTALL)
+# A word, or one other character.
+_WORD_OR_CHARACTER = re.compile(r'[^\W_]+|.', re.DOTALL)
 
 
 class TokenSpans(NamedTuple):
-  """The T tokens of a text.
+  """The T tokens of a text with their character spans.
 
   Attributes:
-    token_ids: int32 [T], without special symbols.
-    starts: int32 [T], the first of a token's characters.
-    ends: int32 [T], one past its last; `starts` where it has none, such as a
-      mere `▁`. Tokens that share a character (byte pieces) have it all.
+    token_ids: Token ids without special tokens, int32 of shape [T].
+    starts: Index of the first character of each token, int32 of shape [T].
+    ends: Index after the last character of each token, int32 of shape [T].
+      Equal
+      to `starts` if the token has no character, such as a single `▁`. Tokens
+      that share a character (byte tokens) all include it.
   """
 
   token_ids: np.ndarray
@@ -38,11 +40,15 @@ class TokenSpans(NamedTuple):
   ends: np.ndarray
 
   def cover(self, start: int, stop: int) -> tuple[int, int] | None:
-    """The first and the last of the tokens that hold characters start:stop.
+    """Returns the first and last token that overlap the characters start:stop.
 
-    They begin and end there exactly if any tokens do; where tokens share
-    characters, others may hold a part of these, too. None where no token holds
-    any.
+    The tokens have exactly these bounds if there are tokens that do. If tokens
+    share characters, neighboring tokens may also contain some of the
+    characters.
+
+    Returns:
+      Indices of the first and the last token. None if no token overlaps the
+      characters.
     """
     visible = np.flatnonzero(self.starts < self.ends)
     starts, ends = self.starts[visible], self.ends[visible]
@@ -52,28 +58,32 @@ class TokenSpans(NamedTuple):
     last = int(np.searchsorted(ends, stop, side='right')) - 1
     if last < 0 or ends[last] != stop:
       last = int(np.searchsorted(starts, stop, side='left')) - 1
-    return (int(visible[first]), int(visible[last])) if first <= last else None
+    if first > last:
+      return None
+    return int(visible[first]), int(visible[last])
 
 
 def encode_with_offsets(
   vocabulary: base_vocabulary.Vocabulary, texts: Sequence[str], language: str
 ) -> list[TokenSpans]:
-  """The tokens of texts of one language, with their characters.
+  """Encodes texts of one language and returns the characters of each token.
 
-  Before: `the dogs` with the pieces `▁the ▁dog s`; after: starts [0, 4, 7],
-  ends [3, 7, 8]. Unknown characters of scripts without spaces have a token
-  each.
+  For example, `the dogs` with the tokens `▁the ▁dog s` has starts [0, 4, 7] and
+  ends [3, 7, 8]. In scripts without spaces, each unknown character has a token
+  of its own.
 
-  The characters of a chunk whose pieces cannot be laid over it (an unusual
-  normalisation) are found for parts of it: words and single characters.
+  If the tokens of a chunk cannot be aligned with its characters, because of an
+  unusual normalization, its words and other characters are encoded and aligned
+  separately.
 
   Args:
-    vocabulary: of any kind.
+    vocabulary: Vocabulary of any type.
     texts: N texts.
-    language: code of their language.
+    language: Language code of the texts.
 
   Raises:
-    VocabularyError: the language is needed and the vocabulary lacks it.
+    VocabularyError: If encoding requires the language and the vocabulary does
+      not have it.
   """
   code = (
     language_codes.match_language(language, vocabulary.spec.languages)
@@ -87,20 +97,29 @@ def encode_with_offsets(
     ]
     for text in texts
   ]
-  once = dict.fromkeys(
-    (before, chunk) for row in chunks for before, chunk, _ in row
+  unique_chunks = dict.fromkeys(
+    (prefix, chunk)
+    for text_chunks in chunks
+    for prefix, chunk, _ in text_chunks
   )
-  chunk_spans = _chunks(vocabulary, code, list(once))
+  chunk_spans = _encode_chunks(vocabulary, code, list(unique_chunks))
   return [
-    _joined(
-      [(chunk_spans[before, chunk], start) for before, chunk, start in row]
+    _concatenate(
+      [
+        (chunk_spans[prefix, chunk], start)
+        for prefix, chunk, start in text_chunks
+      ]
     )
-    for row in chunks
+    for text_chunks in chunks
   ]
 
 
-def _joined(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
-  """Tokens of parts that begin at these characters, one after the other."""
+def _concatenate(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
+  """Concatenates the tokens of consecutive parts of a text.
+
+  Args:
+    parts: Tokens of each part, and the index of the part's first character.
+  """
   if not parts:
     return TokenSpans(*[np.zeros(0, np.int32)] * 3)
   offsets = np.repeat(
@@ -113,51 +132,57 @@ def _joined(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
   return TokenSpans(ids, starts + offsets, ends + offsets)
 
 
-def _chunks(
-  vocabulary, code, keys: list[tuple[str, str]]
+def _encode_chunks(
+  vocabulary, code, chunks: list[tuple[str, str]]
 ) -> dict[tuple[str, str], TokenSpans]:
-  """(what stands before, chunk) -> tokens, characters counted in the chunk."""
-  rows = vocabulary.encode_batch(
-    [before + chunk for before, chunk in keys], language=code
+  """Encodes chunks, each given as (preceding space or '', chunk).
+
+  The character offsets are relative to the start of the chunk.
+  """
+  token_ids = vocabulary.encode_batch(
+    [prefix + chunk for prefix, chunk in chunks], language=code
   )
-  return {
-    key: _laid(vocabulary, code, key[1], ids)
-    or _by_part(vocabulary, code, *key)
-    for key, ids in zip(keys, rows, strict=True)
-  }
+  chunk_spans = {}
+  for (prefix, chunk), ids in zip(chunks, token_ids, strict=True):
+    spans = _align_tokens(vocabulary, code, chunk, ids)
+    if spans is None:
+      spans = _encode_by_word(vocabulary, code, prefix, chunk)
+    chunk_spans[prefix, chunk] = spans
+  return chunk_spans
 
 
-def _laid(
+def _align_tokens(
   vocabulary, code, chunk: str, ids: Sequence[int]
 ) -> TokenSpans | None:
-  """The pieces laid over the chunk, if they fit."""
-  hidden = vocabulary.spec.special_ids
-  unknown = vocabulary.spec.unk_id
+  """Aligns tokens with the characters of a chunk, or returns None."""
+  special_ids = vocabulary.spec.special_ids
+  unknown_id = vocabulary.spec.unk_id
   pieces = [
     None
-    if i == unknown or i in hidden
+    if i == unknown_id or i in special_ids
     else vocabulary.bare_piece(i, language=code)
     for i in ids
   ]
   spans = token_offsets.token_char_spans(chunk, pieces)
   if spans is None:
     return None
-  return _unknown_apart(
-    chunk, TokenSpans(np.asarray(ids, np.int32), *spans), unknown
+  return _split_unknown_tokens(
+    chunk, TokenSpans(np.asarray(ids, np.int32), *spans), unknown_id
   )
 
 
-def _unknown_apart(text: str, spans: TokenSpans, unknown: int) -> TokenSpans:
-  """The tokens, with an unknown one for each character of unspaced scripts.
+def _split_unknown_tokens(
+  text: str, spans: TokenSpans, unknown_id: int
+) -> TokenSpans:
+  """Splits unknown tokens into single characters in unspaced scripts.
 
-  SentencePiece joins neighbouring unknown characters to one piece, at which
-  no answer could begin or end.
-
-  Before: one unknown token for 猫犬, [0, 2]; after: two, [0, 1] and [1, 2].
+  SentencePiece merges neighboring unknown characters into one token, so that
+  no answer could start or end between them. For example, one unknown token for
+  猫犬 with the span [0, 2] becomes two with the spans [0, 1] and [1, 2].
   """
   counts = [
     stop - start
-    if token == unknown
+    if token == unknown_id
     and language_codes.TEXT_WITHOUT_SPACES.search(text, start, stop)
     else 1
     for token, start, stop in zip(*spans, strict=True)
@@ -165,37 +190,36 @@ def _unknown_apart(text: str, spans: TokenSpans, unknown: int) -> TokenSpans:
   if all(count == 1 for count in counts):
     return spans
   ids, starts, ends = (np.repeat(array, counts) for array in spans)
-  within = np.concatenate([np.arange(count) for count in counts])
-  apart = np.repeat(np.array(counts) > 1, counts)
-  starts = np.where(apart, starts + within, starts).astype(np.int32)
-  ends = np.where(apart, starts + 1, ends).astype(np.int32)
+  offsets = np.concatenate([np.arange(count) for count in counts])
+  is_split = np.repeat(np.array(counts) > 1, counts)
+  starts = np.where(is_split, starts + offsets, starts).astype(np.int32)
+  ends = np.where(is_split, starts + 1, ends).astype(np.int32)
   return TokenSpans(ids, starts, ends)
 
 
-def _by_part(vocabulary, code, before: str, chunk: str) -> TokenSpans:
-  """As `_laid`, for the parts of a chunk, each of which has tokens."""
-  matches = list(_PART.finditer(chunk))
+def _encode_by_word(vocabulary, code, prefix: str, chunk: str) -> TokenSpans:
+  """Encodes and aligns the words and other characters of a chunk separately."""
+  matches = list(_WORD_OR_CHARACTER.finditer(chunk))
   texts = [match.group() for match in matches]
-  rows = vocabulary.encode_batch([before + texts[0], *texts[1:]], language=code)
+  token_ids = vocabulary.encode_batch(
+    [prefix + texts[0], *texts[1:]], language=code
+  )
   spaces = word_ids.space_ids(vocabulary, code)
   parts = []
-  for number, (match, ids) in enumerate(zip(matches, rows, strict=True)):
-    if number and len(ids) > 1 and ids[0] in spaces:
+  for index, (match, ids) in enumerate(zip(matches, token_ids, strict=True)):
+    if index and len(ids) > 1 and ids[0] in spaces:
       ids = ids[1:]
-    parts.append(
-      (
-        _laid(vocabulary, code, match.group(), ids)
-        or _whole(match.group(), ids),
-        match.start(),
-      )
-    )
-  return _joined(parts)
+    spans = _align_tokens(vocabulary, code, match.group(), ids)
+    if spans is None:
+      spans = _cover_text(match.group(), ids)
+    parts.append((spans, match.start()))
+  return _concatenate(parts)
 
 
-def _whole(part: str, ids: Sequence[int]) -> TokenSpans:
-  """Every token stands for all of the part."""
+def _cover_text(text: str, ids: Sequence[int]) -> TokenSpans:
+  """Returns spans in which every token covers the complete text."""
   return TokenSpans(
     np.asarray(ids, np.int32),
     np.zeros(len(ids), np.int32),
-    np.full(len(ids), len(part), np.int32),
+    np.full(len(ids), len(text), np.int32),
   )

@@ -1,4 +1,4 @@
-"""Rows of the choices of questions."""
+"""Featurizer for multiple-choice questions."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,16 +14,17 @@ from xlflax.data.supervised.featurizers import (
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.utils import class_registry
 
-UNKNOWN = -1
+UNKNOWN = -1  # Padding value of labels.
 
 
 @class_registry.register('choice_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceRows(featurizer.RowMaker):
-  """One row for each choice; `labels` is 1 for the right one, else 0.
+  """Featurizer that gives one sequence for each choice of a question.
 
-  A stream's `group_size` is the number of choices, so that those of a question
-  are in one batch, one after the other. Choices without a label give no row.
+  `labels` is 1 for the right choice and 0 for the others. The `group_size` of a
+  dataset must be the number of choices, so that the choices of a question are
+  consecutive sequences of one batch. Choices without a label give no sequence.
   """
 
   cuts = True
@@ -58,13 +59,16 @@ class ChoiceRows(featurizer.RowMaker):
     *,
     length: int,
   ) -> list[featurizer.Row]:
-    """A row for each choice, without `labels`; the longer text is cut."""
-    maker = classification_featurizer.ClassificationRows(
+    """Returns one sequence for each choice, without `labels`.
+
+    If the two texts do not fit, tokens of the longer one are removed.
+    """
+    text_featurizer = classification_featurizer.ClassificationRows(
       labels=(choice_examples.WRONG, choice_examples.RIGHT),
       separator=self.separator,
       positions=self.positions,
     )
-    return maker.text_rows(
+    return text_featurizer.text_rows(
       [
         labeled_examples.ClassifiedText(
           id=example.id,

@@ -1,4 +1,4 @@
-"""Rows of texts, and of pairs of texts, that have a class."""
+"""Featurizers for texts and text pairs with a class, a score or an embedding."""
 
 import contextlib
 import dataclasses
@@ -14,24 +14,24 @@ from xlflax.data.supervised.readers import file_reading
 from xlflax.storage import content_hash
 from xlflax.utils import class_registry, errors
 
-UNKNOWN = -1
+UNKNOWN = -1  # Padding value of labels.
 
 
 @class_registry.register('classification_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationRows(featurizer.RowMaker):
-  """One row for each text or pair.
+  """Featurizer that gives one sequence for each text or text pair.
 
-  `text_row` shows the tokens; `labels` is the class's number, a single value.
-  Examples without a label give no row.
+  `text_row` documents the tokens. `labels` is the index of the class, a single
+  value. Examples without a label give no sequence.
 
-  Before: the pair `a b`, `c` with the label 'neutral', and labels
-  ('entailment', 'neutral'); after, with Separator.XLMR: token_ids
-  `<s> a b </s> </s> c </s>`, labels 1.
+  For example, the pair `a b`, `c` with the label 'neutral', the label set
+  ('entailment', 'neutral') and Separator.XLMR gives the tokens
+  `<s> a b </s> </s> c </s>` and the value 1 of `labels`.
 
   Attributes:
-    labels: names of the classes, in the order of their numbers; as the
-      objective has them.
+    labels: Names of the classes in the order of their indices. They must equal
+      the labels of the objective.
   """
 
   cuts = True
@@ -47,14 +47,14 @@ class ClassificationRows(featurizer.RowMaker):
     }
 
   def make(self, examples, vocabulary, *, length):
-    label_sets.check_labels(examples, self.labels, 'the rows of a stream')
-    numbers = {label: i for i, label in enumerate(self.labels)}
-    labelled = [e for e in examples if e.label is not None]
-    rows = iter(self.text_rows(labelled, vocabulary, length=length))
+    label_sets.check_labels(examples, self.labels, 'examples of a dataset')
+    label_indices = {label: i for i, label in enumerate(self.labels)}
+    labeled = [example for example in examples if example.label is not None]
+    rows = iter(self.text_rows(labeled, vocabulary, length=length))
     return [
       []
       if example.label is None
-      else [next(rows) | {batch_keys.LABELS: numbers[example.label]}]
+      else [next(rows) | {batch_keys.LABELS: label_indices[example.label]}]
       for example in examples
     ]
 
@@ -70,33 +70,35 @@ class ClassificationRows(featurizer.RowMaker):
     *,
     length: int,
   ) -> list[featurizer.Row]:
-    """A row for each example, labelled or not, without `labels`.
+    """Returns one sequence for each example, labeled or not, without `labels`.
 
     Raises:
-      ConfigError: the length leaves no room for text.
+      ConfigError: If the length leaves no space for text.
     """
     first_ids, second_ids = _languages(examples, vocabulary)
     texts = [example.text for example in examples]
     paired = [example.paired_text or '' for example in examples]
     first = vocabulary.encode_each(texts, first_ids)
     second = vocabulary.encode_each(paired, second_ids)
-    two = featurizer.num_special(2, self.separator)
-    num_special = featurizer.num_special(1, self.separator)
-    if length <= two:
+    num_special_single = featurizer.num_special(1, self.separator)
+    num_special_pair = featurizer.num_special(2, self.separator)
+    if length <= num_special_pair:
       raise errors.ConfigError(
-        'Rows have no room for text',
+        'The sequence length leaves no space for text',
         got=f'{length} tokens',
-        expected=f'more than the {two} special ones',
+        expected=f'more than the {num_special_pair} special tokens',
       )
     rows = []
-    for example, a, b, *languages in zip(
+    for example, first_tokens, second_tokens, *languages in zip(
       examples, first, second, first_ids, second_ids, strict=True
     ):
       if example.paired_text is None:
-        sides = [a[: length - num_special]]
+        sides = [first_tokens[: length - num_special_single]]
       else:
-        keep_a, keep_b = longest_first(len(a), len(b), length - two)
-        sides = [a[:keep_a], b[:keep_b]]
+        first_size, second_size = longest_first(
+          len(first_tokens), len(second_tokens), length - num_special_pair
+        )
+        sides = [first_tokens[:first_size], second_tokens[:second_size]]
       rows.append(
         featurizer.text_row(
           sides,
@@ -112,12 +114,13 @@ class ClassificationRows(featurizer.RowMaker):
 @class_registry.register('regression_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionRows(ClassificationRows):
-  """One row for each rated text or pair; without a rating there is none.
+  """Featurizer that gives one sequence for each text or pair with a score.
 
-  `labels` has the bits of the rating as float32, since batches are of int32.
+  `labels` contains the bits of the score as float32, because batches have the
+  type int32. Examples without a score give no sequence.
 
   Attributes:
-    labels: none.
+    labels: Unused.
   """
 
   labels: tuple[str, ...] = ()
@@ -135,13 +138,15 @@ class RegressionRows(ClassificationRows):
 @class_registry.register('taught_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaughtRows(ClassificationRows):
-  """Rows of the format `search`, each with the teacher's vector of its line.
+  """Featurizer that adds a teacher's sentence embedding to each sequence.
 
-  All texts of line n have vector n, counted from 1: that of the text which the
-  teacher reads, such as the English one. `vectors` has its bits as float32.
+  It reads examples of the file format `search`. All texts of line n, counted
+  from 1, have embedding n, which is that of the text given to the teacher, such
+  as the English one. `vectors` contains the bits of the embedding as float32.
 
   Attributes:
-    vectors: language -> `.npy` file, [lines, D]; a language has one file.
+    vectors: File in `.npy` format for each language, with an array of shape
+      [lines, D]. A language has one file.
   """
 
   vectors: Mapping[str, str] = class_registry.known_by_content(
@@ -149,71 +154,77 @@ class TaughtRows(ClassificationRows):
   )
 
   def fields(self, length, spec):
-    vectors = self._of(next(iter(self.vectors), ''))
+    vectors = self._load_vectors(next(iter(self.vectors), ''))
     return super().fields(length, spec) | {
       batch_keys.VECTORS: featurizer.Field((vectors.shape[1],))
     }
 
   def make(self, examples, vocabulary, *, length):
     sequences = super().make(examples, vocabulary, length=length)
-    held = {code: self._of(code) for code in {x.language for x in examples}}
+    languages = {example.language for example in examples}
+    vectors_by_language = {code: self._load_vectors(code) for code in languages}
     for example, rows in zip(examples, sequences, strict=True):
-      vectors = held[example.language]
-      number = re.fullmatch(r'(\d+)\.\d+', example.id)
-      if not number or int(number[1]) > len(vectors):
+      vectors = vectors_by_language[example.language]
+      match = re.fullmatch(r'(\d+)\.\d+', example.id)
+      if not match or int(match[1]) > len(vectors):
         raise errors.CorpusError(
-          'A line has no vector of the teacher',
+          'The teacher has no vector for a line',
           got=f'{len(vectors)} vectors of {example.language}',
-          expected='one for each line of one file of the format search',
+          expected='one vector for each line of one file of the format search',
           where=f'text {example.id}',
         )
-      bits = vectors[int(number[1]) - 1].astype(np.float32).view(np.int32)
+      bits = vectors[int(match[1]) - 1].astype(np.float32).view(np.int32)
       rows[:] = [row | {batch_keys.VECTORS: bits} for row in rows]
     return sequences
 
-  def _of(self, language: str) -> np.ndarray:
-    path, vectors = self.vectors.get(language), np.zeros(0)
+  def _load_vectors(self, language: str) -> np.ndarray:
+    """Maps the vectors of a language into memory, shape [lines, D]."""
+    path = self.vectors.get(language)
+    vectors = np.zeros(0)
     if path is not None:
-      with contextlib.suppress(ValueError):  # no such form
+      # A file that is not in `.npy` format fails the check below.
+      with contextlib.suppress(ValueError):
         vectors = np.load(file_reading.require_file(path), mmap_mode='r')
     if vectors.ndim != 2 or vectors.dtype.kind != 'f':
       raise errors.CorpusError(
-        "A language has no file of the teacher's vectors",
+        'A language has no valid file of teacher vectors',
         got=f'shape {vectors.shape} of {path}',
-        expected='numbers [lines, size], saved by numpy.save',
+        expected='floating-point numbers of shape [lines, size], saved by '
+        'numpy.save',
         where=f'TaughtRows.vectors, language {language!r}',
       )
     return vectors
 
 
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
-  """How much is kept of two texts if tokens are cut off the longer one.
+  """Returns the lengths of two texts after truncating the longer one.
 
-  One token after the other is taken from the end of the longer text, of the
-  second where they are equally long (Devlin et al. 2019's data, Hugging
-  Face's 'longest_first').
-
-  Before: 5 and 10 tokens, 9 fit; after: (5, 4).
+  Tokens are removed one by one from the end of the longer text, or of the
+  second
+  text if both have the same length (data of Devlin et al., 2019;
+  'longest_first'
+  in Hugging Face). For example, texts of 5 and 10 tokens with a capacity of 9
+  are truncated to (5, 4).
 
   Args:
-    first: tokens of the first text.
-    second: tokens of the second.
-    capacity: tokens that fit.
+    first: Number of tokens of the first text.
+    second: Number of tokens of the second text.
+    capacity: Maximum number of tokens of both texts together.
   """
   if first + second <= capacity:
     return first, second
   capacity = max(capacity, 0)
-  small = capacity // 2
-  large = capacity - small
-  if first <= large:
+  smaller_half = capacity // 2
+  larger_half = capacity - smaller_half
+  if first <= larger_half:
     return first, capacity - first
-  if second <= small:
+  if second <= smaller_half:
     return capacity - second, second
-  return large, small
+  return larger_half, smaller_half
 
 
 def _languages(examples, vocabulary) -> tuple[np.ndarray, np.ndarray]:
-  """Language ids of first and second texts, int32 [N] each."""
+  """Returns the language ids of first and second texts, int32 [N] each."""
   ids_by_code: dict[str, int] = {}
 
   def number(code: str) -> int:

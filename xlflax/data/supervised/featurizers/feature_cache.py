@@ -1,4 +1,4 @@
-"""Rows of labelled examples, kept whole in memory or in a file."""
+"""In-memory tables of featurized examples that can be saved to a file."""
 
 import functools
 import pathlib
@@ -12,15 +12,15 @@ from xlflax.data.supervised.featurizers import featurizer
 from xlflax.storage import checksums, npz_files, paths
 from xlflax.utils import errors
 
-_CHUNK = 4096
+_CHUNK = 4096  # Number of sequences that are flattened together.
 _TYPES = (np.int8, np.int16, np.int32)
 FORMAT = 1
 
 
 class RowTable:
-  """Rows of different lengths, a flat array for each key.
+  """Sequences of different lengths, stored as a flat array for each key.
 
-  A key's numbers are kept in the smallest integer type that holds them.
+  The values of a key have the smallest integer type that can represent them.
   """
 
   def __init__(
@@ -29,11 +29,13 @@ class RowTable:
     ends: dict[str, np.ndarray],
     counts: dict[str, int],
   ):
-    """Args:
-    values: key -> the rows' numbers, one row after the other.
-    ends: key -> int64 [rows], where each row ends; none for keys with one
-      number a row.
-    counts: 'examples' read, 'unused' ones without a row.
+    """Creates a table from flat arrays.
+
+    Args:
+      values: Concatenated values of all sequences, by batch key.
+      ends: End of each sequence in the flat array of its key, int64 of shape
+        [rows]. Keys with a single number per sequence have no entry.
+      counts: Number of 'examples' read and of 'unused' ones without a sequence.
     """
     self._values = values
     self._ends = ends
@@ -44,7 +46,7 @@ class RowTable:
 
   @classmethod
   def of(cls, groups: Iterable[list[featurizer.Row]]) -> 'RowTable':
-    """From the rows of one example after the other."""
+    """Creates a table from the sequences of each example."""
     counts = {'examples': 0, 'unused': 0}
     chunks: dict[str, list[np.ndarray]] = {}
     lengths: dict[str, list[np.ndarray]] = {}
@@ -58,27 +60,32 @@ class RowTable:
         pending = []
     _flush(pending, chunks, lengths)
     return cls(
-      {key: np.concatenate(parts) for key, parts in chunks.items()},
-      {key: np.cumsum(np.concatenate(parts)) for key, parts in lengths.items()},
+      {key: np.concatenate(arrays) for key, arrays in chunks.items()},
+      {
+        key: np.cumsum(np.concatenate(arrays))
+        for key, arrays in lengths.items()
+      },
       counts,
     )
 
   def row(self, index: int) -> featurizer.Row:
-    """Row number `index`."""
+    """Returns the sequence with an index."""
     row = {}
     for key, value in self._values.items():
       ends = self._ends.get(key)
       if ends is None:
         row[key] = value[index]
       else:
-        row[key] = value[ends[index - 1] if index else 0 : ends[index]]
+        start = ends[index - 1] if index else 0
+        row[key] = value[start : ends[index]]
     return row
 
   def rows(self, indices: Sequence[int]) -> list[featurizer.Row]:
+    """Returns the sequences with these indices."""
     return [self.row(int(index)) for index in indices]
 
   def digest(self) -> str:
-    """What tells whether another table has the same rows."""
+    """Returns a checksum of the sequences."""
     return checksums.digest_json(
       [
         [key, value.dtype.str, checksums.digest_content(value.tobytes())]
@@ -88,82 +95,93 @@ class RowTable:
     )
 
   def num_tokens(self, key: str) -> int:
+    """Returns the total number of values of a batch key."""
     return int(self._values[key].size) if key in self._values else 0
 
   def num_full(self, key: str, length: int) -> int:
-    """How many rows have so many numbers of a key."""
+    """Returns the number of sequences in which a key has `length` values."""
     ends = self._ends.get(key, np.zeros(0, np.int64))
     return int((np.diff(ends, prepend=0) == length).sum())
 
   def save(self, path: pathlib.Path, fingerprint: str) -> None:
-    """Writes the table so that it is there whole or not at all."""
+    """Writes the table to a file atomically."""
     arrays = {f'value/{key}': value for key, value in self._values.items()}
     arrays |= {f'end/{key}': value for key, value in self._ends.items()}
     arrays |= {f'count/{key}': np.array(n) for key, n in self.counts.items()}
     arrays |= {'format': np.array(FORMAT), 'fingerprint': np.array(fingerprint)}
-    paths.write_atomically(path, functools.partial(_write, arrays))
+    paths.write_atomically(path, functools.partial(_write_npz, arrays))
 
   @classmethod
   def load(cls, path: pathlib.Path) -> tuple['RowTable', str]:
-    """A table that was saved, and the fingerprint of its examples.
+    """Loads a saved table.
+
+    Returns:
+      The table and the fingerprint that was saved with it.
 
     Raises:
-      CacheError: the file is damaged or of another format.
+      CacheError: If the file is damaged or has another format version.
     """
     try:
-      named = npz_files.load_arrays(path)
-      if int(named['format']) != FORMAT:
-        raise ValueError(f'format {int(named["format"])}')
+      arrays = npz_files.load_arrays(path)
+      if int(arrays['format']) != FORMAT:
+        raise ValueError(f'format {int(arrays["format"])}')
     except (ValueError, OSError, KeyError, TypeError) as error:
       raise errors.CacheError(
-        f'A file of cached rows cannot be read ({error})',
+        f'A feature cache file cannot be read ({error})',
         where=str(path),
-        fix='delete it; it is written again from the examples',
+        fix='Delete the file. It is written again from the examples',
       ) from error
 
-    def group(prefix):
+    def arrays_with_prefix(prefix):
       return {
         key.removeprefix(prefix): value
-        for key, value in named.items()
+        for key, value in arrays.items()
         if key.startswith(prefix)
       }
 
-    counts = {key: int(n) for key, n in group('count/').items()}
-    return cls(group('value/'), group('end/'), counts), str(
-      named['fingerprint']
+    counts = {
+      key: int(count) for key, count in arrays_with_prefix('count/').items()
+    }
+    table = cls(
+      arrays_with_prefix('value/'), arrays_with_prefix('end/'), counts
     )
+    return table, str(arrays['fingerprint'])
 
 
 def _flush(rows, chunks, lengths) -> None:
-  """Moves rows to flat arrays."""
+  """Appends the values and lengths of sequences as flat arrays."""
   if not rows:
     return
-  for key, first in rows[0].items():
-    ragged = np.ndim(first) > 0
+  for key, first_value in rows[0].items():
+    is_ragged = np.ndim(first_value) > 0
     values = (
       np.concatenate([row[key] for row in rows])
-      if ragged
+      if is_ragged
       else np.array([row[key] for row in rows])
     )
-    chunks.setdefault(key, []).append(_small(values))
-    if ragged:
+    chunks.setdefault(key, []).append(_downcast(values))
+    if is_ragged:
       lengths.setdefault(key, []).append(
         np.array([len(row[key]) for row in rows], np.int64)
       )
 
 
-def _small(values: np.ndarray) -> np.ndarray:
-  for kind in _TYPES:
-    limits = np.iinfo(kind)
+def _downcast(values: np.ndarray) -> np.ndarray:
+  """Casts values to the smallest integer type that can represent them."""
+  for dtype in _TYPES:
+    limits = np.iinfo(dtype)
     if not values.size or (
       limits.min <= values.min() and values.max() <= limits.max
     ):
-      return values.astype(kind)
-  raise ValueError('A row holds a number beyond 32 bits.')
+      return values.astype(dtype)
+  raise ValueError('A sequence contains a number that exceeds 32 bits.')
 
 
-def _write(arrays: dict[str, np.ndarray], file: BinaryIO) -> None:
-  """As `np.savez`, without the time: processes write the same bytes."""
+def _write_npz(arrays: dict[str, np.ndarray], file: BinaryIO) -> None:
+  """Writes arrays as `np.savez` does, but without timestamps.
+
+  All processes therefore write identical bytes.
+  """
   with zipfile.ZipFile(file, 'w') as archive:
     for key, value in arrays.items():
       info = zipfile.ZipInfo(f'{key}.npy')

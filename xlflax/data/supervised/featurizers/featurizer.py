@@ -1,8 +1,9 @@
-"""From labelled examples to rows of a batch: the interface, and what all share.
+"""Base class of featurizers and functions that all featurizers share.
 
-A row is a dict of integer arrays: one number for each token of the row, one
-for each of its words, or a single number. Rows are as long as their text;
-`stack_features` pads them to the arrays of a batch.
+A featurizer converts labeled examples to sequences. A sequence (`Row`) is a
+dict of integer arrays with one number for each of its tokens or words, or of
+single numbers. Sequences have the length of their text, and `stack_features`
+pads them to the shapes of a batch.
 """
 
 import dataclasses
@@ -23,11 +24,11 @@ Row = dict[str, np.ndarray]
 
 
 class Field(NamedTuple):
-  """One key of a batch.
+  """Shape and padding of one batch key.
 
   Attributes:
-    shape: of one row's values after padding: () or (length,).
-    fill: what pads it; in rows without an example, too.
+    shape: Shape of the values of one sequence after padding: () or (length,).
+    fill: Padding value, which also fills sequences without an example.
   """
 
   shape: tuple[int, ...]
@@ -36,30 +37,34 @@ class Field(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowMaker:
-  """Base of what makes rows of a task family's examples.
+  """Base class of featurizers for the examples of a task family.
 
   Attributes:
-    separator: special tokens between two texts; as in pretraining.
-    positions: whether positions of a second text run on.
-    cuts: of the class; whether what does not fit into a row is left out.
+    separator: Special tokens between two texts. Use the setting of pretraining.
+    positions: Position ids of the second text.
+    cuts: Class attribute. Whether to truncate text that exceeds the length.
   """
 
   cuts: ClassVar[bool] = False
-  reads_pairs: ClassVar[bool] = False  # of texts, framed by `separator`
+  # Whether examples can be text pairs, which contain `separator`.
+  reads_pairs: ClassVar[bool] = False
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
 
   @property
   def leaves_rows_out(self) -> bool:
-    """Whether `make` gives fewer rows of an example than `texts`."""
+    """Whether `make` may return fewer sequences of an example than `texts`."""
     return False
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the settings that decide on the tokens of a sequence.
+    """Returns the settings that affect the tokens of a sequence.
 
-    A head is evaluated with the settings that it was fine-tuned with. Numbers
-    and enums count, by their plain values; labels and data do not. The
-    template of text pairs is left out if the examples have no pairs.
+    A head is evaluated with the settings that it was fine-tuned with. The
+    settings
+    are fields with numbers, strings and enums, which are represented by their
+    plain values. Labels and data are not included. The special-token template
+    of
+    text pairs is omitted if the featurizer does not read pairs.
     """
     skipped = () if self.reads_pairs else ('separator', 'positions')
     settings: dict[str, int | str] = {}
@@ -72,7 +77,7 @@ class RowMaker:
     return settings
 
   def fields(self, length: int, spec: VocabularySpec) -> dict[str, Field]:
-    """The keys of a batch of rows of `length` tokens."""
+    """Returns the keys of a batch of sequences with `length` tokens."""
     raise NotImplementedError
 
   def make(
@@ -82,16 +87,22 @@ class RowMaker:
     *,
     length: int,
   ) -> list[list[Row]]:
-    """The rows of each example; [] for one that is of no use.
+    """Converts examples to sequences.
 
     Args:
-      examples: of the family.
-      vocabulary: a `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
-      length: tokens a row, at most, special tokens included.
+      examples: Examples of the task family.
+      vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
+      length: Maximum number of tokens of a sequence, including special tokens.
+
+    Returns:
+      The sequences of each example. The list is empty for an example that
+      cannot
+      be used.
 
     Raises:
-      CorpusError: an example has a label that the rows do not know.
-      VocabularyError: the language is needed, and the vocabulary lacks it.
+      CorpusError: If the label of an example is not in the label set.
+      VocabularyError: If encoding requires the language and the vocabulary does
+        not have it.
     """
     raise NotImplementedError
 
@@ -102,16 +113,17 @@ class RowMaker:
     *,
     length: int,
   ) -> list[list[Row]]:
-    """The rows of each example without what is to be predicted.
+    """Converts examples to sequences without labels.
 
-    The arguments and errors are those of `make`, but examples need no label:
-    they are read beside others, such as translations (`paired_rows`).
+    Arguments and errors are those of `make`, but examples need no label. The
+    sequences are inputs that accompany others, such as translations
+    (`paired_rows`).
     """
     raise NotImplementedError
 
 
 def text_fields(length: int, spec: VocabularySpec) -> dict[str, Field]:
-  """The keys that `text_row` gives."""
+  """Returns the batch keys of the sequences that `text_row` returns."""
   return {
     batch_keys.TOKEN_IDS: Field((length,), spec.pad_id),
     batch_keys.SEGMENT_IDS: Field((length,)),
@@ -129,19 +141,19 @@ def text_row(
   separator: Separator = Separator.XLMR,
   positions: Positions = Positions.RUNNING,
 ) -> Row:
-  """One or two texts with their special tokens, as pretraining reads them.
+  """Returns one or two texts with special tokens, in the format of pretraining.
 
-  Before: `[7, 8]`, `[9]` in languages 0, 1, Separator.XLMR; after, with bos 1
-  and eos 2: token_ids `[1, 7, 8, 2, 2, 9, 2]`, segment_ids all 1, positions
-  `[0, 1, 2, 3, 4, 5, 6]`, language_ids `[0, 0, 0, 0, 1, 1, 1]`, side_ids
-  `[0, 0, 0, 0, 1, 1, 1]`.
+  For example, `[7, 8]` and `[9]` in the languages 0 and 1 with Separator.XLMR,
+  bos 1 and eos 2 give token_ids `[1, 7, 8, 2, 2, 9, 2]`, segment_ids all 1,
+  positions `[0, 1, 2, 3, 4, 5, 6]`, language_ids `[0, 0, 0, 0, 1, 1, 1]` and
+  side_ids `[0, 0, 0, 0, 1, 1, 1]`.
 
   Args:
-    texts: token ids of one or two texts, already cut to fit.
-    languages: language id of each.
-    spec: special tokens.
-    separator: what stands between two texts.
-    positions: whether those of the second run on.
+    texts: Token ids of one or two texts that fit the sequence length.
+    languages: Language id of each text.
+    spec: Vocabulary specification with the special tokens.
+    separator: Special tokens between the two texts.
+    positions: Position ids of the second text.
   """
   prefixes = [
     [spec.bos_id],
@@ -151,74 +163,82 @@ def text_row(
       Separator.XLM: [spec.bos_id],
     }[separator],
   ]
-  pieces = [
+  segments = [
     np.concatenate([prefix, text, [spec.eos_id]]).astype(np.int32)
     for prefix, text in zip(prefixes, texts, strict=False)
   ]
-  sizes = [piece.size for piece in pieces]
+  sizes = [segment.size for segment in segments]
   total = sum(sizes)
-  running = np.arange(total, dtype=np.int32)
-  if positions is Positions.RESET and len(pieces) == 2:
-    running[sizes[0] :] -= sizes[0]
+  position_ids = np.arange(total, dtype=np.int32)
+  if positions is Positions.RESET and len(segments) == 2:
+    position_ids[sizes[0] :] -= sizes[0]
   return {
-    batch_keys.TOKEN_IDS: np.concatenate(pieces),
+    batch_keys.TOKEN_IDS: np.concatenate(segments),
     batch_keys.SEGMENT_IDS: np.ones(total, np.int32),
-    batch_keys.POSITIONS: running,
+    batch_keys.POSITIONS: position_ids,
     batch_keys.LANGUAGE_IDS: np.repeat(
-      np.asarray(languages[: len(pieces)], np.int32), sizes
+      np.asarray(languages[: len(segments)], np.int32), sizes
     ),
     batch_keys.SIDE_IDS: np.repeat(
-      np.arange(len(pieces), dtype=np.int32), sizes
+      np.arange(len(segments), dtype=np.int32), sizes
     ),
   }
 
 
-def warn_of_frame(maker: RowMaker, vocabulary: Any) -> None:
-  """Warns if the tokenizer of a published model frames pairs otherwise."""
-  frame = vocabulary.pair_frame() if maker.reads_pairs else None
-  if frame is None or frame == pair_frame(vocabulary.spec, maker.separator):
+def warn_of_frame(row_maker: RowMaker, vocabulary: Any) -> None:
+  """Warns if pairs are separated differently than by a pretrained tokenizer.
+
+  The comparison uses the special-token template of the tokenizer files of a
+  published model.
+  """
+  template = vocabulary.pair_frame() if row_maker.reads_pairs else None
+  if template is None or template == pair_frame(
+    vocabulary.spec, row_maker.separator
+  ):
     return
-  fitting = [
-    f'SEPARATOR={other.value!r}'
-    for other in Separator
-    if frame == pair_frame(vocabulary.spec, other)
+  matching = [
+    separator.value
+    for separator in Separator
+    if template == pair_frame(vocabulary.spec, separator)
   ]
   logging.warning(
-    'Pairs of texts are separated as separator=%r says; the tokenizer that '
-    'the model was pretrained with has other special symbols there%s.',
-    maker.separator.value,
-    f' ({fitting[0]})' if fitting else '',
+    'Text pairs use separator=%r, but the tokenizer of the pretrained model '
+    'uses other special tokens for pairs.%s',
+    row_maker.separator.value,
+    f' Set SEPARATOR={matching[0]!r}.' if matching else '',
   )
 
 
 def pair_frame(spec: VocabularySpec, separator: Separator) -> list[int]:
-  """The special symbols of a pair: its row, if both texts are empty."""
+  """Returns the special tokens of a pair: the sequence of two empty texts."""
   row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
   return row[batch_keys.TOKEN_IDS].tolist()
 
 
 def num_special(num_texts: int, separator: Separator) -> int:
-  """Special tokens in a row of one or two texts."""
+  """Returns the number of special tokens in a sequence of one or two texts."""
   return 2 if num_texts == 1 else separator.num_special
 
 
 def stack_features(
   rows: Sequence[Row], fields: dict[str, Field], *, num_rows: int | None = None
 ) -> batch_keys.Batch:
-  """Rows as the arrays of a batch.
+  """Stacks and pads sequences into the arrays of a batch.
 
   Args:
-    rows: R of them.
-    fields: the keys, with the shapes to pad to.
-    num_rows: B >= R rows in the batch; the others hold what fills. None: R.
+    rows: R sequences.
+    fields: Batch keys with the shapes to pad to.
+    num_rows: Batch size B >= R. The remaining rows contain the padding values.
+      If
+      None, the batch size is R.
 
   Returns:
-    int32 arrays [B, *shape].
+    Arrays of type int32 and shape [B, *shape].
   """
-  count = len(rows) if num_rows is None else num_rows
+  batch_size = len(rows) if num_rows is None else num_rows
   batch = {}
   for key, (shape, fill) in fields.items():
-    array = np.full((count, *shape), fill, np.int32)
+    array = np.full((batch_size, *shape), fill, np.int32)
     for index, row in enumerate(rows):
       value = row[key]
       if shape:
@@ -230,13 +250,14 @@ def stack_features(
 
 
 def language_id(vocabulary, code: str) -> int:
-  """The id of a language; 0 for one that the vocabulary does not know.
+  """Returns the id of a language, or 0 if the vocabulary does not have it.
 
-  Only language embeddings and vocabularies with pieces of each language's own
-  make use of it.
+  The id affects only language embeddings and vocabularies with separate tokens
+  for each language.
 
   Raises:
-    VocabularyError: the language is needed to encode, and not known.
+    VocabularyError: If encoding requires the language and the vocabulary does
+      not have it.
   """
   matched_code = language_codes.match_language(code, vocabulary.spec.languages)
   if matched_code is not None or vocabulary.needs_language:

@@ -1,4 +1,4 @@
-"""Rows of sentences with dependency trees."""
+"""Featurizer for sentences with dependency trees."""
 
 import dataclasses
 
@@ -9,26 +9,27 @@ from xlflax.data.supervised import label_sets
 from xlflax.data.supervised.featurizers import featurizer, word_level
 from xlflax.utils import class_registry
 
-NONE = -1
+NONE = -1  # Value for words without a head or relation, and for padding.
 
 
 @class_registry.register('parsing_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsingRows(featurizer.RowMaker):
-  """The words of a sentence, where each begins, and its head and relation.
+  """Featurizer that gives the words of a sentence, their heads and relations.
 
-  Word 0 is the root; its token is the row's first, `<s>`. Sentences that do
-  not fit into a row are split between words; a word whose head is in another
-  row then has none (-1). Those without a tree give no row.
+  Word 0 is the root, represented by the first token of the sequence, `<s>`.
+  Sentences that exceed the length are split between words. A word whose head is
+  in another sequence has the head -1. Sentences without a tree give no
+  sequence.
 
-  Before: `the dogs bark` as `▁the ▁dog s ▁bark`, heads 2, 3, 0, relations
-  det, nsubj, root, which are numbers 0, 1, 2; after: token_ids
-  `<s> ▁the ▁dog s ▁bark </s>`, word_starts `0 1 2 4`, word_lengths `1 1 2 1`,
-  heads `-1 2 3 0`, relations `-1 0 1 2`.
+  For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark`, the heads
+  2, 3, 0 and the relations det, nsubj, root, which have the indices 0, 1, 2,
+  gives token_ids `<s> ▁the ▁dog s ▁bark </s>`, word_starts `0 1 2 4`,
+  word_lengths `1 1 2 1`, heads `-1 2 3 0` and relations `-1 0 1 2`.
 
   Attributes:
-    relations: their names, in the order of their numbers; as the objective
-      has them.
+    relations: Names of the relations in the order of their indices. They must
+      equal the relations of the objective.
   """
 
   relations: tuple[str, ...]
@@ -47,18 +48,22 @@ class ParsingRows(featurizer.RowMaker):
     )
 
   def make(self, examples, vocabulary, *, length):
-    label_sets.check_labels(examples, self.relations, 'the rows of a stream')
-    numbers = {name: i for i, name in enumerate(self.relations)}
-    labelled = [e for e in examples if e.heads is not None]
-    rows = iter(word_level.text_rows(labelled, vocabulary, length=length))
+    label_sets.check_labels(examples, self.relations, 'examples of a dataset')
+    relation_indices = {name: i for i, name in enumerate(self.relations)}
+    labeled = [example for example in examples if example.heads is not None]
+    rows = iter(word_level.text_rows(labeled, vocabulary, length=length))
     sequences = []
     for example in examples:
-      relations = np.array([numbers[r] for r in example.relations or ()])
+      if example.heads is None:
+        sequences.append([])
+        continue
+      heads = np.array(example.heads)
+      relations = np.array(
+        [relation_indices[name] for name in example.relations or ()]
+      )
       sequences.append(
-        []
-        if example.heads is None
-        else [
-          with_words(row) | _tree(row, np.array(example.heads), relations)
+        [
+          with_words(row) | _tree_features(row, heads, relations)
           for row in next(rows)
         ]
       )
@@ -69,7 +74,7 @@ class ParsingRows(featurizer.RowMaker):
 
 
 def word_fields(length: int) -> dict[str, featurizer.Field]:
-  """The keys that `with_words` adds to those of a text."""
+  """Returns the batch keys that `with_words` adds."""
   return {
     batch_keys.WORD_STARTS: featurizer.Field((length,), NONE),
     batch_keys.WORD_LENGTHS: featurizer.Field((length,), 0),
@@ -77,7 +82,7 @@ def word_fields(length: int) -> dict[str, featurizer.Field]:
 
 
 def with_words(row: word_level.WordRow) -> featurizer.Row:
-  """A row that says where its words are, the root before them."""
+  """Adds the token positions of the words, preceded by the root, to a sequence."""
   return row.row | {
     batch_keys.WORD_STARTS: np.concatenate([[0], row.starts]).astype(np.int32),
     batch_keys.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(
@@ -86,19 +91,27 @@ def with_words(row: word_level.WordRow) -> featurizer.Row:
   }
 
 
-def _tree(
+def _tree_features(
   row: word_level.WordRow, heads: np.ndarray, relations: np.ndarray
 ) -> featurizer.Row:
-  """Heads and relations [w + 1] of a row's words, of the sentence's."""
+  """Returns the heads and relations of the w words and the root, shape [w + 1].
+
+  Args:
+    row: Words of a sequence.
+    heads: Heads of all words of the sentence.
+    relations: Relation indices of all words of the sentence.
+  """
   word_heads = heads[row.words]
-  inside = (word_heads > row.first) & (
+  is_in_row = (word_heads > row.first) & (
     word_heads <= row.first + len(row.starts)
   )
-  places = np.where(
-    word_heads == 0, 0, np.where(inside, word_heads - row.first, NONE)
+  row_heads = np.where(
+    word_heads == 0, 0, np.where(is_in_row, word_heads - row.first, NONE)
   )
-  kinds = np.where(places == NONE, NONE, relations[row.words])
+  row_relations = np.where(row_heads == NONE, NONE, relations[row.words])
   return {
-    batch_keys.HEADS: np.concatenate([[NONE], places]).astype(np.int32),
-    batch_keys.RELATIONS: np.concatenate([[NONE], kinds]).astype(np.int32),
+    batch_keys.HEADS: np.concatenate([[NONE], row_heads]).astype(np.int32),
+    batch_keys.RELATIONS: np.concatenate([[NONE], row_relations]).astype(
+      np.int32
+    ),
   }

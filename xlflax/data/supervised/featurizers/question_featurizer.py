@@ -1,8 +1,10 @@
-"""Rows of questions and the text that holds their answers."""
+"""Featurizer for questions with a context that contains the answer."""
 
 import dataclasses
 import enum
+import itertools
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -13,24 +15,28 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import char_offsets, featurizer
 from xlflax.utils import class_registry, errors, validation
 
-_MAX_LISTED = 10
+_MAX_LISTED = 10  # Number of question ids in a warning.
 
 
 class NoAnswer(enum.Enum):
-  """What becomes of a window of the context that does not hold the answer."""
+  """Handling of context windows that do not contain the answer.
 
-  FIRST_POSITION = 'first_position'  # start and end are <s>
+  FIRST_POSITION: Start and end positions are 0, the position of `<s>`.
+  DROP: The window is dropped.
+  """
+
+  FIRST_POSITION = 'first_position'
   DROP = 'drop'
 
 
 class Window(NamedTuple):
-  """One row of a question, with a part of its context.
+  """One sequence with a question and a window of its context.
 
   Attributes:
-    row: the batch's keys but the answer's.
-    offset: place in the row of the context's first token here.
-    first: which of the context's tokens that is.
-    spans: the tokens of all of the context.
+    row: Sequence without the positions of the answer.
+    offset: Position in the sequence of the window's first context token.
+    first: Index of this token among all tokens of the context.
+    spans: All tokens of the context.
   """
 
   row: featurizer.Row
@@ -40,11 +46,11 @@ class Window(NamedTuple):
 
   @property
   def num_tokens(self) -> int:
-    """Tokens of the context in the row."""
+    """Number of context tokens in the sequence."""
     return int(self.row[batch_keys.CONTEXT_MASK].sum())
 
   def characters(self, start: int, end: int) -> tuple[int, int]:
-    """The characters of the context from position `start` through `end`."""
+    """Returns the characters of the context from position start through end."""
     shift = self.first - self.offset
     return (
       int(self.spans.starts[start + shift]),
@@ -52,14 +58,24 @@ class Window(NamedTuple):
     )
 
   def positions(self, start: int, stop: int) -> tuple[int, int] | None:
-    """The positions of first and last token of characters start:stop.
+    """Returns the first and last position of the characters start:stop.
 
-    None where the window does not hold all of them.
+    Returns None if the window does not contain all of the characters.
     """
-    return self.places(self.spans.cover(start, stop))
+    return self.token_positions(self.spans.cover(start, stop))
 
-  def places(self, covered: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The positions of the context's tokens covered[0] through covered[1]."""
+  def token_positions(
+    self, covered: tuple[int, int] | None
+  ) -> tuple[int, int] | None:
+    """Returns the positions of a range of context tokens.
+
+    Args:
+      covered: Indices of the first and last context token, or None.
+
+    Returns:
+      Positions of the first and last token in the sequence. None if the window
+      does not contain all of the tokens.
+    """
     if (
       covered is None
       or covered[0] < self.first
@@ -73,27 +89,33 @@ class Window(NamedTuple):
 @class_registry.register('question_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionRows(featurizer.RowMaker):
-  """Rows of a question and a window of its context each (Devlin et al. 2019).
+  """Featurizer that gives one sequence for each window of the context.
 
-  `text_row` shows the tokens: the question first, then the window.
-  `start_positions` and `end_positions` are the places in the row of the first
-  and the last token of the answer (of several the first is learnt), and 0, of
-  `<s>`, where the window lacks it. `context_mask` is 1 at the window's tokens.
+  This is the input format of Devlin et al. (2019). `text_row` documents the
+  tokens: the question is followed by the window. `start_positions` and
+  `end_positions` are the positions in the sequence of the first and last token
+  of the answer. If there are several answers, the first is used for training.
+  If
+  the window does not contain the answer, both are 0, the position of `<s>`.
+  `context_mask` is 1 at the tokens of the window.
 
-  Before: question `a b`, context `c d e f` with the answer `d`, a length of 9
-  and `doc_stride` 2; after, with Separator.XLMR: `<s> a b </s> </s> c d e
-  </s>` with start and end 6, and `<s> a b </s> </s> e f </s>` with 0 and 0.
+  For example, the question `a b` and the context `c d e f` with the answer `d`,
+  a length of 9, a `doc_stride` of 2 and Separator.XLMR give
+  `<s> a b </s> </s> c d e </s>` with start and end 6, and
+  `<s> a b </s> </s> e f </s>` with start and end 0.
 
-  The windows of a question that its context does not answer (SQuAD v2) all
-  lack the answer. Examples without a known answer (blind test sets), or with
-  one that its context does not have at its place, give no row; the latter are
-  counted in the log.
+  For a question that the context does not answer (SQuAD v2), no window contains
+  the answer. Examples without a known answer (blind test sets) give no
+  sequence.
+  The same holds for examples whose context does not contain the answer at the
+  given position. The number of the latter is logged.
 
   Attributes:
-    doc_stride: tokens of the context from one window's first to the next's.
-      A window that is shorter is followed by the next without a gap.
-    max_question_length: tokens of a question; longer ones are cut.
-    no_answer: what becomes of windows without the answer.
+    doc_stride: Number of context tokens between the starts of two windows. If a
+      window has fewer tokens, the next window follows without a gap.
+    max_question_length: Maximum number of question tokens. Longer questions are
+      truncated.
+    no_answer: Handling of windows that do not contain the answer.
   """
 
   reads_pairs = True
@@ -113,24 +135,21 @@ class QuestionRows(featurizer.RowMaker):
     }
 
   def make(self, examples, vocabulary, *, length):
-    wrong = find_answer_mismatches(examples)
-    if wrong:
-      _warn(wrong)
-    usable = [
-      e.is_unanswerable
-      or (bool(e.answers) and contains_answer(e, e.answers[0]))
-      for e in examples
-    ]
-    windows = iter(
-      self.windows(
-        [e for e, use in zip(examples, usable, strict=True) if use],
-        vocabulary,
-        length=length,
+    mismatched_ids = find_answer_mismatches(examples)
+    if mismatched_ids:
+      _warn_of_mismatches(mismatched_ids)
+    is_usable = [
+      example.is_unanswerable
+      or (
+        bool(example.answers) and contains_answer(example, example.answers[0])
       )
-    )
+      for example in examples
+    ]
+    usable_examples = list(itertools.compress(examples, is_usable))
+    windows = iter(self.windows(usable_examples, vocabulary, length=length))
     return [
-      self._answered(next(windows), example) if use else []
-      for example, use in zip(examples, usable, strict=True)
+      self._add_answer(next(windows), example) if usable else []
+      for example, usable in zip(examples, is_usable, strict=True)
     ]
 
   def texts(self, examples, vocabulary, *, length):
@@ -146,13 +165,19 @@ class QuestionRows(featurizer.RowMaker):
     *,
     length: int,
   ) -> list[list[Window]]:
-    """The rows of each question, answered or not; [] for an empty context.
+    """Returns the windows of each question, with or without an answer.
+
+    The list of windows is empty for an empty context.
 
     Raises:
-      ConfigError: the length leaves no room for the context.
-      VocabularyError: the language is needed, and the vocabulary lacks it.
+      ConfigError: If the length leaves no space for the context.
+      VocabularyError: If encoding requires the language and the vocabulary does
+        not have it.
     """
-    codes = [(e.question_language or e.language, e.language) for e in examples]
+    codes = [
+      (example.question_language or example.language, example.language)
+      for example in examples
+    ]
     ids = {
       code: featurizer.language_id(vocabulary, code)
       for code in {code for pair in codes for code in pair}
@@ -165,43 +190,47 @@ class QuestionRows(featurizer.RowMaker):
       [example.question for example in examples],
       [question_code for question_code, _ in languages],
     )
-    contexts = _contexts(examples, vocabulary)
+    contexts = _encode_contexts(examples, vocabulary)
     return [
-      self._windows(
+      self._split_context(
         question[: self.max_question_length],
         contexts[example.language, example.context],
-        pair,
+        language_ids,
         vocabulary.spec,
         length,
       )
-      for example, question, pair in zip(
+      for example, question, language_ids in zip(
         examples, questions, languages, strict=True
       )
     ]
 
-  def _windows(
+  def _split_context(
     self, question, spans, languages, spec, length: int
   ) -> list[Window]:
-    special = featurizer.num_special(2, self.separator)
-    capacity = length - special - len(question)
+    """Splits the context of a question into windows."""
+    num_special = featurizer.num_special(2, self.separator)
+    capacity = length - num_special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-        'Rows have no room for the context',
-        got=f'{length} tokens, '
-        f'{len(question)} of the question, {special} special ones',
-        fix='raise the length, or lower max_question_length',
+        'The sequence length leaves no space for the context',
+        got=f'{length} tokens, {len(question)} of the question, '
+        f'{num_special} special tokens',
+        fix='Increase the length, or decrease max_question_length',
       )
-    total = len(spans.token_ids)
-    step = min(self.doc_stride, capacity)
-    count = 1 + max(0, -(-(total - capacity) // step)) if total else 0
+    num_tokens = len(spans.token_ids)
+    if not num_tokens:
+      return []
+    stride = min(self.doc_stride, capacity)
+    num_windows = 1 + max(0, math.ceil((num_tokens - capacity) / stride))
     return [
-      self._window(question, spans, step * i, capacity, languages, spec)
-      for i in range(count)
+      self._make_window(question, spans, stride * i, capacity, languages, spec)
+      for i in range(num_windows)
     ]
 
-  def _window(
+  def _make_window(
     self, question, spans, first, capacity, languages, spec
   ) -> Window:
+    """Returns the window that starts at context token `first`."""
     context_ids = spans.token_ids[first : first + capacity]
     row = featurizer.text_row(
       [question, context_ids],
@@ -216,9 +245,10 @@ class QuestionRows(featurizer.RowMaker):
     mask[offset:-1] = 1
     return Window(row | {batch_keys.CONTEXT_MASK: mask}, offset, first, spans)
 
-  def _answered(
+  def _add_answer(
     self, windows: Sequence[Window], example: labeled_examples.Question
   ) -> list[featurizer.Row]:
+    """Adds the answer positions to the windows of an example."""
     rows: list[featurizer.Row] = []
     answer = example.answers[0]
     covered = (
@@ -227,7 +257,7 @@ class QuestionRows(featurizer.RowMaker):
       else None
     )
     for window in windows:
-      answer_span = window.places(covered)
+      answer_span = window.token_positions(covered)
       if answer_span is None and self.no_answer is NoAnswer.DROP:
         continue
       start, end = answer_span or (0, 0)
@@ -244,7 +274,7 @@ class QuestionRows(featurizer.RowMaker):
 def contains_answer(
   example: labeled_examples.Question, answer: labeled_examples.Answer
 ) -> bool:
-  """Whether the context has an answer where it says."""
+  """Returns whether the context contains an answer at the given position."""
   return (
     answer.start >= 0
     and bool(answer.text.strip())
@@ -255,7 +285,7 @@ def contains_answer(
 def find_answer_mismatches(
   examples: Iterable[labeled_examples.Question],
 ) -> list[str]:
-  """Ids of the questions of which an answer is not where it says."""
+  """Returns the ids of questions with an answer that is not at its position."""
   return [
     example.id
     for example in examples
@@ -264,10 +294,10 @@ def find_answer_mismatches(
   ]
 
 
-def _contexts(
+def _encode_contexts(
   examples, vocabulary
 ) -> dict[tuple[str, str], char_offsets.TokenSpans]:
-  """(language, context) -> its tokens; each context is encoded once."""
+  """Returns the tokens of each distinct pair (language, context)."""
   by_language: dict[str, dict[str, None]] = {}
   for example in examples:
     by_language.setdefault(example.language, {})[example.context] = None
@@ -282,11 +312,12 @@ def _contexts(
   }
 
 
-def _warn(wrong: Sequence[str]) -> None:
+def _warn_of_mismatches(question_ids: Sequence[str]) -> None:
+  """Logs the ids of questions with an answer that is not at its position."""
   logging.warning(
-    '%d questions are left out, as their context does not have the '
-    'answer where they say: %s%s',
-    len(wrong),
-    ', '.join(wrong[:_MAX_LISTED]),
-    ', …' if len(wrong) > _MAX_LISTED else '',
+    'Skipping %d questions because their contexts do not contain the answer '
+    'at the given position: %s%s',
+    len(question_ids),
+    ', '.join(question_ids[:_MAX_LISTED]),
+    ', …' if len(question_ids) > _MAX_LISTED else '',
   )

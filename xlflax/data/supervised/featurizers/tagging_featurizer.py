@@ -1,4 +1,4 @@
-"""Rows of sentences whose words have labels."""
+"""Featurizer for sentences with word labels."""
 
 import dataclasses
 
@@ -9,24 +9,24 @@ from xlflax.data.supervised import label_sets
 from xlflax.data.supervised.featurizers import featurizer, word_level
 from xlflax.utils import class_registry
 
-NO_LABEL = -1
+NO_LABEL = -1  # Value for tokens without a label, and for padding.
 
 
 @class_registry.register('tagging_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingRows(featurizer.RowMaker):
-  """The words of a sentence, with a label at each word's first token.
+  """Featurizer that labels the first token of each word of a sentence.
 
-  Sentences that do not fit into a row are split between words, without
-  overlap. Those without labels give no row.
+  Sentences that exceed the length are split between words, without overlap.
+  Sentences without labels give no sequence.
 
-  Before: `the dogs bark` as `▁the ▁dog s ▁bark`, tagged DET NOUN VERB, labels
-  ('DET', 'NOUN', 'VERB'); after: token_ids `<s> ▁the ▁dog s ▁bark </s>`,
-  labels `-1 0 1 -1 2 -1`.
+  For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark`, the tags DET
+  NOUN VERB and the labels ('DET', 'NOUN', 'VERB') gives token_ids
+  `<s> ▁the ▁dog s ▁bark </s>` and labels `-1 0 1 -1 2 -1`.
 
   Attributes:
-    labels: names of the labels, in the order of their numbers; as the
-      objective has them.
+    labels: Names of the labels in the order of their indices. They must equal
+      the labels of the objective.
   """
 
   labels: tuple[str, ...]
@@ -40,18 +40,19 @@ class TaggingRows(featurizer.RowMaker):
     }
 
   def make(self, examples, vocabulary, *, length):
-    label_sets.check_labels(examples, self.labels, 'the rows of a stream')
-    numbers = {label: i for i, label in enumerate(self.labels)}
-    labelled = [e for e in examples if e.tags is not None]
-    rows = iter(word_level.text_rows(labelled, vocabulary, length=length))
+    label_sets.check_labels(examples, self.labels, 'examples of a dataset')
+    label_indices = {label: i for i, label in enumerate(self.labels)}
+    labeled = [example for example in examples if example.tags is not None]
+    rows = iter(word_level.text_rows(labeled, vocabulary, length=length))
     sequences = []
     for example in examples:
-      tags = [numbers[tag] for tag in example.tags or ()]
+      if example.tags is None:
+        sequences.append([])
+        continue
+      tags = [label_indices[tag] for tag in example.tags]
       sequences.append(
-        []
-        if example.tags is None
-        else [
-          row.row | {batch_keys.LABELS: _labels(row, tags)}
+        [
+          row.row | {batch_keys.LABELS: _token_labels(row, tags)}
           for row in next(rows)
         ]
       )
@@ -61,8 +62,13 @@ class TaggingRows(featurizer.RowMaker):
     return word_level.featurize_texts(examples, vocabulary, length=length)
 
 
-def _labels(row: word_level.WordRow, tags: list[int]) -> np.ndarray:
-  """The labels [T] of a row whose sentence has these."""
+def _token_labels(row: word_level.WordRow, tags: list[int]) -> np.ndarray:
+  """Returns the labels of the tokens of a sequence, int32 of shape [T].
+
+  Args:
+    row: Words of a sequence.
+    tags: Label indices of all words of the sentence.
+  """
   labels = np.full(len(row.row[batch_keys.TOKEN_IDS]), NO_LABEL, np.int32)
   labels[row.starts] = tags[row.words]
   return labels

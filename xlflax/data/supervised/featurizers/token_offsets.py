@@ -1,9 +1,10 @@
-"""Pieces of a vocabulary laid over the characters that they are made of.
+"""Alignment of vocabulary tokens with the characters that they represent.
 
-Pieces differ from text by marks (`▁`, `Ġ`, `##`, `</w>`), by being bytes, and
-by the vocabulary's normalisation of text. What the vocabulary does is not
-asked: each kind of marks and each normalisation is tried, and the one counts
-by which the pieces put together are the text.
+Tokens differ from text in markers (`▁`, `Ġ`, `##`, `</w>`), in byte
+representations, and in the normalization of the vocabulary. The type of the
+vocabulary is not used. Instead, all combinations of a token format and a
+normalization are tried, and the first one is used in which the concatenated
+tokens equal the normalized text.
 """
 
 import functools
@@ -18,29 +19,31 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 _BYTE = re.compile(r'<0x([0-9A-Fa-f]{2})>')
 _SPACE = '▁'
-# What an unknown piece stands for in WordPiece: a Han character, another word,
-# or one other character.
+# Text of one unknown token in WordPiece: a Han character, another word, or one
+# other character.
 _WORD = re.compile('[\u3400-\u9fff\uf900-\ufaff]|[^\\W_]+|.', re.DOTALL)
 
 
 def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
-  """The characters that each piece stands for.
+  """Returns the character span of each token.
 
-  Before: 'Dogs' and the pieces ['dog', '##s']; after: [0, 3] and [3, 4].
+  For example, 'Dogs' and the tokens ['dog', '##s'] give the starts [0, 3] and
+  the ends [3, 4].
 
   Args:
-    text: without white space.
-    pieces: T entries of a vocabulary; None where it has none (unknown).
+    text: Text without white space.
+    pieces: T tokens of a vocabulary. None for an unknown token.
 
   Returns:
-    (starts int32 [T], ends int32 [T]), or None where no reading of the pieces
-    is the text. Neighbouring unknown pieces are told apart arbitrarily.
+    A pair (starts, ends), each int32 of shape [T]. None if no token format
+    reproduces the text. The boundary between neighboring unknown tokens is
+    arbitrary.
   """
   targets = [
     normalize(text).encode(errors='replace') for normalize in _NORMALIZERS
   ]
-  for read in _READINGS:
-    surfaces = [None if piece is None else read(piece) for piece in pieces]
+  for decode in _TOKEN_DECODERS:
+    surfaces = [None if piece is None else decode(piece) for piece in pieces]
     if any(
       surface is None and piece is not None
       for surface, piece in zip(surfaces, pieces, strict=True)
@@ -54,88 +57,112 @@ def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
     for normalize, expected in zip(_NORMALIZERS, targets, strict=True):
       if normalized not in (None, expected):
         continue
-      target, starts, ends = _normalized(text, normalize)
-      bounds = _bounds(target, surfaces)
+      target, starts, ends = _normalize_with_offsets(text, normalize)
+      bounds = _token_bounds(target, surfaces)
       if bounds is not None:
-        return _characters(bounds, starts, ends, len(text))
+        return _char_spans(bounds, starts, ends, len(text))
   return None
 
 
-def _bounds(
+def _token_bounds(
   target: bytes, surfaces: Sequence[bytes | None]
 ) -> Sequence[int] | None:
-  """Where pieces begin, and the end: T + 1 places in `target`."""
+  """Returns the bounds of tokens in bytes, or None if they do not match.
+
+  Args:
+    target: Normalized text.
+    surfaces: Text of each of the T tokens. None for an unknown token.
+
+  Returns:
+    The offsets in `target` at which tokens start, followed by its length:
+    T + 1 numbers.
+  """
   if None not in surfaces:
     if b''.join(s for s in surfaces if s is not None) != target:
       return None
     return [0, *itertools.accumulate(len(s) for s in surfaces if s is not None)]
   try:
-    char_bounds = _around_unknown(
+    char_bounds = _token_bounds_with_unknown(
       target.decode(), [None if s is None else s.decode() for s in surfaces]
     )
   except UnicodeDecodeError:
     return None
   if char_bounds is None:
     return None
-  sizes = [len(c.encode()) for c in target.decode()]
-  places = [0, *itertools.accumulate(sizes)]
-  return [places[bound] for bound in char_bounds]
+  sizes = [len(character.encode()) for character in target.decode()]
+  byte_offsets = [0, *itertools.accumulate(sizes)]
+  return [byte_offsets[bound] for bound in char_bounds]
 
 
-def _around_unknown(
+def _token_bounds_with_unknown(
   text: str, surfaces: Sequence[str | None]
 ) -> list[int] | None:
-  """As `_bounds`, in characters: known pieces are found from the left.
+  """Returns the bounds of tokens in characters, or None.
 
-  Neighbouring unknown pieces share what lies between as `_shared` says.
+  The text is searched from left to right for runs of known tokens. The text
+  between two runs is divided among the unknown tokens by `_divide_unknown`.
   """
   bounds = [0]
-  position = waiting = (
-    0  # characters that are taken; unknown pieces before them
-  )
-  for is_known, group in itertools.groupby(surfaces, lambda s: s is not None):
+  position = 0  # Number of characters that are aligned.
+  num_unknown = 0  # Number of unknown tokens that start at `position`.
+  for is_known, group in itertools.groupby(
+    surfaces, lambda surface: surface is not None
+  ):
     if not is_known:
-      waiting = len(list(group))
+      num_unknown = len(list(group))
       continue
     pieces = [piece for piece in group if piece is not None]
-    match_start = _find(
+    match_start = _find_known(
       text,
       ''.join(pieces),
       position,
-      waiting,
-      last=len(bounds) + waiting + len(pieces) > len(surfaces),
+      num_unknown,
+      is_last=len(bounds) + num_unknown + len(pieces) > len(surfaces),
     )
     if match_start is None:
       return None
-    bounds += _shared(text, position, match_start, waiting)
+    bounds += _divide_unknown(text, position, match_start, num_unknown)
     bounds += [
       match_start + end for end in itertools.accumulate(map(len, pieces))
     ]
-    position, waiting = bounds[-1], 0
-  if len(text) - position < waiting or (position < len(text) and not waiting):
+    position = bounds[-1]
+    num_unknown = 0
+  remaining = len(text) - position
+  if remaining < num_unknown or (remaining and not num_unknown):
     return None
-  return bounds + _shared(text, position, len(text), waiting)
+  return bounds + _divide_unknown(text, position, len(text), num_unknown)
 
 
-def _find(
-  text: str, part: str, place: int, waiting: int, *, last: bool
+def _find_known(
+  text: str, surface: str, position: int, num_unknown: int, *, is_last: bool
 ) -> int | None:
-  """Where a part lies after at least `waiting` more characters."""
-  if not waiting:
-    return place if text.startswith(part, place) else None
-  match_start = (
-    len(text) - len(part)
-    if last and text.endswith(part)
-    else text.find(part, place + waiting)
-  )
-  return match_start if match_start >= place + waiting else None
+  """Finds known tokens that follow unknown tokens of one or more characters.
+
+  Args:
+    text: Text to search.
+    surface: Text of the known tokens.
+    position: Index of the first character that is not aligned.
+    num_unknown: Number of unknown tokens that precede the known tokens.
+    is_last: Whether no other tokens follow.
+
+  Returns:
+    The index of the first character of the known tokens, or None.
+  """
+  if not num_unknown:
+    return position if text.startswith(surface, position) else None
+  min_start = position + num_unknown
+  if is_last and text.endswith(surface):
+    match_start = len(text) - len(surface)
+  else:
+    match_start = text.find(surface, min_start)
+  return match_start if match_start >= min_start else None
 
 
-def _shared(text: str, start: int, stop: int, count: int) -> list[int]:
-  """Where each of `count` unknown pieces of text[start:stop] ends.
+def _divide_unknown(text: str, start: int, stop: int, count: int) -> list[int]:
+  """Divides text[start:stop] among unknown tokens and returns their ends.
 
-  At the ends of words if there are as many; else each has a character, and
-  the last has the rest.
+  If the text has `count` words, each token is one word. Otherwise each token is
+  one character, and the last token has the remaining characters.
   """
   if not count:
     return []
@@ -146,17 +173,27 @@ def _shared(text: str, start: int, stop: int, count: int) -> list[int]:
   return ends
 
 
-def _characters(bounds, starts, ends, length: int) -> Spans:
-  """Characters of bytes; those of no byte are an empty span."""
-  edges = np.append(starts, length)
+def _char_spans(bounds, starts, ends, length: int) -> Spans:
+  """Converts token bounds in bytes to character spans.
+
+  Tokens without bytes have an empty span.
+
+  Args:
+    bounds: Byte offsets of tokens, T + 1 numbers.
+    starts: Index of the first character of each byte.
+    ends: Index after the last character of each byte.
+    length: Number of characters of the text.
+  """
+  char_starts = np.append(starts, length)
   bounds = np.asarray(bounds)
-  first = edges[bounds[:-1]]
-  some = bounds[1:] > bounds[:-1]
-  last = np.where(some, ends[np.maximum(bounds[1:] - 1, 0)], first)
+  first = char_starts[bounds[:-1]]
+  has_bytes = bounds[1:] > bounds[:-1]
+  last = np.where(has_bytes, ends[np.maximum(bounds[1:] - 1, 0)], first)
   return first.astype(np.int32), last.astype(np.int32)
 
 
-# How pieces are read: the bytes they stand for, or None if not that way.
+# Token decoders. Each returns the bytes that a token represents, or None if the
+# token does not have the decoder's format.
 
 
 def _sentencepiece(piece: str) -> bytes | None:
@@ -183,10 +220,11 @@ def _word_end(piece: str) -> bytes | None:
 
 @functools.cache
 def _byte_alphabet() -> dict[str, int]:
-  """The characters that stand for bytes (Radford et al. 2019).
+  """Returns the byte of each character in GPT-2's BPE (Radford et al., 2019).
 
-  Bytes that are printable characters of Latin-1 stand for themselves, the
-  others for the characters from U+0100 on, in their order.
+  Bytes that are printable characters of Latin-1 are represented by these
+  characters. The other bytes are represented by the characters from U+0100 on,
+  in ascending order.
   """
   printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
   replacements = itertools.count(0x100)
@@ -196,7 +234,7 @@ def _byte_alphabet() -> dict[str, int]:
   }
 
 
-_READINGS: tuple[Callable[[str], bytes | None], ...] = (
+_TOKEN_DECODERS: tuple[Callable[[str], bytes | None], ...] = (
   _sentencepiece,
   _wordpiece,
   _byte_level,
@@ -204,10 +242,11 @@ _READINGS: tuple[Callable[[str], bytes | None], ...] = (
 )
 
 
-# What vocabularies make of text before they cut it into pieces.
+# Normalizations that vocabularies apply to text before they split it.
 
 
 def _compatible(text: str) -> str:
+  """Normalizes to NFKC and removes invisible characters."""
   return _visible(unicodedata.normalize('NFKC', text))
 
 
@@ -220,7 +259,7 @@ def _compatible_lower(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-  """Lower case without combining marks, as uncased BERT reads text."""
+  """Lowercases text and removes combining marks, as uncased BERT does."""
   decomposed = unicodedata.normalize('NFD', text.lower())
   return _visible(
     ''.join(c for c in decomposed if unicodedata.category(c) != 'Mn')
@@ -228,7 +267,7 @@ def _without_marks(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-  """Without white space and characters of control and format."""
+  """Removes white space, control characters and format characters."""
   return ''.join(
     c
     for c in text
@@ -247,37 +286,47 @@ _NORMALIZERS: tuple[Callable[[str], str], ...] = (
 )
 
 
-def _normalized(
+def _normalize_with_offsets(
   text: str, normalize: Callable[[str], str]
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
-  """Normalised UTF-8 [N], and each byte's first character and last plus one.
+  """Normalizes text and returns the characters that each byte stems from.
 
-  Before: 'ﬁx' by NFKC; after: b'fix', [0, 0, 1], [1, 1, 2].
+  For example, 'ﬁx' in NFKC gives b'fix', starts [0, 0, 1] and ends [1, 1, 2].
+
+  Returns:
+    A triple (normalized text in UTF-8 with N bytes; index of the first
+    character
+    of each byte; index after its last character).
   """
-  parts: list[bytes] = []
+  encoded_clusters: list[bytes] = []
   starts: list[int] = []
   ends: list[int] = []
   for start, stop in _clusters(text, normalize):
-    part = normalize(text[start:stop]).encode(errors='replace')
-    parts.append(part)
-    starts += [start] * len(part)
-    ends += [stop] * len(part)
-  return b''.join(parts), np.array(starts, np.int64), np.array(ends, np.int64)
+    encoded = normalize(text[start:stop]).encode(errors='replace')
+    encoded_clusters.append(encoded)
+    starts += [start] * len(encoded)
+    ends += [stop] * len(encoded)
+  return (
+    b''.join(encoded_clusters),
+    np.array(starts, np.int64),
+    np.array(ends, np.int64),
+  )
 
 
 def _clusters(text: str, normalize) -> list[tuple[int, int]]:
-  """Runs of characters that are normalised independently of the others."""
+  """Returns the spans of characters that are normalized independently."""
   if normalize is str or text.isascii():
     return [(i, i + 1) for i in range(len(text))]
   clusters = []
   start = 0
   for stop in range(1, len(text) + 1):
-    if stop < len(text) and _joins(text[stop]):
+    if stop < len(text) and _can_combine(text[stop]):
       continue
     cluster = text[start:stop]
-    if stop - start > 1 and ''.join(map(normalize, cluster)) == normalize(
-      cluster
-    ):
+    is_separable = stop - start > 1 and (
+      ''.join(map(normalize, cluster)) == normalize(cluster)
+    )
+    if is_separable:
       clusters += [(i, i + 1) for i in range(start, stop)]
     else:
       clusters.append((start, stop))
@@ -285,8 +334,8 @@ def _clusters(text: str, normalize) -> list[tuple[int, int]]:
   return clusters
 
 
-def _joins(character: str) -> bool:
-  """Whether it may become one character with the one before."""
+def _can_combine(character: str) -> bool:
+  """Returns whether a character may combine with the preceding one."""
   return (
     unicodedata.combining(character) != 0
     or 'ᅠ' <= character <= 'ᇿ'

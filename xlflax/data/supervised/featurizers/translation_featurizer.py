@@ -1,6 +1,6 @@
-"""Rows with the row of a translation beside them, for plugged-in features.
+"""Featurizer that adds translations for plugged-in features.
 
-Source: Luo et al. (2021), VECO, section 3.3: the text in one language attends
+Source: Luo et al. (2021), VECO, section 3.3. The text in one language attends
 to its English or translated counterpart.
 """
 
@@ -14,7 +14,7 @@ from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.supervised.sources import code_switched_source, example_source
 from xlflax.utils import class_registry, errors
 
-# The keys that a counterpart has.
+# Batch keys of a counterpart.
 TEXT = (
   batch_keys.TOKEN_IDS,
   batch_keys.SEGMENT_IDS,
@@ -27,22 +27,25 @@ TEXT = (
 @class_registry.register('paired_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairedRows(featurizer.RowMaker):
-  """The rows of another maker, each with `paired_*` keys of its counterpart.
+  """Featurizer that adds `paired_*` keys with the sequences of counterparts.
 
-  The counterpart of an example has the same id: of an English one a
-  translation, of a translated one the original. An example in a language that
-  `counterparts` has no other part for is its own counterpart. Where either
-  gives several rows (windows of a context, parts of a long sentence), a row is
-  read beside the one at the same share of the way.
+  The counterpart of an example has the same id. It is a translation for an
+  English example, and the original for a translated example. If `counterparts`
+  has no part for the language of an example, the example is its own
+  counterpart.
+  If either has several sequences (windows of a context, parts of a long
+  sentence), sequences at the same relative position are paired.
 
-  Before: `rows` gives token_ids `<s> un homme </s>` for id 7 in 'fr', and
-  `<s> a man </s>` for id 7 in 'en'; after: token_ids `<s> un homme </s>`,
-  paired_token_ids `<s> a man </s>`.
+  For example, if `rows` gives token_ids `<s> un homme </s>` for id 7 in 'fr'
+  and
+  `<s> a man </s>` for id 7 in 'en', the sequence has token_ids
+  `<s> un homme </s>` and paired_token_ids `<s> a man </s>`.
 
   Attributes:
-    rows: the maker of either side's rows; gives the labels, too.
-    counterparts: examples by the language of the text that is paired with
-      them: part 'fr' holds the counterparts of French examples.
+    rows: Featurizer for the examples and their counterparts. It also provides
+      the labels.
+    counterparts: Source of the counterparts. Its part 'fr' contains the
+      counterparts of French examples.
   """
 
   rows: featurizer.RowMaker
@@ -51,11 +54,11 @@ class PairedRows(featurizer.RowMaker):
   def __post_init__(self):
     if self.rows.leaves_rows_out:
       raise errors.ConfigError(
-        'Rows that are left out have no place beside a translation',
-        got=f'{type(self.rows).__name__} without the windows of no answer',
-        expected='all windows',
+        '`PairedRows` requires a featurizer that keeps all windows',
+        got=f'{type(self.rows).__name__} that drops windows without an answer',
+        expected='a featurizer that keeps all windows',
         where='PairedRows.rows',
-        fix="set QuestionRows.no_answer = 'first_position'",
+        fix="Set QuestionRows.no_answer = 'first_position'",
       )
 
   def input_settings(self):
@@ -69,33 +72,38 @@ class PairedRows(featurizer.RowMaker):
 
   def make(self, examples, vocabulary, *, length):
     sequences = self.rows.make(examples, vocabulary, length=length)
-    return self.beside(examples, sequences, vocabulary, length=length)
+    return self.add_counterparts(examples, sequences, vocabulary, length=length)
 
   def texts(self, examples, vocabulary, *, length):
     sequences = self.rows.texts(examples, vocabulary, length=length)
-    return self.beside(examples, sequences, vocabulary, length=length)
+    return self.add_counterparts(examples, sequences, vocabulary, length=length)
 
-  def beside(
-    self, examples, made: list[list[featurizer.Row]], vocabulary, *, length: int
+  def add_counterparts(
+    self,
+    examples,
+    sequences: list[list[featurizer.Row]],
+    vocabulary,
+    *,
+    length: int,
   ) -> list[list[featurizer.Row]]:
-    """Rows of examples, each with its counterpart's.
+    """Adds the sequences of the counterparts to those of examples.
 
     Args:
-      examples: N of them.
-      made: the rows of each.
-      vocabulary: as for `make`.
-      length: tokens of a counterpart's row, at most.
+      examples: N examples.
+      sequences: Sequences of each example.
+      vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
+      length: Maximum number of tokens of a counterpart's sequence.
     """
-    paired = self.rows.texts(
+    paired_sequences = self.rows.texts(
       self.counterparts_of(examples), vocabulary, length=length
     )
     return [
-      _pair(sequences, other)
-      for sequences, other in zip(made, paired, strict=True)
+      _pair_rows(rows, paired_rows)
+      for rows, paired_rows in zip(sequences, paired_sequences, strict=True)
     ]
 
   def counterparts_of(self, examples) -> list[Any]:
-    """The counterpart of each example."""
+    """Returns the counterpart of each example."""
     examples_by_part: dict[str, Mapping[str, labeled_examples.Example]] = {}
     parts = self.counterparts.languages()
     counterparts = []
@@ -119,31 +127,35 @@ class PairedRows(featurizer.RowMaker):
     return counterparts
 
 
-def _pair(
-  own: list[featurizer.Row], other: list[featurizer.Row]
+def _pair_rows(
+  rows: list[featurizer.Row], paired_rows: list[featurizer.Row]
 ) -> list[featurizer.Row]:
-  """Rows with the other side's text; their own where the other has none.
+  """Adds paired sequences at the same relative position.
 
-  Of 3 rows beside 5 the first, third and fifth are taken.
+  For example, 3 sequences are paired with the first, third and fifth of 5. If
+  there are no paired sequences, each sequence is paired with itself.
   """
-  other = other or own
-  step = (len(other) - 1) / max(len(own) - 1, 1)
+  paired_rows = paired_rows or rows
+  step = (len(paired_rows) - 1) / max(len(rows) - 1, 1)
   return [
-    row | {batch_keys.PAIRED + key: other[round(i * step)][key] for key in TEXT}
-    for i, row in enumerate(own)
+    row
+    | {
+      batch_keys.PAIRED + key: paired_rows[round(i * step)][key] for key in TEXT
+    }
+    for i, row in enumerate(rows)
   ]
 
 
 @class_registry.register('counterparts')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counterparts(example_source.ExampleSource):
-  """For each language the examples that its own are paired with.
+  """Source of the counterparts of the examples of each language.
 
   Attributes:
-    english: the originals, in part 'en'.
-    translations: the same examples in other languages.
-    partner: whose translations the originals are paired with; None: they are
-      paired with themselves.
+    english: Source of the originals, in its part 'en'.
+    translations: Source of the same examples in other languages.
+    partner: Language of the translations that the originals are paired with. If
+      None, the originals are paired with themselves.
   """
 
   english: example_source.ExampleSource

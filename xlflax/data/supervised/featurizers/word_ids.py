@@ -1,7 +1,7 @@
-"""Sentences that are split into words, as tokens that know their word.
+"""Tokenization of sentences that are split into words.
 
-Tags, trees and word alignments are given for words; models read subwords.
-Every word is encoded by itself, so that no token belongs to two words.
+Tags, trees and word alignments refer to words, but models read subwords. Each
+word is encoded separately, so that no token belongs to two words.
 """
 
 import functools
@@ -15,17 +15,17 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.utils import errors
 
-_SPACES = ('▁', 'Ġ')  # SentencePiece's and byte-level BPE's token of a space
-# Text on which a vocabulary shows how it encodes a space between words.
+_SPACES = ('▁', 'Ġ')  # Space tokens of SentencePiece and byte-level BPE.
+# Word pairs that show how a vocabulary encodes the space between words.
 _PROBES = (('a', 'a'), ('the', 'dog'), ('1', '2'))
 
 
 class EncodedWords(NamedTuple):
-  """The tokens of a sentence's W words, without any special symbol.
+  """The tokens of the W words of a sentence, without special tokens.
 
   Attributes:
-    token_ids: int32 [T], the words one after the other.
-    lengths: int32 [W], how many tokens each word has, at least 1.
+    token_ids: Tokens of all words, int32 of shape [T].
+    lengths: Number of tokens of each word, at least 1, int32 of shape [W].
   """
 
   token_ids: np.ndarray
@@ -33,19 +33,19 @@ class EncodedWords(NamedTuple):
 
   @property
   def starts(self) -> np.ndarray:
-    """The place of each word's first token in `token_ids`, int32 [W]."""
+    """Index of the first token of each word, int32 of shape [W]."""
     return (np.cumsum(self.lengths) - self.lengths).astype(np.int32)
 
   @property
   def word_of_token(self) -> np.ndarray:
-    """The number of each token's word, int32 [T]."""
+    """Index of the word of each token, int32 of shape [T]."""
     return np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)
 
 
 def encode_words(
   vocabulary: base_vocabulary.Vocabulary, words: Sequence[str], language: str
 ) -> EncodedWords:
-  """The tokens of each word of a sentence.
+  """Encodes each word of a sentence.
 
   Words are encoded as the vocabulary encodes them between spaces:
 
@@ -53,68 +53,70 @@ def encode_words(
       ['the', 'dogs'] with byte-level BPE     -> the Ġdog s, [1, 2]
       ['the', 'dogs'] with WordPiece          -> the dog ##s, [1, 2]
 
-  so that the tokens are those of the words joined by spaces, wherever the
-  vocabulary encodes words independently of one another (all but XLM's do;
-  its rules for full stops and quotes look at the neighbours). Languages that
-  are written without spaces get none between words, as in
-  the text that the model was pretrained on:
+  The tokens therefore equal those of the words joined by spaces if the
+  vocabulary encodes words independently of one another. This holds for all but
+  XLM's, whose rules for full stops and quotes depend on the neighboring words.
+  In languages that are written without spaces, no spaces are inserted between
+  words, as in the pretraining text:
 
       ['猫', 'が', 'いる'] with SentencePiece -> ▁ 猫 が いる, [2, 1, 1]
 
-  although a piece such as `▁が`, if the vocabulary has it, remains.
+  A token such as `▁が` is kept if the vocabulary has it.
 
   Args:
-    vocabulary: of any kind.
-    words: W words; spaces inside of a word stay.
-    language: code of the words' language.
+    vocabulary: Vocabulary of any type.
+    words: W words. Spaces within a word are kept.
+    language: Language code of the words.
 
   Returns:
-    Tokens and how many each word has. A word that has no token (a control
-    character, say) gets the unknown symbol.
+    The tokens and the number of tokens of each word. A word without tokens,
+    such
+    as a control character, has the unknown token.
 
   Raises:
-    VocabularyError: the language is needed and the vocabulary lacks it.
+    VocabularyError: If encoding requires the language and the vocabulary does
+      not have it, or if `words` is a string.
   """
   if isinstance(words, str):
     raise errors.VocabularyError(
-      'A sentence is not split into words',
+      'The sentence is not split into words',
       got=repr(words),
       expected='a sequence of words',
     )
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))
-  between = language_codes.uses_spaces(language)
+  uses_spaces = language_codes.uses_spaces(language)
   code = (
     language_codes.match_language(language, vocabulary.spec.languages)
     or language
   )
-  space = space_before(vocabulary, code) if between else ''
+  space = space_before(vocabulary, code) if uses_spaces else ''
   texts = [words[0], *(space + word for word in words[1:])]
-  rows = vocabulary.encode_batch(texts, language=code)
-  if not between:
+  word_tokens = vocabulary.encode_batch(texts, language=code)
+  if not uses_spaces:
     spaces = space_ids(vocabulary, code)
-    rows[1:] = [
-      row[1:] if len(row) > 1 and row[0] in spaces else row for row in rows[1:]
+    word_tokens[1:] = [
+      tokens[1:] if len(tokens) > 1 and tokens[0] in spaces else tokens
+      for tokens in word_tokens[1:]
     ]
-  rows = [row or [vocabulary.spec.unk_id] for row in rows]
-  lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-  return EncodedWords(
-    np.fromiter(
-      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
-    ),
-    lengths,
+  word_tokens = [tokens or [vocabulary.spec.unk_id] for tokens in word_tokens]
+  lengths = np.fromiter(map(len, word_tokens), np.int32, len(word_tokens))
+  token_ids = np.fromiter(
+    itertools.chain.from_iterable(word_tokens), np.int32, int(lengths.sum())
   )
+  return EncodedWords(token_ids, lengths)
 
 
 @functools.lru_cache(maxsize=256)
 def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
-  """What precedes a word that is not the first: nothing or a space.
+  """Returns the prefix, '' or ' ', of words after the first of a sentence.
 
-  SentencePiece and WordPiece begin every text as they begin a word; byte-level
-  BPE does not. What reproduces more of the probes is right.
+  SentencePiece and WordPiece encode the start of a text like the start of a
+  word, but byte-level BPE does not. The function returns the prefix that
+  reproduces more of the probes.
   """
 
-  def agreement(space: str) -> int:
+  def count_matches(space: str) -> int:
     return sum(
       vocabulary.encode(' '.join(pair), language=language)
       == vocabulary.encode(pair[0], language=language)
@@ -122,15 +124,15 @@ def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
       for pair in _PROBES
     )
 
-  return max(('', ' '), key=agreement)
+  return max(('', ' '), key=count_matches)
 
 
 @functools.lru_cache(maxsize=256)
 def space_ids(
   vocabulary: base_vocabulary.Vocabulary, language: str
 ) -> frozenset[int]:
-  """Ids of tokens that are a space and nothing else."""
+  """Returns the ids of tokens that consist of a single space."""
   token_ids = (
     vocabulary.piece_id(piece, language=language) for piece in _SPACES
   )
-  return frozenset(index for index in token_ids if index is not None)
+  return frozenset(token_id for token_id in token_ids if token_id is not None)

@@ -1,7 +1,8 @@
-"""Rows of sentences that are split into words.
+"""Sequences of sentences that are split into words.
 
-A sentence that is too long for a row gives several: each takes as many whole
-words as fit, with no overlap, so that every word is in one row.
+A sentence that exceeds the length gives several sequences. Each contains as
+many complete words as fit. They do not overlap, so that each word is in one
+sequence.
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,14 @@ Sentence = labeled_examples.TaggedSentence | labeled_examples.ParsedSentence
 
 
 class WordRow(NamedTuple):
-  """Some of a sentence's words as a row.
+  """Consecutive words of a sentence as a sequence.
 
   Attributes:
-    row: as `featurizer.text_row` gives it.
-    first: number of the first of its w words in the sentence, from 0.
-    starts: int32 [w], the place of each word's first token in the row.
-    lengths: int32 [w], how many tokens each has.
+    row: Sequence as returned by `featurizer.text_row`.
+    first: Index in the sentence of the first of the w words.
+    starts: Position in the sequence of the first token of each word, int32 of
+      shape [w].
+    lengths: Number of tokens of each word, int32 of shape [w].
   """
 
   row: featurizer.Row
@@ -33,42 +35,46 @@ class WordRow(NamedTuple):
 
   @property
   def words(self) -> slice:
-    """Which of the sentence's words these are."""
+    """Slice of the words of the sentence that the sequence contains."""
     return slice(self.first, self.first + len(self.starts))
 
 
 def text_rows(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[WordRow]]:
-  """The rows of each sentence: `<s> words </s>`, one after the other.
+  """Returns the consecutive sequences `<s> words </s>` of each sentence.
 
-  Before: `the dogs bark` as `▁the ▁dog s ▁bark`, length 5; after:
-  `<s> ▁the ▁dog s </s>` and `<s> ▁bark </s>`, with starts [1, 2] and [1].
+  For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark` and a length
+  of 5 gives `<s> ▁the ▁dog s </s>` with starts [1, 2] and `<s> ▁bark </s>` with
+  starts [1].
 
   Args:
-    examples: the sentences.
-    vocabulary: a `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
-    length: tokens a row, at most, special tokens included. A word that has
-      more by itself keeps as many as fit.
+    examples: Sentences.
+    vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
+    length: Maximum number of tokens of a sequence, including special tokens. A
+      single word with more tokens is truncated.
 
   Raises:
-    ConfigError: the length leaves no room for a token.
-    VocabularyError: the language is needed, and the vocabulary lacks it.
+    ConfigError: If the length leaves no space for a token.
+    VocabularyError: If encoding requires the language and the vocabulary does
+      not have it.
   """
   capacity = length - featurizer.num_special(1, featurizer.Separator.XLMR)
   if capacity < 1:
     raise errors.ConfigError(
-      'Rows have no room for text',
+      'The sequence length leaves no space for text',
       got=f'{length} tokens',
-      expected='more than the 2 special ones',
+      expected='more than the 2 special tokens',
     )
-  return [_rows(example, vocabulary, capacity) for example in examples]
+  return [
+    _split_sentence(example, vocabulary, capacity) for example in examples
+  ]
 
 
 def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[featurizer.Row]]:
-  """The rows of `text_rows` alone: see `featurizer.RowMaker.texts`."""
+  """Returns the sequences of `text_rows`, as `featurizer.RowMaker.texts` does."""
   return [
     [row.row for row in word_rows]
     for word_rows in text_rows(examples, vocabulary, length=length)
@@ -76,33 +82,48 @@ def featurize_texts(
 
 
 def split_windows(lengths: Sequence[int], capacity: int) -> list[slice]:
-  """Runs of whole words that fit; each begins where the last one ends.
+  """Splits words into consecutive windows that fit the capacity.
 
-  Before: lengths [2, 2, 5, 1], 4 tokens fit; after: words 0:2, 2:3 (of which
-  a token is lost), 3:4.
+  For example, words with the lengths [2, 2, 5, 1] and a capacity of 4 tokens
+  are
+  split into the windows 0:2, 2:3 (which loses a token) and 3:4.
+
+  Args:
+    lengths: Number of tokens of each word.
+    capacity: Maximum number of tokens of a window.
   """
-  windows, start, used = [], 0, 0
+  if not len(lengths):
+    return []
+  windows = []
+  start = 0
+  num_tokens = 0
   for i, size in enumerate(lengths):
-    if i > start and used + size > capacity:
+    if i > start and num_tokens + size > capacity:
       windows.append(slice(start, i))
-      start, used = i, 0
-    used += size
-  return [*windows, slice(start, len(lengths))] if len(lengths) else windows
+      start = i
+      num_tokens = 0
+    num_tokens += size
+  windows.append(slice(start, len(lengths)))
+  return windows
 
 
-def _rows(example: Sentence, vocabulary, capacity: int) -> list[WordRow]:
+def _split_sentence(
+  example: Sentence, vocabulary, capacity: int
+) -> list[WordRow]:
+  """Encodes a sentence and splits it into sequences."""
   encoded = word_ids.encode_words(vocabulary, example.words, example.language)
   language = featurizer.language_id(vocabulary, example.language)
-  starts, word_rows = encoded.starts, []
+  starts = encoded.starts
+  word_rows = []
   for window in split_windows(encoded.lengths.tolist(), capacity):
-    begin = int(starts[window.start])
+    offset = int(starts[window.start])
     lengths = np.minimum(encoded.lengths[window], capacity)
-    tokens = encoded.token_ids[begin : begin + int(lengths.sum())]
+    tokens = encoded.token_ids[offset : offset + int(lengths.sum())]
     word_rows.append(
       WordRow(
         featurizer.text_row([tokens], [language], vocabulary.spec),
         window.start,
-        starts[window] - begin + 1,
+        starts[window] - offset + 1,  # `<s>` precedes the words.
         lengths,
       )
     )

@@ -1,8 +1,9 @@
-"""What one example of each task family is: a module for each family.
+"""Example classes, with one module for each task family.
 
-An example is a plain value, read from a file or a SeqIO task, without any
-token. A label, answer or tree that is not known (a blind test set) is None.
-Its class declares the family's columns, gold labels and file of predictions.
+An example is a plain value without tokens, read from a file or a SeqIO task. A
+label, answer or tree that is not available (as in a blind test set) is None.
+The class of an example declares the columns, gold labels and prediction file
+of its task family.
 """
 
 from xlflax.data.supervised.labeled_examples.choice_examples import Choice

@@ -1,4 +1,4 @@
-"""Choices among the answers to a question: one example for each choice."""
+"""Multiple-choice questions, with one example for each choice."""
 
 import dataclasses
 import json
@@ -17,15 +17,16 @@ RIGHT, WRONG = 'right', 'wrong'
 class Choice(example_base.Example):
   """One of the choices of a question.
 
-  A question's choices follow each other. Predictions are the number of the
-  chosen one for each question, from 0; their file has `{"label": 1}` a line,
-  XTREME-R's form.
+  The choices of a question are consecutive. A prediction is the index of the
+  selected choice of a question, counted from 0. The prediction file has one
+  line
+  `{"label": 1}` per question, the format of XTREME-R.
 
   Attributes:
-    question: the question's id.
-    text: what is asked about: the premise, the passage.
-    paired_text: the question and this choice.
-    label: 'right', 'wrong', or None.
+    question: Id of the question.
+    text: Text that the question is about, such as a premise or a passage.
+    paired_text: Question, followed by this choice.
+    label: 'right' or 'wrong'. None if the label is not available.
   """
 
   KIND = 'multiple_choice'
@@ -45,36 +46,42 @@ class Choice(example_base.Example):
   def write_predictions(
     cls, examples: Sequence['Choice'], predictions: Sequence[int]
   ) -> str:
-    """See the class; predictions are a choice's number for each question."""
+    """Formats the index of the selected choice of each question as JSON lines."""
     example_base.check_number(
       len(by_question(examples)), len(predictions), 'answers'
     )
     return example_base.join_lines(
-      json.dumps({'label': int(n)}) for n in predictions
+      json.dumps({'label': int(index)}) for index in predictions
     )
 
   @classmethod
   def read_predictions(
     cls, examples: Sequence['Choice'], text: str
   ) -> list[int]:
-    """The number of the chosen answer, for each question."""
+    """Returns the index of the selected choice of each question."""
     del examples
     return [json.loads(line)['label'] for line in text.splitlines()]
 
 
 def take_first_questions(
-  examples: Sequence[example_base.Example], most: int | None
+  examples: Sequence[example_base.Example], max_examples: int | None
 ) -> list:
-  """At most so many of a part's examples; of choices, whole questions."""
-  if most and most < len(examples) and isinstance(examples[most], Choice):
+  """Returns the first examples without splitting the choices of a question.
+
+  Args:
+    examples: Examples of one part of a source.
+    max_examples: Maximum number of examples. If None, all are returned.
+  """
+  count = max_examples
+  if count and count < len(examples) and isinstance(examples[count], Choice):
     questions = [getattr(example, 'question', '') for example in examples]
-    while most and questions[most] == questions[most - 1]:
-      most -= 1
-  return list(examples[:most])
+    while count and questions[count] == questions[count - 1]:
+      count -= 1
+  return list(examples[:count])
 
 
 def by_question(examples: Sequence[Choice]) -> dict[str, list[int]]:
-  """Question -> places of its choices among the examples."""
+  """Returns the indices of the choices of each question, by question id."""
   indices_by_question: dict[str, list[int]] = {}
   for index, example in enumerate(examples):
     indices_by_question.setdefault(example.question, []).append(index)

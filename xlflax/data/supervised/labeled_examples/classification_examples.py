@@ -1,4 +1,4 @@
-"""Texts, and pairs of texts, that have a class."""
+"""Texts and text pairs with a class label."""
 
 import dataclasses
 
@@ -11,13 +11,14 @@ from xlflax.data.supervised.labeled_examples.example_features import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifiedText(example_base.Example):
-  """A text, or a pair of texts, with a class.
+  """A text, or a pair of texts, with a class label.
 
   Attributes:
-    text: the premise, the first sentence, the review.
-    paired_text: the hypothesis, the second sentence; None for one text.
-    paired_language: of `paired_text`; None: `language`.
-    label: name of the class, or None.
+    text: Premise, first sentence or review.
+    paired_text: Hypothesis or second sentence. None for a single text.
+    paired_language: Language code of `paired_text`. If None, `language` is
+      used.
+    label: Name of the class. None if the label is not available.
   """
 
   KIND = 'classification'
@@ -31,5 +32,5 @@ class ClassifiedText(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """The premise of a pair."""
+    """The premise of a pair, or the id of a single text."""
     return self.text if self.paired_text is not None else self.id

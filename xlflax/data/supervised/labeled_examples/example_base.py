@@ -1,4 +1,4 @@
-"""The base of examples: what a task family declares about them."""
+"""Base class of labeled examples and the registry of task families."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,19 +17,21 @@ _classes: dict[str, type['Example']] = {}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-  """Base of examples. A subclass with a `KIND` is a task family.
+  """Base class of labeled examples. A subclass with a `KIND` is a task family.
 
-  A family's fields are its columns; `column` says what a field is for. A
-  family whose fields have other types than columns overrides `columns`,
-  `values` and `of_values`; one whose predictions are not a name for each
-  example overrides `write_predictions` and `read_predictions`.
+  The fields of a family are its columns, and their `Role` describes their use.
+  A
+  family with fields of types that columns do not support overrides `columns`,
+  `values` and `of_values`. A family with predictions other than one class name
+  for each example overrides `write_predictions` and `read_predictions`.
 
   Attributes:
-    id: unique within its file; the number of the example, from 0, where the
-      format has none. Translations of an example share its id.
-    language: code of the text; of the first text, where there are two.
-    KIND: the task family's name.
-    ENDING: of the names of files of predictions.
+    id: Identifier that is unique within a file. If the format has no ids, it is
+      the index of the example, counted from 0. Translations of an example share
+      its id.
+    language: Language code of the text, or of the first of two texts.
+    KIND: Name of the task family.
+    ENDING: File extension of prediction files.
   """
 
   KIND: ClassVar[str]
@@ -45,32 +47,32 @@ class Example:
 
   @property
   def is_blind(self) -> bool:
-    """Whether it has nothing that an evaluation could compare with."""
+    """Whether the example lacks gold labels, so that it cannot be scored."""
     gold = example_features.with_role(type(self), Role.GOLD)
     return all(example_features.is_empty(getattr(self, f.name)) for f in gold)
 
   @property
   def cluster(self) -> str:
-    """What it shares with others, such as a document: they vary together."""
+    """Key of a group of dependent examples, such as those of one document."""
     return self.id
 
   @property
   def has_words(self) -> bool:
-    """Whether there is a word to read; True for text that is not split."""
+    """Whether the example has any words. True for text that is not split."""
     return True
 
   @property
   def labels(self) -> tuple[str, ...] | None:
-    """The names of its classes, tags or relations; None if not known.
+    """Names of the classes, tags or relations. None if not available.
 
     Raises:
-      ConfigError: examples of this kind have no labels.
+      ConfigError: If examples of this task family have no labels.
     """
     for field in example_features.with_role(type(self), Role.LABELS):
       value = getattr(self, field.name)
       return (value,) if isinstance(value, str) else value
     raise errors.ConfigError(
-      'Examples of this kind have no labels',
+      'Examples of this task family have no labels',
       got=self.KIND,
       expected='one of '
       + ', '.join(
@@ -82,31 +84,31 @@ class Example:
 
   @classmethod
   def second_language(cls) -> str | None:
-    """The field with the code of the second text's language, if any."""
+    """Returns the field for the language of the second text, or None."""
     for field in example_features.with_role(cls, Role.SECOND_LANGUAGE):
       return field.name
     return None
 
   @classmethod
   def columns(cls) -> dict[str, Form]:
-    """The columns of a SeqIO task of such examples."""
+    """Returns the columns of a SeqIO task of such examples, with their types."""
     return example_features.feature_types(cls)
 
   def values(self) -> dict[str, Any]:
-    """The values of the columns."""
+    """Returns the values of the columns."""
     return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
   @classmethod
   def of_values(cls, values: dict[str, Any]) -> Self:
-    """The example with these values; the inverse of `values`."""
+    """Creates an example from column values. The inverse of `values`."""
     return cls(**values)
 
   def to_columns(self) -> dict[str, Any]:
-    """The columns of an example.
+    """Converts the example to columns of a SeqIO task.
 
-    Before: `TaggedSentence(id='0', language='fr', words=('Paris',),
-    tags=('B-LOC',))`; after: `{'id': '0', 'language': 'fr', 'words':
-    ['Paris'], 'tags': ['B-LOC']}`.
+    For example, `TaggedSentence(id='0', language='fr', words=('Paris',),
+    tags=('B-LOC',))` becomes `{'id': '0', 'language': 'fr', 'words': ['Paris'],
+    'tags': ['B-LOC']}`.
     """
     values = self.values()
     return {
@@ -123,118 +125,135 @@ class Example:
     languages: Sequence[str],
     where: str,
   ) -> Self:
-    """The example of a row of columns; the inverse of `to_columns`.
+    """Creates an example from a row of columns. The inverse of `to_columns`.
 
     Args:
-      columns: by name, text as `str` or `bytes`.
-      number: of the row; the id of one that has none.
-      languages: of the task; the second is that of the second text.
-      where: the task, for messages.
+      columns: Values by column name. Text is `str` or `bytes`.
+      number: Index of the row, used as the id if the row has none.
+      languages: Language codes of the task. The second is that of the second
+        text.
+      where: Name of the task, for error messages.
 
     Raises:
-      CorpusError: the row lacks a column, or columns do not fit each other.
+      CorpusError: If the row lacks a column, or if its columns are
+        inconsistent.
     """
-    values = _read(cls, columns, where)
+    values = _decode_columns(cls, columns, where)
     values['id'] = values.get('id') or str(number)
     values['language'] = values.get('language') or languages[0]
-    second = cls.second_language()
-    if second is not None:
-      values[second] = values.get(second) or (*languages[1:], None)[0]
+    second_field = cls.second_language()
+    if second_field is not None:
+      default = languages[1] if len(languages) > 1 else None
+      values[second_field] = values.get(second_field) or default
     for field in dataclasses.fields(cls):
       if field.default is None and example_features.is_empty(
         values.get(field.name)
       ):
         values[field.name] = None
     example = cls.of_values(values)
-    _check_words(example, where)
+    _check_word_counts(example, where)
     return example
 
   @classmethod
   def write_predictions(cls, examples: Sequence[Self], predictions: Any) -> str:
-    """The text of a file of predictions, in the form of XTREME's submissions.
+    """Formats predictions as the text of a file in XTREME's submission format.
 
     Args:
       examples: N examples.
-      predictions: N names of classes, one a line, unless the family says
-        otherwise.
+      predictions: N class names, written one per line, unless the task family
+        documents another type.
 
     Raises:
-      CorpusError: the predictions do not fit the examples.
+      CorpusError: If the predictions do not match the examples.
     """
     check_number(len(examples), len(predictions), 'predictions')
     return join_lines(predictions)
 
   @classmethod
   def read_predictions(cls, examples: Sequence[Self], text: str) -> Any:
-    """The predictions in a file's text; the inverse of `write_predictions`."""
+    """Parses a prediction file. The inverse of `write_predictions`."""
     del examples
     return text.removesuffix('\n').split('\n')
 
 
 def class_of(kind: str) -> type[Example]:
-  """The class of examples of a kind, such as 'tagging'.
+  """Returns the example class of a task family, such as 'tagging'.
 
   Raises:
-    ConfigError: there is no such kind.
+    ConfigError: If the task family is not registered.
   """
   if kind not in _classes:
     raise errors.ConfigError(
-      'There is no such kind of examples',
+      'The task family is not registered',
       got=kind,
       expected='one of ' + ', '.join(sorted(_classes)),
-      fix='import the module that defines it',
+      fix='Import the module that defines its example class',
     )
   return _classes[kind]
 
 
 def example_classes() -> tuple[str, ...]:
-  """The kinds of examples there are."""
+  """Returns the names of all registered task families."""
   return tuple(_classes)
 
 
-def check_number(expected: int, got: int, what: str) -> None:
-  """Raises a CorpusError unless there are as many predictions as expected."""
-  if expected != got:
+def check_number(expected: int, actual: int, unit: str) -> None:
+  """Checks the number of predictions.
+
+  Args:
+    expected: Number of items in the test set.
+    actual: Number of predictions.
+    unit: Plural noun for the predictions, for the error message.
+
+  Raises:
+    CorpusError: If the numbers differ.
+  """
+  if expected != actual:
     raise errors.CorpusError(
-      'The predictions do not fit the test set',
-      got=f'{got} {what}',
+      'The number of predictions differs from the number of test items',
+      got=f'{actual} {unit}',
       expected=str(expected),
     )
 
 
 def join_lines(items: Iterable[str]) -> str:
-  """One item a line."""
+  """Returns the items as text with one item per line."""
   return ''.join(f'{item}\n' for item in items)
 
 
 def _register(cls: type[Example]) -> None:
-  """Makes a class known by its kind; the same class may be defined again."""
+  """Registers an example class under its `KIND`.
+
+  The same class may be registered again, as when its module is reloaded.
+  """
   registered = _classes.get(cls.KIND)
   if registered is not None and (
     registered.__module__,
     registered.__qualname__,
   ) != (cls.__module__, cls.__qualname__):
     raise errors.ConfigError(
-      'Two classes of examples have the same kind',
+      'Two example classes have the same KIND',
       got=f'{cls.__module__}.{cls.__qualname__}',
-      expected=f'another KIND than {cls.KIND!r} of '
-      f'{registered.__module__}.{registered.__qualname__}',
+      expected=f'a KIND other than {cls.KIND!r}, which '
+      f'{registered.__module__}.{registered.__qualname__} has',
     )
   _classes[cls.KIND] = cls
 
 
-def _read(cls: type[Example], columns: Mapping[str, Any], where: str) -> dict:
-  """The values of the columns that there are."""
+def _decode_columns(
+  cls: type[Example], columns: Mapping[str, Any], where: str
+) -> dict:
+  """Decodes the available columns and checks that none is missing."""
   forms = cls.columns()
   optional = {f.name for f in example_features.with_role(cls, Role.OPTIONAL)}
   missing = set(forms) - set(columns) - optional
   if missing:
     raise errors.CorpusError(
-      f'The examples of a {cls.KIND} task lack a feature',
+      f'The examples of a {cls.KIND} task lack required features',
       got=', '.join(sorted(columns)),
       expected=', '.join(sorted(missing)),
       where=where,
-      fix='let a preprocessor of the task rename its features',
+      fix='Rename the features in a preprocessor of the task',
     )
   return {
     name: example_features.decode_feature(columns[name], form)
@@ -243,8 +262,8 @@ def _read(cls: type[Example], columns: Mapping[str, Any], where: str) -> dict:
   }
 
 
-def _check_words(example: Example, where: str) -> None:
-  """Raises a CorpusError if the labels of words are not as many as words."""
+def _check_word_counts(example: Example, where: str) -> None:
+  """Raises a CorpusError if the fields for words have different lengths."""
   sizes = {
     field.name: len(value)
     for field in example_features.with_role(type(example), Role.PER_WORD)
@@ -252,7 +271,7 @@ def _check_words(example: Example, where: str) -> None:
   }
   if len(set(sizes.values())) > 1:
     raise errors.CorpusError(
-      'The words of an example and their labels differ in number',
+      'An example has different numbers of words and word labels',
       got=', '.join(f'{size} {name}' for name, size in sizes.items()),
       where=f'{where}, example {example.id}',
     )

@@ -1,7 +1,7 @@
-"""The columns that an example has in a SeqIO task, and what each is for.
+"""Columns of examples in SeqIO tasks, and the roles of their fields.
 
-Every column is text, a list of text, a list of whole numbers or one number.
-What is None is '' or an empty list there, and NaN as a number.
+A column holds text, a list of texts, a list of integers or one number. None is
+stored as '' or an empty list, and as NaN in a column of numbers.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ _ROLE = 'role'
 
 
 class Form(enum.Enum):
-  """What a column holds."""
+  """Type of the values in a column."""
 
   TEXT = 'text'
   TEXTS = 'texts'
@@ -27,14 +27,15 @@ class Form(enum.Enum):
 
 
 class Role(enum.Flag):
-  """What a field of an example is for.
+  """Role of a field of an example.
 
-  GOLD: an evaluation compares predictions with it; empty in a blind test set.
-  LABELS: its text, or each of its texts, names a class of the model's head.
-  PER_WORD: it has one item for each word.
-  OPTIONAL: a task of one's own may leave the column out.
-  SECOND_LANGUAGE: the code of the second text's language, for which the
-    second language of the part stands in where the column is empty.
+  GOLD: Gold label that predictions are scored against. Empty in a blind test
+  set.
+  LABELS: Class name or class names of the model's head.
+  PER_WORD: Sequence with one item for each word.
+  OPTIONAL: Column that a user-defined task may omit.
+  SECOND_LANGUAGE: Language code of the second text. If the column is empty, the
+    second language of the part is used.
   """
 
   NONE = 0
@@ -54,35 +55,40 @@ _FORMS: Mapping[Any, Form] = {
 
 
 def feature_field(role: Role, **options) -> Any:
-  """A dataclass field that has a role.
+  """Returns a dataclass field with a role.
 
   Args:
-    role: what the field is for; several are joined by `|`.
-    **options: of `dataclasses.field`, such as `default`.
+    role: Role of the field. Several roles are combined with `|`.
+    **options: Options of `dataclasses.field`, such as `default`.
   """
   return dataclasses.field(metadata={_ROLE: role}, **options)
 
 
 def role_of(field: dataclasses.Field) -> Role:
-  """What a field is for. One with a default that is not gold is optional."""
+  """Returns the role of a field.
+
+  A field with a default is optional, unless it is a gold label.
+  """
   role = field.metadata.get(_ROLE, Role.NONE)
   has_default = field.default is not dataclasses.MISSING
-  return role | Role.OPTIONAL if has_default and Role.GOLD not in role else role
+  if has_default and Role.GOLD not in role:
+    return role | Role.OPTIONAL
+  return role
 
 
 def with_role(cls: type, role: Role) -> tuple[dataclasses.Field, ...]:
-  """The fields of a class of examples that have a role."""
+  """Returns the fields of an example class that have a role."""
   return tuple(f for f in dataclasses.fields(cls) if role in role_of(f))
 
 
 def feature_types(cls: type) -> dict[str, Form]:
-  """The form of each field, by the field's type.
+  """Returns the column type of each field, derived from its annotation.
 
-  Before: `words: tuple[str, ...]`, `tags: tuple[str, ...] | None`; after:
-  `{'words': Form.TEXTS, 'tags': Form.TEXTS}`.
+  For example, the fields `words: tuple[str, ...]` and `tags: tuple[str, ...] |
+  None` give `{'words': Form.TEXTS, 'tags': Form.TEXTS}`.
 
   Raises:
-    ConfigError: a field's type is that of no column.
+    ConfigError: If no column type supports the type of a field.
   """
   hints = typing.get_type_hints(cls)
   forms = {}
@@ -90,18 +96,18 @@ def feature_types(cls: type) -> dict[str, Form]:
     hint = _without_none(hints[field.name])
     if hint not in _FORMS:
       raise errors.ConfigError(
-        'A field of an example has a type that no column holds',
+        'Columns do not support the type of an example field',
         got=str(hint),
         expected='str, float, tuple[str, ...] or tuple[int, ...]',
         where=f'{cls.__name__}.{field.name}',
-        fix='override columns(), values() and of_values()',
+        fix='Override columns(), values() and of_values()',
       )
     forms[field.name] = _FORMS[hint]
   return forms
 
 
 def encode_feature(value: Any, form: Form) -> Any:
-  """A value as a column holds it."""
+  """Encodes a field value for a column."""
   if form is Form.TEXT:
     return value or ''
   if form is Form.NUMBER:
@@ -110,7 +116,7 @@ def encode_feature(value: Any, form: Form) -> Any:
 
 
 def decode_feature(value: Any, form: Form) -> Any:
-  """The value of a column, whose text is `str` or `bytes`."""
+  """Decodes a column value. Text may be `str` or `bytes`."""
   if form is Form.TEXT:
     return _text(value)
   if form is Form.NUMBER:
@@ -121,16 +127,17 @@ def decode_feature(value: Any, form: Form) -> Any:
 
 
 def is_empty(value: Any) -> bool:
-  """Whether a field says nothing: None, or text or a collection of size 0."""
+  """Returns whether a value is None, empty text or an empty collection."""
   return value is None or (hasattr(value, '__len__') and not len(value))
 
 
 def _text(value: Any) -> str:
+  """Returns text that may be encoded as UTF-8 bytes."""
   return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _without_none(hint: Any) -> Any:
-  """`X` of `X | None`; other types as they are."""
+  """Returns `X` for the type `X | None`, and other types unchanged."""
   if typing.get_origin(hint) in (typing.Union, types.UnionType):
     alternatives = [
       alternative

@@ -1,4 +1,4 @@
-"""Collections of sentences in which translations are to be found."""
+"""Monolingual collections for bitext mining."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,12 +13,12 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MinedSentence(example_base.Example):
-  """One sentence of either collection, as a row of a SeqIO task.
+  """One sentence of a collection, as an example of a SeqIO task.
 
   Attributes:
-    text: the sentence.
-    translations: ids of its gold translations on the other side, for
-      sentences of the first.
+    text: Sentence.
+    translations: Ids of its gold translations in the second collection. Empty
+      for sentences of the second collection.
   """
 
   KIND = 'mining'
@@ -29,13 +29,14 @@ class MinedSentence(example_base.Example):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MinedSentences:
-  """Two monolingual collections in which translations are to be found (BUCC).
+  """Two monolingual collections for bitext mining, as in BUCC.
 
   Attributes:
-    languages: of the two sides; the second is usually English.
-    first: id -> sentence.
-    second: id -> sentence.
-    gold: pairs (id of first, id of second) that are translations; None for a
+    languages: Language codes of the two collections. The second is usually
+      English.
+    first: Sentences of the first collection, by id.
+    second: Sentences of the second collection, by id.
+    gold: Gold translations as pairs (id of first, id of second). None for a
       blind test set.
   """
 
@@ -47,28 +48,33 @@ class MinedSentences:
   def sentences(self) -> Iterator[MinedSentence]:
     """Yields every sentence of the first collection, then of the second."""
     translations: dict[str, list[str]] = {}
-    for first_id, other in sorted(self.gold or ()):
-      translations.setdefault(first_id, []).append(other)
-    for number, side in enumerate((self.first, self.second)):
-      for key, text in side.items():
-        yield MinedSentence(
-          id=key,
-          language=self.languages[number],
-          text=text,
-          translations=tuple(translations.get(key, ())) if not number else (),
-        )
+    for first_id, second_id in sorted(self.gold or ()):
+      translations.setdefault(first_id, []).append(second_id)
+
+    for sentence_id, text in self.first.items():
+      yield MinedSentence(
+        id=sentence_id,
+        language=self.languages[0],
+        text=text,
+        translations=tuple(translations.get(sentence_id, ())),
+      )
+    for sentence_id, text in self.second.items():
+      yield MinedSentence(id=sentence_id, language=self.languages[1], text=text)
 
   @classmethod
   def of(
     cls, sentences: Iterable[MinedSentence], languages: tuple[str, str]
   ) -> 'MinedSentences':
-    """The collections of sentences; the inverse of `sentences`."""
-    sides: dict[str, dict[str, str]] = {code: {} for code in languages}
+    """Groups sentences into two collections. The inverse of `sentences`."""
+    collections: dict[str, dict[str, str]] = {code: {} for code in languages}
     gold: set[tuple[str, str]] = set()
     for sentence in sentences:
-      sides[sentence.language][sentence.id] = sentence.text
-      gold |= {(sentence.id, other) for other in sentence.translations}
-    first, second = (sides[code] for code in languages)
+      collections[sentence.language][sentence.id] = sentence.text
+      gold |= {
+        (sentence.id, translation_id)
+        for translation_id in sentence.translations
+      }
+    first, second = (collections[code] for code in languages)
     return cls(
       languages=languages,
       first=first,
@@ -77,36 +83,40 @@ class MinedSentences:
     )
 
   def write_pairs(self, predictions: Iterable[tuple[str, str]]) -> str:
-    """Mined pairs, `id<TAB>id` a line, sorted: BUCC's form of predictions.
+    """Formats mined pairs as sorted lines `id<TAB>id`, the format of BUCC.
 
     Raises:
-      CorpusError: an id that no sentence has.
+      CorpusError: If a sentence with the id of a pair does not exist.
     """
     pairs = sorted(set(predictions))
     for pair in pairs:
       if pair[0] not in self.first or pair[1] not in self.second:
         raise errors.CorpusError(
-          'A mined pair has an id that no sentence has',
+          'A mined pair contains an unknown sentence id',
           got=' '.join(pair),
-          expected='(id of the first, id of the second)',
+          expected='an id of the first and an id of the second collection',
         )
     return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
-    """The line of each second sentence's translation: Tatoeba's form.
+    """Formats the line number of each translation, the format of Tatoeba.
 
-    Lines of the first language are counted from 0. XTREME's labels go this
-    way: English is the second language, and its sentences are sorted.
+    Each sentence of the second collection has the line of its translation in
+    the
+    first collection, counted from 0. XTREME's labels have this direction:
+    English
+    is the second language, and its sentences are sorted.
 
     Raises:
-      CorpusError: not one prediction for each second sentence, or one past
-        the end of the first collection.
+      CorpusError: If the number of predictions differs from the number of
+        second
+        sentences, or if a line is past the end of the first collection.
     """
     example_base.check_number(len(self.second), len(predictions), 'sentences')
     for line in predictions:
       if not 0 <= line < len(self.first):
         raise errors.CorpusError(
-          'A retrieved sentence does not exist',
+          'A predicted line is past the end of the first collection',
           got=line,
           expected=f'a line from 0 to {len(self.first) - 1}',
         )

@@ -10,28 +10,31 @@ from xlflax.data.supervised.labeled_examples.example_features import (
   feature_field,
 )
 
-_HEAD, _RELATION = 6, 7  # columns of CoNLL-U
+_HEAD, _RELATION = 6, 7  # column indices of CoNLL-U
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsedSentence(example_base.Example):
-  """A dependency tree.
+  """A sentence with a dependency tree.
 
-  Predictions are trees: objects with `heads` and `relations` as here. Their
-  file is CoNLL-U.
+  Predictions are trees: objects with the attributes `heads` and `relations` in
+  the format of this class. Prediction files are in CoNLL-U format.
 
   Attributes:
-    words: W of them.
+    words: W words.
     tags: W universal parts of speech ('_' where the file has none).
-    heads: W numbers: 0 for the root, else the head's place counted from 1;
-      None where the tree is not known.
-    relations: W relations to the head, or None.
-    multiwords: the surface tokens of several words: 'first-last form' with
-      places from 1, such as '1-2 Du' of the words 'de' and 'le'. Scorers of
-      CoNLL-U files compare the text, which is made of these.
-    lemmas: W lemmas; () where they are not known. They and `features` are
-      copied into files of predictions, as the words and tags are.
-    features: W texts 'Case=Nom|Number=Sing', '_' for none; ().
+    heads: W heads. A head is 0 for the root, and otherwise the position of a
+      word, counted from 1. None if the tree is not available.
+    relations: W relations of the words to their heads. None if the tree is not
+      available.
+    multiwords: Surface tokens that consist of several words, as texts
+      'first-last form' with positions counted from 1, such as '1-2 Du' for the
+      words 'de' and 'le'. Scorers of CoNLL-U files compare the surface text,
+      which consists of these.
+    lemmas: W lemmas. Empty if they are not available. Lemmas and `features`,
+      like words and tags, are copied into prediction files.
+    features: W texts such as 'Case=Nom|Number=Sing', with '_' for a word that
+      has none. Empty if they are not available.
   """
 
   KIND = 'parsing'
@@ -57,7 +60,7 @@ class ParsedSentence(example_base.Example):
   def write_predictions(
     cls, examples: Sequence['ParsedSentence'], predictions: Sequence[Any]
   ) -> str:
-    """See the class; predictions are a tree for each sentence."""
+    """Formats one predicted tree for each sentence as CoNLL-U."""
     example_base.check_number(len(examples), len(predictions), 'trees')
     blocks = []
     for example, tree in zip(examples, predictions, strict=True):
@@ -78,8 +81,8 @@ class ParsedSentence(example_base.Example):
       )
       for i, row in enumerate(columns, 1):
         if i in surface:
-          word_id, _, form = surface[i].partition(' ')
-          rows.append('\t'.join((word_id, form, *'_' * 8)))
+          token_range, _, form = surface[i].partition(' ')
+          rows.append('\t'.join((token_range, form, *('_',) * 8)))
         rows.append('\t'.join((str(i), *row)))
       blocks.append(example_base.join_lines(rows))
     return '\n'.join(blocks) + '\n'
@@ -88,13 +91,14 @@ class ParsedSentence(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['ParsedSentence'], text: str
   ) -> list['ParsedSentence']:
-    """The examples with the predicted trees."""
+    """Returns the examples with the predicted trees."""
     rows = [
       line.split('\t')
       for line in text.split('\n')
       if line and not line.startswith('#')
     ]
-    rows = [row for row in rows if row[0].isdigit()]  # words alone
+    # Rows of multiword tokens ('1-2') and empty nodes ('1.1') have no head.
+    rows = [row for row in rows if row[0].isdigit()]
     num_words = sum(len(example.words) for example in examples)
     example_base.check_number(num_words, len(rows), 'words')
     remaining_rows = iter(rows)

@@ -1,4 +1,4 @@
-"""Questions whose answers are spans of a text."""
+"""Questions with answers that are spans of a text."""
 
 import dataclasses
 import json
@@ -19,9 +19,9 @@ class Answer:
   """A span of the context.
 
   Attributes:
-    text: the span.
-    start: its first character's place in the context; -1 where the context
-      does not hold the text.
+    text: Text of the span.
+    start: Index of its first character in the context. -1 if the context does
+      not contain the text.
   """
 
   text: str
@@ -33,19 +33,21 @@ UNANSWERABLE = Answer('', -1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question(example_base.Example):
-  """A question and the text that holds its answer (SQuAD v1.1).
+  """A question and the text that contains its answer (SQuAD v1.1).
 
-  Predictions are a mapping from the questions' ids to the answers' text. Their
-  file is that mapping in JSON.
+  Predictions map the ids of the questions to the texts of the answers.
+  Prediction files contain this mapping as JSON.
 
   Attributes:
-    language: of the context.
-    question_language: of the question; None: `language` (G-XLT differs).
-    question: the question.
-    context: the paragraph.
-    answers: what counts as right, one or more; () for a blind test set. An
-      answer of no text says that the context has none (SQuAD v2).
-    title: of the article; '' where the file has none.
+    language: Language code of the context.
+    question_language: Language code of the question. If None, `language` is
+      used. The two differ in G-XLT.
+    question: Question.
+    context: Paragraph that contains the answer.
+    answers: Accepted answers, one or more. Empty for a blind test set. An
+      answer
+      with empty text means that the context contains no answer (SQuAD v2).
+    title: Title of the article, or '' if the file has none.
   """
 
   KIND = 'question_answering'
@@ -61,12 +63,12 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """The article, or else the paragraph."""
+    """The title of the article, or the paragraph if there is no title."""
     return self.title or self.context
 
   @property
   def is_unanswerable(self) -> bool:
-    """Whether it is known that the context has no answer."""
+    """Whether the question is marked as having no answer in the context."""
     return bool(self.answers) and not any(
       answer.text for answer in self.answers
     )
@@ -95,23 +97,23 @@ class Question(example_base.Example):
   def write_predictions(
     cls, examples: Sequence['Question'], predictions: Mapping[str, str]
   ) -> str:
-    """See the class; predictions are an answer for each question's id."""
+    """Formats the predicted answers, by question id, as JSON."""
     ids = [example.id for example in examples]
-    odd = set(ids) ^ set(predictions)
-    if odd:
+    unmatched = set(ids) ^ set(predictions)
+    if unmatched:
       raise errors.CorpusError(
-        'The questions and the predicted answers differ',
-        got=f'{len(predictions)} answers to {len(ids)} questions, such as '
-        f'{min(odd)} on one side only',
-        expected='one answer a question',
+        'The predicted answers do not match the questions',
+        got=f'{len(predictions)} answers to {len(ids)} questions, with the '
+        f'unmatched id {min(unmatched)}',
+        expected='one answer per question',
       )
-    ordered = {name: predictions[name] for name in ids}
+    ordered = {question_id: predictions[question_id] for question_id in ids}
     return json.dumps(ordered, ensure_ascii=False, indent=1) + '\n'
 
   @classmethod
   def read_predictions(
     cls, examples: Sequence['Question'], text: str
   ) -> dict[str, str]:
-    """Question id -> the answer's text."""
+    """Returns the answer texts by question id."""
     del examples
     return json.loads(text)

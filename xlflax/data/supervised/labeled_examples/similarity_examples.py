@@ -1,4 +1,4 @@
-"""Pairs of texts with a number that says how alike they are."""
+"""Text pairs with similarity scores."""
 
 import dataclasses
 
@@ -11,14 +11,16 @@ from xlflax.data.supervised.labeled_examples.example_features import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RatedPair(example_base.Example):
-  """Two texts and how alike they are.
+  """Two texts with a similarity score.
 
   Attributes:
-    text: the one.
-    paired_text: the other.
-    paired_language: of `paired_text`; None: `language`.
-    score: how alike, such as 0 to 5 (STS), or 1 for a positive pair and 0 for
-      another; None where it is not known.
+    text: First text.
+    paired_text: Second text.
+    paired_language: Language code of `paired_text`. If None, `language` is
+      used.
+    score: Similarity, such as 0 to 5 (STS), or 1 for a positive pair and 0 for
+      a
+      negative pair. None if the score is not available.
   """
 
   KIND = 'similarity'

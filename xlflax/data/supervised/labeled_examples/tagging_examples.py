@@ -1,4 +1,4 @@
-"""Sentences whose words have labels."""
+"""Sentences with word labels."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from xlflax.data.supervised.labeled_examples.example_features import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggedSentence(example_base.Example):
-  """Words with a label each: parts of speech, or entities in IOB2.
+  """Words with one label each: parts of speech, or entities in IOB2.
 
-  Predictions are the labels of each sentence. Their file has one label a line
-  and an empty line between sentences.
+  Predictions are the labels of each sentence. Prediction files have one label
+  per line and an empty line between sentences.
 
   Attributes:
-    words: W of them.
-    tags: W labels, or None.
+    words: W words.
+    tags: W labels. None if the labels are not available.
   """
 
   KIND = 'tagging'
@@ -39,7 +39,7 @@ class TaggedSentence(example_base.Example):
     examples: Sequence['TaggedSentence'],
     predictions: Sequence[Sequence[str]],
   ) -> str:
-    """See the class; predictions are labels for each word of each sentence."""
+    """Formats one label for each word of each sentence, one per line."""
     example_base.check_number(len(examples), len(predictions), 'sentences')
     for example, predicted in zip(examples, predictions, strict=True):
       example_base.check_number(
@@ -51,10 +51,10 @@ class TaggedSentence(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['TaggedSentence'], text: str
   ) -> list[list[str]]:
-    """The labels of each sentence."""
+    """Returns the labels of each sentence."""
     remaining_lines = iter(text.removesuffix('\n').split('\n'))
     predictions = []
     for example in examples:
       predictions.append([next(remaining_lines) for _ in example.words])
-      next(remaining_lines, None)  # the empty line between sentences
+      next(remaining_lines, None)  # Skip the empty line between sentences.
     return predictions

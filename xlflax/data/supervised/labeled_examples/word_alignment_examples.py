@@ -1,6 +1,7 @@
-"""Translated sentences with links between their words."""
+"""Translated sentences with word alignments."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from xlflax.data.supervised.labeled_examples import example_base
@@ -15,17 +16,18 @@ Links = frozenset[tuple[int, int]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignedSentence(example_base.Example):
-  """A translated sentence with links between its words.
+  """A sentence and its translation with gold word alignments.
 
-  A column of links has the text 'i-j' for each.
+  In the columns of a SeqIO task, each link is the text 'i-j'.
 
   Attributes:
-    language: of the source words.
-    target_language: of the target words.
-    source_words: the words of one side.
-    target_words: of the other.
-    sure: links (i, j) from 0 that an aligner must find.
-    possible: links that it may find; every sure link is one of them.
+    language: Language code of the source words.
+    target_language: Language code of the target words.
+    source_words: Words of the source sentence.
+    target_words: Words of the target sentence.
+    sure: Links (i, j), counted from 0, that an aligner must find.
+    possible: Links (i, j) that an aligner may find. They include the sure
+      links.
   """
 
   KIND = 'word_alignment'
@@ -50,11 +52,12 @@ class AlignedSentence(example_base.Example):
 
   @classmethod
   def of_values(cls, values: dict[str, Any]) -> 'AlignedSentence':
-    sure = _links(values.pop('sure'))
-    possible = sure | _links(values.pop('possible', ()))
+    sure = _parse_links(values.pop('sure'))
+    possible = sure | _parse_links(values.pop('possible', ()))
     return cls(sure=sure, possible=possible, **values)
 
 
-def _links(texts) -> Links:
+def _parse_links(texts: Iterable[str]) -> Links:
+  """Parses links of the form 'i-j'."""
   pairs = (text.split('-') for text in texts)
   return frozenset((int(i), int(j)) for i, j in pairs)
