@@ -22,9 +22,9 @@ _MISSING_CORPUS = (
   'with mono/ or parallel/.'
 )
 _MISSING_VOCABULARY = (
-  'No vocabulary there. Got: nowhere. Expected: a directory with '
-  'vocabulary.json and its models. What to do: make one with `xlflax vocab '
-  '--corpus DIR --output DIR --size N`.'
+  'The vocabulary directory does not exist. Got: nowhere. Expected: a '
+  'directory with vocabulary.json and its models. What to do: Run `xlflax '
+  'vocab --corpus=DIR --output=DIR --size=N`.'
 )
 _SAME_NAME = (
   "Two different objectives of a mixture have one name. Got: 'mlm'. Where: "

@@ -97,7 +97,7 @@ def test_dry_run_warns_of_pairs_that_were_not_translated(
 def test_another_vocabulary_needs_overwrite(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v') == 0
   assert _run(corpus, tmp_path / 'v', '--seed=1', '--alpha=0.5') == 2
-  assert 'alpha: 0.7 there, 0.5 asked' in capsys.readouterr().err
+  assert 'alpha: 0.7 stored, 0.5 requested' in capsys.readouterr().err
   assert _run(corpus, tmp_path / 'v', '--alpha=0.5', '--overwrite') == 0
 
 
@@ -178,7 +178,7 @@ def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
   )
   assert one == three
   capsys.readouterr()
-  (samples[3] / 'share-1-of-3.npz').unlink()
+  (samples[3] / 'shard-1-of-3.npz').unlink()
   assert _run(corpus, tmp_path / 'v', f'--sample_dir={samples[3]}') == 2
   assert 'missing: 1/3' in capsys.readouterr().err
   flags = [f'--sample_dir={samples[1]}', '--seed=5']

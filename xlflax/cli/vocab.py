@@ -205,7 +205,7 @@ def _train(
     progress_reporting.progress_name('training a vocabulary'),
   ):
     result = vocabulary_training.train_vocabulary(
-      corpus, output, overwrite=options.overwrite, drawn=sample, **settings
+      corpus, output, overwrite=options.overwrite, sample=sample, **settings
     )
   statistics = result.description['statistics']
   _warn_of_changed_text(statistics, options.normalization)
@@ -253,7 +253,7 @@ def _sample_shard(
   origin = _sample_origin(options, corpus)
   with progress_reporting.progress_name('drawing a sample'):
     sample = reservoir_sampling.draw_reservoirs(
-      corpus, capacity=options.max_sentences, seed=options.seed, share=shard
+      corpus, capacity=options.max_sentences, seed=options.seed, shard=shard
     )
   reservoir_sampling.write_reservoirs(options.sample_dir, shard, sample, origin)
   for language, sentences in sorted(sample.items()):
@@ -264,7 +264,7 @@ def _sample_origin(options: VocabOptions, corpus: Corpus) -> Any:
   """Returns the description of the text and settings of a sample."""
   from xlflax.data.tokenizers import reservoir_sampling
 
-  return reservoir_sampling.Origin.of(
+  return reservoir_sampling.Origin.from_corpus(
     corpus, capacity=options.max_sentences, seed=options.seed
   )
 

@@ -119,26 +119,24 @@ def test_missing_directory(tmp_path):
 
 def test_missing_model(directory):
   (directory / base_vocabulary.MODEL_FILE).unlink()
-  assert 'lacks its sentencepiece.model' in _load_error(directory)
+  assert 'sentencepiece.model is missing' in _load_error(directory)
 
 
 def test_another_model_than_described(directory):
   (directory / base_vocabulary.MODEL_FILE).write_bytes(b'another')
-  assert 'is not the one that vocabulary.json describes' in (
-    _load_error(directory)
-  )
+  assert 'sentencepiece.model does not match' in (_load_error(directory))
 
 
 @pytest.mark.parametrize(
   'content, what',
   [
     ('{', 'cannot be read'),
-    ('[]', 'unknown format'),
+    ('[]', 'Expected: format 1'),
     ('{"format": 9, "sha256": ""}', 'Got: 9'),
     ('{"format": 1, "sha256": ""}', 'no digest of its own'),
     ({'format': 1, 'sha256': ''}, 'Got: SHA-256'),
     ({'format': 1}, 'Expected: None'),
-    ({'format': 1, 'type': 'x'}, 'not known. Got: x. Expected: sentence'),
+    ({'format': 1, 'type': 'x'}, 'unknown. Got: x. Expected: sentence'),
   ],
 )
 def test_malformed_description(directory, content, what):

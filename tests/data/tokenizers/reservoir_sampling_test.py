@@ -36,15 +36,15 @@ def test_the_same_lines_whoever_draws_them(
   corpus, tmp_path, monkeypatch, count
 ):
   """Over spans of 1 kB, so that one file is shared out."""
-  monkeypatch.setattr(reservoir_sampling, '_SPAN', 1000)
+  monkeypatch.setattr(reservoir_sampling, '_SPAN_BYTES', 1000)
   whole = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3)
-  origin = reservoir_sampling.Origin.of(corpus, capacity=50, seed=3)
+  origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=50, seed=3)
   for index in range(count):
-    share = (index, count)
+    shard = (index, count)
     drawn = reservoir_sampling.draw_reservoirs(
-      corpus, capacity=50, seed=3, share=share
+      corpus, capacity=50, seed=3, shard=shard
     )
-    reservoir_sampling.write_reservoirs(tmp_path, share, drawn, origin)
+    reservoir_sampling.write_reservoirs(tmp_path, shard, drawn, origin)
   found = reservoir_sampling.read_reservoirs(tmp_path, origin)
   assert _lines(found) == _lines(whole)
   counts = {code: part.count for code, part in found.items()}
@@ -62,7 +62,7 @@ def test_every_line_is_as_likely(corpus):
   for seed in range(400):
     # The second of three files is the French one.
     drawn = reservoir_sampling.draw_reservoirs(
-      corpus, capacity=6, seed=seed, share=(1, 3)
+      corpus, capacity=6, seed=seed, shard=(1, 3)
     )
     counts.update(_lines(drawn)['fr'])
   expected = 400 * 6 / 60
@@ -85,19 +85,19 @@ def test_quotas_are_kept(corpus):
   assert sum(counts.values()) - sum(french) == 20
 
 
-def test_a_share_is_missing_or_damaged(corpus, tmp_path):
-  origin = reservoir_sampling.Origin.of(corpus, capacity=9, seed=0)
+def test_a_shard_is_missing_or_damaged(corpus, tmp_path):
+  origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
   for index in (0, 2):
     reservoir_sampling.write_reservoirs(tmp_path, (index, 3), {}, origin)
   with raises_error(
-    errors.CorpusError, got='share-0-of-3.npz, share-2-of-3.npz'
+    errors.CorpusError, got='shard-0-of-3.npz, shard-2-of-3.npz'
   ):
     reservoir_sampling.read_reservoirs(tmp_path, origin)
   reservoir_sampling.write_reservoirs(tmp_path, (1, 3), {}, origin)
   reservoir_sampling.read_reservoirs(tmp_path, origin)
-  (tmp_path / 'share-1-of-3.npz').write_bytes(b'PK')
+  (tmp_path / 'shard-1-of-3.npz').write_bytes(b'PK')
   with raises_error(
-    errors.CorpusError, where='share-1-of-3.npz', mentions='allow_pickle='
+    errors.CorpusError, where='shard-1-of-3.npz', mentions='allow_pickle='
   ):
     reservoir_sampling.read_reservoirs(tmp_path, origin)
 
@@ -113,21 +113,21 @@ def test_a_share_is_missing_or_damaged(corpus, tmp_path):
     ),
   ],
 )
-def test_a_share_of_another_sample(corpus, tmp_path, changes, values):
-  """Another seed, too few lines, text that changed between the shares."""
-  origin = reservoir_sampling.Origin.of(corpus, capacity=9, seed=0)
+def test_a_shard_of_another_sample(corpus, tmp_path, changes, values):
+  """Another seed, too few lines, text that changed between the shards."""
+  origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
   reservoir_sampling.write_reservoirs(tmp_path, (0, 2), {}, origin)
   reservoir_sampling.write_reservoirs(
     tmp_path, (1, 2), {}, dataclasses.replace(origin, **changes)
   )
   with raises_error(
-    errors.CorpusError, mentions=values, where='share-1-of-2.npz'
+    errors.CorpusError, mentions=values, where='shard-1-of-2.npz'
   ):
     reservoir_sampling.read_reservoirs(tmp_path, origin)
 
 
 def test_a_larger_sample_serves(corpus, tmp_path):
-  origin = reservoir_sampling.Origin.of(corpus, capacity=9, seed=0)
+  origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
   drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=9, seed=0)
   reservoir_sampling.write_reservoirs(tmp_path, (0, 1), drawn, origin)
   found = reservoir_sampling.read_reservoirs(

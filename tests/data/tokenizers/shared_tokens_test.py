@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlflax.data.tokenizers import shared_tokens as vocabulary_anchors
+from xlflax.data.tokenizers import shared_tokens
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 
 _PIECES = (['▁a', 'b', 'x'], ['b', '▁c', 'x'])
@@ -11,7 +11,7 @@ _PIECES = (['▁a', 'b', 'x'], ['b', '▁c', 'x'])
 
 def _ids(anchors, pieces=_PIECES):
   return [
-    ids.tolist() for ids in vocabulary_anchors.word_ids(pieces, 5, anchors)
+    ids.tolist() for ids in shared_tokens.assign_word_ids(pieces, 5, anchors)
   ]
 
 
@@ -36,13 +36,13 @@ def test_shared_words_of_three_languages_are_few_runs():
     ['p012', 'p1', 'p12', 'p01'],
     ['p2', 'p12', 'p02', 'p012'],
   )
-  words = vocabulary_anchors.word_ids(pieces, 5, Anchors.SHARED)
+  words = shared_tokens.assign_word_ids(pieces, 5, Anchors.SHARED)
   assert [ids.tolist() for ids in words] == [
     [5, 6, 7, 8],
     [7, 9, 10, 6],
     [11, 10, 8, 7],
   ]
-  assert [vocabulary_anchors.id_ranges(ids) for ids in words] == [
+  assert [shared_tokens.id_ranges(ids) for ids in words] == [
     ((5, 9),),
     ((6, 8), (9, 11)),
     ((7, 9), (10, 12)),
@@ -54,11 +54,11 @@ def test_shared_words_of_three_languages_are_few_runs():
   [([], ()), ([4], ((4, 5),)), ([7, 5, 6, 9], ((5, 8), (9, 10)))],
 )
 def test_runs(ids, expected):
-  assert vocabulary_anchors.id_ranges(np.array(ids, np.int32)) == expected
+  assert shared_tokens.id_ranges(np.array(ids, np.int32)) == expected
 
 
 def test_owners_are_the_first_languages():
-  languages, own = vocabulary_anchors.find_owners(
+  languages, own = shared_tokens.find_owners(
     [np.array([0, 1, 2]), np.array([0, 2, 3])], 4
   )
   assert languages.tolist() == [0, 0, 0, 1]

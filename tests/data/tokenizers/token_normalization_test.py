@@ -54,7 +54,7 @@ def test_byte_level_letters_are_bytes():
 
 
 def test_every_byte_has_its_letter():
-  table = token_normalization._bytes_of_letters()
+  table = token_normalization._bytes_by_letter()
   assert sorted(table.values()) == list(range(256))
   assert table['Ġ'] == ord(' ') and table['Ċ'] == ord('\n')
 

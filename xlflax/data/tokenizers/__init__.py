@@ -1,1 +1,1 @@
-"""Subword vocabularies: made, joined, imported, and what models know of them."""
+"""Subword vocabularies: training, importing, sampling and encoding."""

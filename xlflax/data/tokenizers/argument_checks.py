@@ -1,7 +1,7 @@
-"""What the methods of every vocabulary are given, checked in one place.
+"""Decorators that validate the arguments of vocabulary methods.
 
-Texts are many, so that they are looked at only where the library that encodes
-them failed.
+Batches of texts are large. Their elements are therefore validated only after
+the tokenization library has raised an error.
 """
 
 import functools
@@ -14,25 +14,36 @@ Method = Callable[..., Any]
 
 
 def check_index(index: Any, size: int, *, where: str) -> None:
-  """Raises a VocabularyError for what is no id of a vocabulary."""
+  """Checks that a value is an id of a vocabulary.
+
+  Args:
+    index: Value to check.
+    size: Number of tokens in the vocabulary.
+    where: Location for the error message.
+
+  Raises:
+    VocabularyError: If the value is not an integer in [0, size).
+  """
   is_integer = not isinstance(index, bool) and hasattr(index, '__index__')
   if not is_integer or not 0 <= index < size:
     raise errors.VocabularyError(
-      'No such id in the vocabulary',
+      'The id is not in the vocabulary',
       got=index if is_integer else repr(index),
       expected=f'0..{size - 1}',
       where=where,
-      fix='take an id that encode gives, or piece_id of a piece',
+      fix='Use an id that `encode` or `piece_id` returns.',
     )
 
 
-def of_texts(method: Method) -> Method:
-  """Guards a method whose first argument is texts."""
+def validate_texts(method: Method) -> Method:
+  """Validates the first argument of a method as a sequence of texts."""
   where = f'Vocabulary.{method.__name__}.texts'
 
   @functools.wraps(method)
   def call(self, texts, **options):
-    if isinstance(texts, str | bytes):  # their letters would be encoded
+    # A single string is a sequence of characters, each of which would be
+    # encoded as a text.
+    if isinstance(texts, str | bytes):
       validation.validate(texts, Sequence[str | bytes], name=where)
     try:
       return method(self, texts, **options)
@@ -43,8 +54,8 @@ def of_texts(method: Method) -> Method:
   return call
 
 
-def of_ids(method: Method) -> Method:
-  """Guards a method whose first argument is ids."""
+def validate_ids(method: Method) -> Method:
+  """Validates the first argument of a method as a sequence of ids."""
   where = f'Vocabulary.{method.__name__}.ids'
 
   @functools.wraps(method)
@@ -57,8 +68,8 @@ def of_ids(method: Method) -> Method:
   return call
 
 
-def of_id(method: Method) -> Method:
-  """Guards a method whose first argument is an id."""
+def validate_id(method: Method) -> Method:
+  """Validates the first argument of a method as an id."""
   where = f'Vocabulary.{method.__name__}.index'
 
   @functools.wraps(method)
@@ -69,8 +80,8 @@ def of_id(method: Method) -> Method:
   return call
 
 
-def of_piece(method: Method) -> Method:
-  """Guards a method whose first argument is a piece."""
+def validate_token(method: Method) -> Method:
+  """Validates the first argument of a method as a token."""
   where = f'Vocabulary.{method.__name__}.piece'
 
   @functools.wraps(method)
@@ -80,12 +91,13 @@ def of_piece(method: Method) -> Method:
   return call
 
 
-METHODS: dict[str, Callable[[Method], Method]] = {
-  'encode_ragged': of_texts,
-  'encode_batch': of_texts,
-  'decode': of_ids,
-  'piece': of_id,
-  'bare_piece': of_id,
-  'is_byte': of_id,
-  'piece_id': of_piece,
+# Name of a method of `Vocabulary` -> its decorator.
+DECORATORS: dict[str, Callable[[Method], Method]] = {
+  'encode_ragged': validate_texts,
+  'encode_batch': validate_texts,
+  'decode': validate_ids,
+  'piece': validate_id,
+  'bare_piece': validate_id,
+  'is_byte': validate_id,
+  'piece_id': validate_token,
 }

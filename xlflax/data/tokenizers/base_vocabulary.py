@@ -1,22 +1,25 @@
-"""What every vocabulary does: text to ids and back, in a known layout.
+"""Base class of vocabularies, which encode text as ids and decode ids to text.
 
-A vocabulary is a directory: `vocabulary.json`, which records the special ids,
-the languages, digests, and how it was made, and the files of the models that
-it names. `Vocabulary.load` reads any kind. No TensorFlow here.
+A vocabulary is stored in a directory. `vocabulary.json` records the special
+ids, the languages, the digests and the training settings, and it names the
+model files next to it. `Vocabulary.load` reads every type of vocabulary. This
+module does not import TensorFlow.
 
-| id | piece |
+The vocabularies that xlflax trains have this order of ids:
+
+| id | token |
 | --- | --- |
 | 0 | `<pad>` |
-| 1 | `<s>`: begins a sequence |
-| 2 | `</s>`: ends and separates |
+| 1 | `<s>`: starts a sequence |
+| 2 | `</s>`: ends a sequence and separates two sequences |
 | 3 | `<unk>` |
 | 4 | `<mask>` |
 | 5, 6, … | `<lang:xx>`, one per language |
-| then | `<extra_id_0>`, …: sentinels (T5), if there are any |
-| then | byte pieces, if there are any, and text pieces |
+| next ids | `<extra_id_0>`, …: optional sentinels (T5) |
+| last ids | optional byte tokens, then text tokens |
 
-Special symbols are never the encoding of text: `<mask>` typed in a sentence is
-encoded as the characters that it is made of.
+Text is never encoded as a special symbol. The text `<mask>` in a sentence is
+encoded as its characters.
 """
 
 import functools
@@ -39,8 +42,8 @@ DESCRIPTION_FILE = 'vocabulary.json'
 FORMAT = 1
 SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 
-# The type that vocabulary.json tells -> where its class is.
-_KINDS = {
+# Type in vocabulary.json -> (module, class).
+_CLASSES_BY_KIND = {
   'sentencepiece': ('sentencepiece_vocabulary', 'SentencePieceVocabulary'),
   'sentencepiece_union': ('union_vocabulary', 'UnionVocabulary'),
   'sentencepiece_moved': ('fairseq_vocabulary', 'MovedSentencePieceVocabulary'),
@@ -50,7 +53,15 @@ _KINDS = {
 
 
 def flatten_ids(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-  """Ids of each text as (int32 [total], lengths int32 [texts])."""
+  """Concatenates the ids of several texts.
+
+  Args:
+    rows: Ids of each text.
+
+  Returns:
+    The concatenated ids, int32 [total], and the lengths of the texts, int32
+    [texts].
+  """
   lengths = np.fromiter(map(len, rows), np.int32, len(rows))
   ids = np.fromiter(
     itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
@@ -59,35 +70,37 @@ def flatten_ids(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def language_symbol(code: str) -> str:
-  """The piece that stands for a language: `<lang:en>`."""
+  """Returns the special symbol of a language, such as `<lang:en>`."""
   return f'<lang:{code}>'
 
 
 def sentinel_token(index: int) -> str:
-  """The piece that stands for the index-th dropped span: `<extra_id_0>`."""
+  """Returns the sentinel of the index-th dropped span, such as `<extra_id_0>`."""
   return f'<extra_id_{index}>'
 
 
 class Vocabulary:
-  """Text to ids and back; immutable.
+  """An immutable mapping between text and token ids.
 
-  Methods take the `language` of the text (a code). A vocabulary whose
-  `needs_language` is false encodes all languages alike and ignores it.
+  The methods take the language code of the text as `language`. A vocabulary
+  with `needs_language = False` encodes all languages with the same tokens and
+  ignores the argument.
 
   Attributes:
-    spec: sizes and special ids, as models and objectives need them.
-    hash: SHA-256 over the models and the layout; two vocabularies of one hash
-      encode alike.
-    description: what `vocabulary.json` holds (training settings, statistics).
-    kind: the type that `vocabulary.json` tells.
-    needs_language: whether a text is encoded in the pieces of its language.
-    library: name and version of the library that encodes, since versions
-      break ties between encodings differently; '' where none is used.
-    MADE_OF: of the class; attributes that are arguments of its constructor,
-      by which, and `description`, it is pickled.
+    spec: Sizes and special ids that models and objectives need.
+    hash: SHA-256 of the models and the special ids. Two vocabularies with the
+      same hash encode text identically.
+    description: Content of `vocabulary.json`, such as training settings and
+      statistics.
+    kind: Type of the vocabulary in `vocabulary.json`.
+    needs_language: Whether to encode each text with the tokens of its language.
+    library: Name and version of the tokenization library, because versions
+      break ties between encodings differently. Empty if no library is used.
+    INIT_ARGUMENTS: Names of the attributes of a class that are arguments of its
+      constructor. Pickling stores them and `description`.
   """
 
-  MADE_OF: ClassVar[tuple[str, ...]]
+  INIT_ARGUMENTS: ClassVar[tuple[str, ...]]
   OPENED_BY = 'xlflax.data.Vocabulary.load({})'
 
   kind: str
@@ -98,32 +111,35 @@ class Vocabulary:
   description: dict
 
   def __init_subclass__(cls, **options):
-    """Guards the methods of a subclass against what they cannot take."""
+    """Adds argument validation to the methods of a subclass."""
     super().__init_subclass__(**options)
-    for name, guard in argument_checks.METHODS.items():
+    for name, decorator in argument_checks.DECORATORS.items():
       if name in vars(cls):
-        setattr(cls, name, guard(vars(cls)[name]))
+        setattr(cls, name, decorator(vars(cls)[name]))
 
   @classmethod
   @validation.validate_call
   def load(cls, directory: validation.FilePath) -> 'Vocabulary':
-    """Reads a vocabulary directory of any kind.
+    """Loads a vocabulary directory of any type.
+
+    Args:
+      directory: Directory with `vocabulary.json`.
 
     Raises:
-      VocabularyError: a file is missing, malformed or not what the
-        description says.
+      VocabularyError: If a file is missing, malformed or different from its
+        description.
     """
     directory = paths.to_path(directory)
     description = read_description(directory)
     kind = description.get('type', 'sentencepiece')
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _CLASSES_BY_KIND:
       raise errors.VocabularyError(
-        f'{DESCRIPTION_FILE} tells a type of vocabulary that is not known',
+        f'The vocabulary type in {DESCRIPTION_FILE} is unknown',
         got=kind,
-        expected=' or '.join(_KINDS),
+        expected=' or '.join(_CLASSES_BY_KIND),
         where=str(directory),
       )
-    module, name = _KINDS[kind]
+    module, name = _CLASSES_BY_KIND[kind]
     vocabulary_class = getattr(
       importlib.import_module(f'xlflax.data.tokenizers.{module}'), name
     )
@@ -131,26 +147,28 @@ class Vocabulary:
 
   @classmethod
   def read(cls, directory: pathlib.Path, description: dict) -> 'Vocabulary':
-    """Reads the files that a description of this kind names; see `load`."""
+    """Reads the files that a description of this type lists; see `load`."""
     raise NotImplementedError
 
   def __reduce__(self):
-    made_of = {name: getattr(self, name) for name in self.MADE_OF}
-    made_of['description'] = self.description
-    return functools.partial(type(self), **made_of), ()
+    arguments = {name: getattr(self, name) for name in self.INIT_ARGUMENTS}
+    arguments['description'] = self.description
+    return functools.partial(type(self), **arguments), ()
 
   def files(self) -> dict[str, bytes]:
-    """The contents of its files but `vocabulary.json`, by name."""
+    """Returns the contents of all files except `vocabulary.json`, by name."""
     raise NotImplementedError
 
-  def pair_frame(self) -> list[int] | None:
-    """A pair of empty texts, framed as the tokenizer's own files say.
+  def encode_empty_pair(self) -> list[int] | None:
+    """Returns the special tokens around a pair of empty texts.
 
-    BERT's: `[cls, sep, sep]`. None where the files say nothing of pairs.
+    The ids follow the template in the tokenizer's own files, such as `[cls,
+    sep,
+    sep]` for BERT. The result is None if the files have no template for pairs.
     """
     return None
 
-  @argument_checks.of_texts
+  @argument_checks.validate_texts
   def encode_ragged(
     self,
     texts: Sequence[str],
@@ -158,57 +176,62 @@ class Vocabulary:
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of each text, without any special symbol.
+    """Encodes texts without special symbols.
 
-    A class defines this or `encode_batch`.
+    Subclasses implement this method or `encode_batch`.
 
     Args:
-      texts: strings, or UTF-8 bytes.
-      language: of all the texts.
-      num_threads: threads that encode them.
+      texts: Strings, or UTF-8 bytes.
+      language: Language code of all texts.
+      num_threads: Number of threads for encoding.
 
     Returns:
-      (ids int32 [total], the texts one after the other; lengths int32
-      [len(texts)]).
+      The concatenated ids, int32 [total], and the lengths of the texts, int32
+      [len(texts)].
 
     Raises:
-      VocabularyError: the language is needed and missing or unknown.
+      VocabularyError: If the language is required and is missing or unknown.
     """
     return flatten_ids(
       self.encode_batch(texts, language=language, num_threads=num_threads)
     )
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """The text of ids; special symbols have none.
+    """Decodes ids to text and skips special symbols.
 
     Raises:
-      VocabularyError: the ids mean nothing without a language, and none is
-        given.
+      VocabularyError: If decoding requires a language and none is given.
     """
     raise NotImplementedError
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """The entry with an id, such as `▁the` or `<mask>`.
+    """Returns the token with an id, such as `▁the` or `<mask>`.
 
     Raises:
-      VocabularyError: no such id, or as `decode`.
+      VocabularyError: If there is no such id, or if a language is required and
+        none is given.
     """
     raise NotImplementedError
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """As `piece`, without the language that some entries carry."""
+    """Returns the token as in `piece`, without a language prefix."""
     return self.piece(index, language=language)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """The id of an entry, or None if the vocabulary lacks it.
+    """Returns the id of a token, or None if the vocabulary lacks the token.
 
     Raises:
-      VocabularyError: as `decode`.
+      VocabularyError: If a language is required and none is given.
     """
     raise NotImplementedError
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """Whether an id is a byte piece; errors as `piece`."""
+    """Returns whether an id is a byte token.
+
+    Raises:
+      VocabularyError: If there is no such id, or if a language is required and
+        none is given.
+    """
     raise NotImplementedError
 
   def encode_batch(
@@ -218,7 +241,7 @@ class Vocabulary:
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
-    """As `encode_ragged`, a list for each text."""
+    """Encodes texts as in `encode_ragged`, and returns one list for each text."""
     ids, lengths = self.encode_ragged(
       texts, language=language, num_threads=num_threads
     )
@@ -227,55 +250,62 @@ class Vocabulary:
 
   @validation.validate_call
   def encode(self, text: str, *, language: str | None = None) -> list[int]:
-    """The ids of one text; errors as `encode_ragged`."""
+    """Encodes one text.
+
+    Raises:
+      VocabularyError: If the language is required and is missing or unknown.
+    """
     return self.encode_batch([text], language=language)[0]
 
   def encode_each(
     self, texts: Sequence[str], language_ids: Sequence[int]
   ) -> list[list[int]]:
-    """The ids of texts of several languages, one batch for each language.
+    """Encodes texts of several languages, in one batch for each language.
 
     Args:
-      texts: N strings.
+      texts: Texts, N in total.
       language_ids: N indices into `spec.languages`.
+
+    Returns:
+      The ids of each text.
     """
     if not self.needs_language:
       return self.encode_batch(texts)
     ids_by_text: list[list[int]] = [[]] * len(texts)
-    chosen = np.asarray(language_ids)
-    for language in np.unique(chosen).tolist():
-      places = np.flatnonzero(chosen == language).tolist()
-      rows = self.encode_batch(
-        [texts[i] for i in places], language=self.spec.languages[language]
+    language_array = np.asarray(language_ids)
+    for language in np.unique(language_array).tolist():
+      indices = np.flatnonzero(language_array == language).tolist()
+      encoded = self.encode_batch(
+        [texts[i] for i in indices], language=self.spec.languages[language]
       )
-      for index, row in zip(places, rows, strict=True):
-        ids_by_text[index] = row
+      for index, ids in zip(indices, encoded, strict=True):
+        ids_by_text[index] = ids
     return ids_by_text
 
   def language_id(self, code: str) -> int:
-    """The index of a language in `spec.languages`.
+    """Returns the index of a language in `spec.languages`.
 
     Raises:
-      VocabularyError: the vocabulary wasn't trained with this language.
+      VocabularyError: If the vocabulary was trained without this language.
     """
     try:
       return self.spec.languages.index(code)
     except ValueError:
       raise errors.VocabularyError(
-        'A language that the vocabulary does not know',
+        'The vocabulary does not include this language',
         got=str(code),
         expected=', '.join(self.spec.languages),
         fix=name_suggestions.suggest_language(str(code), self.spec.languages)
-        or 'train the vocabulary on a corpus with this language'
+        or 'Train the vocabulary on a corpus with this language'
         + (
-          ''
+          '.'
           if self.needs_language
-          else ', or name it by --languages of `xlflax vocab`'
+          else ', or pass it to `xlflax vocab` in --languages.'
         ),
       ) from None
 
   def describe(self) -> dict:
-    """The part of `vocabulary.json` that follows from the vocabulary."""
+    """Returns the fields of `vocabulary.json` that follow from the vocabulary."""
     spec = self.spec
     return {
       'format': FORMAT,
@@ -305,20 +335,31 @@ class Vocabulary:
 
 
 def read_file(path: pathlib.Path) -> bytes:
-  """A file of a vocabulary; a VocabularyError if it is missing."""
+  """Reads a file of a vocabulary.
+
+  Raises:
+    VocabularyError: If the file is missing.
+  """
   try:
     return path.read_bytes()
   except OSError as error:
     errors.check_system(error, path)
     raise errors.VocabularyError(
-      f'The vocabulary lacks its {path.name}',
+      f'The vocabulary file {path.name} is missing',
       got=error.strerror,
       where=str(path.parent),
     ) from error
 
 
 def read_description(directory) -> dict:
-  """Reads and checks `vocabulary.json`; see `Vocabulary.load`."""
+  """Reads and validates `vocabulary.json`.
+
+  Args:
+    directory: Directory of the vocabulary.
+
+  Raises:
+    VocabularyError: If the file is missing, damaged or has an unknown format.
+  """
   path = paths.to_path(directory) / DESCRIPTION_FILE
   try:
     description = json.loads(path.read_text(encoding='utf-8'))
@@ -326,10 +367,10 @@ def read_description(directory) -> dict:
       description = checksums.verify_digest(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
-      'No vocabulary there',
+      'The vocabulary directory does not exist',
       got=str(directory),
       expected=f'a directory with {DESCRIPTION_FILE} and its models',
-      fix='make one with `xlflax vocab --corpus DIR --output DIR --size N`',
+      fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',
     ) from error
   except (OSError, ValueError, RecursionError) as error:
     errors.check_system(error, path)
@@ -341,12 +382,13 @@ def read_description(directory) -> dict:
 
 
 def _check_format(description, path) -> None:
+  """Raises a VocabularyError if the format of a description is unknown."""
   format_version = isinstance(description, dict) and description.get('format')
   if format_version != FORMAT:
     raise errors.VocabularyError(
-      f'{DESCRIPTION_FILE} has an unknown format',
+      f'The format of {DESCRIPTION_FILE} is unknown',
       got=format_version,
       expected=f'format {FORMAT}',
       where=str(path),
-      fix='train the vocabulary with this version of xlflax',
+      fix='Train the vocabulary with this version of xlflax.',
     )

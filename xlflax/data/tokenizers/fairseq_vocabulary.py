@@ -1,14 +1,14 @@
-"""A SentencePiece model whose ids another program has moved.
+"""Vocabularies with a SentencePiece model whose ids another program reassigned.
 
-| layout | ids |
+| layout | order of ids |
 | --- | --- |
-| `fairseq` | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's words, `<mask>` |
-| `t5` | the model's own, then `<extra_id_99>` … `<extra_id_0>` |
-| `deberta` | the model's own, then `[MASK]` |
+| `fairseq` | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's tokens, `<mask>` |
+| `t5` | the model's tokens, then `<extra_id_99>` … `<extra_id_0>` |
+| `deberta` | the model's tokens, then `[MASK]` |
 
-The first is XLM-R's and, with symbols of languages before `<mask>`, mBART's;
-the second that of T5 and mT5; the third
-that of DeBERTa-v2 and -v3.
+XLM-R uses the first layout. mBART also uses it, with language symbols before
+`<mask>`. T5 and mT5 use the second layout, and DeBERTa-v2 and DeBERTa-v3 use
+the third.
 """
 
 import enum
@@ -21,9 +21,9 @@ import sentencepiece
 from xlflax.data.tokenizers import (
   base_vocabulary,
   imported_vocabulary,
+  sentencepiece_vocabulary,
   vocabulary_spec,
 )
-from xlflax.data.tokenizers import sentencepiece_vocabulary as single
 from xlflax.data.tokenizers.token_normalization import Notation, word_starts
 from xlflax.utils import errors
 
@@ -31,7 +31,7 @@ FILE = 'sentencepiece.bpe.model'
 
 
 class IdLayout(enum.StrEnum):
-  """How ids follow from those of the model."""
+  """Assignment of token ids to the tokens of a SentencePiece model."""
 
   FAIRSEQ = 'fairseq'
   T5 = 't5'
@@ -39,20 +39,20 @@ class IdLayout(enum.StrEnum):
 
 
 class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
-  """See `base_vocabulary.Vocabulary`; encodes every language alike.
+  """A vocabulary with reassigned ids, which encodes all languages identically.
 
   Attributes:
-    model: the serialized SentencePiece model.
-    id_layout: how ids follow from the model's.
-    layout: what the model does not tell.
-    extra_ids: number of T5's sentinels that follow the model's pieces.
-    codes: mBART's symbols of languages, in the order of their ids.
-    model_ids: the id of each of the model's own pieces.
+    model: Serialized SentencePiece model.
+    id_layout: Assignment of ids to the tokens of the model.
+    layout: Properties that the model does not specify.
+    extra_ids: Number of T5 sentinels after the model's tokens.
+    codes: Language symbols of mBART, in the order of their ids.
+    model_ids: Id of each token of the model, int32 [model tokens].
   """
 
   kind = 'sentencepiece_moved'
   FILES = (FILE,)
-  MADE_OF = ('model', 'layout', 'id_layout', 'extra_ids', 'codes')
+  INIT_ARGUMENTS = ('model', 'layout', 'id_layout', 'extra_ids', 'codes')
   library = f'sentencepiece {sentencepiece.__version__}'
 
   def __init__(
@@ -65,30 +65,48 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     codes: Sequence[str] = (),
     description: Mapping | None = None,
   ):
-    """Raises VocabularyError if the bytes are no SentencePiece model."""
+    """Creates a vocabulary from a SentencePiece model.
+
+    Args:
+      model: Serialized SentencePiece model.
+      layout: Properties that the model does not specify.
+      id_layout: Assignment of ids to the tokens of the model.
+      extra_ids: Number of T5 sentinels after the model's tokens.
+      codes: Language symbols of mBART, in the order of their ids.
+      description: Content of `vocabulary.json` to keep.
+
+    Raises:
+      VocabularyError: If the bytes are not a SentencePiece model, or the model
+        does not match the layout.
+    """
     self.model = model
     self.layout = layout
     self.id_layout = id_layout
     if type(extra_ids) is not int or extra_ids < 0:
       raise errors.VocabularyError(
-        'The number of sentinels is no number', got=extra_ids, where='extra_ids'
+        'The number of sentinels is invalid',
+        got=extra_ids,
+        expected='a non-negative integer',
+        where='extra_ids',
       )
     vocabulary_spec.check_size(extra_ids)
     self.extra_ids = extra_ids
     self.codes = tuple(codes)
     self.description = dict(description or {})
-    self._processor = single.load_model(model)
-    self.model_ids, self._pieces = self._move(self._processor)
-    self._own = {int(i): n for n, i in enumerate(self.model_ids)}
+    self._processor = sentencepiece_vocabulary.load_model(model)
+    self.model_ids, self._pieces = self._assign_ids(self._processor)
+    self._model_index_by_id = {
+      int(token_id): index for index, token_id in enumerate(self.model_ids)
+    }
     starts = np.array(word_starts(self._pieces, Notation.SENTENCEPIECE))
-    self._codes = {
+    self._ids_by_code = {
       piece: len(self._pieces) - 1 - len(self.codes) + i
       for i, piece in enumerate(self.codes)
     }
     self.spec = imported_vocabulary.make_spec(
       layout,
       self._pieces,
-      special=tuple(self._codes.values()),
+      special=tuple(self._ids_by_code.values()),
       word_starts=starts,
     )
     self.hash = layout.digest(
@@ -96,46 +114,49 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       self.files(),
       self.spec.size,
     )
-    self._silent = imported_vocabulary.silent_ids(self.spec)
+    self._skipped_ids = imported_vocabulary.find_skipped_ids(self.spec)
 
-  def _move(self, processor) -> tuple[np.ndarray, list[str]]:
-    """(the id of each of the model's pieces, all pieces in order)."""
+  def _assign_ids(self, processor) -> tuple[np.ndarray, list[str]]:
+    """Returns the id of each token of the model, and all tokens by id."""
     model_tokens = processor.id_to_piece(
       list(range(processor.get_piece_size()))
     )
     if self.id_layout is not IdLayout.FAIRSEQ:
-      extra = [f'<extra_id_{i}>' for i in reversed(range(self.extra_ids))]
+      extra_tokens = [
+        f'<extra_id_{i}>' for i in reversed(range(self.extra_ids))
+      ]
       if self.id_layout is IdLayout.DEBERTA and '[MASK]' not in model_tokens:
-        extra = ['[MASK]']
-      return np.arange(len(model_tokens), dtype=np.int32), model_tokens + extra
-    first = ('<unk>', '<s>', '</s>')
-    if tuple(model_tokens[:3]) != first:
+        extra_tokens = ['[MASK]']
+      ids = np.arange(len(model_tokens), dtype=np.int32)
+      return ids, model_tokens + extra_tokens
+    expected_tokens = ('<unk>', '<s>', '</s>')
+    if tuple(model_tokens[:3]) != expected_tokens:
       raise errors.VocabularyError(
-        "The SentencePiece model does not begin with fairseq's symbols",
+        "The SentencePiece model does not start with fairseq's symbols",
         got=', '.join(model_tokens[:3]),
-        expected=', '.join(first),
+        expected=', '.join(expected_tokens),
       )
     ids = np.arange(len(model_tokens), dtype=np.int32) + 1
     ids[:3] = 3, 0, 2
-    begin = ['<s>', '<pad>', '</s>', '<unk>']
-    return ids, [*begin, *model_tokens[3:], *self.codes, '<mask>']
+    special_tokens = ['<s>', '<pad>', '</s>', '<unk>']
+    return ids, [*special_tokens, *model_tokens[3:], *self.codes, '<mask>']
 
   @classmethod
-  def of_files(cls, contents, layout, description):
-    """See `ImportedVocabulary.of_files`."""
+  def from_files(cls, contents, layout, description):
+    """See `ImportedVocabulary.from_files`."""
     try:
-      moved: dict[str, Any] = {
+      arguments: dict[str, Any] = {
         'id_layout': IdLayout(description['id_layout']),
         'extra_ids': int(description.get('extra_ids', 0)),
         'codes': tuple(description.get('codes', ())),
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'The vocabulary lacks how ids follow from its {FILE}',
+        f'The vocabulary does not define the ids of {FILE}',
         got=f'{type(error).__name__}: {error}',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error
-    return cls(contents[FILE], layout, description=description, **moved)
+    return cls(contents[FILE], layout, description=description, **arguments)
 
   def files(self):
     """See `Vocabulary.files`."""
@@ -157,7 +178,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `Vocabulary.encode_ragged`."""
-    del language  # All are encoded alike.
+    del language  # All languages have the same tokens.
     rows = self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
     )
@@ -167,19 +188,23 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
     return self._processor.decode(
-      [self._own[int(i)] for i in ids if int(i) not in self._silent]
+      [
+        self._model_index_by_id[int(i)]
+        for i in ids
+        if int(i) not in self._skipped_ids
+      ]
     )
 
   def pieces(self) -> list[str]:
-    """All pieces, in the order of their ids, without unused rows."""
+    """Returns all tokens in the order of their ids, without unused ids."""
     return list(self._pieces)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     """See `Vocabulary.piece_id`."""
     if piece in self._pieces[-(self.extra_ids + 1) :]:
       return self._pieces.index(piece)
-    if piece in self._codes:
-      return self._codes[piece]
+    if piece in self._ids_by_code:
+      return self._ids_by_code[piece]
     if piece in self._pieces[:4]:
       return self._pieces.index(piece)
     model_id = self._processor.piece_to_id(piece)
@@ -191,5 +216,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     """See `Vocabulary.is_byte`."""
-    self.piece(index)  # Raises.
-    return index in self._own and self._processor.is_byte(self._own[index])
+    self.piece(index)  # Raises a VocabularyError for an invalid id.
+    return index in self._model_index_by_id and self._processor.is_byte(
+      self._model_index_by_id[index]
+    )

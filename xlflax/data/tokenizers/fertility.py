@@ -1,4 +1,4 @@
-"""How well a vocabulary fits each language: fertility and unknown rate."""
+"""Statistics of a vocabulary by language: fertility, unknown and byte rates."""
 
 import itertools
 
@@ -8,13 +8,23 @@ from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.tokenizers import round_trips, text_sampling
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary, flatten_ids
 
-_ORDER = (VALIDATION, TEST, TRAIN)
+# Splits in order of preference.
+_SPLITS = (VALIDATION, TEST, TRAIN)
 
 
 def compute_fertility(
   vocabulary: Vocabulary, corpus: Corpus, *, max_sentences: int = 1000
 ) -> list[dict]:
-  """Statistics per language on held text: `valid/`, else `test/`, else train.
+  """Computes tokenization statistics of each language.
+
+  The text is taken from the validation split of a language. If the language has
+  no validation text, it is taken from the test split, and otherwise from the
+  training split.
+
+  Args:
+    vocabulary: Vocabulary to evaluate.
+    corpus: Corpus with the text.
+    max_sentences: Maximum number of sentences of each language.
 
   Returns:
     One dict per language: `language`, `split`, `sentences`, `words` (split at
@@ -24,14 +34,14 @@ def compute_fertility(
     tokens that encoding and decoding changes).
   """
   return [
-    _row(vocabulary, corpus, language, max_sentences)
+    _compute_statistics(vocabulary, corpus, language, max_sentences)
     for language in corpus.languages
     if language in vocabulary.spec.languages
   ]
 
 
 def format_table(rows: list[dict]) -> str:
-  """The statistics as aligned text, for a terminal."""
+  """Formats the statistics as an aligned text table."""
   header = (
     'language',
     'text',
@@ -63,10 +73,11 @@ def format_table(rows: list[dict]) -> str:
   )
 
 
-def _row(
+def _compute_statistics(
   vocabulary: Vocabulary, corpus: Corpus, language: str, max_sentences: int
 ) -> dict:
-  split = next(split for split in _ORDER if _has_text(corpus, language, split))
+  """Computes the statistics of one language."""
+  split = next(split for split in _SPLITS if _has_text(corpus, language, split))
   texts = list(
     itertools.islice(
       text_sampling.iterate_sentences(corpus, language, split=split),
@@ -75,37 +86,40 @@ def _row(
   )
   rows = vocabulary.encode_batch(texts, language=language)
   ids, _ = flatten_ids(rows)
-  known = [
+  # Sentences without unknown tokens, before and after encoding.
+  decoded_pairs = [
     (text, vocabulary.decode(row, language=language))
     for text, row in zip(texts, rows, strict=True)
     if vocabulary.spec.unk_id not in row
   ]
-  changed = round_trips.count_changed(*zip(*known, strict=True)) if known else 0
+  num_changed = 0
+  if decoded_pairs:
+    num_changed = round_trips.count_changed(*zip(*decoded_pairs, strict=True))
+  distinct_ids, counts = np.unique(ids, return_counts=True)
   num_bytes = sum(
     count
-    for index, count in zip(
-      *map(np.ndarray.tolist, np.unique(ids, return_counts=True)), strict=True
-    )
+    for index, count in zip(distinct_ids.tolist(), counts.tolist(), strict=True)
     if vocabulary.is_byte(index, language=language)
   )
   num_words = sum(len(text.split()) for text in texts)
-  characters = sum(map(len, texts))
-  tokens = max(1, ids.size)
+  num_characters = sum(map(len, texts))
+  num_tokens = max(1, ids.size)
   return {
     'language': language,
     'split': split,
     'sentences': len(texts),
     'words': num_words,
-    'characters': characters,
+    'characters': num_characters,
     'tokens': int(ids.size),
     'tokens_per_word': ids.size / max(1, num_words),
-    'tokens_per_character': ids.size / max(1, characters),
-    'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / tokens,
-    'byte_rate': num_bytes / tokens,
-    'changed_rate': changed / max(1, len(known)),
+    'tokens_per_character': ids.size / max(1, num_characters),
+    'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / num_tokens,
+    'byte_rate': num_bytes / num_tokens,
+    'changed_rate': num_changed / max(1, len(decoded_pairs)),
   }
 
 
 def _has_text(corpus: Corpus, language: str, split: str) -> bool:
-  sides = itertools.chain.from_iterable(corpus.parallel_pairs(split))
-  return language in (*corpus.monolingual_languages(split), *sides)
+  """Returns whether a split has monolingual or parallel text of a language."""
+  pair_languages = itertools.chain.from_iterable(corpus.parallel_pairs(split))
+  return language in (*corpus.monolingual_languages(split), *pair_languages)

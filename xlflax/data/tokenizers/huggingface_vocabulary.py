@@ -1,8 +1,9 @@
-"""A vocabulary that is a tokenizer.json of the `tokenizers` library.
+"""Vocabularies with a tokenizer.json of the Hugging Face `tokenizers` library.
 
-WordPiece (BERT), byte-level BPE (RoBERTa), Unigram (XLM-R, mT5): whatever the
-file says. What it does to special tokens is turned off: they are never the
-encoding of text, and none is added.
+Any type of tokenizer is supported, such as WordPiece (BERT), byte-level BPE
+(RoBERTa) and Unigram (XLM-R, mT5). The handling of special tokens in the file
+is disabled: text is never encoded as special tokens, and no special tokens are
+added.
 """
 
 import json
@@ -16,21 +17,23 @@ from xlflax.data.tokenizers import imported_vocabulary, tokenizer_errors
 from xlflax.data.tokenizers.token_normalization import Notation, word_starts
 
 FILE = 'tokenizer.json'
-_HIDDEN = '\U000f0000special'  # begins with a private character
+# Prefix that replaces special tokens. Its first character is in a Unicode
+# private use area, so it does not occur in text.
+_HIDDEN_PREFIX = '\U000f0000special'
 _BYTE = re.compile(r'<0x[0-9A-F]{2}>')
 
 
 class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
-  """See `base_vocabulary.Vocabulary`; encodes every language alike.
+  """A vocabulary of a tokenizer.json, which encodes all languages identically.
 
   Attributes:
-    content: the bytes of tokenizer.json.
-    layout: what that file does not tell.
+    content: Bytes of tokenizer.json.
+    layout: Properties that the file does not specify.
   """
 
   kind = 'tokenizers'
   FILES = (FILE,)
-  MADE_OF = ('content', 'layout')
+  INIT_ARGUMENTS = ('content', 'layout')
   library = f'tokenizers {tokenizers.__version__}'
 
   def __init__(
@@ -40,14 +43,23 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     *,
     description: Mapping | None = None,
   ):
-    """Raises VocabularyError if the bytes are no tokenizer."""
+    """Creates a vocabulary from the bytes of tokenizer.json.
+
+    Args:
+      content: Bytes of tokenizer.json.
+      layout: Properties that the file does not specify.
+      description: Content of `vocabulary.json` to keep.
+
+    Raises:
+      VocabularyError: If the bytes are not a tokenizer.
+    """
     self.content = content
     self.layout = layout
     self.description = dict(description or {})
-    parsed = _parsed(content)
+    parsed = _parse(content)
     self._tokenizer = _load(content)
-    self._encoder = _encoder(self._tokenizer)
-    self._pieces = _pieces(self._tokenizer)
+    self._encoder = _make_encoder(self._tokenizer)
+    self._pieces = _list_tokens(self._tokenizer)
     special = [
       i
       for i, token in self._tokenizer.get_added_tokens_decoder().items()
@@ -60,19 +72,19 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
       word_starts=_word_starts(self._pieces, parsed),
     )
     self.hash = layout.digest(self.kind, self.files(), self.spec.size)
-    self._silent = imported_vocabulary.silent_ids(self.spec)
+    self._skipped_ids = imported_vocabulary.find_skipped_ids(self.spec)
 
   @classmethod
-  def of_files(cls, contents, layout, description):
-    """See `ImportedVocabulary.of_files`."""
+  def from_files(cls, contents, layout, description):
+    """See `ImportedVocabulary.from_files`."""
     return cls(contents[FILE], layout, description=description)
 
   def files(self):
     """See `Vocabulary.files`."""
     return {FILE: self.content}
 
-  def pair_frame(self) -> list[int] | None:
-    """See `Vocabulary.pair_frame`."""
+  def encode_empty_pair(self) -> list[int] | None:
+    """See `Vocabulary.encode_empty_pair`."""
     return self._tokenizer.encode('', '').ids or None
 
   def encode_batch(
@@ -82,14 +94,16 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
-    """As `encode_ragged`; the library chooses the number of threads."""
-    del language, num_threads  # All are encoded alike.
+    """Encodes texts; the library chooses the number of threads.
+
+    See `Vocabulary.encode_batch`.
+    """
+    del language  # All languages have the same tokens.
+    del num_threads  # The library chooses the number.
     strings = [
       text.decode() if isinstance(text, bytes) else text for text in texts
     ]
-    with tokenizer_errors.converting_tokenizer_errors(
-      'The tokenizer cannot encode a text'
-    ):
+    with tokenizer_errors.converting_tokenizer_errors('Encoding a text failed'):
       encodings = self._encoder.encode_batch_fast(
         strings, add_special_tokens=False
       )
@@ -97,11 +111,9 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
-    with tokenizer_errors.converting_tokenizer_errors(
-      'The tokenizer cannot decode its tokens'
-    ):
+    with tokenizer_errors.converting_tokenizer_errors('Decoding ids failed'):
       return self._tokenizer.decode(
-        [int(i) for i in ids if int(i) not in self._silent],
+        [int(i) for i in ids if int(i) not in self._skipped_ids],
         skip_special_tokens=False,
       )
 
@@ -114,12 +126,13 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     return bool(_BYTE.fullmatch(self.piece(index)))
 
 
-def _parsed(content: bytes) -> dict:
-  """The description in a tokenizer.json; its ids are checked.
+def _parse(content: bytes) -> dict:
+  """Parses tokenizer.json and checks its ids.
 
-  The library takes time and memory for each id that is left out, too.
+  The check comes before the library loads the file, because the library needs
+  time and memory also for each unused id.
   """
-  with tokenizer_errors.converting_tokenizer_errors(f'Not a {FILE}'):
+  with tokenizer_errors.converting_tokenizer_errors(f'Reading {FILE} failed'):
     parsed = json.loads(content)
     model, added = parsed['model'], parsed.get('added_tokens') or []
     ids = [token['id'] for token in added]
@@ -130,7 +143,8 @@ def _parsed(content: bytes) -> dict:
 
 
 def _load(content: bytes) -> tokenizers.Tokenizer:
-  with tokenizer_errors.converting_tokenizer_errors(f'Not a {FILE}'):
+  """Loads a tokenizer without truncation, padding and special tokens."""
+  with tokenizer_errors.converting_tokenizer_errors(f'Reading {FILE} failed'):
     tokenizer = tokenizers.Tokenizer.from_buffer(content)
   tokenizer.no_truncation()
   tokenizer.no_padding()
@@ -138,11 +152,13 @@ def _load(content: bytes) -> tokenizers.Tokenizer:
   return tokenizer
 
 
-def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-  """One that cannot find special tokens in text.
+def _make_encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+  """Returns a tokenizer that never encodes text as special tokens.
 
-  A Unigram model has them among its pieces, so `encode_special_tokens` is not
-  enough: there they get names that no text has.
+  `encode_special_tokens` is not sufficient for a Unigram model, whose
+  vocabulary
+  contains the special tokens. They are renamed to strings that do not occur in
+  text.
   """
   description = json.loads(tokenizer.to_str())
   if (description.get('model') or {}).get('type') != 'Unigram':
@@ -152,7 +168,7 @@ def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
   }
   vocabulary = description['model']['vocab']
   for index in special & set(range(len(vocabulary))):
-    vocabulary[index][0] = f'{_HIDDEN}{index}'
+    vocabulary[index][0] = f'{_HIDDEN_PREFIX}{index}'
   description['added_tokens'] = [
     token for token in description['added_tokens'] if token['id'] not in special
   ]
@@ -160,25 +176,33 @@ def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
   return _load(json.dumps(description).encode())
 
 
-def _pieces(tokenizer: tokenizers.Tokenizer) -> list[str]:
-  """All tokens by id; ids that are left out get names of their own."""
+def _list_tokens(tokenizer: tokenizers.Tokenizer) -> list[str]:
+  """Returns all tokens by id, with a placeholder for each unused id."""
   vocabulary = tokenizer.get_vocab(with_added_tokens=True)
   size = 1 + max(vocabulary.values(), default=-1)
-  pieces = [imported_vocabulary.unused_piece(i) for i in range(size)]
+  pieces = [imported_vocabulary.unused_token(i) for i in range(size)]
   for piece, index in vocabulary.items():
     pieces[index] = piece
   return pieces
 
 
 def _word_starts(pieces: Sequence[str], description: dict) -> np.ndarray:
-  """Which tokens begin a word, as the kind of tokenizer marks that."""
+  """Returns which tokens start a word, according to the tokenizer's notation.
+
+  Args:
+    pieces: All tokens by id.
+    description: Content of tokenizer.json.
+
+  Returns:
+    Array of shape [tokens], bool.
+  """
   model = description.get('model') or {}
   if model.get('type') == 'WordPiece':
     prefix = model.get('continuing_subword_prefix', '##')
     return np.array([not p.startswith(prefix) for p in pieces], np.bool_)
-  outside = json.dumps(
-    [description.get(part) for part in ('pre_tokenizer', 'decoder')]
+  components = json.dumps(
+    [description.get('pre_tokenizer'), description.get('decoder')]
   )
-  bytewise = 'ByteLevel' in outside
-  notation = Notation.BYTE_LEVEL if bytewise else Notation.SENTENCEPIECE
+  is_byte_level = 'ByteLevel' in components
+  notation = Notation.BYTE_LEVEL if is_byte_level else Notation.SENTENCEPIECE
   return np.array(word_starts(pieces, notation), np.bool_)

@@ -1,7 +1,7 @@
-"""What vocabularies of other programs have in common: ids that stay as are.
+"""Base class of vocabularies of other programs, whose ids are preserved.
 
-Their special symbols stand anywhere, the languages are told, not read from
-the pieces, and the table of embeddings may have rows that no token uses.
+Their special symbols can have any ids, their languages are specified
+separately, and their embedding tables can have rows that no token uses.
 """
 
 import dataclasses
@@ -18,21 +18,22 @@ from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors
 
 ROLES = ('pad', 'bos', 'eos', 'unk', 'mask')
-MOST_GAPS = 1 << 16  # ids without a token, beside as many as have one
+# Number of unused ids that are accepted in addition to one per token.
+MAX_UNUSED_IDS = 1 << 16
 _SENTINEL = re.compile(r'▁?<extra_id_(\d+)>')
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """What a tokenizer's own files do not tell.
+  """Properties of a vocabulary that its tokenizer files do not specify.
 
   Attributes:
-    roles: token of each of `ROLES`; one that a tokenizer lacks (T5: bos and
-      mask) is stood for by another's.
-    languages: language codes, in the order of their ids.
-    size: rows of the table of embeddings; those from the tokenizer's size on
-      are unused. None: the tokenizer's size.
-    symbols: the token that stands for each language; () if there are none.
+    roles: Token of each of `ROLES`. If a tokenizer has no token for a role
+      (T5: bos and mask), another token takes the role.
+    languages: Language codes, in the order of their ids.
+    size: Number of rows of the embedding table. Rows after the tokens of the
+      tokenizer are unused. If None, the number of tokens.
+    symbols: Token of each language. Empty if there are no language tokens.
   """
 
   roles: Mapping[str, str]
@@ -41,8 +42,16 @@ class Layout:
   symbols: tuple[str, ...] = ()
 
   @classmethod
-  def read(cls, description: Mapping, where: str) -> 'Layout':
-    """From `vocabulary.json`; raises VocabularyError if it is not there."""
+  def from_description(cls, description: Mapping, where: str) -> 'Layout':
+    """Returns the layout in the content of `vocabulary.json`.
+
+    Args:
+      description: Content of `vocabulary.json`.
+      where: Location for error messages.
+
+    Raises:
+      VocabularyError: If the description has no valid layout.
+    """
     try:
       layout = cls(
         dict(description['roles']),
@@ -54,7 +63,7 @@ class Layout:
         raise ValueError(f'roles {", ".join(map(str, layout.roles))}')
       texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
-        raise TypeError('a name that is no text')
+        raise TypeError('tokens and languages must be strings')
       return layout
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
@@ -66,9 +75,15 @@ class Layout:
       ) from error
 
   def digest(self, kind: str, files: Mapping[str, bytes], size: int) -> str:
-    """SHA-256 over all that decides what ids mean."""
+    """Returns the SHA-256 of everything that determines the meaning of ids.
+
+    Args:
+      kind: Type of the vocabulary.
+      files: Contents of the tokenizer files, by name.
+      size: Number of tokens.
+    """
     symbols = [self.symbols] if self.symbols else []
-    head = [
+    header = [
       kind,
       sorted(self.roles.items()),
       self.languages,
@@ -79,28 +94,33 @@ class Layout:
         for name, content in sorted(files.items())
       },
     ]
-    return hashlib.sha256(json.dumps(head).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(header).encode()).hexdigest()
 
 
 def check_ids(ids: Collection[int]) -> None:
-  """Refuses ids with so many gaps that nobody can have made them.
+  """Checks that ids are integers without an implausible number of gaps.
 
   Raises:
-    VocabularyError: an id is no number, or far beyond the number of tokens.
+    VocabularyError: If an id is not a non-negative integer, or is much larger
+      than the number of tokens.
   """
-  wrong = next((i for i in ids if type(i) is not int or i < 0), None)
-  if wrong is not None:
-    raise errors.VocabularyError('An id of a token is none', got=repr(wrong))
-  if max(ids, default=0) > MOST_GAPS + 2 * len(ids):
+  invalid_id = next((i for i in ids if type(i) is not int or i < 0), None)
+  if invalid_id is not None:
+    raise errors.VocabularyError(
+      'A token id is invalid',
+      got=repr(invalid_id),
+      expected='a non-negative integer',
+    )
+  if max(ids, default=0) > MAX_UNUSED_IDS + 2 * len(ids):
     raise errors.VocabularyError(
       'The ids of the tokenizer have too many gaps',
-      got=f'{len(ids):,} tokens, the last with the id {max(ids):,}',
-      expected='ids in a row, or nearly so',
+      got=f'{len(ids):,} tokens with ids up to {max(ids):,}',
+      expected='consecutive ids, with few gaps',
     )
 
 
-def unused_piece(index: int) -> str:
-  """The name of a row that no token uses."""
+def unused_token(index: int) -> str:
+  """Returns the placeholder for an id that no token uses."""
   return f'<unused:{index}>'
 
 
@@ -111,29 +131,30 @@ def make_spec(
   special: Sequence[int],
   word_starts: np.ndarray,
 ) -> VocabularySpec:
-  """The spec of a tokenizer.
+  """Returns the specification of a tokenizer.
 
   Args:
-    layout: what its files do not tell.
-    pieces: all tokens, in the order of their ids.
-    special: ids of its special tokens.
-    word_starts: bool [len(pieces)].
+    layout: Properties that the tokenizer files do not specify.
+    pieces: All tokens, in the order of their ids.
+    special: Ids of the tokenizer's special tokens.
+    word_starts: Whether each token starts a word, bool [len(pieces)].
 
   Raises:
-    VocabularyError: a role's token is not there, or there are fewer rows than
-      tokens.
+    VocabularyError: If the token of a role or language is missing, or there are
+      fewer embeddings than tokens.
   """
   size = len(pieces) if layout.size is None else layout.size
   vocabulary_spec.check_size(size)
   if size < len(pieces):
     raise errors.VocabularyError(
-      'The tokenizer has more tokens than there are embeddings',
+      'The tokenizer has more tokens than the embedding table has rows',
       got=f'{len(pieces)} tokens',
       expected=f'at most {size}',
     )
   ids_by_token = {piece: i for i, piece in enumerate(pieces)}
   for piece, i in list(ids_by_token.items()):
-    if _SENTINEL.fullmatch(piece):  # mT5 has them with a space in front
+    # The sentinels of mT5 have a leading space.
+    if _SENTINEL.fullmatch(piece):
       ids_by_token.setdefault(piece.removeprefix('▁'), i)
   missing = sorted(
     {
@@ -144,17 +165,15 @@ def make_spec(
   )
   if missing:
     raise errors.VocabularyError(
-      'The tokenizer lacks its special tokens',
-      got=', '.join(missing),
-      expected='each of them among its tokens',
+      'Special tokens are missing in the tokenizer', got=', '.join(missing)
     )
   ids = {role: ids_by_token[layout.roles[role]] for role in ROLES}
-  numbered = sorted(
+  numbered_sentinels = sorted(
     (int(match.group(1)), i)
     for i, piece in enumerate(pieces)
     if (match := _SENTINEL.fullmatch(piece))
   )
-  sentinels = tuple(i for _, i in numbered)
+  sentinels = tuple(i for _, i in numbered_sentinels)
   symbols = tuple(ids_by_token[symbol] for symbol in layout.symbols)
   unused = range(len(pieces), size)
   starts = np.zeros(size, np.bool_)
@@ -176,18 +195,22 @@ def make_spec(
   )
 
 
-def silent_ids(spec: VocabularySpec) -> frozenset[int]:
-  """Ids that are no text: all special ones but that of the unknown."""
-  named = {spec.pad_id, spec.bos_id, spec.eos_id, spec.mask_id}
-  return frozenset(spec.special_ids) - ({spec.unk_id} - named)
+def find_skipped_ids(spec: VocabularySpec) -> frozenset[int]:
+  """Returns the ids that decoding skips.
+
+  These are all special ids except the id of the unknown token, which is skipped
+  only if the token has another role too.
+  """
+  other_roles = {spec.pad_id, spec.bos_id, spec.eos_id, spec.mask_id}
+  return frozenset(spec.special_ids) - ({spec.unk_id} - other_roles)
 
 
 class ImportedVocabulary(base_vocabulary.Vocabulary):
-  """See `base_vocabulary.Vocabulary`.
+  """Base class of vocabularies that are read from files of other programs.
 
   Attributes:
-    FILES: of the class; names of its files.
-    layout: what the files do not tell.
+    FILES: Names of the files of a class.
+    layout: Properties that the files do not specify.
   """
 
   FILES: ClassVar[tuple[str, ...]]
@@ -201,31 +224,30 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     contents = {
       name: base_vocabulary.read_file(directory / name) for name in cls.FILES
     }
-    vocabulary = cls.of_files(
-      contents, Layout.read(description, where), description
-    )
+    layout = Layout.from_description(description, where)
+    vocabulary = cls.from_files(contents, layout, description)
     expected = description.get('hash')
     if vocabulary.hash != expected:
       raise errors.VocabularyError(
-        "The vocabulary's files are not those that "
-        f'{base_vocabulary.DESCRIPTION_FILE} describes',
+        'The files of the vocabulary do not match the hash in '
+        f'{base_vocabulary.DESCRIPTION_FILE}',
         got=f'hash {vocabulary.hash[:12]}',
         expected=f'hash {str(expected)[:12]}',
         where=where,
-        fix='copy all files of one vocabulary, or import it again',
+        fix='Copy all files of one vocabulary, or import it again.',
       )
     return vocabulary
 
   @classmethod
-  def of_files(
+  def from_files(
     cls, contents: Mapping[str, bytes], layout: Layout, description: Mapping
   ) -> Self:
-    """The vocabulary of files.
+    """Creates a vocabulary from the contents of its files.
 
     Args:
-      contents: of each of `FILES`, by name.
-      layout: what they do not tell.
-      description: what `vocabulary.json` holds.
+      contents: Content of each of `FILES`, by name.
+      layout: Properties that the files do not specify.
+      description: Content of `vocabulary.json`.
     """
     raise NotImplementedError
 
@@ -243,5 +265,5 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
   def piece(self, index: int, *, language: str | None = None) -> str:
     """See `Vocabulary.piece`."""
     if index >= len(self._pieces):
-      return unused_piece(int(index))
+      return unused_token(int(index))
     return self._pieces[int(index)]

@@ -1,10 +1,11 @@
-"""A sample of every language of a corpus, drawn in one pass by any number.
+"""Samples of the text of each language, drawn by any number of jobs.
 
-Each line has a random key that follows from the seed, its file and its place.
-The sample of k lines are those with the k smallest keys, whoever reads them:
-a reservoir keeps these, and reservoirs of parts of the text merge into that of
-all of it. (So-called bottom-k sampling; Efraimidis and Spirakis, "Weighted
-random sampling with a reservoir", 2006, with equal weights.)
+Each line has a pseudorandom key that depends on the seed, its file and its
+line number. A sample of k lines consists of the lines with the k smallest
+keys, regardless of which job reads them. A reservoir keeps these lines, and
+the reservoirs of parts of the text can be merged into the reservoir of all of
+the text. This is bottom-k sampling (Efraimidis and Spirakis, "Weighted random
+sampling with a reservoir", 2006, with equal weights).
 """
 
 import dataclasses
@@ -32,16 +33,16 @@ from xlflax.data.tokenizers import text_sampling
 from xlflax.storage import paths
 from xlflax.utils import errors
 
-_SPAN = 1 << 26  # bytes of a file that are read at once
-_BLOCK = 4096
-_ABOUT = 'origin'
+_SPAN_BYTES = 1 << 26  # size of the spans that jobs read
+_BLOCK_LINES = 4096
+_ORIGIN_NAME = 'origin'  # name of the array that stores the `Origin`
 
 
 class Reservoir:
   """The lines of one language with the smallest keys.
 
   Attributes:
-    count: lines that were seen.
+    count: Number of lines that were added.
   """
 
   def __init__(self, capacity: int):
@@ -51,75 +52,92 @@ class Reservoir:
     self._texts: list[list[str]] = []
 
   def add(self, keys: np.ndarray, texts: list[str]) -> None:
-    """Shows lines to it; `keys` are uint64 [lines]."""
+    """Adds lines.
+
+    Args:
+      keys: Key of each line, uint64 [lines].
+      texts: Lines.
+    """
     self.count += len(texts)
     self._keys.append(keys)
     self._texts.append(texts)
-    if sum(map(len, self._texts)) > 2 * self._capacity + _BLOCK:
+    if sum(map(len, self._texts)) > 2 * self._capacity + _BLOCK_LINES:
       self._prune()
 
   def merge(self, other: 'Reservoir') -> None:
-    """Shows it what another one was shown."""
+    """Adds the lines of another reservoir."""
     count = self.count + other.count
     for keys, texts in zip(other._keys, other._texts, strict=True):
       self.add(keys, texts)
     self.count = count
 
   def lines(self) -> tuple[np.ndarray, list[str]]:
-    """The keys, rising, uint64 [n], and the lines."""
+    """Returns the keys in ascending order, uint64 [n], and the lines."""
     self._prune()
     return self._keys[0], self._texts[0]
 
   def _prune(self) -> None:
+    """Removes all lines except those with the smallest keys."""
     keys = np.concatenate([np.zeros(0, np.uint64), *self._keys])
-    texts = [text for part in self._texts for text in part]
+    texts = list(itertools.chain.from_iterable(self._texts))
     order = np.argsort(keys, kind='stable')[: self._capacity]
     self._keys = [keys[order]]
     self._texts = [[texts[index] for index in order.tolist()]]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Piece:
-  """Some lines of a file, numbered from 0."""
+class _FileSpan:
+  """A span of a text file.
+
+  Attributes:
+    file: Text file.
+    number: Index of the span in the file.
+    span: Range of bytes. If None, the complete file.
+  """
 
   file: TextFile
-  number: int  # of the span
+  number: int
   span: Span | None
 
 
 def draw_reservoirs(
-  corpus: Corpus, *, capacity: int, seed: int, share: tuple[int, int] = (0, 1)
+  corpus: Corpus, *, capacity: int, seed: int, shard: tuple[int, int] = (0, 1)
 ) -> dict[str, Reservoir]:
-  """The reservoirs of a share of a corpus's training text, by language.
+  """Draws a sample from a shard of the training text.
 
   Args:
-    corpus: monolingual lines, and both sides of pairs.
-    capacity: lines that are kept of each language.
-    seed: of the keys.
-    share: (i, n): the i-th share of n.
+    corpus: Corpus with the text. Monolingual lines and both sides of parallel
+      pairs are sampled.
+    capacity: Maximum number of lines of each language.
+    seed: Random seed of the keys.
+    shard: (i, n) to read the i-th of n shards of the text, from 0.
+
+  Returns:
+    The reservoir of each language.
   """
-  out: dict[str, Reservoir] = {}
-  for piece in _pieces(corpus)[share[0] :: share[1]]:
-    relative_path = piece.file.path.relative_to(corpus.directory).as_posix()
-    for side, language in enumerate(piece.file.languages):
-      reservoir = out.setdefault(language, Reservoir(capacity))
-      key = hashing.make_key(seed, 'sample', relative_path, piece.number, side)
+  reservoirs: dict[str, Reservoir] = {}
+  index, count = shard
+  for span in _list_spans(corpus)[index::count]:
+    relative_path = span.file.path.relative_to(corpus.directory).as_posix()
+    for side, language in enumerate(span.file.languages):
+      reservoir = reservoirs.setdefault(language, Reservoir(capacity))
+      key = hashing.make_key(seed, 'sample', relative_path, span.number, side)
       first = 0
-      for texts in _blocks(_lines(piece, side)):
-        numbers = np.arange(first, first + len(texts))
-        reservoir.add(hashing.draw_words(key, numbers), texts)
+      for texts in _split_into_blocks(_read_lines(span, side)):
+        line_numbers = np.arange(first, first + len(texts))
+        reservoir.add(hashing.draw_words(key, line_numbers), texts)
         first += len(texts)
-  return out
+  return reservoirs
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """What a sample follows from.
+  """Settings and text that determine a sample.
 
   Attributes:
-    capacity: lines that are kept of each language.
-    seed: of the keys.
-    files: Path, size and digest of the content of each file of training text.
+    capacity: Maximum number of lines of each language.
+    seed: Random seed of the keys.
+    files: Path, size and content digest of each file of training text.
   """
 
   capacity: int
@@ -127,33 +145,43 @@ class Origin:
   files: tuple[tuple[str, int, int], ...]
 
   @classmethod
-  def of(cls, corpus: Corpus, *, capacity: int, seed: int) -> 'Origin':
-    """That of a sample of a corpus as it is now."""
+  def from_corpus(cls, corpus: Corpus, *, capacity: int, seed: int) -> 'Origin':
+    """Returns the origin of a sample of the current text of a corpus."""
     files = corpus.fingerprint(TRAIN)
     return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
 
-  def problems(self, wanted: 'Origin') -> Iterator[str]:
-    """Why a share of this origin is not one of another, a phrase each."""
-    if self.seed != wanted.seed:
+  def find_differences(self, required: 'Origin') -> Iterator[str]:
+    """Yields the settings and files that differ from a required origin.
+
+    A larger capacity is not a difference.
+    """
+    if self.seed != required.seed:
       yield f'--seed={self.seed}'
-    if self.capacity < wanted.capacity:
+    if self.capacity < required.capacity:
       yield f'--max_sentences={self.capacity}'
-    changed = set(self.files) ^ set(wanted.files)
-    if changed:
-      names = sorted({name for name, *_ in changed})
-      yield 'other text: ' + ', '.join(names[:5])
+    changed_files = set(self.files) ^ set(required.files)
+    if changed_files:
+      names = sorted({name for name, *_ in changed_files})
+      yield 'different content of ' + ', '.join(names[:5])
 
 
 def write_reservoirs(
   directory,
-  share: tuple[int, int],
-  drawn: Mapping[str, Reservoir],
+  shard: tuple[int, int],
+  reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes the reservoirs of a share to a directory that all shares have."""
-  about = json.dumps(dataclasses.asdict(origin))
-  arrays: dict[str, Any] = {_ABOUT: np.array(about)}
-  for language, reservoir in drawn.items():
+  """Writes the reservoirs of a shard.
+
+  Args:
+    directory: Directory of the sample, which all shards share.
+    shard: (i, n) for the i-th of n shards, from 0.
+    reservoirs: Reservoir of each language.
+    origin: Settings and text of the sample.
+  """
+  serialized_origin = json.dumps(dataclasses.asdict(origin))
+  arrays: dict[str, Any] = {_ORIGIN_NAME: np.array(serialized_origin)}
+  for language, reservoir in reservoirs.items():
     keys, texts = reservoir.lines()
     content = [text.encode('utf-8') for text in texts]
     arrays[f'{language}/keys'] = keys
@@ -161,126 +189,142 @@ def write_reservoirs(
     arrays[f'{language}/sizes'] = np.array(list(map(len, content)), np.int64)
     arrays[f'{language}/text'] = np.frombuffer(b''.join(content), np.uint8)
   paths.write_atomically(
-    _file(directory, share), functools.partial(np.savez, **arrays)
+    _shard_path(directory, shard), functools.partial(np.savez, **arrays)
   )
 
 
 def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
-  """The merged reservoirs of all shares.
+  """Reads and merges the reservoirs of all shards.
 
   Args:
-    directory: that the shares were written to.
-    origin: what they have to follow from; of a larger capacity, the first
-      lines are taken.
+    directory: Directory that the shards were written to.
+    origin: Required settings and text. If the shards have a larger capacity,
+      the lines with the smallest keys are used.
+
+  Returns:
+    The reservoir of each language, in the order of their codes.
 
   Raises:
-    CorpusError: a share is missing, damaged or of another origin, or there
-      are shares of two divisions.
+    CorpusError: If a shard is missing, damaged or of a different origin, or if
+      the shards have different numbers of shards in their names.
   """
-  shard_paths = sorted(paths.to_path(directory).glob('share-*-of-*.npz'))
+  shard_paths = sorted(paths.to_path(directory).glob('shard-*-of-*.npz'))
   counts = {int(path.stem.rpartition('-')[2]) for path in shard_paths}
   missing = [
     f'{index}/{count}'
     for count in counts
     for index in range(count)
-    if not _file(directory, (index, count)).exists()
+    if not _shard_path(directory, (index, count)).exists()
   ]
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
-      'The sample of the text is not complete',
-      got=', '.join(path.name for path in shard_paths[:5]) or 'no share',
-      expected='all shares of one division'
+      'The sample of the text is incomplete',
+      got=', '.join(path.name for path in shard_paths[:5]) or 'no shard',
+      expected='all shards of one --num_shards'
       + (f'; missing: {", ".join(missing[:5])}' if missing else ''),
       where=str(directory),
-      fix='Run xlflax vocab --corpus=DIR --sample_dir=DIR --shard_index=I '
-      '--num_shards=N for them.',
+      fix='Run `xlflax vocab --corpus=DIR --sample_dir=DIR --shard_index=I '
+      '--num_shards=N` for the missing shards.',
     )
-  out: dict[str, Reservoir] = {}
+  merged: dict[str, Reservoir] = {}
   for path in shard_paths:
-    for language, keys, count, texts in _read_share(path, origin):
-      part = Reservoir(origin.capacity)
-      part.add(keys, texts)
-      part.count = count
-      out.setdefault(language, Reservoir(origin.capacity)).merge(part)
-  return dict(sorted(out.items()))
+    for language, keys, count, texts in _read_shard(path, origin):
+      reservoir = Reservoir(origin.capacity)
+      reservoir.add(keys, texts)
+      reservoir.count = count
+      merged.setdefault(language, Reservoir(origin.capacity)).merge(reservoir)
+  return dict(sorted(merged.items()))
 
 
 def sample_reservoirs(
-  drawn: Mapping[str, Reservoir], quotas: Mapping[str, text_sampling.Quota]
+  reservoirs: Mapping[str, Reservoir], quotas: Mapping[str, text_sampling.Quota]
 ) -> Iterator[str]:
-  """Yields the drawn sentences, as `text_sampling.sample_sentences` does of a corpus.
+  """Yields sentences of reservoirs, like `text_sampling.sample_sentences`.
 
-  Of n sentences and a quota k, each comes k // n times, and those with the
-  k % n smallest keys once more.
+  For n available sentences and a quota of k, each sentence is yielded k // n
+  times, and the sentences with the k % n smallest keys once more.
+
+  Args:
+    reservoirs: Reservoir of each language.
+    quotas: Number of sentences of each language.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)
-    _, texts = drawn[language].lines()
+    _, texts = reservoirs[language].lines()
     for index, text in enumerate(texts):
-      times = repeats + (index < remainder)
-      for part in text_sampling.split_long_text(text) if times else ():
-        for _ in range(times):
-          yield part
+      copies = repeats + (index < remainder)
+      if not copies:
+        continue
+      for segment in text_sampling.split_long_text(text):
+        for _ in range(copies):
+          yield segment
 
 
-def _file(directory, share: tuple[int, int]) -> pathlib.Path:
-  return paths.to_path(directory) / f'share-{share[0]}-of-{share[1]}.npz'
+def _shard_path(directory, shard: tuple[int, int]) -> pathlib.Path:
+  return paths.to_path(directory) / f'shard-{shard[0]}-of-{shard[1]}.npz'
 
 
-def _pieces(corpus: Corpus) -> list[_Piece]:
-  """All training text, in an order that is the same everywhere."""
-  out = []
+def _list_spans(corpus: Corpus) -> list[_FileSpan]:
+  """Lists the spans of all training text, in the same order for every job."""
+  spans = []
   for file in corpus.files:
     if file.kind is Kind.DICTIONARY or file.split != TRAIN:
       continue
     if corpus_files.is_sequential(file.path):
-      out.append(_Piece(file, 0, None))
+      spans.append(_FileSpan(file, 0, None))
       continue
     size = file.path.stat().st_size
-    out += [
-      _Piece(file, start // _SPAN, Span(start, start + _SPAN))
-      for start in range(0, size, _SPAN)
+    spans += [
+      _FileSpan(file, start // _SPAN_BYTES, Span(start, start + _SPAN_BYTES))
+      for start in range(0, size, _SPAN_BYTES)
     ]
-  return out
+  return spans
 
 
-def _lines(piece: _Piece, side: int) -> Iterator[str]:
-  if piece.file.kind is Kind.MONOLINGUAL:
-    return (line.text for line in read_monolingual(piece.file.path, piece.span))
-  return (pair[side] for pair in read_parallel(piece.file.path, piece.span))
+def _read_lines(span: _FileSpan, side: int) -> Iterator[str]:
+  """Reads the texts of one side of a span."""
+  if span.file.kind is Kind.MONOLINGUAL:
+    return (line.text for line in read_monolingual(span.file.path, span.span))
+  return (pair[side] for pair in read_parallel(span.file.path, span.span))
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+def _split_into_blocks(texts: Iterable[str]) -> Iterator[list[str]]:
   texts = iter(texts)
-  while block := list(itertools.islice(texts, _BLOCK)):
+  while block := list(itertools.islice(texts, _BLOCK_LINES)):
     yield block
 
 
-def _check_origin(path: pathlib.Path, found: Origin, wanted: Origin) -> None:
-  problems = list(found.problems(wanted))
-  if problems:
+def _check_origin(path: pathlib.Path, actual: Origin, required: Origin) -> None:
+  """Raises a CorpusError if a shard does not have the required origin."""
+  differences = list(actual.find_differences(required))
+  if differences:
     raise errors.CorpusError(
-      'A share of the sample was drawn with other settings or from other text',
-      got='; '.join(problems),
-      expected=f'--seed={wanted.seed}, --max_sentences={wanted.capacity} or '
-      'more, and the text as it is now',
+      'A shard of the sample was drawn with different settings or from '
+      'different text',
+      got='; '.join(differences),
+      expected=f'--seed={required.seed}, --max_sentences={required.capacity} '
+      'or more, and the current text',
       where=str(path),
-      fix='write all shares again with the same flags',
+      fix='Write all shards again with the same flags.',
     )
 
 
-def _origin(text: str) -> Origin:
+def _parse_origin(text: str) -> Origin:
   fields = json.loads(text)
   return Origin(**fields | {'files': tuple(map(tuple, fields['files']))})
 
 
-def _read_share(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:
-  """(language, keys, count, texts) of each language of a share."""
+def _read_shard(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:
+  """Yields (language, keys, count, texts) for each language of a shard."""
   try:
     with np.load(path, allow_pickle=False) as arrays:
-      _check_origin(path, _origin(str(arrays[_ABOUT])), origin)
+      _check_origin(path, _parse_origin(str(arrays[_ORIGIN_NAME])), origin)
       names = sorted(
-        {name.rpartition('/')[0] for name in arrays.files if name != _ABOUT}
+        {
+          name.rpartition('/')[0]
+          for name in arrays.files
+          if name != _ORIGIN_NAME
+        }
       )
       for language in names:
         ends = np.cumsum(arrays[f'{language}/sizes']).tolist()
@@ -297,8 +341,8 @@ def _read_share(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:
         )
   except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
     raise errors.CorpusError(
-      'A share of the sample is damaged',
+      'A shard of the sample is damaged',
       got=str(error)[:200],
       where=str(path),
-      fix='delete it, and write it again',
+      fix='Delete the file and write the shard again.',
     ) from error

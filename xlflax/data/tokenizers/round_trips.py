@@ -1,9 +1,10 @@
-"""Text after encoding and decoding, to find what a vocabulary cannot represent.
+"""Detection of text that a vocabulary cannot represent.
 
-SentencePiece's default normalization (`nmt_nfkc`) replaces full-width letters and
-punctuation, and removes zero-width joiners. A decoder can then never produce
-them, which limits translation scores (BLEU of the references themselves: 82 in
-Persian, 85 in Chinese). `identity` keeps all text.
+SentencePiece's default normalization (`nmt_nfkc`) replaces full-width letters
+and punctuation and removes zero-width joiners. A decoder can then never
+generate these characters, which limits translation scores: the references
+themselves have a BLEU score of 82 in Persian and 85 in Chinese. The
+normalization `identity` preserves all text.
 """
 
 from collections.abc import Sequence
@@ -17,9 +18,9 @@ def decode_encoded(
   """Returns each text after encoding and decoding.
 
   Args:
-    vocabulary: A vocabulary.
+    vocabulary: Vocabulary for encoding and decoding.
     texts: Texts of one language.
-    language: Language code, as the vocabulary spells it.
+    language: Language code, as spelled in the vocabulary.
   """
   return [
     vocabulary.decode(ids, language=language)
@@ -28,7 +29,12 @@ def decode_encoded(
 
 
 def count_changed(texts: Sequence[str], decoded: Sequence[str]) -> int:
-  """Returns the number of texts that differ, apart from white space."""
+  """Returns the number of texts that differ in more than white space.
+
+  Args:
+    texts: Original texts.
+    decoded: Texts after encoding and decoding, in the same order.
+  """
   return sum(
     before.split() != after.split()
     for before, after in zip(texts, decoded, strict=True)

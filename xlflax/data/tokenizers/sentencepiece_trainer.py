@@ -1,4 +1,4 @@
-"""Trains one SentencePiece model with the special symbols of xlflax."""
+"""Training of a SentencePiece model with the special symbols of xlflax."""
 
 import io
 import re
@@ -13,18 +13,23 @@ from xlflax.utils import errors
 
 _TOO_HIGH = re.compile(r'size too high.*<= (\d+)')
 _TOO_LOW = re.compile(r'smaller than required_chars\. (\d+) vs (\d+)')
-_BYTES = 256
+_NUM_BYTES = 256
 
 
 class Recorder:
-  """Passes sentences on to the trainer; keeps their digest and any error.
+  """An iterable over sentences that records their digest and any error.
 
   Attributes:
-    error: what reading the sentences ended with, if it failed.
+    error: Exception that reading the sentences raised, if any.
   """
 
   def __init__(self, texts: Iterable[str], digest=None):
-    """Reads `texts` once; `digest` (of hashlib) is fed with each line."""
+    """Creates an iterable that can be used once.
+
+    Args:
+      texts: Sentences.
+      digest: Hash object of `hashlib` that is updated with each sentence.
+    """
     self._texts, self._digest = texts, digest
     self.error: Exception | None = None
 
@@ -34,7 +39,7 @@ class Recorder:
         if self._digest is not None:
           self._digest.update(text.encode() + b'\n')
         yield text
-    except Exception as error:  # The trainer would hide it.
+    except Exception as error:  # The trainer does not propagate the exception.
       self.error = error
       raise
 
@@ -47,31 +52,36 @@ def train_sentencepiece(
   digest=None,
   where: str | None = None,
 ) -> bytes:
-  """The serialized model of a text.
+  """Trains a SentencePiece model.
 
   Args:
-    make_text: gives the sentences; called twice if merges are counted.
-    settings: of the vocabulary.
-    languages: those with a symbol, in the order of their ids.
-    digest: of hashlib; fed with the sentences.
-    where: named by errors.
+    make_text: Function that returns the training sentences. It is called twice
+      if `settings.merges` is set.
+    settings: Settings of the vocabulary.
+    languages: Languages that get a symbol, in the order of their ids.
+    digest: Hash object of `hashlib` that is updated with the sentences.
+    where: Location for error messages.
+
+  Returns:
+    The serialized model.
 
   Raises:
-    VocabularyError: the size, or the number of merges, does not fit the text.
-    ConfigError: SentencePiece knows no such normalization.
-    Exception: whatever `make_text` raises.
+    VocabularyError: If the size or the number of merges does not fit the text.
+    ConfigError: If the normalization is unknown to SentencePiece.
+    Exception: Any exception that `make_text` raises.
   """
-  size, fixed = settings.size, 0
+  size = settings.size
+  num_unmerged = 0
   if size is None:
-    assert settings.merges is not None  # `Settings` sees to it
-    fixed = _count_unmerged(make_text(), settings, languages, where)
-    size = fixed + settings.merges
+    assert settings.merges is not None  # `Settings` requires size or merges.
+    num_unmerged = _count_unmerged(make_text(), settings, languages, where)
+    size = num_unmerged + settings.merges
   model = _train(
     Recorder(make_text(), digest),
     size,
     settings,
     languages,
-    lambda message: _translate(message, settings, fixed, where),
+    lambda message: _make_error(message, settings, num_unmerged, where),
   )
   if settings.merges is not None:
     _check_merges(model, settings.merges, where)
@@ -79,7 +89,7 @@ def train_sentencepiece(
 
 
 def count_merges(model: bytes) -> int:
-  """The pieces of a byte-pair model that are more than a character."""
+  """Counts the tokens of a BPE model with more than one character."""
   processor = sentencepiece.SentencePieceProcessor(model_proto=model)
   return sum(
     len(processor.id_to_piece(i)) > 1
@@ -91,47 +101,55 @@ def count_merges(model: bytes) -> int:
 
 
 def _count_unmerged(texts, settings, languages, where) -> int:
-  """The entries that a model of this text has before the first merge.
+  """Returns the number of tokens of a model before the first merge.
 
-  The trainer counts characters as its settings have it (coverage and
-  normalization), and tells the number when it is asked for too small a model.
+  The trainer counts characters according to its settings (coverage and
+  normalization). The number is taken from its error message about a model size
+  that is too small.
   """
-  symbols = len(_control_symbols(languages, settings)) + 4
-  size = symbols + (_BYTES if settings.byte_fallback else 0)
-  counted: list[int] = []
+  num_symbols = len(_control_symbols(languages, settings)) + 4
+  size = num_symbols + (_NUM_BYTES if settings.byte_fallback else 0)
 
-  def translate(message: str) -> Exception:
+  def make_error(message: str) -> Exception:
     match = _TOO_LOW.search(message)
     if not match:
-      return _translate(message, settings, 0, where)
-    counted.append(int(match.group(2)))
-    return _Counted()
+      return _make_error(message, settings, 0, where)
+    return _RequiredSize(int(match.group(2)))
 
   try:
-    _train(Recorder(texts), size, settings, languages, translate)
-  except _Counted:
-    return counted[0]
-  return size  # The text has no character at all.
+    _train(Recorder(texts), size, settings, languages, make_error)
+  except _RequiredSize as error:
+    return error.size
+  return size  # The text contains no characters.
 
 
-class _Counted(Exception):
-  """The trainer has told what it was asked for."""
+class _RequiredSize(Exception):
+  """The model size is too small.
+
+  Attributes:
+    size: Required number of tokens.
+  """
+
+  def __init__(self, size: int):
+    super().__init__(size)
+    self.size = size
 
 
-def _check_merges(model: bytes, wanted: int, where: str | None) -> None:
+def _check_merges(model: bytes, requested: int, where: str | None) -> None:
+  """Raises a VocabularyError if a model has another number of merges."""
   num_merges = count_merges(model)
-  if num_merges != wanted:
+  if num_merges != requested:
     raise errors.VocabularyError(
-      'SentencePiece did not make the number of merges that was asked for',
+      'SentencePiece did not create the requested number of merges',
       got=num_merges,
-      expected=wanted,
+      expected=requested,
       where=where,
-      fix='give --size instead',
+      fix='Pass --size instead of --num_merges.',
     )
 
 
 def _control_symbols(languages: Sequence[str], settings: Settings) -> list[str]:
-  """The special symbols after the four that SentencePiece knows itself."""
+  """Returns the special symbols after the four built-in ones of SentencePiece."""
   return [
     base_vocabulary.SPECIAL_PIECES[-1],
     *map(base_vocabulary.language_symbol, languages),
@@ -144,8 +162,21 @@ def _train(
   size: int,
   settings: Settings,
   languages: Sequence[str],
-  translate: Callable[[str], Exception],
+  make_error: Callable[[str], Exception],
 ) -> bytes:
+  """Trains a model.
+
+  Args:
+    text: Training sentences.
+    size: Number of tokens.
+    settings: Settings of the vocabulary.
+    languages: Languages that get a symbol.
+    make_error: Function from an error message of SentencePiece to the exception
+      to raise.
+
+  Returns:
+    The serialized model.
+  """
   model = io.BytesIO()
   pad, bos, eos, unk, _ = base_vocabulary.SPECIAL_PIECES
   options: dict[str, Any] = dict(
@@ -179,29 +210,35 @@ def _train(
   except Exception as error:  # The library raises bare RuntimeErrors.
     if text.error is not None:
       raise text.error from None
-    raise translate(str(error)) from error
+    raise make_error(str(error)) from error
   return model.getvalue()
 
 
-def _translate(
-  message: str, settings: Settings, fixed: int, where: str | None
+def _make_error(
+  message: str, settings: Settings, num_unmerged: int, where: str | None
 ) -> errors.XlflaxError:
-  """The trainer's message as an error; `fixed` entries are not merges."""
+  """Returns the error for an error message of SentencePiece.
+
+  Args:
+    message: Message of SentencePiece.
+    settings: Settings of the vocabulary.
+    num_unmerged: Number of tokens that are not merges, or 0 if the size is set.
+    where: Location for the error message.
+  """
   too_high, too_low = _TOO_HIGH.search(message), _TOO_LOW.search(message)
-  flag, requested, name = '--size', settings.size, 'The vocabulary size'
   if settings.merges is not None:
-    flag, requested, name = (
-      '--num_merges',
-      settings.merges,
-      'The number of merges',
-    )
+    flag, requested = '--num_merges', settings.merges
+    name = 'The number of merges'
+  else:
+    flag, requested = '--size', settings.size
+    name = 'The vocabulary size'
   if too_high:
     return errors.VocabularyError(
       f'{name} is too large for this text',
       got=requested,
       where=where,
-      expected=f'at most {int(too_high.group(1)) - fixed}',
-      fix=f'choose a smaller {flag}, or give more text',
+      expected=f'at most {int(too_high.group(1)) - num_unmerged}',
+      fix=f'Choose a smaller {flag}, or provide more text.',
     )
   if too_low:
     return errors.VocabularyError(
@@ -209,16 +246,16 @@ def _translate(
       got=requested,
       expected=f'at least {too_low.group(2)}',
       where=where,
-      fix=f'choose a larger {flag} or a lower --character_coverage',
+      fix=f'Choose a larger {flag} or a lower --character_coverage.',
     )
   if 'normalization' in message.lower() or 'charsmap' in message:
     return errors.ConfigError(
-      f'SentencePiece refused its settings ({message})',
+      f'SentencePiece rejected the normalization ({message})',
       got=settings.normalization,
       expected='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
     )
   return errors.VocabularyError(
-    f'SentencePiece could not train a vocabulary ({message.strip()})',
+    f'Training the SentencePiece model failed ({message.strip()})',
     got=f'{flag[2:]} {requested}, {settings.model_type.value}',
     where=where,
   )

@@ -1,4 +1,4 @@
-"""A vocabulary that is one SentencePiece model over all languages."""
+"""Vocabularies with one SentencePiece model for all languages."""
 
 import hashlib
 import itertools
@@ -19,26 +19,26 @@ _SYMBOL = re.compile(r'<lang:(.+)>')
 
 
 class SentencePieceVocabulary(base_vocabulary.Vocabulary):
-  """See `base_vocabulary.Vocabulary`; encodes every language alike.
+  """A vocabulary of one model, which encodes all languages identically.
 
   Attributes:
-    model: the serialized SentencePiece model.
+    model: Serialized SentencePiece model.
   """
 
   kind = 'sentencepiece'
-  MADE_OF = ('model',)
+  INIT_ARGUMENTS = ('model',)
   library = f'sentencepiece {sentencepiece.__version__}'
 
   def __init__(self, model: bytes, *, description: Mapping | None = None):
-    """Builds it from the bytes of a SentencePiece model.
+    """Creates a vocabulary from the bytes of a SentencePiece model.
 
     Args:
-      model: a serialized model whose first pieces are those of the table in
-        `xlflax.data.tokenizers.base_vocabulary`.
-      description: what to keep of `vocabulary.json`.
+      model: Serialized model that starts with the special symbols in the table
+        of `xlflax.data.tokenizers.base_vocabulary`.
+      description: Content of `vocabulary.json` to keep.
 
     Raises:
-      VocabularyError: the bytes are no such model.
+      VocabularyError: If the bytes are not such a model.
     """
     self.model = model
     self.description = dict(description or {})
@@ -46,7 +46,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     self.spec = _read_spec(self._processor)
     layout = json.dumps([self.spec.special_ids, self.spec.languages])
     self.hash = hashlib.sha256(model + layout.encode()).hexdigest()
-    self._silent = frozenset(self.spec.special_ids) - {self.spec.unk_id}
+    self._skipped_ids = frozenset(self.spec.special_ids) - {self.spec.unk_id}
 
   @classmethod
   def read(cls, directory, description):
@@ -74,7 +74,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     num_threads: int = 1,
   ) -> list[list[int]]:
     """See `Vocabulary.encode_batch`."""
-    del language  # All are encoded alike.
+    del language  # All languages have the same tokens.
     return self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
     )
@@ -82,7 +82,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
     return self._processor.decode(
-      [int(i) for i in ids if int(i) not in self._silent]
+      [int(i) for i in ids if int(i) not in self._skipped_ids]
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
@@ -90,7 +90,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     return self._processor.id_to_piece(int(index))
 
   def pieces(self) -> list[str]:
-    """All pieces, in the order of their ids."""
+    """Returns all tokens in the order of their ids."""
     return self._processor.id_to_piece(list(range(self.spec.size)))
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
@@ -109,39 +109,45 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
 
 
 def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
-  """The bytes of a vocabulary's model file.
+  """Reads a model file of a vocabulary and verifies its digest.
+
+  Args:
+    directory: Directory of the vocabulary.
+    name: Name of the file.
+    sha256: Expected SHA-256 of the file.
 
   Raises:
-    VocabularyError: it is missing, or another than the one described.
+    VocabularyError: If the file is missing, or its content does not match the
+      digest.
   """
   if pathlib.PurePath(str(name)).name != name:
     raise errors.VocabularyError(
-      'A file is named that is not in the vocabulary',
+      'The model must be a file in the vocabulary directory',
       got=name,
-      expected=f'the name of a file beside {base_vocabulary.DESCRIPTION_FILE}',
+      expected='a file name without a directory',
       where=str(directory),
     )
   model = base_vocabulary.read_file(directory / name)
   digest = hashlib.sha256(model).hexdigest()
   if digest != sha256:
     raise errors.VocabularyError(
-      f'{name} is not the one that {base_vocabulary.DESCRIPTION_FILE} describes',
+      f'{name} does not match the digest in {base_vocabulary.DESCRIPTION_FILE}',
       got=f'SHA-256 {digest[:12]}…',
       expected=f'{str(sha256)[:12]}…',
       where=str(directory),
-      fix='copy all files of one vocabulary, or train it again',
+      fix='Copy all files of one vocabulary, or train it again.',
     )
   return model
 
 
 def pack_word_starts(pieces: Iterable[str]) -> bytes:
-  """`VocabularySpec.word_starts` of entries, in the order of their ids."""
+  """Returns `VocabularySpec.word_starts` of tokens in the order of their ids."""
   starts = np.array(word_starts(pieces, Notation.SENTENCEPIECE), np.bool_)
   return np.packbits(starts, bitorder='little').tobytes()
 
 
-def _languages(pieces: Iterable[str]) -> Iterator[str]:
-  """The languages of the symbols that the pieces begin with."""
+def _leading_languages(pieces: Iterable[str]) -> Iterator[str]:
+  """Yields the languages of the language symbols at the start of tokens."""
   for piece in pieces:
     match = _SYMBOL.fullmatch(piece)
     if match is None:
@@ -150,45 +156,51 @@ def _languages(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
-  """The processor of a model; a VocabularyError if the bytes are none."""
+  """Loads a SentencePiece model.
+
+  Raises:
+    VocabularyError: If the bytes are not a SentencePiece model.
+  """
   try:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
   except Exception as error:  # The library raises bare RuntimeErrors.
     raise errors.VocabularyError(
-      f'Not a SentencePiece model ({error})'
+      f'Loading the SentencePiece model failed ({error})'
     ) from error
 
 
 def _read_spec(processor) -> VocabularySpec:
+  """Reads the special ids from the tokens of a model."""
   size = processor.get_piece_size()
   pieces = processor.id_to_piece(list(range(size)))
-  first = len(base_vocabulary.SPECIAL_PIECES)
-  if tuple(pieces[:first]) != base_vocabulary.SPECIAL_PIECES:
+  first_language = len(base_vocabulary.SPECIAL_PIECES)
+  if tuple(pieces[:first_language]) != base_vocabulary.SPECIAL_PIECES:
     raise errors.VocabularyError(
-      "The model's first pieces are not the special symbols",
-      got=', '.join(pieces[:first]),
+      'The SentencePiece model must start with the special symbols of xlflax',
+      got=', '.join(pieces[:first_language]),
       expected=', '.join(base_vocabulary.SPECIAL_PIECES),
-      fix='train it with `xlflax vocab`',
+      fix='Train the model with `xlflax vocab`.',
     )
-  symbols = list(itertools.takewhile(processor.is_control, range(first, size)))
-  languages = tuple(_languages(pieces[i] for i in symbols))
-  other_symbols = symbols[len(languages) :]
-  sentinels = tuple(
-    i
-    for n, i in enumerate(other_symbols)
-    if pieces[i] == base_vocabulary.sentinel_token(n)
+  symbol_ids = list(
+    itertools.takewhile(processor.is_control, range(first_language, size))
   )
-  last = first + len(languages)
+  languages = tuple(_leading_languages(pieces[i] for i in symbol_ids))
+  sentinel_ids = tuple(
+    symbol_id
+    for number, symbol_id in enumerate(symbol_ids[len(languages) :])
+    if pieces[symbol_id] == base_vocabulary.sentinel_token(number)
+  )
+  first_sentinel = first_language + len(languages)
   return VocabularySpec(
-    size,
-    0,
-    1,
-    2,
-    3,
-    4,
-    tuple(range(last + len(sentinels))),
-    languages,
-    language_symbol_ids=tuple(range(first, last)),
-    sentinel_ids=sentinels,
+    size=size,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=tuple(range(first_sentinel + len(sentinel_ids))),
+    languages=languages,
+    language_symbol_ids=tuple(range(first_language, first_sentinel)),
+    sentinel_ids=sentinel_ids,
     word_starts=pack_word_starts(pieces),
   )

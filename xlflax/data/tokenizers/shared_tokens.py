@@ -1,17 +1,17 @@
-"""How the words of languages become ids of their union.
+"""Assignment of ids to the tokens of several languages in a union vocabulary.
 
-Source: ECS (Wu et al., 2020) sections 4.2 and 4.3, which vary how many anchor
-points languages have: entries that are one row of the embeddings for both.
-With `a b` the words of one language and `b c` those of another, after S
-special symbols that all have:
+ECS (Wu et al., 2020, sections 4.2 and 4.3) varies the number of anchor points,
+which are tokens that share one embedding across languages. In this example,
+one language has the tokens `a b`, another language has the tokens `b c`, and S
+special symbols come before them:
 
-| anchors | ids of the words | entries |
+| anchors | ids of the tokens | union |
 | --- | --- | --- |
 | `shared` ("default anchors") | a S, b S+1; b S+1, c S+2 | `a`, `b`, `c` |
 | `none` ("no anchors") | a S, b S+1; b S+2, c S+3 | `x:a`, `x:b`, `y:b`, … |
-| `separate` ("Sep Emb") | a S, b S+1; b S, c S+1 | those of each language |
+| `separate` ("Sep Emb") | a S, b S+1; b S, c S+1 | separate for each language |
 
-`separate` means something only to models with embeddings for each language.
+`separate` requires a model with separate embeddings for each language.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,10 @@ from xlflax.data.tokenizers.vocabulary_config import Anchors
 
 
 def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
-  """Different ids as runs (start, stop): `[7, 5, 6, 9]` is (5, 8), (9, 10)."""
+  """Returns distinct ids as ranges (start, stop).
+
+  The ranges of `[7, 5, 6, 9]` are (5, 8) and (9, 10).
+  """
   ids = np.sort(ids)
   if not ids.size:
     return ()
@@ -32,20 +35,31 @@ def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
   return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
-def word_ids(
+def assign_word_ids(
   pieces: Sequence[Sequence[str]], first: int, anchors: Anchors
 ) -> list[np.ndarray]:
-  """The id of each language's words, in their own order; int32 each."""
-  sizes = [len(language_words) for language_words in pieces]
+  """Assigns ids to the tokens of each language, without special symbols.
+
+  Args:
+    pieces: Tokens of each language.
+    first: First id after the special symbols.
+    anchors: Tokens that the languages share.
+
+  Returns:
+    For each language, the ids of its tokens in their order, int32 [tokens].
+  """
+  sizes = [len(language_tokens) for language_tokens in pieces]
   if anchors is Anchors.SHARED:
-    ids_by_word = {piece: first + i for i, piece in enumerate(_shared(pieces))}
+    ids_by_token = {
+      token: first + i for i, token in enumerate(_order_shared_tokens(pieces))
+    }
     return [
       np.fromiter(
-        map(ids_by_word.__getitem__, language_words),
+        map(ids_by_token.__getitem__, language_tokens),
         np.int32,
-        len(language_words),
+        len(language_tokens),
       )
-      for language_words in pieces
+      for language_tokens in pieces
     ]
   starts = np.zeros(len(sizes), np.int64)
   if anchors is Anchors.NONE:
@@ -56,34 +70,36 @@ def word_ids(
   ]
 
 
-def _shared(pieces: Sequence[Sequence[str]]) -> list[str]:
-  """The different strings, by the set of languages that have them.
+def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
+  """Returns the distinct tokens, sorted by the languages that have them.
 
-  So each language's words are few runs, one where there are two languages.
-  Within a set, the order is that of the first language.
+  The ids of each language are therefore few ranges, and one range if there are
+  two languages. Tokens with the same set of languages are in the order of the
+  first of these languages.
   """
-  languages: dict[str, list[int]] = {}
-  for language, language_words in enumerate(pieces):
-    for piece in language_words:
-      languages.setdefault(piece, []).append(language)
-  return sorted(languages, key=languages.__getitem__)
+  languages_by_token: dict[str, list[int]] = {}
+  for language, language_tokens in enumerate(pieces):
+    for token in language_tokens:
+      languages_by_token.setdefault(token, []).append(language)
+  return sorted(languages_by_token, key=languages_by_token.__getitem__)
 
 
 def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """For each id, the first language that has it, and its own id there.
+  """Returns the first language that has each id, and the id in that language.
 
   Args:
-    ids: of each language's words, [words] each.
-    size: of the union.
+    ids: For each language, the union ids of its tokens, [tokens].
+    size: Number of ids in the union.
 
   Returns:
-    Two int32 arrays [size].
+    The index of the language and the id in its own vocabulary, int32 [size]
+    each.
   """
   languages = np.zeros(size, np.int32)
-  owned = np.zeros(size, np.int32)
+  owner_ids = np.zeros(size, np.int32)
   for language in reversed(range(len(ids))):
     languages[ids[language]] = language
-    owned[ids[language]] = np.arange(len(ids[language]))
-  return languages, owned
+    owner_ids[ids[language]] = np.arange(len(ids[language]))
+  return languages, owner_ids

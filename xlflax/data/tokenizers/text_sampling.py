@@ -1,7 +1,7 @@
-"""Draws sentences of every language of a corpus, p ∝ N^α; deterministic.
+"""Deterministic sampling of sentences of each language, p ∝ N^α.
 
-For vocabulary training: ECS section 2 and XLM section 3.1 sample sentences
-with an exponent, so that large languages don't take all pieces.
+ECS (section 2) and XLM (section 3.1) train vocabularies on sentences that are
+sampled with an exponent, so that large languages do not take all tokens.
 """
 
 import dataclasses
@@ -17,7 +17,12 @@ MAX_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """How many sentences a language has, and how many are drawn."""
+  """Numbers of available and sampled sentences of a language.
+
+  Attributes:
+    available: Number of sentences of the language.
+    drawn: Number of sentences to draw.
+  """
 
   available: int
   drawn: int
@@ -26,7 +31,10 @@ class Quota:
 def iterate_sentences(
   corpus: Corpus, language: str, *, split: str = TRAIN
 ) -> Iterator[str]:
-  """Every sentence of a language: monolingual text, then sides of pairs."""
+  """Yields all sentences of a language.
+
+  Monolingual text comes first, then the language's side of parallel pairs.
+  """
   if language in corpus.monolingual_languages(split):
     for line in corpus.monolingual(language, split):
       yield line.text
@@ -38,7 +46,10 @@ def iterate_sentences(
 
 
 def count_sentences(corpus: Corpus, *, split: str = TRAIN) -> dict[str, int]:
-  """Sentences of each language as `iterate_sentences` yields them."""
+  """Counts the sentences of each language that `iterate_sentences` yields.
+
+  Languages without sentences are omitted.
+  """
   counts = dict.fromkeys(corpus.languages, 0)
   for language in corpus.monolingual_languages(split):
     counts[language] += corpus.count(language, split=split)
@@ -51,10 +62,15 @@ def count_sentences(corpus: Corpus, *, split: str = TRAIN) -> dict[str, int]:
 def exponential_rates(
   sizes: Mapping[str, int], alpha: float
 ) -> dict[str, float]:
-  """p_i = N_i^α / Σ_j N_j^α.
+  """Computes sampling rates p_i = N_i^α / Σ_j N_j^α.
 
-  `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11,
-  'sw': 1/11}`; α = 1 keeps the proportions, α = 0 makes them equal.
+  `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11, 'sw':
+  1/11}`.
+
+  Args:
+    sizes: N_i, number of sentences of each language.
+    alpha: α. With 1, rates are proportional to the sizes. With 0, they are
+      equal.
   """
   powers = {name: float(size) ** alpha for name, size in sizes.items()}
   total = sum(powers.values())
@@ -64,9 +80,16 @@ def exponential_rates(
 def sampling_quotas(
   sizes: Mapping[str, int], *, alpha: float, max_sentences: int
 ) -> dict[str, Quota]:
-  """Sentences to draw: min(all there are, `max_sentences`) shared p ∝ N^α.
+  """Computes the number of sentences to draw from each language.
 
-  A language may get more than it has: its sentences are then repeated.
+  The total is the number of available sentences, and at most `max_sentences`.
+  It is distributed in proportion to N^α. A language with fewer sentences than
+  its quota repeats them.
+
+  Args:
+    sizes: Number of available sentences of each language.
+    alpha: Exponent α of the sampling rates.
+    max_sentences: Maximum total number of sentences.
   """
   total = min(sum(sizes.values()), max_sentences)
   rates = exponential_rates(sizes, alpha)
@@ -79,11 +102,16 @@ def sampling_quotas(
 def sample_sentences(
   corpus: Corpus, quotas: Mapping[str, Quota], *, seed: int
 ) -> Iterator[str]:
-  """Yields the drawn sentences, language by language.
+  """Yields the sampled sentences, one language after the other.
 
-  Of n sentences and a quota k, each comes k // n times and a random k % n of
-  them once more. Texts of more than 4096 bytes are cut at spaces, as
-  SentencePiece skips longer ones.
+  For n available sentences and a quota of k, each sentence is yielded k // n
+  times, and a random k % n of them once more. Texts of more than 4096 bytes are
+  split at spaces, because SentencePiece skips longer texts.
+
+  Args:
+    corpus: Corpus with the text.
+    quotas: Number of sentences of each language.
+    seed: Random seed for the sentences that are yielded once more.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)
@@ -93,26 +121,29 @@ def sample_sentences(
     extra[
       rng.choice(quota.available, remainder, replace=False, shuffle=False)
     ] = 1
-    for text, more in zip(
+    for text, is_extra in zip(
       iterate_sentences(corpus, language), extra, strict=True
     ):
-      for part in split_long_text(text) if repeats + more else ():
-        for _ in range(repeats + more):
-          yield part
+      copies = repeats + is_extra
+      if not copies:
+        continue
+      for segment in split_long_text(text):
+        for _ in range(copies):
+          yield segment
 
 
 def split_long_text(text: str, *, max_bytes: int = MAX_BYTES) -> Iterator[str]:
-  """Cuts a text into parts of at most `max_bytes` UTF-8 bytes, at spaces.
+  """Splits a text at spaces into segments of at most `max_bytes` UTF-8 bytes.
 
-  `split_long_text('one two three', max_bytes=8)` gives `'one two'`, `'three'`; a word
-  longer than that is cut inside.
+  `split_long_text('one two three', max_bytes=8)` yields `'one two'` and
+  `'three'`. A word that is longer than `max_bytes` is split between characters.
   """
   data = text.encode()
   while len(data) > max_bytes:
     end = data.rfind(b' ', 1, max_bytes + 1)
     if end < 0:
       end = max_bytes
-      while data[end] & 0xC0 == 0x80:  # Inside a character of several bytes.
+      while data[end] & 0xC0 == 0x80:  # A continuation byte of a character.
         end -= 1
     yield data[:end].decode()
     data = data[end:].lstrip(b' ')

@@ -1,10 +1,12 @@
-"""Token normalisation: the text of a token, however its vocabulary writes it.
+"""Normalization of tokens to the text that they represent.
 
-Vocabularies mark the borders of words in different ways: `▁the` and `ing`
-(SentencePiece), `Ġthe` and `ing` (byte-level BPE, as GPT-2 and RoBERTa have
-it, which also writes bytes as letters: `Ã©` is `é`), `the` and `##ing`
-(WordPiece, as BERT has it), `the</w>` and `in` (BPE with ends of words, as
-XLM has it).
+Vocabularies mark word boundaries in different ways:
+
+- SentencePiece writes `▁the` and `ing`.
+- Byte-level BPE (GPT-2, RoBERTa) writes `Ġthe` and `ing`. It also writes bytes
+  as letters: `Ã©` is `é`.
+- WordPiece (BERT) writes `the` and `##ing`.
+- BPE with end-of-word marks (XLM) writes `the</w>` and `in`.
 """
 
 import enum
@@ -17,7 +19,7 @@ from xlflax.data.corpus import language_codes
 
 
 class Notation(enum.Enum):
-  """How a vocabulary marks the borders of words; the value is its mark."""
+  """Notation of word boundaries in a vocabulary; the value is its mark."""
 
   SENTENCEPIECE = '▁'
   BYTE_LEVEL = 'Ġ'
@@ -26,64 +28,76 @@ class Notation(enum.Enum):
 
 
 class PlainToken(NamedTuple):
-  """A token's characters, and whether it begins a word."""
+  """Characters of a token without marks.
+
+  Attributes:
+    text: Text of the token.
+    begins_word: Whether the vocabulary marks the token as the start of a word.
+      In a vocabulary with end-of-word marks, whether the token ends a word.
+  """
 
   text: str
   begins_word: bool
 
 
 def notation_of(pieces: Sequence[str]) -> Notation:
-  """The notation whose mark most pieces have; SentencePiece's if none.
+  """Returns the notation with the most marked tokens.
 
-  Before: ['<s>', 'Ġthe', 'ing']; after: Notation.BYTE_LEVEL.
+  The notation of `['<s>', 'Ġthe', 'ing']` is `Notation.BYTE_LEVEL`. Without any
+  marked token, the result is `Notation.SENTENCEPIECE`.
+
+  Args:
+    pieces: Tokens as the vocabulary spells them.
   """
   counts = {
-    kind: sum(
-      p.endswith(kind.value)
-      if kind is Notation.WORD_END
-      else p.startswith(kind.value)
-      for p in pieces
+    notation: sum(
+      piece.endswith(notation.value)
+      if notation is Notation.WORD_END
+      else piece.startswith(notation.value)
+      for piece in pieces
     )
-    for kind in Notation
+    for notation in Notation
   }
-  return max(counts, key=lambda kind: counts[kind])
+  return max(counts, key=lambda notation: counts[notation])
 
 
 def plain_tokens(
   pieces: Sequence[str], notation: Notation | None = None
 ) -> list[PlainToken]:
-  """Returns the text of each piece, and whether it begins a word.
+  """Returns the text of each token and whether the token starts a word.
 
-  Before: ['▁the', 'ing', '▁New▁York'] of SentencePiece, ['Ġthe', 'ing',
-  'ĠNewĠYork'] of byte-level BPE, or ['the', '##ing'] of WordPiece; after:
-  [('the', True), ('ing', False), ('New York', True)].
+  The result for `['▁the', 'ing', '▁New▁York']` of SentencePiece is `[('the',
+  True), ('ing', False), ('New York', True)]`. The tokens `['Ġthe', 'ing',
+  'ĠNewĠYork']` of byte-level BPE have the same result, and `['the', '##ing']`
+  of WordPiece has its first two elements.
 
   Args:
-    pieces: in the vocabulary's own writing.
-    notation: None finds it out by `notation_of`.
+    pieces: Tokens as the vocabulary spells them.
+    notation: Notation of the vocabulary. If None, `notation_of` detects it.
   """
-  read = {
-    Notation.SENTENCEPIECE: _of_sentencepiece,
-    Notation.BYTE_LEVEL: _of_byte_level,
-    Notation.WORDPIECE: _of_wordpiece,
-    Notation.WORD_END: _of_word_end,
+  parse = {
+    Notation.SENTENCEPIECE: _parse_sentencepiece,
+    Notation.BYTE_LEVEL: _parse_byte_level,
+    Notation.WORDPIECE: _parse_wordpiece,
+    Notation.WORD_END: _parse_word_end,
   }[notation or notation_of(pieces)]
-  return [read(piece) for piece in pieces]
+  return [parse(piece) for piece in pieces]
 
 
 def normalize_token(text: str) -> str:
-  """Compatibility characters unified (NFKC), then lower case.
+  """Normalizes compatibility characters (NFKC) and converts to lower case.
 
-  Before: 'Ｔｈｅ'; after: 'the'.
+  `normalize_token('Ｔｈｅ')` is `'the'`.
   """
   return unicodedata.normalize('NFKC', text).lower()
 
 
 def script_of_token(text: str) -> str:
-  """The script of a text's first letter, such as 'LATIN' or 'CJK'.
+  """Returns the script of the first letter of a text, such as 'LATIN' or 'CJK'.
 
-  It is the first word of the character's Unicode name; 'NONE' for a text
-  without letters.
+  The script is the first word of the letter's Unicode name. The result is
+  'NONE'
+  for a text without letters.
   """
   letter = next((c for c in text if c.isalpha()), None)
   if letter is None:
@@ -91,39 +105,44 @@ def script_of_token(text: str) -> str:
   return _script_of(letter)
 
 
-# The Ethiopic word space, which some texts have in place of a space.
+# The Ethiopic word space, which separates words in some texts.
 _WORD_SPACES = ('\u1361',)
-# Letters that are never the first of a word, besides all combining marks: the
-# Thai and Lao vowels that follow their consonant, marks of repetition and the
-# Japanese mark of a long vowel.
+# Letters that never start a word, in addition to all combining marks: Thai and
+# Lao vowels that follow their consonant, repetition marks and the Japanese
+# prolonged sound mark.
 _NEVER_FIRST = frozenset(
   '\u0e30\u0e32\u0e33\u0e45\u0e46\u0eb0\u0eb2\u0eb3\u0ec6\u3005\u30fc'
 )
 
 
 def may_be_word(token: PlainToken) -> bool:
-  """Returns whether a token can begin a word.
+  """Returns whether a token can start a word.
 
-  This is the case if the vocabulary marks the token as the first of a word, if
-  the token begins with an Ethiopic word space, or if its script has no spaces
-  between words. A token without a space that begins with a combining mark never
-  begins a word.
+  A token can start a word if the vocabulary marks it as the start of a word, if
+  it starts with an Ethiopic word space, or if its script has no spaces between
+  words. A token without a mark that starts with a combining mark never starts a
+  word.
   """
   if token.begins_word or token.text.startswith(_WORD_SPACES):
     return True
-  first = token.text[:1]
-  if (
-    not first or first in _NEVER_FIRST or unicodedata.category(first)[0] == 'M'
-  ):
+  first_character = token.text[:1]
+  if not first_character or first_character in _NEVER_FIRST:
+    return False
+  if unicodedata.category(first_character).startswith('M'):
     return False
   letter = next(filter(str.isalpha, token.text), '')
   return bool(language_codes.TEXT_WITHOUT_SPACES.match(letter))
 
 
 def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:
-  """Returns for each token whether it can begin a word; see `may_be_word`.
+  """Returns whether each token can start a word; see `may_be_word`.
 
-  Vocabularies in WordPiece's notation mark words of all scripts.
+  WordPiece vocabularies mark the words of all scripts, so their marks are used
+  directly.
+
+  Args:
+    pieces: Tokens as the vocabulary spells them.
+    notation: Notation of the vocabulary.
   """
   tokens = plain_tokens(list(pieces), notation)
   if notation is Notation.WORDPIECE:
@@ -136,43 +155,49 @@ def _script_of(letter: str) -> str:
   return unicodedata.name(letter, 'UNNAMED').split(' ')[0]
 
 
-def _of_sentencepiece(piece: str) -> PlainToken:
+def _parse_sentencepiece(piece: str) -> PlainToken:
   text = piece.removeprefix(Notation.SENTENCEPIECE.value)
   return PlainToken(
     text.replace(Notation.SENTENCEPIECE.value, ' '), len(text) < len(piece)
   )
 
 
-def _of_wordpiece(piece: str) -> PlainToken:
+def _parse_wordpiece(piece: str) -> PlainToken:
   text = piece.removeprefix(Notation.WORDPIECE.value)
   return PlainToken(text, len(text) == len(piece))
 
 
-def _of_word_end(piece: str) -> PlainToken:
-  """What ends a word is taken to be all of it: where a word begins is not
-  written."""
+def _parse_word_end(piece: str) -> PlainToken:
+  """Parses a token of BPE with end-of-word marks.
+
+  The notation does not mark the start of a word. A token that ends a word is
+  therefore treated as the complete word.
+  """
   text = piece.removesuffix(Notation.WORD_END.value)
   return PlainToken(text, len(text) < len(piece))
 
 
-def _of_byte_level(piece: str) -> PlainToken:
-  table = _bytes_of_letters()
-  if not all(letter in table for letter in piece):
-    return PlainToken(piece, False)  # not written in bytes: a special symbol
-  code = bytes(table[letter] for letter in piece)
+def _parse_byte_level(piece: str) -> PlainToken:
+  bytes_by_letter = _bytes_by_letter()
+  if not all(letter in bytes_by_letter for letter in piece):
+    # The token is a special symbol, which is not spelled in bytes.
+    return PlainToken(piece, False)
+  content = bytes(bytes_by_letter[letter] for letter in piece)
   try:
-    text = code.decode('utf-8')
-  except UnicodeDecodeError:  # part of a character, as SentencePiece writes it
-    return PlainToken(''.join(f'<0x{byte:02X}>' for byte in code), False)
+    text = content.decode('utf-8')
+  except UnicodeDecodeError:
+    # The token is a fragment of a character. SentencePiece's spelling of bytes
+    # represents it.
+    return PlainToken(''.join(f'<0x{byte:02X}>' for byte in content), False)
   return PlainToken(text.removeprefix(' '), text.startswith(' '))
 
 
 @functools.cache
-def _bytes_of_letters() -> dict[str, int]:
-  """Letter -> byte of byte-level BPE (Radford et al. 2019).
+def _bytes_by_letter() -> dict[str, int]:
+  """Returns the byte of each letter in byte-level BPE (Radford et al., 2019).
 
-  Printable bytes of Latin-1 are written as themselves, the others as the
-  characters from 256 on, in order.
+  Printable bytes of Latin-1 are represented by their own characters. The other
+  bytes are represented by the characters from code point 256, in order.
   """
   printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
   other_bytes = [byte for byte in range(256) if byte not in set(printable)]

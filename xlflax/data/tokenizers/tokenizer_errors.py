@@ -8,10 +8,10 @@ from xlflax.utils import errors
 
 @contextlib.contextmanager
 def converting_tokenizer_errors(message: str) -> Iterator[None]:
-  """Raises a VocabularyError for whatever the library raises in the block.
+  """Context in which all exceptions of the library become a VocabularyError.
 
-  The library's panics do not derive from `Exception`, so nothing else catches
-  them.
+  Panics of the library do not derive from `Exception`, so `except Exception`
+  does not catch them.
 
   Args:
     message: Message of the error.
@@ -27,5 +27,5 @@ def converting_tokenizer_errors(message: str) -> Iterator[None]:
     raise errors.VocabularyError(
       message,
       got=f'{type(error).__name__}: {error}'[:300],
-      fix='take the tokenizer from where the model was published',
+      fix='Download the tokenizer from the publisher of the model.',
     ) from error

@@ -1,7 +1,7 @@
-"""A vocabulary of one SentencePiece model for each language.
+"""Vocabularies with one SentencePiece model for each language.
 
-Each model has the same special symbols in front. Which ids its words have is
-told in `xlflax.data.tokenizers.shared_tokens`.
+All models start with the same special symbols.
+`xlflax.data.tokenizers.shared_tokens` describes the ids of the other tokens.
 """
 
 import dataclasses
@@ -11,29 +11,31 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xlflax.data.tokenizers import argument_checks, base_vocabulary
-from xlflax.data.tokenizers import sentencepiece_vocabulary as single
-from xlflax.data.tokenizers import shared_tokens as vocabulary_anchors
+from xlflax.data.tokenizers import (
+  argument_checks,
+  base_vocabulary,
+  sentencepiece_vocabulary,
+  shared_tokens,
+)
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors
 
 _SPACE = '▁'
-_UNKNOWN = ' ⁇ '  # As SentencePiece shows what it does not know.
+_UNKNOWN = ' ⁇ '  # SentencePiece's text of an unknown token.
 
 
 class UnionVocabulary(base_vocabulary.Vocabulary):
-  """See `base_vocabulary.Vocabulary`; encodes a text by the model of its language.
+  """A vocabulary that encodes each text with the model of its language.
 
   Attributes:
-    anchors: which entries languages have in common; not JOINT.
-    members: the vocabulary of each language, in the order of
-      `spec.languages`.
+    anchors: Tokens that the languages share. Never `Anchors.JOINT`.
+    members: Vocabulary of each language, in the order of `spec.languages`.
   """
 
   kind = 'sentencepiece_union'
-  MADE_OF = ('models', 'anchors')
-  library = single.SentencePieceVocabulary.library
+  INIT_ARGUMENTS = ('models', 'anchors')
+  library = sentencepiece_vocabulary.SentencePieceVocabulary.library
   needs_language = True
 
   def __init__(
@@ -43,36 +45,38 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     anchors: Anchors,
     description: Mapping | None = None,
   ):
-    """Builds it from the models of languages.
+    """Creates a vocabulary from the models of languages.
 
     Args:
-      models: language code -> serialized SentencePiece model, all with the
-        same special symbols, which name these very languages.
-      anchors: which entries languages have in common.
-      description: what to keep of `vocabulary.json`.
+      models: Language code -> serialized SentencePiece model. All models have
+        the same special symbols, including one for each of these languages.
+      anchors: Tokens that the languages share.
+      description: Content of `vocabulary.json` to keep.
 
     Raises:
-      VocabularyError: the models are none, or do not belong together.
+      VocabularyError: If the bytes are not SentencePiece models, or the models
+        have different special symbols.
     """
     if anchors is Anchors.JOINT:
-      raise ValueError('A joint vocabulary is no union.')
+      raise ValueError('A union requires anchors other than `Anchors.JOINT`.')
     self.anchors = anchors
     self.members = {
-      code: single.SentencePieceVocabulary(models[code])
+      code: sentencepiece_vocabulary.SentencePieceVocabulary(models[code])
       for code in sorted(models)
     }
     self.description = dict(description or {})
-    special = _common_symbols(self.members)
+    num_special = _count_common_symbols(self.members)
     pieces = [member.pieces() for member in self.members.values()]
-    word_ids = vocabulary_anchors.word_ids(
-      [tokens[special:] for tokens in pieces], special, anchors
+    word_ids = shared_tokens.assign_word_ids(
+      [tokens[num_special:] for tokens in pieces], num_special, anchors
     )
-    self._ids = {  # [V_l] each: the ids of a member's pieces in the union
-      code: np.concatenate([np.arange(special, dtype=np.int32), ids])
+    # The ids of each member's tokens in the union, int32 [member tokens].
+    self._ids = {
+      code: np.concatenate([np.arange(num_special, dtype=np.int32), ids])
       for code, ids in zip(self.members, word_ids, strict=True)
     }
     size = 1 + max(int(ids.max()) for ids in self._ids.values())
-    self._owners, self._owned = vocabulary_anchors.find_owners(
+    self._owners, self._owner_ids = shared_tokens.find_owners(
       list(self._ids.values()), size
     )
     self.spec = self._make_spec(size, word_ids, pieces)
@@ -97,7 +101,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       ) from error
     vocabulary = cls(
       {
-        code: single.read_model(directory, *member)
+        code: sentencepiece_vocabulary.read_model(directory, *member)
         for code, member in members.items()
       },
       anchors=anchors,
@@ -105,18 +109,17 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
     if vocabulary.hash != description.get('hash'):
       raise errors.VocabularyError(
-        f'{base_vocabulary.DESCRIPTION_FILE} describes another union of these '
-        'models',
+        f'The models do not match the hash in {base_vocabulary.DESCRIPTION_FILE}',
         got=f'hash {vocabulary.hash[:12]}',
         where=where,
         expected=f'hash {str(description.get("hash"))[:12]}',
-        fix='train the vocabulary with this version of xlflax',
+        fix='Train the vocabulary with this version of xlflax.',
       )
     return vocabulary
 
   @property
   def models(self) -> dict[str, bytes]:
-    """Language -> the model that it was built from."""
+    """Serialized model of each language."""
     return {code: member.model for code, member in self.members.items()}
 
   def files(self):
@@ -147,7 +150,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `Vocabulary.encode_ragged`."""
-    code = self._known(language)
+    code = self._require_language(language)
     ids, lengths = self.members[code].encode_ragged(
       texts, num_threads=num_threads
     )
@@ -156,10 +159,10 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
     if self.anchors is Anchors.SEPARATE:
-      return self.members[self._known(language)].decode(ids)
-    silent = set(self.spec.special_ids) - {self.spec.unk_id}
-    return _join(
-      self._resolve(int(i), language) for i in ids if int(i) not in silent
+      return self.members[self._require_language(language)].decode(ids)
+    skipped_ids = set(self.spec.special_ids) - {self.spec.unk_id}
+    return _decode_tokens(
+      self._resolve(int(i), language) for i in ids if int(i) not in skipped_ids
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
@@ -183,9 +186,10 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       prefix, _, suffix = piece.partition(':')
       if prefix in self.members:
         language, piece = prefix, suffix
-    codes: Iterable[str] = ()  # A piece of `none` without its language is none.
+    # With `Anchors.NONE`, a token without its language is not in the vocabulary.
+    codes: Iterable[str] = ()
     if language is not None or self.anchors is Anchors.SEPARATE:
-      codes = [self._known(language)]
+      codes = [self._require_language(language)]
     elif self.anchors is Anchors.SHARED:
       codes = self.members
     member_ids = ((code, self.members[code].piece_id(piece)) for code in codes)
@@ -204,88 +208,105 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     return member.is_byte(member_id)
 
   def _resolve(self, index: int, language: str | None):
-    """(member, its id of a piece) of an id of the union."""
+    """Returns the member that owns an id, and the id in that member."""
     argument_checks.check_index(index, self.spec.size, where='Vocabulary')
     if self.anchors is Anchors.SEPARATE and index not in self.spec.special_ids:
-      return self.members[self._known(language)], index
+      return self.members[self._require_language(language)], index
     code = self.spec.languages[self._owners[index]]
-    return self.members[code], int(self._owned[index])
+    return self.members[code], int(self._owner_ids[index])
 
-  def _known(self, language: str | None) -> str:
-    """The language; an error if it is missing or has no pieces."""
+  def _require_language(self, language: str | None) -> str:
+    """Returns the language, or raises an error if it is missing or unknown."""
     if language is None:
       raise errors.VocabularyError(
-        'The language of a text or piece must be told, as each language of '
-        'this vocabulary has pieces of its own',
+        'This vocabulary requires the language of a text or token, because '
+        'each language has its own tokens',
         got='no language',
         expected='one of ' + ', '.join(self.members),
-        fix='give language=CODE; tasks tell it by add_monolingual_task, '
-        'add_parallel_task or set_task_languages of '
-        'xlflax.data.seqio_tasks.task_registry',
+        fix='Pass language=CODE. For tasks, set the languages with '
+        'add_monolingual_task, add_parallel_task or set_task_languages of '
+        'xlflax.data.seqio_tasks.task_registry.',
       )
     if language not in self.members:
       raise errors.VocabularyError(
-        'The vocabulary has no pieces of a language',
+        'The vocabulary has no tokens of this language',
         got=language,
         expected='one of ' + ', '.join(self.members),
-        fix='train the vocabulary on a corpus with text of this language',
+        fix='Train the vocabulary on a corpus with text of this language.',
       )
     return language
 
-  def _make_spec(self, size: int, words, pieces) -> VocabularySpec:
-    first = next(iter(self.members.values()))
-    starts = b''  # An id may begin a word in one language only.
+  def _make_spec(self, size: int, word_ids, pieces) -> VocabularySpec:
+    """Returns the spec, given the size, word ids and tokens of members."""
+    first_member = next(iter(self.members.values()))
+    # With separate ids, one id can start a word in one language and not in
+    # another, so the word starts are unknown.
+    starts = b''
     if self.anchors is not Anchors.SEPARATE:
-      starts = single.pack_word_starts(
+      starts = sentencepiece_vocabulary.pack_word_starts(
         pieces[owner][member_id]
         for owner, member_id in zip(
-          self._owners.tolist(), self._owned.tolist(), strict=True
+          self._owners.tolist(), self._owner_ids.tolist(), strict=True
         )
       )
     return dataclasses.replace(
-      first.spec,
+      first_member.spec,
       size=size,
       word_starts=starts,
-      language_words=tuple(map(vocabulary_anchors.id_ranges, words)),
+      language_words=tuple(map(shared_tokens.id_ranges, word_ids)),
       words_overlap=self.anchors is Anchors.SEPARATE,
     )
 
   def _digest(self) -> str:
-    head = [
+    """Returns the SHA-256 of the models and their ids."""
+    header = [
       self.kind,
       self.anchors.value,
       self.spec.special_ids,
       [[code, m.hash] for code, m in self.members.items()],
     ]
-    digest = hashlib.sha256(json.dumps(head).encode())
+    digest = hashlib.sha256(json.dumps(header).encode())
     for ids in self._ids.values():
       digest.update(ids.astype('<i4').tobytes())
     return digest.hexdigest()
 
 
-def _join(pieces: Iterable[tuple[single.SentencePieceVocabulary, int]]) -> str:
-  """The text of pieces of several models, as one model would decode them."""
-  parts: list[str] = []
-  raw = bytearray()
-  for member, index in pieces:
+def _decode_tokens(
+  tokens: Iterable[
+    tuple[sentencepiece_vocabulary.SentencePieceVocabulary, int]
+  ],
+) -> str:
+  """Decodes tokens of several models as one SentencePiece model would.
+
+  Args:
+    tokens: (vocabulary, id) of each token.
+  """
+  segments: list[str] = []
+  pending_bytes = bytearray()
+  for member, index in tokens:
     piece = member.piece(index)
     if member.is_byte(index):
-      raw.append(int(piece[3:-1], 16))  # `<0x41>`
+      pending_bytes.append(int(piece[3:-1], 16))  # The token is like `<0x41>`.
       continue
-    parts.append(raw.decode(errors='replace'))
-    raw.clear()
+    segments.append(pending_bytes.decode(errors='replace'))
+    pending_bytes.clear()
     if index == member.spec.unk_id:
-      parts.append(_UNKNOWN)
+      segments.append(_UNKNOWN)
     else:
-      parts.append(piece if any(parts) else piece.lstrip(_SPACE))
-  parts.append(raw.decode(errors='replace'))
-  return ''.join(parts).replace(_SPACE, ' ')
+      segments.append(piece if any(segments) else piece.lstrip(_SPACE))
+  segments.append(pending_bytes.decode(errors='replace'))
+  return ''.join(segments).replace(_SPACE, ' ')
 
 
-def _common_symbols(
-  members: Mapping[str, single.SentencePieceVocabulary],
+def _count_common_symbols(
+  members: Mapping[str, sentencepiece_vocabulary.SentencePieceVocabulary],
 ) -> int:
-  """The number of special symbols, which all members must have alike."""
+  """Returns the number of special symbols, which all members must share.
+
+  Raises:
+    VocabularyError: If there are no members, their special symbols differ, or
+      their languages are not those of the members.
+  """
   symbols = {
     code: (member.spec.special_ids, member.spec.languages)
     for code, member in members.items()
@@ -296,14 +317,15 @@ def _common_symbols(
     or len(set(symbols.values())) > 1
   ):
     raise errors.VocabularyError(
-      'The models of a union do not have the same special symbols',
+      'The models of a union must have the same special symbols',
       got='; '.join(
         f'{code}: {len(ids)} for {"-".join(languages)}'
         for code, (ids, languages) in symbols.items()
       )
       or 'no model',
-      expected=f'symbols of {", ".join(members) or "some languages"} in each',
-      fix='train them together with `xlflax vocab`',
+      expected='symbols of '
+      f'{", ".join(members) or "at least one language"} in each model',
+      fix='Train the models together with `xlflax vocab`.',
     )
   return len(next(iter(symbols.values()))[0])
 

@@ -1,4 +1,4 @@
-"""What determines a vocabulary, given the text."""
+"""Settings that determine a vocabulary together with its training text."""
 
 import dataclasses
 import enum
@@ -14,16 +14,23 @@ DEFAULT_ALPHA = 0.7
 
 
 class Anchors(enum.Enum):
-  """Which entries languages have in common."""
+  """Tokens that languages share.
 
-  JOINT = 'joint'  # all: one model over all languages
-  SHARED = 'shared'  # identical strings of the languages' own models
-  NONE = 'none'  # special symbols only
-  SEPARATE = 'separate'  # special symbols only, and ids overlap
+  Attributes:
+    JOINT: All tokens. One model is trained on all languages.
+    SHARED: Identical strings in the models of the languages.
+    NONE: Special symbols only.
+    SEPARATE: Special symbols only. The ids of the languages overlap.
+  """
+
+  JOINT = 'joint'
+  SHARED = 'shared'
+  NONE = 'none'
+  SEPARATE = 'separate'
 
 
 class ModelType(enum.Enum):
-  """How SentencePiece chooses pieces."""
+  """SentencePiece algorithm."""
 
   UNIGRAM = 'unigram'
   BPE = 'bpe'
@@ -32,32 +39,34 @@ class ModelType(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """What determines a vocabulary, given the text.
+  """Settings that determine a vocabulary together with its training text.
 
   Attributes:
-    size: number of entries, special symbols included; of each language's
-      model, unless the anchors are joint. None: told by `merges`.
-    merges: number of pieces that byte-pair encoding makes by merging, instead
-      of a size: size = special symbols (+ 256 bytes) + characters + merges.
-    anchors: one model over all languages, or one for each and which of their
-      entries are one.
-    sentinels: symbols `<extra_id_0>`, … that stand for dropped spans.
-    model_type: unigram language model or byte-pair encoding.
-    alpha: exponent of the languages' sampling, p ∝ N^α, 0.7 if it is None;
-      a model for each language has none.
-    byte_fallback: encode unknown characters as bytes (256 entries more), so
-      that nothing is unknown.
-    character_coverage: share of character occurrences that get a piece.
-    normalization: SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf,
-      identity.
-    max_sentences: at most so many sentences are read for a model.
-    languages: further languages to give a symbol, beside the corpus's; for
-      joint anchors only.
-    seed: of the choice of sentences.
-    num_threads: recorded, as the order of float sums depends on it.
+    size: Number of tokens, including special symbols. With one model per
+      language, the size of each model. If None, `merges` determines the size.
+    merges: Number of tokens that byte-pair encoding creates by merging. The
+      size is then the number of special symbols, characters and merges, plus
+      256 with `byte_fallback`.
+    anchors: Tokens that languages share. With JOINT, one model is trained on
+      all languages, and otherwise one model is trained for each language.
+    sentinels: Number of symbols `<extra_id_0>`, … that represent dropped spans.
+    model_type: Unigram language model or byte-pair encoding.
+    alpha: Exponent of language sampling, p ∝ N^α. If None, 0.7. Must be None
+      unless `anchors` is JOINT.
+    byte_fallback: Whether to encode unknown characters as bytes, so that no
+      text is unknown. Adds 256 tokens.
+    character_coverage: Fraction of character occurrences that the tokens cover.
+    normalization: Normalization rule of SentencePiece: nmt_nfkc, nfkc,
+      nmt_nfkc_cf, nfkc_cf or identity.
+    max_sentences: Maximum number of training sentences of a model.
+    languages: Languages that get a symbol in addition to those of the corpus.
+      Requires JOINT anchors.
+    seed: Random seed for sampling sentences.
+    num_threads: Number of training threads. It is recorded because the order
+      of floating-point sums depends on it.
 
   Raises:
-    ConfigError: a setting is out of range, or does not fit the others.
+    ConfigError: If a setting is out of range or conflicts with another setting.
   """
 
   size: validation.PositiveInt | None = None
@@ -86,11 +95,13 @@ class Settings:
     for code in self.languages:
       if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, code):
         raise errors.ConfigError(
-          'Not a language code', got=code, expected=corpus_files.LANGUAGE_RULE
+          'The language code is invalid',
+          got=code,
+          expected=corpus_files.LANGUAGE_RULE,
         )
 
   def as_dict(self) -> dict:
-    """The settings as JSON values."""
+    """Returns the settings as JSON values."""
     values = dataclasses.asdict(self)
     return values | {
       'model_type': self.model_type.value,
@@ -101,24 +112,24 @@ class Settings:
   def _check_size(self):
     if (self.size is None) == (self.merges is None):
       raise errors.ConfigError(
-        'A vocabulary needs either a size or a number of merges',
+        'A vocabulary requires either `size` or `merges`',
         got=f'size {self.size}, merges {self.merges}',
-        fix='give --size=N, or --num_merges=N with --model_type=bpe',
+        fix='Pass --size=N, or --num_merges=N with --model_type=bpe.',
       )
     if self.merges is not None and self.model_type is not ModelType.BPE:
       raise errors.ConfigError(
-        'Only byte-pair encoding has merges',
+        '`merges` requires byte-pair encoding',
         got=self.model_type.value,
         expected='model_type bpe',
-        fix='give --size=N, or --model_type=bpe',
+        fix='Pass --size=N, or --model_type=bpe.',
       )
 
   def _check_union(self):
     for name in ('alpha', 'languages'):
       if getattr(self, name) not in (None, ()):
         raise errors.ConfigError(
-          f'A vocabulary of one model for each language has no {name}',
+          f'`{name}` requires one joint model for all languages',
           got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
-          expected='the languages with training text, each with its own',
-          fix=f'leave out --{name}, or train with --vocab_sharing=joint',
+          expected='anchors joint',
+          fix=f'Omit --{name}, or pass --vocab_sharing=joint.',
         )

@@ -1,4 +1,4 @@
-"""What models and objectives need to know of a vocabulary: plain numbers."""
+"""Specification of a vocabulary for models and objectives: sizes and ids."""
 
 import dataclasses
 
@@ -8,27 +8,30 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class VocabularySpec:
-  """Sizes and special ids of a vocabulary; hashable, free of any library.
+  """Sizes and special ids of a vocabulary, hashable and without dependencies.
 
   Attributes:
-    size: number of entries; ids are 0 .. size - 1.
-    pad_id: fills rows up to their length; never attended to.
-    bos_id: begins a sequence (`<s>`, `[CLS]`); the first-token state.
-    eos_id: ends a sequence and separates (`</s>`, `[SEP]`).
-    unk_id: unknown piece.
-    mask_id: the mask symbol of masked language modelling.
-    special_ids: every id that is not text (the above and language symbols):
-      never chosen for prediction, never drawn as a random replacement.
-    languages: language codes; the index of a code is its `language_id`.
-    language_symbol_ids: id of each language's symbol, in their order; () if
-      the vocabulary has none.
-    sentinel_ids: ids that stand for dropped spans (T5), in order of use.
-    language_words: for each language, runs (start, stop) of the ids that its
-      text can have, special ids left out; () if all languages use every id.
-    word_starts: bit i % 8 (from the lowest) of byte i // 8 says whether id i
-      begins a word; b'' if that is not known.
-    words_overlap: whether one id is another word in another language, so that
-      the embeddings must be those of the language, too.
+    size: Number of tokens. Ids are 0 .. size - 1.
+    pad_id: Padding token. It fills sequences up to their length and is never
+      attended to.
+    bos_id: Token that starts a sequence (`<s>`, `[CLS]`). Its hidden state is
+      the first-token representation.
+    eos_id: Token that ends a sequence and separates texts (`</s>`, `[SEP]`).
+    unk_id: Unknown token.
+    mask_id: Mask token of masked language modeling.
+    special_ids: All ids that are not text, including the ids above and the
+      language symbols. They are never selected for prediction and never drawn
+      as random replacements.
+    languages: Language codes. The index of a code is its `language_id`.
+    language_symbol_ids: Id of each language's symbol, in the order of
+      `languages`. Empty if the vocabulary has no language symbols.
+    sentinel_ids: Ids that represent dropped spans (T5), in order of use.
+    language_words: For each language, ranges (start, stop) of the ids that its
+      text can contain, without special ids. Empty if all languages use all ids.
+    word_starts: Bit mask of the ids that start a word. Id i is bit i % 8 of
+      byte i // 8, counted from the lowest bit. Empty if unknown.
+    words_overlap: Whether one id represents different words in different
+      languages, so that embeddings must be specific to a language.
   """
 
   size: validation.PositiveInt
@@ -48,53 +51,60 @@ class VocabularySpec:
   words_overlap: bool = False
 
   def __post_init__(self):
-    named = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)
-    if not set(named) <= set(self.special_ids):
-      raise ValueError(f'special_ids {self.special_ids} lacks one of {named}.')
+    required_ids = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)
+    if not set(required_ids) <= set(self.special_ids):
+      raise ValueError(
+        f'`special_ids` must contain {required_ids}, got {self.special_ids}.'
+      )
     if any(not 0 <= i < self.size for i in self.special_ids):
       raise ValueError(
-        f'special ids outside 0..{self.size - 1}: {self.special_ids}.'
+        f'`special_ids` must be in 0..{self.size - 1}, got {self.special_ids}.'
       )
 
 
 _MAX_SENTINELS = 100
-MOST_ENTRIES = 1 << 22  # the largest that are published have about 2 ** 20
+# The largest published vocabularies have about 2 ** 20 tokens.
+MAX_SIZE = 1 << 22
 
 
 def check_size(size: int) -> None:
-  """Refuses sizes that no vocabulary has, before one is made.
+  """Checks that a vocabulary size is plausible before memory is allocated.
 
   Raises:
-    VocabularyError: there would be more than `MOST_ENTRIES` entries.
+    VocabularyError: If the size is larger than `MAX_SIZE`.
   """
-  if size > MOST_ENTRIES:
+  if size > MAX_SIZE:
     raise errors.VocabularyError(
-      'The vocabulary is far too large',
-      got=f'{size:,} entries',
-      expected=f'at most {MOST_ENTRIES:,}',
+      'The vocabulary is too large',
+      got=f'{size:,} tokens',
+      expected=f'at most {MAX_SIZE:,}',
     )
 
 
 def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
-  """A vocabulary of nothing but sizes, for plans and benchmarks.
+  """Returns the specification of a dummy vocabulary for plans and benchmarks.
 
-  Five special symbols, one symbol for each language, sentinels (an eighth of
-  the entries, at most 100), and words that every language uses and that all
-  begin a word.
+  It has five special symbols, one symbol for each language, sentinels (one
+  eighth of the tokens, and at most 100), and tokens that all languages use and
+  that all start a word.
+
+  Args:
+    size: Number of tokens.
+    num_languages: Number of languages.
 
   Raises:
-    ConfigError: the size leaves too few words.
+    ConfigError: If fewer than eight tokens would remain for text.
   """
   languages = ('en', *(f'l{i}' for i in range(1, num_languages)))
-  symbols = tuple(range(5, 5 + num_languages))
-  first = 5 + num_languages
-  sentinels = tuple(range(first, first + min(_MAX_SENTINELS, size // 8)))
-  special = tuple(range(first + len(sentinels)))
-  if size < len(special) + 8:
+  language_symbol_ids = tuple(range(5, 5 + num_languages))
+  first_sentinel = 5 + num_languages
+  num_sentinels = min(_MAX_SENTINELS, size // 8)
+  num_special = first_sentinel + num_sentinels
+  if size < num_special + 8:
     raise errors.ConfigError(
       'The vocabulary size is too small',
       got=size,
-      expected=f'{len(special) + 8} or more',
+      expected=f'{num_special + 8} or more',
       where='--vocabulary_size',
     )
   return VocabularySpec(
@@ -104,10 +114,10 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
     eos_id=2,
     unk_id=3,
     mask_id=4,
-    special_ids=special,
+    special_ids=tuple(range(num_special)),
     languages=languages,
-    language_symbol_ids=symbols,
-    sentinel_ids=sentinels,
-    language_words=(((len(special), size),),) * num_languages,
+    language_symbol_ids=language_symbol_ids,
+    sentinel_ids=tuple(range(first_sentinel, num_special)),
+    language_words=(((num_special, size),),) * num_languages,
     word_starts=b'\xff' * -(-size // 8),
   )

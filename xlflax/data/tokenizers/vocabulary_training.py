@@ -1,4 +1,4 @@
-"""Trains a vocabulary over the languages of a corpus, and writes it."""
+"""Trains a vocabulary on the languages of a corpus and writes it."""
 
 import dataclasses
 import functools
@@ -12,9 +12,9 @@ from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.tokenizers import (
   base_vocabulary,
   reservoir_sampling,
+  sentencepiece_trainer,
   text_sampling,
 )
-from xlflax.data.tokenizers import sentencepiece_trainer as vocabulary_trainer
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.data.tokenizers.fertility import compute_fertility
 from xlflax.data.tokenizers.sentencepiece_vocabulary import (
@@ -37,9 +37,11 @@ __all__ = (
   'write_vocabulary',
 )
 
-_ALL = ''  # Names the model of a joint vocabulary.
+_JOINT_MODEL = ''  # Name of the model of a joint vocabulary.
+# Name of a model -> language -> quota.
 _Quotas = dict[str, dict[str, text_sampling.Quota]]
-_Texts = Mapping[str, Callable[[], Iterator[str]]]  # of each model
+# Name of a model -> function that returns its training text.
+_Texts = Mapping[str, Callable[[], Iterator[str]]]
 
 
 @validation.validate_call
@@ -48,109 +50,121 @@ def train_vocabulary(
   output_dir: validation.FilePath,
   *,
   overwrite: bool = False,
-  drawn: Mapping[str, reservoir_sampling.Reservoir] | None = None,
+  sample: Mapping[str, reservoir_sampling.Reservoir] | None = None,
   **fields: Any,
 ) -> Vocabulary:
-  """Trains a vocabulary and writes it; the same input gives the same one.
+  """Trains and writes a vocabulary deterministically.
 
-  If `output_dir` already holds the vocabulary of these settings and this text,
-  it is returned as it is.
+  If `output_dir` already contains the vocabulary of the same settings and text,
+  that vocabulary is returned unchanged.
 
   Args:
-    corpus: monolingual lines and both sides of pairs of its train split.
-    output_dir: directory for `vocabulary.json` and the models.
-    overwrite: replace a vocabulary made from other settings or text.
-    drawn: a sample of the text, of at least `max_sentences` of a language;
-      None: the text is read.
-    **fields: those of `Settings`.
+    corpus: Corpus with the text. Monolingual lines and both sides of parallel
+      pairs of the training split are used.
+    output_dir: Directory for `vocabulary.json` and the models.
+    overwrite: Whether to replace a vocabulary of other settings or text.
+    sample: Sample of the text with at least `max_sentences` sentences of each
+      language. If None, the text is read from the corpus.
+    **fields: Fields of `Settings`.
 
   Returns:
-    The vocabulary, with fertility and unknown rate per language in its
-    description.
+    The vocabulary. Its description contains fertility and unknown rate of each
+    language.
 
   Raises:
-    VocabularyError: another vocabulary is there, or the size does not fit
-      the text.
-    ConfigError, CorpusError: a setting or a line of text is bad.
+    VocabularyError: If the directory contains another vocabulary, or the size
+      does not fit the text.
+    ConfigError: If a setting is invalid.
+    CorpusError: If a line of the text is invalid.
   """
   settings = Settings(**fields)
   output_dir = paths.to_local_path(output_dir, where='output_dir')
-  quotas = sentence_quotas(corpus, settings, drawn)
+  quotas = sentence_quotas(corpus, settings, sample)
   texts = {
     name: functools.partial(
-      text_sampling.sample_sentences, corpus, by_language, seed=settings.seed
+      text_sampling.sample_sentences, corpus, model_quotas, seed=settings.seed
     )
-    if drawn is None
+    if sample is None
     else functools.partial(
-      reservoir_sampling.sample_reservoirs, drawn, by_language
+      reservoir_sampling.sample_reservoirs, sample, model_quotas
     )
-    for name, by_language in quotas.items()
+    for name, model_quotas in quotas.items()
   }
-  if not overwrite and _is_there(output_dir, settings, corpus, texts):
+  if not overwrite and _is_up_to_date(output_dir, settings, corpus, texts):
     return Vocabulary.load(output_dir)
   digest = hashlib.sha256()
-  trained = _train(corpus, texts, settings, digest)
-  quotas = {
+  vocabulary = _train(corpus, texts, settings, digest)
+  quotas_by_language = {
     code: dataclasses.asdict(quota)
-    for by_language in quotas.values()
-    for code, quota in by_language.items()
+    for model_quotas in quotas.values()
+    for code, quota in model_quotas.items()
   }
-  description = trained.describe() | {
+  description = vocabulary.describe() | {
     'training': settings.as_dict()
-    | {'text_sha256': digest.hexdigest(), 'sentences': quotas},
-    'statistics': compute_fertility(trained, corpus),
+    | {'text_sha256': digest.hexdigest(), 'sentences': quotas_by_language},
+    'statistics': compute_fertility(vocabulary, corpus),
   }
   if not overwrite:
-    _check_models(trained, output_dir)
-  write_vocabulary(trained, description, output_dir)
+    _check_models(vocabulary, output_dir)
+  write_vocabulary(vocabulary, description, output_dir)
   return Vocabulary.load(output_dir)
 
 
-def _check_models(made: Vocabulary, output_dir: pathlib.Path) -> None:
-  """Refuses models of other programs; a killed call may have left its own."""
-  for name, content in made.files().items():
+def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
+  """Raises a VocabularyError if other models would be overwritten.
+
+  Identical models are accepted, because a previous call may have been killed
+  after it wrote them.
+  """
+  for name, content in vocabulary.files().items():
     path = output_dir / name
     if path.exists() and path.read_bytes() != content:
       raise errors.VocabularyError(
-        'A model of another vocabulary is there',
+        'The output directory contains a model of another vocabulary',
         got=str(path),
-        expected='an empty directory, or a vocabulary of this program',
-        fix='give another --output, or replace it by --overwrite',
+        expected='an empty directory, or a vocabulary of xlflax',
+        fix='Pass another --output, or replace the model with --overwrite.',
       )
 
 
 def sentence_quotas(
   corpus: Corpus,
   settings: Settings,
-  drawn: Mapping[str, reservoir_sampling.Reservoir] | None = None,
+  sample: Mapping[str, reservoir_sampling.Reservoir] | None = None,
 ) -> _Quotas:
-  """The sentences of each language that each model is trained on.
+  """Returns the number of training sentences of each model and language.
+
+  Args:
+    corpus: Corpus with the text.
+    settings: Settings of the vocabulary.
+    sample: Sample of the text. If None, the sentences of the corpus are
+      counted.
 
   Returns:
-    Quotas by language, under '' for the model over all languages, or under
-    its code for that of one language.
+    Name of a model -> language -> quota. The name is '' for the joint model of
+    all languages, and otherwise the language code of the model.
 
   Raises:
-    CorpusError: there is no training text.
+    CorpusError: If there is no training text.
   """
-  if drawn is None:
+  if sample is None:
     sizes = text_sampling.count_sentences(corpus)
   else:
     sizes = {
       code: reservoir.count
-      for code, reservoir in drawn.items()
+      for code, reservoir in sample.items()
       if reservoir.count
     }
   if not sizes:
     raise errors.CorpusError(
       'The corpus has no training text',
       where=str(corpus.directory),
-      expected='mono/ or parallel/ beside valid/ and test/',
+      expected='mono/ or parallel/ in addition to valid/ and test/',
     )
   if settings.anchors is Anchors.JOINT:
-    assert settings.alpha is not None  # `Settings` sees to it
+    assert settings.alpha is not None  # `Settings` sets a default.
     return {
-      _ALL: text_sampling.sampling_quotas(
+      _JOINT_MODEL: text_sampling.sampling_quotas(
         sizes, alpha=settings.alpha, max_sentences=settings.max_sentences
       )
     }
@@ -160,43 +174,61 @@ def sentence_quotas(
   }
 
 
-def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
-  """Writes a vocabulary; each file appears only when it is complete.
+def write_vocabulary(
+  vocabulary: Vocabulary, description: dict, output_dir
+) -> None:
+  """Writes a vocabulary and deletes the models of the previous vocabulary.
 
-  Models of the vocabulary that was there are removed.
+  Each file is written atomically.
+
+  Args:
+    vocabulary: Vocabulary to write.
+    description: Content of `vocabulary.json`.
+    output_dir: Directory to write to.
 
   Raises:
-    VocabularyError: the directory cannot be written.
+    VocabularyError: If the directory cannot be written.
   """
   output_dir = paths.to_path(output_dir)
-  sealed = checksums.add_digest(description)
-  text = json.dumps(sealed, indent=2, ensure_ascii=False) + '\n'
-  files = made.files()
+  description_path = output_dir / base_vocabulary.DESCRIPTION_FILE
+  description = checksums.add_digest(description)
+  text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
+  files = vocabulary.files()
   try:
     output_dir.mkdir(parents=True, exist_ok=True)
-    old = output_dir / base_vocabulary.DESCRIPTION_FILE
-    before = old.read_text(encoding='utf-8') if old.exists() else ''
-    before += base_vocabulary.MODEL_FILE if before else ''  # not named there
+    previous_text = ''
+    if description_path.exists():
+      previous_text = description_path.read_text(encoding='utf-8')
+      # Descriptions of joint vocabularies do not name the model file.
+      if previous_text:
+        previous_text += base_vocabulary.MODEL_FILE
     for name, content in files.items():
       paths.write_atomically(output_dir / name, content)
-    paths.write_atomically(output_dir / base_vocabulary.DESCRIPTION_FILE, text)
+    paths.write_atomically(description_path, text)
     for path in output_dir.glob('sentencepiece*.model'):
-      if path.name in before and path.name not in files:
+      if path.name in previous_text and path.name not in files:
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
-      f'The vocabulary cannot be written ({error.strerror})',
+      f'Writing the vocabulary failed ({error.strerror})',
       where=str(error.filename or output_dir),
-      fix='free space there, or choose another --output',
+      fix='Free disk space, or choose another --output.',
     ) from error
 
 
 def _train(
   corpus: Corpus, texts: _Texts, settings: Settings, digest
 ) -> Vocabulary:
-  """The models of all texts, put together; `digest` is fed with the text."""
+  """Trains a model on each text and combines the models.
+
+  Args:
+    corpus: Corpus of the texts.
+    texts: Training text of each model.
+    settings: Settings of the vocabulary.
+    digest: Hash object of `hashlib` that is updated with the text.
+  """
   models = {
-    name: vocabulary_trainer.train_sentencepiece(
+    name: sentencepiece_trainer.train_sentencepiece(
       make_text,
       settings=settings,
       languages=_languages(corpus, texts, settings),
@@ -206,45 +238,54 @@ def _train(
     for name, make_text in texts.items()
   }
   if settings.anchors is Anchors.JOINT:
-    return SentencePieceVocabulary(models[_ALL])
+    return SentencePieceVocabulary(models[_JOINT_MODEL])
   return UnionVocabulary(models, anchors=settings.anchors)
 
 
 def _languages(corpus: Corpus, texts: _Texts, settings: Settings) -> list[str]:
-  """Those with symbols; of a joint vocabulary without text to train on, too."""
-  joint = settings.anchors is Anchors.JOINT
-  return sorted({*corpus.languages, *settings.languages} if joint else texts)
+  """Returns the languages that get a symbol.
+
+  A joint vocabulary includes languages without training text.
+  """
+  if settings.anchors is Anchors.JOINT:
+    return sorted({*corpus.languages, *settings.languages})
+  return sorted(texts)
 
 
-def _is_there(
+def _is_up_to_date(
   output_dir: pathlib.Path, settings: Settings, corpus: Corpus, texts: _Texts
 ) -> bool:
-  """Whether this very vocabulary exists; an error if another one does."""
+  """Returns whether the directory contains the requested vocabulary.
+
+  Raises:
+    VocabularyError: If the directory contains another vocabulary.
+  """
   if not (output_dir / base_vocabulary.DESCRIPTION_FILE).exists():
     return False
-  described = base_vocabulary.read_description(output_dir)
-  stored = dict(described.get('training') or {}, symbols=described['languages'])
+  description = base_vocabulary.read_description(output_dir)
+  stored = dict(description.get('training') or {})
+  stored['symbols'] = description['languages']
   text_digest = stored.pop('text_sha256', None)
   stored.pop('sentences', None)
   requested = settings.as_dict() | {
     'symbols': _languages(corpus, texts, settings)
   }
   differences = [
-    f'{key}: {stored.get(key)!r} there, {requested.get(key)!r} asked'
+    f'{key}: {stored.get(key)!r} stored, {requested.get(key)!r} requested'
     for key in sorted(stored.keys() | requested.keys())
     if stored.get(key) != requested.get(key)
   ]
   if not differences:
     digest = hashlib.sha256()
     for make_text in texts.values():
-      for _ in vocabulary_trainer.Recorder(make_text(), digest):
+      for _ in sentencepiece_trainer.Recorder(make_text(), digest):
         pass
     if digest.hexdigest() == text_digest:
       return True
-    differences = [f'the text of {corpus.directory} is not the same']
+    differences = [f'different text in {corpus.directory}']
   raise errors.VocabularyError(
-    'The output directory already holds another vocabulary',
+    'The output directory already contains another vocabulary',
     got='; '.join(differences),
     where=str(output_dir),
-    fix='choose another --output, or replace it with --overwrite',
+    fix='Choose another --output, or replace the vocabulary with --overwrite.',
   )

@@ -1,8 +1,9 @@
-"""XLM's vocabulary: words by Moses, then BPE codes (Conneau and Lample, 2019).
+"""Vocabularies of XLM: Moses tokenization, then BPE (Conneau and Lample, 2019).
 
-The words depend on the language: Moses' rules for it, jieba for Chinese. Text
-without a language is read as English. Japanese and Thai need segmenters that
-are not part of xlflax: segment such text before, with spaces between words.
+The tokenization depends on the language. It uses the Moses rules of the
+language, or jieba for Chinese. Text without a language is treated as English.
+Japanese and Thai require word segmenters that are not part of xlflax. Such
+text must be segmented in advance, with spaces between words.
 """
 
 import functools
@@ -20,12 +21,12 @@ from xlflax.utils import errors
 
 VOCABULARY = 'vocab.json'
 MERGES = 'merges.txt'
-_END = '</w>'
+_END_OF_WORD = '</w>'
 _DEFAULT_LANGUAGE = 'en'
-_MAX_REMEMBERED = 1 << 18
-# Punctuation and digits that Moses' replace-unicode-punctuation.perl makes
-# ASCII; of two full stops, with the space after them.
-_PLAIN = str.maketrans(
+_MAX_CACHED_WORDS = 1 << 18
+# Punctuation and digits that replace-unicode-punctuation.perl of Moses converts
+# to ASCII.
+_ASCII_REPLACEMENTS = str.maketrans(
   dict(
     zip(
       '，、”“∶：？《》）！（；」「～’━〈〉【】％０１２３４５６７８９',
@@ -35,23 +36,24 @@ _PLAIN = str.maketrans(
   )
   | {'…': '...'}
 )
-_STOPS = re.compile(r'[。．]\s*')
-# Romanian without the diacritics that its texts write or leave out.
-_ROMANIAN = str.maketrans('ŞşŢţȘșȚțĂăÂâÎî', 'SsTtSsTtAaAaIi')
+# The script replaces these full stops and the white space after them by '. '.
+_FULL_STOPS = re.compile(r'[。．]\s*')
+# Romanian text uses these diacritics inconsistently, so they are removed.
+_ROMANIAN_REPLACEMENTS = str.maketrans('ŞşŢţȘșȚțĂăÂâÎî', 'SsTtSsTtAaAaIi')
 
 
 class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
-  """See `base_vocabulary.Vocabulary`.
+  """A vocabulary of XLM.
 
   Attributes:
-    contents: name -> bytes of the two files.
-    layout: what the files do not tell.
-    lower: whether text is lowercased and loses its accents.
+    contents: Content of each of the two files, by name.
+    layout: Properties that the files do not specify.
+    lower: Whether to lowercase text and remove its accents.
   """
 
   kind = 'xlm_bpe'
   FILES = (VOCABULARY, MERGES)
-  MADE_OF = ('contents', 'layout', 'lower')
+  INIT_ARGUMENTS = ('contents', 'layout', 'lower')
   needs_language = True
 
   def __init__(
@@ -62,43 +64,49 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     lower: bool,
     description: Mapping | None = None,
   ):
-    """Raises VocabularyError if the files are not vocab.json and merges.txt.
+    """Creates a vocabulary from the contents of vocab.json and merges.txt.
 
     Args:
-      contents: name -> bytes of the two files.
-      layout: what the files do not tell.
-      lower: whether text is lowercased and loses its accents.
-      description: what to keep of `vocabulary.json`.
+      contents: Content of each of the two files, by name.
+      layout: Properties that the files do not specify.
+      lower: Whether to lowercase text and remove its accents.
+      description: Content of `vocabulary.json` to keep.
+
+    Raises:
+      VocabularyError: If the files are malformed.
     """
     self.contents = dict(contents)
     self.layout = layout
     self.lower = lower
     self.description = dict(description or {})
-    self._place, self._ranks = _parse(contents)
+    self._ids_by_token, self._ranks = _parse(contents)
     self._pieces = [
-      imported_vocabulary.unused_piece(i)
-      for i in range(1 + max(self._place.values()))
+      imported_vocabulary.unused_token(i)
+      for i in range(1 + max(self._ids_by_token.values()))
     ]
-    for piece, index in self._place.items():
+    for piece, index in self._ids_by_token.items():
       self._pieces[index] = piece
     special = [
       i
-      for piece, i in self._place.items()
+      for piece, i in self._ids_by_token.items()
       if re.fullmatch(r'<special\d+>', piece)
     ]
-    inside = np.zeros(len(self._pieces), np.bool_)  # nothing marks a start
+    # The tokens mark the end of a word, not its start.
+    word_starts = np.zeros(len(self._pieces), np.bool_)
     self.spec = imported_vocabulary.make_spec(
-      layout, self._pieces, special=special, word_starts=inside
+      layout, self._pieces, special=special, word_starts=word_starts
     )
     self.hash = layout.digest(
       f'{self.kind}:{lower}', self.files(), self.spec.size
     )
-    self._silent = frozenset(self.spec.special_ids) - {self.spec.unk_id}
-    self._word_ids = functools.lru_cache(_MAX_REMEMBERED)(self._encode_word)
+    self._skipped_ids = frozenset(self.spec.special_ids) - {self.spec.unk_id}
+    self._encode_word_cached = functools.lru_cache(_MAX_CACHED_WORDS)(
+      self._encode_word
+    )
 
   @classmethod
-  def of_files(cls, contents, layout, description):
-    """See `ImportedVocabulary.of_files`."""
+  def from_files(cls, contents, layout, description):
+    """See `ImportedVocabulary.from_files`."""
     lower = bool(description.get('lower', True))
     return cls(contents, layout, lower=lower, description=description)
 
@@ -119,7 +127,7 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `Vocabulary.encode_ragged`."""
     del num_threads
-    split = _splitter(language or _DEFAULT_LANGUAGE)
+    split = _make_splitter(language or _DEFAULT_LANGUAGE)
     rows = [
       self._encode(split, text.decode() if isinstance(text, bytes) else text)
       for text in texts
@@ -127,39 +135,58 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     return base_vocabulary.flatten_ids(rows)
 
   def _encode(self, split, text: str) -> list[int]:
-    split_words = split(text)
+    """Encodes a text, given the function that splits it into words."""
+    text_words = split(text)
     if self.lower:
-      split_words = _plain(' '.join(split_words)).split(' ')
-    return [i for word in split_words if word for i in self._word_ids(word)]
+      text_words = _lowercase_without_accents(' '.join(text_words)).split(' ')
+    return [
+      i for word in text_words if word for i in self._encode_word_cached(word)
+    ]
 
   def _encode_word(self, word: str) -> tuple[int, ...]:
-    """BPE: the first merge in the list that applies, until none does."""
-    parts = [*word[:-1], word[-1] + _END]
-    while len(parts) > 1:
-      pairs = list(itertools.pairwise(parts))
+    """Encodes a word by BPE.
+
+    The pair with the lowest rank is merged repeatedly until no pair of the word
+    is
+    in the list of merges.
+    """
+    symbols = [*word[:-1], word[-1] + _END_OF_WORD]
+    while len(symbols) > 1:
+      pairs = list(itertools.pairwise(symbols))
       best = min(pairs, key=lambda pair: self._ranks.get(pair, np.inf))
       if best not in self._ranks:
         break
-      parts = _merge(parts, best)
-    return tuple(self._place.get(part, self.spec.unk_id) for part in parts)
+      symbols = _merge_pair(symbols, best)
+    return tuple(
+      self._ids_by_token.get(symbol, self.spec.unk_id) for symbol in symbols
+    )
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
-    pieces = [self.piece(int(i)) for i in ids if int(i) not in self._silent]
-    return ''.join(pieces).replace(_END, ' ').strip()
+    pieces = [
+      self.piece(int(i)) for i in ids if int(i) not in self._skipped_ids
+    ]
+    return ''.join(pieces).replace(_END_OF_WORD, ' ').strip()
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     """See `Vocabulary.piece_id`."""
-    return self._place.get(piece)
+    return self._ids_by_token.get(piece)
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     """See `Vocabulary.is_byte`."""
-    self.piece(index)  # Raises.
+    self.piece(index)  # Raises a VocabularyError for an invalid id.
     return False
 
 
 def _parse(contents: Mapping[str, bytes]):
-  """(piece -> id, pair -> rank) of the two files."""
+  """Parses the two files.
+
+  Returns:
+    The id of each token, and the rank of each merged pair.
+
+  Raises:
+    VocabularyError: If a file is missing or malformed.
+  """
   try:
     ids_by_token = {
       str(piece): int(index)
@@ -176,71 +203,75 @@ def _parse(contents: Mapping[str, bytes]):
     RecursionError,
   ) as error:
     raise errors.VocabularyError(
-      "Not the files of XLM's vocabulary",
+      'Reading the files of an XLM vocabulary failed',
       got=str(error),
       expected=f'{VOCABULARY} and {MERGES}',
     ) from error
   if not ids_by_token:
-    raise errors.VocabularyError(f'{VOCABULARY} has no entries')
+    raise errors.VocabularyError(f'{VOCABULARY} contains no tokens')
   imported_vocabulary.check_ids(ids_by_token.values())
   return ids_by_token, ranks
 
 
-def _merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
-  """All occurrences of a pair, from the left, joined."""
+def _merge_pair(symbols: list[str], pair: tuple[str, str]) -> list[str]:
+  """Merges all occurrences of a pair from left to right."""
   merged: list[str] = []
   i = 0
-  while i < len(parts):
-    if tuple(parts[i : i + 2]) == pair:
+  while i < len(symbols):
+    if tuple(symbols[i : i + 2]) == pair:
       merged.append(pair[0] + pair[1])
       i += 2
     else:
-      merged.append(parts[i])
+      merged.append(symbols[i])
       i += 1
   return merged
 
 
 @functools.cache
-def _splitter(language: str):
-  """Text of a language -> its words."""
+def _make_splitter(language: str):
+  """Returns the function that splits text of a language into words."""
   primary = re.split('[-_]', language)[0]
-  if primary in ('ja', 'th'):  # segmented before, by the user
+  if primary in ('ja', 'th'):  # The user has segmented the text.
     return lambda text: _normalize(text, primary).split()
   if primary == 'zh':
     cut = word_segmentation.chinese_words()
     return lambda text: _normalize(' '.join(cut(text)), primary).split()
-  tokenizer = _moses().MosesTokenizer(lang=primary)
+  tokenizer = _import_sacremoses().MosesTokenizer(lang=primary)
 
   def split(text: str) -> list[str]:
     text = _normalize(text, primary)
     if primary == 'ro':
-      text = text.translate(_ROMANIAN)
+      text = text.translate(_ROMANIAN_REPLACEMENTS)
     return tokenizer.tokenize(text, return_str=False, escape=False)
 
   return split
 
 
-def _moses():
-  """sacremoses, imported when it is needed: it compiles all its patterns."""
+def _import_sacremoses():
+  """Imports sacremoses on first use, because it compiles many patterns."""
   import sacremoses
 
   return sacremoses
 
 
 @functools.cache
-def _normalizer(language: str):
-  return _moses().MosesPunctNormalizer(lang=language)
+def _make_normalizer(language: str):
+  return _import_sacremoses().MosesPunctNormalizer(lang=language)
 
 
 def _normalize(text: str, language: str) -> str:
-  """Moses' three scripts: punctuation made plain, normalised, printable."""
-  text = _STOPS.sub('. ', text.translate(_PLAIN))
-  text = _normalizer(language).normalize(text)
+  """Applies three scripts of Moses.
+
+  They replace Unicode punctuation, normalize punctuation and remove characters
+  that are not printable.
+  """
+  text = _FULL_STOPS.sub('. ', text.translate(_ASCII_REPLACEMENTS))
+  text = _make_normalizer(language).normalize(text)
   return ''.join(c for c in text if not unicodedata.category(c).startswith('C'))
 
 
-def _plain(text: str) -> str:
-  """Lower case, without combining marks."""
+def _lowercase_without_accents(text: str) -> str:
+  """Converts a text to lower case and removes combining marks."""
   decomposed = unicodedata.normalize('NFD', text.lower())
   return ''.join(
     c for c in decomposed if unicodedata.category(c) != 'Mn'

@@ -84,7 +84,7 @@ def inputs(
     vocabulary: The vocabulary of the imported model.
     max_length: Maximum number of tokens that the model reads.
   """
-  template = vocabulary.pair_frame()
+  template = vocabulary.encode_empty_pair()
   separators = [
     one
     for one in Separator

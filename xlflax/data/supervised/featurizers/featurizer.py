@@ -191,7 +191,7 @@ def warn_of_frame(row_maker: RowMaker, vocabulary: Any) -> None:
   The comparison uses the special-token template of the tokenizer files of a
   published model.
   """
-  template = vocabulary.pair_frame() if row_maker.reads_pairs else None
+  template = vocabulary.encode_empty_pair() if row_maker.reads_pairs else None
   if template is None or template == pair_frame(
     vocabulary.spec, row_maker.separator
   ):
