@@ -148,8 +148,8 @@ def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
   'flags, what',
   [
-    (['--num_merges=5'], 'either a size or a number of merges'),
-    (['--vocab_sharing=none', '--alpha=0.5'], 'leave out --alpha'),
+    (['--num_merges=5'], 'Got: size 32, merges 5'),
+    (['--vocab_sharing=none', '--alpha=0.5'], 'Omit --alpha'),
   ],
 )
 def test_flags_that_do_not_fit_each_other(
