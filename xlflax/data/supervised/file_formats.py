@@ -1,7 +1,8 @@
-"""The formats of files of examples: each reader registers its own.
+"""Registry of file formats for labeled examples.
 
-A reader is a function in a module of `xlflax.data.supervised.readers`, or in any
-other module that has been imported, under the decorator `register_reader`.
+The reader of a format is a function with the decorator `register_reader`. It
+is defined in a module of `xlflax.data.supervised.readers`, or in any other
+module that has been imported.
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ _formats: dict[str, 'Format'] = {}
 
 
 class Takes(enum.Enum):
-  """What a reader is called with.
+  """Arguments of a reader.
 
-  FILE: (path, language), once for each file of a part.
-  FILES: (paths, (first language, second language)), all files of a part.
-  COLLECTIONS: (*paths, languages=(first, second)), all files of a part. The
-    reader returns `MinedSentences`; the others return a `Reading`.
+  FILE: (path, language), for one file at a time.
+  FILES: (paths, (first language, second language)), for all files of a part.
+  COLLECTIONS: (*paths, languages=(first, second)), for all files of a part.
+    These readers return `MinedSentences`. The others return a `Reading`.
   """
 
   FILE = 'file'
@@ -40,13 +41,13 @@ class Takes(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Format:
-  """A format and its reader.
+  """A file format and its reader.
 
   Attributes:
-    name: such as 'conllu'.
-    read: the reader; its keyword-only arguments are the format's options.
-    example: class of the examples.
-    takes: what the reader is called with.
+    name: Name of the format, such as 'conllu'.
+    read: Reader. Its keyword-only arguments are the options of the format.
+    example: Class of the examples.
+    takes: Arguments of the reader.
   """
 
   name: str
@@ -56,7 +57,7 @@ class Format:
 
   @property
   def options(self) -> tuple[str, ...]:
-    """The names of the reader's options."""
+    """Names of the reader's options."""
     return tuple(
       name
       for name, parameter in inspect.signature(self.read).parameters.items()
@@ -65,9 +66,10 @@ class Format:
 
   @property
   def second_language(self) -> str | None:
-    """The option with the code of the second text's language, if any.
+    """Name of the option for the language of the second text, or None.
 
-    A part of such a format may name two languages.
+    If a format has this option, the name of a part may consist of two
+    languages.
     """
     name = self.example.second_language()
     return name if name in self.options else None
@@ -83,13 +85,14 @@ def register_reader(
   """Registers a function as the reader of a format.
 
   Args:
-    name: of the format.
-    example: class of the examples that the reader returns.
-    takes: what it is called with.
-    **defaults: of its options, where the format's differ from the function's.
+    name: Name of the format.
+    example: Class of the examples that the reader returns.
+    takes: Arguments of the reader.
+    **defaults: Default values of options that differ from those of the
+      function.
 
   Raises:
-    ConfigError: another function has this name.
+    ConfigError: If another function is registered under this name.
   """
 
   def register(function: _Reader) -> _Reader:
@@ -98,8 +101,9 @@ def register_reader(
       raise errors.ConfigError(
         'Two readers have the same format name',
         got='.'.join(_origin(function)),
-        expected=f'another name than {name!r} of '
-        + '.'.join(_origin(registered.read)),
+        expected=f'a name other than {name!r}, which '
+        + '.'.join(_origin(registered.read))
+        + ' has',
       )
     read = functools.partial(function, **defaults) if defaults else function
     _formats[name] = Format(name=name, read=read, example=example, takes=takes)
@@ -109,7 +113,12 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """The names of the formats whose readers take this; all without any."""
+  """Returns the names of the formats whose readers take the given arguments.
+
+  Args:
+    *takes: Accepted arguments of the reader. If empty, all formats are
+      returned.
+  """
   _import_readers()
   return tuple(
     name
@@ -119,44 +128,53 @@ def format_names(*takes: Takes) -> tuple[str, ...]:
 
 
 def find_reader(name: str, *takes: Takes) -> Format:
-  """The format of a name.
+  """Returns the format with a name.
 
   Args:
-    name: such as 'conllu'.
-    *takes: what its reader may take; anything if not given.
+    name: Name of the format, such as 'conllu'.
+    *takes: Accepted arguments of the reader. If empty, all are accepted.
 
   Raises:
-    ConfigError: there is none whose reader takes this.
+    ConfigError: If no such format is registered.
   """
   names = format_names(*takes)
   if name not in names:
     raise errors.ConfigError(
-      'There is no such format of files',
+      'The file format is not registered',
       got=repr(name),
       expected='one of ' + ', '.join(map(repr, names)),
-      fix='import the module of its reader',
+      fix='Import the module that defines its reader',
     )
   return _formats[name]
 
 
 def find_of_examples(name: str) -> Format:
-  """The format of files of examples; see `find_reader`."""
+  """Returns the format of example files with a name; see `find_reader`."""
   return find_reader(name, Takes.FILE, Takes.FILES)
 
 
 def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
-  """Reads the files of one part; see `FileExamples`.
+  """Reads the files of one part.
 
-  Examples of later files whose id an earlier one has get their file's name
-  before it.
+  If an example has the id of an earlier example of another file, the name of
+  its
+  file is prepended to the id.
+
+  Args:
+    format: Name of the format.
+    paths: Path or paths of the files.
+    part: Language code, or two codes such as 'es-en'.
+    **options: Options of the format.
 
   Raises:
-    ConfigError: no such format or option, or a part of too many languages.
-    CorpusError: see the readers.
+    ConfigError: If the format or an option does not exist, or if the name of
+      the
+      part is invalid.
+    CorpusError: If a file is invalid, as documented by its reader.
   """
   file_format = find_of_examples(format)
   check_options(format, options)
-  languages = _languages(part, file_format)
+  languages = _parse_languages(part, file_format)
   path_list = (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
   if file_format.takes is Takes.FILES:
     return file_format.read(path_list, languages, **options)
@@ -166,7 +184,7 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
     file_format.read(path, languages[0], **options) for path in path_list
   ]
   return Reading(
-    _with_own_ids(path_list, readings),
+    _with_unique_ids(path_list, readings),
     tuple(
       itertools.chain.from_iterable(reading.problems for reading in readings)
     ),
@@ -174,46 +192,51 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
 
 
 def check_options(format: str, options: Mapping[str, Any]) -> None:
-  """Raises a ConfigError for an option that the format's reader lacks."""
-  options_of_format = find_reader(format).options
-  unknown = sorted(set(options) - set(options_of_format))
+  """Raises a ConfigError if the reader of a format does not have an option."""
+  available_options = find_reader(format).options
+  unknown = sorted(set(options) - set(available_options))
   if unknown:
     raise errors.ConfigError(
-      f'Files of the format {format!r} have no such option',
+      f'The file format {format!r} does not have the option',
       got=', '.join(unknown),
-      expected=', '.join(options_of_format) or 'none',
+      expected=', '.join(available_options) or 'no options',
     )
 
 
 def two_languages(part: str) -> tuple[str, str]:
-  """('fr', 'en') of 'fr-en'; a ConfigError for another name of a part."""
+  """Splits a part such as 'fr-en' into two language codes.
+
+  Raises:
+    ConfigError: If the part does not consist of two codes.
+  """
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):
     raise errors.ConfigError(
-      'A part of a source is named wrongly',
+      'The name of a part is invalid',
       got=part,
-      expected='two codes such as fr-en',
+      expected='two language codes such as fr-en',
     )
   return languages[0], languages[1]
 
 
-def _languages(part: str, format: Format) -> tuple[str, ...]:
+def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
+  """Returns the one or two language codes of a part."""
   if format.takes is not Takes.FILE:
     return two_languages(part)
-  two = format.second_language is not None
+  allows_two = format.second_language is not None
   languages = tuple(part.split('-'))
-  if not all(languages) or len(languages) > 1 + two:
+  if not all(languages) or len(languages) > (2 if allows_two else 1):
     raise errors.ConfigError(
-      'A part of a source is named wrongly',
+      'The name of a part is invalid',
       got=part,
-      expected="a language's code such as fr or zh_Hans"
-      + (', or two such as es-en' if two else ''),
+      expected='a language code such as fr or zh_Hans'
+      + (', or two codes such as es-en' if allows_two else ''),
     )
   return languages
 
 
-def _with_own_ids(paths, readings) -> list[labeled_examples.Example]:
-  """The examples of several files; ids that occur again get the file's name."""
+def _with_unique_ids(paths, readings) -> list[labeled_examples.Example]:
+  """Returns the examples of several files, with file names in repeated ids."""
   examples: list[labeled_examples.Example] = []
   seen_ids: set[str] = set()
   for path, reading in zip(paths, readings, strict=True):
@@ -228,13 +251,13 @@ def _with_own_ids(paths, readings) -> list[labeled_examples.Example]:
 
 
 def _origin(function: Callable) -> tuple[str, str]:
-  """Module and name of a reader."""
+  """Returns the module and the qualified name of a reader."""
   function = getattr(function, 'func', function)
   return function.__module__, function.__qualname__
 
 
 @functools.cache
 def _import_readers() -> None:
-  """Imports the package's own readers, which registers them."""
+  """Imports the readers of this package, which registers them."""
   for module in pkgutil.iter_modules(readers.__path__):
     importlib.import_module(f'{readers.__name__}.{module.name}')

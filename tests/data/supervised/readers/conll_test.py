@@ -79,8 +79,8 @@ def test_oddities_are_listed(write):
   assert reading.examples[0].words == ('a', 'b', '\ufffd')
   assert reading.examples[0].tags == ('O', 'I-PER', 'O')
   assert [p.partition('dev-xx.tsv:')[2] for p in reading.problems] == [
-    '3: an empty word, read as \ufffd',
-    '2: an entity starts with I-PER, not B-',
+    '3: Replacing an empty word by \ufffd',
+    '2: An entity starts with I-PER instead of B-',
   ]
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import squad
 from xlflax.utils import errors
@@ -68,12 +68,9 @@ def test_answers_that_do_not_match_are_moved_and_listed(write):
     labeled_examples.Answer('Ομήρου', 23),
     labeled_examples.Answer('Virgil', -1),
   )
-  assert reading.problems == (
-    f"{path}: question q1: the context has 'ς. Ομή' at 20, not the answer "
-    "'Ομήρου'; it has it at 23",
-    f"{path}: question q1: the context has 'ρου Ιλ' at 3, not the answer "
-    "'Virgil'; it has it nowhere",
-  )
+  moved, missing = reading.problems
+  assert_mentions(moved, path, 'q1', 'ς. Ομή', 20, 'Ομήρου', 23)
+  assert_mentions(missing, path, 'q1', 'ρου Ιλ', 3, 'Virgil')
 
 
 @pytest.mark.parametrize('answers', [(), (('', 0),)])
@@ -88,9 +85,8 @@ def test_questions_without_an_answer_among_others_are_left_out(write):
   path = _file(write, _asked('a'), _asked('b', ('η', 14)))
   reading = squad.read_squad(path, 'el')
   assert [e.id for e in reading.examples] == ['b']
-  assert reading.problems == (
-    f'{path}: question a has no answer and is left out',
-  )
+  (problem,) = reading.problems
+  assert_mentions(problem, path, 'a')
 
 
 def test_questions_without_an_answer_are_kept_of_squad_v2(write):
@@ -111,10 +107,8 @@ def test_repeated_ids_get_a_number(write):
   path = _file(write, *[_asked(7, ('η', 14)) for _ in range(3)])
   reading = squad.read_squad(path, 'el')
   assert [e.id for e in reading.examples] == ['7', '7#2', '7#3']
-  assert reading.problems == (
-    f'{path}: 2 questions have the id of an earlier one and are called '
-    '<id>#2 and so on',
-  )
+  (problem,) = reading.problems
+  assert_mentions(problem, path, 2)
 
 
 def test_files_that_are_not_json(write):
@@ -126,7 +120,7 @@ def test_files_that_are_not_json(write):
 @pytest.mark.parametrize(
   'value, values',
   [
-    ({'items': []}, ('data', 'q.json:the top')),
+    ({'items': []}, ('data', 'q.json:top level')),
     (
       {'data': [{'paragraphs': [{'qas': []}]}]},
       ('context', 'q.json:data[0].paragraphs[0]'),

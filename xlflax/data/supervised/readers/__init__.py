@@ -1,5 +1,6 @@
-"""Files of labelled examples in the public formats, read into plain values.
+"""Readers of labeled examples in public file formats.
 
-One module per family of formats, with functions from paths and languages to a
-`Reading`. No module here imports TensorFlow.
+Each module contains the readers of related formats. A reader is a function
+that takes paths and languages and returns a `Reading`. No module of this
+package imports TensorFlow.
 """

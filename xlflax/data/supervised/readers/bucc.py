@@ -1,6 +1,6 @@
-"""Two collections of sentences among which are translations (BUCC 2018).
+"""Readers of two collections of sentences for bitext mining (BUCC 2018).
 
-Zweigenbaum et al. 2018, "Overview of the Third BUCC Shared Task".
+Source: Zweigenbaum et al. (2018), "Overview of the Third BUCC Shared Task".
 """
 
 import os
@@ -9,7 +9,7 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import errors
 
-_KIND = 'file of sentences to mine'
+_KIND = 'bitext mining file'
 
 
 @file_formats.register_reader(
@@ -24,20 +24,24 @@ def read_bucc(
   *,
   languages: tuple[str, str],
 ) -> labeled_examples.MinedSentences:
-  """Reads BUCC's files: `id<TAB>sentence`, and pairs `id<TAB>id`.
+  """Reads BUCC files with lines `id<TAB>sentence` and gold pairs `id<TAB>id`.
 
   Args:
-    first: sentences of the first language (in BUCC, not English).
-    second: sentences of the second.
-    gold: the pairs that are translations; None: a blind test set.
-    languages: codes of the two.
+    first: File with the sentences of the first language (in BUCC, not English).
+    second: File with the sentences of the second language.
+    gold: File with the pairs that are translations. None for a blind test set.
+    languages: Codes of the two languages.
 
   Raises:
-    CorpusError: file:line of a line without a tab, an empty side, an id that
-      is given twice, or a pair of ids that no sentence has; an empty file.
+    CorpusError: If a line has no tab or an empty field, if an id is repeated,
+      if
+      no sentence has the id of a gold pair, or if a file is empty. The error
+      contains the file and the line.
   """
-  sides = [_sentences(path) for path in (first, second)]
-  return _collections(languages, sides, first, gold, _gold)
+  collections = [_read_sentences(path) for path in (first, second)]
+  return _make_collections(
+    languages, collections, first, gold, _read_gold_pairs
+  )
 
 
 @file_formats.register_reader(
@@ -52,78 +56,100 @@ def read_lines(
   *,
   languages: tuple[str, str],
 ) -> labeled_examples.MinedSentences:
-  """Reads two files of one sentence a line.
+  """Reads two files with one sentence per line.
 
-  XTREME's script leaves Tatoeba's test sets so, the English in another order.
-  Ids are the numbers of the lines, from 0.
+  XTREME's script writes the Tatoeba test sets in this format, with the English
+  sentences in another order. Ids are line numbers, counted from 0.
 
   Args:
-    first: sentences of the first language (in Tatoeba, not English).
-    second: sentences of the second.
-    gold: for each second sentence, the number of the line of its translation
-      in the first file, from 0; None: a blind test set.
-    languages: codes of the two.
+    first: File with the sentences of the first language (in Tatoeba, not
+      English).
+    second: File with the sentences of the second language.
+    gold: File with one line for each second sentence that contains the line
+      number of its translation in the first file, counted from 0. None for a
+      blind test set.
+    languages: Codes of the two languages.
 
   Raises:
-    CorpusError: an empty file, or one that cannot be read; gold that has not
-      a number for each second sentence.
+    CorpusError: If a file is empty or cannot be read, or if the gold file does
+      not have a valid line number for each second sentence.
   """
-  sides = [
+  collections = [
     {
       str(number - 1): line.strip()
       for number, line in file_reading.read_lines(path)
     }
     for path in (first, second)
   ]
-  for path, side in zip((first, second), sides, strict=True):
-    file_reading.check_any(side, path)
-  return _collections(languages, sides, first, gold, _gold_lines)
-
-
-def _collections(
-  languages: tuple[str, str], sides: list[dict[str, str]], path, gold, read_gold
-) -> labeled_examples.MinedSentences:
-  """Both sides, and what `read_gold` finds in the file of gold pairs."""
-  texts = [list(side.values()) for side in sides]
-  column_validation.check_languages(languages, texts, path)
-  return labeled_examples.MinedSentences(
-    languages=(languages[0], languages[1]),
-    first=sides[0],
-    second=sides[1],
-    gold=None if gold is None else read_gold(gold, *sides),
+  for path, sentences in zip((first, second), collections, strict=True):
+    file_reading.check_any(sentences, path)
+  return _make_collections(
+    languages, collections, first, gold, _read_gold_lines
   )
 
 
-def _sentences(path) -> dict[str, str]:
+def _make_collections(
+  languages: tuple[str, str],
+  collections: list[dict[str, str]],
+  path,
+  gold,
+  read_gold,
+) -> labeled_examples.MinedSentences:
+  """Checks the languages of both collections and adds the gold pairs.
+
+  Args:
+    languages: Codes of the two languages.
+    collections: Sentences by id, for each language.
+    path: Path of the first file, for error messages.
+    gold: Path of the gold file, or None.
+    read_gold: Reader of the gold file.
+  """
+  texts = [list(sentences.values()) for sentences in collections]
+  column_validation.check_languages(languages, texts, path)
+  return labeled_examples.MinedSentences(
+    languages=(languages[0], languages[1]),
+    first=collections[0],
+    second=collections[1],
+    gold=None if gold is None else read_gold(gold, *collections),
+  )
+
+
+def _read_sentences(path) -> dict[str, str]:
+  """Reads lines `id<TAB>sentence`."""
   sentences: dict[str, str] = {}
   for number, line in file_reading.read_lines(path):
     if not line.strip():
       continue
-    name, text = _two(line, path, number)
-    if name in sentences:
+    sentence_id, text = _split_pair(line, path, number)
+    if sentence_id in sentences:
       raise file_reading.malformed_line_error(
-        _KIND, path, number, f'the id {name} again', expected='each id once'
+        _KIND,
+        path,
+        number,
+        f'the repeated id {sentence_id}',
+        expected='unique ids',
       )
-    sentences[name] = text
+    sentences[sentence_id] = text
   file_reading.check_any(sentences, path)
   return sentences
 
 
-def _gold(
+def _read_gold_pairs(
   path, first: dict[str, str], second: dict[str, str]
 ) -> frozenset[tuple[str, str]]:
+  """Reads lines `id<TAB>id`."""
   pairs = set()
   for number, line in file_reading.read_lines(path):
     if not line.strip():
       continue
-    pair = _two(line, path, number)
-    for name, side in zip(pair, (first, second), strict=True):
-      if name not in side:
+    pair = _split_pair(line, path, number)
+    for sentence_id, sentences in zip(pair, (first, second), strict=True):
+      if sentence_id not in sentences:
         raise file_reading.malformed_line_error(
           _KIND,
           path,
           number,
-          f'the id {name}',
+          f'the id {sentence_id}',
           expected='an id of the sentences',
         )
     pairs.add(pair)
@@ -131,40 +157,42 @@ def _gold(
   return frozenset(pairs)
 
 
-def _gold_lines(
+def _read_gold_lines(
   path, first: dict[str, str], second: dict[str, str]
 ) -> frozenset[tuple[str, str]]:
-  """Pairs of ids, from the line of the first for each of the second."""
+  """Reads the line number of the first sentence for each second sentence."""
   lines = list(file_reading.read_lines(path))
   for number, line in lines:
     if line.strip() not in first:
       raise file_reading.malformed_line_error(
-        'file of gold lines',
+        'file of gold line numbers',
         path,
         number,
         file_reading.shorten_quoted(line),
-        expected=f'a line from 0 to {len(first) - 1}',
+        expected=f'a line number from 0 to {len(first) - 1}',
       )
   if len(lines) != len(second):
     raise errors.CorpusError(
-      'Gold lines are not as many as sentences',
+      'The number of gold lines differs from the number of sentences',
       got=f'{len(lines)} lines',
-      expected=f'{len(second)}, one for each sentence of the second file',
+      expected=f'{len(second)} lines, one for each sentence of the second file',
       where=str(path),
     )
   return frozenset(
-    (line.strip(), name) for (_, line), name in zip(lines, second, strict=True)
+    (line.strip(), second_id)
+    for (_, line), second_id in zip(lines, second, strict=True)
   )
 
 
-def _two(line: str, path, number: int) -> tuple[str, str]:
-  name, _, text = line.partition('\t')
-  if not name.strip() or not text.strip():
+def _split_pair(line: str, path, number: int) -> tuple[str, str]:
+  """Splits a line into an id and a sentence, or into two ids."""
+  sentence_id, _, text = line.partition('\t')
+  if not sentence_id.strip() or not text.strip():
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
       file_reading.shorten_quoted(line),
-      expected='an id, a tab and a sentence (or, among the pairs, a second id)',
+      expected='an id, a tab, and a sentence or (in a gold file) a second id',
     )
-  return name.strip(), text.strip()
+  return sentence_id.strip(), text.strip()

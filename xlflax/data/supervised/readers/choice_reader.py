@@ -1,8 +1,8 @@
-"""Multiple choice: XCOPA, Belebele, XStoryCloze, XWinograd.
+"""Readers of multiple-choice data: XCOPA, Belebele, XStoryCloze, XWinograd.
 
-Ponti et al. 2020, "XCOPA"; Bandarkar et al. 2024, "The Belebele Benchmark";
-Lin et al. 2022, "Few-shot Learning with Multilingual Generative Language
-Models"; Tikhonov and Ryabinin 2021, "It's All in the Heads".
+Sources: Ponti et al. (2020), "XCOPA"; Bandarkar et al. (2024), "The Belebele
+Benchmark"; Lin et al. (2022), "Few-shot Learning with Multilingual Generative
+Language Models"; Tikhonov and Ryabinin (2021), "It's All in the Heads".
 """
 
 import csv
@@ -15,55 +15,61 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.readers import file_reading
 
-_ASKED = {'cause': 'What was the cause?', 'effect': 'What was the effect?'}
+_KIND = 'multiple-choice question'
+_QUESTIONS = {'cause': 'What was the cause?', 'effect': 'What was the effect?'}
+_BELEBELE_ANSWERS = ('mc_answer1', 'mc_answer2', 'mc_answer3', 'mc_answer4')
+_NUM_STORY_FIELDS = 8
 
 
 class Zeros(enum.Enum):
-  """What a file says whose labels are all 0."""
+  """Interpretation of a file in which all labels are 0.
+
+  GOLD: The labels are gold labels.
+  BLIND: The file is a blind test set.
+  """
 
   GOLD = 'gold'
   BLIND = 'blind'
-
-
-_BELEBELE = tuple(f'mc_answer{number}' for number in range(1, 5))
-_STORY = 8  # fields
 
 
 @file_formats.register_reader('xcopa', example=labeled_examples.Choice)
 def read_xcopa(
   path: str | os.PathLike, language: str, *, zeros: Zeros | str = 'gold'
 ) -> file_reading.Reading:
-  """Reads a premise with two choices a line.
+  """Reads lines of JSON with a premise and two choices.
 
-  Before: `{"premise": "P", "question": "cause", "choice1": "A", "choice2":
-  "B", "label": 1}`; after: two choices of the text P, 'What was the cause? A'
+  For example, `{"premise": "P", "question": "cause", "choice1": "A", "choice2":
+  "B", "label": 1}` gives two choices for the text P: 'What was the cause? A'
   (wrong) and 'What was the cause? B' (right).
 
   Args:
-    path: of the file.
-    language: of the text.
-    zeros: 'blind': a file of several questions whose labels are all 0 is a
-      blind one, as XTREME-R's script leaves its test sets.
+    path: Path of the file.
+    language: Language code of the text.
+    zeros: Interpretation of a file with several questions whose labels are all
+      0. Use 'blind' for the test sets that XTREME-R's script writes.
 
   Raises:
-    CorpusError: file:line of an object that lacks a key; an empty file.
+    CorpusError: If an object lacks a key, with file and line, or if the file is
+      empty.
   """
   examples: list[labeled_examples.Example] = []
   values = list(file_reading.read_json_lines(path))
-  blanked = (
+  is_blind = (
     Zeros(zeros) is Zeros.BLIND
     and len(values) > 1
     and all(value.get('label') == 0 for _, value in values)
   )
   for number, value in values:
-    kind = _get(value, 'question', path, number)
-    examples += _choices(
+    question = _get_text(value, 'question', path, number)
+    examples += _make_choices(
       str(value.get('idx', number - 1)),
       language,
-      _get(value, 'premise', path, number),
-      [_get(value, name, path, number) for name in ('choice1', 'choice2')],
-      None if blanked else _right(value.get('label'), path, number, 0, 1),
-      asked=_ASKED.get(kind, kind),
+      _get_text(value, 'premise', path, number),
+      [_get_text(value, name, path, number) for name in ('choice1', 'choice2')],
+      None
+      if is_blind
+      else _parse_answer(value.get('label'), path, number, 0, 1),
+      asked=_QUESTIONS.get(question, question),
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
@@ -73,21 +79,22 @@ def read_xcopa(
 def read_belebele(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads a passage, a question and four choices a line.
+  """Reads lines of JSON with a passage, a question and four choices.
 
   Raises:
-    CorpusError: file:line of an object that lacks a key; an empty file.
+    CorpusError: If an object lacks a key, with file and line, or if the file is
+      empty.
   """
   examples: list[labeled_examples.Example] = []
   for number, value in file_reading.read_json_lines(path):
-    right = _right(value.get('correct_answer_num'), path, number, 1, 4)
-    examples += _choices(
+    right = _parse_answer(value.get('correct_answer_num'), path, number, 1, 4)
+    examples += _make_choices(
       str(number - 1),
       language,
-      _get(value, 'flores_passage', path, number),
-      [_get(value, name, path, number) for name in _BELEBELE],
+      _get_text(value, 'flores_passage', path, number),
+      [_get_text(value, name, path, number) for name in _BELEBELE_ANSWERS],
       right,
-      asked=_get(value, 'question', path, number),
+      asked=_get_text(value, 'question', path, number),
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
@@ -99,28 +106,32 @@ def read_belebele(
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> file_reading.Reading:
-  """Reads the table of `assemble_training_set.py`: TSV as pandas writes it.
+  """Reads the table that `assemble_training_set.py` writes with pandas as TSV.
 
   Args:
-    path: of the file.
-    language: of the text, English as published.
-    split: 'train' or 'dev', whose rows are taken; None: both.
+    path: Path of the file.
+    language: Language code of the text, English in the published table.
+    split: Split to read, 'train' or 'dev'. If None, both are read.
 
   Raises:
-    CorpusError: file:line of a row without a column's text; no rows.
+    CorpusError: If a row lacks the text of a column, with file and line, or if
+      there are no rows.
   """
   examples: list[labeled_examples.Example] = []
   for number, row in file_reading.read_csv(path):
     if split is not None and row.get('split') != split:
       continue
-    right = _get(row, 'correct_answer_num', path, number)
-    examples += _choices(
+    right = _get_text(row, 'correct_answer_num', path, number)
+    examples += _make_choices(
       str(len(examples) // 4),
       language,
-      _get(row, 'passage', path, number),
-      [_get(row, f'answer{choice}', path, number) for choice in range(1, 5)],
+      _get_text(row, 'passage', path, number),
+      [
+        _get_text(row, f'answer{choice}', path, number)
+        for choice in range(1, 5)
+      ],
       int(float(right)) - 1,
-      asked=_get(row, 'question', path, number),
+      asked=_get_text(row, 'question', path, number),
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
@@ -130,27 +141,32 @@ def read_belebele_training(
 def read_xstory_cloze(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads a story of four sentences and two endings a row, TSV with quotes.
+  """Reads rows of quoted TSV with a story of four sentences and two endings.
 
-  Before: `id<TAB>A.<TAB>B.<TAB>C.<TAB>D.<TAB>E.<TAB>F.<TAB>1`; after: two
-  choices of the text 'A. B. C. D.', 'E.' (right) and 'F.' (wrong). Rows of
-  another number of fields are problems.
+  For example, `id<TAB>A.<TAB>B.<TAB>C.<TAB>D.<TAB>E.<TAB>F.<TAB>1` gives two
+  choices for the text 'A. B. C. D.': 'E.' (right) and 'F.' (wrong). Rows with
+  another number of fields are skipped and listed as problems.
 
   Raises:
-    CorpusError: file:line of a right ending that is not 1 or 2; no rows.
+    CorpusError: If the right ending is not 1 or 2, with file and line, or if
+      there are no rows.
   """
   lines = (f'{line}\n' for _, line in file_reading.read_lines(path))
   rows = csv.reader(lines, delimiter='\t', skipinitialspace=True)
-  next(rows, None)  # the header
+  next(rows, None)  # Skip the header.
   examples: list[labeled_examples.Example] = []
   problems = []
   for row in filter(None, rows):
-    if len(row) != _STORY:
-      problems.append(f'{path}:{rows.line_num}: {len(row)} fields: left out')
+    if len(row) != _NUM_STORY_FIELDS:
+      problems.append(
+        f'{path}:{rows.line_num}: Skipping a row with {len(row)} fields'
+      )
       continue
-    story, *texts, answer = map(str.strip, row)
-    right = _right(answer, path, rows.line_num, 1, 2)
-    examples += _choices(story, language, ' '.join(texts[:4]), texts[4:], right)
+    story_id, *texts, answer = map(str.strip, row)
+    right = _parse_answer(answer, path, rows.line_num, 1, 2)
+    examples += _make_choices(
+      story_id, language, ' '.join(texts[:4]), texts[4:], right
+    )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples, tuple(problems))
 
@@ -159,44 +175,57 @@ def read_xstory_cloze(
 def read_xwinograd(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads a sentence with `_` for a noun phrase, and two of them, a line.
+  """Reads lines of JSON with a sentence with the gap `_` and two noun phrases.
 
-  Before: `{"sentence": "A or B? _ won.", "option1": "A", "option2": "B",
-  "answer": "2"}`; after: the texts 'A or B? A' (wrong) and 'A or B? B'
-  (right), both with the choice 'won.': what follows tells.
+  For example, `{"sentence": "A or B? _ won.", "option1": "A", "option2": "B",
+  "answer": "2"}` gives the texts 'A or B? A' (wrong) and 'A or B? B' (right).
+  Both have the choice 'won.', the text after the gap.
 
   Raises:
-    CorpusError: file:line of an object that lacks a key, of a sentence without
-      `_`, of an answer that is not 1 or 2; an empty file.
+    CorpusError: If an object lacks a key, a sentence lacks `_`, or an answer is
+      not 1 or 2, with file and line, or if the file is empty.
   """
   examples: list[labeled_examples.Example] = []
   for number, value in file_reading.read_json_lines(path):
-    before, gap, after = _get(value, 'sentence', path, number).partition('_')
+    before, gap, after = _get_text(value, 'sentence', path, number).partition(
+      '_'
+    )
     if not gap:
       raise file_reading.malformed_line_error(
-        'line of multiple choice', path, number, 'no _'
+        _KIND, path, number, 'no _', expected='a sentence with a gap _'
       )
-    nouns = [_get(value, f'option{i}', path, number) for i in (1, 2)]
-    right = _right(value.get('answer'), path, number, 1, 2)
-    texts, choices = [before + noun for noun in nouns], [after.strip()] * 2
-    examples += _choices(str(number - 1), language, texts, choices, right)
+    nouns = [_get_text(value, f'option{i}', path, number) for i in (1, 2)]
+    right = _parse_answer(value.get('answer'), path, number, 1, 2)
+    texts = [before + noun for noun in nouns]
+    choices = [after.strip()] * 2
+    examples += _make_choices(str(number - 1), language, texts, choices, right)
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
 
 
-def _right(answer: Any, path, number: int, first: int, last: int) -> int | None:
-  """The right choice from 0, of numbers from `first`; None: it is not told."""
+def _parse_answer(
+  answer: Any, path, number: int, first: int, last: int
+) -> int | None:
+  """Returns the index of the right choice, or None if it is not given.
+
+  Args:
+    answer: Number of the right choice.
+    path: Path of the file, for error messages.
+    number: Line number, for error messages.
+    first: Number of the first choice.
+    last: Number of the last choice.
+  """
   if answer in (None, '', -1, '-1'):
     return None
   if str(answer) not in map(str, range(first, last + 1)):
     raise file_reading.malformed_line_error(
-      'right choice', path, number, repr(answer), expected=f'{first} to {last}'
+      'answer', path, number, repr(answer), expected=f'{first} to {last}'
     )
   return int(answer) - first
 
 
-def _choices(
-  question: str,
+def _make_choices(
+  question_id: str,
   language: str,
   text: str | Sequence[str],
   choices: Sequence[str],
@@ -204,30 +233,40 @@ def _choices(
   *,
   asked: str = '',
 ) -> list[labeled_examples.Choice]:
-  """The choices of a question about a text, or about a text for each."""
+  """Returns one example for each choice of a question.
+
+  Args:
+    question_id: Id of the question.
+    language: Language code of the text.
+    text: Text of the question, or one text for each choice.
+    choices: Texts of the choices.
+    right: Index of the right choice. None if it is not given.
+    asked: Question to prepend to each choice.
+  """
   labels = (choice_examples.WRONG, choice_examples.RIGHT)
   texts = [text] * len(choices) if isinstance(text, str) else text
   return [
     labeled_examples.Choice(
-      id=f'{question}#{number}',
-      question=question,
+      id=f'{question_id}#{index}',
+      question=question_id,
       language=language,
-      text=texts[number],
+      text=texts[index],
       paired_text=f'{asked} {choice}'.lstrip(),
-      label=None if right is None else labels[number == right],
+      label=None if right is None else labels[index == right],
     )
-    for number, choice in enumerate(choices)
+    for index, choice in enumerate(choices)
   ]
 
 
-def _get(value: dict, key: str, path, number: int) -> str:
+def _get_text(value: dict, key: str, path, number: int) -> str:
+  """Returns the text of a key and checks that it is not empty."""
   text = value.get(key)
   if not isinstance(text, str) or not text.strip():
     raise file_reading.malformed_line_error(
-      'line of multiple choice',
+      _KIND,
       path,
       number,
       'the keys ' + ', '.join(value),
-      expected=f'text of the key {key}',
+      expected=f'the key {key} with text',
     )
   return text.strip()

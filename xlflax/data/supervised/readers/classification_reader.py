@@ -1,4 +1,4 @@
-"""Classes of texts and of pairs of texts, from TSV and JSON lines."""
+"""Readers of texts and text pairs with class labels, from TSV and JSON lines."""
 
 import csv
 import dataclasses
@@ -19,7 +19,7 @@ JSON_COLUMNS: Mapping[str, str] = {
   'paired_text': 'sentence2',
   'label': 'gold_label',
 }
-# Names of the column of classes in public files.
+# Names of the label column in public files.
 _LABEL_COLUMNS = frozenset(
   (
     'category',
@@ -38,27 +38,33 @@ _LABEL_COLUMNS = frozenset(
 )
 _COLUMN_NAME = re.compile(r'[A-Za-z]\w*([ -]\w+)?')
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
-# XNLI's machine-translated training files name one class otherwise than its
-# development and test files; XLM's get-data-xnli.sh renames it, too.
-_RENAMED = {'contradictory': 'contradiction'}
+_KIND = 'line of labeled text'
+# One class has another name in XNLI's machine-translated training files than in
+# its development and test files. XLM's get-data-xnli.sh renames it, too.
+_RENAMED_LABELS = {'contradictory': 'contradiction'}
 Column = int | str | Sequence[int | str]
 Columns = Mapping[str, Column]
 Labels = Mapping[str, str | None]
 
 
 class Header(enum.Enum):
-  """Whether the first line of a TSV file names its columns."""
+  """Location of the column names of a TSV file.
+
+  NONE: The file has no column names.
+  FIRST_LINE: The first line contains the column names.
+  """
 
   NONE = 'none'
   FIRST_LINE = 'first_line'
 
 
 class Quoting(enum.Enum):
-  """What a quotation mark means at the start of a field.
+  """Interpretation of quotation marks in the fields of a TSV file.
 
-  NONE: itself, as in most files of this field. CSV: fields may be quoted, and
-  quotation marks in them doubled, as Python's csv module writes them (the
-  files that XTREME's script leaves).
+  NONE: Quotation marks are ordinary characters, as in most files of this field.
+  CSV: Fields may be quoted, with doubled quotation marks inside, as in the
+  output
+    of Python's csv module. XTREME's script writes such files.
   """
 
   NONE = 'none'
@@ -76,37 +82,43 @@ def read_tsv(
   quoting: Quoting | str = Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
-  """Reads one example a line, in columns separated by tabs.
+  """Reads one example per line from columns separated by tabs.
 
-  Before: `It rains.<TAB>It is wet.<TAB>1` with labels {'1': 'entailment'};
-  after: `ClassifiedText(id='0', language='en', text='It rains.',
-  paired_text='It is wet.', label='entailment')`.
+  For example, `It rains.<TAB>It is wet.<TAB>1` with the labels
+  {'1': 'entailment'} gives `ClassifiedText(id='0', language='en',
+  text='It rains.', paired_text='It is wet.', label='entailment')`.
 
-  A file that lacks just the last column, which is the label's, or whose
-  labels are empty, is blind: its labels are None.
+  A file is blind if its labels are empty, or if it lacks the label column and
+  this is the last column. The labels of its examples are None.
 
   Args:
-    path: of the file.
-    language: code of the texts.
-    columns: where `text`, `paired_text`, `label`, `id` and `language` are: a
-      number from 0, a name (of the header), or several, which are joined by a
-      space. All but `text` may be left out. Lines of a language that is not
-      `language` are passed over.
-    labels: name of the class for what the file has; None for one whose lines
-      are to be left out. Without it, the file's are the names, except that
-      `contradictory` (XNLI-MT) is read as `contradiction`.
-    header: whether the first line names the columns; it does if `columns`
-      has names.
-    quoting: see `Quoting`.
-    paired_language: code of the second texts, where it is another.
+    path: Path of the file.
+    language: Language code of the texts.
+    columns: Columns of `text`, `paired_text`, `label`, `id` and `language`. A
+      column is an index counted from 0, a name in the header, or a sequence of
+      columns whose values are joined by spaces. Only `text` is required. Lines
+      in
+      a language other than `language` are skipped.
+    labels: Class name for each label in the file, or None to skip the lines
+      with
+      a label. If not given, the labels in the file are the class names, except
+      that `contradictory` (XNLI-MT) is read as `contradiction`.
+    header: Location of the column names. The first line is used if `columns`
+      contains names.
+    quoting: Interpretation of quotation marks.
+    paired_language: Language code of the second texts. If None, `language` is
+      used.
 
   Raises:
-    ConfigError: unknown fields in `columns`.
-    CorpusError: file:line of a wrong number of columns, empty text, a label
-      that `labels` lacks; an empty file; a column that the header lacks;
-      labels that look like texts, where `labels` does not name the classes.
+    ConfigError: If `columns` contains unknown fields.
+    CorpusError: If a line has a wrong number of columns, an empty text or a
+      label
+      that is not in `labels`, with file and line; if the file is empty; if the
+      header lacks a column; or if the labels look like texts and `labels` is
+      not
+      given.
   """
-  reading, seen_columns = read_columns(
+  reading, file_columns = read_columns(
     path,
     language,
     columns=columns,
@@ -117,7 +129,7 @@ def read_tsv(
   )
   if labels is None:
     column_validation.check_classes(
-      reading.examples, seen_columns, columns, path
+      reading.examples, file_columns, columns, path
     )
   return reading
 
@@ -132,27 +144,31 @@ def read_columns(
   quoting: Quoting | str,
   paired_language: str | None,
 ) -> tuple[file_reading.Reading, column_validation.Columns]:
-  """As `read_tsv`, whatever the labels look like; and all columns."""
+  """Reads examples like `read_tsv`, without checking the labels.
+
+  Returns:
+    The examples, and the values of all columns.
+  """
   _check_columns(columns)
   header = validation.validate(header, Header, name='header')
   quoting = validation.validate(quoting, Quoting, name='quoting')
-  rows = _tsv_rows(path, quoting)
+  rows = _read_tsv_rows(path, quoting)
   names: list[str] = []
   if header is Header.FIRST_LINE or any(
-    isinstance(c, str) for c in _flat(columns)
+    isinstance(column, str) for column in _flatten(columns)
   ):
     names = next(rows, (0, []))[1]
-  seen_columns = column_validation.Columns(names)
+  file_columns = column_validation.Columns(names)
 
-  def getters():
-    for number, fields in _same_width(rows, names, path, columns):
+  def line_getters():
+    for number, fields in _check_widths(rows, names, path, columns):
       if number == 1 and not names:
         _check_no_header(fields, columns, path)
-      seen_columns.add(enumerate(fields))
-      yield number, functools.partial(_field, fields, names, path, number)
+      file_columns.add(enumerate(fields))
+      yield number, functools.partial(_get_field, fields, names, path, number)
 
-  reader = _Reader(path, language, columns, labels, paired_language)
-  return _reading(reader, getters()), seen_columns
+  options = _ReaderOptions(path, language, columns, labels, paired_language)
+  return _read_examples(options, line_getters()), file_columns
 
 
 @file_formats.register_reader('jsonl', example=labeled_examples.ClassifiedText)
@@ -164,30 +180,35 @@ def read_jsonl(
   labels: Labels | None = None,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
-  """Reads one JSON object a line; arguments and errors as of `read_tsv`.
+  """Reads one example per line from JSON objects.
 
-  `columns` are the objects' keys. An object without the label's key, or with
-  null there, has no label; numbers are labels as they are written.
+  Arguments and errors are those of `read_tsv`, and `columns` contains keys of
+  the
+  objects. An object without the label key, or with the value null, has no
+  label.
+  Numbers are converted to text.
   """
   _check_columns(columns)
-  seen_columns = column_validation.Columns()
+  file_columns = column_validation.Columns()
 
-  def getters():
+  def line_getters():
     for number, value in file_reading.read_json_lines(path):
-      seen_columns.add(value.items())
-      yield number, functools.partial(_value, value, columns, path, number)
+      file_columns.add(value.items())
+      yield number, functools.partial(_get_value, value, columns, path, number)
 
-  reader = _Reader(path, language, columns, labels, paired_language)
-  reading = _reading(reader, getters())
+  options = _ReaderOptions(path, language, columns, labels, paired_language)
+  reading = _read_examples(options, line_getters())
   if labels is None:
     column_validation.check_classes(
-      reading.examples, seen_columns, columns, path
+      reading.examples, file_columns, columns, path
     )
   return reading
 
 
 @dataclasses.dataclass(frozen=True)
-class _Reader:
+class _ReaderOptions:
+  """Options of a reader; see `read_tsv`."""
+
   path: str | os.PathLike
   language: str
   columns: Columns
@@ -195,73 +216,79 @@ class _Reader:
   paired_language: str | None
 
 
-def _reading(reader: _Reader, rows) -> file_reading.Reading:
-  """Examples of (line number, function of a column) pairs."""
+def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
+  """Creates examples from lines.
+
+  Args:
+    options: Options of the reader.
+    lines: Pairs of a line number and a function that returns the value of a
+      column.
+  """
   examples: list[labeled_examples.ClassifiedText] = []
-  for number, get in rows:
+  for number, get_column in lines:
     values: dict[str, Any] = {
-      field: _joined(column, get) for field, column in reader.columns.items()
+      field: _join_columns(column, get_column)
+      for field, column in options.columns.items()
     }
-    if values.pop('language', reader.language) != reader.language:
+    if values.pop('language', options.language) != options.language:
       continue
     for field in ('text', 'paired_text'):
       if field in values and not values[field]:
         raise file_reading.malformed_line_error(
-          'line of labelled text',
-          reader.path,
-          number,
-          f'an empty {field}',
-          expected='text',
+          _KIND, options.path, number, f'an empty {field}', expected='text'
         )
-    label = _label(values.pop('label', None), reader, number)
-    if label is _LEFT_OUT:
+    label = _map_label(values.pop('label', None), options, number)
+    if label is _SKIPPED:
       continue
     values.setdefault('id', str(len(examples)))
     examples.append(
       labeled_examples.ClassifiedText(
-        language=reader.language,
+        language=options.language,
         label=label,
-        paired_language=reader.paired_language,
+        paired_language=options.paired_language,
         **values,
       )
     )
-  file_reading.check_any(examples, reader.path)
-  sides = [
+  file_reading.check_any(examples, options.path)
+  texts = [
     [example.text for example in examples],
     [example.paired_text or '' for example in examples],
   ]
-  languages = reader.language, reader.paired_language
-  column_validation.check_languages(languages, sides, reader.path)
+  languages = options.language, options.paired_language
+  column_validation.check_languages(languages, texts, options.path)
   return file_reading.Reading(examples)
 
 
-_LEFT_OUT = object()
+_SKIPPED = object()
 
 
-def _label(found: str | None, reader: _Reader, number: int):
-  if not found:
+def _map_label(label: str | None, options: _ReaderOptions, number: int):
+  """Returns the class name of a label, None, or `_SKIPPED`."""
+  if not label:
     return None
-  if reader.labels is None:
-    return _RENAMED.get(found, found)
-  if found not in reader.labels:
+  if options.labels is None:
+    return _RENAMED_LABELS.get(label, label)
+  if label not in options.labels:
     raise errors.CorpusError(
-      'A file has a label that is not among those told',
-      got=repr(found),
-      expected='one of ' + ', '.join(map(repr, reader.labels)),
-      where=f'{reader.path}:{number}',
+      'A label in the file is not a key of `labels`',
+      got=repr(label),
+      expected='one of ' + ', '.join(map(repr, options.labels)),
+      where=f'{options.path}:{number}',
     )
-  named = reader.labels[found]
-  return _LEFT_OUT if named is None else named
+  class_name = options.labels[label]
+  return _SKIPPED if class_name is None else class_name
 
 
-def _joined(column: Column, get) -> str | None:
+def _join_columns(column: Column, get_column) -> str | None:
+  """Returns the value of a column, or the joined values of several."""
   if isinstance(column, int | str):
-    return get(column)
-  parts = [get(part) for part in column]
-  return ' '.join(part for part in parts if part)
+    return get_column(column)
+  values = [get_column(name) for name in column]
+  return ' '.join(value for value in values if value)
 
 
-def _tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
+def _read_tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
+  """Yields the line number and the fields of each line that is not empty."""
   for number, line in file_reading.read_lines(path):
     if not line.strip():
       continue
@@ -272,45 +299,48 @@ def _tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
         (fields,) = csv.reader([line], delimiter='\t', strict=True)
       except csv.Error as error:
         raise file_reading.malformed_line_error(
-          'line of quoted fields',
+          'quoted TSV line',
           path,
           number,
           f'{error}',
-          expected='fields in quotation marks, those inside doubled',
-          fix="read the file with quoting='none'",
+          expected='fields in quotation marks, with doubled quotation marks '
+          'inside',
+          fix="Read the file with quoting='none'",
         ) from error
     yield number, [field.strip() for field in fields]
 
 
-def _same_width(rows, names, path, columns) -> Iterator:
-  """Checks that lines have as many columns as the first, and enough."""
+def _check_widths(rows, names, path, columns) -> Iterator:
+  """Yields the rows and checks that they have the same number of columns."""
   width = len(names)
-  numbers = [c for c in _flat(columns) if isinstance(c, int)]
-  needed = 1 + max(numbers, default=-1)
+  indices = [column for column in _flatten(columns) if isinstance(column, int)]
+  min_width = 1 + max(indices, default=-1)
   label = columns.get('label')
-  if label == needed - 1 and numbers.count(label) == 1:
-    needed -= 1  # It may lack in a blind file.
+  if label == min_width - 1 and indices.count(label) == 1:
+    min_width -= 1  # A blind file may lack the label column.
   for number, fields in rows:
     width = width or len(fields)
-    if len(fields) != width or width < needed:
+    if len(fields) != width or width < min_width:
+      shown_fields = file_reading.shorten_quoted(' | '.join(fields))
       raise file_reading.malformed_line_error(
-        'line of labelled text',
+        _KIND,
         path,
         number,
-        f'{len(fields)} columns: {file_reading.shorten_quoted(" | ".join(fields))}',
-        expected=f'at least {needed} columns'
-        if width < needed
+        f'{len(fields)} columns: {shown_fields}',
+        expected=f'at least {min_width} columns'
+        if width < min_width
         else f'{width} columns, as in the first line',
       )
     yield number, fields
 
 
-def _field(fields, names, path, number, column: int | str) -> str | None:
+def _get_field(fields, names, path, number, column: int | str) -> str | None:
+  """Returns the field of a TSV line, or None if it is past the end."""
   if isinstance(column, int):
     return fields[column] if column < len(fields) else None
   if column not in names:
     raise errors.CorpusError(
-      'A file lacks a column',
+      'The header of the file lacks a column',
       got=', '.join(names),
       expected=column,
       where=f'{path}:1',
@@ -318,49 +348,54 @@ def _field(fields, names, path, number, column: int | str) -> str | None:
   return fields[names.index(column)]
 
 
-def _value(
+def _get_value(
   value: dict, columns: Columns, path, number: int, key: str
 ) -> str | None:
+  """Returns the value of a key of a JSON object as text, or None."""
   if key not in value and key != columns.get('label'):
     raise file_reading.malformed_line_error(
-      'line of JSON',
+      'JSON line',
       path,
       number,
       'the keys ' + ', '.join(value),
-      expected=f'a key {key}',
+      expected=f'the key {key}',
     )
   field = value.get(key)
   return None if field is None else str(field).strip()
 
 
 def _check_no_header(fields: list[str], columns: Columns, path) -> None:
-  """Raises a CorpusError if the first line names the columns."""
+  """Raises a CorpusError if the first line contains the names of the columns."""
   label = columns.get('label')
   if not isinstance(label, int) or not -len(fields) <= label < len(fields):
     return
   are_names = all(_COLUMN_NAME.fullmatch(field.strip()) for field in fields)
   if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
     raise errors.CorpusError(
-      'The first line of a TSV file names its columns',
+      'The first line of the TSV file contains column names',
       got=file_reading.shorten_quoted(' | '.join(fields)),
       expected='an example',
       where=f'{path}:1',
-      fix="set the option header='first_line', or delete the line",
+      fix="Set the option header='first_line', or delete the line",
     )
 
 
 def _check_columns(columns: Columns) -> None:
+  """Raises a ConfigError for a missing or unknown field."""
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-      'The columns of a file of classes have wrong names',
+      'The fields in `columns` are invalid',
       got=', '.join(columns),
       expected='text, and any of paired_text, label, id, language',
     )
 
 
-def _flat(columns: Columns) -> list[int | str]:
-  return [
-    part
-    for column in columns.values()
-    for part in ([column] if isinstance(column, int | str) else column)
-  ]
+def _flatten(columns: Columns) -> list[int | str]:
+  """Returns all single columns, including those that are joined."""
+  flat: list[int | str] = []
+  for column in columns.values():
+    if isinstance(column, int | str):
+      flat.append(column)
+    else:
+      flat.extend(column)
+  return flat

@@ -1,8 +1,8 @@
-"""Whether columns of labelled files hold what their roles say.
+"""Checks that the columns of labeled files contain the expected type of data.
 
-A file that is read in another order of columns is still well-formed: sentences
-become classes, and words become tags. What cannot be otherwise is an error,
-what may be meant so is a warning. Few examples say nothing and pass.
+A file that is read with the wrong columns is still well-formed: sentences
+become classes, or words become tags. Data that must be wrong causes an error,
+and data that is suspicious causes a warning. Small files are not checked.
 """
 
 import logging
@@ -13,141 +13,181 @@ from xlflax.data import corpus_checks
 from xlflax.data.supervised import labeled_examples
 from xlflax.utils import errors
 
-_ROWS = 2000  # of a file that are looked at
-_FEW = 10  # fewer examples say nothing
-_SOME = 20  # fewer say nothing of what is only odd
-_TOKENS = 50
-_SENTENCE = 25  # characters that no name of a class has, as a rule
-_WIDE = 8  # the same of characters beyond U+2E80, which need no spaces
+_MAX_ROWS = 2000  # Number of rows of a file that are checked.
+_MIN_ROWS_FOR_ERROR = 10
+_MIN_ROWS_FOR_WARNING = 20
+_MAX_TAGS = 20  # More different tags may be words.
+_MIN_TOKENS = 50
+# Class names usually have fewer characters than sentences.
+_SENTENCE_LENGTH = 25
+# The same for characters beyond U+2E80, which are written without spaces.
+_WIDE_SENTENCE_LENGTH = 8
 
 Key = int | str
 
 
 class Columns:
-  """The values of a file's columns, whatever they are used for."""
+  """The values of all columns of a file, including unused ones."""
 
   def __init__(self, names: Sequence[str] = ()):
-    """Args: names: of the columns, if the file's first line has them."""
+    """Creates columns without values.
+
+    Args:
+      names: Names of the columns. Empty if the file has no header.
+    """
     self._names = names
     self._values: dict[Key, list[str]] = {}
 
   def add(self, row: Iterable[tuple[Key, Any]]) -> None:
-    """Takes in a row's (column, value) pairs."""
+    """Adds the (column, value) pairs of a row."""
     for key, value in row:
       values = self._values.setdefault(key, [])
-      if isinstance(value, (str, int, float)) and len(values) < _ROWS:
+      if isinstance(value, (str, int, float)) and len(values) < _MAX_ROWS:
         values.append(str(value))
 
-  def like_labels(self) -> list[Key]:
-    """The columns of few different values, none of which is a sentence."""
+  def find_label_columns(self) -> list[Key]:
+    """Returns the columns with few different values and no sentences."""
     return [key for key, values in self._values.items() if _are_labels(values)]
 
-  def like_texts(self) -> list[Key]:
-    """The columns of many different sentences."""
+  def find_text_columns(self) -> list[Key]:
+    """Returns the columns with many different sentences."""
     return [key for key, values in self._values.items() if _are_texts(values)]
 
-  def known_as(self, key: Key) -> Key:
-    """A column's name where it has one."""
-    named = isinstance(key, int) and key < len(self._names)
-    return self._names[int(key)] if named else key
+  def get_name(self, key: Key) -> Key:
+    """Returns the name of a column, or its key if it has no name."""
+    if isinstance(key, int) and key < len(self._names):
+      return self._names[key]
+    return key
 
 
 def check_classes(
   examples: Sequence[labeled_examples.ClassifiedText],
-  found: Columns,
+  file_columns: Columns,
   columns: Mapping[str, Any],
   path: Any,
 ) -> None:
-  """Refuses classes that are texts; warns of other odd ones.
+  """Rejects labels that are texts, and warns of suspicious labels.
 
   Args:
-    examples: of the file.
-    found: all of its columns.
-    columns: what they are used for.
-    path: of the file.
+    examples: Examples of the file.
+    file_columns: Values of all columns of the file.
+    columns: Column of each field of the examples.
+    path: Path of the file.
 
   Raises:
-    CorpusError: the labels are sentences, or a running number beside a column
-      of labels.
+    CorpusError: If the labels are sentences, or if all labels are different and
+      the file has another column that looks like labels.
   """
-  labeled = [example for example in examples if example.label is not None][
-    :_ROWS
-  ]
-  labels, texts = (
-    [str(example.label) for example in labeled],
-    [example.text for example in labeled],
-  )
-  count, kinds = len(labeled), len(set(labels))
-  if count < _FEW:
+  labeled = [example for example in examples if example.label is not None]
+  labeled = labeled[:_MAX_ROWS]
+  labels = [str(example.label) for example in labeled]
+  texts = [example.text for example in labeled]
+  num_examples = len(labeled)
+  num_labels = len(set(labels))
+  num_texts = len(set(texts))
+  if num_examples < _MIN_ROWS_FOR_ERROR:
     return
-  used = {found.known_as(c) for c in columns.values() if isinstance(c, Key)}
-  label_columns = [found.known_as(key) for key in found.like_labels()]
-  unused = [key for key in label_columns if key not in used]
+
+  used_columns = {
+    file_columns.get_name(column)
+    for column in columns.values()
+    if isinstance(column, Key)
+  }
+  label_columns = [
+    file_columns.get_name(key) for key in file_columns.find_label_columns()
+  ]
+  unused_label_columns = [
+    key for key in label_columns if key not in used_columns
+  ]
   if _are_texts(labels) and (
-    label_columns or _length(labels) >= _length(texts)
+    label_columns or _mean_length(labels) >= _mean_length(texts)
   ):
-    raise _wrong_columns(found, columns, labels, label_columns, path)
-  if kinds == count >= _SOME and unused:
-    raise _wrong_columns(found, columns, labels, unused, path)
-  if count >= _SOME and (kinds > count / 2 or kinds == 1):
-    _warn(path, f'{count} examples have {kinds} different labels', labels)
-  if count >= _SOME and len(set(texts)) <= count / 10 and _are_labels(texts):
-    _warn(path, f'{count} examples have {len(set(texts))} texts', texts)
+    raise _wrong_columns_error(
+      file_columns, columns, labels, label_columns, path
+    )
+
+  if num_examples < _MIN_ROWS_FOR_WARNING:
+    return
+  if num_labels == num_examples and unused_label_columns:
+    raise _wrong_columns_error(
+      file_columns, columns, labels, unused_label_columns, path
+    )
+  if num_labels > num_examples / 2 or num_labels == 1:
+    _warn(
+      path,
+      f'{num_examples} examples have {num_labels} different labels',
+      labels,
+    )
+  if num_texts <= num_examples / 10 and _are_labels(texts):
+    _warn(
+      path, f'{num_examples} examples have {num_texts} different texts', texts
+    )
 
 
 def check_scores(
   examples: Sequence[labeled_examples.RatedPair], path: Any
 ) -> None:
-  """Refuses scores that are running numbers; warns of odd ranges.
+  """Rejects scores that are line numbers, and warns of suspicious ranges.
 
   Raises:
-    CorpusError: score i is i, or i + 1, of all examples, or one is infinite.
+    CorpusError: If the score of every example i is i or i + 1, or if a score is
+      infinite.
   """
   scores = [example.score for example in examples if example.score is not None]
   start = scores[0] if scores else 0.0
-  counted = scores == [start + i for i in range(len(scores))]
-  if any(abs(score) == float('inf') for score in scores) or (
-    len(scores) >= _FEW and start in (0, 1) and counted
-  ):
+  are_line_numbers = (
+    len(scores) >= _MIN_ROWS_FOR_ERROR
+    and start in (0, 1)
+    and scores == [start + i for i in range(len(scores))]
+  )
+  if are_line_numbers or any(abs(score) == float('inf') for score in scores):
     raise errors.CorpusError(
-      'The scores of a file of rated pairs are none',
+      'The score column does not contain similarity scores',
       got=', '.join(f'{score:g}' for score in scores[:5]) + ', …',
-      expected='how alike the texts are, such as 0 to 5',
+      expected='similarity scores, such as 0 to 5',
       where=str(path),
-      fix='name the column of the scores: columns={…, "label": NUMBER}',
+      fix='Set the column of the scores: columns={…, "label": NUMBER}',
     )
-  odd = [score for score in scores if not -1 <= score <= 100]
-  if odd:
-    _warn(path, f'{len(odd)} scores lie outside of -1 to 100', map(str, odd))
+  suspicious = [score for score in scores if not -1 <= score <= 100]
+  if suspicious:
+    _warn(
+      path,
+      f'{len(suspicious)} scores are outside the range -1 to 100',
+      map(str, suspicious),
+    )
 
 
 def check_tags(
   examples: Sequence[labeled_examples.TaggedSentence], path: Any
 ) -> None:
-  """Refuses tags that are words.
+  """Rejects tags that are words.
 
   Raises:
-    CorpusError: the tags have far more kinds than the words, or are the words.
+    CorpusError: If there are far more different tags than different words, or
+      if
+      most tags equal their words.
   """
   pairs = [
     (word, tag)
-    for example in examples[:_ROWS]
+    for example in examples[:_MAX_ROWS]
     for word, tag in zip(example.words, example.tags or (), strict=False)
   ]
-  distinct_words, tags = ({pair[i] for pair in pairs} for i in (0, 1))
-  same = sum(word.lower() == tag.lower() for word, tag in pairs)
-  if len(pairs) < _TOKENS:
+  if len(pairs) < _MIN_TOKENS:
     return
-  if (len(tags) > _SOME and len(tags) > 2 * len(distinct_words)) or (
-    len(tags) > _SOME and same > 0.8 * len(pairs)
+  distinct_words = {word for word, _ in pairs}
+  tags = {tag for _, tag in pairs}
+  num_equal = sum(word.lower() == tag.lower() for word, tag in pairs)
+  if len(tags) > _MAX_TAGS and (
+    len(tags) > 2 * len(distinct_words) or num_equal > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
-      'The tags of a file look like words',
-      got=f'{len(tags)} different tags of {len(distinct_words)} different words, such '
-      'as ' + ', '.join(map(repr, sorted(tags)[:3])),
+      'The tags of the file look like words',
+      got=f'{len(tags)} different tags of {len(distinct_words)} different '
+      'words, such as ' + ', '.join(map(repr, sorted(tags)[:3])),
       expected='few different tags',
       where=str(path),
-      fix='name the columns of words and tags, from 0: word=NUMBER, tag=NUMBER',
+      fix='Set the columns of words and tags, counted from 0: word=NUMBER, '
+      'tag=NUMBER',
     )
   if len(tags) > len(pairs) / 2:
     _warn(path, f'{len(pairs)} words have {len(tags)} different tags', tags)
@@ -156,10 +196,10 @@ def check_tags(
 def check_answers(
   examples: Sequence[labeled_examples.Question], path: Any
 ) -> None:
-  """Refuses questions whose answers are not in their contexts.
+  """Rejects questions whose answers are not in their contexts.
 
   Raises:
-    CorpusError: of most answers it is so.
+    CorpusError: If this holds for most answers.
   """
   answers = [
     (example, answer)
@@ -167,35 +207,39 @@ def check_answers(
     for answer in example.answers
     if answer.text
   ]
-  lost = [pair for pair in answers if pair[1].start < 0]
-  if len(answers) < _FEW or len(lost) <= len(answers) / 2:
+  missing = [
+    (example, answer) for example, answer in answers if answer.start < 0
+  ]
+  if len(answers) < _MIN_ROWS_FOR_ERROR or len(missing) <= len(answers) / 2:
     return
-  in_questions = sum(
-    answer.text in example.question for example, answer in lost
+  num_in_questions = sum(
+    answer.text in example.question for example, answer in missing
   )
   raise errors.CorpusError(
-    'Questions and contexts look exchanged'
-    if in_questions > len(lost) / 2
-    else 'The answers belong to other contexts',
-    got=f'{len(lost)} of {len(answers)} answers that are not in their contexts',
+    'Questions and contexts seem to be swapped'
+    if num_in_questions > len(missing) / 2
+    else 'Most answers do not occur in their contexts',
+    got=f'{len(missing)} of {len(answers)} answers that are not in their '
+    'contexts',
     expected='spans of the contexts',
     where=str(path),
-    fix='write the text that holds the answer as "context"',
+    fix='Store the text that contains the answer under the key "context"',
   )
 
 
 def check_languages(
   languages: Sequence[str | None], sides: Sequence[Sequence[str]], path: Any
 ) -> None:
-  """Refuses two sides each of which is in the other's script.
+  """Rejects text pairs in which each text has the script of the other language.
 
   Args:
-    languages: codes of the sides.
-    sides: their texts, one after the other.
-    path: of the file.
+    languages: Language codes of the two sides.
+    sides: Texts of each side.
+    path: Path of the file.
 
   Raises:
-    CorpusError: it is so; languages of one script say nothing.
+    CorpusError: If the languages are swapped. This is not detected if both are
+      written in the same script.
   """
   if None in languages or len(set(languages)) < 2:
     return
@@ -203,67 +247,83 @@ def check_languages(
   texts = [' '.join(side[: corpus_checks.LINES]) for side in sides]
   if corpus_checks.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
-      'The two languages of a file look exchanged',
+      'The two languages of the file seem to be swapped',
       got=f'{corpus_checks.dominant_script(texts[0])} letters as {first}, '
       f'{corpus_checks.dominant_script(texts[1])} letters as {second}',
       where=str(path),
-      fix=f'exchange the two columns or files, or call the part '
-      f'{second}-{first}',
+      fix=f'Swap the two columns or files, or name the part {second}-{first}',
     )
 
 
 def _are_labels(values: Sequence[str]) -> bool:
-  """Whether these are few different short values."""
-  kinds = set(values)
+  """Returns whether there are few different values and no sentences."""
+  distinct = set(values)
   return (
-    len(values) >= _FEW
-    and 2 <= len(kinds) <= max(3, len(values) // 5)
-    and not any(map(_is_sentence, kinds))
+    len(values) >= _MIN_ROWS_FOR_ERROR
+    and 2 <= len(distinct) <= max(3, len(values) // 5)
+    and not any(map(_is_sentence, distinct))
   )
 
 
 def _are_texts(values: Sequence[str]) -> bool:
-  """Whether most of these are sentences, and different ones."""
-  kinds = set(values)
+  """Returns whether most values are different and most are sentences."""
+  distinct = set(values)
   return (
-    len(kinds) > len(values) / 2
-    and sum(map(_is_sentence, kinds)) > len(kinds) / 2
+    len(distinct) > len(values) / 2
+    and sum(map(_is_sentence, distinct)) > len(distinct) / 2
   )
 
 
 def _is_sentence(value: str) -> bool:
-  wide = sum(ord(letter) > 0x2E80 for letter in value)
-  return len(value.split()) >= 3 or len(value) >= _SENTENCE or wide >= _WIDE
+  """Returns whether a value has the length of a sentence."""
+  num_wide = sum(ord(character) > 0x2E80 for character in value)
+  return (
+    len(value.split()) >= 3
+    or len(value) >= _SENTENCE_LENGTH
+    or num_wide >= _WIDE_SENTENCE_LENGTH
+  )
 
 
-def _length(values: Sequence[str]) -> float:
+def _mean_length(values: Sequence[str]) -> float:
+  """Returns the mean number of characters of the values."""
   return sum(map(len, values)) / max(1, len(values))
 
 
-def _warn(path: Any, what: str, values: Iterable[str]) -> None:
-  some = ', '.join(
+def _warn(path: Any, problem: str, values: Iterable[str]) -> None:
+  """Logs a warning about suspicious values, with the first three."""
+  shown_values = ', '.join(
     repr(value[:40]) for value in list(dict.fromkeys(values))[:3]
   )
   logging.warning(
-    '%s: %s, such as %s: is it the column meant?', path, what, some
+    '%s: %s, such as %s. Check that the correct column is read.',
+    path,
+    problem,
+    shown_values,
   )
 
 
-def _wrong_columns(
-  found: Columns, columns: Mapping[str, Any], labels, others: list[Key], path
+def _wrong_columns_error(
+  file_columns: Columns,
+  columns: Mapping[str, Any],
+  labels,
+  label_columns: list[Key],
+  path,
 ) -> errors.CorpusError:
-  """The error, with the columns as they are rather."""
-  texts = [found.known_as(key) for key in found.like_texts()]
-  rather = dict(zip(('text', 'paired_text'), texts, strict=False))
-  if others:
-    rather['label'] = others[0]
+  """Returns the error for labels that are texts, with suggested columns."""
+  text_columns = [
+    file_columns.get_name(key) for key in file_columns.find_text_columns()
+  ]
+  suggestion = dict(zip(('text', 'paired_text'), text_columns, strict=False))
+  expected = 'few different class names'
+  if label_columns:
+    suggestion['label'] = label_columns[0]
+    expected += f'; the column {label_columns[0]!r} looks like the label'
   return errors.CorpusError(
-    'The labels of a file look like texts or numbers of its lines',
+    'The labels of the file look like texts or line numbers',
     got=f'{len(set(labels))} different labels of {len(labels)} examples, such '
     f'as {labels[0][:60]!r}, with columns={dict(columns)}',
-    expected='few different names of classes'
-    + (f'; column {others[0]!r} looks like the label' if others else ''),
+    expected=expected,
     where=str(path),
-    fix=f'set the option columns, such as columns={rather}, or name the '
-    'classes by the option labels',
+    fix=f'Set the option columns, such as columns={suggestion}, or set the '
+    'option labels to the class names',
   )

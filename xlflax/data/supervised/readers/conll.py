@@ -1,11 +1,12 @@
-"""Tags of words in columns: named entities, parts of speech.
+"""Readers of tagged words in columns: named entities and parts of speech.
 
-The layouts of CoNLL-2002 and 2003, WikiAnn (PAN-X), Universal NER, and of the
-files that XTREME's script leaves: one word a line, an empty line between
-sentences.
+The formats are those of CoNLL-2002 and 2003, WikiAnn (PAN-X), Universal NER,
+and
+the files that XTREME's script writes, with one word per line and an empty line
+between sentences.
 
-Sang & De Meulder 2003; Pan et al. 2017 with the splits of Rahimi et al. 2019;
-Mayhew et al. 2024.
+Sources: Sang and De Meulder (2003); Pan et al. (2017) with the splits of Rahimi
+et al. (2019); Mayhew et al. (2024).
 """
 
 import enum
@@ -19,7 +20,7 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import validation
 
-_KIND = 'file of tagged words'
+_KIND = 'file of tagged sentences'
 _COMMENT = re.compile(
   r'#\s*(?:[\w.]+(?: [\w.]+)*\s*=\s|(?:newdoc|newpar)\b|id\s\S+\s+\w+=)'
 )
@@ -28,12 +29,14 @@ _UNKNOWN = '\N{REPLACEMENT CHARACTER}'
 
 
 class Scheme(enum.Enum):
-  """How the tags of a file mark entities; the examples have IOB2.
+  """Tagging scheme of a file. Examples always have IOB2 tags.
 
-  PLAIN: tags mark none (parts of speech) and stay as they are. IOB1: B- only
-  where an entity follows one of its kind (CoNLL-2003 as distributed). IOB2:
-  B- at each entity's start. IOBES: with E- at the end, S- for one word (L-
-  and U- mean the same).
+  PLAIN: Tags do not mark entities (parts of speech) and remain unchanged.
+  IOB1: B- is used only if an entity follows another one of its type (CoNLL-2003
+    as distributed).
+  IOB2: B- is used at the start of each entity.
+  IOBES: E- is used at the end of an entity and S- for a single word. L- and U-
+    have the same meanings.
   """
 
   PLAIN = 'plain'
@@ -43,7 +46,7 @@ class Scheme(enum.Enum):
 
 
 class Separator(enum.Enum):
-  """What is between columns; AUTO: a tab if the file has any, else a space."""
+  """Separator of columns. AUTO: a tab if the file has any, otherwise a space."""
 
   TAB = 'tab'
   SPACE = 'space'
@@ -51,13 +54,19 @@ class Separator(enum.Enum):
 
 
 class Prefix(enum.Enum):
-  """Whether words are written `fr:mot`, as in WikiAnn."""
+  """Prefix of words.
+
+  NONE: Words have no prefix.
+  LANGUAGE: Words have a language code as prefix, as in `fr:mot` (WikiAnn).
+  """
 
   NONE = 'none'
   LANGUAGE = 'language'
 
 
 class _Line(NamedTuple):
+  """A line with a word. The tag is None if the file is blind."""
+
   number: int
   word: str
   tag: str | None
@@ -91,43 +100,43 @@ def read_conll(
 ) -> file_reading.Reading:
   """Reads sentences of tagged words.
 
-  Before: `fr:Paris<TAB>I-LOC` with scheme IOB1 and a language prefix; after:
-  words `('Paris',)`, tags `('B-LOC',)`.
+  For example, `fr:Paris<TAB>I-LOC` with the scheme IOB1 and a language prefix
+  gives the words `('Paris',)` and the tags `('B-LOC',)`.
 
-  A file with no column but the words is blind: its tags are None. Lines
-  `# sent_id = …` name sentences; other such comments and `-DOCSTART-` lines
-  are passed over.
+  A file that contains only words is blind, and its tags are None. Lines
+  `# sent_id = …` set the id of a sentence. Other comments of this form and
+  `-DOCSTART-` lines are skipped.
 
   Args:
-    path: of the file.
-    language: code of the sentences.
-    word: column of the words, from 0; negative: from the end.
-    tag: column of the tags.
-    scheme: what the file's tags are.
-    separator: what is between columns.
-    prefix: what is before words.
+    path: Path of the file.
+    language: Language code of the sentences.
+    word: Index of the word column. Negative indices count from the end.
+    tag: Index of the tag column.
+    scheme: Tagging scheme of the file.
+    separator: Separator of columns.
+    prefix: Prefix of words.
 
   Raises:
-    CorpusError: file:line of a line with too few columns, or not as many as
-      the others in the case of one; a tag that is none of the scheme; a word
-      without its prefix; an empty file; tags that look like words.
+    CorpusError: If a line has too few columns or another number of columns than
+      the lines before it, if a tag does not belong to the scheme, or if a word
+      lacks its prefix, with file and line; if the file is empty; or if the tags
+      look like words.
   """
   scheme = validation.validate(scheme, Scheme, name='scheme')
   prefix = validation.validate(prefix, Prefix, name='prefix')
-  split = _splitter(
-    path, validation.validate(separator, Separator, name='separator')
-  )
+  separator = validation.validate(separator, Separator, name='separator')
+  split = _choose_splitter(path, separator)
   examples: list[labeled_examples.TaggedSentence] = []
   problems: list[str] = []
-  blind: bool | None = None
-  for name, lines in _sentences(path, split, word, tag, prefix):
-    blind = _check_blind(lines, blind, path)
+  is_blind: bool | None = None
+  for sentence_id, lines in _read_sentences(path, split, word, tag, prefix):
+    is_blind = _check_blind(lines, is_blind, path)
     examples.append(
       labeled_examples.TaggedSentence(
-        id=name or str(len(examples)),
+        id=sentence_id or str(len(examples)),
         language=language,
-        words=_words(lines, path, problems),
-        tags=None if blind else _tags(lines, scheme, path, problems),
+        words=_read_words(lines, path, problems),
+        tags=None if is_blind else _read_tags(lines, scheme, path, problems),
       )
     )
   file_reading.check_any(examples, path)
@@ -135,10 +144,12 @@ def read_conll(
   return file_reading.Reading(examples, tuple(problems))
 
 
-def _splitter(path, separator: Separator):
+def _choose_splitter(path, separator: Separator):
+  """Returns the function that splits a line into columns."""
   if separator is Separator.AUTO:
-    # The first line of a word decides; `_sentences` verifies all others.
-    first = next(
+    # The first line with a word determines the separator. `_read_sentences`
+    # checks that all lines have the same number of columns.
+    first_line = next(
       (
         line
         for _, line in file_reading.read_lines(path)
@@ -146,11 +157,11 @@ def _splitter(path, separator: Separator):
       ),
       '',
     )
-    tab = '\t' in first.strip()
-    separator = Separator.TAB if tab else Separator.SPACE
+    has_tab = '\t' in first_line.strip()
+    separator = Separator.TAB if has_tab else Separator.SPACE
   if separator is Separator.TAB:
     return lambda line: line.split('\t')
-  # A tab in a file that is separated by spaces is a column of its own.
+  # In a file that is separated by spaces, a tab is a separate column.
   return corpus_lines.split_tokens
 
 
@@ -159,20 +170,21 @@ def _is_comment(line: str) -> bool:
   return bool(_COMMENT.match(line)) or line.startswith('-DOCSTART-')
 
 
-def _sentences(
+def _read_sentences(
   path, split, word, tag, prefix
 ) -> Iterator[tuple[str | None, list[_Line]]]:
-  name: str | None = None
+  """Yields the id, if any, and the words of each sentence."""
+  sentence_id: str | None = None
   lines: list[_Line] = []
   num_columns: int | None = None
   for number, text in file_reading.read_lines(path):
     if not text.strip():
       if lines:
-        yield name, lines
-        name, lines = None, []
+        yield sentence_id, lines
+        sentence_id, lines = None, []
     elif _is_comment(text):
       match = _SENT_ID.match(text)
-      name = match[1] if match else name
+      sentence_id = match[1] if match else sentence_id
     else:
       fields = [field.strip() for field in split(text)]
       num_columns = num_columns or len(fields)
@@ -184,17 +196,20 @@ def _sentences(
           f'{len(fields)} columns: {file_reading.shorten_quoted(text)}',
           expected=f'{num_columns} columns, as in the lines before',
         )
-      lines.append(_line(fields, word, tag, prefix, path, number))
+      lines.append(_parse_line(fields, word, tag, prefix, path, number))
   if lines:
-    yield name, lines
+    yield sentence_id, lines
 
 
-def _line(
+def _parse_line(
   fields: list[str], word: int, tag: int, prefix: Prefix, path, number: int
 ) -> _Line:
+  """Returns the word and the tag of a line."""
   size = len(fields)
-  places = [column + size if column < 0 else column for column in (word, tag)]
-  if not 0 <= places[0] < size or (size > 1 and not 0 <= places[1] < size):
+  word_column, tag_column = (
+    column + size if column < 0 else column for column in (word, tag)
+  )
+  if not 0 <= word_column < size or (size > 1 and not 0 <= tag_column < size):
     raise file_reading.malformed_line_error(
       _KIND,
       path,
@@ -203,89 +218,106 @@ def _line(
       expected=f'the word in column {word}, its tag in column {tag} '
       '(counted from 0)',
     )
-  text = fields[places[0]]
+  text = fields[word_column]
   if prefix is Prefix.LANGUAGE:
-    before, colon, text = text.partition(':')
-    if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', before):
+    code, colon, text = text.partition(':')
+    if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', code):
       raise file_reading.malformed_line_error(
         _KIND,
         path,
         number,
-        f'the word {fields[places[0]]!r}',
-        expected="a language's code and a colon before it, as fr:mot",
+        f'the word {fields[word_column]!r}',
+        expected='a language code and a colon before the word, as in fr:mot',
       )
-  label = fields[places[1]] if size > 1 and places[0] != places[1] else None
+  has_tag = size > 1 and word_column != tag_column
+  label = fields[tag_column] if has_tag else None
   if label == '':
     raise file_reading.malformed_line_error(
-      _KIND, path, number, f'no tag of {text!r}'
+      _KIND, path, number, f'an empty tag of {text!r}'
     )
   return _Line(number, text.strip(), label)
 
 
-def _check_blind(lines: list[_Line], blind: bool | None, path) -> bool:
-  """Whether no word has a tag, as in the sentences before."""
+def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
+  """Checks that all words of a file have a tag or that none has.
+
+  Args:
+    lines: Lines of a sentence.
+    is_blind: Whether the words of earlier sentences have no tags. None for the
+      first sentence.
+    path: Path of the file, for error messages.
+
+  Returns:
+    Whether the words have no tags.
+  """
   for line in lines:
     is_untagged = line.tag is None
-    blind = is_untagged if blind is None else blind
-    if is_untagged != blind:
+    is_blind = is_untagged if is_blind is None else is_blind
+    if is_untagged != is_blind:
       raise file_reading.malformed_line_error(
         _KIND,
         path,
         line.number,
         f'{"no" if is_untagged else "a"} tag of {line.word!r}',
-        expected='a tag of each word, or none in the whole file',
+        expected='a tag for each word, or no tags in the complete file',
       )
-  return bool(blind)
+  return bool(is_blind)
 
 
-def _words(lines: list[_Line], path, problems: list[str]) -> tuple[str, ...]:
+def _read_words(
+  lines: list[_Line], path, problems: list[str]
+) -> tuple[str, ...]:
+  """Returns the words of a sentence and adds problems with them."""
   for line in lines:
     if not line.word:
       problems.append(
-        f'{path}:{line.number}: an empty word, read as {_UNKNOWN}'
+        f'{path}:{line.number}: Replacing an empty word by {_UNKNOWN}'
       )
   return tuple(line.word or _UNKNOWN for line in lines)
 
 
-def _tags(
+def _read_tags(
   lines: list[_Line], scheme: Scheme, path, problems: list[str]
 ) -> tuple[str, ...]:
+  """Returns the tags of a sentence and adds problems with them."""
   tags = [line.tag or '' for line in lines]
   if scheme is Scheme.PLAIN:
     return tuple(tags)
-  marks = 'BIESLU' if scheme is Scheme.IOBES else 'BI'
+  prefixes = 'BIESLU' if scheme is Scheme.IOBES else 'BI'
   for line, tag in zip(lines, tags, strict=True):
-    if not re.fullmatch(rf'O|[{marks}]-.+', tag):
+    if not re.fullmatch(rf'O|[{prefixes}]-.+', tag):
       raise file_reading.malformed_line_error(
         _KIND,
         path,
         line.number,
         f'the tag {tag!r}',
-        expected='O, or one of ' + ', '.join(f'{m}-…' for m in marks),
+        expected='O, or one of ' + ', '.join(f'{p}-…' for p in prefixes),
       )
   if scheme is not Scheme.IOB2:
     return to_iob2(tags)
-  for line, before, tag in zip(lines, ['O', *tags], tags, strict=False):
-    if tag[0] == 'I' and tag[1:] != before[1:]:
+  for line, previous_tag, tag in zip(lines, ['O', *tags], tags, strict=False):
+    if tag[0] == 'I' and tag[1:] != previous_tag[1:]:
       problems.append(
-        f'{path}:{line.number}: an entity starts with {tag}, not B-'
+        f'{path}:{line.number}: An entity starts with {tag} instead of B-'
       )
   return tuple(tags)
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-  """IOB1 or IOBES tags as IOB2.
+  """Converts IOB1 or IOBES tags to IOB2.
 
-  Before: `I-LOC I-LOC B-LOC I-ORG`; after: `B-LOC I-LOC B-LOC B-ORG`. Before:
-  `S-PER B-LOC E-LOC`; after: `B-PER B-LOC I-LOC`.
+  For example, `I-LOC I-LOC B-LOC I-ORG` becomes `B-LOC I-LOC B-LOC B-ORG`, and
+  `S-PER B-LOC E-LOC` becomes `B-PER B-LOC I-LOC`.
   """
   result = []
-  kind = None  # of an entity that may go on
+  open_type = None  # Type of an entity that the next tag may continue.
   for tag in tags:
-    mark, _, entity_type = tag.partition('-')
-    goes_on = mark in 'IEL' and entity_type == kind
-    result.append(
-      tag if mark == 'O' else ('I-' if goes_on else 'B-') + entity_type
-    )
-    kind = None if mark in 'OESLU' else entity_type
+    prefix, _, entity_type = tag.partition('-')
+    if prefix == 'O':
+      result.append(tag)
+    elif prefix in 'IEL' and entity_type == open_type:
+      result.append(f'I-{entity_type}')
+    else:
+      result.append(f'B-{entity_type}')
+    open_type = None if prefix in 'OESLU' else entity_type
   return tuple(result)

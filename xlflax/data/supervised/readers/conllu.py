@@ -1,12 +1,12 @@
-"""Dependency trees and parts of speech from CoNLL-U files.
+"""Readers of dependency trees and parts of speech from CoNLL-U files.
 
-The words are the syntactic ones, as in the CoNLL 2018 shared task on gold
-segmentation: empty nodes (`3.1`) are skipped, and multiword tokens (`1-2`)
-are kept for files of predictions only.
-The `conllu` package parses the lines; this module checks what the package
-lets pass (columns, numbering, trees) and says where a file is wrong.
+Words are syntactic words, as in the CoNLL 2018 shared task with gold
+segmentation. Empty nodes (`3.1`) are skipped, and multiword tokens (`1-2`) are
+used only in prediction files. The `conllu` package parses the lines. This
+module checks what the package does not (columns, numbering, trees), and reports
+the line of an error.
 
-Sources: Zeman et al. 2018, "CoNLL 2018 Shared Task";
+Sources: Zeman et al. (2018), "CoNLL 2018 Shared Task";
 universaldependencies.org/format.
 """
 
@@ -25,7 +25,7 @@ from xlflax.utils import errors, validation
 
 _COLUMNS = 10
 _KIND = 'CoNLL-U'
-# Columns that are read as they stand cost less, and cannot be malformed.
+# Reading a column as plain text is faster and cannot fail.
 _PARSERS = dict.fromkeys(
   parser.DEFAULT_FIELDS, lambda columns, index: columns[index]
 ) | {name: parser.DEFAULT_FIELD_PARSERS[name] for name in ('id', 'head')}
@@ -35,27 +35,35 @@ _WORD_COLUMNS = ('form', 'lemma', 'upos', 'feats', 'head', 'deprel')
 
 
 class Subtypes(enum.Enum):
-  """Language-specific parts of relations: `acl:relcl` is kept, or `acl`."""
+  """Handling of language-specific subtypes of relations.
+
+  KEPT: Relations are read with their subtypes, such as `acl:relcl`.
+  DROPPED: Subtypes are removed, so that `acl:relcl` is read as `acl`.
+  """
 
   KEPT = 'kept'
   DROPPED = 'dropped'
 
 
 class _Word(NamedTuple):
-  number: int  # of its line
+  """A syntactic word. The head is None if the file does not specify it."""
+
+  line_number: int
   form: str
   lemma: str
   tag: str
   features: str
-  head: int | None  # None: the file does not say
+  head: int | None
   relation: str
 
 
 class _Sentence(NamedTuple):
-  number: int  # of its last line
+  """A sentence, with its multiword tokens as texts 'first-last form'."""
+
+  last_line_number: int
   id: str | None
   words: list[_Word]
-  multiwords: list[str]  # 'first-last form'
+  multiwords: list[str]
 
 
 @file_formats.register_reader('conllu', example=labeled_examples.ParsedSentence)
@@ -65,25 +73,25 @@ def read_trees(
   *,
   subtypes: Subtypes | str = Subtypes.KEPT,
 ) -> file_reading.Reading:
-  """Reads sentences with their trees.
+  """Reads sentences with their dependency trees.
 
-  Sentences whose heads are all `_` have no tree (a blind test set).
+  Sentences in which all heads are `_` have no tree (a blind test set).
 
   Args:
-    path: of the file.
-    language: code of the sentences.
-    subtypes: see `Subtypes`.
+    path: Path of the file.
+    language: Language code of the sentences.
+    subtypes: Handling of subtypes of relations.
 
   Raises:
-    CorpusError: file:line and the reason, of a line or tree that breaks the
-      format: columns, numbering, heads outside the sentence, no root or
-      several, a cycle; an empty file.
+    CorpusError: If a line or a tree violates the format (columns, numbering,
+      heads outside the sentence, no root or several roots, a cycle), with file
+      and line, or if the file is empty.
   """
   subtypes = validation.validate(subtypes, Subtypes, name='subtypes')
   examples: list[labeled_examples.Example] = []
-  for sentence in _sentences(path):
-    heads = _heads(sentence, path)
-    relations = tuple(_relation(word, subtypes) for word in sentence.words)
+  for sentence in _read_sentences(path):
+    heads = _read_heads(sentence, path)
+    relations = tuple(_read_relation(word, subtypes) for word in sentence.words)
     examples.append(
       labeled_examples.ParsedSentence(
         id=sentence.id or str(len(examples)),
@@ -105,18 +113,21 @@ def read_trees(
   'conllu_tags', example=labeled_examples.TaggedSentence
 )
 def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
-  """Reads sentences with their universal parts of speech; no tree is needed.
+  """Reads sentences with their universal parts of speech.
 
-  Sentences whose tags are all `_` have none.
+  The file need not contain trees. Sentences in which all tags are `_` have no
+  tags.
 
   Raises:
-    CorpusError: see `read_trees`; a word without a tag among others with one.
+    CorpusError: If a line violates the format, as documented by `read_trees`,
+      or
+      if only some words of a sentence have a tag.
   """
   examples: list[labeled_examples.Example] = []
-  for sentence in _sentences(path):
+  for sentence in _read_sentences(path):
     tags = tuple(word.tag for word in sentence.words)
     if '_' in tags and set(tags) != {'_'}:
-      raise _no_tag(sentence.words[tags.index('_')], path)
+      raise _missing_tag_error(sentence.words[tags.index('_')], path)
     examples.append(
       labeled_examples.TaggedSentence(
         id=sentence.id or str(len(examples)),
@@ -129,64 +140,66 @@ def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
   return file_reading.Reading(examples)
 
 
-def _no_tag(word, path: str | os.PathLike) -> errors.CorpusError:
+def _missing_tag_error(word, path: str | os.PathLike) -> errors.CorpusError:
+  """Returns the error for a word without a tag."""
   return file_reading.malformed_line_error(
     _KIND,
     path,
-    word.number,
+    word.line_number,
     f'no part of speech of {word.form!r}',
-    expected='all words of a sentence have one, or none',
+    expected='a part of speech for all words of a sentence, or for none',
   )
 
 
-def _sentences(path) -> Iterator[_Sentence]:
+def _read_sentences(path) -> Iterator[_Sentence]:
+  """Yields the sentences of a file."""
   lines: list[tuple[int, str]] = []
   for number, line in file_reading.read_lines(path):
     if line.strip():
       lines.append((number, line))
     elif lines:
-      yield from _sentence(lines, path)
+      yield from _parse_sentence(lines, path)
       lines = []
   if lines:
-    yield from _sentence(lines, path)
+    yield from _parse_sentence(lines, path)
 
 
-def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
-  """The sentence of some numbered lines; none if all are comments."""
-  name: str | None = None
+def _parse_sentence(
+  lines: Sequence[tuple[int, str]], path
+) -> Iterator[_Sentence]:
+  """Yields the sentence of numbered lines, or nothing if all are comments."""
+  sentence_id: str | None = None
   parsed_words: list[_Word] = []
   multiwords: list[str] = []
-  covered = 0
+  last_covered = 0  # Last word of a multiword token so far.
   for number, line in lines:
     if line.startswith('#'):
-      name = dict(parser.parse_comment_line(line)).get('sent_id', name)
+      comment = dict(parser.parse_comment_line(line))
+      sentence_id = comment.get('sent_id', sentence_id)
       continue
-    token = _token(line, path, number)
+    token = _parse_token(line, path, number)
     match token['id']:
       case (first, '-', last):
-        _check_range(first, last, len(parsed_words), covered, path, number)
-        covered = last
+        _check_range(first, last, len(parsed_words), last_covered, path, number)
+        last_covered = last
         multiwords.append(f'{first}-{last} {token["form"]}')
-      case (before, '.', _):
+      case (previous, '.', _):
         _check_empty_node(
-          token['id'], before == len(parsed_words), path, number
+          token['id'], previous == len(parsed_words), path, number
         )
-      case place:
-        _check_place(place, len(parsed_words) + 1, path, number)
-        parsed_words.append(_word(token, number))
+      case word_number:
+        _check_word_number(word_number, len(parsed_words) + 1, path, number)
+        columns = (token[name] for name in _WORD_COLUMNS)
+        parsed_words.append(_Word(number, *columns))
   if parsed_words:
-    yield _Sentence(lines[-1][0], name, parsed_words, multiwords)
+    yield _Sentence(lines[-1][0], sentence_id, parsed_words, multiwords)
 
 
-def _word(token: conllu.Token, number: int) -> _Word:
-  columns = (token[name] for name in _WORD_COLUMNS)
-  return _Word(number, *columns)
-
-
-def _token(line: str, path, number: int) -> conllu.Token:
+def _parse_token(line: str, path, number: int) -> conllu.Token:
+  """Parses the columns of a line."""
   _check_columns(line, path, number)
   try:
-    # To the package, two spaces within a column part columns, as a tab does.
+    # The package splits columns not only at tabs, but also at two spaces.
     return parser.parse_line(
       re.sub(' {2,}', ' ', line), parser.DEFAULT_FIELDS, _PARSERS
     )
@@ -197,6 +210,7 @@ def _token(line: str, path, number: int) -> conllu.Token:
 
 
 def _check_columns(line: str, path, number: int) -> None:
+  """Raises a CorpusError for a wrong number of columns or an empty column."""
   columns = line.split('\t')
   if len(columns) != _COLUMNS:
     raise file_reading.malformed_line_error(
@@ -204,8 +218,8 @@ def _check_columns(line: str, path, number: int) -> None:
       path,
       number,
       f'{len(columns)} columns: {file_reading.shorten_quoted(line)}',
-      expected=f'{_COLUMNS} columns separated by tabs, a comment after #, '
-      'or an empty line between sentences',
+      expected=f'{_COLUMNS} columns separated by tabs, a comment that starts '
+      'with #, or an empty line between sentences',
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
@@ -213,109 +227,129 @@ def _check_columns(line: str, path, number: int) -> None:
       _KIND,
       path,
       number,
-      f'column {empty[0]} is empty',
-      expected='text, or _ for what is not told',
+      f'the empty column {empty[0]}',
+      expected='text, or _ for a missing value',
     )
 
 
-def _check_place(place: int | None, expected: int, path, number: int) -> None:
-  if place != expected:
+def _check_word_number(
+  word_number: int | None, expected: int, path, number: int
+) -> None:
+  """Raises a CorpusError if words are not numbered consecutively."""
+  if word_number != expected:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
-      f'the word number {place}',
-      expected=f'{expected}: words are numbered from 1 in each sentence, and '
-      'an empty line separates sentences',
+      f'the word number {word_number}',
+      expected=f'the word number {expected}, because words are numbered from 1 '
+      'in each sentence, and an empty line separates sentences',
     )
 
 
 def _check_range(
-  first: int, last: int, before: int, covered: int, path, number: int
+  first: int, last: int, num_words: int, last_covered: int, path, number: int
 ) -> None:
-  if first != before + 1 or first <= covered:
+  """Raises a CorpusError if the range of a multiword token is invalid.
+
+  Args:
+    first: Number of its first word.
+    last: Number of its last word.
+    num_words: Number of words before the line.
+    last_covered: Last word of the previous multiword token.
+    path: Path of the file, for error messages.
+    number: Line number, for error messages.
+  """
+  if first != num_words + 1 or first <= last_covered:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
       f'the multiword token {first}-{last}',
-      expected=f'{before + 1}-… before word {before + 1}, not overlapping '
-      'another',
+      expected=f'{num_words + 1}-… before word {num_words + 1}, without '
+      'overlapping another multiword token',
     )
 
 
-def _check_empty_node(node, follows: bool, path, number: int) -> None:
-  if not follows:
+def _check_empty_node(node, is_in_order: bool, path, number: int) -> None:
+  """Raises a CorpusError if an empty node does not follow its word."""
+  if not is_in_order:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
       f'the empty node {node[0]}.{node[2]}',
-      expected=f'it after word {node[0]}',
+      expected=f'the empty node after word {node[0]}',
     )
 
 
-def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
-  """The head of each word; None where the file gives no tree.
+def _read_heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
+  """Returns the head of each word, or None if the file has no tree.
 
   Raises:
-    CorpusError: the heads are no tree with one root.
+    CorpusError: If the heads are not a tree with one root.
   """
   sentence_words = sentence.words
   if all(word.head is None for word in sentence_words):
     return None
   heads = [
-    _head(word, index, len(sentence_words), path)
+    _read_head(word, index, len(sentence_words), path)
     for index, word in enumerate(sentence_words, start=1)
   ]
   if heads.count(0) != 1:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
-      sentence.number,
+      sentence.last_line_number,
       f'{heads.count(0)} roots in a sentence',
       expected='one word with head 0',
     )
-  cycle = _cycle(heads)
+  cycle = _find_cycle(heads)
   if cycle:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
-      sentence_words[cycle[0] - 1].number,
+      sentence_words[cycle[0] - 1].line_number,
       'the heads form a cycle: ' + ' → '.join(map(str, cycle)),
       expected='a tree',
     )
   return tuple(heads)
 
 
-def _head(word: _Word, place: int, size: int, path) -> int:
-  if word.head is None or not 0 <= word.head <= size or word.head == place:
+def _read_head(word: _Word, index: int, num_words: int, path) -> int:
+  """Returns the head of word `index`, counted from 1."""
+  head = word.head
+  if head is None or not 0 <= head <= num_words or head == index:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
-      word.number,
-      f'the head {"_" if word.head is None else word.head} of word {place}',
-      expected=f'0 for the root, or another word of the {size}',
+      word.line_number,
+      f'the head {"_" if head is None else head} of word {index}',
+      expected=f'0 for the root, or another of the {num_words} words',
     )
-  return word.head
+  return head
 
 
-def _cycle(heads: Sequence[int]) -> list[int]:
-  """Words on a cycle, the first again at the end; [] for a tree."""
-  safe = {0}
+def _find_cycle(heads: Sequence[int]) -> list[int]:
+  """Returns the words of a cycle, with the first repeated at the end.
+
+  The list is empty if the heads form a tree.
+  """
+  connected = {0}  # Words with a path to the root.
   for start in range(1, len(heads) + 1):
     path: list[int] = []
     node = start
-    while node not in safe:
+    while node not in connected:
       if node in path:
         return [*path[path.index(node) :], node]
       path.append(node)
       node = heads[node - 1]
-    safe.update(path)
+    connected.update(path)
   return []
 
 
-def _relation(word: _Word, subtypes: Subtypes) -> str:
+def _read_relation(word: _Word, subtypes: Subtypes) -> str:
+  """Returns the relation of a word, with or without its subtype."""
   if subtypes is Subtypes.DROPPED:
     return word.relation.partition(':')[0]
   return word.relation

@@ -1,4 +1,4 @@
-"""What all readers share: lines, errors that say where, what was read."""
+"""Functions that all readers share: lines, JSON, tables and error messages."""
 
 import csv
 import json
@@ -12,20 +12,22 @@ from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors
 
-_ENDS = b'\r\n'
+_LINE_ENDS = b'\r\n'
 _SURROGATE = re.compile(r'\\u[dD][89a-fA-F]')
-# A quoted field may hold a long text; the limit of the library is 131,072.
+# A quoted field may contain a long text. The default limit of the library is
+# 131,072 characters.
 csv.field_size_limit(1 << 26)
-_ODD = '\0'  # what a row has too many or too few
+# Marks additional and missing fields of a row.
+_WRONG_FIELD = '\0'
 
 
 class Reading(NamedTuple):
-  """What a file holds.
+  """The contents of a file.
 
   Attributes:
-    examples: in the file's order.
-    problems: one sentence for each thing that is wrong with a single example
-      and was worked round, with its place.
+    examples: Examples in the order of the file.
+    problems: One message, with its location, for each problem that affects a
+      single example and does not prevent reading the file.
   """
 
   examples: list
@@ -33,34 +35,35 @@ class Reading(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-  """Yields (number from 1, text without its line end) of a file's lines.
+  """Yields the number, counted from 1, and the text of each line of a file.
 
-  Files may end in .gz or .zst.
+  The text does not include the line end. Files may be compressed (.gz or .zst).
 
   Raises:
-    CorpusError: the file does not exist or cannot be read; on the line that is
-      not UTF-8.
+    CorpusError: If the file does not exist or cannot be read, or if a line is
+      not
+      valid UTF-8.
   """
   path = require_file(path)
-  for number, line in corpus_lines.read_lines(path, strip=_ENDS):
+  for number, line in corpus_lines.read_lines(path, strip=_LINE_ENDS):
     yield number, corpus_lines.decode_line(line, path, number)
 
 
 def require_file(path: str | os.PathLike) -> pathlib.Path:
-  """The path; a CorpusError if there is no such file."""
+  """Returns the local path of a file, or raises a CorpusError if it is missing."""
   path = bucket_staging.stage_input(path)
   if not path.is_file():
     raise errors.CorpusError(
-      'A file of labelled examples does not exist', got=str(path)
+      'The file of labeled examples does not exist', got=str(path)
     )
   return path
 
 
 def read_json(path: str | os.PathLike) -> Any:
-  """The value of a JSON file.
+  """Returns the value of a JSON file.
 
   Raises:
-    CorpusError: no such file, or it is not JSON (file:line).
+    CorpusError: If the file does not exist or is not valid JSON (file:line).
   """
   text = '\n'.join(line for _, line in read_lines(path))
   try:
@@ -69,7 +72,8 @@ def read_json(path: str | os.PathLike) -> Any:
     raise malformed_line_error(
       'JSON file', path, error.lineno, error.msg
     ) from error
-  except (ValueError, RecursionError) as error:  # digits, brackets
+  except (ValueError, RecursionError) as error:
+    # A number has too many digits, or brackets are nested too deeply.
     raise malformed_line_error(
       'JSON file', path, 1, str(error)[:200]
     ) from error
@@ -80,13 +84,13 @@ def read_json(path: str | os.PathLike) -> Any:
 def check_encodable(
   text: str, value: Any, path: str | os.PathLike, number: int | None = None
 ) -> None:
-  """Raises a CorpusError for JSON whose strings have no UTF-8 form.
+  """Raises a CorpusError for JSON with strings that UTF-8 cannot encode.
 
   Args:
-    text: The JSON text.
-    value: The value that it was decoded to.
-    path: The file.
-    number: The line, or None to find it in `text`.
+    text: JSON text.
+    value: Decoded value.
+    path: Path of the file.
+    number: Line number. If None, the line is searched in `text`.
   """
   if not _SURROGATE.search(text):
     return
@@ -102,17 +106,18 @@ def check_encodable(
       path,
       number,
       escape,
-      expected='text; half of a surrogate pair is not a character',
+      expected='text without unpaired surrogates',
     ) from error
 
 
 def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
-  """Yields (number from 1, object) of a file of JSON lines.
+  """Yields the number, counted from 1, and the object of each JSON line.
 
   Raises:
-    CorpusError: no such file; file:line of what is no JSON object.
+    CorpusError: If the file does not exist, or if a line is not a JSON object
+      (file:line).
   """
-  kind = 'line of JSON'
+  kind = 'JSON line'
   for number, line in read_lines(path):
     if line.strip():
       try:
@@ -131,26 +136,31 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
 def read_csv(
   path: str | os.PathLike, delimiter: str = '\t', *, quoted: bool = True
 ) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields (number of its last line, column -> field) of a file with a header.
+  """Yields the number of the last line and the fields, by column, of each row.
 
-  Fields may be `quoted`, and then hold line ends, as pandas writes them.
+  Args:
+    path: Path of a file with a header.
+    delimiter: Separator of the fields.
+    quoted: Whether to interpret quotation marks. Quoted fields may contain line
+      ends, as in files written by pandas.
 
   Raises:
-    CorpusError: no such file; file:line of a row with another number of
-      fields than the header, or of an open quotation mark.
+    CorpusError: If the file does not exist, if a row has another number of
+      fields
+      than the header, or if a quotation mark is not closed (file:line).
   """
   lines = (f'{line}\n' for _, line in read_lines(path))
   rows = csv.DictReader(
     lines,
     delimiter=delimiter,
-    restkey=_ODD,
-    restval=_ODD,
+    restkey=_WRONG_FIELD,
+    restval=_WRONG_FIELD,
     quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
   )
   try:
     for row in rows:
-      if _ODD in row or _ODD in row.values():
-        raise csv.Error('not as many fields as in the header')
+      if _WRONG_FIELD in row or _WRONG_FIELD in row.values():
+        raise csv.Error('the number of fields differs from the header')
       yield rows.line_num, row
   except csv.Error as error:
     raise malformed_line_error(
@@ -167,7 +177,16 @@ def malformed_line_error(
   expected: str | None = None,
   fix: str | None = None,
 ) -> errors.CorpusError:
-  """The error for a line that breaks its format."""
+  """Returns the error for a line that violates its format.
+
+  Args:
+    kind: Singular noun for the line or file, which follows "Malformed".
+    path: Path of the file.
+    number: Line number, or another location in the file.
+    reason: Offending value.
+    expected: Expected value.
+    fix: Hint for the user.
+  """
   return errors.CorpusError(
     f'Malformed {kind}',
     got=reason,
@@ -178,15 +197,15 @@ def malformed_line_error(
 
 
 def check_any(examples: Iterable, path) -> None:
-  """Raises a CorpusError for a file without examples."""
+  """Raises a CorpusError if a file contains no examples."""
   if not examples:
     raise errors.CorpusError(
-      'A file holds no labelled examples',
+      'The file contains no labeled examples',
       where=str(path),
-      fix='fill it or leave it out',
+      fix='Add examples to the file, or do not use it',
     )
 
 
 def shorten_quoted(text: str, limit: int = 60) -> str:
-  """The text in quotes, its end left out if it is long."""
+  """Returns a text in quotation marks, truncated to `limit` characters."""
   return repr(text if len(text) <= limit else text[:limit] + '…')

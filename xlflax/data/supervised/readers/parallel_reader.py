@@ -1,4 +1,4 @@
-"""Sentences and their translations, to translate or to train on."""
+"""Readers of parallel text for translation."""
 
 import itertools
 import os
@@ -8,20 +8,22 @@ from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import errors
 
-_KIND = 'file of translations'
+_KIND = 'file of parallel text'
 
 
 def read_tsv(
   path: str | os.PathLike, *, columns: tuple[int, int] = (0, 1)
 ) -> list[corpus.Pair]:
-  """Reads pairs from two columns of a file separated by tabs.
+  """Reads sentence pairs from two columns of a TSV file.
 
   Args:
-    path: of the file.
-    columns: of source and target, from 0.
+    path: Path of the file.
+    columns: Indices of the source and target columns, counted from 0.
 
   Raises:
-    CorpusError: file:line of too few columns or an empty side; an empty file.
+    CorpusError: If a line has too few columns or an empty side (file:line), or
+      if
+      the file is empty.
   """
   pairs = []
   for number, line in file_reading.read_lines(path):
@@ -31,41 +33,50 @@ def read_tsv(
         _KIND,
         path,
         number,
-        f'{len(fields)} column(s): {file_reading.shorten_quoted(line)}',
+        f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
         expected=f'source in column {columns[0]}, target in column '
         f'{columns[1]} (counted from 0)',
       )
-    pairs.append(_pair(fields[columns[0]], fields[columns[1]], path, number))
+    source, target = (fields[column] for column in columns)
+    pairs.append(_make_pair(source, target, path, number))
   file_reading.check_any(pairs, path)
   return pairs
 
 
 def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
-  """Reads two files of which line i of one translates line i of the other.
+  """Reads sentence pairs from two line-aligned files.
+
+  Args:
+    paths: Paths of the source and target files.
 
   Raises:
-    CorpusError: file:line of an empty side or of the longer file's first line
-      too many; an empty file.
+    CorpusError: If a line is empty or has no counterpart in the other file
+      (file:line), or if a file is empty.
   """
   first, second = paths
   pairs = []
-  for a, b in itertools.zip_longest(
+  for source_line, target_line in itertools.zip_longest(
     file_reading.read_lines(first), file_reading.read_lines(second)
   ):
-    if a is None or b is None:
-      number, longer = (b[0], second) if a is None else (a[0], first)
+    if source_line is None or target_line is None:
+      if source_line is None:
+        longer, number = second, target_line[0]
+      else:
+        longer, number = first, source_line[0]
       raise errors.CorpusError(
-        'Two files that should be line-aligned have unequal lengths',
-        got=f'{longer} goes on',
+        'Two line-aligned files have different numbers of lines',
+        got=f'more lines in {longer}',
         where=f'{longer}:{number}',
-        expected=f'as many lines in {first} as in {second}',
+        expected=f'the same number of lines in {first} and {second}',
       )
-    pairs.append(_pair(a[1], b[1], first, a[0]))
+    number, source = source_line
+    pairs.append(_make_pair(source, target_line[1], first, number))
   file_reading.check_any(pairs, first)
   return pairs
 
 
-def _pair(source: str, target: str, path, number: int) -> corpus.Pair:
+def _make_pair(source: str, target: str, path, number: int) -> corpus.Pair:
+  """Returns a pair and checks that neither text is empty."""
   pair = corpus.Pair(source.strip(), target.strip())
   if not all(pair):
     raise file_reading.malformed_line_error(

@@ -1,4 +1,4 @@
-"""What contrastive fine-tuning for search reads: queries and documents."""
+"""Reader of queries and documents for contrastive fine-tuning of retrieval."""
 
 import os
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
 QUERY, DOCUMENT = 'query', 'document'
+_KIND = 'line of a query and its documents'
 _EXPECTED = 'a query, a document that answers it, and hard negatives'
 
 
@@ -19,39 +20,44 @@ def read_query_documents(
   texts: int = 2,
   prompts: Mapping[str, str] | None = None,
 ) -> file_reading.Reading:
-  """Reads a query with its documents a line, from TSV or JSON lines.
+  """Reads a query with its documents per line, from TSV or JSON lines.
 
-  Before: `Who?<TAB>It was she.<TAB>It rains.`, or `{"query": "Who?",
-  "positive": "It was she.", "negatives": ["It rains."]}`, with `texts` 3;
-  after: the query and two documents, one example each, in this order.
+  For example, `Who?<TAB>It was she.<TAB>It rains.`, or `{"query": "Who?",
+  "positive": "It was she.", "negatives": ["It rains."]}`, with `texts` 3 gives
+  one
+  example each for the query and the two documents, in this order.
 
   Args:
-    path: of the file; JSON lines where its name has `.jsonl`.
-    language: of the texts.
-    texts: of each query, itself included; further negatives are not read.
-    prompts: what stands before a `query` and a `document`.
+    path: Path of the file. It contains JSON lines if its name contains
+      `.jsonl`.
+    language: Language code of the texts.
+    texts: Number of texts of each query, including the query. Further negatives
+      are not read.
+    prompts: Text to prepend to a `query` and to a `document`.
 
   Raises:
-    CorpusError: file:line of a query with fewer texts; an empty file.
+    CorpusError: If a query has fewer texts (file:line), or if the file is
+      empty.
   """
-  before = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
+  prefixes = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
   examples: list[labeled_examples.Example] = []
-  for number, line in _rows(path):
-    if len(line) < texts or not all(text.strip() for text in line[:texts]):
+  for number, fields in _read_rows(path):
+    if len(fields) < texts or not all(text.strip() for text in fields[:texts]):
       raise file_reading.malformed_line_error(
-        'line of a query and its documents',
+        _KIND,
         path,
         number,
-        f'{len(line)} texts: {file_reading.shorten_quoted(" | ".join(line))}',
+        f'{len(fields)} texts: '
+        + file_reading.shorten_quoted(' | '.join(fields)),
         expected=f'{texts} texts that are not empty: {_EXPECTED}',
       )
-    for index, text in enumerate(line[:texts]):
+    for index, text in enumerate(fields[:texts]):
       label = DOCUMENT if index else QUERY
       examples.append(
         labeled_examples.ClassifiedText(
           id=f'{number}.{index}',
           language=language,
-          text=before[label] + text,
+          text=prefixes[label] + text,
           label=label,
         )
       )
@@ -59,8 +65,8 @@ def read_query_documents(
   return file_reading.Reading(examples)
 
 
-def _rows(path):
-  """Yields (number from 1, texts) of a file's lines."""
+def _read_rows(path):
+  """Yields the number, counted from 1, and the texts of each line."""
   if '.jsonl' not in os.path.basename(path):
     for number, line in file_reading.read_lines(path):
       if line.strip():
@@ -77,10 +83,6 @@ def _rows(path):
     for text in texts:
       if not isinstance(text, str):
         raise file_reading.malformed_line_error(
-          'line of a query and its documents',
-          path,
-          number,
-          repr(text)[:60],
-          expected=f'texts: {_EXPECTED}',
+          _KIND, path, number, repr(text)[:60], expected=f'texts: {_EXPECTED}'
         )
     yield number, texts

@@ -1,7 +1,9 @@
-"""Product reviews with stars, from the XML of Webis-CLS-10.
+"""Reader of product reviews with star ratings, from the XML of Webis-CLS-10.
 
-Amazon reviews of books, DVDs and music in English, German, French and Japanese;
-`<language>/<domain>/train.review`. Prettenhofer & Stein 2010.
+The data consists of Amazon reviews of books, DVDs and music in English, German,
+French and Japanese, in files `<language>/<domain>/train.review`.
+
+Source: Prettenhofer and Stein (2010).
 """
 
 import os
@@ -12,8 +14,8 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
 POSITIVE, NEGATIVE = 'positive', 'negative'
-_MIDDLE = 3.0
-_KIND = 'file of reviews'
+_NEUTRAL_STARS = 3.0
+_KIND = 'review file'
 
 
 @file_formats.register_reader(
@@ -22,25 +24,26 @@ _KIND = 'file of reviews'
 def read_reviews(
   path: str | os.PathLike, language: str, *, fields: Sequence[str] = ('text',)
 ) -> file_reading.Reading:
-  """Reads reviews: positive above three stars, negative below.
+  """Reads reviews, labeled positive above three stars and negative below.
 
-  Before: `<item><rating>5.0</rating><text>Très bien</text></item>`; after:
-  `ClassifiedText(id='0', language='fr', text='Très bien',
-  label='positive')`. Reviews of three stars are left out.
+  For example, `<item><rating>5.0</rating><text>Très bien</text></item>` gives
+  `ClassifiedText(id='0', language='fr', text='Très bien', label='positive')`.
+  Reviews with three stars are skipped.
 
   Args:
-    path: of the file.
-    language: code of the reviews.
-    fields: elements of an item that are its text, joined by a space, such as
-      `('summary', 'text')`; at least one must be there.
+    path: Path of the file.
+    language: Language code of the reviews.
+    fields: Elements of an item that contain its text, such as `('summary',
+      'text')`. Their texts are joined by spaces. At least one must exist.
 
   Raises:
-    CorpusError: file:line if it is not XML; an item without text or without a
-      number of stars; an empty file.
+    CorpusError: If the file is not valid XML (file:line), if an item has no
+      text
+      or no number of stars, or if the file is empty.
   """
   examples: list[labeled_examples.Example] = []
-  for number, item in enumerate(_root(path).iter('item')):
-    stars = _stars(item, path, number)
+  for number, item in enumerate(_parse_xml(path).iter('item')):
+    stars = _parse_stars(item, path, number)
     parts = [' '.join((item.findtext(field) or '').split()) for field in fields]
     text = ' '.join(filter(None, parts))
     if not text:
@@ -51,20 +54,21 @@ def read_reviews(
         'no text',
         expected='text in ' + ' or '.join(f'<{f}>' for f in fields),
       )
-    if stars != _MIDDLE:
+    if stars != _NEUTRAL_STARS:
       examples.append(
         labeled_examples.ClassifiedText(
           id=str(number),
           language=language,
           text=text,
-          label=POSITIVE if stars > _MIDDLE else NEGATIVE,
+          label=POSITIVE if stars > _NEUTRAL_STARS else NEGATIVE,
         )
       )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
 
 
-def _root(path) -> ElementTree.Element:
+def _parse_xml(path) -> ElementTree.Element:
+  """Returns the root element of an XML file."""
   text = '\n'.join(line for _, line in file_reading.read_lines(path))
   try:
     return ElementTree.fromstring(text)
@@ -72,13 +76,14 @@ def _root(path) -> ElementTree.Element:
     raise file_reading.malformed_line_error(
       'XML file', path, error.position[0], str(error)
     ) from error
-  except ValueError as error:  # It names another encoding.
+  except ValueError as error:  # The XML declaration has another encoding.
     raise file_reading.malformed_line_error(
       'XML file', path, 1, str(error)
     ) from error
 
 
-def _stars(item: ElementTree.Element, path, number: int) -> float:
+def _parse_stars(item: ElementTree.Element, path, number: int) -> float:
+  """Returns the number of stars of an item."""
   rating = item.findtext('rating')
   try:
     return float(rating or '')

@@ -1,5 +1,6 @@
-"""Rated pairs of texts, from TSV."""
+"""Reader of text pairs with similarity scores, from TSV."""
 
+import math
 import os
 from collections.abc import Mapping
 
@@ -24,15 +25,17 @@ def read_rated_pairs(
   | str = classification_reader.Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
-  """Reads a pair a line, its score where the format `tsv` has the label.
+  """Reads one text pair per line, with its score in the label column.
 
-  Before: `It rains.<TAB>It pours.<TAB>3.5`; after: `RatedPair(text='It
+  For example, `It rains.<TAB>It pours.<TAB>3.5` gives `RatedPair(text='It
   rains.', paired_text='It pours.', score=3.5)`. The arguments are those of
-  `readers.classification.read_tsv`; `labels` may map names to numbers.
+  `classification_reader.read_tsv`. `labels` may map names to numbers.
 
   Raises:
-    CorpusError: see there; a score that is no number, a line of one text;
-      scores that are the numbers of the lines.
+    CorpusError: If a line is invalid, as documented by
+      `classification_reader.read_tsv`; if a score is not a number; if a line
+      has
+      only one text; or if the scores are line numbers.
   """
   reading, _ = classification_reader.read_columns(
     path,
@@ -43,22 +46,25 @@ def read_rated_pairs(
     quoting=quoting,
     paired_language=paired_language,
   )
-  rated = [_rated(example, path) for example in reading.examples]
-  column_validation.check_scores(rated, path)
-  return file_reading.Reading(rated)
+  pairs = [_to_rated_pair(example, path) for example in reading.examples]
+  column_validation.check_scores(pairs, path)
+  return file_reading.Reading(pairs)
 
 
-def _rated(example: labeled_examples.ClassifiedText, path):
+def _to_rated_pair(example: labeled_examples.ClassifiedText, path):
+  """Converts the label of an example to a score."""
   try:
     score = None if example.label is None else float(example.label)
   except ValueError:
     score = float('nan')
-  if example.paired_text is None or (score is not None and score != score):
+  is_nan = score is not None and math.isnan(score)
+  if example.paired_text is None or is_nan:
     raise file_reading.malformed_line_error(
-      'line of rated pairs',
+      'line of a rated pair',
       path,
       f'example {example.id}',
-      f'the score {example.label!r} of {file_reading.shorten_quoted(example.text)}',
+      f'the score {example.label!r} of '
+      + file_reading.shorten_quoted(example.text),
       expected='two texts and a number',
     )
   return labeled_examples.RatedPair(

@@ -1,7 +1,8 @@
-"""Questions with answers in a text, from JSON in the format of SQuAD v1.1.
+"""Reader of questions with answers in a text, from JSON in the SQuAD format.
 
-XQuAD, MLQA and TyDiQA-GoldP come in it. Rajpurkar et al. 2016. SQuAD v2
-marks questions that the text does not answer. Rajpurkar et al. 2018.
+XQuAD, MLQA and TyDiQA-GoldP have the format of SQuAD v1.1 (Rajpurkar et al.,
+2016). SQuAD v2 (Rajpurkar et al., 2018) also contains questions that the text
+does not answer.
 """
 
 import dataclasses
@@ -15,21 +16,27 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import validation
 
-_KIND = 'file of questions'
+_KIND = 'question file'
 
 
 class Unanswerable(enum.Enum):
-  """What becomes of a question without an answer among others with one."""
+  """Handling of questions without an answer in a file with answers.
+
+  LEFT_OUT: The questions are skipped.
+  KEPT: The questions are kept, with an empty text as the right answer.
+  """
 
   LEFT_OUT = 'left_out'
-  KEPT = 'kept'  # its right answer is no text
+  KEPT = 'kept'
 
 
-class _Asked(NamedTuple):
+class _Item(NamedTuple):
+  """A question of the JSON file, with its location, title and context."""
+
   where: str
   title: str
   context: str
-  asked: dict
+  question: dict
 
 
 @file_formats.register_reader(
@@ -45,62 +52,68 @@ def read_squad(
 ) -> file_reading.Reading:
   """Reads questions.
 
-  A file in which no question has an answer, or only empty ones (as XTREME's
-  script leaves its test sets), is blind: `answers` is (). An answer that its
-  context does not hold at its offset is listed among the problems; it is moved
-  to the nearest place where the context has it, else its `start` is -1. In a
-  file with answers, a question without any (SQuAD v2) is listed and left out,
-  or kept with the answer `UNANSWERABLE`.
+  If no question of a file has an answer that is not empty, as in the test sets
+  that XTREME's script writes, the file is blind, and `answers` is (). If the
+  context does not contain an answer at its offset, the answer is listed as a
+  problem. It is moved to the nearest occurrence in the context, or its `start`
+  is
+  set to -1 if there is none. In a file with answers, a question without an
+  answer
+  (SQuAD v2) is listed and skipped, or kept with the answer `UNANSWERABLE`.
 
   Args:
-    path: of the file.
-    language: code of the contexts.
-    question_language: code of the questions, where it is another.
-    unanswerable: see `Unanswerable`.
+    path: Path of the file.
+    language: Language code of the contexts.
+    question_language: Language code of the questions. If None, `language` is
+      used.
+    unanswerable: Handling of questions without an answer.
 
   Raises:
-    CorpusError: file:line if it is not JSON; what lacks, and in which article
-      and paragraph; a file without questions; one most of whose answers are
-      in no context.
+    CorpusError: If the file is not valid JSON (file:line), if a field is
+      missing
+      (with the article and the paragraph), if there are no questions, or if
+      most
+      answers do not occur in their contexts.
   """
   if question_language == language:
     question_language = None
   problems: list[str] = []
   examples: list[labeled_examples.Question] = []
   id_counts: dict[str, int] = {}
-  for item in _questions(path):
-    name = _unique(
-      str(_get(item.asked, 'id', (str, int), path, item.where)), id_counts
-    )
+  for item in _read_items(path):
+    original_id = _get_field(item.question, 'id', (str, int), path, item.where)
+    question_id = _make_unique(str(original_id), id_counts)
     examples.append(
       labeled_examples.Question(
-        id=name,
+        id=question_id,
         language=language,
         question_language=question_language,
-        question=_get(item.asked, 'question', str, path, item.where).strip(),
+        question=_get_field(
+          item.question, 'question', str, path, item.where
+        ).strip(),
         context=item.context,
         title=item.title,
-        answers=_answers(item, name, path, problems),
+        answers=_read_answers(item, question_id, path, problems),
       )
     )
   file_reading.check_any(examples, path)
-  repeated = sum(id_counts.values()) - len(id_counts)
-  if repeated:
+  num_repeated = sum(id_counts.values()) - len(id_counts)
+  if num_repeated:
     problems.append(
-      f'{path}: {repeated} questions have the id of an earlier '
-      'one and are called <id>#2 and so on'
+      f'{path}: Renaming {num_repeated} questions with the id of an earlier '
+      'question to <id>#2, <id>#3, …'
     )
   policy = validation.validate(unanswerable, Unanswerable, name='unanswerable')
   if any(example.answers for example in examples):
     column_validation.check_answers(examples, path)
-    examples = _without_answers(examples, policy, path, problems)
+    examples = _handle_unanswerable(examples, policy, path, problems)
   return file_reading.Reading(examples, tuple(problems))
 
 
-def _without_answers(
+def _handle_unanswerable(
   examples, unanswerable: Unanswerable, path, problems: list[str]
 ) -> list[labeled_examples.Question]:
-  """The examples; those without an answer are marked, or listed and left."""
+  """Marks the questions without an answer, or skips and lists them."""
   if unanswerable is Unanswerable.KEPT:
     return [
       example
@@ -111,48 +124,57 @@ def _without_answers(
       for example in examples
     ]
   problems += [
-    f'{path}: question {example.id} has no answer and is left out'
+    f'{path}: Skipping question {example.id}, which has no answer'
     for example in examples
     if not example.answers
   ]
   return [example for example in examples if example.answers]
 
 
-def _questions(path) -> Iterator[_Asked]:
-  data = _get(file_reading.read_json(path), 'data', list, path, 'the top')
+def _read_items(path) -> Iterator[_Item]:
+  """Yields the questions of all articles and paragraphs."""
+  data = _get_field(
+    file_reading.read_json(path), 'data', list, path, 'top level'
+  )
   for i, article in enumerate(data):
-    where = f'data[{i}]'
-    paragraphs = _get(article, 'paragraphs', list, path, where)
+    article_path = f'data[{i}]'
+    paragraphs = _get_field(article, 'paragraphs', list, path, article_path)
     for j, paragraph in enumerate(paragraphs):
-      inner = f'{where}.paragraphs[{j}]'
-      context = _get(paragraph, 'context', str, path, inner)
-      for k, question in enumerate(_get(paragraph, 'qas', list, path, inner)):
-        yield _Asked(
-          f'{inner}.qas[{k}]', str(article.get('title', '')), context, question
+      paragraph_path = f'{article_path}.paragraphs[{j}]'
+      context = _get_field(paragraph, 'context', str, path, paragraph_path)
+      questions = _get_field(paragraph, 'qas', list, path, paragraph_path)
+      for k, question in enumerate(questions):
+        yield _Item(
+          where=f'{paragraph_path}.qas[{k}]',
+          title=str(article.get('title', '')),
+          context=context,
+          question=question,
         )
 
 
-def _answers(
-  item: _Asked, name: str, path, problems: list[str]
+def _read_answers(
+  item: _Item, question_id: str, path, problems: list[str]
 ) -> tuple[labeled_examples.Answer, ...]:
+  """Returns the answers of a question and adds problems with them."""
   answers = []
-  listed = item.asked.get('answers')  # A blind file may lack it.
+  listed = item.question.get('answers')  # A blind file may lack it.
   for number, answer in enumerate(listed if isinstance(listed, list) else ()):
     where = f'{item.where}.answers[{number}]'
-    text = _get(answer, 'text', str, path, where)
-    start = _get(answer, 'answer_start', int, path, where)
+    text = _get_field(answer, 'text', str, path, where)
+    start = _get_field(answer, 'answer_start', int, path, where)
     if not text.strip():
       continue
     if start < 0 or not item.context.startswith(text, start):
-      nearest_start = _nearest(item.context, text, start)
+      nearest_start = _find_nearest(item.context, text, start)
+      context_text = item.context[max(start, 0) :][: len(text)]
       problems.append(
-        f'{path}: question {name}: the context has '
-        f'{file_reading.shorten_quoted(item.context[max(start, 0) :][: len(text)], 30)} at '
-        f'{start}, not the answer {file_reading.shorten_quoted(text, 30)}; '
+        f'{path}: question {question_id}: The context contains '
+        f'{file_reading.shorten_quoted(context_text, 30)} at offset {start} '
+        f'instead of the answer {file_reading.shorten_quoted(text, 30)}. '
         + (
-          f'it has it at {nearest_start}'
+          f'Using the occurrence at offset {nearest_start}'
           if nearest_start >= 0
-          else 'it has it nowhere'
+          else 'The answer does not occur in the context'
         )
       )
       start = nearest_start
@@ -160,36 +182,51 @@ def _answers(
   return tuple(answers)
 
 
-def _nearest(context: str, text: str, start: int) -> int:
-  """Where the text begins in the context, nearest to `start`; -1: nowhere."""
-  places = []
+def _find_nearest(context: str, text: str, start: int) -> int:
+  """Returns the offset of the occurrence of a text nearest to `start`.
+
+  Returns -1 if the context does not contain the text.
+  """
+  offsets = []
   offset = context.find(text)
   while offset >= 0:
-    places.append(offset)
+    offsets.append(offset)
     offset = context.find(text, offset + 1)
-  return min(places, key=lambda place: abs(place - start), default=-1)
+  return min(offsets, key=lambda offset: abs(offset - start), default=-1)
 
 
-def _unique(name: str, seen: dict[str, int]) -> str:
-  """The question's id, with a number behind it if an earlier one has it."""
-  seen[name] = seen.get(name, 0) + 1
-  return name if seen[name] == 1 else f'{name}#{seen[name]}'
+def _make_unique(question_id: str, counts: dict[str, int]) -> str:
+  """Appends a number to the id of a question if an earlier question has it.
+
+  Args:
+    question_id: Id of the question.
+    counts: Number of questions with each id so far. It is updated.
+  """
+  counts[question_id] = counts.get(question_id, 0) + 1
+  if counts[question_id] == 1:
+    return question_id
+  return f'{question_id}#{counts[question_id]}'
 
 
-def _get(value: Any, key: str, kind, path, where: str) -> Any:
+def _get_field(
+  value: Any, key: str, types: type | tuple[type, ...], path, where: str
+) -> Any:
+  """Returns a field of a JSON object and checks its type."""
   field = value.get(key) if isinstance(value, dict) else None
-  if not isinstance(field, kind):
-    keys = (
+  if not isinstance(field, types):
+    contents = (
       ', '.join(value)
       if isinstance(value, dict)
       else file_reading.shorten_quoted(json.dumps(value, ensure_ascii=False))
     )
-    kinds = kind if isinstance(kind, tuple) else (kind,)
+    type_names = [
+      t.__name__ for t in (types if isinstance(types, tuple) else (types,))
+    ]
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       where,
-      f'{keys} in {where}',
-      expected=f'{key!r}, a {" or ".join(k.__name__ for k in kinds)}',
+      f'{contents} in {where}',
+      expected=f'{key!r} of type {" or ".join(type_names)}',
     )
   return field

@@ -1,6 +1,6 @@
-"""Sentence pairs with gold links between their words.
+"""Reader of sentence pairs with gold word alignments.
 
-Och & Ney 2003 (sure and possible links).
+Source: Och and Ney (2003), which defines sure and possible links.
 """
 
 import os
@@ -15,7 +15,7 @@ from xlflax.utils import errors
 _KIND = 'file of word alignments'
 _LINK = re.compile(r'(\d+)([-p?])(\d+)([SP]?)')
 _NUMBERED = re.compile(r'(\d+)\t(.*)')
-_BAR = ' ||| '
+_SEPARATOR = ' ||| '
 
 
 @file_formats.register_reader(
@@ -31,45 +31,52 @@ def read_aligned_sentences(
 ) -> file_reading.Reading:
   """Reads sentence pairs and the links between their words.
 
-  Text is one file of lines `source ||| target`, or two files. Links are
-  `i-j`, or `i-jS`, sure; `i-jP`, `ipj` or `i?j`, possible. If the lines of
-  all files begin with a number and a tab, lines of one number belong together
-  (SimAlign's files); else lines in the same place do.
+  The text is stored in one file with lines `source ||| target`, or in two
+  files.
+  Sure links are `i-j` or `i-jS`. Possible links are `i-jP`, `ipj` or `i?j`. If
+  the
+  lines of all files start with a number and a tab, lines with the same number
+  are
+  joined (SimAlign's files). Otherwise, lines are joined by their position.
 
-  Before: `das Haus ||| the house` with links `1-1 2-2P`, first_index 1; after:
-  sure {(0, 0)}, possible {(0, 0), (1, 1)}.
+  For example, `das Haus ||| the house` with the links `1-1 2-2P` and a
+  first_index
+  of 1 gives the sure links {(0, 0)} and the possible links {(0, 0), (1, 1)}.
 
-  Links past the end of a sentence are dropped and listed as problems.
+  Links past the end of a sentence are skipped and listed as problems.
 
   Args:
-    paths: (text, links), or (source text, target text, links).
-    languages: codes of source and target.
-    first_index: number of the first word in the links: 0 or 1.
+    paths: Paths of (text, links) or of (source text, target text, links).
+    languages: Language codes of source and target.
+    first_index: Number of the first word in the links: 0 or 1.
 
   Raises:
-    ConfigError: another number of files, or another first index.
-    CorpusError: file:line of a link that is none or is below the first index,
-      of a line without `|||`; files that differ in length; an empty file.
+    ConfigError: If the number of files or the first index is invalid.
+    CorpusError: If a link is malformed or below the first index, or if a line
+      lacks `|||` (file:line); if the files do not have the same sentences; or
+      if
+      a file is empty.
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
-      'Word alignments cannot be read so',
+      'Word alignments require two or three files and a `first_index` of 0 or 1',
       got=f'{len(paths)} files, first_index {first_index}',
       expected='(text, links) or (source, target, links), first_index 0 or 1',
     )
-  texts = [_numbered_lines(path) for path in paths]
-  if any(lines is None for lines in texts):
-    texts = [dict(enumerate(file_reading.read_lines(path))) for path in paths]
-  columns = [lines or {} for lines in texts]
-  _check_same(columns, paths)
+  numbered_lines = [_read_numbered_lines(path) for path in paths]
+  if any(lines is None for lines in numbered_lines):
+    columns = [dict(enumerate(file_reading.read_lines(path))) for path in paths]
+  else:
+    columns = [lines or {} for lines in numbered_lines]
+  _check_same_sentences(columns, paths)
   problems: list[str] = []
   examples: list[labeled_examples.AlignedSentence] = []
   for key, (number, links) in columns[-1].items():
     sides = [column[key][1] for column in columns[:-1]]
     if len(sides) == 1:
-      sides = _two_sides(sides[0], paths[0], columns[0][key][0])
+      sides = _split_sides(sides[0], paths[0], columns[0][key][0])
     tokens = [tuple(corpus_lines.split_tokens(side)) for side in sides]
-    sure, possible = _links(
+    sure, possible = _parse_links(
       links, tokens, first_index, paths[-1], number, problems
     )
     examples.append(
@@ -92,8 +99,13 @@ def read_aligned_sentences(
   return file_reading.Reading(examples, tuple(problems))
 
 
-def _numbered_lines(path) -> dict[int, tuple[int, str]] | None:
-  """The file's own number -> (number, text); None if a line has none."""
+def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
+  """Reads lines that start with a sentence number and a tab.
+
+  Returns:
+    The line number and the text of each sentence, by sentence number. None if a
+    line does not start with a number.
+  """
   lines = {}
   for number, text in file_reading.read_lines(path):
     if not text:
@@ -103,41 +115,43 @@ def _numbered_lines(path) -> dict[int, tuple[int, str]] | None:
       return None
     if int(match[1]) in lines:
       raise file_reading.malformed_line_error(
-        _KIND, path, number, f'the sentence number {match[1]} again'
+        _KIND, path, number, f'the repeated sentence number {match[1]}'
       )
     lines[int(match[1])] = number, match[2]
   return lines
 
 
-def _check_same(columns, paths) -> None:
+def _check_same_sentences(columns, paths) -> None:
+  """Raises a CorpusError if files do not contain the same sentences."""
   if len({frozenset(column) for column in columns}) > 1:
     raise errors.CorpusError(
-      'Files of word alignments do not belong together',
+      'The files of word alignments contain different sentences',
       got=', '.join(
         f'{len(column)} lines in {path}'
         for column, path in zip(columns, paths, strict=True)
       ),
-      expected='the same sentences in each',
+      expected='the same sentences in all files',
     )
 
 
-def _two_sides(text: str, path, number: int) -> list[str]:
-  sides = text.split(_BAR)
+def _split_sides(text: str, path, number: int) -> list[str]:
+  """Splits a line `source ||| target`."""
+  sides = text.split(_SEPARATOR)
   if len(sides) != 2 or not all(side.strip() for side in sides):
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
       file_reading.shorten_quoted(text),
-      expected=f'source{_BAR}target',
+      expected=f'source{_SEPARATOR}target',
     )
   return sides
 
 
-def _links(
+def _parse_links(
   text: str, words, first: int, path, number: int, problems: list[str]
 ) -> tuple[frozenset, frozenset]:
-  """Sure links, and all links."""
+  """Returns the sure links and all links of a line."""
   sure, possible = set(), set()
   for item in corpus_lines.split_tokens(text):
     match = _LINK.fullmatch(item)
@@ -157,12 +171,12 @@ def _links(
         number,
         f'the link {item!r}',
         expected=f'word numbers from {first}',
-        fix='read the file with first_index=0',
+        fix='Read the file with first_index=0',
       )
     if any(index >= len(side) for index, side in zip(link, words, strict=True)):
       problems.append(
-        f'{path}:{number}: the link {item} is past the end of a sentence '
-        f'({len(words[0])} and {len(words[1])} words) and is left out'
+        f'{path}:{number}: Skipping the link {item}, which is past the end of '
+        f'a sentence ({len(words[0])} and {len(words[1])} words)'
       )
       continue
     possible.add(link)
