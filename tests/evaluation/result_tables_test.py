@@ -81,7 +81,7 @@ def test_languages_that_the_vocabulary_lacks_are_marked():
     'de 1,200 0.100',
     'xx (not in the vocabulary) 0.900',
     'mean 0.500',
-    'mean of the vocabulary’s 1 0.100',
+    'mean over 1 in the vocabulary 0.100',
   ]
   # Parts that are no languages, and those of a vocabulary that names none.
   for languages in ((), ('fr', 'es')):
@@ -124,7 +124,7 @@ def test_coverage_counts_a_pair_with_english_by_its_other_language():
   pairs = eval_task.EvalResult(metrics={}, tables={'pairs': []})
   text = eval_task.EvalResult(metrics={})
   assert result_tables.describe_coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
-    '1 of 2 languages (none of ru)'
+    '1 of 2 languages (missing: ru)'
   )
   assert result_tables.describe_coverage(
     ['mean', 'en', 'fra'], ['en', 'fr'], text
@@ -152,5 +152,5 @@ def test_the_mean_of_perplexities_is_geometric():
     metrics={f'perplexity/{k}': v for k, v in metrics.items()}
   )
   lines = _printed({20: result}, task, languages=('de', 'en'))
-  [last] = [line for line in lines if 'vocabulary’s' in line]
+  [last] = [line for line in lines if 'vocabulary' in line]
   assert last[-1] == '100.000'

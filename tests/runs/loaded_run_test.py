@@ -85,8 +85,8 @@ def test_parameters_of_another_step(run, subject):
 @pytest.mark.parametrize(
   'step, message',
   [
-    (30, 'no checkpoint of some steps'),
-    ('best', 'needs a metric'),
+    (30, 'no checkpoint for some'),
+    ('best', 'requires a metric'),
     ('newest', "'last', 'best' or 'untrained'"),
   ],
 )
@@ -226,5 +226,5 @@ def test_translate(copying_run):
 
 
 def test_only_encoder_decoders_translate(run):
-  with pytest.raises(errors.ConfigError, match='Only an encoder-decoder'):
+  with pytest.raises(errors.ConfigError, match='EncoderDecoder'):
     run.translate(['Hund'], source='de', target='en')

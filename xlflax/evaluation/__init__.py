@@ -1,4 +1,4 @@
-"""Evaluation tasks: what a checkpoint is measured by."""
+"""Evaluation tasks, the text that they read, and their settings."""
 
 from etils import epy as _epy
 

@@ -1,4 +1,4 @@
-"""Where batches of an evaluation lie: split over a mesh, or on one device."""
+"""Placement of evaluation batches on a device mesh or a single device."""
 
 import contextlib
 
@@ -10,40 +10,54 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """How many parts a batch is split into: rows must be a multiple of it."""
+  """Returns the number that the row count of a batch should be a multiple of."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 
 def shard_batch(
   batch: dict[str, np.ndarray], partitioner: Partitioner | None
 ) -> dict[str, jax.Array]:
-  """Host arrays [rows, ...] as device arrays, rows split over the mesh.
+  """Moves host arrays to the devices and shards their rows over the mesh.
 
-  Rows that do not divide evenly are replicated instead, which is slower but
-  computes the same. Every process passes the whole batch.
+  If the number of rows is not a multiple of `row_multiple`, the array is
+  replicated instead. The results are the same, but take longer to compute.
+
+  Args:
+    batch: Arrays of shape [rows, ...]. Every process passes the complete batch.
+    partitioner: Partitioner of the mesh. If None, a single device is used.
   """
   if partitioner is None:
     return {key: jnp.asarray(value) for key, value in batch.items()}
-  return {key: _put(value, partitioner) for key, value in batch.items()}
+  return {key: _shard_rows(value, partitioner) for key, value in batch.items()}
 
 
 def replicate(tree, partitioner: Partitioner | None):
-  """Inside jit: the same values on every device, for any host to read."""
+  """Replicates arrays on all devices, so that every host can read them.
+
+  The function is called inside jit.
+
+  Args:
+    tree: Tree of arrays.
+    partitioner: Partitioner of the mesh. If None, the tree is returned
+      unchanged.
+  """
   if partitioner is None:
     return tree
   return jax.lax.with_sharding_constraint(tree, partitioner.replicated)
 
 
 def logical_axis_scope(partitioner: Partitioner | None):
-  """Context in which the model's logical axes resolve."""
+  """Returns a context in which the model's logical axes are resolved."""
   if partitioner is None:
     return contextlib.nullcontext()
   return partitioner.scope()
 
 
-def _put(value: np.ndarray, partitioner: Partitioner) -> jax.Array:
-  even = value.shape[0] % partitioner.batch_divisor == 0
-  sharding = partitioner.batch_sharding if even else partitioner.replicated
+def _shard_rows(value: np.ndarray, partitioner: Partitioner) -> jax.Array:
+  is_divisible = value.shape[0] % partitioner.batch_divisor == 0
+  sharding = (
+    partitioner.batch_sharding if is_divisible else partitioner.replicated
+  )
   return jax.make_array_from_callback(
     value.shape, sharding, lambda index: value[index]
   )

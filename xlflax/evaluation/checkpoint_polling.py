@@ -1,4 +1,4 @@
-"""The polling loop of `evaluate --continuous`, which follows a running job."""
+"""Polling for new checkpoints, as in `xlflax evaluate --continuous`."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)
-_Found = TypeVar('_Found')
+_Result = TypeVar('_Result')
 
 
 def open_run(
@@ -22,34 +22,36 @@ def open_run(
   """Opens a run as soon as training has created its directory.
 
   Args:
-    model_dir: the run's directory.
-    poll_seconds: how long to wait between two looks.
-    timeout_seconds: how long to wait in all; None waits without end.
+    model_dir: Run directory.
+    poll_seconds: Seconds between two attempts.
+    timeout_seconds: Maximum number of seconds to wait. If None, the wait is
+      unlimited.
 
   Raises:
-    RunDirectoryError: the directory is still no run when the time is up.
-    VocabularyError: its vocabulary is still missing then.
+    RunDirectoryError: If the directory does not contain a run before the
+      timeout.
+    VocabularyError: If the vocabulary is still missing at the timeout.
   """
-  problem: errors.XlflaxError | None = None
+  last_error: errors.XlflaxError | None = None
 
-  def look() -> saved_run.SavedRun | None:
-    nonlocal problem
+  def try_open() -> saved_run.SavedRun | None:
+    nonlocal last_error
     try:
       return saved_run.open_run(model_dir)
     except (errors.RunDirectoryError, errors.VocabularyError) as error:
-      problem = error
+      last_error = error
       return None
 
-  run = _poll(look, poll_seconds, timeout_seconds)
+  run = _poll(try_open, poll_seconds, timeout_seconds)
   if run is None:
-    assert problem is not None
-    raise problem
+    assert last_error is not None
+    raise last_error
   return run
 
 
 def new_checkpoints(
   run: saved_run.SavedRun,
-  seen: set[int | str],
+  evaluated_steps: set[int | str],
   *,
   poll_seconds: float,
   timeout_seconds: float | None,
@@ -57,41 +59,43 @@ def new_checkpoints(
   """Yields the steps of new checkpoints until training has finished.
 
   Args:
-    run: the run that is followed.
-    seen: Steps that were evaluated already.
-    poll_seconds: how long to wait between two looks.
-    timeout_seconds: how long to wait for a new checkpoint; None waits without
-      end.
+    run: Run to poll.
+    evaluated_steps: Steps that have already been evaluated.
+    poll_seconds: Seconds between two polls.
+    timeout_seconds: Maximum number of seconds to wait for a new checkpoint. If
+      None, the wait is unlimited.
   """
+  yielded_steps = set(evaluated_steps)
 
-  seen = set(seen)
+  def find_new_steps() -> list[int] | None:
+    # A finished run writes no further checkpoints. The flag is therefore read
+    # before the steps are listed, so that the last checkpoint is not missed.
+    is_finished = run.is_finished()
+    steps = [step for step in run.steps if step not in yielded_steps]
+    return steps if steps or is_finished else None
 
-  def look() -> list[int] | None:
-    finished = run.is_finished()  # asked first: no checkpoint follows it
-    new = [step for step in run.steps if step not in seen]
-    return new if new or finished else None
+  while new_steps := _poll(find_new_steps, poll_seconds, timeout_seconds):
+    yield new_steps
+    yielded_steps.update(new_steps)
 
-  while new := _poll(look, poll_seconds, timeout_seconds):
-    yield new
-    seen.update(new)
-  if new is None:
+  if new_steps is None:
     _LOG.warning(
-      'No new checkpoint in %s for %g seconds: watching ends.',
+      'No new checkpoint in %s for %g seconds. Stopping.',
       run.directory,
       timeout_seconds,
     )
 
 
 def _poll(
-  look: Callable[[], _Found | None],
+  function: Callable[[], _Result | None],
   poll_seconds: float,
   timeout_seconds: float | None,
-) -> _Found | None:
-  """Calls `look` until it returns something; None when the time is up."""
+) -> _Result | None:
+  """Calls a function until it returns a result; returns None at the timeout."""
   start = time.monotonic()
-  while (result := look()) is None:
-    waited = time.monotonic() - start
-    if timeout_seconds is not None and waited >= timeout_seconds:
+  while (result := function()) is None:
+    elapsed = time.monotonic() - start
+    if timeout_seconds is not None and elapsed >= timeout_seconds:
       return None
     time.sleep(poll_seconds)
   return result

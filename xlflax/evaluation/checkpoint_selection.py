@@ -1,4 +1,4 @@
-"""Chooses the checkpoints of a run that are evaluated."""
+"""Selection of the checkpoints of a run to evaluate."""
 
 import json
 from collections.abc import Sequence
@@ -12,10 +12,14 @@ CHOICES = ('last', 'all', 'best', 'none')
 
 
 def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
-  """Raises ConfigError unless `steps` is a choice or a list of steps."""
+  """Checks that `steps` is a named choice or a list of steps.
+
+  Raises:
+    ConfigError: If `steps` is a string that is not in `CHOICES`.
+  """
   if isinstance(steps, str) and steps not in CHOICES:
     raise errors.ConfigError(
-      'There is no such choice of checkpoints',
+      'Unknown choice of checkpoints',
       got=repr(steps),
       expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
       where='steps',
@@ -29,53 +33,61 @@ def select_checkpoints(
   best_metric: str | None = None,
   may_be_none: bool = False,
 ) -> list[int]:
-  """The steps to evaluate, rising.
+  """Returns the steps of the checkpoints to evaluate in ascending order.
 
   Args:
-    run: the run.
-    steps: 'last', 'all', 'best', 'none' or steps.
-    best_metric: what 'best' goes by, '<task>/<metric>/<part>'; the metric's
-      declaration says whether the highest or the lowest is best.
-    may_be_none: whether a run without checkpoints is no error.
+    run: Run whose checkpoints are selected.
+    steps: 'last', 'all', 'best', 'none' or a sequence of steps.
+    best_metric: Metric for 'best', in the form '<task>/<metric>/<part>'. The
+      declaration of the metric determines whether higher or lower is better.
+    may_be_none: Whether to return an empty list if the run has no checkpoint.
 
   Raises:
-    CheckpointError: a step has no checkpoint, or there is none at all.
-    ConfigError: 'best' has no metric to go by, or one that no task declares.
+    CheckpointError: If a step has no checkpoint, or if the run has no
+      checkpoint at all.
+    ConfigError: If `best_metric` is required and missing, was not recorded in
+      training, or is not declared by any task.
   """
   available = run.steps
   if not isinstance(steps, str):
-    return _existing(available, steps, run)
+    return _check_steps_exist(available, steps, run)
   if steps == 'none' or (not available and may_be_none):
     return []
   if not available:
     raise errors.CheckpointError(
-      'The run has no finished checkpoint',
+      'The run has no complete checkpoint',
       where=run.directory,
-      fix='train longer, or wait for it with --continuous',
+      fix='Train longer, or pass --continuous to wait for a checkpoint.',
     )
   if steps == 'best':
-    return [_best(run, available, best_metric)]
+    return [_best_checkpoint(run, available, best_metric)]
   return available if steps == 'all' else available[-1:]
 
 
-def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
-  missing = sorted(set(steps) - set(found))
+def _check_steps_exist(
+  available: list[int], steps: Sequence[int], run
+) -> list[int]:
+  """Returns the steps in ascending order after checking that they exist."""
+  missing = sorted(set(steps) - set(available))
   if missing:
     raise errors.CheckpointError(
-      'The run has no checkpoint of some steps',
+      'The run has no checkpoint for some of the requested steps',
       got=', '.join(map(str, missing)),
-      expected='some of ' + (', '.join(map(str, found)) or 'none'),
+      expected='steps among '
+      + (
+        ', '.join(map(str, available)) or 'none, as the run has no checkpoint'
+      ),
       where=run.directory,
     )
   return sorted(set(steps))
 
 
-def _best(run, found: list[int], metric: str | None) -> int:
-  """The checkpoint with the best value of a metric in metrics.jsonl."""
+def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
+  """Returns the step with the best value of a metric in metrics.jsonl."""
   recorded = {
     step: metrics
     for step, metrics in training_evaluations(run).items()
-    if step in found
+    if step in available
   }
   names = sorted({name for metrics in recorded.values() for name in metrics})
   values = {
@@ -83,28 +95,32 @@ def _best(run, found: list[int], metric: str | None) -> int:
     for step, metrics in recorded.items()
     if metric and metrics.get(metric) is not None
   }
-  if metric is not None and not values and (causes := _causes(run, metric)):
-    raise errors.ConfigError(
-      'The metric of the best checkpoint could not be evaluated in training',
-      got=causes,
-      expected=metric,
-      where=run.directory,
-    )
+  if metric is not None and not values:
+    failures = _describe_failures(run, metric)
+    if failures:
+      raise errors.ConfigError(
+        'The metric of the best checkpoint could not be evaluated in training',
+        got=failures,
+        expected=metric,
+        where=run.directory,
+      )
+
   if metric is None or not values:
     raise errors.ConfigError(
-      'The best checkpoint needs a metric that was evaluated in training',
+      'The best checkpoint requires a metric that was evaluated in training',
       got=metric,
       where=run.directory / run_directory.METRICS,
       expected='one of '
-      + (', '.join(names) or 'those of evaluations, of which there are none'),
-      fix='give --metric_for_best_model=NAME',
+      + (', '.join(names) or 'the metrics of evaluations during training'),
+      fix='Pass --metric_for_best_model=NAME.',
     )
+
   sign = 1 if task_families.better_of(metric) is Better.LOWER else -1
   return min(sorted(values), key=lambda step: sign * values[step])
 
 
-def _causes(run, metric: str) -> str:
-  """What failed in the evaluations of a metric's task; '' for nothing."""
+def _describe_failures(run, metric: str) -> str:
+  """Returns the failures of a metric's task; '' if there are none."""
   results = result_store.find_results(run.directory, metric.partition('/')[0])
   return '; '.join(
     dict.fromkeys(
@@ -117,10 +133,10 @@ def _causes(run, metric: str) -> str:
 
 
 def training_evaluations(run) -> dict[int, dict[str, float]]:
-  """Step -> metrics of the evaluations during training.
+  """Returns the metrics of the evaluations during training by step.
 
   Raises:
-    RunDirectoryError: the file that has them is not this run's.
+    RunDirectoryError: If the metrics file belongs to another run.
   """
   evaluations: dict[int, dict[str, float]] = {}
   for line in metrics_file.read_own(run.directory).splitlines():
@@ -129,5 +145,5 @@ def training_evaluations(run) -> dict[int, dict[str, float]]:
       if 'eval' in record:
         evaluations.setdefault(record['step'], {}).update(record['eval'])
     except (ValueError, KeyError, TypeError, RecursionError):
-      continue  # a line that is being written, or damaged
+      continue  # The line is damaged or is still being written.
   return evaluations

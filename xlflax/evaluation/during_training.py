@@ -1,10 +1,14 @@
-"""Evaluation during training: which tasks, how often, and their record."""
+"""Evaluation during training."""
 
 import dataclasses
 import logging
 
-from xlflax.evaluation import eval_task as evaluation_base
-from xlflax.evaluation import result_store, sentence_embedding, task_families
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  sentence_embedding,
+  task_families,
+)
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.training import train_state
 from xlflax.training.checkpointing import objective_config
@@ -15,17 +19,18 @@ from xlflax.utils import class_registry, validation
 @class_registry.register('evaluation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-  """Tasks that run during training.
+  """Evaluation tasks that run during training.
 
   Attributes:
-    tasks: what is evaluated.
-    every_steps: at each multiple of this, and after the last step.
-    batch_size: sentences a batch.
-    seed: of the tasks' random choices, the same at every step.
-    use_ema: evaluate the running average of the parameters, where it is on.
+    tasks: Tasks to evaluate.
+    every_steps: Number of training steps between two evaluations. The last step
+      is always evaluated.
+    batch_size: Number of sentences per batch.
+    seed: Random seed of the tasks, the same at every step.
+    use_ema: Whether to evaluate the averaged weights if EMA is enabled.
   """
 
-  tasks: tuple[evaluation_base.EvalTask, ...]
+  tasks: tuple[eval_task.EvalTask, ...]
   every_steps: validation.PositiveInt
   batch_size: validation.PositiveInt = 64
   seed: validation.Seed = 0
@@ -39,11 +44,14 @@ class Evaluation:
     return step % self.every_steps == 0 or step == last_step
 
   def is_better_higher(self, metric: str) -> bool:
-    """Returns whether more of a metric is better, as its task declares it."""
+    """Returns whether a higher value of a metric is better, as declared."""
     return task_families.better_of(metric) is Better.HIGHER
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
-    """Evaluates all tasks and logs their primary metrics; see `evaluate_state`."""
+    """Evaluates all tasks and logs their primary metrics.
+
+    See `evaluate_state`.
+    """
     metrics = evaluate_state(self, setup, state)
     _log_primary_metrics(self.tasks, int(state.step), metrics)
     return metrics
@@ -52,21 +60,24 @@ class Evaluation:
 def evaluate_state(
   evaluation: Evaluation, setup, state: train_state.TrainState
 ) -> dict[str, float]:
-  """Evaluates all tasks at a state; a task that fails is logged and left out.
+  """Evaluates all tasks on a training state.
+
+  The result of each task is also written to disk (see
+  `xlflax.evaluation.result_store`). A task that fails is logged and left out of
+  the returned metrics.
 
   Args:
-    evaluation: the tasks.
-    setup: the run's `Setup`.
-    state: the train state.
+    evaluation: Tasks and their settings.
+    setup: `Setup` of the run.
+    state: Train state.
 
   Returns:
-    'task/metric' -> number; each task's result is also written to disk
-    (see `xlflax.evaluation.result_store`).
+    Metrics by name, such as 'retrieval/accuracy/de'.
   """
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
   params = state.ema if use_ema else state.params
-  subject = evaluation_base.Subject(
+  subject = eval_task.Subject(
     model=setup.model,
     params=params,
     vocabulary=setup.vocabulary,
@@ -82,26 +93,34 @@ def evaluate_state(
   )
   metrics: dict[str, float] = {}
   for task in evaluation.tasks:
-    result = evaluation_base.evaluate_task(task, subject)
+    result = eval_task.evaluate_task(task, subject)
     for failure in result.failures:
       logging.error('Evaluation at step %d: %s', step, failure)
-    metrics.update({f'{task.name}/{k}': v for k, v in result.metrics.items()})
+    metrics.update(
+      {f'{task.name}/{name}': value for name, value in result.metrics.items()}
+    )
     if distributed_job.is_lead():
-      _write(evaluation, setup, task, step, result)
+      _write_result(evaluation, setup, task, step, result)
   return metrics
 
 
-def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
-  """Writes a result; text that cannot be read has no place to write it to."""
-  averaged = evaluation.use_ema or setup.settings.ema_decay is None
-  failures = evaluation_base.Failures(task.name)
+def _write_result(
+  evaluation: Evaluation, setup, task, step: int, result
+) -> None:
+  """Writes the result of a task.
+
+  Nothing is written if the text of the task cannot be read, since the path of
+  the result contains a hash of that text.
+  """
+  uses_default = evaluation.use_ema or setup.settings.ema_decay is None
+  failures = eval_task.Failures(task.name)
   with failures.guard():
     identity = result_store.result_identity(
       task,
       model=setup.model,
       vocabulary_hash=setup.vocabulary.hash,
       seed=evaluation.seed,
-      parameters='default' if averaged else 'not averaged',
+      parameters='default' if uses_default else 'not averaged',
       sentence=sentence_embedding.read_sentence_encoding(setup.model_dir),
     )
     result_store.write_result(

@@ -1,8 +1,9 @@
 """The interface of evaluation: an `EvalTask` scores a `Subject`.
 
-A task does not stop because one of its parts fails. `Failures.guard` catches
-the error and names task and part; the other parts are scored. Whoever runs
-tasks (`xlflax.evaluate`, the training loop) reports the failures at the end.
+A failure in one part of a task, such as a language, does not stop the other
+parts. `Failures.guard` catches the exception and records the task and the part.
+The callers (`xlflax.evaluate` and the training loop) report all failures at the
+end.
 """
 
 import contextlib
@@ -20,11 +21,11 @@ from typing import Any, ClassVar
 import pydantic
 
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.evaluation import sentence_embedding  # registers them
+from xlflax.evaluation import sentence_embedding
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.models.variants import parameter_sharing
-from xlflax.objectives import objective_base as objectives_base
+from xlflax.objectives import objective_base
 from xlflax.training import nonfinite_checks
 from xlflax.training.devices import partitioning
 from xlflax.utils import (
@@ -37,7 +38,7 @@ from xlflax.utils import (
 
 _LOG = logging.getLogger(__name__)
 
-STATISTICS = '.examples'  # ends the names of files of `statistics_files`
+STATISTICS = '.examples'  # suffix of the files of `statistics_files`
 Row = dict[str, Any]
 _tasks: dict[str, type['EvalTask']] = {}
 _metrics: dict[str, Metric] = {}
@@ -46,20 +47,24 @@ _metrics: dict[str, Metric] = {}
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-  """What is evaluated: a model with the parameters of one checkpoint.
+  """A model with restored parameters, as passed to evaluation tasks.
 
   Attributes:
-    model: the Linen encoder.
-    params: `{'model': ..., 'heads': ...}`, unboxed; may be sharded over mesh.
-    vocabulary: the run's vocabulary.
-    partitioner: splits batches over its mesh; None: one device.
-    seed: of every random choice of a task, such as which tokens it masks.
-    batch_size: sentences a batch where results do not depend on it; rows
-      longer than 128 tokens come in proportionally smaller batches.
-    objectives: what the run trained, by name; a head's labels are theirs.
+    model: Linen encoder.
+    params: `{'model': ..., 'heads': ...}`, unboxed. The arrays may be sharded
+      over the mesh.
+    vocabulary: Vocabulary of the run.
+    partitioner: Partitioner that shards batches over its mesh. If None, a
+      single device is used.
+    seed: Random seed of the tasks, for example for the choice of masked tokens.
+    batch_size: Number of sentences per batch. Sequences of more than 128 tokens
+      are evaluated in proportionally smaller batches. Tasks use it where the
+      results do not depend on it.
+    objectives: Objectives of the run by name. They contain the labels of the
+      heads.
     inputs: Settings with which the run turned labeled examples into model
       inputs, by the name of the objective.
-    sentence: what its sentence vectors are.
+    sentence: Definition of the model's sentence vectors.
   """
 
   model: Any
@@ -68,7 +73,7 @@ class Subject:
   partitioner: partitioning.Partitioner | None = None
   seed: validation.Seed = 0
   batch_size: validation.PositiveInt = 64
-  objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
+  objectives: Mapping[str, objective_base.Objective] = dataclasses.field(
     default_factory=dict
   )
   inputs: Mapping[str, Mapping[str, Any]] = dataclasses.field(
@@ -80,24 +85,28 @@ class Subject:
 
   @property
   def sharing(self) -> parameter_sharing.SharingPlan | None:
-    """The model's sharing plan: each batch must then be of one language."""
+    """Sharing plan of the model; if set, each batch contains one language."""
     return parameter_sharing.plan_of(self.model)
 
   @property
   def needs_languages(self) -> bool:
-    """Whether text can only be read by its language's own parts or pieces."""
+    """Whether the language of a text is required to read it.
+
+    This is the case if the model has language-specific parameters or the
+    vocabulary has language-specific tokens.
+    """
     return self.sharing is not None or self.vocabulary.needs_language
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-  """One part of a task that could not be evaluated.
+  """A task, or a part of a task, that could not be evaluated.
 
   Attributes:
-    task: name of the task.
-    part: language, pair or file; '' when the task as a whole failed.
-    message: the exception's text.
-    status: the exit status that fits it; see `errors.ExitStatus`.
+    task: Name of the task.
+    part: Language, language pair or file. Empty if the task failed as a whole.
+    message: Message of the exception.
+    status: Exit status for the failure; see `errors.ExitStatus`.
   """
 
   task: str
@@ -111,18 +120,20 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalResult:
-  """What a task found.
+  """The result of an evaluation task.
 
   Attributes:
-    metrics: flat `name/part` -> number, such as `accuracy/de`.
-    tables: name -> rows, each a flat dict, for what is too much for metrics.
-    notes: facts a reader must know, such as how many sentences were cut.
-    failures: parts that are missing from the metrics, and why.
-    files: name -> text of files such as predictions; written beside the JSON
-      file, to `<step>/<name>`, and not read back.
-    score_metrics: the metrics whose mean is the task's score.
+    metrics: Values by `metric/part`, such as `accuracy/de`.
+    tables: Tables by name, for results that are too detailed for `metrics`.
+      Each row is a flat dictionary.
+    notes: Remarks on the result, such as the number of truncated sentences.
+    failures: Parts that are missing from the metrics, with the reason.
+    files: Text of files, such as predictions, by name. They are written to
+      `<step>/<name>`, next to the JSON file, and are not read back.
+    score_metrics: Metrics whose mean is the score of the task.
     inputs: Settings that turned labeled examples into model inputs, such as
-      `length` and `separator`: those of the run, unless the task sets others.
+      `length` and `separator`. They are those of the run, unless the task
+      overrides them.
   """
 
   metrics: dict[str, float]
@@ -138,39 +149,39 @@ class EvalResult:
     return repr_html.html_table('Metrics', rows)
 
   def to_json(self) -> dict[str, Any]:
-    """As plain JSON values without `files`; NaN and infinity become null."""
+    """Returns plain JSON values without `files`; NaN and infinity become null."""
     value = dataclasses.asdict(self)
     del value['files']
     return nonfinite_checks.or_null(value)
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'EvalResult':
-    """The inverse of `to_json`; null in metrics becomes NaN.
+    """Returns the result for the output of `to_json`; null metrics become NaN.
 
     Raises:
-      ValueError: it is no result.
+      ValueError: If the metrics, tables or notes have the wrong type.
     """
     numbers = value['metrics']
     if not isinstance(numbers, dict) or not all(
       number is None or type(number) in (int, float)
       for number in numbers.values()
     ):
-      raise ValueError('metrics that are no numbers')
-    tables, texts = value['tables'], value['notes']
+      raise ValueError('The metrics must map names to numbers or null.')
+    tables, notes = value['tables'], value['notes']
     if not isinstance(tables, dict) or not all(
       isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
       for rows in tables.values()
     ):
-      raise ValueError('tables that are none')
-    if not all(isinstance(text, str) for text in texts):
-      raise ValueError('notes that are no text')
+      raise ValueError('The tables must map names to lists of rows.')
+    if not all(isinstance(note, str) for note in notes):
+      raise ValueError('The notes must be strings.')
     return cls(
       metrics={
         name: math.nan if number is None else number
         for name, number in numbers.items()
       },
       tables=tables,
-      notes=tuple(texts),
+      notes=tuple(notes),
       failures=tuple(Failure(**f) for f in value['failures']),
       score_metrics=tuple(value.get('score_metrics', ())),
       inputs=dict(value.get('inputs', {})),
@@ -178,7 +189,7 @@ class EvalResult:
 
 
 class Failures:
-  """Collects what fails inside a task, so that the rest goes on."""
+  """Collects the failures of the parts of a task."""
 
   def __init__(self, task: str):
     self._task = task
@@ -186,10 +197,13 @@ class Failures:
 
   @contextlib.contextmanager
   def guard(self, part: str = ''):
-    """Records an exception of the block under the name `part`.
+    """Records an exception in the block as a failure of a part.
 
-    A user's mistake is kept as its message; anything else is logged with its
-    traceback, since it may be a bug.
+    User errors are recorded with their message. Other exceptions are also
+    logged with their traceback, since they may be bugs.
+
+    Args:
+      part: Part of the task. Empty for the task as a whole.
     """
     try:
       yield
@@ -200,7 +214,7 @@ class Failures:
       self._add(part, str(error_with_status), error_with_status.status)
     except Exception as error:
       _LOG.exception(
-        'Evaluation task %s failed at %s.', self._task, part or 'its start'
+        'Evaluation task %s failed (part: %s).', self._task, part or 'all'
       )
       message = f'{type(error).__name__}: {error}'
       self._add(part, message, errors.ExitStatus.BUG)
@@ -211,23 +225,23 @@ class Failures:
     )
 
   def collected(self) -> tuple[Failure, ...]:
-    """Returns the failures so far."""
+    """Returns the failures recorded so far."""
     return tuple(self._failures)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalTask:
-  """Base of evaluation tasks: a frozen dataclass of settings.
+  """Base class of evaluation tasks, a frozen dataclass of settings.
 
-  A public subclass that gives `name` a default is a task family: that default
-  is its name on the command line (`xlflax evaluate --tasks`). It declares
-  `METRICS`.
+  A public subclass that defines a default for `name` is a task family and must
+  declare `METRICS`. The default is the name of the family on the command line
+  (`xlflax evaluate --tasks`).
 
   Attributes:
-    name: of the folder that its results lie in, under `eval/`.
-    METRICS: what `evaluate` reports, the primary metric first.
-    SOURCES: further names on the command line, with the class of the source
-      that the task reads under that name.
+    name: Name of the folder under `eval/` in which the results are stored.
+    METRICS: Metrics that `evaluate` reports, the primary metric first.
+    SOURCES: Additional names of the task on the command line, with the class of
+      the source that the task reads under each name.
   """
 
   METRICS: ClassVar[tuple[Metric, ...]] = ()
@@ -242,28 +256,28 @@ class EvalTask:
 
   @property
   def split(self) -> str:
-    """The split of the text that is read; 'all' where it has no splits."""
+    """Split of the text that is read, or 'all' if the source has no splits."""
     return getattr(getattr(self, 'source', None), 'split', 'all')
 
   @property
   def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
+    """Metric, before the `/`, that summary tables show."""
     if not self.METRICS:
       raise errors.ConfigError(
-        'An evaluation task declares no metric',
+        'An evaluation task must declare at least one metric',
         where=type(self).__name__,
-        expected="METRICS = (Metric('accuracy'), ...), the primary one first",
+        expected="METRICS = (Metric('accuracy'), ...), the primary metric first",
       )
     return self.METRICS[0].name
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Metrics that summary tables show beside the primary one."""
+    """Metrics that summary tables show in addition to the primary metric."""
     return ()
 
   @property
   def score_metrics(self) -> tuple[str, ...]:
-    """The metrics whose mean is the task's score in reports."""
+    """Metrics whose mean is the score of the task in reports."""
     return (self.primary_metric,)
 
   @classmethod
@@ -271,9 +285,8 @@ class EvalTask:
     """Returns the function that creates the text source from options.
 
     Its parameters are the options of `xlflax evaluate` that the task reads,
-    such as `corpus` and `languages`. Parameters without a default are
-    required. By default, it is `from_options` of the class of the field
-    `source`.
+    such as `corpus` and `languages`. Parameters without a default are required.
+    By default, it is `from_options` of the class of the field `source`.
 
     Args:
       name: Name by which the task was requested.
@@ -286,7 +299,7 @@ class EvalTask:
 
   @classmethod
   def arguments(cls, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a task that reads the text of some options.
+    """Returns the arguments of a task that reads the text given by options.
 
     Args:
       name: Name by which the task was requested.
@@ -301,20 +314,21 @@ class EvalTask:
   def statistics(
     self, part: str, folder: pathlib.Path
   ) -> dict[str, corpus_statistics.Statistics]:
-    """What single examples contribute to the scores of a part.
+    """Returns the statistics of single examples that the scores consist of.
 
-    Two models are compared on the examples themselves (`metrics.bootstrap`).
+    Two models are compared with them by resampling the examples (see
+    `metrics.bootstrap`).
 
     Args:
-      part: of the task's source, or what its metrics call it.
-      folder: with the files of the task's result, `eval/<name>/<step>/`.
+      part: Part of the task's source, as named in the metrics.
+      folder: Folder with the files of the task's result, `eval/<name>/<step>/`.
 
     Returns:
-      Metric -> statistics of the examples, in the order of the source; {} if
-      the files do not tell, or the part has no gold labels.
+      Statistics of the examples by metric, in the order of the source. Empty if
+      the files do not contain them, or if the part has no gold labels.
 
     Raises:
-      OSError: a file is missing.
+      OSError: If a file is missing.
     """
     file = folder / statistics_file(part)
     if not file.exists():
@@ -325,67 +339,78 @@ class EvalTask:
     }
 
   def evaluate(self, subject: Subject) -> EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject; the result lists the parts that failed."""
     raise NotImplementedError
 
 
 def statistics_file(part: str) -> str:
-  """The name of the file with what a part's single examples contribute."""
+  """Returns the name of the file with the statistics of a part's examples."""
   return f'{part}{STATISTICS}'
 
 
 def statistics_files(
   part: str,
-  found: Mapping[str, corpus_statistics.Statistics],
+  statistics: Mapping[str, corpus_statistics.Statistics],
   files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-  """That file, of `EvalResult.files`: `EvalTask.statistics` reads it.
+  """Returns the statistics file of a part, as an entry of `EvalResult.files`.
+
+  `EvalTask.statistics` reads the file.
 
   Args:
-    part: what the metrics call it, the `de` of `f1/de`.
-    found: metric -> statistics of its examples.
-    files: of the result, of which the file's other metrics are kept.
+    part: Part as named in the metrics, such as `de` in `f1/de`.
+    statistics: Statistics of the examples by metric.
+    files: Files of the result. Statistics of other metrics that the file
+      already contains are kept.
   """
   name = statistics_file(part)
   stored = json.loads((files or {}).get(name, '{}'))
-  values = {metric: statistic.to_json() for metric, statistic in found.items()}
-  return {name: json.dumps(stored | values) + '\n'}
+  new = {metric: values.to_json() for metric, values in statistics.items()}
+  return {name: json.dumps(stored | new) + '\n'}
 
 
 def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
-  """`task.evaluate`, where even a failure of the whole task is a result."""
+  """Evaluates a task; a failure of the complete task is part of the result."""
   failures = Failures(task.name)
   with progress_reporting.progress_name(task.name), failures.guard():
-    declared = task.score_metrics  # asked first: what fails here fails early
-    return dataclasses.replace(task.evaluate(subject), score_metrics=declared)
+    # An error in `score_metrics` is raised before the costly evaluation.
+    score_metrics = task.score_metrics
+    result = task.evaluate(subject)
+    return dataclasses.replace(result, score_metrics=score_metrics)
   return EvalResult(metrics={}, failures=failures.collected())
 
 
 def known_tasks() -> Mapping[str, type[EvalTask]]:
-  """Name on the command line -> class, of all modules imported so far."""
+  """Returns the classes of all registered tasks by command-line name.
+
+  Tasks are registered when their module is imported.
+  """
   return _tasks
 
 
 def known_metrics() -> Mapping[str, Metric]:
-  """Name -> metric that some task declares, of all modules imported so far."""
+  """Returns the metrics that registered tasks declare, by name.
+
+  Tasks are registered when their module is imported.
+  """
   return _metrics
 
 
 def _register(cls: type[EvalTask]) -> None:
-  """Makes a family known; the same class may be defined again."""
+  """Registers a task family. The same class may be registered again."""
   names = (cls.__dict__['name'], *cls.__dict__.get('SOURCES', ()))
   for name in names:
     registered = _tasks.get(name, cls)
     if _origin(registered) != _origin(cls):
       raise errors.ConfigError(
         'Two evaluation tasks have the same name',
-        got=_origin(cls),
-        expected=f'another name than {name!r} of {_origin(registered)}',
+        got=f'{name!r} for {_origin(cls)}',
+        expected=f'a name other than that of {_origin(registered)}',
       )
   for metric in cls.METRICS:
     if _metrics.get(metric.name, metric) != metric:
       raise errors.ConfigError(
-        'Two evaluation tasks declare a metric differently',
+        'Two evaluation tasks have different declarations of the same metric',
         got=str(metric),
         expected=str(_metrics[metric.name]),
         where=f'{cls.__qualname__}.METRICS',
@@ -399,11 +424,12 @@ def _origin(cls: type) -> str:
 
 
 def task_settings(value: Any) -> Any:
-  """The settings of a task as JSON values, equal where results must be equal.
+  """Returns the settings of a task as JSON values that identify its results.
 
-  An object with a method `fingerprint` stands for data and is replaced by
-  what that method says, a field that is `class_registry.known_by_content` by what
-  lies at its paths: the text counts, not the path it lies at.
+  An object with a method `fingerprint` represents data and is replaced by its
+  fingerprint. A field that is `class_registry.known_by_content` is replaced by
+  the content of its files. The results are therefore identified by the text,
+  not by the paths.
   """
   if hasattr(value, 'fingerprint'):
     return {'class': type(value).__name__, 'fingerprint': value.fingerprint()}
@@ -422,6 +448,6 @@ def task_settings(value: Any) -> Any:
 
 
 def settings_hash(value: Any) -> str:
-  """First 16 hexadecimal digits of the SHA-256 of JSON values."""
+  """Returns the first 16 hexadecimal digits of the SHA-256 of JSON values."""
   text = json.dumps(value, sort_keys=True, ensure_ascii=True)
   return hashlib.sha256(text.encode('ascii')).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a fine-tuned head says of rows, in batches of few static shapes."""
+"""Predictions of a fine-tuned head, computed in batches of a few static shapes."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -13,36 +13,41 @@ from xlflax.data.supervised.featurizers import (
   translation_featurizer,
 )
 from xlflax.evaluation import batch_sharding, eval_task, hidden_states
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.utils import errors
 
-_Kind = TypeVar('_Kind', bound=finetuning.FineTuning)
+_Objective = TypeVar('_Objective', bound=finetuning_objective.FineTuning)
 
 
 def objective_of(
-  subject: eval_task.Subject, name: str, kind: type[_Kind]
-) -> _Kind:
-  """The objective with this name, whose head the checkpoint has.
+  subject: eval_task.Subject, name: str, kind: type[_Objective]
+) -> _Objective:
+  """Returns the objective with a name after checking that its head exists.
+
+  Args:
+    subject: Model with the parameters of a checkpoint.
+    name: Name of the objective.
+    kind: Required class of the objective.
 
   Raises:
-    ConfigError: the run has no such objective, or one of another kind.
-    CheckpointError: the checkpoint lacks its head.
+    ConfigError: If the run has no such objective, or one of another class.
+    CheckpointError: If the checkpoint does not contain the head.
   """
   objective = subject.objectives.get(name)
   if not isinstance(objective, kind):
     raise errors.ConfigError(
-      'The run has not been fine-tuned for this task',
+      'The run must be fine-tuned for this task',
       got=', '.join(
         f'{key}: {type(value).__name__}'
         for key, value in subject.objectives.items()
       )
       or 'no objective',
       expected=f'{name}: {kind.__name__}',
-      fix='fine-tune it first, or name the objective in the task',
+      fix='Fine-tune the model first, or set `objective` of the task.',
     )
   if name not in subject.params.get('heads', {}):
     raise errors.CheckpointError(
-      'The checkpoint lacks the head of the task',
+      'The checkpoint does not contain the head of the task',
       got=', '.join(subject.params.get('heads', {})) or 'no head',
       expected=name,
     )
@@ -50,39 +55,47 @@ def objective_of(
 
 
 def length_of(subject: eval_task.Subject, length: int | None) -> int:
-  """Tokens a row, at most: `length`, or fewer if the model reads fewer."""
-  limit = finetuning.body_config(subject.model).max_length
+  """Returns the maximum number of tokens per sequence.
+
+  Args:
+    subject: Model, which limits the length.
+    length: Requested length. If None, the limit of the model.
+  """
+  limit = finetuning_objective.body_config(subject.model).max_length
   return limit if length is None else min(length, limit)
 
 
 def predict_rows(
   subject: eval_task.Subject,
-  objective: finetuning.FineTuning,
+  objective: finetuning_objective.FineTuning,
   rows: Sequence[featurizer.Row],
   maker: featurizer.RowMaker,
   *,
   max_length: int,
 ) -> Iterator[tuple[int, Any]]:
-  """What the head says of each row, the longest first.
+  """Yields the predictions of the head for each sequence, the longest first.
 
-  Plugged-in features of rows without a counterpart are those of a row that is
-  its own.
+  If the objective plugs features in, and a sequence has no counterpart, the
+  sequence is its own counterpart.
 
   Args:
-    subject: model, parameters, vocabulary, partitioner, batch size.
-    objective: whose head; its `predict_rows` is jitted, once for each shape.
-    rows: N rows; keys that they lack (labels) are left out of the batch.
-    maker: who made them; knows how they are padded.
-    max_length: of a row.
+    subject: Model, parameters, vocabulary, partitioner and batch size.
+    objective: Objective of the head. Its `predict` is compiled once for each
+      shape.
+    rows: N sequences. Fields that they do not contain, such as labels, are left
+      out of the batch.
+    maker: Row maker that created the sequences. It determines their padding.
+    max_length: Maximum length of a sequence.
 
   Yields:
-    (index of the row, numpy arrays: those of `objective.predict` without the
-    axis of rows; as long as the padded row where they have an axis of tokens).
+    Index of the sequence, and NumPy arrays as returned by `objective.predict`
+    without the batch axis. An axis of tokens has the length of the padded
+    sequence.
   """
   pending = None
-  plug_in = objective.features is finetuning.Features.PLUG_IN
+  plug_in = objective.features is finetuning_objective.Features.PLUG_IN
   for indices, count, length in _batches(subject, rows, max_length):
-    batch = _stacked(
+    batch = _stack_rows(
       [rows[i] for i in indices],
       maker.fields(length, subject.vocabulary.spec),
       count,
@@ -109,7 +122,11 @@ def predict_rows(
 
 
 def _batches(subject, rows, max_length):
-  """As `hidden_states.plan_batches`; of one language where these have own parts."""
+  """Plans batches with `hidden_states.plan_batches`.
+
+  Each batch contains one language if the model has language-specific
+  parameters.
+  """
   paired = batch_keys.PAIRED + batch_keys.TOKEN_IDS
   lengths = np.array(
     [
@@ -120,7 +137,9 @@ def _batches(subject, rows, max_length):
   languages = np.array([row[batch_keys.LANGUAGE_IDS][0] for row in rows])
   groups = [np.arange(len(rows))]
   if subject.sharing is not None:
-    groups = [np.flatnonzero(languages == x) for x in np.unique(languages)]
+    groups = [
+      np.flatnonzero(languages == language) for language in np.unique(languages)
+    ]
   for group in groups:
     for indices, count, length in hidden_states.plan_batches(
       lengths[group].tolist(),
@@ -131,8 +150,12 @@ def _batches(subject, rows, max_length):
       yield group[indices].tolist(), count, length
 
 
-def _stacked(rows, fields, count) -> batch_keys.Batch:
-  """A batch of `count` rows; the last row fills it up, as none is empty."""
+def _stack_rows(rows, fields, count) -> batch_keys.Batch:
+  """Stacks sequences into a batch of `count` rows.
+
+  The batch is filled with copies of the last sequence, since a row must not
+  consist of padding only.
+  """
   present_fields = {
     key: field for key, field in fields.items() if key in rows[0]
   }
@@ -141,8 +164,9 @@ def _stacked(rows, fields, count) -> batch_keys.Batch:
   )
 
 
-def _split(indices, found) -> Iterator[tuple[int, Any]]:
-  arrays = jax.tree.map(np.asarray, found)
+def _split(indices, outputs) -> Iterator[tuple[int, Any]]:
+  """Yields the index and the outputs of each sequence of a batch."""
+  arrays = jax.tree.map(np.asarray, outputs)
   for row, index in enumerate(indices):
     yield index, jax.tree.map(lambda array, row=row: array[row], arrays)
 

@@ -1,8 +1,8 @@
-"""Sentence vectors of every layer, in batches of few static shapes.
+"""Sentence vectors of every layer, computed in batches of a few static shapes.
 
-Sentences are sorted by length, cut into batches and padded to the next length
-of a short list, so that one jitted function is compiled at most once for each
-length in the list, whatever the text. The order is restored at the end.
+Sentences are sorted by length, divided into batches and padded to one of a few
+lengths (see `bucket_lengths`). A jitted function is therefore compiled at most
+once per length, whatever the text. The original order is restored at the end.
 """
 
 import functools
@@ -20,8 +20,9 @@ from xlflax.objectives import model_calls
 from xlflax.objectives.model_calls import Pooling
 from xlflax.utils import errors, progress_reporting
 
-_SHORTEST = 16  # rows are never padded to less
-_FULL_BATCH_LENGTH = 128  # longer rows come in smaller batches
+_MIN_LENGTH = 16  # minimum length of padded sequences
+# Batches of sequences with more tokens than this have fewer sequences.
+_FULL_BATCH_LENGTH = 128
 
 _WEIGHTS = 'weights'
 
@@ -29,12 +30,12 @@ Tokens = Sequence[int] | np.ndarray
 
 
 class SentenceStates(NamedTuple):
-  """Vectors of N sentences.
+  """Pooled hidden states of N sentences.
 
   Attributes:
-    states: float32 [layers + 1, N, H], the embedding output first; or
-      [chosen layers, N, H].
-    truncated: how many sentences were longer than the model reads.
+    states: Float32 array of shape [layers + 1, N, H], the embedding output
+      first, or of shape [selected layers, N, H].
+    truncated: Number of sentences that exceeded the maximum length.
   """
 
   states: np.ndarray
@@ -42,7 +43,12 @@ class SentenceStates(NamedTuple):
 
 
 class SentenceVectors(NamedTuple):
-  """Vectors [N, D] of N sentences, and how many sentences were cut."""
+  """Sentence vectors.
+
+  Attributes:
+    vectors: Float32 array of shape [N, D].
+    truncated: Number of sentences that exceeded the maximum length.
+  """
 
   vectors: np.ndarray
   truncated: int
@@ -56,14 +62,19 @@ def sentence_vectors(
   *,
   prompt: str | None = None,
 ) -> SentenceVectors:
-  """The vector of each sentence, as a model's own definition says.
+  """Computes the vector of each sentence according to the model's definition.
 
   Args:
-    subject: the model and the definition.
+    subject: Model and its definition of sentence vectors.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    encoding: another definition.
-    prompt: stands before each text; None: the definition's default.
+    encoding: Definition that replaces that of the subject. If None, the
+      subject's definition is used.
+    prompt: Text that is prepended to each sentence. If None, the default prompt
+      of the definition.
+
+  Returns:
+    The vectors in the order of `texts`, and the number of truncated texts.
   """
   sentence_encoding = subject.sentence if encoding is None else encoding
   layers = [
@@ -93,11 +104,24 @@ def layer_vectors(
   prompt: str | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """What `sentence_vectors` maps by dense layers, of every layer or of some."""
-  before = encoding.prompt() if prompt is None else prompt
+  """Computes the pooled states of layers, before averaging and dense layers.
+
+  Args:
+    subject: Model, parameters, vocabulary, partitioner and batch size.
+    texts: N sentences.
+    language_ids: N indices into the vocabulary's languages.
+    encoding: Definition of the pooling, the prompts and the maximum length.
+    prompt: Text that is prepended to each sentence. If None, the default prompt
+      of the definition.
+    layers: Layers to return, where 0 is the embedding output. If None, all.
+
+  Returns:
+    The states in the order of `texts`, and the number of truncated texts.
+  """
+  prefix = encoding.prompt() if prompt is None else prompt
   return sentence_states(
     subject,
-    [before + text for text in texts] if before else texts,
+    [prefix + text for text in texts] if prefix else texts,
     language_ids,
     pooling=encoding.pooling,
     max_length=encoding.max_length,
@@ -114,23 +138,25 @@ def sentence_states(
   max_length: int | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Pooled states of every layer, or of some.
+  """Computes the pooled hidden states of sentences at all or selected layers.
 
-  A sentence is read as `bos pieces eos`. `Pooling.MEAN` averages over the
-  tokens that are not special (over all if there is no other); `MEAN_ALL` over
-  all tokens; `FIRST` takes the state of bos.
+  A sentence is encoded as `<bos> tokens <eos>`. `Pooling.MEAN` averages over
+  the tokens that are not special (or over all tokens if all are special),
+  `Pooling.MEAN_ALL` averages over all tokens, and `Pooling.FIRST` takes the
+  state of `<bos>`.
 
   Args:
-    subject: model, parameters, vocabulary, partitioner, batch size.
+    subject: Model, parameters, vocabulary, partitioner and batch size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    pooling: how the states of a sentence become one vector.
-    max_length: tokens a sentence, bos and eos included, at most and if the
-      model has as many positions; None: as many as it has.
-    layers: those to return, the embedding output being 0; None: all.
+    pooling: Method that turns the states of a sentence into one vector.
+    max_length: Maximum number of tokens per sentence, including `<bos>` and
+      `<eos>`. It is limited by the model's number of positions. If None, that
+      number.
+    layers: Layers to return, where 0 is the embedding output. If None, all.
 
   Returns:
-    The states in the order of `texts`, and how many texts were cut.
+    The states in the order of `texts`, and the number of truncated texts.
   """
   return token_states(
     subject,
@@ -151,14 +177,14 @@ def token_states(
   max_length: int | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """`sentence_states` of N lists of ids, without special symbols."""
+  """Computes `sentence_states` of N token sequences without special tokens."""
   limit = length_limit(subject, max_length)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[: limit - 2] for ids in token_ids]
   config = subject.model.config
-  count = config.num_layers + 1 if layers is None else len(layers)
-  states = np.empty((count, len(token_ids), config.hidden_dim), np.float32)
-  for indices, pooled in _run(
+  num_states = config.num_layers + 1 if layers is None else len(layers)
+  states = np.empty((num_states, len(token_ids), config.hidden_dim), np.float32)
+  for indices, pooled in _pooled_batches(
     subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit
   ):
     pooled = pooled if layers is None else pooled[np.asarray(layers)]
@@ -167,33 +193,40 @@ def token_states(
 
 
 def length_limit(subject: eval_task.Subject, max_length: int | None) -> int:
-  """Tokens that are read of a sentence at most, bos and eos included.
+  """Returns the maximum number of tokens per sentence.
+
+  The number includes `<bos>` and `<eos>`.
 
   Args:
-    subject: its model has so many positions.
-    max_length: what is asked for; None: as many as there are.
+    subject: Model, whose number of positions is an upper limit.
+    max_length: Requested maximum. If None, the number of positions.
 
   Raises:
-    ConfigError: there would be no room for text.
+    ConfigError: If the limit leaves no position for text.
   """
   model_limit = subject.model.config.max_length
   limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
-      'There is no room for text between bos and eos',
+      'The maximum length leaves no position for text between <bos> and <eos>',
       got=limit,
-      expected='3 tokens or more',
+      expected='at least 3 tokens',
       where='max_length',
-      fix='give a greater max_length, or None for all that the model reads',
+      fix='Increase `max_length`, or set it to None for the limit of the model.',
     )
   return limit
 
 
 def layer_index(subject: eval_task.Subject, layer: int, *, where: str) -> int:
-  """A layer counted from 0, where negative numbers count from the end.
+  """Converts a layer number, which may be negative, to an index from 0.
+
+  Args:
+    subject: Model with the layers.
+    layer: Layer number. Negative numbers count from the last layer.
+    where: Name of the setting for error messages.
 
   Raises:
-    ConfigError: the model has no such layer.
+    ConfigError: If the model has no such layer.
   """
   num_layers = subject.model.config.num_layers
   if not -num_layers - 1 <= layer <= num_layers:
@@ -207,12 +240,12 @@ def layer_index(subject: eval_task.Subject, layer: int, *, where: str) -> int:
 
 
 def bucket_lengths(max_length: int) -> tuple[int, ...]:
-  """The lengths rows are padded to: 16, 24, 32, 48, 64, … and `max_length`.
+  """Returns the lengths to pad to: 16, 24, 32, 48, 64, … and `max_length`.
 
-  With powers of two alone, a tenth more time went into padding.
+  Powers of two alone cost a tenth more time, which was spent on padding.
   """
   lengths = []
-  length = _SHORTEST
+  length = _MIN_LENGTH
   while length < max_length:
     lengths += [length, length * 3 // 2]
     length *= 2
@@ -222,17 +255,19 @@ def bucket_lengths(max_length: int) -> tuple[int, ...]:
 def plan_batches(
   lengths: Sequence[int], *, max_length: int, batch_size: int, multiple: int = 1
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-  """Cuts sentences, longest first, into batches of static shapes.
+  """Divides sentences into batches of static shapes, longest sentences first.
 
   Args:
-    lengths: tokens of each sentence, bos and eos included.
-    max_length: the longest possible sentence.
-    batch_size: rows a batch, fewer where rows exceed 128 tokens.
-    multiple: every batch has a multiple of this many rows.
+    lengths: Number of tokens of each sentence, including `<bos>` and `<eos>`.
+    max_length: Maximum number of tokens per sentence.
+    batch_size: Number of rows per batch. Batches of rows with more than 128
+      tokens have fewer rows.
+    multiple: Number that the row count of every batch is a multiple of.
 
   Yields:
-    (indices [n] of the sentences, rows >= n, row length): the shape
-    (rows, row length) takes no more values than there are bucket lengths.
+    Indices of n sentences of shape [n], the number of rows (at least n), and
+    the row length. The number of distinct shapes (rows, row length) does not
+    exceed the number of bucket lengths.
   """
   buckets = bucket_lengths(max_length)
   order = np.argsort(-np.asarray(lengths), kind='stable')
@@ -242,7 +277,9 @@ def plan_batches(
     progress_name, unit='rows', total=len(order)
   ) as report:
     while start < len(order):
-      length = next(b for b in buckets if b >= lengths[order[start]])
+      length = next(
+        bucket for bucket in buckets if bucket >= lengths[order[start]]
+      )
       rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))
       rows = -(-rows // multiple) * multiple
       yield order[start : start + rows], rows, length
@@ -250,18 +287,18 @@ def plan_batches(
       start += rows
 
 
-def _run(subject, token_ids, language_ids, pooling, limit):
-  """Yields (indices, pooled [L + 1, rows, H]), one batch ahead of the reader.
+def _pooled_batches(subject, token_ids, language_ids, pooling, limit):
+  """Yields sentence indices and pooled states of shape [L + 1, rows, H].
 
-  The next batch is dispatched before the last is handed out, so that the
-  device works while the host copies.
+  Each batch is dispatched before the previous one is yielded, so that the
+  device computes while the host copies.
   """
   params = subject.params['model']
   pending = None
   for indices, rows, length in language_batches(
     subject, token_ids, language_ids, limit
   ):
-    batch = _rows(
+    batch = _weighted_token_rows(
       [token_ids[i] for i in indices],
       language_ids[indices],
       rows,
@@ -289,16 +326,19 @@ def language_batches(
   language_ids: np.ndarray,
   limit: int,
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-  """Plans batches, each of one language where languages have their own parts.
+  """Plans batches with `plan_batches`.
+
+  Each batch contains one language if the model has language-specific
+  parameters.
 
   Args:
-    subject: the model; its sharing plan decides.
-    token_ids: N sentences.
-    language_ids: int [N].
-    limit: tokens a sentence, at most.
+    subject: Model, whose sharing plan decides whether languages are separated.
+    token_ids: Token ids of N sentences.
+    language_ids: Int array of shape [N].
+    limit: Maximum number of tokens per sentence.
 
   Yields:
-    What `plan_batches` yields.
+    Indices, number of rows and row length, as in `plan_batches`.
   """
   lengths = np.array([len(ids) + 2 for ids in token_ids], np.int64)
   groups = [np.arange(len(lengths))]
@@ -318,7 +358,7 @@ def language_batches(
 
 
 def layer_states(model, params, batch) -> jax.Array:
-  """States of a batch's tokens at every layer: [L + 1, rows, T, H]."""
+  """Returns the hidden states of all layers, of shape [L + 1, rows, T, H]."""
   params = parameter_sharing.select_language_params(
     parameter_sharing.plan_of(model), params, model_calls.language_of(batch)
   )
@@ -334,7 +374,10 @@ def layer_states(model, params, batch) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def pooled_states(model, partitioner, params, batch) -> jax.Array:
-  """Weighted sums of the states of each row: [L + 1, rows, H] float32."""
+  """Returns weighted sums of the hidden states of each row.
+
+  The result is a float32 array of shape [L + 1, rows, H].
+  """
   states = layer_states(model, params, batch)
   pooled = jnp.einsum(  # [L + 1, rows, T, H], [rows, T] -> [L + 1, rows, H]
     'lbth,bt->lbh',
@@ -345,8 +388,8 @@ def pooled_states(model, partitioner, params, batch) -> jax.Array:
   return batch_sharding.replicate(pooled, partitioner)
 
 
-def _rows(token_ids, language_ids, rows, length, spec, pooling):
-  """The batch of some sentences, with the weights of their tokens."""
+def _weighted_token_rows(token_ids, language_ids, rows, length, spec, pooling):
+  """Returns the batch of `token_rows` with the pooling weights of tokens."""
   batch = token_rows(token_ids, language_ids, rows, length, spec)
   return batch | {
     _WEIGHTS: _weights(
@@ -365,17 +408,17 @@ def token_rows(
   length: int,
   spec,
 ) -> batch_keys.Batch:
-  """The batch of some sentences: arrays [rows, length].
+  """Returns a batch of sentences with arrays of shape [rows, length].
 
-  Rows without a sentence hold `bos eos`: no row is all padding, which an
-  attention mask could not be made for.
+  Rows without a sentence contain `<bos> <eos>`, because the attention mask of a
+  row must not be empty.
 
   Args:
-    token_ids: of n <= rows sentences, without special symbols.
-    language_ids: of each of them, [n].
-    rows: number of rows.
-    length: their length.
-    spec: special symbols.
+    token_ids: Token ids of at most `rows` sentences, without special tokens.
+    language_ids: Language id of each sentence.
+    rows: Number of rows.
+    length: Number of tokens per row.
+    spec: Vocabulary specification with the special tokens.
   """
   tokens = np.full((rows, length), spec.pad_id, np.int32)
   segments = np.zeros((rows, length), np.int32)
@@ -397,12 +440,13 @@ def token_rows(
 
 
 def _weights(tokens, present, spec, pooling) -> np.ndarray:
-  """What each token counts for in the sentence's vector: [rows, length]."""
+  """Returns the weight of each token in the pooled vector, [rows, length]."""
   if pooling is Pooling.FIRST:
-    counted = np.arange(tokens.shape[1])[None, :] < np.ones((len(tokens), 1))
+    is_pooled = np.zeros(tokens.shape, bool)
+    is_pooled[:, 0] = True
   elif pooling is Pooling.MEAN_ALL:
-    counted = present
+    is_pooled = present
   else:
-    counted = present & ~np.isin(tokens, spec.special_ids)
-    counted = np.where(counted.any(-1, keepdims=True), counted, present)
-  return (counted / counted.sum(-1, keepdims=True)).astype(np.float32)
+    is_pooled = present & ~np.isin(tokens, spec.special_ids)
+    is_pooled = np.where(is_pooled.any(-1, keepdims=True), is_pooled, present)
+  return (is_pooled / is_pooled.sum(-1, keepdims=True)).astype(np.float32)

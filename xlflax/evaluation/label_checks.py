@@ -1,4 +1,4 @@
-"""Gold labels that a head was not trained with."""
+"""Checks for gold labels that a head was not trained with."""
 
 import collections
 import enum
@@ -8,54 +8,60 @@ from xlflax.data.supervised import label_sets, labeled_examples
 
 
 class Unseen(enum.Enum):
-  """What is done about them."""
+  """Treatment of gold labels that the head was not trained with."""
 
-  ERROR = 'error'  # the part is not evaluated, and listed as a failure
-  WRONG = 'wrong'  # every prediction is wrong there; a note counts them
+  ERROR = 'error'  # The part is not evaluated and is listed as a failure.
+  WRONG = 'wrong'  # Predictions for them are wrong, and a note counts them.
 
 
 def check_labels_known(
   examples: Sequence[labeled_examples.Example],
-  known: Collection[str],
+  known_labels: Collection[str],
   unseen: Unseen,
   *,
   part: str,
   notes: list[str],
   name: Callable[[str], str] = str,
 ) -> None:
-  """Raises or notes what the examples have and `known` lacks.
+  """Checks that the head was trained with the labels of examples.
 
-  Labels of which the head knows none are an error in any case: the part names
-  them otherwise, or belongs to another task.
+  If the head was trained with none of them, an error is raised in any case. The
+  part then uses other names for the labels, or belongs to another task.
 
   Args:
-    examples: those of a part.
-    known: labels of the head.
-    unseen: what to do.
-    part: name of the part.
-    notes: gets the note.
-    name: what of a label counts; as it is, unless another function says so.
+    examples: Examples of a part.
+    known_labels: Labels of the head.
+    unseen: Treatment of labels that the head was not trained with.
+    part: Name of the part.
+    notes: List to which a note about unseen labels is appended.
+    name: Function that maps a label to the name that is compared. By default,
+      the label itself.
 
   Raises:
-    CorpusError: there is such a label, and `unseen` is ERROR; no label is
-      known.
+    CorpusError: If there is an unseen label and `unseen` is ERROR, or if all
+      labels are unseen.
   """
-  names = {name(label) for label in known}
-  missing = collections.Counter(
+  known_names = {name(label) for label in known_labels}
+  unseen_counts = collections.Counter(
     label
     for example in examples
     for label in example.labels or ()
-    if name(label) not in names
+    if name(label) not in known_names
   )
-  if not missing:
+  if not unseen_counts:
     return
+
   example_labels = {
     label for example in examples for label in example.labels or ()
   }
-  extra = example_labels - set(missing)
-  if unseen is Unseen.ERROR or not extra:
-    label_sets.check_labels(examples, {*known, *extra}, f'part {part}')
-  listed = ', '.join(f'{label} ({n})' for label, n in sorted(missing.items()))
+  seen_labels = example_labels - set(unseen_counts)
+  if unseen is Unseen.ERROR or not seen_labels:
+    label_sets.check_labels(
+      examples, {*known_labels, *seen_labels}, f'part {part}'
+    )
+  counts = ', '.join(
+    f'{label} ({count})' for label, count in sorted(unseen_counts.items())
+  )
   notes.append(
-    f'{part}: labels that were not seen in training count as wrong: {listed}'
+    f'{part}: labels that were not seen in training count as wrong: {counts}'
   )

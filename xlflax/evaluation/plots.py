@@ -2,8 +2,8 @@
 
 Lines and bars differ in color, shape and hatching, so that figures are readable
 at half a page and without color (colors: Okabe and Ito, 2008, "Color universal
-design"). Languages are named by their codes, since the fonts of matplotlib lack
-many scripts.
+design"). Languages are labeled with their codes, since the fonts of matplotlib
+lack many scripts.
 """
 
 import io
@@ -43,10 +43,10 @@ _LETTER_WIDTH = 0.085  # inches, approximately
 _MAX_LEGEND_BELOW = 10  # names; a longer legend is drawn on the right
 _MAX_PANELS_PER_ROW = 3
 _MAX_BAR_GROUPS_PER_ROW = 14
-_MAX_TICKS = 6  # of an axis of layers or steps
+_MAX_TICKS = 6  # on an axis of layers or steps
 _DARK = 0.55  # position in the color map below which numbers are white
 _TASK_DPI = 130
-_MAX_PARTS_PER_COLUMN = 12  # of the legend of a task
+_MAX_PARTS_PER_COLUMN = 12  # in the legend of a task
 
 Points = Sequence[tuple[float, float]]
 Panels = Mapping[str, Mapping[str, Points]]
@@ -56,17 +56,23 @@ ByStep = Mapping[result_store.Step, eval_task.EvalResult]
 
 
 def line_style(index: int) -> dict[str, Any]:
-  """Returns arguments of `plot` for a line; 28 indices differ."""
-  turn = index // len(_COLORS)
+  """Returns the arguments of `plot` for a line.
+
+  The styles of 28 consecutive indices are distinct.
+
+  Args:
+    index: Index of the line.
+  """
+  cycle = index // len(_COLORS)
   return {
     'color': _COLORS[index % len(_COLORS)],
-    'linestyle': _LINES[(index + 2 * turn) % len(_LINES)],
-    'marker': _MARKERS[(index + turn) % len(_MARKERS)],
+    'linestyle': _LINES[(index + 2 * cycle) % len(_LINES)],
+    'marker': _MARKERS[(index + cycle) % len(_MARKERS)],
   }
 
 
 def bar_style(index: int) -> dict[str, Any]:
-  """Returns arguments of `bar` for the bars of a series."""
+  """Returns the arguments of `bar` for the bars of a series."""
   return {
     'color': _COLORS[index % len(_COLORS)],
     'hatch': _HATCHES[index % len(_HATCHES)],
@@ -81,33 +87,35 @@ def hide_spines(axes) -> None:
 
 
 def add_legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
-  """Adds a legend of all panels that is not wider than the figure.
+  """Adds one legend for all panels that is not wider than the figure.
 
   Args:
-    canvas: Figure with constrained layout; its height grows with the legend.
+    canvas: Figure with constrained layout. Its height increases with the
+      legend.
     grid: Axes with the labeled lines or bars.
-    names: Labels in their order. A single one gets no legend.
+    names: Labels in their order. If there is only one, no legend is added.
   """
   handles: dict[str, Any] = {}
   for axes in grid:
     handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
   if len(names) < 2:
     return
-  longest = 0.58 + _LETTER_WIDTH * max(map(len, names))  # inches of an entry
-  fitting = max(1, int(canvas.get_figwidth() / longest))
+
+  options: dict[str, Any]
   if len(names) <= _MAX_LEGEND_BELOW:
-    canvas.set_figheight(
-      canvas.get_figheight() + 0.2 * (math.ceil(len(names) / fitting) - 1)
+    entry_width = 0.58 + _LETTER_WIDTH * max(map(len, names))  # in inches
+    max_columns = max(1, int(canvas.get_figwidth() / entry_width))
+    num_legend_rows = math.ceil(len(names) / max_columns)
+    canvas.set_figheight(canvas.get_figheight() + 0.2 * (num_legend_rows - 1))
+    options = dict(
+      loc='outside lower center', ncols=min(len(names), max_columns)
     )
-  place: dict[str, Any] = (
-    dict(loc='outside lower center', ncols=min(len(names), fitting))
-    if len(names) <= _MAX_LEGEND_BELOW
-    else dict(
+  else:
+    options = dict(
       loc='outside right center', fontsize=7, ncols=math.ceil(len(names) / 20)
     )
-  )
   canvas.legend(
-    [handles[name] for name in names], names, frameon=False, **place
+    [handles[name] for name in names], names, frameon=False, **options
   )
 
 
@@ -120,27 +128,29 @@ def line_panels(
   whole: float | None = None,
   one_scale: bool = True,
 ) -> figure.Figure:
-  """Draws lines over layers or steps (ECS, figures 4-6; MetaXLM, 3-5).
+  """Draws lines over layers or steps in one panel per group.
+
+  Source: ECS, figures 4 to 6; MetaXLM, figures 3 to 5.
 
   Args:
     title: Title of the figure.
     label: Label of the vertical axes, with the unit.
-    panels: Points (x, y) by panel and by line; y may be NaN.
+    panels: Points (x, y) by panel and by line. The value y may be NaN.
     xlabel: LAYER or STEP.
-    whole: Largest possible value, such as 100. The vertical axes start at 0
-      and end at the next tenth of it above all values. If None, they fit the
+    whole: Largest possible value, such as 100. The vertical axes start at 0 and
+      end at the next tenth of it above all values. If None, they fit the
       values.
-    one_scale: Whether all panels have the same vertical scale.
+    one_scale: Whether to use the same vertical scale in all panels.
   """
   names = list(dict.fromkeys(n for lines in panels.values() for n in lines))
-  across = min(_MAX_PANELS_PER_ROW, len(panels))
-  down = math.ceil(len(panels) / across)
+  num_columns = min(_MAX_PANELS_PER_ROW, len(panels))
+  num_rows = math.ceil(len(panels) / num_columns)
   top = _upper_limit(panels, whole) if whole is not None else 0.0
   canvas = figure.Figure(
-    figsize=(1.0 + 3.1 * max(across, 1.6), 1.1 + 2.5 * down),
+    figsize=(1.0 + 3.1 * max(num_columns, 1.6), 1.1 + 2.5 * num_rows),
     layout='constrained',
   )
-  grid = canvas.subplots(down, across, squeeze=False, sharey=one_scale)
+  grid = canvas.subplots(num_rows, num_columns, squeeze=False, sharey=one_scale)
   for axes in grid.ravel()[len(panels) :]:
     axes.set_visible(False)
   for axes, (panel, lines) in zip(grid.ravel(), panels.items(), strict=False):
@@ -154,9 +164,9 @@ def line_panels(
       )
     axes.set_title(wrap_name(panel, 3.1), fontsize='medium')
     axes.set_xlabel(xlabel)
-    places = sorted({x for points in lines.values() for x, _ in points})
-    if len(places) <= _MAX_TICKS:
-      axes.set_xticks(places)
+    positions = sorted({x for points in lines.values() for x, _ in points})
+    if len(positions) <= _MAX_TICKS:
+      axes.set_xticks(positions)
     else:
       axes.locator_params(axis='x', integer=True, nbins=_MAX_TICKS)
     axes.grid(alpha=0.3)
@@ -171,7 +181,7 @@ def line_panels(
 
 
 def wrap_name(name: str, inches: float) -> str:
-  """Wraps a name to the width of its panel."""
+  """Wraps a name to a width in inches."""
   return textwrap.fill(name, max(8, int(inches / _LETTER_WIDTH)))
 
 
@@ -202,11 +212,14 @@ def draw_heatmap(
 
   Args:
     axes: Axes to draw on.
-    values: Array of shape [rows, columns]; cells that are not finite are empty.
-    shown: Formats a number, by default as a percentage.
-    low: Smallest value of the color scale. If it is `-high`, the colors
-      diverge from zero.
+    values: Array of shape [rows, columns]. Cells that are not finite are empty.
+    shown: Function that formats a number. By default, it formats percentages.
+    low: Smallest value of the color scale. If it is `-high`, the colors diverge
+      from zero.
     high: Largest value of the color scale.
+
+  Returns:
+    The image, for a color bar.
   """
   around_zero = low == -high
   image = axes.imshow(
@@ -230,17 +243,22 @@ def draw_heatmap(
   return image
 
 
-def _text_color(share: float, around_zero: bool) -> str:
-  """Returns a text color that is readable on a color of the map."""
-  if around_zero:  # dark at both ends
-    return 'black' if abs(share - 0.5) < 0.35 else 'white'
-  return 'black' if share > _DARK else 'white'
+def _text_color(position: float, around_zero: bool) -> str:
+  """Returns a text color that is readable on a color of the map.
+
+  Args:
+    position: Position in the color map, from 0 to 1.
+    around_zero: Whether the color map is dark at both ends.
+  """
+  if around_zero:
+    return 'black' if abs(position - 0.5) < 0.35 else 'white'
+  return 'black' if position > _DARK else 'white'
 
 
 def save_figure(
   canvas: figure.Figure, path: pathlib.Path, *, dpi: int
 ) -> pathlib.Path:
-  """Writes a figure as PNG to disk or a bucket, and returns its path."""
+  """Writes a figure as PNG to disk or a bucket and returns its path."""
   content = io.BytesIO()
   canvas.savefig(content, format='png', dpi=dpi)
   paths.write_atomically(path, content.getvalue())
@@ -273,17 +291,19 @@ def bar_chart(
   values = [value for scores in models.values() for value in scores.values()]
   top = _bar_limit(values)
   for row, axes in enumerate(grid):
-    shown = names[row * per_row : (row + 1) * per_row]
-    _draw_bars(axes, models, shown, numbers=len(shown) * len(models) <= 20)
+    row_names = names[row * per_row : (row + 1) * per_row]
+    _draw_bars(
+      axes, models, row_names, show_numbers=len(row_names) * len(models) <= 20
+    )
     axes.set_xlim(-0.6, per_row - 0.4)
     axes.set_ylim(min([0.0, *values]) * 1.15, top)
-    slanted = longest * per_row > 70
+    is_slanted = longest * per_row > 70
     axes.set_xticks(
-      range(len(shown)),
-      shown,
-      rotation=35 if slanted else 0,
-      ha='right' if slanted else 'center',
-      rotation_mode='anchor' if slanted else 'default',
+      range(len(row_names)),
+      row_names,
+      rotation=35 if is_slanted else 0,
+      ha='right' if is_slanted else 'center',
+      rotation_mode='anchor' if is_slanted else 'default',
     )
     hide_spines(axes)
   canvas.supylabel(label, fontsize='medium')
@@ -300,7 +320,7 @@ def transfer_curves(
   Args:
     title: Title of the figure.
     label: Label of the score, with the unit.
-    source: Code of the language that the model was fine-tuned in.
+    source: Code of the language of the fine-tuning data.
     models: Points (step, score) by model and by curve: 'transfer' (mean of the
       other languages), 'source' and 'gap'.
   """
@@ -322,24 +342,25 @@ def transfer_curves(
 
 
 def _draw_bars(
-  axes, models: Groups, shown: Sequence[str], *, numbers: bool
+  axes, models: Groups, names: Sequence[str], *, show_numbers: bool
 ) -> None:
+  """Draws the bars of the groups with the given names."""
   width = 0.8 / max(1, len(models))
   for index, (model, scores) in enumerate(models.items()):
     shift = (index - (len(models) - 1) / 2) * width
-    places = [
-      place + shift for place, name in enumerate(shown) if name in scores
+    positions = [
+      position + shift for position, name in enumerate(names) if name in scores
     ]
-    drawn = axes.bar(
-      places,
-      [scores[name] for name in shown if name in scores],
+    bars = axes.bar(
+      positions,
+      [scores[name] for name in names if name in scores],
       width=width,
       label=model,
       **bar_style(index),
     )
-    if numbers:
+    if show_numbers:
       digits = 2 - sum(axes.get_ylim()[1] > top for top in (10, 1000))
-      axes.bar_label(drawn, fmt=f'%.{digits}f', fontsize=7, padding=1)
+      axes.bar_label(bars, fmt=f'%.{digits}f', fontsize=7, padding=1)
   axes.axhline(0, color='black', linewidth=0.8)
 
 
@@ -354,36 +375,40 @@ def _bar_limit(values: Sequence[float]) -> float:
 def write_task_plots(
   directory: pathlib.Path,
   task: eval_task.EvalTask | result_tables.Recorded,
-  found: ByStep,
+  results: ByStep,
 ) -> list[pathlib.Path]:
   """Draws the results of a task.
 
-  `<task>.<split>.png` shows the main metric: bars for two results, curves for
-  more, with the untrained model at step 0. `<task>.<split>.layers.png` shows
-  the table `layers` of the last result, if it has one.
+  `<task>.<split>.png` shows the primary metric as bars for two results or as
+  curves for more, with the untrained model at step 0.
+  `<task>.<split>.layers.png` shows the table `layers` of the last result, if it
+  has one.
 
   Args:
     directory: Directory of the figures.
     task: Evaluated task.
-    found: Results of one split, text and settings, by step.
+    results: Results of one split, text and settings, by step.
 
   Returns:
-    The files written.
+    Paths of the files written.
   """
-  written = []
+  files = []
   name = task.name if task.split == 'all' else f'{task.name}.{task.split}'
-  known: ByStep = {k: result for k, result in found.items() if result.metrics}
-  if len(known) > 1:
-    canvas = (_task_bars if len(known) == 2 else _task_curves)(task, known)
-    file = directory / f'{name}.png'
-    written.append(save_figure(canvas, file, dpi=_TASK_DPI))
-  last = list(found.items())[-1:]
-  if last and last[0][1].tables.get('layers'):
-    file = directory / f'{name}.layers.png'
-    written.append(
-      save_figure(_task_layers(task, *last[0]), file, dpi=_TASK_DPI)
-    )
-  return written
+  scored: ByStep = {
+    step: result for step, result in results.items() if result.metrics
+  }
+  if len(scored) > 1:
+    draw = _task_bars if len(scored) == 2 else _task_curves
+    path = directory / f'{name}.png'
+    files.append(save_figure(draw(task, scored), path, dpi=_TASK_DPI))
+
+  if results:
+    last_step, last_result = list(results.items())[-1]
+    if last_result.tables.get('layers'):
+      canvas = _task_layers(task, last_step, last_result)
+      path = directory / f'{name}.layers.png'
+      files.append(save_figure(canvas, path, dpi=_TASK_DPI))
+  return files
 
 
 def _task_title(task: eval_task.EvalTask | result_tables.Recorded) -> str:
@@ -391,7 +416,7 @@ def _task_title(task: eval_task.EvalTask | result_tables.Recorded) -> str:
 
 
 def _task_bars(
-  task: eval_task.EvalTask | result_tables.Recorded, found: ByStep
+  task: eval_task.EvalTask | result_tables.Recorded, results: ByStep
 ) -> figure.Figure:
   """Draws a bar for each part of each of two results."""
   prefix = f'{task.primary_metric}/'
@@ -401,18 +426,19 @@ def _task_bars(
       for name, value in result.metrics.items()
       if name.startswith(prefix)
     }
-    for step, result in found.items()
+    for step, result in results.items()
   }
   label = task_families.find_metric(task.primary_metric).explained
   return bar_chart(_task_title(task), label, models)
 
 
 def _task_curves(
-  task: eval_task.EvalTask | result_tables.Recorded, found: ByStep
+  task: eval_task.EvalTask | result_tables.Recorded, results: ByStep
 ) -> figure.Figure:
-  """Draws a thin line for each part and a thick one for their mean."""
-  found = {
-    max(result_store.step_sort_key(step), 0): one for step, one in found.items()
+  """Draws a thin line for each part and a thick line for their mean."""
+  results_by_number = {
+    max(result_store.step_sort_key(step), 0): result
+    for step, result in results.items()
   }
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
@@ -420,7 +446,7 @@ def _task_curves(
   names = sorted(
     {
       name
-      for result in found.values()
+      for result in results_by_number.values()
       for name in result.metrics
       if name.startswith(prefix)
     }
@@ -429,7 +455,7 @@ def _task_curves(
     part = name.removeprefix(prefix)
     points = [
       (step, result.metrics[name])
-      for step, result in found.items()
+      for step, result in results_by_number.items()
       if name in result.metrics
     ]
     style = (
@@ -438,24 +464,24 @@ def _task_curves(
       else dict(linewidth=1, alpha=0.8)
     )
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
+  metric = task_families.find_metric(task.primary_metric)
   axes.set(
-    xlabel='training step',
-    ylabel=task_families.find_metric(task.primary_metric).explained,
-    title=f'{_task_title(task)} along training',
+    xlabel=STEP,
+    ylabel=metric.explained,
+    title=f'{_task_title(task)} during training',
   )
-  declared = task_families.find_metric(task.primary_metric)
-  if (declared.unit, declared.better) == (Unit.UNBOUNDED, Better.LOWER):
+  if metric.unit is Unit.UNBOUNDED and metric.better is Better.LOWER:
     axes.set_yscale('log')
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
-  axes.spines[['top', 'right']].set_visible(False)
-  few = len(names) <= _MAX_PARTS_PER_COLUMN
+  hide_spines(axes)
+  fits_in_one_column = len(names) <= _MAX_PARTS_PER_COLUMN
   axes.legend(
     frameon=False,
-    fontsize=9 if few else 7,
-    ncols=1 if few else 2,
+    fontsize=9 if fits_in_one_column else 7,
+    ncols=1 if fits_in_one_column else 2,
     loc='center left',
-    bbox_to_anchor=(1, 0.5),  # inside, it would hide parts of curves
+    bbox_to_anchor=(1, 0.5),  # An inner legend would hide parts of the curves.
   )
   return canvas
 
@@ -465,9 +491,9 @@ def _task_layers(
   step: result_store.Step,
   result: eval_task.EvalResult,
 ) -> figure.Figure:
-  """Draws the main metric, averaged over both directions, by pair and layer.
+  """Draws the primary metric by pair and layer, averaged over both directions.
 
-  If the table has several methods, each pair has a column for each of them.
+  If the table contains several methods, each pair has one column per method.
   """
   sums: dict[tuple[str, int], list[float]] = {}
   for row in result.tables['layers']:
@@ -496,7 +522,7 @@ def _task_layers(
   axes.set_xticks(range(len(pairs)), pairs)
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(
-    ylabel='layer (0: embeddings)',
+    ylabel=LAYER,
     title=f'{_task_title(task)}: {task.primary_metric} at step {step}',
   )
   label = task_families.find_metric(task.primary_metric).explained

@@ -1,4 +1,4 @@
-"""From logits of start and end to the text of an answer."""
+"""Decoding of answer texts from start and end logits."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from xlflax.utils import class_registry, validation
 
 
 class Candidate(NamedTuple):
-  """An answer that a model might give.
+  """Candidate answer to a question.
 
   Attributes:
-    score: logit of start plus logit of end.
-    text: the context's characters, without white space around.
-    start: the first of them in the context.
+    score: Sum of the start logit and the end logit.
+    text: Text from the context without surrounding white space.
+    start: Offset of the first character in the context.
   """
 
   score: float
@@ -27,11 +27,11 @@ class Candidate(NamedTuple):
 @class_registry.register('decoding')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
-  """How answers are found (Devlin et al. 2019, 4.2).
+  """Settings of answer decoding (Devlin et al. 2019, section 4.2).
 
   Attributes:
-    n_best: answers kept of a question, and of each window.
-    max_answer_length: tokens of an answer, at most.
+    n_best: Maximum number of answers per question and per window.
+    max_answer_length: Maximum number of tokens per answer.
   """
 
   n_best: validation.PositiveInt = 20
@@ -45,34 +45,34 @@ def n_best(
   *,
   decoding: Decoding = Decoding(),
 ) -> list[Candidate]:
-  """The best answers of all windows of a question, the best first.
+  """Returns the best answers over all windows of a question, best first.
 
-  All spans of a window are compared, not those of its best starts and ends
-  only. Of several windows that hold a span, that one counts in which the
-  span's first token has the most context on its shorter side. Of the same text
-  the best span counts.
+  All spans of a window are compared, not only those of the best start and end
+  positions. If several windows contain a span, the span is scored in the window
+  with the most context on the shorter side of its first token. If several spans
+  have the same text, the best one is kept.
 
   Args:
-    context: the text.
-    windows: of the question.
-    logits: (start [T], end [T]) of each window.
-    decoding: see `Decoding`.
+    context: Context in which the answer is searched.
+    windows: Windows of the question.
+    logits: Start and end logits, each of shape [T], for each window.
+    decoding: Settings of the decoding.
   """
   candidates: list[Candidate] = []
+  max_span = decoding.max_answer_length
   for number, (window, (start, end)) in enumerate(
     zip(windows, logits, strict=True)
   ):
-    longest = decoding.max_answer_length
     scores = np.where(
-      _is_best(windows, number, longest),
-      _spans(window, np.asarray(start), np.asarray(end), longest),
+      _is_best_window(windows, number, max_span),
+      _span_scores(window, np.asarray(start), np.asarray(end), max_span),
       -np.inf,
     )
-    for index in _largest(scores.ravel(), decoding.n_best):
+    for index in _largest_indices(scores.ravel(), decoding.n_best):
       first, extra = divmod(int(index), scores.shape[1])
       token = window.offset + first
-      text_start, right = window.characters(token, token + extra)
-      text = context[text_start:right]
+      text_start, text_end = window.characters(token, token + extra)
+      text = context[text_start:text_end]
       candidates.append(
         Candidate(
           float(scores[first, extra]),
@@ -80,6 +80,7 @@ def n_best(
           text_start + len(text) - len(text.lstrip()),
         )
       )
+
   best: dict[str, Candidate] = {}
   for candidate in sorted(candidates, key=lambda c: (-c.score, c.start)):
     if candidate.text:
@@ -88,61 +89,76 @@ def n_best(
 
 
 def null_score(logits: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-  """The score of no answer: the lowest of a question's windows.
+  """Returns the score of "no answer", the minimum over a question's windows.
 
-  Each window's is the logit of start plus that of end at the first position
-  (Devlin et al. 2019, 4.3). One window that has an answer is enough.
+  The score of a window is the sum of the start and the end logit at the first
+  position (Devlin et al. 2019, section 4.3). The minimum is used because it is
+  sufficient that one window contains an answer.
   """
   return min(float(start[0] + end[0]) for start, end in logits)
 
 
-def _is_best(
-  windows: Sequence[question_featurizer.Window], number: int, longest: int
+def _is_best_window(
+  windows: Sequence[question_featurizer.Window], number: int, max_span: int
 ) -> np.ndarray:
-  """Whether no other window is better for a span: bool [tokens, longest].
+  """Returns whether a window is the best for each of its spans.
 
-  The measure is BERT's: the context on the shorter side of the first token,
-  plus a hundredth of the window's length; of equal windows the first counts.
+  As in BERT, the best window maximizes the context on the shorter side of the
+  first token, plus a hundredth of the window's length. The first of several
+  equal windows is the best.
+
+  Returns:
+    Bool array of shape [tokens, max_span].
   """
-  own = windows[number]
-  first = own.first + np.arange(own.num_tokens)  # [tokens]
-  last = first[:, None] + np.arange(longest)[None]  # [tokens, longest]
-  best = np.ones(last.shape, bool)
-  for other, window in enumerate(windows):
-    if other == number or not (
-      first[0] < window.first + window.num_tokens and window.first <= first[-1]
-    ):
+  window = windows[number]
+  first = window.first + np.arange(window.num_tokens)  # [tokens]
+  last = first[:, None] + np.arange(max_span)[None]  # [tokens, max_span]
+  is_best = np.ones(last.shape, bool)
+  for other_number, other in enumerate(windows):
+    other_end = other.first + other.num_tokens
+    overlaps = first[0] < other_end and other.first <= first[-1]
+    if other_number == number or not overlaps:
       continue
-    better = _context(window, first) - _context(own, first)
-    preferred = better >= 0 if other < number else better > 0
-    inside = (first >= window.first)[:, None] & (
-      last < window.first + window.num_tokens
-    )
-    best &= ~(inside & preferred[:, None])
-  return best
+    difference = _context_size(other, first) - _context_size(window, first)
+    is_preferred = difference >= 0 if other_number < number else difference > 0
+    contains = (first >= other.first)[:, None] & (last < other_end)
+    is_best &= ~(contains & is_preferred[:, None])
+  return is_best
 
 
-def _context(window, token: np.ndarray) -> np.ndarray:
-  """How much context a window has around a token of it."""
+def _context_size(window, token: np.ndarray) -> np.ndarray:
+  """Returns the amount of context that a window has around its tokens."""
   left_context = token - window.first
   size = window.num_tokens
   return np.minimum(left_context, size - 1 - left_context) + 0.01 * size
 
 
-def _spans(window, start, end, longest) -> np.ndarray:
-  """Scores of spans: [context tokens, tokens after the first], -inf for none."""
-  here = slice(window.offset, window.offset + window.num_tokens)
+def _span_scores(window, start, end, max_span) -> np.ndarray:
+  """Returns the scores of spans by first token and number of further tokens.
+
+  Spans that leave the context have the score -inf.
+
+  Args:
+    window: Window with the context tokens.
+    start: Start logits of shape [T].
+    end: End logits of shape [T].
+    max_span: Maximum number of tokens per span.
+
+  Returns:
+    Float64 array of shape [context tokens, max_span].
+  """
+  context = slice(window.offset, window.offset + window.num_tokens)
   padded = np.concatenate(
-    [end[here].astype(np.float64), np.full(longest, -np.inf)]
+    [end[context].astype(np.float64), np.full(max_span, -np.inf)]
   )
-  ends = np.lib.stride_tricks.sliding_window_view(padded, longest)
-  return start[here].astype(np.float64)[:, None] + ends[: window.num_tokens]
+  ends = np.lib.stride_tricks.sliding_window_view(padded, max_span)
+  return start[context].astype(np.float64)[:, None] + ends[: window.num_tokens]
 
 
-def _largest(scores: np.ndarray, count: int) -> np.ndarray:
-  """Indices of the largest finite scores, ties in the order of indices."""
-  usable = np.flatnonzero(scores > -np.inf)
-  if len(usable) > count:
-    smallest_kept = np.partition(scores[usable], -count)[-count]
-    usable = usable[scores[usable] >= smallest_kept]
-  return usable[np.argsort(-scores[usable], kind='stable')][:count]
+def _largest_indices(scores: np.ndarray, count: int) -> np.ndarray:
+  """Returns the indices of the largest finite scores, ties by index."""
+  indices = np.flatnonzero(scores > -np.inf)
+  if len(indices) > count:
+    threshold = np.partition(scores[indices], -count)[-count]
+    indices = indices[scores[indices] >= threshold]
+  return indices[np.argsort(-scores[indices], kind='stable')][:count]

@@ -1,14 +1,13 @@
-"""The result store of evaluations: `eval/<task>/<split>-<settings>/<step>.json`.
+"""Result store of evaluations: `eval/<task>/<split>-<settings>/<step>.json`.
 
 Results in the same folder differ only in the checkpoint. The folder is named
 after the split and a hash of the task's settings, its text and the seed.
 Validation scores of training and test scores of `xlflax evaluate` therefore
-never replace each other, and a curve never joins them.
+never replace each other, and are never joined in one curve.
 
-Results are stored in the run's directory, or in an output directory of their
-own if the run is only read. An output directory records in `eval/run.json`
-which run its results belong to, so that the results of two runs are never
-mixed.
+Results are stored in the run's directory, or in a separate output directory if
+the run is only read. An output directory records in `eval/run.json` the run
+that its results belong to, so that the results of two runs are never mixed.
 """
 
 import json
@@ -33,7 +32,7 @@ from xlflax.utils import errors, validation
 UNTRAINED = 'untrained'
 OWNER_FILE = 'run.json'
 _FORMAT = 2
-# The keys of an identity that every result of one folder shares.
+# Keys of an identity that all results in a folder have in common.
 _SHARED = ('task', 'seed', 'parameters', 'sentence')
 
 Step = validation.NonNegativeInt | str
@@ -92,7 +91,7 @@ class ResultStore:
     )
 
   def read_all(self) -> 'dict[Group, dict[Step, eval_task.EvalResult]]':
-    """Returns all stored results, those of earlier calls included."""
+    """Returns all stored results, including those of earlier calls."""
     return find_results(self.directory)
 
   def group(self, task: eval_task.EvalTask) -> 'Group':
@@ -112,7 +111,7 @@ class ResultStore:
     return self._task_identity(task) | {'checkpoint': checkpoint}
 
   def _task_identity(self, task: eval_task.EvalTask) -> dict[str, Any]:
-    """Returns the identity without the checkpoint; reads the task's text."""
+    """Returns the identity without the checkpoint. Reads the text of the task."""
     if task.name not in self._task_identities:
       self._task_identities[task.name] = result_identity(
         task,
@@ -125,12 +124,12 @@ class ResultStore:
 
 
 class Group(NamedTuple):
-  """Results that may stand in one curve.
+  """Group of results that are comparable and may be joined in one curve.
 
   Attributes:
-    task: name of the task.
-    split: of the text, such as 'test'.
-    settings: hash of the task's settings, its text and the seed.
+    task: Name of the task.
+    split: Split of the text, such as 'test'.
+    settings: Hash of the task's settings, its text and the seed.
   """
 
   task: str
@@ -139,7 +138,7 @@ class Group(NamedTuple):
 
   @property
   def folder(self) -> str:
-    """The folder's path under `eval/`."""
+    """Path of the folder under `eval/`."""
     return f'{self.task}/{self.split}-{self.settings}'
 
 
@@ -152,16 +151,18 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEncoding | None = None,
 ) -> dict[str, Any]:
-  """Returns all that a result depends on but the checkpoint, as JSON values.
+  """Returns everything except the checkpoint that a result depends on, as JSON.
 
   Args:
-    task: the task; its settings and the text that it reads count.
-    model: the Linen module.
-    vocabulary_hash: of the run's vocabulary.
-    seed: of the evaluation.
-    parameters: which of a checkpoint's parameters are read: 'default', the
-      running average where the run keeps one, or 'not averaged'.
-    sentence: what the run says of its sentence vectors, if it does.
+    task: Task. Its settings and the text that it reads are part of the
+      identity.
+    model: Linen module.
+    vocabulary_hash: Hash of the run's vocabulary.
+    seed: Random seed of the evaluation.
+    parameters: Parameters that are read from a checkpoint: 'default' for the
+      averaged weights if EMA is enabled, or 'not averaged'.
+    sentence: Definition of sentence vectors that is stored with the run, if
+      any.
   """
   return {
     'format': _FORMAT,
@@ -187,7 +188,13 @@ def result_group(identity: Mapping[str, Any]) -> Group:
 def result_path(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> pathlib.Path:
-  """Returns the file of one result; `directory` is that of the run."""
+  """Returns the path of a result.
+
+  Args:
+    directory: Run directory.
+    identity: Identity of the result; see `result_identity`.
+    step: Step of the checkpoint.
+  """
   folder = directory / run_directory.EVALUATION / result_group(identity).folder
   return folder / f'{step}.json'
 
@@ -195,7 +202,8 @@ def result_path(
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
   """Returns a hash that differs between runs' checkpoints of the same step.
 
-  It is of their content, and survives copying; '' for the untrained model.
+  The hash depends on the content of the checkpoint and does not change when the
+  checkpoint is copied. It is empty for the untrained model.
   """
   if step == UNTRAINED:
     return ''
@@ -211,16 +219,17 @@ def write_result(
   step: Step,
   identity: Mapping[str, Any],
 ) -> pathlib.Path:
-  """Writes a result, its settings and its files into a run's directory.
+  """Writes a result, its settings and its files to a run directory.
 
   Args:
-    directory: of the run.
-    result: what the task found; its files are written to `<step>/<name>`.
-    step: of the checkpoint.
-    identity: see `identity`; it decides on the folder.
+    directory: Run directory.
+    result: Result of the task. Its files are written to `<step>/<name>`.
+    step: Step of the checkpoint.
+    identity: Identity of the result (see `result_identity`), which determines
+      the folder.
 
   Returns:
-    The JSON file, written last: a result that is there is complete.
+    The JSON file. It is written last, so a result that exists is complete.
   """
   file = result_path(directory, identity, step)
   for name, text in result.files.items():
@@ -246,24 +255,25 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Returns a result whatever its settings; None if it cannot be used.
+  """Returns a result without comparing its settings, or None if it is unusable.
 
   Args:
-    file: missing, broken, or another run's, it cannot.
-    directory: of the run; None: that of the folder `eval` that holds the file.
+    file: JSON file of the result. The result is unusable if the file is
+      missing, is damaged or belongs to another run.
+    directory: Run directory. If None, the directory that contains `eval`.
   """
   record = _load(file, directory or file.parents[3])
   return None if record is None else eval_task.EvalResult.from_json(record)
 
 
 def check_files(folder: pathlib.Path) -> None:
-  """Refuses predictions that are not as a result was written with.
+  """Checks that predictions are unchanged since their result was written.
 
   Args:
-    folder: of the predictions, beside the result.
+    folder: Folder with the predictions, next to the result.
 
   Raises:
-    RunDirectoryError: a file is missing, or has changed.
+    RunDirectoryError: If a file is missing or has changed.
   """
   file = folder.with_name(f'{folder.name}.json')
   record = _load(file, file.parents[3])
@@ -272,21 +282,24 @@ def check_files(folder: pathlib.Path) -> None:
   )
   if problems:
     raise errors.RunDirectoryError(
-      'Predictions are not as they were written',
+      'The predictions have changed since they were written',
       got='; '.join(problems.values()),
       where=str(folder),
-      fix=f'delete {folder.name}.json beside them, and evaluate again',
+      fix=f'Delete {folder.name}.json next to the folder and evaluate again.',
     )
 
 
 def read_finished(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> eval_task.EvalResult | None:
-  """Returns the result with exactly this identity; None if it has failures."""
+  """Returns the result with exactly this identity, or None.
+
+  Results with failures are not returned.
+  """
   record = _load(result_path(directory, identity, step), directory)
-  if record is None or record.get('settings_hash') != eval_task.settings_hash(
-    identity
-  ):
+  if record is None:
+    return None
+  if record.get('settings_hash') != eval_task.settings_hash(identity):
     return None
   result = eval_task.EvalResult.from_json(record)
   return None if result.failures else result
@@ -298,35 +311,36 @@ def find_results(
   """Returns a run's results by group, then by step, the untrained model first.
 
   Args:
-    directory: of the run.
-    task: name of a task; None for all tasks.
+    directory: Run directory.
+    task: Name of a task. If None, the results of all tasks are returned.
   """
-  found: dict[Group, dict[Step, eval_task.EvalResult]] = {}
-  evaluations = directory / run_directory.EVALUATION
-  for of_task in paths.list_directory(evaluations):
-    if of_task.is_dir() and task in (None, of_task.name):
-      for folder in (
-        one for one in paths.list_directory(of_task) if one.is_dir()
-      ):
-        split, _, settings = folder.name.rpartition('-')
-        by_step = _read_folder(folder)
-        if by_step:
-          found[Group(of_task.name, split, settings)] = by_step
-  return found
+  results: dict[Group, dict[Step, eval_task.EvalResult]] = {}
+  for task_folder in paths.list_directory(directory / run_directory.EVALUATION):
+    if not task_folder.is_dir() or task not in (None, task_folder.name):
+      continue
+    for folder in paths.list_directory(task_folder):
+      if not folder.is_dir():
+        continue
+      split, _, settings = folder.name.rpartition('-')
+      results_by_step = _read_folder(folder)
+      if results_by_step:
+        results[Group(task_folder.name, split, settings)] = results_by_step
+  return results
 
 
 def step_sort_key(step: Step) -> int:
-  """Returns a sorting key of steps: the untrained model before step 0."""
+  """Returns a sorting key that places the untrained model before step 0."""
   return step if isinstance(step, int) else -1
 
 
 def _read_folder(folder: pathlib.Path) -> dict[Step, eval_task.EvalResult]:
-  found: dict[Step, eval_task.EvalResult] = {}
+  """Returns the usable results of a folder by step."""
+  results: dict[Step, eval_task.EvalResult] = {}
   for file in folder.glob('*.json'):
     result = read_result(file)
     if result is not None:
-      found[int(file.stem) if file.stem.isdigit() else file.stem] = result
-  return {step: found[step] for step in sorted(found, key=step_sort_key)}
+      results[int(file.stem) if file.stem.isdigit() else file.stem] = result
+  return {step: results[step] for step in sorted(results, key=step_sort_key)}
 
 
 def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
@@ -337,9 +351,9 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
     record = checksums.read_json(
       file,
       error=errors.RunDirectoryError,
-      what='A result is damaged and not used',
+      what='An evaluation result is damaged and is ignored',
       own=True,
-      fix='evaluate again',
+      fix='Evaluate again.',
     )
   except errors.RunDirectoryError as error:
     logging.warning('%s', error)
@@ -350,23 +364,26 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
     eval_task.EvalResult.from_json(record)
   except (TypeError, ValueError, LookupError, AttributeError) as error:
     logging.warning(
-      '%s is not the result that its name says (%s).', file, error
+      'Ignoring %s: the content is invalid or does not match the file name '
+      '(%s).',
+      file,
+      error,
     )
     return None
-  ours, theirs = _run_of(directory), record.get('run', '')
-  if ours and theirs and ours != theirs:
+  expected_run, run = _run_id(directory), record.get('run', '')
+  if expected_run and run and expected_run != run:
     logging.warning(
-      '%s is a result of another run (%s, and not %s); it is not used.',
+      'Ignoring %s: it is a result of run %s, not of run %s.',
       file,
-      theirs,
-      ours,
+      run,
+      expected_run,
     )
     return None
   return record
 
 
-def _run_of(directory: pathlib.Path) -> str:
-  """What tells the run from others; '' where that cannot be read."""
+def _run_id(directory: pathlib.Path) -> str:
+  """Returns the identifier of the run, or '' if it cannot be read."""
   try:
     return run_directory.run_id(directory)
   except errors.RunDirectoryError:
@@ -379,8 +396,8 @@ def check_writable(
   """Checks that results can be stored, before anything is computed.
 
   Args:
-    model_dir: Directory of the run, which need not exist yet.
-    output: Output directory. If None, the run's directory.
+    model_dir: Run directory, which need not exist yet.
+    output: Output directory. If None, the run directory.
 
   Raises:
     RunDirectoryError: If the directory is not writable.
@@ -397,7 +414,7 @@ def check_writable(
     raise errors.RunDirectoryError(
       'The run directory is read-only',
       got=error.got,
-      expected='a directory that this user may write',
+      expected='a writable directory',
       where=str(run),
       fix='Pass --output=DIR (in Python, output=DIR) to store results, tables '
       'and predictions in another directory.',
@@ -416,7 +433,7 @@ def _store_directory(
   """Returns the directory for the results of a run.
 
   Raises:
-    RunDirectoryError: If the directory has the results of another run.
+    RunDirectoryError: If the directory contains the results of another run.
   """
   if output is None or _is_same(paths.to_path(output), run.directory):
     return run.directory
@@ -438,7 +455,10 @@ def _store_directory(
 
 
 def _record_owner(directory: pathlib.Path, run: saved_run.SavedRun) -> None:
-  """Records the run of an output directory; not in the run's own directory."""
+  """Records the run that the results in an output directory belong to.
+
+  Nothing is written if the results are stored in the run's own directory.
+  """
   if _is_same(directory, run.directory):
     return
   owner = {
@@ -452,7 +472,7 @@ def _record_owner(directory: pathlib.Path, run: saved_run.SavedRun) -> None:
 
 
 def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns what `_record_owner` wrote; {} if it wrote nothing."""
+  """Returns the record of `_record_owner`, or {} if there is none."""
   path = directory / run_directory.EVALUATION / OWNER_FILE
   if not path.exists():
     return {}
@@ -471,6 +491,7 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
 
 
 def _is_same(first: pathlib.Path, second: pathlib.Path) -> bool:
+  """Returns whether two paths denote the same directory."""
   if paths.is_bucket(first) or paths.is_bucket(second):
     return os.fspath(first).rstrip('/') == os.fspath(second).rstrip('/')
   return first.resolve() == second.resolve()

@@ -1,4 +1,4 @@
-"""Results side by side: a CSV of all numbers, tables of the main ones."""
+"""Tables of results: a CSV file of all numbers, and tables of primary metrics."""
 
 import csv
 import io
@@ -21,17 +21,25 @@ from xlflax.utils import errors, rich_tables
 
 CSV = 'summary.csv'
 CHANCE = 'chance'
-_WIDEST = 8  # steps a table shows: the first and the last ones
+# Maximum number of steps in a table: the first step and the last steps.
+_MAX_STEPS = 8
 
 Interval = tuple[float, float]
 Results = Mapping[str, Mapping[result_store.Step, eval_task.EvalResult]]
-_GUESSES = ('chance', 'majority')
+_BASELINES = ('chance', 'majority')
 _COUNTS = ('examples', 'sentences', 'tokens')
 _COLUMNS = (*result_store.Group._fields, 'step', 'metric', 'value')
 
 
 class Recorded(NamedTuple):
-  """A task of which nothing but results on disk is known."""
+  """Task of results on disk, for which no task object is available.
+
+  Attributes:
+    name: Name of the task.
+    split: Split of the text.
+    primary_metric: Metric that tables show.
+    further_metrics: Metrics that tables show in addition.
+  """
 
   name: str
   split: str
@@ -39,20 +47,20 @@ class Recorded(NamedTuple):
   further_metrics: tuple[str, ...] = ()
 
   def statistics(self, part: str, folder: pathlib.Path):
-    """As `EvalTask.statistics`."""
-    nobody: Any = self
-    return eval_task.EvalTask.statistics(nobody, part, folder)
+    """Returns the statistics of examples; see `EvalTask.statistics`."""
+    task: Any = self  # The method of the base class does not use its task.
+    return eval_task.EvalTask.statistics(task, part, folder)
 
 
 def summarize_group(
   group: result_store.Group, by_step, *, is_one_of_many: bool
 ):
-  """The task of a group of results; None where no part has a number.
+  """Returns the task of a group of results; None if no part has a number.
 
   Args:
-    group: the results' place.
-    by_step: the results.
-    is_one_of_many: whether others share its task and split.
+    group: Group of the results.
+    by_step: Results by step.
+    is_one_of_many: Whether other groups have the same task and split.
   """
   for result in by_step.values():
     if result.metrics:
@@ -64,15 +72,15 @@ def summarize_group(
 
 def write_csv(
   directory: pathlib.Path,
-  found: Mapping[
+  results: Mapping[
     result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]
   ],
 ) -> pathlib.Path:
-  """Writes `eval/summary.csv` with a line for each number.
+  """Writes `eval/summary.csv` with one line per number.
 
   Args:
-    directory: of the run.
-    found: results by task, split and settings, and by step.
+    directory: Directory that contains `eval/`.
+    results: Results by group and step.
 
   Returns:
     The file. Its columns are task, split, settings, step, metric and value.
@@ -80,7 +88,7 @@ def write_csv(
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(_COLUMNS)
-  for group, by_step in found.items():
+  for group, by_step in results.items():
     for step, result in by_step.items():
       writer.writerows(
         (*group, step, name, value) for name, value in result.metrics.items()
@@ -92,13 +100,21 @@ def write_csv(
 
 def print_tables(
   tasks: Sequence[eval_task.EvalTask],
-  found: Results,
+  results: Results,
   console: rich.console.Console,
 ) -> None:
-  """One table a task: languages (or pairs) down, checkpoints across."""
+  """Prints a table per task.
+
+  The rows are languages or language pairs, the columns are checkpoints.
+
+  Args:
+    tasks: Tasks to print.
+    results: Results by name of the task and by step.
+    console: Console to print to.
+  """
   for task in tasks:
-    if found.get(task.name):
-      rich_tables.print_table(result_table(task, found[task.name]), console)
+    if results.get(task.name):
+      rich_tables.print_table(result_table(task, results[task.name]), console)
 
 
 def result_intervals(
@@ -106,91 +122,118 @@ def result_intervals(
   result: eval_task.EvalResult,
   folder: pathlib.Path,
 ) -> dict[str, Interval]:
-  """Metric -> 95 % interval of the test set, where examples are recorded.
+  """Returns the 95 % confidence intervals of metrics by name.
 
-  A mean has one where all of its parts have.
+  The intervals are computed by resampling the examples of the test set. A
+  metric without recorded examples has no interval. The mean over parts has an
+  interval if all parts have one.
 
   Args:
-    task: whose result it is.
-    result: of one checkpoint.
-    folder: with that result's files.
+    task: Task of the result.
+    result: Result of one checkpoint.
+    folder: Folder with the files of the result.
   """
   parts = dict.fromkeys(name.partition('/')[2] for name in result.metrics)
-  drawn = {
-    f'{metric}/{part}': one
+  scores = {
+    f'{metric}/{part}': part_scores
     for part in parts
-    for metric, one in _drawn(task, part, folder).items()
-    if _is_of(one, result.metrics.get(f'{metric}/{part}'))
+    for metric, part_scores in _bootstrap_part(task, part, folder).items()
+    if _matches_value(part_scores, result.metrics.get(f'{metric}/{part}'))
   }
   for name in result.metrics:
     metric, _, part = name.partition('/')
-    names = [f'{metric}/{x}' for x in parts_of(metric, {0: result})]
-    known = [drawn[x] for x in names if x in drawn]
-    if part == 'mean' and known and len(known) == len(names) - 1:
-      for mean in (_mean_of(known), _mean_of(known, geometric=True)):
-        if mean is not None and _is_of(mean, result.metrics[name]):
-          drawn[name] = mean
+    if part != 'mean':
+      continue
+    part_names = [
+      f'{metric}/{part}'
+      for part in parts_of(metric, {0: result})
+      if part != 'mean'
+    ]
+    if not part_names or not all(name in scores for name in part_names):
+      continue
+    part_scores = [scores[name] for name in part_names]
+    for geometric in (False, True):
+      mean = _mean_scores(part_scores, geometric=geometric)
+      if mean is not None and _matches_value(mean, result.metrics[name]):
+        scores[name] = mean
   return {
-    name: bootstrap.confidence_interval(one) for name, one in drawn.items()
+    name: bootstrap.confidence_interval(metric_scores)
+    for name, metric_scores in scores.items()
   }
 
 
-def _mean_of(
+def _mean_scores(
   parts: Sequence[bootstrap.Drawn], *, geometric: bool = False
 ) -> bootstrap.Drawn | None:
-  shares = [1 / len(parts)] * len(parts)
+  """Returns the scores of the mean over parts; None if they differ in runs."""
+  weights = [1 / len(parts)] * len(parts)
   if not geometric:
-    return bootstrap.combine_draws(parts, shares)
+    return bootstrap.combine_draws(parts, weights)
   with np.errstate(divide='ignore', invalid='ignore'):
-    logs = [
-      one._replace(scores=np.log(one.scores), values=np.log(one.values))
-      for one in parts
+    log_scores = [
+      part._replace(scores=np.log(part.scores), values=np.log(part.values))
+      for part in parts
     ]
-    mean = bootstrap.combine_draws(logs, shares)
+    mean = bootstrap.combine_draws(log_scores, weights)
   if mean is None:
     return None
   return mean._replace(scores=np.exp(mean.scores), values=np.exp(mean.values))
 
 
-def _drawn(task, part: str, folder: pathlib.Path) -> dict[str, bootstrap.Drawn]:
-  """Metric -> a part's scores on drawn test sets; {} if nothing tells."""
+def _bootstrap_part(
+  task, part: str, folder: pathlib.Path
+) -> dict[str, bootstrap.Drawn]:
+  """Returns a part's scores on resampled test sets by metric.
+
+  The result is empty if the statistics of examples are missing or invalid.
+  """
+  if part in ('', 'mean'):
+    return {}
   try:
-    found = task.statistics(part, folder) if part not in ('', 'mean') else {}
     return {
-      metric: bootstrap.bootstrap_scores(one)
-      for metric, one in found.items()
-      if one.by_cluster().size > 1
+      metric: bootstrap.bootstrap_scores(statistics)
+      for metric, statistics in task.statistics(part, folder).items()
+      if statistics.by_cluster().size > 1
     }
   except (OSError, ValueError, LookupError, StopIteration, errors.XlflaxError):
     return {}
 
 
-def _is_of(drawn: bootstrap.Drawn, value: float | None) -> bool:
+def _matches_value(bootstrapped: bootstrap.Drawn, value: float | None) -> bool:
+  """Returns whether bootstrapped scores belong to a reported value."""
   return (
     value is not None
     and math.isfinite(value)
-    and math.isclose(drawn.scores.mean(), value)
+    and math.isclose(bootstrapped.scores.mean(), value)
   )
 
 
 def iterate_records(
   tasks: Sequence[eval_task.EvalTask],
-  found: Results,
+  results: Results,
   folders: Mapping[str, pathlib.Path],
 ) -> Iterator[dict[str, Any]]:
-  """Yields a flat record of each number, for programs.
+  """Yields a flat record of each number for machine-readable output.
 
-  'unit' is 'fraction', 'points' and so on, 'better' is 'higher' or 'lower',
-  'n' is how many examples a part was scored on, where that is recorded, 'low'
-  and 'high' are the bounds of `result_intervals`.
+  Args:
+    tasks: Tasks of the results.
+    results: Results by name of the task and by step.
+    folders: Folder with the results of each task, by name of the task.
+
+  Yields:
+    Records with the task, split, step, metric, part and value, and with 'unit'
+    (such as 'fraction' or 'points'), 'better' ('higher', 'lower' or 'neither'),
+    'n' (the number of examples of the part, if recorded), and the bounds 'low'
+    and 'high' of `result_intervals`.
   """
   for task in tasks:
-    for step, result in found.get(task.name, {}).items():
+    for step, result in results.get(task.name, {}).items():
       _, counts = count_items(result)
       bounds = result_intervals(task, result, folders[task.name] / str(step))
       for name, value in result.metrics.items():
         metric, _, part = name.partition('/')
-        known, is_count = task_families.find_metric(metric), metric in _COUNTS
+        declaration = task_families.find_metric(metric)
+        is_count = metric in _COUNTS
         low, high = bounds.get(name, (None, None))
         yield {
           'task': task.name,
@@ -199,8 +242,8 @@ def iterate_records(
           'metric': metric,
           'part': part,
           'value': value if math.isfinite(value) else None,
-          'unit': 'count' if is_count else known.unit.value,
-          'better': 'neither' if is_count else known.better.value,
+          'unit': 'count' if is_count else declaration.unit.value,
+          'better': 'neither' if is_count else declaration.better.value,
           'n': counts.get(part),
           'low': low,
           'high': high,
@@ -214,22 +257,23 @@ def result_table(
   languages: Sequence[str] = (),
   folder: pathlib.Path | None = None,
 ) -> rich.table.Table:
-  """The task's main metric for each part and checkpoint.
+  """Returns a table of the primary metric by part and checkpoint.
 
-  Further metrics that were found have columns of the first and last checkpoint.
+  Further metrics that were reported have columns for the first and the last
+  checkpoint.
 
   Args:
-    task: whose results they are.
-    by_step: the results.
-    languages: of the vocabulary, where it names them: parts in other ones are
-      marked, and a second mean leaves them out.
-    folder: of the results; then the first and the last checkpoint's numbers
-      have half of their intervals beside them, and chance and coverage are
-      told.
+    task: Task of the results.
+    by_step: Results by step.
+    languages: Languages of the vocabulary, if it has language codes. Parts in
+      other languages are marked, and a second mean excludes them.
+    folder: Folder with the results. If it is given, the first and the last
+      checkpoint have half-widths of confidence intervals, and the table
+      contains the chance level and the coverage of the languages.
   """
   steps = list(by_step)
-  if len(steps) > _WIDEST:
-    steps = [steps[0], *steps[1 - _WIDEST :]]
+  if len(steps) > _MAX_STEPS:
+    steps = [steps[0], *steps[1 - _MAX_STEPS :]]
   columns = [
     *((task.primary_metric, step, str(step)) for step in steps),
     *(
@@ -242,42 +286,46 @@ def result_table(
   split = '' if task.split == 'all' else f', {task.split} split'
   explained = task_families.find_metric(task.primary_metric).explained
   last = by_step[steps[-1]]
-  beside = dict([count_items(last)])
+  unit, counts = count_items(last)
+  notes = {unit: counts}
   title = f'{task.name}: {explained}{split}'
   if folder is not None:
-    beside[CHANCE] = chance_levels(task.primary_metric, last)
-    covered = describe_coverage(
+    notes[CHANCE] = chance_levels(task.primary_metric, last)
+    coverage = describe_coverage(
       parts_of(task.primary_metric, by_step), languages, last
     )
-    title = '; '.join(filter(None, (title, covered)))
-  beside = {name: values for name, values in beside.items() if values}
-  shown = rich.table.Table(title=title, title_justify='left')
-  for name in ('', *beside, *(header for *_, header in columns)):
-    shown.add_column(name, justify='right' if name else 'left')
+    title = '; '.join(filter(None, (title, coverage)))
+  notes = {name: values for name, values in notes.items() if values}
+
+  table = rich.table.Table(title=title, title_justify='left')
+  for name in ('', *notes, *(header for *_, header in columns)):
+    table.add_column(name, justify='right' if name else 'left')
   bounds = {
     step: result_intervals(task, by_step[step], folder / str(step))
     for step in (steps[0], steps[-1])
     if folder is not None
   }
   for part, label, values in _rows(task, by_step, columns, languages):
-    own = label.partition(' (')[0]  # the vocabulary's mean has no interval
-    shown.add_row(
+    # The label of the mean over the vocabulary's languages is no part of the
+    # result, so that mean has no interval.
+    name = label.partition(' (')[0]
+    table.add_row(
       label,
-      *(score_note(name, values.get(part)) for name, values in beside.items()),
+      *(score_note(note, counts.get(part)) for note, counts in notes.items()),
       *(
         format_cell(value)
-        + format_half_width(bounds.get(step, {}).get(f'{metric}/{own}'))
+        + format_half_width(bounds.get(step, {}).get(f'{metric}/{name}'))
         for value, (metric, step, _) in zip(values, columns, strict=True)
       ),
       style='bold' if part == 'mean' else None,
     )
-  return shown
+  return table
 
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
-  """Yields (part, label, its values by column), the means last."""
+  """Yields each part, its label and its values by column, the means last."""
   parts = parts_of(task.primary_metric, by_step)
-  strange = _strange(parts, languages)
+  unknown_parts = _parts_outside(parts, languages)
   values = {
     part: [
       by_step[step].metrics.get(f'{metric}/{part}')
@@ -286,45 +334,53 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
     for part in parts
   }
   for part in parts:
-    mark = ' (not in the vocabulary)' if part in strange else ''
+    mark = ' (not in the vocabulary)' if part in unknown_parts else ''
     yield part, f'{part}{mark}', values[part]
-  if strange and 'mean' in parts:
-    known = [values[part] for part in parts if part not in {*strange, 'mean'}]
+
+  if unknown_parts and 'mean' in parts:
+    known_values = [
+      values[part] for part in parts if part not in {*unknown_parts, 'mean'}
+    ]
     means = [
       _mean(column, geometric=metric.endswith('perplexity'))
       for (metric, *_), column in zip(
-        columns, zip(*known, strict=True), strict=True
+        columns, zip(*known_values, strict=True), strict=True
       )
     ]
-    yield 'mean', f'mean of the vocabulary’s {len(known)}', means
+    yield 'mean', f'mean over {len(known_values)} in the vocabulary', means
 
 
 def _mean(
   values: Sequence[float | None], *, geometric: bool = False
 ) -> float | None:
-  """The mean; None where a value is missing."""
-  found = [value for value in values if value is not None]
+  """Returns the mean, or None if a value is missing."""
+  present = [value for value in values if value is not None]
+  if len(present) < len(values):
+    return None
   mean = statistics.geometric_mean if geometric else statistics.fmean
-  return mean(found) if len(found) == len(values) else None
+  return mean(present)
 
 
-def _strange(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
-  """Parts with a language that is not in the list; none if all are."""
+def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
+  """Returns the parts with a language that is not in the vocabulary.
 
-  def knows(part: str) -> bool:
+  If this applies to all parts, they are not languages, and the set is empty.
+  """
+
+  def is_known(part: str) -> bool:
     return bool(language_codes.match_language(part, languages)) or all(
       language_codes.match_language(code, languages) for code in part.split('-')
     )
 
-  found = {part for part in parts if part != 'mean' and not knows(part)}
-  # Without any that is known, the parts are no languages.
-  return found if len(found) < len({*parts} - {'mean'}) else set()
+  candidates = {part for part in parts if part != 'mean'}
+  outside = {part for part in candidates if not is_known(part)}
+  return outside if len(outside) < len(candidates) else set()
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """What is counted, and how many of it each part was scored on."""
+  """Returns the counted unit, such as 'sentences', and the count of each part."""
   for unit in _COUNTS:
-    found = {
+    counts = {
       name.partition('/')[2]: value
       for name, value in result.metrics.items()
       if name.startswith(f'{unit}/')
@@ -333,49 +389,57 @@ def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
       for row in result.tables.get('pairs', ())
       if unit in row and 'pair' in row
     }
-    if found:
-      found.pop('mean', None)
-      return unit, found
+    if counts:
+      counts.pop('mean', None)
+      return unit, counts
   return '', {}
 
 
 def chance_levels(
   metric: str, result: eval_task.EvalResult
 ) -> dict[str, float]:
-  """Part -> accuracy of guessing, or of the most frequent class; {} unknown."""
+  """Returns the accuracy of guessing, or of the most frequent class, by part.
+
+  The result is empty for other metrics, or if no such accuracy is recorded.
+  """
   return {
     name.partition('/')[2]: value
     for name, value in result.metrics.items()
-    if metric == 'accuracy' and name.partition('/')[0] in _GUESSES
+    if metric == 'accuracy' and name.partition('/')[0] in _BASELINES
   }
 
 
 def describe_coverage(
   parts: Sequence[str], languages: Sequence[str], result: eval_task.EvalResult
 ) -> str:
-  """'2 of 4 languages (none of ru, zh)'; '' where languages are not known.
+  """Describes the covered languages.
 
   Args:
-    parts: that have a score: languages, or pairs such as 'de-fr'; a pair with
-      English may be named by its other language.
-    languages: of the model.
-    result: of the task.
+    parts: Parts with a score, which are languages or pairs such as 'de-fr'. A
+      pair with English may be named after its other language.
+    languages: Languages of the model.
+    result: Result of the task.
+
+  Returns:
+    A text such as '2 of 4 languages (missing: ru, zh)'. It is empty if no part
+    is one of the languages.
   """
   codes = {code for part in parts for code in (part, *part.split('-'))}
   is_of_pairs = 'pairs' in result.tables
-  wanted = [one for one in languages if not (is_of_pairs and one == 'en')]
-  there = {
-    found for x in codes if (found := language_codes.match_language(x, wanted))
-  }
-  missing = [one for one in wanted if one not in there]
-  if not there:
+  expected = [
+    language for language in languages if not (is_of_pairs and language == 'en')
+  ]
+  matches = {language_codes.match_language(code, expected) for code in codes}
+  covered = [language for language in expected if language in matches]
+  missing = [language for language in expected if language not in matches]
+  if not covered:
     return ''
-  told = f'{len(there)} of {len(wanted)} languages'
-  return f'{told} (none of {", ".join(missing)})' if missing else told
+  coverage = f'{len(covered)} of {len(expected)} languages'
+  return f'{coverage} (missing: {", ".join(missing)})' if missing else coverage
 
 
 def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
-  """The means in a few words, for a log: 'retrieval accuracy 0.612'."""
+  """Returns the means for a log line, such as 'retrieval accuracy 0.612'."""
   means = (
     f'{metric} {format_cell(result.metrics.get(f"{metric}/mean"))}'
     for metric in (task.primary_metric, *task.further_metrics)
@@ -385,7 +449,7 @@ def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
 
 
 def parts_of(metric: str, by_step) -> list[str]:
-  """Every part that has the metric at some step; the mean last."""
+  """Returns all parts that have a metric at some step, the mean last."""
   prefix = f'{metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
@@ -397,17 +461,19 @@ def parts_of(metric: str, by_step) -> list[str]:
 
 
 def score_note(name: str, value: float | None) -> str:
-  """What stands beside a score: its chance, or a count."""
+  """Formats the value next to a score, which is a chance level or a count."""
   if value is None:
     return ''
   return format_cell(value) if name == CHANCE else f'{value:,.0f}'
 
 
 def format_half_width(interval: Interval | None) -> str:
+  """Formats half the width of an interval, such as ' ± 0.012'."""
   return f' ± {(interval[1] - interval[0]) / 2:.3f}' if interval else ''
 
 
 def format_cell(value: float | None) -> str:
+  """Formats a score; missing values and NaN are shown as '-'."""
   if value is None or math.isnan(value):
     return '-'
   return f'{value:.3f}' if abs(value) < 1000 else f'{value:.4g}'

@@ -1,9 +1,10 @@
-"""What a model's sentence vector is: one definition, saved with the run.
+"""Definition of a model's sentence vectors, which is saved with the run.
 
-A text is read after a prompt, its states are pooled, mapped by dense layers
-and scaled to length 1 (Reimers and Gurevych, 2019). `sentence.json` of a model
-directory says so for an imported sentence encoder, and for a run that starts
-from it; without the file the vector is the mean of the last layer's states.
+A prompt is prepended to the text, its hidden states are pooled, mapped by dense
+layers and scaled to length 1 (Reimers and Gurevych, 2019). `sentence.json` in
+the run directory stores the definition of an imported sentence encoder, and of
+a run that is initialized from one. Without that file, the sentence vector is
+the mean of the last layer's states.
 """
 
 import dataclasses
@@ -21,10 +22,10 @@ from xlflax.objectives.model_calls import Pooling
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors, validation
 
-DENSE = 'sentence_dense_{}'  # heads/DENSE/{kernel,bias}
+DENSE = 'sentence_dense_{}'  # name of a head with `kernel` and `bias`
 IDENTITY = 'identity'
 _LOG = logging.getLogger(__name__)
-_POOLED = {
+_POOLING_DESCRIPTIONS = {
   Pooling.MEAN: 'the mean of tokens that are not special',
   Pooling.MEAN_ALL: 'the mean of all tokens',
   Pooling.FIRST: 'the first token',
@@ -32,18 +33,19 @@ _POOLED = {
 
 
 class Centre(enum.Enum):
-  """What is taken away from vectors before they are compared.
+  """Mean that is subtracted from vectors before they are compared.
 
-  Vectors of one language share a direction that says which language it is,
-  and little else; their mean shows it.
+  All vectors of a language share a direction that identifies the language and
+  carries little other information. The mean of the vectors estimates that
+  direction.
   """
 
-  AUTO = 'auto'  # LANGUAGE where no language has fewer than 50 sentences
-  LANGUAGE = 'language'  # the mean of a side's sentences of each language
-  NONE = 'none'  # nothing, as in most published recipes
+  AUTO = 'auto'  # LANGUAGE if every language has at least 50 sentences
+  LANGUAGE = 'language'  # mean of each language, separately for both sides
+  NONE = 'none'  # no centering, as in most published recipes
 
 
-# Names of the prompts of either side of a search, the first that there is.
+# Names of the prompts of queries and documents, in order of preference.
 QUERY = ('query',)
 DOCUMENT = ('document', 'passage', 'corpus')
 
@@ -51,22 +53,23 @@ DOCUMENT = ('document', 'passage', 'corpus')
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEncoding:
-  """How a text becomes a vector.
+  """Settings that turn a text into a vector.
 
   Attributes:
-    pooling: of a layer's states.
-    layers: whose pooled states are averaged; 0 is the embedding output, -1
-      the last layer.
-    dense: the activation of each dense layer, in order.
-    normalize: whether vectors are scaled to length 1.
-    centre: what tasks take away from the vectors of a test set; None: what
-      each task does by itself.
-    max_length: tokens a text, special ones included; None: the model's.
-    prompts: name -> text that stands before a text, such as 'query' ->
-      'query: '.
-    default_prompt: the name of the prompt of a text that is neither a query
-      nor a document; None: there is none.
-    settings: other settings of the published model, such as its similarity.
+    pooling: Pooling of a layer's hidden states.
+    layers: Layers whose pooled states are averaged. 0 is the embedding output,
+      -1 the last layer.
+    dense: Activation of each dense layer, in order.
+    normalize: Whether to scale vectors to length 1.
+    centre: Mean that tasks subtract from the vectors of a test set. If None,
+      the default of each task.
+    max_length: Maximum number of tokens per text, including special tokens. If
+      None, the maximum of the model.
+    prompts: Texts that are prepended to a text, by name, such as 'query: ' for
+      'query'.
+    default_prompt: Name of the prompt for texts that are not queries or
+      documents. If None, no prompt is used for them.
+    settings: Other settings of the published model, such as its similarity.
   """
 
   pooling: Pooling = Pooling.MEAN
@@ -80,16 +83,16 @@ class SentenceEncoding:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def describe(self) -> dict[str, Any]:
-    """As plain JSON, which `read_sentence_encoding` reads."""
+    """Returns plain JSON values, as `read_sentence_encoding` reads them."""
     return dataclasses.asdict(self) | {
       'pooling': self.pooling.value,
       'centre': self.centre and self.centre.value,
     }
 
   def __str__(self) -> str:
-    """Such as 'the first token of layer -1, dense tanh, length 1'."""
+    """Returns a description, such as 'the first token of layer -1, length 1'."""
     layers = ' and '.join(map(str, self.layers))
-    parts = [f'{_POOLED[self.pooling]} of layer {layers}']
+    parts = [f'{_POOLING_DESCRIPTIONS[self.pooling]} of layer {layers}']
     parts += [f'dense {activation}' for activation in self.dense]
     parts += ['length 1'] * self.normalize
     if self.max_length is not None:
@@ -98,7 +101,7 @@ class SentenceEncoding:
     return ', '.join(parts)
 
   def prompt(self, *names: str) -> str:
-    """The text of the first of some prompts that there is, or the default."""
+    """Returns the first prompt that exists among names, or the default prompt."""
     for name in names:
       if name in self.prompts:
         return self.prompts[name]
@@ -109,20 +112,21 @@ class SentenceEncoding:
     *,
     pooling: Pooling | None = None,
     layer: int | None = None,
-    **others: Any,
+    **fields: Any,
   ) -> 'SentenceEncoding':
-    """The definition with what a task, or a call, says otherwise.
+    """Returns the definition with the fields that a task or a call overrides.
 
-    Dense layers and normalisation are made for the model's own states: with a
-    pooling, or another layer, the vector is of the states themselves.
+    Dense layers and normalization apply only to the states that the definition
+    was made for. If a pooling or another layer is given, both are therefore
+    removed.
 
     Args:
-      pooling: of the states; None: the same.
-      layer: whose states; None: the same.
-      **others: other fields; None: the same.
+      pooling: Pooling of the states. If None, it is unchanged.
+      layer: Layer whose states are pooled. If None, the layers are unchanged.
+      **fields: Values of other fields. If None, a field is unchanged.
     """
     changes: dict[str, Any] = {
-      name: value for name, value in others.items() if value is not None
+      name: value for name, value in fields.items() if value is not None
     }
     if pooling is not None or (layer is not None and self.layers != (layer,)):
       changes |= {'dense': (), 'normalize': False}
@@ -131,11 +135,19 @@ class SentenceEncoding:
     return dataclasses.replace(self, **changes) if changes else self
 
   def has_parameters(self, heads: Collection[str]) -> bool:
-    """Whether all dense layers are among a checkpoint's heads."""
+    """Returns whether a checkpoint's heads include all dense layers."""
     return all(DENSE.format(i) in heads for i in range(len(self.dense)))
 
   def apply(self, heads: Mapping[str, Any], vectors: np.ndarray) -> np.ndarray:
-    """Maps pooled states [N, H] to sentence vectors [N, D], float32."""
+    """Maps pooled states to sentence vectors.
+
+    Args:
+      heads: Parameters of the checkpoint's heads.
+      vectors: Pooled states of shape [N, H].
+
+    Returns:
+      Float32 array of shape [N, D].
+    """
     for i, activation in enumerate(self.dense):
       head = heads[DENSE.format(i)]
       vectors = vectors @ np.asarray(head['kernel'])
@@ -153,17 +165,17 @@ class SentenceEncoding:
 def write_sentence_encoding(
   model_dir: pathlib.Path, encoding: SentenceEncoding
 ) -> None:
-  """Makes a definition that of a run."""
+  """Saves the definition of sentence vectors with a run."""
   run_directory.write_part(
     model_dir, run_directory.SENTENCE, encoding.describe()
   )
 
 
 def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
-  """The definition that a run was saved with; None if it has none.
+  """Returns the definition that was saved with a run; None if there is none.
 
   Raises:
-    RunDirectoryError: the file is damaged.
+    RunDirectoryError: If the file is damaged.
   """
   path = model_dir / run_directory.SENTENCE
   if not path.exists():
@@ -173,28 +185,29 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
     return SentenceEncoding(**fields)
   except (TypeError, errors.ConfigError) as error:
     raise errors.RunDirectoryError(
-      'What the run says of its sentence vectors cannot be read',
+      'The definition of sentence vectors is invalid',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(path),
-      fix='copy the whole model directory again',
+      fix='Copy the complete run directory again.',
     ) from error
 
 
 def of_run(
   model_dir: pathlib.Path, params: Mapping[str, Any]
 ) -> SentenceEncoding:
-  """The definition of a run at a checkpoint.
+  """Returns the definition of sentence vectors of a run at a checkpoint.
 
   Args:
-    model_dir: of the run.
-    params: of the checkpoint; without the dense layers' heads, as after a
-      fine-tuning, the vector is of the states themselves, with a warning.
+    model_dir: Run directory.
+    params: Parameters of the checkpoint. If they do not contain the dense
+      layers, for example after fine-tuning, a warning is logged and the
+      definition has no dense layers.
   """
   encoding = read_sentence_encoding(model_dir) or SentenceEncoding()
   if encoding.has_parameters(params.get('heads', {})):
     return encoding
   _LOG.warning(
-    'The checkpoint lacks the dense layers of its sentence encoder; vectors '
-    'are the pooled states.'
+    'The checkpoint does not contain the dense layers of its sentence encoder. '
+    'Using the pooled states as sentence vectors.'
   )
   return dataclasses.replace(encoding, dense=())

@@ -1,8 +1,9 @@
-"""Sentences to sentences by an encoder-decoder, in batches of static shapes.
+"""Translation of sentences by an encoder-decoder, in batches of static shapes.
 
-Sentences are sorted by length, cut into batches and padded to the next of a
-few lengths, as `xlflax.evaluation.hidden_states` does; the order is restored. What a
-sentence becomes does not depend on the others, but for rounding.
+Sentences are sorted by length, divided into batches and padded to one of a few
+lengths, as in `xlflax.evaluation.hidden_states`. The original order is restored
+at the end. Apart from rounding, the translation of a sentence does not depend
+on the other sentences.
 """
 
 import functools
@@ -30,19 +31,24 @@ from xlflax.utils import errors
 
 
 class Hypothesis(NamedTuple):
-  """A translation, and its log probability after the length penalty."""
+  """A translation and its score.
+
+  Attributes:
+    text: Text of the translation.
+    score: Log probability after the length penalty.
+  """
 
   text: str
   score: float
 
 
 class Translations(NamedTuple):
-  """What some sentences became.
+  """Translations of sentences.
 
   Attributes:
-    hypotheses: for each sentence the best ones, the best first; a sentence
-      of nothing but spaces has one, '', of score 0.
-    cut: how many sentences were longer than the model reads.
+    hypotheses: Hypotheses of each sentence, best first. A sentence that
+      consists of white space has a single empty hypothesis with score 0.
+    cut: Number of sentences that exceeded the maximum length.
   """
 
   hypotheses: list[list[Hypothesis]]
@@ -50,12 +56,12 @@ class Translations(NamedTuple):
 
 
 class Translator:
-  """Translates from one language into another with one checkpoint.
+  """Translator between two languages with the parameters of a checkpoint.
 
   Attributes:
-    source: the vocabulary's code of the language that is read.
-    target: of the language that is written.
-    max_length: tokens that are read of a sentence at most.
+    source: Code of the source language in the vocabulary.
+    target: Code of the target language in the vocabulary.
+    max_length: Maximum number of source tokens per sentence.
   """
 
   def __init__(
@@ -66,18 +72,19 @@ class Translator:
     target: str,
     options: TranslationOptions | None = None,
   ):
-    """Prepares for a pair of languages.
+    """Creates a translator for a pair of languages.
 
     Args:
-      subject: an encoder-decoder with its checkpoint's parameters.
-      source: language code.
-      target: language code.
-      options: how to translate; None for the defaults.
+      subject: Encoder-decoder with the parameters of a checkpoint.
+      source: Code of the source language.
+      target: Code of the target language.
+      options: Options of the translation. If None, the defaults.
 
     Raises:
-      ConfigError: the model has no decoder, or it is not known how its
-        decoder starts.
-      VocabularyError: the vocabulary lacks a language, or its symbol.
+      ConfigError: If the model has no decoder, or if the first token of the
+        decoder cannot be determined.
+      VocabularyError: If the vocabulary does not contain a language or its
+        symbol.
     """
     check_model(subject.model)
     self._subject = subject
@@ -90,20 +97,18 @@ class Translator:
       or code
       for code in (source, target)
     )
-    self._ids = [
-      subject.vocabulary.language_id(code)
-      for code in (self.source, self.target)
-    ]
-    self._first = int(
+    self._source_id = subject.vocabulary.language_id(self.source)
+    self._target_id = subject.vocabulary.language_id(self.target)
+    self._start_id = int(
       teacher_forcing.start_ids(
-        jnp.asarray(self._ids[1:]), self._start, subject.vocabulary.spec
+        jnp.asarray([self._target_id]), self._start, subject.vocabulary.spec
       )[0]
     )
     limit = subject.model.config.max_length
     self.max_length = min(self._options.max_length or limit, limit)
 
   def describe(self) -> str:
-    """The settings of the search, in one line."""
+    """Returns the settings of the search in one line."""
     options = self._options
     return (
       f'beam {options.beam_size}, length penalty '
@@ -113,50 +118,59 @@ class Translator:
     )
 
   def translate(self, texts: Sequence[str]) -> Translations:
-    """The hypotheses of each text."""
+    """Returns the hypotheses of each text."""
     spec = self._subject.vocabulary.spec
     encoded = self._subject.vocabulary.encode_each(
-      list(texts), [self._ids[0]] * len(texts)
+      list(texts), [self._source_id] * len(texts)
     )
     cut = sum(len(ids) > self.max_length - 2 for ids in encoded)
     encoded = [ids[: self.max_length - 2] for ids in encoded]
-    result = [[Hypothesis('', 0.0)] for _ in texts]
-    filled = np.array([i for i, ids in enumerate(encoded) if ids], np.int64)
+    hypotheses = [[Hypothesis('', 0.0)] for _ in texts]
+    nonempty = np.array([i for i, ids in enumerate(encoded) if ids], np.int64)
     pending = None
-    for places, rows, length in hidden_states.plan_batches(
-      [len(encoded[i]) + 2 for i in filled],
+    for batch_indices, rows, length in hidden_states.plan_batches(
+      [len(encoded[i]) + 2 for i in nonempty],
       max_length=self.max_length,
       batch_size=self._subject.batch_size,
       multiple=batch_sharding.row_multiple(self._subject.partitioner),
     ):
-      indices = filled[places]
+      indices = nonempty[batch_indices]
       generated = self._generate(
         [encoded[i] for i in indices], rows, length, spec
       )
-      # The device works on this batch while the host decodes the last.
+      # The device computes this batch while the host decodes the previous one.
       if pending is not None:
-        self._keep(result, *pending)
+        self._store_hypotheses(hypotheses, *pending)
       pending = indices, generated
     if pending is not None:
-      self._keep(result, *pending)
-    return Translations(result, cut)
+      self._store_hypotheses(hypotheses, *pending)
+    return Translations(hypotheses, cut)
 
   def _generate(
     self, encoded, rows: int, length: int, spec
   ) -> decoding.Hypotheses:
-    """Hypotheses of `rows` rows, of which the first are `encoded`."""
+    """Generates hypotheses for a batch of sentences.
+
+    Args:
+      encoded: Token ids of at most `rows` sentences.
+      rows: Number of rows of the batch.
+      length: Number of tokens per row.
+      spec: Vocabulary specification.
+    """
     options, partitioner = self._options, self._subject.partitioner
-    max_tokens = np.ones(rows, np.int32)  # one token for rows that fill up
-    max_tokens[: len(encoded)] = [self._limit(len(ids) + 2) for ids in encoded]
-    batch = _rows(encoded, rows, length, self._ids[0], spec)
+    max_tokens = np.ones(rows, np.int32)  # one token for padding rows
+    max_tokens[: len(encoded)] = [
+      self._max_target_length(len(ids) + 2) for ids in encoded
+    ]
+    batch = _source_batch(encoded, rows, length, self._source_id, spec)
     batch = jax.tree.map(
       np.asarray, seq2seq.with_symbols(batch, self._symbols, spec)
     )
     model_inputs = batch_sharding.shard_batch(
       {
         **batch,
-        'start': np.full(rows, self._first, np.int32),
-        'language': np.full(rows, self._ids[1], np.int32),
+        'start': np.full(rows, self._start_id, np.int32),
+        'language': np.full(rows, self._target_id, np.int32),
         'limits': max_tokens,
       },
       partitioner,
@@ -178,56 +192,61 @@ class Translator:
           num_samples=options.n_best,
           length_penalty=options.length_penalty,
           early_stopping=options.early_stopping,
-          max_length=self._limit(length),
+          max_length=self._max_target_length(length),
           suppressed_ids=tuple(
             sorted({*spec.special_ids} - {spec.eos_id, spec.unk_id})
           ),
         ),
       )
-    return _readable(partitioner)(hypotheses)
+    return _replicate_function(partitioner)(hypotheses)
 
-  def _limit(self, length: int) -> int:
-    """Tokens that a row of so many may become."""
+  def _max_target_length(self, length: int) -> int:
+    """Returns the maximum number of target tokens for a source length."""
     return min(
       self.max_length, int(self._options.max_length_ratio * length) + 10
     )
 
-  def _keep(self, result, indices, found: decoding.Hypotheses) -> None:
-    """Puts the text of a batch where its sentences stand."""
-    tokens, scores = np.asarray(found.token_ids), np.asarray(found.scores)
+  def _store_hypotheses(
+    self, hypotheses, indices, generated: decoding.Hypotheses
+  ) -> None:
+    """Decodes a batch and stores the hypotheses of its sentences."""
+    tokens = np.asarray(generated.token_ids)
+    scores = np.asarray(generated.scores)
     for row, index in enumerate(indices):
-      result[index] = [
+      hypotheses[index] = [
         Hypothesis(self._text(ids), float(score))
         for ids, score in zip(tokens[row], scores[row], strict=True)
         if np.isfinite(score)
       ] or [Hypothesis('', -np.inf)]
 
   def _text(self, ids: np.ndarray) -> str:
-    return ' '.join(
-      self._subject.vocabulary.decode(
-        ids.tolist(), language=self.target
-      ).split()
-    )
+    """Decodes token ids to text with single spaces."""
+    text = self._subject.vocabulary.decode(ids.tolist(), language=self.target)
+    return ' '.join(text.split())
 
 
 def check_model(model) -> None:
-  """Raises ConfigError for a model that cannot write."""
+  """Checks that a model has a decoder.
+
+  Raises:
+    ConfigError: If the model is not an encoder-decoder.
+  """
   if not hasattr(model, 'start_decoding'):
     raise errors.ConfigError(
-      'Only an encoder-decoder can translate',
+      'Translation requires an encoder-decoder',
       got=type(model).__name__,
       expected='an EncoderDecoder',
       where='the model of the run',
-      fix='train one with pretrain/translation.gin; it can start from an '
-      'encoder',
+      fix='Train one with pretrain/translation.gin. It can be initialized from '
+      'an encoder.',
     )
 
 
-def _rows(encoded, rows: int, length: int, language: int, spec):
-  """Arrays [rows, length] as a stream of sides has them.
+def _source_batch(encoded, rows: int, length: int, language: int, spec):
+  """Returns a batch of source sentences with arrays of shape [rows, length].
 
-  Rows without a sentence hold `bos eos`: a row of nothing but padding has
-  nothing to attend to.
+  Rows without a sentence contain `<bos> <eos>`, because the attention mask of a
+  row must not be empty.
   """
   stream = dataset_config.Stream(
     name='source',
@@ -244,8 +263,8 @@ def _rows(encoded, rows: int, length: int, language: int, spec):
 
 
 @functools.lru_cache(maxsize=8)
-def _readable(partitioner):
-  """A function that puts all of an array where every host can read it."""
+def _replicate_function(partitioner):
+  """Returns a function that replicates arrays, so every host can read them."""
   if partitioner is None:
     return lambda tree: tree
   return jax.jit(lambda tree: tree, out_shardings=partitioner.replicated)

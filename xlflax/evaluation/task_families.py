@@ -1,7 +1,8 @@
-"""Every task family that is known, by the names that it declares.
+"""Registry of task families by the names that they declare.
 
 The families of `xlflax.evaluation.tasks` are imported when a name is first
-looked up. A family in another module is known once that module is imported.
+looked up. A family of another module is registered when that module is
+imported.
 """
 
 import functools
@@ -17,30 +18,30 @@ from xlflax.utils import errors
 
 
 def task_names() -> tuple[str, ...]:
-  """The names that `xlflax evaluate --tasks` accepts."""
+  """Returns the names that `xlflax evaluate --tasks` accepts."""
   _import_tasks()
   return tuple(sorted(eval_task.known_tasks()))
 
 
 def find_task_class(name: str) -> type[eval_task.EvalTask]:
-  """The task class of a name.
+  """Returns the task class with a name.
 
   Raises:
-    ConfigError: no family has this name.
+    ConfigError: If no family has this name.
   """
   if name not in task_names():
     raise errors.ConfigError(
-      'There is no such evaluation task',
+      'Unknown evaluation task',
       got=name,
-      expected='some of ' + ', '.join(task_names()),
+      expected='one of ' + ', '.join(task_names()),
       where='--tasks',
-      fix='name the module of a task of your own with --task_module',
+      fix='Pass --task_module=MODULE to import the module of a custom task.',
     )
   return eval_task.known_tasks()[name]
 
 
 def text_options(name: str) -> Mapping[str, inspect.Parameter]:
-  """Returns the options of text that a task reads: its source's parameters.
+  """Returns the text options of a task, which are its source's parameters.
 
   Args:
     name: Name of the task; see `task_names`.
@@ -55,11 +56,11 @@ def text_options(name: str) -> Mapping[str, inspect.Parameter]:
 
 
 def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the arguments with which a task reads the text of some options.
+  """Returns the constructor arguments of a task that reads the given text.
 
   Args:
     name: Name of the task; see `task_names`.
-    options: Options of the text, such as `corpus`. Those that the task does
+    options: Options of the text, such as `corpus`. Options that the task does
       not read are ignored.
 
   Raises:
@@ -77,28 +78,30 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
   name_argument = (
     {} if getattr(task_class, 'name', '') == name else {'name': name}
   )
-  read = {key: options[key] for key in options if key in parameters}
-  return name_argument | task_class.arguments(name, read)
+  task_options = {key: options[key] for key in options if key in parameters}
+  return name_argument | task_class.arguments(name, task_options)
 
 
 def find_metric(name: str) -> Metric:
-  """The metric of a name such as 'accuracy'.
+  """Returns the metric with a name, such as 'accuracy'.
 
-  A name that no known family declares is that of a fraction, and higher is
-  better: tables of scores may come from other programs.
+  A name that no registered family declares denotes a fraction for which higher
+  is better, because tables of scores may come from other programs.
   """
   _import_tasks()
   return eval_task.known_metrics().get(name, Metric(name))
 
 
 def better_of(recorded: str) -> Better:
-  """Which way is better of a metric that training or a grid recorded.
+  """Returns the direction in which a recorded metric improves.
 
   Args:
-    recorded: '<task>/<metric>/<part>', such as 'word_alignment/best_aer/mean'.
+    recorded: Name of the form '<task>/<metric>/<part>', such as
+      'word_alignment/best_aer/mean'.
 
   Raises:
-    ConfigError: no family declares the metric, or neither way is better.
+    ConfigError: If no family declares the metric, or if the metric has no
+      better direction.
   """
   _, _, suffix = recorded.partition('/')
   name = suffix.split('/')[0]
@@ -106,12 +109,12 @@ def better_of(recorded: str) -> Better:
   metric = eval_task.known_metrics().get(name)
   if metric is None or metric.better is Better.NEITHER:
     raise errors.ConfigError(
-      'Nothing says whether more or less of a metric is better',
+      'The metric has no declared direction',
       got=recorded,
-      expected='<task>/<metric>/<part>, with a metric that a task declares as '
+      expected='<task>/<metric>/<part> with a metric that a task declares as '
       'better when higher or lower',
-      fix='import the module of the task with --task_module, or declare the '
-      'metric in its METRICS',
+      fix='Pass --task_module=MODULE to import the module of the task, or '
+      'declare the metric in its METRICS.',
     )
   return metric.better
 

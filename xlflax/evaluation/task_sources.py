@@ -1,4 +1,7 @@
-"""Text to evaluate on from SeqIO tasks; TensorFlow is imported when read."""
+"""Evaluation text from SeqIO tasks.
+
+TensorFlow is imported only when the text is read.
+"""
 
 import dataclasses
 import itertools
@@ -14,10 +17,10 @@ class TaskText(text_sources.TextSource):
   """The monolingual tasks of a SeqIO mixture.
 
   Attributes:
-    mixture: a mixture or task, such as 'wiki40b'.
-    split: of the tasks.
-    languages: codes to take; None: all there are.
-    max_lines: the first so many examples of a language; None: all.
+    mixture: Name of a mixture or task, such as 'wiki40b'.
+    split: Split of the tasks.
+    languages: Codes of the languages to read. If None, all languages.
+    max_lines: Maximum number of examples per language. If None, all examples.
   """
 
   mixture: str
@@ -34,7 +37,7 @@ class TaskText(text_sources.TextSource):
     )
 
   def load(self, language: str) -> list[str]:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language."""
     examples = _examples(self, (language,))
     return [
       example['targets']
@@ -48,11 +51,12 @@ class TaskPairs(text_sources.PairSource):
   """The parallel tasks of a SeqIO mixture.
 
   Attributes:
-    mixture: a mixture or task, such as 'wmt19'.
-    split: of the tasks.
-    languages: languages to take the pairs with English of, or pairs such as
-      'de-fr'; None: all there are.
-    max_pairs: the first so many sentence pairs of a language pair; None: all.
+    mixture: Name of a mixture or task, such as 'wmt19'.
+    split: Split of the tasks.
+    languages: Languages whose pairs with English are read, or pairs such as
+      'de-fr'. If None, all pairs.
+    max_pairs: Maximum number of sentence pairs per language pair. If None, all
+      sentence pairs.
   """
 
   mixture: str
@@ -69,7 +73,7 @@ class TaskPairs(text_sources.PairSource):
     )
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language pair."""
     examples = list(itertools.islice(_examples(self, pair), self.max_pairs))
     return text_sources.PairedText(
       [example['inputs'] for example in examples],
@@ -78,35 +82,41 @@ class TaskPairs(text_sources.PairSource):
 
 
 def _tasks(
-  source: TaskText | TaskPairs, sides: int
+  source: TaskText | TaskPairs, num_languages: int
 ) -> dict[tuple[str, ...], list[str]]:
-  """Languages -> names of the mixture's tasks with so many sides."""
+  """Returns the names of the mixture's tasks by their languages.
+
+  Args:
+    source: Source with the mixture.
+    num_languages: 1 for monolingual tasks, 2 for parallel tasks.
+  """
   registry = _registry()
   tasks: dict[tuple[str, ...], list[str]] = {}
   for name in registry.expand_mixture(source.mixture, split=source.split):
     languages = registry.task_languages(name)
-    if len(languages) == sides:
+    if len(languages) == num_languages:
       tasks.setdefault(languages, []).append(name)
   return tasks
 
 
 def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
-  """The examples before tokenisation of all tasks of these languages."""
+  """Yields the examples of all tasks with these languages before tokenization."""
   registry = _registry()
-  from xlflax.data.seqio_tasks import seqio_reader as task_reader
+  from xlflax.data.seqio_tasks import seqio_reader
 
   for name in _tasks(source, len(languages))[languages]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
       raise errors.CorpusError(
-        'A task that tokenises in its own way cannot be evaluated on',
+        'Evaluation requires a task with the tokenization of xlflax',
         where=f'task {name}',
-        fix='register it with add_monolingual_task or add_parallel_task',
+        fix='Register it with add_monolingual_task or add_parallel_task.',
       )
-    yield from task_reader.read_texts(name, split=source.split)
+    yield from seqio_reader.read_texts(name, split=source.split)
 
 
 def _registry():
+  """Imports TensorFlow and returns the module with the task registry."""
   from xlflax.data.seqio_tasks import tensorflow_setup
 
   tensorflow_setup.load_tensorflow()

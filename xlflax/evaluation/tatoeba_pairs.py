@@ -1,4 +1,4 @@
-"""Sentence pairs from files as Tatoeba's test sets come in."""
+"""Sentence pairs in the file format of Tatoeba's test sets."""
 
 import dataclasses
 import pathlib
@@ -14,16 +14,17 @@ from xlflax.utils import class_registry, errors
 @class_registry.register('tatoeba')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tatoeba(text_sources.PairSource):
-  """A folder of files as LASER and XTREME distribute Tatoeba's test sets.
+  """A folder of Tatoeba test sets in the format of LASER and XTREME.
 
-  `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` have one sentence a line,
-  line by line each other's translation. Languages get their two-letter codes
-  where they have one.
+  `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` contain one sentence per line.
+  Lines with the same number are translations of each other. Languages are
+  identified by their two-letter codes if they have one.
 
   Attributes:
-    directory: the folder.
-    languages: two- or three-letter codes to take; None: all there are.
-    name: what the names of the files begin with; 'bible' for Glot500's.
+    directory: Folder with the files.
+    languages: Two- or three-letter codes of the languages to read. If None, all
+      languages.
+    name: Prefix of the file names, such as 'bible' for Glot500's files.
   """
 
   directory: str
@@ -46,13 +47,14 @@ class Tatoeba(text_sources.PairSource):
     return text_sources.chosen_pairs(available, selected, self.directory)
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language pair."""
     first, second = map(_read_lines, self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(
-        'The two files of a Tatoeba pair differ in length',
+        'The two files of a Tatoeba pair must have the same number of lines',
         got=f'{len(first)} and {len(second)} lines',
-        expected='line i of one is the translation of line i of the other',
+        expected='two files in which lines with the same number are '
+        'translations of each other',
         where=' and '.join(map(str, self._files()[pair])),
       )
     if not first:
@@ -64,12 +66,14 @@ class Tatoeba(text_sources.PairSource):
   def _files(
     self,
   ) -> dict[text_sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
+    """Returns the two files of each language pair."""
     directory = bucket_staging.stage_input(self.directory)
     if not directory.is_dir():
       raise errors.CorpusError(
         'The folder of Tatoeba files does not exist',
         got=directory,
-        fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …',
+        fix='Pass --tatoeba=DIR with a folder that contains files such as '
+        'tatoeba.deu-eng.deu.',
       )
     files_by_pair = {}
     for path in directory.glob(f'{self.name}.*-*.*'):
@@ -82,14 +86,17 @@ class Tatoeba(text_sources.PairSource):
         )
     if not files_by_pair:
       raise errors.CorpusError(
-        'The folder holds no Tatoeba files',
+        'The folder does not contain Tatoeba files',
         got=directory,
-        expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng',
+        expected='files such as tatoeba.deu-eng.deu and tatoeba.deu-eng.eng',
       )
     return files_by_pair
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:
+  """Returns the stripped lines of a file."""
   if not path.is_file():
-    raise errors.CorpusError('A Tatoeba file has no counterpart', expected=path)
+    raise errors.CorpusError(
+      'A file of a Tatoeba pair is missing', expected=path
+    )
   return [line.strip() for _, line in file_reading.read_lines(path)]

@@ -1,4 +1,4 @@
-"""Text to evaluate on: where it lies, and how its languages are named."""
+"""Sources of evaluation text, and the names of their languages and pairs."""
 
 import dataclasses
 import functools
@@ -21,7 +21,13 @@ Pair = tuple[str, str]
 
 
 class PairedText(NamedTuple):
-  """Sentences of two languages: `first[i]` and `second[i]` mean the same."""
+  """Sentences of two languages that are translations of each other.
+
+  Attributes:
+    first: Sentences of the first language.
+    second: Sentences of the second language. `second[i]` is the translation of
+      `first[i]`.
+  """
 
   first: Sequence[str]
   second: Sequence[str]
@@ -30,7 +36,7 @@ class PairedText(NamedTuple):
 @class_registry.register('pair_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
-  """Base of sources of sentence pairs."""
+  """Base class of sources of sentence pairs."""
 
   @classmethod
   def from_options(
@@ -62,15 +68,18 @@ class PairSource:
     return CorpusPairs(directory=_require_corpus(corpus), **settings)
 
   def pairs(self) -> tuple[Pair, ...]:
-    """The language pairs there are."""
+    """Returns the available language pairs."""
     raise NotImplementedError
 
   def load(self, pair: Pair) -> PairedText:
-    """All sentence pairs of a language pair."""
+    """Returns all sentence pairs of a language pair."""
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Hash of languages and text; text that cannot be read counts as none."""
+    """Returns a hash of the languages and the text.
+
+    Text that cannot be read contributes the message of the error instead.
+    """
     return _fingerprint(
       (pair, lambda pair=pair: itertools.chain(*self.load(pair)))
       for pair in self.pairs()
@@ -83,11 +92,12 @@ class CorpusPairs(PairSource):
   """The parallel text of a corpus directory.
 
   Attributes:
-    directory: the corpus directory.
+    directory: Corpus directory.
     split: 'train', 'validation' or 'test'.
-    languages: languages to take the pairs with English of, or pairs such as
-      'de-fr'; None: all there are.
-    max_pairs: the first so many sentence pairs of a language pair; None: all.
+    languages: Languages whose pairs with English are read, or pairs such as
+      'de-fr'. If None, all pairs.
+    max_pairs: Maximum number of sentence pairs per language pair. If None, all
+      sentence pairs.
   """
 
   directory: str
@@ -101,18 +111,18 @@ class CorpusPairs(PairSource):
     return chosen_pairs(available, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of a language or pair."""
-    lines = _corpus(self.directory).parallel(*pair, self.split)
-    pair_lines = list(itertools.islice(lines, self.max_pairs))
+    """Returns the sentences of a language pair."""
+    pairs = _corpus(self.directory).parallel(*pair, self.split)
+    lines = list(itertools.islice(pairs, self.max_pairs))
     return PairedText(
-      [pair.source for pair in pair_lines], [pair.target for pair in pair_lines]
+      [line.source for line in lines], [line.target for line in lines]
     )
 
 
 @class_registry.register('text_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
-  """Base of sources of text in one language each."""
+  """Base class of sources of monolingual text."""
 
   @classmethod
   def from_options(
@@ -133,15 +143,18 @@ class TextSource:
     return CorpusText(directory=_require_corpus(corpus), **settings)
 
   def languages_found(self) -> tuple[str, ...]:
-    """The languages there are."""
+    """Returns the available languages."""
     raise NotImplementedError
 
   def load(self, language: str) -> list[str]:
-    """The lines of a language."""
+    """Returns the lines of a language."""
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Hash of languages and text; text that cannot be read counts as none."""
+    """Returns a hash of the languages and the text.
+
+    Text that cannot be read contributes the message of the error instead.
+    """
     return _fingerprint(
       (language, lambda language=language: self.load(language))
       for language in self.languages_found()
@@ -154,10 +167,10 @@ class CorpusText(TextSource):
   """The monolingual text of a corpus directory.
 
   Attributes:
-    directory: the corpus directory.
+    directory: Corpus directory.
     split: 'train', 'validation' or 'test'.
-    languages: codes to take; None: all there are.
-    max_lines: the first so many lines of a language; None: all.
+    languages: Codes of the languages to read. If None, all languages.
+    max_lines: Maximum number of lines per language. If None, all lines.
   """
 
   directory: str
@@ -171,7 +184,7 @@ class CorpusText(TextSource):
     return chosen_languages(available, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
-    """Returns the sentences of a language or pair."""
+    """Returns the lines of a language."""
     lines = _corpus(self.directory).monolingual(language, self.split)
     return [line.text for line in itertools.islice(lines, self.max_lines)]
 
@@ -179,11 +192,11 @@ class CorpusText(TextSource):
 @class_registry.register('file_text')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileText(TextSource):
-  """Text in files, a sentence a line; no corpus directory is needed.
+  """Monolingual text in files with one sentence per line.
 
   Attributes:
-    files: language to its file.
-    max_lines: the first so many lines of a language; None: all.
+    files: Path of the file of each language.
+    max_lines: Maximum number of lines per language. If None, all lines.
   """
 
   files: Annotated[
@@ -205,6 +218,7 @@ class FileText(TextSource):
 
 
 def _require_corpus(corpus: str | None) -> str:
+  """Returns the corpus directory after checking that it was given."""
   if corpus is None:
     raise errors.ConfigError(
       'The evaluation task requires text',
@@ -214,7 +228,11 @@ def _require_corpus(corpus: str | None) -> str:
 
 
 def pair_name(pair: Pair) -> str:
-  """('de', 'fr') -> 'de-fr'; with English the other side: 'de'."""
+  """Returns the name of a language pair in metrics.
+
+  A pair with English is named after the other language: ('de', 'fr') becomes
+  'de-fr', and ('de', 'en') becomes 'de'.
+  """
   other_languages = [language for language in pair if language != 'en']
   return other_languages[0] if len(other_languages) == 1 else '-'.join(pair)
 
@@ -225,68 +243,89 @@ def _corpus(directory: str) -> corpus_directory.Corpus:
 
 
 def chosen_pairs(
-  found: tuple[Pair, ...], wanted: tuple[str, ...] | None, where: str
+  available: tuple[Pair, ...], requested: tuple[str, ...] | None, where: str
 ) -> tuple[Pair, ...]:
-  """Pairs named as 'de-fr', or all of whose languages but English are named.
+  """Returns the requested pairs.
+
+  Args:
+    available: Available pairs.
+    requested: Names of pairs such as 'de-fr', and codes of languages. A pair is
+      selected by its name, or if all of its languages other than English are
+      requested. If None, all pairs.
+    where: Location of the text for error messages.
 
   Raises:
-    CorpusError: nothing was found, or a name is in no pair that was.
+    CorpusError: If no pair is available, or if a requested name does not match
+      any pair.
+    ConfigError: If two pairs have the same name.
   """
-  _check_any(found, where)
-  if wanted is None:
-    return check_directions(found, where)
-  chosen = tuple(
+  _check_not_empty(available, where)
+  if requested is None:
+    return check_directions(available, where)
+  pairs = tuple(
     pair
-    for pair in found
-    if '-'.join(pair) in wanted or set(pair) - {'en'} <= set(wanted)
+    for pair in available
+    if '-'.join(pair) in requested or set(pair) - {'en'} <= set(requested)
   )
-  names = {name for pair in chosen for name in (*pair, '-'.join(pair))}
-  _check_missing(set(wanted) - names, map('-'.join, found), where)
-  return check_directions(chosen, where)
+  names = {name for pair in pairs for name in (*pair, '-'.join(pair))}
+  _check_missing(set(requested) - names, map('-'.join, available), where)
+  return check_directions(pairs, where)
 
 
 def check_directions(pairs: tuple[Pair, ...], where: str) -> tuple[Pair, ...]:
-  """Returns the pairs; ConfigError where two would have one name."""
+  """Returns the pairs after checking that their names are distinct.
+
+  Raises:
+    ConfigError: If two pairs have the same name.
+  """
   if len(set(map(pair_name, pairs))) < len(pairs):
     raise errors.ConfigError(
-      'Two directions of a pair would have one result',
+      'Only one direction of a language pair can be evaluated by a task',
       got=', '.join(map('-'.join, pairs)),
       where=where,
-      fix='evaluate one direction, and the other in a task of another `name`',
+      fix='Evaluate the other direction in a task with another `name`.',
     )
   return pairs
 
 
 def chosen_languages(
-  found: tuple[str, ...], wanted: tuple[str, ...] | None, where: str
+  available: tuple[str, ...], requested: tuple[str, ...] | None, where: str
 ) -> tuple[str, ...]:
-  """The languages that are wanted.
+  """Returns the requested languages.
+
+  Args:
+    available: Available languages.
+    requested: Codes of languages. If None, all languages.
+    where: Location of the text for error messages.
 
   Raises:
-    CorpusError: nothing was found, or not all that is wanted.
+    CorpusError: If no language is available, or if a requested language is
+      missing.
   """
-  _check_any(found, where)
-  _check_missing(set(wanted or ()) - set(found), found, where)
-  return found if wanted is None else tuple(wanted)
+  _check_not_empty(available, where)
+  _check_missing(set(requested or ()) - set(available), available, where)
+  return available if requested is None else tuple(requested)
 
 
-def _check_any(found: tuple, where: str) -> None:
-  if not found:
+def _check_not_empty(available: tuple, where: str) -> None:
+  if not available:
     raise errors.CorpusError(
       'There is no text to evaluate on',
       where=where,
-      fix='give another split, or add files to it',
+      fix='Select another split, or add files to this split.',
     )
 
 
-def _check_missing(missing: set[str], known: Iterable[str], where: str) -> None:
+def _check_missing(
+  missing: set[str], available: Iterable[str], where: str
+) -> None:
   if missing:
-    known = tuple(known)
-    names = {part for name in known for part in (name, *name.split('-'))}
+    available = tuple(available)
+    names = {part for name in available for part in (name, *name.split('-'))}
     raise errors.CorpusError(
-      'There is no text of some languages to evaluate on',
+      'Some languages have no text to evaluate on',
       got=', '.join(sorted(missing)),
-      expected='some of ' + ', '.join(known),
+      expected='languages among ' + ', '.join(available),
       where=where,
       fix=name_suggestions.suggest_languages(sorted(missing), sorted(names)),
     )
@@ -297,6 +336,11 @@ def _where(source) -> str:
 
 
 def _fingerprint(parts: Iterable) -> str:
+  """Returns a hash of names and texts.
+
+  Args:
+    parts: Pairs of a name and a function that loads the texts.
+  """
   digest = hashlib.sha256()
   for name, load in parts:
     digest.update(repr(name).encode())
@@ -311,13 +355,15 @@ def _fingerprint(parts: Iterable) -> str:
 @class_registry.register('file_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilePairs(PairSource):
-  """Translations in files; no corpus directory is needed.
+  """Translations in files.
 
   Attributes:
-    files: pair, such as 'en-ja', to a file of columns separated by tabs, or to
-      two files with a translation in the same line.
-    columns: of the pair's two languages in the former.
-    max_pairs: the first so many of a pair; None: all.
+    files: Files of each pair, such as 'en-ja'. A pair has either one file of
+      columns separated by tabs, or two files in which lines with the same
+      number are translations of each other.
+    columns: Columns of the pair's two languages in a file with columns.
+    max_pairs: Maximum number of sentence pairs per language pair. If None, all
+      sentence pairs.
   """
 
   files: Annotated[
@@ -333,10 +379,10 @@ class FilePairs(PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'A pair of languages is named wrongly',
+          'A language pair must be named by two codes',
           got=name,
           where='FilePairs.files',
-          expected='two codes such as en-ja',
+          expected='a name such as en-ja',
         )
 
   def pairs(self) -> tuple[Pair, ...]:
@@ -348,16 +394,16 @@ class FilePairs(PairSource):
     return chosen_pairs(available, None, 'FilePairs.files')
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language pair."""
     paths = self.files['-'.join(pair)]
-    read = (
+    pairs = (
       parallel_reader.read_tsv(paths, columns=self.columns)
       if isinstance(paths, str)
       else parallel_reader.read_lines(paths)
     )
-    pair_lines = list(itertools.islice(read, self.max_pairs))
+    lines = list(itertools.islice(pairs, self.max_pairs))
     paired_text = PairedText(
-      [pair.source for pair in pair_lines], [pair.target for pair in pair_lines]
+      [line.source for line in lines], [line.target for line in lines]
     )
     column_validation.check_languages(pair, paired_text, paths)
     return paired_text

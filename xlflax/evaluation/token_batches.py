@@ -1,7 +1,8 @@
-"""Rows of tokens to score, cut from the text of one language or pair.
+"""Batches of the text of one language or language pair for scoring.
 
-The rows are laid out by the same code as those of training
-(`xlflax.data.batching.collate`), but hold all of the text, once, in order.
+The sequences are laid out by the same code as in training
+(`xlflax.data.batching.collate`), but they contain all of the text exactly once
+and in order.
 """
 
 import itertools
@@ -10,8 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlflax.data import batch_keys, dataset_config
-from xlflax.data.batching import collate
-from xlflax.data.batching import length_filter as row_lengths
+from xlflax.data.batching import collate, length_filter
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import progress_reporting
 
@@ -21,10 +21,15 @@ Tokens = Sequence[int]
 def split_into_blocks(
   lines: Sequence[Tokens], *, capacity: int, separator: int
 ) -> list[np.ndarray]:
-  """Lines joined end to end and cut into blocks; the last may be shorter.
+  """Joins lines and splits them into blocks; the last block may be shorter.
 
-  Before, capacity 4, separator 2: `[[7, 8], [9, 9, 9]]`; after:
-  `[[7, 8, 2, 9], [9, 9]]`.
+  For capacity 4 and separator 2, `[[7, 8], [9, 9, 9]]` becomes `[[7, 8, 2, 9],
+  [9, 9]]`.
+
+  Args:
+    lines: Token ids of each line. Empty lines are skipped.
+    capacity: Maximum number of tokens per block.
+    separator: Token id that is inserted between lines.
   """
   joined = list(
     itertools.chain.from_iterable(
@@ -32,8 +37,8 @@ def split_into_blocks(
     )
   )[1:]
   return [
-    np.asarray(joined[i : i + capacity], np.int32)
-    for i in range(0, len(joined), capacity)
+    np.asarray(joined[start : start + capacity], np.int32)
+    for start in range(0, len(joined), capacity)
   ]
 
 
@@ -42,24 +47,32 @@ def fitting_pairs(
   second: Sequence[Tokens],
   stream: dataset_config.Stream,
 ) -> list[collate.Unit]:
-  """The pairs that pass the stream's filters, cut to fit in one row."""
+  """Returns the pairs that pass the stream's filters.
+
+  Pairs that do not fit in a sequence are truncated.
+
+  Args:
+    first: Token ids of the sentences in the first language.
+    second: Token ids of their translations.
+    stream: Stream configuration with the filters and the sequence length.
+  """
   options = stream.pairs
   lengths = np.array(
-    [
-      [len(side) for side in sides] for sides in zip(first, second, strict=True)
-    ],
-    np.int64,
+    [[len(x), len(y)] for x, y in zip(first, second, strict=True)], np.int64
   ).reshape(-1, 2)
-  keep = lengths.min(-1) >= options.min_tokens
+  is_selected = lengths.min(-1) >= options.min_tokens
   if options.max_tokens is not None:
-    keep &= lengths.sum(-1) <= options.max_tokens
-  ends = zip(
-    *row_lengths.truncated_lengths(tuple(lengths.T), stream), strict=True
+    is_selected &= lengths.sum(-1) <= options.max_tokens
+
+  first_ends, second_ends = length_filter.truncated_lengths(
+    tuple(lengths.T), stream
   )
   return [
-    (np.asarray(x[:i], np.int32), np.asarray(y[:j], np.int32))
-    for x, y, (i, j), fits in zip(first, second, ends, keep, strict=True)
-    if fits
+    (
+      np.asarray(first[i][: first_ends[i]], np.int32),
+      np.asarray(second[i][: second_ends[i]], np.int32),
+    )
+    for i in np.flatnonzero(is_selected)
   ]
 
 
@@ -69,18 +82,19 @@ def make_batches(
   stream: dataset_config.Stream,
   spec: VocabularySpec,
 ) -> Iterator[batch_keys.Batch]:
-  """All units, one a row, in batches of the stream's static shape.
+  """Yields all units, one per row, in batches of the stream's static shape.
 
-  The last batch is filled up with rows of padding.
+  The last batch is filled with rows of padding.
 
   Args:
-    units: the text of each row: one array of ids, or two for pairs.
-    languages: language id of each side.
-    stream: layout, length T and batch size B.
-    spec: special tokens.
+    units: Text of each row: one array of token ids, or two for a pair.
+    languages: Language id of each text in a row.
+    stream: Stream configuration with the layout, the length T and the batch
+      size B.
+    spec: Vocabulary specification with the special tokens.
 
   Yields:
-    Arrays [B, T] as `xlflax.data.batch_keys` documents them.
+    Arrays of shape [B, T]; see `xlflax.data.batch_keys`.
   """
   progress_name = progress_reporting.current_progress_name()
   with progress_reporting.Progress(
@@ -89,7 +103,7 @@ def make_batches(
     for start in range(0, len(units), stream.batch_size):
       batch_units = units[start : start + stream.batch_size]
       rows = [collate.Row([unit], languages) for unit in batch_units]
-      empty = stream.batch_size - len(rows)
-      rows += [collate.Row([], languages)] * empty
+      num_padding_rows = stream.batch_size - len(rows)
+      rows += [collate.Row([], languages)] * num_padding_rows
       yield collate.build_batch(rows, stream, spec)
       report(len(batch_units))

@@ -1,4 +1,4 @@
-"""How sentences are translated: the search, and the symbols around rows."""
+"""Options of translation: the search and the special tokens."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,19 +16,24 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('translation_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
-  """How sentences are translated; enum fields take strings, too.
+  """Options of translation. Enum fields also accept strings.
 
   Attributes:
-    beam_size: unfinished hypotheses kept (VECO: 5); 1 is greedy decoding.
-    length_penalty: a hypothesis of n tokens scores log p / n^length_penalty.
-    early_stopping: when the search for a sentence ends: EXACT or FULL.
-    n_best: hypotheses kept for each sentence.
-    max_length: tokens that are read of a sentence and generated for it at
-      most, special ones included; None: as many as the model has positions.
-    max_length_ratio: a sentence of n tokens, special ones included, becomes
-      at most `max_length_ratio * n + 10` tokens.
-    decoder_start: the decoder's first input; None: as the run was trained.
-    source_symbols: special symbols of the encoder's rows; None: likewise.
+    beam_size: Number of unfinished hypotheses that are kept (VECO: 5). A beam
+      size of 1 is greedy decoding.
+    length_penalty: Exponent of the length penalty. A hypothesis of n tokens
+      with probability p has the score log p / n^length_penalty.
+    early_stopping: Criterion that ends the search for a sentence: EXACT or
+      FULL.
+    n_best: Number of hypotheses to return for each sentence.
+    max_length: Maximum number of tokens that are read of a sentence and
+      generated for it, including special tokens. If None, the model's number of
+      positions.
+    max_length_ratio: Limits the translation of a sentence of n tokens to
+      `max_length_ratio * n + 10` tokens, including special tokens.
+    decoder_start: First input of the decoder. If None, as in training.
+    source_symbols: Special tokens of the encoder's input. If None, as in
+      training.
   """
 
   beam_size: validation.PositiveInt = 5
@@ -43,9 +48,9 @@ class TranslationOptions:
   def __post_init__(self):
     if self.n_best > self.beam_size:
       raise errors.ConfigError(
-        'A translation has an impossible n_best',
+        '`n_best` must not exceed `beam_size`',
         got=self.n_best,
-        expected=f'1 to the beam size, {self.beam_size}',
+        expected=f'an integer from 1 to {self.beam_size}',
         where='TranslationOptions.n_best',
       )
 
@@ -53,36 +58,45 @@ class TranslationOptions:
 def decoding_symbols(
   options: TranslationOptions, objectives: Mapping[str, object]
 ) -> tuple[DecoderStart, SourceSymbols]:
-  """The decoder's start and the encoder's symbols, given or as trained.
+  """Returns the start symbol of the decoder and the symbols of the source.
 
   Args:
-    options: what is given.
-    objectives: what the run trained, by name.
+    options: Options, which take precedence over the training settings.
+    objectives: Objectives that the run trained, by name.
 
   Raises:
-    ConfigError: the decoder's start is neither given nor known.
+    ConfigError: If the start symbol is not given in `options` and cannot be
+      determined from the objectives.
   """
+  # Translation objectives take precedence over other objectives.
   trained = [
-    o for o in objectives.values() if isinstance(o, seq2seq.SequenceToSequence)
+    objective
+    for objective in objectives.values()
+    if isinstance(objective, seq2seq.SequenceToSequence)
   ]
   trained = [
-    o for o in trained if isinstance(o, seq2seq.Translation)
+    objective
+    for objective in trained
+    if isinstance(objective, seq2seq.Translation)
   ] or trained
-  starts = {o.decoder_start for o in trained}
-  start = options.decoder_start or _only(starts)
+
+  starts = {objective.decoder_start for objective in trained}
+  start = options.decoder_start or _single_value(starts)
   if start is None:
     raise errors.ConfigError(
-      "It is not known what the model's decoder starts with",
-      got=', '.join(sorted(s.value for s in starts))
-      or 'no sequence-to-sequence objective recorded',
-      expected='decoder_start, one of '
-      + ', '.join(s.value for s in DecoderStart),
-      fix='give decoder_start',
+      'The start symbol of the decoder is ambiguous or unknown',
+      got=', '.join(sorted(symbol.value for symbol in starts))
+      or 'no sequence-to-sequence objective in the run',
+      expected='one of ' + ', '.join(symbol.value for symbol in DecoderStart),
+      fix='Set TranslationOptions.decoder_start.',
     )
-  return start, options.source_symbols or _only(
-    {o.source_symbols for o in trained}
-  ) or SourceSymbols.BOS
+
+  source_symbols = options.source_symbols or _single_value(
+    {objective.source_symbols for objective in trained}
+  )
+  return start, source_symbols or SourceSymbols.BOS
 
 
-def _only(values: set):
+def _single_value(values: set):
+  """Returns the only value of a set; None if there is not exactly one."""
   return next(iter(values)) if len(values) == 1 else None

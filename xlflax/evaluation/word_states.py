@@ -1,7 +1,7 @@
-"""Vectors of words at every layer: the mean over each word's tokens.
+"""Vectors of words at every layer, as means over the tokens of each word.
 
-Sentences are read as `bos tokens eos`, sorted by length, in batches of few
-static shapes, as `states` reads whole sentences.
+Sentences are encoded as `<bos> tokens <eos>`, sorted by length, and evaluated
+in batches of a few static shapes, as in `hidden_states`.
 """
 
 import functools
@@ -19,11 +19,12 @@ _WORDS = 'words'
 
 
 class Reading(NamedTuple):
-  """The T tokens of a sentence, and the word that each is part of.
+  """Tokens of a sentence with the word that each token belongs to.
 
   Attributes:
-    token_ids: int32 [T], without special symbols.
-    words: int32 [T], the number of the token's word; -1: of none.
+    token_ids: Int32 array of shape [T], without special tokens.
+    words: Int32 array of shape [T] with the number of each token's word, or -1
+      if the token does not belong to a word.
   """
 
   token_ids: np.ndarray
@@ -31,13 +32,14 @@ class Reading(NamedTuple):
 
 
 class WordStates(NamedTuple):
-  """Words of one sentence.
+  """Hidden states of the words of a sentence.
 
   Attributes:
-    sentence: its place among those that were given.
-    states: float32 [layers + 1, W, H], the embedding output first.
-    words: int [W], the numbers of the words, ascending. Words that are not
-      wholly among the tokens that the model reads are left out.
+    sentence: Index of the sentence in the input.
+    states: Float32 array of shape [layers + 1, W, H], the embedding output
+      first.
+    words: Int array of shape [W] with the numbers of the words in ascending
+      order. Words that exceed the maximum length are left out.
   """
 
   sentence: int
@@ -52,27 +54,32 @@ def word_states(
   *,
   max_length: int | None = None,
 ) -> Iterator[WordStates]:
-  """The words' vectors of every layer, sentence by sentence.
+  """Yields the states of words at every layer, sentence by sentence.
 
   Args:
-    subject: model, parameters, vocabulary, partitioner, batch size.
+    subject: Model, parameters, vocabulary, partitioner and batch size.
     sentences: N lists of words.
-    languages: for each sentence its language's code, by which words are
-      encoded (see `word_ids.encode_words`), and its language id.
-    max_length: tokens a sentence, bos and eos included, at most; None, or
-      more than the model has positions for: as many as it has.
+    languages: Language code and language id of each sentence. The code
+      determines the encoding of words (see `word_ids.encode_words`).
+    max_length: Maximum number of tokens per sentence, including `<bos>` and
+      `<eos>`. It is limited by the model's number of positions. If None, that
+      number.
 
   Yields:
-    As `states_of_readings`; all words up to the first that is left out.
+    States of each sentence, as in `states_of_readings`. They contain all words
+    before the first word that is left out.
   """
-  encoded = [
-    word_ids.encode_words(subject.vocabulary, words, code)
-    for words, (code, _) in zip(sentences, languages, strict=True)
+  encoded_sentences = [
+    word_ids.encode_words(subject.vocabulary, sentence, code)
+    for sentence, (code, _) in zip(sentences, languages, strict=True)
   ]
   return states_of_readings(
     subject,
-    [Reading(words.token_ids, words.word_of_token) for words in encoded],
-    [index for _, index in languages],
+    [
+      Reading(sentence.token_ids, sentence.word_of_token)
+      for sentence in encoded_sentences
+    ],
+    [language_id for _, language_id in languages],
     max_length=max_length,
   )
 
@@ -84,26 +91,27 @@ def states_of_readings(
   *,
   max_length: int | None = None,
 ) -> Iterator[WordStates]:
-  """The vectors of every layer of the words of sentences.
+  """Yields the states of words at every layer, the longest sentences first.
+
+  At most two batches are held in memory.
 
   Args:
-    subject: model, parameters, vocabulary, partitioner, batch size.
+    subject: Model, parameters, vocabulary, partitioner and batch size.
     readings: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    max_length: as `word_states`.
+    max_length: Maximum number of tokens; see `word_states`.
 
   Yields:
-    Each sentence once, the longest first. The model's memory is that of two
-    batches, however many sentences there are.
+    States of each sentence.
   """
   limit = hidden_states.length_limit(subject, max_length)
-  readings = [_cut(reading, limit - 2) for reading in readings]
+  readings = [_truncate(reading, limit - 2) for reading in readings]
   ids = np.asarray(language_ids, np.int32)
   pending = None
   for indices, rows, length in hidden_states.language_batches(
     subject, [reading.token_ids for reading in readings], ids, limit
   ):
-    batch = _rows(
+    batch = _word_rows(
       [readings[i] for i in indices],
       ids[indices],
       rows,
@@ -124,61 +132,62 @@ def states_of_readings(
     yield from _split(*pending, readings)
 
 
-def _cut(reading: Reading, limit: int) -> Reading:
-  """The first `limit` tokens; words that go on after them are none."""
-  lost = np.unique(reading.words[limit:])
-  kept_words = reading.words[:limit]
+def _truncate(reading: Reading, limit: int) -> Reading:
+  """Returns the first tokens of a sentence; truncated words are removed."""
+  truncated_words = np.unique(reading.words[limit:])
+  words = reading.words[:limit]
+  is_truncated = np.isin(words, truncated_words)
   return Reading(
     reading.token_ids[:limit],
-    np.where(np.isin(kept_words, lost), -1, kept_words).astype(np.int32),
+    np.where(is_truncated, -1, words).astype(np.int32),
   )
 
 
-def _numbers(reading: Reading) -> np.ndarray:
-  """The numbers of the words, ascending."""
+def _word_numbers(reading: Reading) -> np.ndarray:
+  """Returns the numbers of the words in ascending order."""
   return np.unique(reading.words[reading.words >= 0])
 
 
-def _split(indices, found, readings) -> Iterator[WordStates]:
-  """The sentences of a batch of vectors [L + 1, rows, T, H]."""
-  vectors = np.asarray(found)
+def _split(indices, states, readings) -> Iterator[WordStates]:
+  """Yields the sentences of a batch of states of shape [L + 1, rows, T, H]."""
+  states = np.asarray(states)
   for row, index in enumerate(indices.tolist()):
-    numbers = _numbers(readings[index])
-    yield WordStates(index, vectors[:, row, : len(numbers)], numbers)
+    numbers = _word_numbers(readings[index])
+    yield WordStates(index, states[:, row, : len(numbers)], numbers)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _mean_states(model, partitioner, params, batch) -> jax.Array:
-  """Means over the tokens of each word: [L + 1, rows, T, H] float32.
+  """Returns the mean states of words, float32 of shape [L + 1, rows, T, H].
 
-  `batch['words']` [rows, T] numbers the words from 0, and is T where a token
-  belongs to none.
+  `batch['words']` of shape [rows, T] contains the word of each token, counted
+  from 0 in each row, or T if the token does not belong to a word.
   """
   token_states = hidden_states.layer_states(model, params, batch)
-  word_one_hot = jax.nn.one_hot(
-    batch[_WORDS], batch[_WORDS].shape[1]
-  )  # [rows, T, W]
-  share = word_one_hot / jnp.maximum(jnp.sum(word_one_hot, 1, keepdims=True), 1)
+  # Shape [rows, T, W], where W is T, the largest possible number of words.
+  word_one_hot = jax.nn.one_hot(batch[_WORDS], batch[_WORDS].shape[1])
+  num_tokens = jnp.sum(word_one_hot, 1, keepdims=True)
+  weights = word_one_hot / jnp.maximum(num_tokens, 1)
   means = jnp.einsum(
     'lbth,btw->lbwh',
     token_states.astype(jnp.float32),
-    share,
+    weights,
     precision=jax.lax.Precision.HIGHEST,
   )
   return batch_sharding.replicate(means, partitioner)
 
 
-def _rows(readings, language_ids, rows, length, spec):
-  """The batch of some sentences, with the word that each token is of.
+def _word_rows(readings, language_ids, rows, length, spec):
+  """Returns a batch of sentences with the word of each token.
 
-  The words of a row are counted from 0; a token of none has the number
-  `length`.
+  The words of a row are counted from 0. Tokens that do not belong to a word
+  have the number `length`.
   """
-  word_ids = np.full((rows, length), length, np.int32)
+  words = np.full((rows, length), length, np.int32)
   for row, reading in enumerate(readings):
-    places = np.searchsorted(_numbers(reading), reading.words)
-    word_ids[row, 1 : len(places) + 1] = np.where(
-      reading.words >= 0, places, length
+    positions = np.searchsorted(_word_numbers(reading), reading.words)
+    words[row, 1 : len(positions) + 1] = np.where(
+      reading.words >= 0, positions, length
     )
   return hidden_states.token_rows(
     [reading.token_ids for reading in readings],
@@ -186,4 +195,4 @@ def _rows(readings, language_ids, rows, length, spec):
     rows,
     length,
     spec,
-  ) | {_WORDS: word_ids}
+  ) | {_WORDS: words}

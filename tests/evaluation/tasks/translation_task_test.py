@@ -125,7 +125,7 @@ def test_an_encoder_can_not(subject):
     subject,
   )
   (failure,) = result.failures
-  assert 'Only an encoder-decoder can translate' in failure.message
+  assert 'EncoderDecoder' in failure.message
 
 
 def test_files_of_pairs(tmp_path):
