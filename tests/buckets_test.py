@@ -464,12 +464,12 @@ def test_verify_reads_and_repairs_a_bucket(bucket):
     target = paths.to_path(f'gs://bucket/mended/{name.removeprefix("run/")}')
     target.write_bytes(_content(bucket, name))
   found = integrity.verify_directory(source)
-  assert found.is_whole, integrity.to_text(found)
+  assert found.is_valid, integrity.format_report(found)
   model = _content(bucket, 'mended/model.json')
   for name in ('digests.json', 'model.json'):
     (source / name).unlink()
-    said = integrity.to_text(integrity.verify_directory(source))
+    said = integrity.format_report(integrity.verify_directory(source))
     assert_mentions(said, name)
-  found = integrity.repair_directory(source, report=print)
-  assert found.is_whole, integrity.to_text(found)
+  found = integrity.repair_directory(source, log_progress=print)
+  assert found.is_valid, integrity.format_report(found)
   assert _content(bucket, 'mended/model.json') == model

@@ -1,6 +1,6 @@
-"""Artefacts exchanged between two runs: every reader notices, or reads none.
+"""Artifacts exchanged between two runs: every reader notices, or reads none.
 
-A case copies a workspace (`two_runs`), puts one or two kinds of artefacts of
+A case copies a workspace (`two_runs`), puts one or two kinds of artifacts of
 another one in the place of its own, and lets a command read it. The exchange is
 *noticed* if that is refused, warned of, or left out; *unread* if what is read
 is what it was, and *whole* if all of it is the other run's. Anything else is a

@@ -58,11 +58,11 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def damage(directory: pathlib.Path) -> str:
-  """What `xlflax verify` says of an artefact; '' where it is whole."""
+  """What `xlflax verify` says of an artifact; '' where it is whole."""
   from xlflax import integrity
 
   found = integrity.verify_directory(directory)
-  return '' if found.is_whole else integrity.to_text(found)
+  return '' if found.is_valid else integrity.format_report(found)
 
 
 def _content(path: pathlib.Path) -> Any:

@@ -7,7 +7,7 @@ Each campaign gets a quarter of the time, or what it takes to reach the least
 numbers (100 kills, 1,000 mutations, 1,000 inputs), and a seed that goes on from
 round to round. Signals in every phase of training and to all commands, full
 disks (as root, who may mount some), few descriptors and every exchange of one
-or two kinds of artefact are tried once. The exit status is 1 if a promise was
+or two kinds of artifact are tried once. The exit status is 1 if a promise was
 broken.
 """
 
@@ -67,7 +67,7 @@ def main(arguments=None) -> int:
     found['fuzzed inputs'] = _rounds(
       lambda seed: fuzzed_inputs.campaign(cases=_ROUND, seed=seed), args
     )
-    found['exchanged artefacts'] = _exchange(directory / 'exchanges')
+    found['exchanged artifacts'] = _exchange(directory / 'exchanges')
   for name, one in found.items():
     print(f'{name}: {one.summary()}')
     print(''.join(f'  {line}\n' for line in one.wrong), end='', flush=True)
@@ -93,7 +93,7 @@ def _stop(space, directory, args, found: dict[str, counts_lib.Counts]) -> None:
 
 
 def _exchange(directory: pathlib.Path) -> counts_lib.Counts:
-  """All exchanges of one kind of artefact and of every two kinds."""
+  """All exchanges of one kind of artifact and of every two kinds."""
   cases = [*exchanges.singles(), *exchanges.pairs()]
   found, each = exchanges.campaign(directory, cases)
   print(exchanges.table(each), flush=True)

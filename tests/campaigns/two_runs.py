@@ -363,7 +363,7 @@ def _translate(root: pathlib.Path) -> Any:
 def _verify(root: pathlib.Path) -> Any:
   """`xlflax verify` of all directories; None where it finds something."""
   for name in ('run', 'cache', 'vocabulary', 'hf'):
-    if not integrity.verify_directory(root / name).is_whole:
+    if not integrity.verify_directory(root / name).is_valid:
       raise errors.RunDirectoryError('xlflax verify found something', got=name)
   return 'whole'
 

@@ -216,4 +216,4 @@ def test_a_damaged_choice_is_refused(call, capsys, damage):
   damage(call.out)
   assert call() == (2, [])
   assert_mentions(capsys.readouterr().err, 'xlflax verify')
-  assert integrity.verify_directory(call.out).is_whole is False
+  assert integrity.verify_directory(call.out).is_valid is False

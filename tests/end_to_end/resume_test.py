@@ -75,7 +75,7 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
 
 def _check_whole(run):
   found = integrity.verify_directory(run)
-  assert found.is_whole, integrity.to_text(found)
+  assert found.is_valid, integrity.format_report(found)
 
 
 def _check_mended(run):
@@ -92,10 +92,10 @@ def _check_mended(run):
   for path in lost[:-2]:
     path.unlink()
   lost[-1].write_bytes(b'')
-  assert len(integrity.repair_directory(run, report=print).findings) > 6
+  assert len(integrity.repair_directory(run, log_progress=print).findings) > 6
   _check_whole(run)
   lost[-2].unlink()
-  integrity.repair_directory(run, report=print)
+  integrity.repair_directory(run, log_progress=print)
   _check_whole(run)
   assert [path.read_bytes() for path in lost] == before
 

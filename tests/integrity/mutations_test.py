@@ -1,7 +1,7 @@
-"""Every file of an artefact of every kind, changed in every way, is found.
+"""Tests that verification reports every change of every file of an artifact.
 
-What may be missing, or is read by no command, says the table of files, which
-is in the guide.
+The files that may be missing, or that no command reads, are those of the table
+of files, which the guide contains.
 """
 
 import collections
@@ -10,15 +10,15 @@ import pathlib
 
 import pytest
 
-from tests.integrity import artefacts
+from tests.integrity import artifacts
 from xlflax import integrity
 from xlflax.integrity import verification
-from xlflax.integrity.artifact_types import Need, artifact_table
+from xlflax.integrity.artifact_types import Requirement, format_file_table
 from xlflax.storage import manifests
 from xlflax.utils import errors
 
-# Of the files of an artefact within another one, each so many-th.
-_EACH = collections.defaultdict(
+# Of the files of nested artifacts, only every n-th is changed, by kind.
+_STRIDES = collections.defaultdict(
   lambda: 1,
   {
     manifests.Kind.GRID: 11,
@@ -30,17 +30,17 @@ _CHANGES = ('delete', 'empty', 'cut', 'flip', 'unseal', 'swap')
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
-def _artefact(kind: manifests.Kind):
-  return next(one for one in verification.ARTEFACTS if one.kind is kind)
+def _artifact_type(kind: manifests.Kind):
+  return next(t for t in verification.ARTIFACT_TYPES if t.kind is kind)
 
 
-def _found(directory: pathlib.Path) -> str:
-  """What is said of damage; '' where all is whole."""
+def _report_damage(directory: pathlib.Path) -> str:
+  """Returns the report of a damaged directory, or '' for a valid one."""
   try:
-    found = integrity.verify_directory(directory)
+    report = integrity.verify_directory(directory)
   except errors.RunDirectoryError as error:
     return str(error)
-  return '' if found.is_whole else integrity.to_text(found)
+  return '' if report.is_valid else integrity.format_report(report)
 
 
 def _changed(content: bytes, change: str, other: bytes) -> bytes | None:
@@ -56,7 +56,7 @@ def _changed(content: bytes, change: str, other: bytes) -> bytes | None:
 
 
 def _other(first: pathlib.Path, second: pathlib.Path, name: str) -> bytes:
-  """The same file of another artefact; the same by number where names differ."""
+  """Reads the same file of another artifact, by index if the names differ."""
   path = second / name
   if not path.exists():
     siblings = sorted((first / name).parent.iterdir())
@@ -66,8 +66,8 @@ def _other(first: pathlib.Path, second: pathlib.Path, name: str) -> bytes:
   return path.read_bytes() if path.is_file() else b'of another'
 
 
-def _is_list(path: pathlib.Path) -> bool:
-  """Whether a file says what others are."""
+def _is_manifest(path: pathlib.Path) -> bool:
+  """Returns whether a file contains the digests of other files."""
   return path.name == manifests.FILE or path.name.startswith('.prepared')
 
 
@@ -76,44 +76,46 @@ def _write(path: pathlib.Path, content: bytes | None) -> None:
 
 
 @pytest.fixture(scope='module')
-def made(tmp_path_factory):
-  """A function that makes two artefacts of a kind."""
+def make_artifacts(tmp_path_factory):
+  """A function that creates two artifacts of a kind."""
 
   def make(kind):
-    folder = tmp_path_factory.mktemp('artefact')
-    made = [folder / 'first', folder / 'second']
-    for number, directory in enumerate(made):
-      artefacts.MAKERS[kind](directory, number)
-    return made
+    folder = tmp_path_factory.mktemp('artifact')
+    directories = [folder / 'first', folder / 'second']
+    for number, directory in enumerate(directories):
+      artifacts.MAKERS[kind](directory, number)
+    return directories
 
   return make
 
 
-def test_every_kind_is_tried():
-  assert set(artefacts.MAKERS) == set(manifests.Kind)
-  assert {one.kind for one in verification.ARTEFACTS} == set(manifests.Kind)
+def test_every_kind_has_a_type_and_is_tested():
+  assert set(artifacts.MAKERS) == set(manifests.Kind)
+  kinds = {artifact_type.kind for artifact_type in verification.ARTIFACT_TYPES}
+  assert kinds == set(manifests.Kind)
 
 
 @pytest.mark.parametrize(
   'kind', list(manifests.Kind), ids=lambda kind: kind.name
 )
-def test_every_change_of_a_file_is_found(made, kind):
-  first, second = made(kind)
+def test_every_change_of_a_file_is_reported(make_artifacts, kind):
+  first, second = make_artifacts(kind)
   for directory in (first, second):
-    found = integrity.verify_directory(directory)
-    assert found.kind is kind and found.is_whole, integrity.to_text(found)
+    report = integrity.verify_directory(directory)
+    assert report.kind is kind
+    assert report.is_valid, integrity.format_report(report)
   names = sorted(
     path.relative_to(first).as_posix()
     for path in first.rglob('*')
     if path.is_file()
   )
-  artefact = _artefact(kind)
-  parts = [name for name in names if artefact.part_of(name)[0]]
-  for name in set(parts) - set(parts[:: _EACH[kind]]):
-    names.remove(name)  # it is tried where its kind is
-  silent, changes = [], 0
+  artifact_type = _artifact_type(kind)
+  nested = [name for name in names if artifact_type.nested_type(name)[0]]
+  for name in set(nested) - set(nested[:: _STRIDES[kind]]):
+    names.remove(name)  # The test of its own kind covers it.
+  unreported, num_changes = [], 0
   for name in names:
-    need = artefact.files_of(name).need
+    requirement = artifact_type.files_for(name).requirement
     path, content = first / name, (first / name).read_bytes()
     stat = path.stat()
     for change in _CHANGES:
@@ -124,31 +126,33 @@ def test_every_change_of_a_file_is_found(made, kind):
       )
       if new == content:
         continue
-      changes += 1
+      num_changes += 1
       _write(path, new)
-      said = _found(first)
-      optional = need is Need.OPTIONAL and change == 'delete'
-      if _is_list(path) and change == 'swap':
-        named = bool(said)  # the files that it lists are told
+      report = _report_damage(first)
+      may_be_missing = (
+        requirement is Requirement.OPTIONAL and change == 'delete'
+      )
+      if _is_manifest(path) and change == 'swap':
+        is_reported = bool(report)  # The report names the files that it lists.
       else:
-        named = path.name in said
-      if need is not Need.UNREAD and not optional and not named:
-        silent.append(f'{change} {name}')
+        is_reported = path.name in report
+      is_read = requirement is not Requirement.NOT_READ
+      if is_read and not may_be_missing and not is_reported:
+        unreported.append(f'{change} {name}')
       path.write_bytes(content)
       os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-  assert silent == [] and changes >= 2 * len(names)
-  assert _found(first) == ''
+  assert unreported == [] and num_changes >= 2 * len(names)
+  assert _report_damage(first) == ''
 
 
-def test_the_guide_has_the_table(regenerate_goldens):
+def test_the_guide_contains_the_table_of_files(regenerate_goldens):
   path = _ROOT / 'docs/reliability.md'
   text = path.read_text(encoding='utf-8')
-  start, end = '<!-- files of artefacts -->\n', '<!-- end of files -->'
+  start, end = '<!-- artifact files -->\n', '<!-- end of artifact files -->'
   before, _, rest = text.partition(start)
   _, _, after = rest.partition(end)
-  made = (
-    f'{before}{start}\n{artifact_table(verification.ARTEFACTS)}\n{end}{after}'
-  )
+  table = format_file_table(verification.ARTIFACT_TYPES)
+  expected = f'{before}{start}\n{table}\n{end}{after}'
   if regenerate_goldens:
-    path.write_text(made, encoding='utf-8')
-  assert text == made
+    path.write_text(expected, encoding='utf-8')
+  assert text == expected

@@ -1,4 +1,4 @@
-"""What can be made again is, bit by bit; of the rest it is said why not."""
+"""Tests that damaged files are restored byte by byte where possible."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.integrity import artefacts
+from tests.integrity import artifacts
 from xlflax import cli, integrity
 from xlflax.integrity import repair, verification
 from xlflax.storage import directory_lease, manifests
@@ -17,15 +17,15 @@ Kind = manifests.Kind
 
 @pytest.fixture(scope='module')
 def originals(tmp_path_factory):
-  """A function that makes an artefact of a kind, once."""
-  known = {}
+  """A function that creates an artifact of a kind once."""
+  directories = {}
 
   def make(kind, **options):
-    if kind not in known:
-      directory = tmp_path_factory.mktemp('whole') / 'artefact'
-      artefacts.MAKERS[kind](directory, 0, **options)
-      known[kind] = directory
-    return known[kind]
+    if kind not in directories:
+      directory = tmp_path_factory.mktemp('original') / 'artifact'
+      artifacts.MAKERS[kind](directory, 0, **options)
+      directories[kind] = directory
+    return directories[kind]
 
   return make
 
@@ -46,10 +46,10 @@ def _content(directory):
   }
 
 
-def _repaired(directory):
-  said: list[str] = []
-  found = integrity.repair_directory(directory, report=said.append)
-  return found, said
+def _repair(directory):
+  messages: list[str] = []
+  report = integrity.repair_directory(directory, log_progress=messages.append)
+  return report, messages
 
 
 def _damage(path, how):
@@ -80,10 +80,10 @@ def test_a_file_of_a_run(copy, name, how):
   run = copy(Kind.RUN)
   before = _content(run)
   _damage(run / name, how)
-  assert not integrity.verify_directory(run).is_whole
-  found, said = _repaired(run)
-  assert found.is_whole, integrity.to_text(found)
-  assert _content(run) == before and len(said) == 1
+  assert not integrity.verify_directory(run).is_valid
+  report, messages = _repair(run)
+  assert report.is_valid, integrity.format_report(report)
+  assert _content(run) == before and len(messages) == 1
 
 
 @pytest.mark.parametrize('how', ['delete', 'flip'])
@@ -93,44 +93,44 @@ def test_the_manifest_of_a_run(copy, how):
   before = _content(run)
   _damage(run / manifests.FILE, how)
   (run / 'objectives.json').unlink()
-  found, said = _repaired(run)
-  assert found.is_whole, integrity.to_text(found)
-  assert _content(run) == before and len(said) == 2
+  report, messages = _repair(run)
+  assert report.is_valid, integrity.format_report(report)
+  assert _content(run) == before and len(messages) == 2
 
 
 @pytest.mark.parametrize(
   'name', ['metrics.jsonl', 'checkpoints/2/params/_METADATA']
 )
-def test_what_of_a_run_cannot_be_made_again(copy, name, capsys):
+def test_files_of_a_run_that_cannot_be_repaired(copy, name, capsys):
   run = copy(Kind.RUN)
   _damage(run / name, 'flip')
-  found, said = _repaired(run)
-  assert said == [] and not found.is_whole
+  report, messages = _repair(run)
+  assert messages == [] and not report.is_valid
   assert cli.main(['verify', str(run), '--repair']) == 2
   text = capsys.readouterr().out
   assert 'DAMAGED' in text and 'What to do: ' in text and '--repair' not in text
 
 
-def test_a_run_without_checkpoints_is_begun_again(copy):
+def test_a_run_without_checkpoints_has_to_be_started_again(copy):
   run = copy(Kind.RUN)
   shutil.rmtree(run / 'checkpoints')
   shutil.rmtree(run / 'eval')
   (run / 'trainer.json').unlink()
-  found, _ = _repaired(run)
-  [one] = (one for one in found.findings if not one.is_whole)
-  assert one.what == 'trainer.json' and 'start the same training' in one.fix
+  report, _ = _repair(run)
+  [damaged] = (f for f in report.findings if not f.is_valid)
+  assert damaged.item == 'trainer.json' and damaged.repair is None
 
 
 def test_names_in_a_checkpoint_do_not_leave_the_run(copy, monkeypatch):
   run = copy(Kind.RUN)
-  kept = {'../x': 'x', '/x': 'x', 'a/../../x': 'x', 'a/x': 'x'}
+  files = {'../x': 'x', '/x': 'x', 'a/../../x': 'x', 'a/x': 'x'}
   monkeypatch.setattr(
-    repair.checkpoint_items, 'kept_files', lambda checkpoint: kept
+    repair.checkpoint_items, 'kept_files', lambda checkpoint: files
   )
-  assert repair.kept_files(run) == {'a/x': 'x'}
+  assert repair.read_checkpoint_files(run) == {'a/x': 'x'}
 
 
-def test_nobody_else_writes_to_a_run_that_is_mended(copy):
+def test_a_run_is_not_repaired_while_another_process_writes_to_it(copy):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
   other = os.getppid()  # another process that lives
@@ -140,21 +140,21 @@ def test_nobody_else_writes_to_a_run_that_is_mended(copy):
   }
   (run / directory_lease.FILE).write_text(json.dumps(owner))
   with pytest.raises(errors.RunDirectoryError, match='config|writ'):
-    _repaired(run)
+    _repair(run)
   assert not (run / 'config.gin').exists()
   (run / directory_lease.FILE).unlink()
-  assert _repaired(run)[0].is_whole
+  assert _repair(run)[0].is_valid
 
 
 @pytest.mark.parametrize('kind', [Kind.GRID, Kind.SUITE])
-def test_the_manifest_of_what_is_gone_on_with(copy, kind):
-  """It has the records; the tables come back with the next call."""
+def test_the_manifest_of_a_grid_or_suite_is_rebuilt_from_records(copy, kind):
+  """The next call of the command adds the tables."""
   directory = copy(kind)
   (directory / manifests.FILE).write_text('{')
-  found, _ = _repaired(directory)
-  assert found.is_whole
-  known = manifests.read_manifest(directory)
-  assert known.kind == kind and len(known.files) == 2
+  report, _ = _repair(directory)
+  assert report.is_valid
+  manifest = manifests.read_manifest(directory)
+  assert manifest.kind == kind and len(manifest.files) == 2
 
 
 def test_a_report(copy):
@@ -162,11 +162,11 @@ def test_a_report(copy):
   for name in ('leaderboard.html', 'scores.csv'):
     (directory / name).unlink()
   before = _content(directory)
-  found, said = _repaired(directory)
-  assert found.is_whole and 'scores.json' in said[0]
-  now = _content(directory)
+  report, messages = _repair(directory)
+  assert report.is_valid and 'scores.json' in messages[0]
+  after = _content(directory)
   assert {
-    name: now[name]
+    name: after[name]
     for name in before
     if not name.endswith((manifests.FILE, '.png'))
   } == {
@@ -175,13 +175,13 @@ def test_a_report(copy):
     if not name.endswith((manifests.FILE, '.png'))
   }
   (directory / 'scores.json').write_text('{}')
-  found, said = _repaired(directory)
-  assert not found.is_whole and said == []
+  report, messages = _repair(directory)
+  assert not report.is_valid and messages == []
 
 
 @pytest.mark.parametrize('kind', [Kind.STATES, Kind.ROWS])
 @pytest.mark.parametrize('how', ['delete', 'flip'])
-def test_what_is_made_again_when_it_is_needed(copy, kind, how):
+def test_damaged_derived_files_are_removed(copy, kind, how):
   directory = copy(kind)
   path = max(
     path
@@ -191,17 +191,17 @@ def test_what_is_made_again_when_it_is_needed(copy, kind, how):
     and not path.name.startswith('.')
   )
   _damage(path, how)
-  found, _ = _repaired(directory)
-  assert found.is_whole and not path.exists()
+  report, _ = _repair(directory)
+  assert report.is_valid and not path.exists()
 
 
 def test_a_prepared_corpus(copy):
   directory = copy(Kind.CORPUS)
   path = directory / 'mono/de.txt'
   _damage(path, 'flip')
-  found, said = _repaired(directory)
-  assert found.is_whole and not path.exists()
-  assert 'xlflax preprocess' in said[0]
+  report, messages = _repair(directory)
+  assert report.is_valid and not path.exists()
+  assert 'xlflax preprocess' in messages[0]
 
 
 def _mtimes(directory):
@@ -235,10 +235,10 @@ def test_a_cache_from_its_text(copy, originals, damaged, capsys):
   assert lost in capsys.readouterr().out
   assert cli.main(['verify', str(cache), '--repair']) == 2
   assert '--vocabulary=DIR --corpus=DIR' in capsys.readouterr().out
-  made = originals(Kind.CACHE)
+  original = originals(Kind.CACHE)
   flags = [
-    f'--vocabulary={made.with_name("cache-vocabulary")}',
-    f'--corpus={made.with_name("cache-text")}',
+    f'--vocabulary={original.with_name("cache-vocabulary")}',
+    f'--corpus={original.with_name("cache-text")}',
   ]
   assert cli.main(['verify', str(cache), '--repair', *flags]) == 0
   assert _content(cache) == before
@@ -246,7 +246,7 @@ def test_a_cache_from_its_text(copy, originals, damaged, capsys):
   lost = (
     {shards[0].name, shards[1].name} if damaged == 'shard' else {shards[0].name}
   )
-  if damaged == 'generation':  # nothing says what the task's shards are
+  if damaged == 'generation':  # The digests of the shards are lost.
     lost = {path.name for path in shards}
   assert same == times.keys() - lost
 
@@ -255,20 +255,20 @@ def test_the_json_of_findings(copy, capsys):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
   assert cli.main(['verify', str(run), '--json']) == 2
-  [told] = json.loads(capsys.readouterr().out)
-  assert told['kind'] == 'run'
-  assert told['findings'][0] == {
-    'what': 'config.gin',
+  [report] = json.loads(capsys.readouterr().out)
+  assert report['kind'] == 'run'
+  assert report['findings'][0] == {
+    'item': 'config.gin',
     'problems': ['config.gin is missing'],
-    'about': '',
-    'fix': 'restore it from a copy',
-    'can_be_mended': True,
+    'details': '',
+    'fix': 'Restore the file from a backup.',
+    'can_be_repaired': True,
   }
   assert cli.main(['verify', str(run), '--repair']) == 0
-  assert 'config.gin is written again' in capsys.readouterr().err
+  assert 'config.gin: ' in capsys.readouterr().err
 
 
-def test_a_mend_that_fails_is_told_once(copy, monkeypatch):
+def test_a_repair_that_fails_is_tried_once(copy, monkeypatch):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
 
@@ -276,6 +276,7 @@ def test_a_mend_that_fails_is_told_once(copy, monkeypatch):
     raise OSError('No space left')
 
   monkeypatch.setattr(manifests, 'write_files', full)
-  found, said = _repaired(run)
-  assert said == ['config.gin could not be mended: No space left']
-  assert not found.is_whole and verification.verify_directory(run) == found
+  report, messages = _repair(run)
+  [message] = messages
+  assert 'config.gin' in message and 'No space left' in message
+  assert not report.is_valid and verification.verify_directory(run) == report

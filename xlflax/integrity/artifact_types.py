@@ -1,145 +1,146 @@
-"""What every kind of artefact consists of: the table of its files.
+"""Types of artifacts: the files of each type and how they are verified.
 
-`artefacts.toml` has this table, `docs/reliability.md` shows it, and a test
-changes every file of an artefact of each kind and asks `xlflax verify` about it.
+The instances are defined next to the code that verifies them, for example
+`run_integrity.RUN`. `docs/reliability.md` contains the table of all files, and
+a test corrupts every file of an artifact of each type and verifies that the
+damage is reported.
 """
 
 import dataclasses
 import enum
 import fnmatch
-import importlib.resources
 import pathlib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 
 from xlflax.integrity.verification_report import Finding
 from xlflax.storage import manifests
 
-Look = Callable[[pathlib.Path], Iterable[Finding]]
-_PLACE = importlib.resources.files('xlflax.integrity')
-_TABLE = tomllib.loads((_PLACE / 'artefacts.toml').read_text(encoding='utf-8'))
 
-
-class Need(enum.Enum):
-  """Whether an artefact is whole without a file."""
+class Requirement(enum.Enum):
+  """Whether an artifact requires a file."""
 
   REQUIRED = 'required'
-  OPTIONAL = 'optional'  # damage is found, but not that it is missing
-  UNREAD = 'not read'  # by any command; not looked at
+  # Damage is reported, but a missing file is not.
+  OPTIONAL = 'optional'
+  # No command reads the file, so it is not verified.
+  NOT_READ = 'not read'
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
-  """Some of the files of an artefact.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArtifactFiles:
+  """A group of files of an artifact and the consequences of damage.
 
   Attributes:
-    names: patterns of their paths; `*` stands for `/` as well.
-    need: whether the artefact is whole without them.
-    without: what happens without them, or if they are damaged.
-    found: how damage is found.
-    again: what makes them again.
+    patterns: Patterns of paths relative to the artifact. `*` also matches `/`.
+    requirement: Whether the artifact requires the files.
+    consequence: Consequence of a missing or damaged file.
+    detection: Means by which damage is detected.
+    recovery: Command or condition that restores the files.
   """
 
-  names: tuple[str, ...]
-  need: Need
-  without: str
-  found: str
-  again: str
+  patterns: tuple[str, ...]
+  requirement: Requirement = Requirement.REQUIRED
+  consequence: str
+  detection: str
+  recovery: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Artefact:
-  """A kind of directory.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArtifactType:
+  """Type of a directory that xlflax writes.
 
   Attributes:
-    kind: of it.
-    marks: patterns of files that only such a directory has, for one whose
-      manifest is missing or damaged.
-    files: of it; the first pattern that fits a file counts.
-    look: looks at a directory of this kind.
-    parts: (regular expression of the beginning of a path, what lies there).
+    kind: Kind of the directory, as recorded in its manifest.
+    markers: Patterns of files that only a directory of this type contains. They
+      identify a directory whose manifest is missing or damaged.
+    files: Groups of files. The first group with a matching pattern applies.
+    verify: Function that verifies a directory of this type and returns its
+      findings.
+    nested: Pairs of a regular expression, which matches the start of a path,
+      and the type of the artifact that is stored there.
   """
 
   kind: manifests.Kind
-  marks: tuple[str, ...]
-  files: tuple[Files, ...]
-  look: Look
-  parts: tuple[tuple[str, 'Artefact'], ...] = ()
+  markers: tuple[str, ...]
+  files: tuple[ArtifactFiles, ...]
+  verify: Callable[[pathlib.Path], Iterable[Finding]]
+  nested: tuple[tuple[str, 'ArtifactType'], ...] = ()
 
-  def is_marked(self, directory: pathlib.Path) -> bool:
-    """Whether a directory has a file of this kind."""
+  def has_marker(self, directory: pathlib.Path) -> bool:
+    """Returns whether a directory contains a marker of this type."""
     return any(
-      next(iter(directory.glob(mark)), None) is not None for mark in self.marks
+      next(iter(directory.glob(marker)), None) is not None
+      for marker in self.markers
     )
 
-  def files_of(self, name: str) -> Files:
-    """The line of the table that a file is in; raises KeyError without."""
-    part, below = self.part_of(name)
-    if part is not None:
-      return part.files_of(below)
+  def files_for(self, name: str) -> ArtifactFiles:
+    """Returns the group of files that contains a path.
+
+    Args:
+      name: Path relative to the artifact.
+
+    Raises:
+      KeyError: If no pattern matches the path.
+    """
+    nested_type, nested_name = self.nested_type(name)
+    if nested_type is not None:
+      return nested_type.files_for(nested_name)
     for files in self.files:
-      if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.names):
+      if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.patterns):
         return files
     raise KeyError(f'{self.kind}: {name}')
 
-  def part_of(self, name: str) -> tuple['Artefact | None', str]:
-    """What lies where a file is, if it is in a part; its path below that."""
-    for beginning, part in self.parts:
-      match = re.match(beginning, name)
+  def nested_type(self, name: str) -> tuple['ArtifactType | None', str]:
+    """Returns the type of the nested artifact that contains a path.
+
+    Args:
+      name: Path relative to this artifact.
+
+    Returns:
+      The type of the nested artifact, or None if the path is not inside one,
+      and the path relative to the innermost artifact.
+    """
+    for prefix, nested_type in self.nested:
+      match = re.match(prefix, name)
       if match:
-        return part, name[match.end() :]
+        return nested_type, name[match.end() :]
     return None, name
 
 
-def artifact_type(
-  kind: manifests.Kind, look: Look, *parts: tuple[str, Artefact]
-) -> Artefact:
-  """A kind of directory, with its marks and files in `artefacts.toml`.
-
-  Args:
-    kind: of it.
-    look: looks at a directory of this kind.
-    *parts: (regular expression of the beginning of a path, what lies there).
-  """
-  marks = tuple(_TABLE[kind.name.lower()]['marks'])
-  return Artefact(kind, marks, tuple(_files(kind.name.lower())), look, parts)
-
-
-def _files(kind: str) -> Iterator[Files]:
-  """Those of a kind in the table, by its name there."""
-  for entry in _TABLE[kind]['files']:
-    if 'as' in entry:
-      yield from _files(entry['as'])
-    else:
-      need = Need(entry.get('need', 'required'))
-      yield Files(**entry | {'names': tuple(entry['names']), 'need': need})
-
-
-def artifact_table(artefacts: Iterable[Artefact]) -> str:
-  """The table of files as Markdown."""
+def format_file_table(artifact_types: Iterable[ArtifactType]) -> str:
+  """Formats the files of artifact types as a Markdown table."""
   lines = [
-    '| artefact | files | | without it, or damaged | how damage is found '
-    '| made again by |',
+    '| artifact | files | requirement | if missing or damaged '
+    '| detected by | restored by |',
     '| --- | --- | --- | --- | --- | --- |',
   ]
-  for artefact in artefacts:
-    lines += [_line(artefact.kind, files) for files in artefact.files]
+  for artifact_type in artifact_types:
+    for files in artifact_type.files:
+      cells = (
+        str(artifact_type.kind),
+        ', '.join(f'`{pattern}`' for pattern in files.patterns),
+        files.requirement.value,
+        files.consequence,
+        files.detection,
+        files.recovery,
+      )
+      lines.append(f'| {" | ".join(cells)} |')
   return '\n'.join(lines) + '\n'
 
 
-def _line(kind: manifests.Kind, files: Files) -> str:
-  names = ', '.join(f'`{name}`' for name in files.names)
-  descriptions = (files.without, files.found, files.again)
-  return (
-    f'| {kind} | {names} | {files.need.value} | {" | ".join(descriptions)} |'
-  )
-
-
-def inner_directories(
+def find_subdirectories(
   directory: pathlib.Path, *patterns: str
 ) -> Iterator[tuple[str, pathlib.Path]]:
-  """(path below it, directory) of the directories that patterns name."""
+  """Finds the visible subdirectories that match patterns.
+
+  Args:
+    directory: Directory to search.
+    *patterns: Glob patterns relative to the directory.
+
+  Yields:
+    The relative path and the path of each subdirectory.
+  """
   for pattern in patterns:
     for path in sorted(directory.glob(pattern)):
       if path.is_dir() and not path.name.startswith('.'):

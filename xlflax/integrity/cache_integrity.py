@@ -1,109 +1,167 @@
-"""Token caches: the header, every task of every generation, cached rows."""
+"""Verification of token caches and of the cached labeled examples in them."""
 
 import pathlib
 from collections.abc import Iterator
 
-from xlflax.data.cache import cache_format, finalization
-from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.supervised import supervised_loader as labelled
+from xlflax.data.cache import cache_format, cache_metadata, finalization
+from xlflax.data.supervised import supervised_loader
 from xlflax.integrity import folder_integrity
-from xlflax.integrity.artifact_types import artifact_type, inner_directories
+from xlflax.integrity.artifact_types import (
+  ArtifactFiles,
+  ArtifactType,
+  Requirement,
+  find_subdirectories,
+)
 from xlflax.integrity.verification_report import (
   Finding,
-  Mend,
-  finding_of_call,
+  RepairFn,
   nest_findings,
+  verify_item,
 )
 from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
 
 _FIX = (
-  'xlflax verify DIR --repair --vocabulary=DIR --corpus=DIR (or --task_module) '
-  'writes it again, and nothing else'
+  'Run `xlflax verify DIR --repair --vocabulary=DIR --corpus=DIR` (or '
+  '--task_module) to rewrite only the damaged files.'
 )
 
 
-def check_cache(directory: pathlib.Path) -> Iterator[Finding]:
-  """Everything in a cache."""
-  headers: list[cache_header.Header] = []
-  yield finding_of_call(
+def verify_cache(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies the header, the tasks and the labeled examples of a cache."""
+  headers: list[cache_metadata.Header] = []
+  yield verify_item(
     cache_format.CACHE_FILE,
-    lambda: headers.append(cache_header.read_metadata(directory)),
+    lambda: headers.append(cache_metadata.read_metadata(directory)),
     fix=_FIX,
   )
-  known_tasks = _known(headers[0]) if headers else {}
+  recorded_tasks = _generation_digests(headers[0]) if headers else {}
   existing_tasks = {
-    f'{p.parent.name}/{p.name}'
-    for _, p in inner_directories(directory, 'tasks/*/*')
+    f'{path.parent.name}/{path.name}'
+    for _, path in find_subdirectories(directory, 'tasks/*/*')
   }
-  for key in sorted(known_tasks.keys() | existing_tasks):
-    yield _task(directory / 'tasks' / key, key, known_tasks.get(key, {}))
-  for name, folder in inner_directories(directory, f'{labelled.FOLDER}/*'):
-    yield from nest_findings(name, folder_integrity.ROWS.look(folder))
+  for key in sorted(recorded_tasks.keys() | existing_tasks):
+    yield _verify_task(
+      directory / 'tasks' / key, key, recorded_tasks.get(key, {})
+    )
+  for name, path in find_subdirectories(
+    directory, f'{supervised_loader.FOLDER}/*'
+  ):
+    yield from nest_findings(name, folder_integrity.ROWS.verify(path))
 
 
 def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
-  """The files that are to go, for `xlflax cache` to write them again."""
+  """Returns the damaged files that `xlflax cache` writes again once removed."""
   damaged = []
-  for _, task in inner_directories(directory, 'tasks/*/*'):
+  for _, task in find_subdirectories(directory, 'tasks/*/*'):
     try:
       files = checksums.read_seal(task).files
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-      continue  # which is mended without the text
+      continue  # The digests are repaired without the text.
     damaged += [task / name for name in checksums.find_changes(task, files)]
   header = directory / cache_format.CACHE_FILE
   try:
-    cache_header.read_metadata(directory)
+    cache_metadata.read_metadata(directory)
   except errors.CacheError:
     damaged.append(header)
   return [path for path in damaged if path.exists()]
 
 
-def _known(header: cache_header.Header) -> dict[str, dict[int, str]]:
-  """Task -> number of a generation file -> its digest."""
+def _generation_digests(
+  header: cache_metadata.Header,
+) -> dict[str, dict[int, str]]:
+  """Maps tasks to the digests of their generation files, by generation."""
   digests_by_task: dict[str, dict[int, str]] = {}
   for generation in header.generations:
     for key, task_entry in generation.tasks.items():
-      digests_by_task.setdefault(key, {})[task_entry['generation']] = (
-        task_entry['digest']
-      )
+      digests = digests_by_task.setdefault(key, {})
+      digests[task_entry['generation']] = task_entry['digest']
   return digests_by_task
 
 
-def _task(
+def _verify_task(
   directory: pathlib.Path, key: str, generations: dict[int, str]
 ) -> Finding:
+  """Verifies the files of one task and split.
+
+  Args:
+    directory: Directory of the task and split.
+    key: Task and split, separated by `/`.
+    generations: Digests of the generation files that the header contains.
+  """
   if not generations and not (directory / checksums.FILE).exists():
-    return Finding(key, about='not finished')
+    return Finding(key, details='not finished')
+
   problems = checksums.find_problems(directory)
   for number, digest in generations.items():
     path = cache_format.generation_file(directory, number)
-    digest_problem = checksums.find_changes(directory, {path.name: digest}).get(
-      path.name
-    )
-    if digest_problem and digest_problem not in problems:
-      problems.append(f'{digest_problem}, for this cache')
-  seal_problems = [text for text in problems if text.startswith(checksums.FILE)]
-  mend = (
-    _sealing(directory, set(generations))
-    if seal_problems and generations
-    else None
+    changes = checksums.find_changes(directory, {path.name: digest})
+    problem = changes.get(path.name)
+    if problem and problem not in problems:
+      problems.append(f'{problem}, according to {cache_format.CACHE_FILE}')
+
+  is_seal_damaged = any(
+    problem.startswith(checksums.FILE) for problem in problems
   )
-  return Finding(key, tuple(problems), fix=_FIX if problems else '', mend=mend)
+  repair = None
+  if is_seal_damaged and generations:
+    repair = _make_digest_repair(directory, set(generations))
+  return Finding(
+    key, tuple(problems), fix=_FIX if problems else '', repair=repair
+  )
 
 
-def _sealing(directory: pathlib.Path, generations: set[int]) -> Mend:
-  """Makes the digests of a task of what its generations say."""
+def _make_digest_repair(
+  directory: pathlib.Path, generations: set[int]
+) -> RepairFn:
+  """Returns a repair that rewrites the digests from the generation files."""
 
-  def mend() -> str:
+  def repair() -> str:
     finalization.write_digests(directory, generations)
-    return f'{checksums.FILE} is made again'
+    return f'Rewrote {checksums.FILE}.'
 
-  return mend
+  return repair
 
 
-ARTEFACT = artifact_type(
-  manifests.Kind.CACHE,
-  check_cache,
-  (rf'{labelled.FOLDER}/[^/]+/', folder_integrity.ROWS),
+CACHE = ArtifactType(
+  kind=manifests.Kind.CACHE,
+  markers=('cache.json', 'tasks/*/*/digests.json'),
+  files=(
+    ArtifactFiles(
+      patterns=('cache.json',),
+      consequence='training rejects the cache',
+      detection='own digest',
+      recovery='`--repair` with the text and the vocabulary',
+    ),
+    ArtifactFiles(
+      patterns=('tasks/*/digests.json', 'tasks/*/generation-*.json'),
+      consequence='training rejects the cache',
+      detection='own digest; for `generation-*.json` also the digest in '
+      '`cache.json`',
+      recovery='`--repair` with the text and the vocabulary',
+    ),
+    ArtifactFiles(
+      patterns=('tasks/*/shards/*.safetensors',),
+      consequence='training rejects the cache',
+      detection="digest in the task's `digests.json`",
+      recovery='`--repair` with the text and the vocabulary, which rewrites '
+      'only these shards',
+    ),
+    ArtifactFiles(
+      patterns=(f'{supervised_loader.FOLDER}/*',),
+      consequence='missing files are regenerated from the examples, damaged '
+      'files are rejected',
+      detection='digest in their manifest',
+      recovery='`--repair` removes them, and the next run regenerates them',
+    ),
+    ArtifactFiles(
+      patterns=('.*', 'tasks/*/shards/*.json'),
+      requirement=Requirement.NOT_READ,
+      consequence='none',
+      detection='-',
+      recovery='-',
+    ),
+  ),
+  verify=verify_cache,
+  nested=((rf'{supervised_loader.FOLDER}/[^/]+/', folder_integrity.ROWS),),
 )

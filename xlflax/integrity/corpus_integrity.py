@@ -1,22 +1,27 @@
-"""Prepared corpora and vocabularies: what text became."""
+"""Verification of preprocessed corpora and vocabularies."""
 
 import pathlib
 from collections.abc import Iterator
 
 from xlflax.data.preprocessing import provenance
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.integrity.artifact_types import artifact_type
-from xlflax.integrity.verification_report import Finding, Mend, finding_of_call
+from xlflax.integrity.artifact_types import (
+  ArtifactFiles,
+  ArtifactType,
+  Requirement,
+)
+from xlflax.integrity.verification_report import Finding, RepairFn, verify_item
 from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
 
-_AGAIN = (
-  'run the same `xlflax preprocess` again with the flags and text of before: it '
-  'writes what is missing'
+_FIX = (
+  'Run the same `xlflax preprocess` command again, with the same text, to write '
+  'the missing files.'
 )
 
 
-def _corpus(directory: pathlib.Path) -> Iterator[Finding]:
+def verify_corpus(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies the files of a preprocessed corpus against their digests."""
   try:
     digests = provenance.recorded_digests(directory)
   except errors.CorpusError as error:
@@ -25,24 +30,27 @@ def _corpus(directory: pathlib.Path) -> Iterator[Finding]:
     return
   problems = checksums.find_changes(directory, digests)
   for name, problem in sorted(problems.items()):
-    yield Finding(name, (problem,), fix=_AGAIN, mend=_removal(directory, name))
-  yield Finding('files', about=f'{len(digests) - len(problems)} are whole')
+    repair = _make_removal(directory, name)
+    yield Finding(name, (problem,), fix=_FIX, repair=repair)
+  yield Finding('files', details=f'{len(digests) - len(problems)} valid')
 
 
-def _removal(directory: pathlib.Path, name: str) -> Mend | None:
-  """Removes a damaged file, for `xlflax preprocess` to write it again."""
+def _make_removal(directory: pathlib.Path, name: str) -> RepairFn | None:
+  """Returns a repair that removes a damaged file, or None if it is missing."""
   if not (directory / name).exists():
     return None
 
-  def mend() -> str:
+  def repair() -> str:
     provenance.forget_files(directory, {name})
     (directory / name).unlink()
-    return f'{name} is removed; {_AGAIN}'
+    return f'Removed. {_FIX}'
 
-  return mend
+  return repair
 
 
-def _vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
+def verify_vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies that a vocabulary and the files of its tokenizer can be loaded."""
+
   def load() -> str:
     name = base_vocabulary.DESCRIPTION_FILE
     if not (directory / name).exists():
@@ -50,10 +58,56 @@ def _vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
     vocabulary = base_vocabulary.Vocabulary.load(directory)
     for name in vocabulary.description.get('tokenizer_files', ()):
       (directory / name).stat()
-    return f'{vocabulary.spec.size} entries'
+    return f'{vocabulary.spec.size} tokens'
 
-  yield finding_of_call('vocabulary', load, fix='train or copy it again')
+  yield verify_item(
+    'vocabulary', load, fix='Train the vocabulary again, or restore a backup.'
+  )
 
 
-CORPUS = artifact_type(manifests.Kind.CORPUS, _corpus)
-VOCABULARY = artifact_type(manifests.Kind.VOCABULARY, _vocabulary)
+CORPUS = ArtifactType(
+  kind=manifests.Kind.CORPUS,
+  markers=('.prepared.json', '.prepared-*.json'),
+  files=(
+    ArtifactFiles(
+      patterns=('.prepared*.json',),
+      consequence='the provenance of the corpus is unknown',
+      detection='own digest',
+      recovery='`xlflax preprocess --overwrite`',
+    ),
+    ArtifactFiles(
+      patterns=('.*', '*/.*', 'reports/*'),
+      requirement=Requirement.NOT_READ,
+      consequence='none',
+      detection='-',
+      recovery='`xlflax preprocess`',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='training reads less text, or different text',
+      detection='digest in `.prepared.json`',
+      recovery='`xlflax preprocess`, after `--repair` has removed damaged files',
+    ),
+  ),
+  verify=verify_corpus,
+)
+
+VOCABULARY = ArtifactType(
+  kind=manifests.Kind.VOCABULARY,
+  markers=('vocabulary.json', 'sentencepiece*.model'),
+  files=(
+    ArtifactFiles(
+      patterns=('vocabulary.json',),
+      consequence='every command rejects the vocabulary',
+      detection='own digest',
+      recovery='`xlflax vocab`',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='every command rejects the vocabulary',
+      detection='hash in `vocabulary.json`',
+      recovery='`xlflax vocab`',
+    ),
+  ),
+  verify=verify_vocabulary,
+)

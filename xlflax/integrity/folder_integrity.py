@@ -1,4 +1,7 @@
-"""Folders that a manifest describes wholly, some with others within them."""
+"""Verification of directories whose manifest lists all files.
+
+Some of them, such as grids and suites, contain other artifacts.
+"""
 
 import functools
 import json
@@ -7,106 +10,119 @@ from collections.abc import Iterator
 
 from xlflax.evaluation.reports import report_files
 from xlflax.integrity import run_integrity
-from xlflax.integrity.artifact_types import artifact_type, inner_directories
+from xlflax.integrity.artifact_types import (
+  ArtifactFiles,
+  ArtifactType,
+  Requirement,
+  find_subdirectories,
+)
 from xlflax.integrity.verification_report import (
   Finding,
-  Mend,
+  RepairFn,
   nest_findings,
-  of_manifest,
+  verify_manifest,
 )
 from xlflax.storage import checksums, manifests
 
-_RECORDS = {  # of kinds that are gone on with -> what is not lost with a manifest
+# Patterns of the records from which a lost manifest is rebuilt, by kind.
+_RECORD_PATTERNS = {
   manifests.Kind.GRID: ('trials/*.json',),
   manifests.Kind.SUITE: ('results/*/*.json',),
 }
 
 
-def _plain(fix: str):
-  """Looks at a folder whose files are all in its manifest."""
-
-  def look(directory: pathlib.Path) -> Iterator[Finding]:
-    return of_manifest(directory, fix=lambda name: fix)
-
-  return look
-
-
-def _passing(directory: pathlib.Path) -> Iterator[Finding]:
-  """A folder of what is made again when it is needed."""
-  return of_manifest(
-    directory,
-    fix=lambda name: 'delete it: it is made again when it is needed',
-    mend=lambda name: functools.partial(_remove, directory, name),
+def _verify_export(directory: pathlib.Path) -> Iterator[Finding]:
+  return verify_manifest(
+    directory, fix=lambda name: 'Convert or copy the model again.'
   )
 
 
-def _remove(directory: pathlib.Path, name: str) -> str:
+def _verify_analysis(directory: pathlib.Path) -> Iterator[Finding]:
+  return verify_manifest(
+    directory, fix=lambda name: 'Run the same `xlflax analyze` command again.'
+  )
+
+
+def _verify_derived_files(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies a directory of files that are regenerated when needed."""
+  return verify_manifest(
+    directory,
+    fix=lambda name: 'Delete the file. It is regenerated when it is needed.',
+    repair=lambda name: functools.partial(_remove_file, directory, name),
+  )
+
+
+def _remove_file(directory: pathlib.Path, name: str) -> str:
   if name != manifests.FILE:
     manifests.forget_files(directory, [name])
   (directory / name).unlink(missing_ok=True)
-  return f'{name} is removed: it is made again when it is needed'
+  return 'Removed. The file is regenerated when it is needed.'
 
 
-def _grid(directory: pathlib.Path) -> Iterator[Finding]:
-  yield from _records(directory, manifests.Kind.GRID, 'xlflax finetune')
-  for name, run in inner_directories(directory, 'trials/*'):
-    record = directory / f'{name}.json'
-    if (run / 'finished.json').exists() and not record.exists():
+def _verify_grid(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies the records and the runs of a hyperparameter search."""
+  yield from _verify_records(directory, manifests.Kind.GRID, 'xlflax finetune')
+  for name, run in find_subdirectories(directory, 'trials/*'):
+    record = f'{name}.json'
+    if (run / 'finished.json').exists() and not (directory / record).exists():
       yield Finding(
-        f'{name}.json',
-        (f'{name}.json is missing',),
-        fix='run the same `xlflax finetune` again: it writes the record',
+        record,
+        (f'{record} is missing',),
+        fix='Run the same `xlflax finetune` command again to write the record.',
       )
     if any(not path.name.startswith('.') for path in run.iterdir()):
-      yield from nest_findings(name, run_integrity.check_run(run))
-  for name, other in inner_directories(directory, '*'):
-    if (other / 'trials').is_dir():
-      yield from nest_findings(name, _grid(other))
-
-
-def _suite(directory: pathlib.Path) -> Iterator[Finding]:
-  yield from _records(directory, manifests.Kind.SUITE, 'xlflax evaluate')
-  for name, pages in inner_directories(directory, 'report'):
-    yield from nest_findings(name, _report(pages))
-  for name, grid in inner_directories(directory, '*/*'):
+      yield from nest_findings(name, run_integrity.verify_run(run))
+  for name, grid in find_subdirectories(directory, '*'):
     if (grid / 'trials').is_dir():
-      yield from nest_findings(name, _grid(grid))
+      yield from nest_findings(name, _verify_grid(grid))
 
 
-def _records(
+def _verify_suite(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies the results, the report and the grids of a suite."""
+  yield from _verify_records(directory, manifests.Kind.SUITE, 'xlflax evaluate')
+  for name, report in find_subdirectories(directory, 'report'):
+    yield from nest_findings(name, _verify_report(report))
+  for name, grid in find_subdirectories(directory, '*/*'):
+    if (grid / 'trials').is_dir():
+      yield from nest_findings(name, _verify_grid(grid))
+
+
+def _verify_records(
   directory: pathlib.Path, kind: manifests.Kind, command: str
 ) -> Iterator[Finding]:
-  """The files of a manifest that is gone on with by a command."""
-  return of_manifest(
+  """Verifies the manifest of a directory that a command resumes from."""
+  return verify_manifest(
     directory,
     fix=lambda name: (
-      f'delete it and run the same `{command}` again: what is finished is '
-      'taken as it is'
+      f'Delete the file and run the same `{command}` command again. Finished '
+      'results are reused.'
     ),
-    mend=lambda name: (
-      _noted(directory, kind) if name == manifests.FILE else None
+    repair=lambda name: (
+      _make_manifest_repair(directory, kind) if name == manifests.FILE else None
     ),
   )
 
 
-def _noted(directory: pathlib.Path, kind: manifests.Kind) -> Mend:
-  """Makes a manifest of the records that are whole by their own digests."""
+def _make_manifest_repair(
+  directory: pathlib.Path, kind: manifests.Kind
+) -> RepairFn:
+  """Returns a repair that rebuilds a manifest from the valid records."""
 
-  def mend() -> str:
-    file_names = [
+  def repair() -> str:
+    names = [
       path.relative_to(directory).as_posix()
-      for pattern in _RECORDS[kind]
+      for pattern in _RECORD_PATTERNS[kind]
       for path in directory.glob(pattern)
-      if _is_whole(path)
+      if _has_valid_digest(path)
     ]
     (directory / manifests.FILE).unlink(missing_ok=True)
-    manifests.record_files(directory, kind, file_names)
-    return f'{manifests.FILE} has the {len(file_names)} records that are whole'
+    manifests.record_files(directory, kind, names)
+    return f'Rebuilt from {len(names)} valid records.'
 
-  return mend
+  return repair
 
 
-def _is_whole(path: pathlib.Path) -> bool:
+def _has_valid_digest(path: pathlib.Path) -> bool:
   try:
     checksums.verify_digest(json.loads(path.read_text(encoding='utf-8')))
   except (OSError, ValueError, RecursionError):
@@ -114,43 +130,233 @@ def _is_whole(path: pathlib.Path) -> bool:
   return True
 
 
-def _report(directory: pathlib.Path) -> Iterator[Finding]:
-  """The pages of a leaderboard, which its scores make again."""
+def _verify_report(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies a report, whose files can be regenerated from its scores."""
   findings = list(
-    of_manifest(
+    verify_manifest(
       directory,
-      fix=lambda name: 'write the report again',
-      mend=lambda name: _rewriting(directory),
+      fix=lambda name: 'Write the report again.',
+      repair=lambda name: functools.partial(_rewrite_report, directory),
     )
   )
-  lost = any(finding.what == report_files.JSON for finding in findings)
+  are_scores_damaged = any(
+    finding.item == report_files.JSON for finding in findings
+  )
   for finding in findings:
-    if lost and finding.mend:
-      finding = Finding(finding.what, finding.problems, fix=finding.fix)
+    if are_scores_damaged and finding.repair:
+      finding = Finding(finding.item, finding.problems, fix=finding.fix)
     yield finding
 
 
-def _rewriting(directory: pathlib.Path) -> Mend:
-  return lambda: (
-    f'{len(report_files.write_again(directory))} files are made from {report_files.JSON}'
-  )
+def _rewrite_report(directory: pathlib.Path) -> str:
+  num_files = len(report_files.write_again(directory))
+  return f'Wrote {num_files} files from {report_files.JSON}.'
 
 
-EXPORT = artifact_type(
-  manifests.Kind.EXPORT, _plain('convert or copy the model again')
+EXPORT = ArtifactType(
+  kind=manifests.Kind.EXPORT,
+  markers=('*.safetensors', 'config.json'),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='the directory is treated as one that xlflax did not write',
+      detection='own digest',
+      recovery='`xlflax convert to-hf`',
+    ),
+    ArtifactFiles(
+      patterns=('README.md',),
+      requirement=Requirement.NOT_READ,
+      consequence='the Hub shows no model card',
+      detection='-, because users edit the file',
+      recovery='`xlflax convert to-hf`',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='`xlflax convert from-hf` rejects the model',
+      detection='digest in the manifest',
+      recovery='`xlflax convert to-hf`',
+    ),
+  ),
+  verify=_verify_export,
 )
-ANALYSIS = artifact_type(
-  manifests.Kind.ANALYSIS, _plain('run the same `xlflax analyze` again')
+
+ANALYSIS = ArtifactType(
+  kind=manifests.Kind.ANALYSIS,
+  markers=('analysis.json',),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='none',
+      detection='own digest',
+      recovery='`xlflax analyze`',
+    ),
+    ArtifactFiles(
+      patterns=('analysis.json',),
+      consequence='plots of several analyses reject the analysis',
+      detection='digest in the manifest; own digest',
+      recovery='`xlflax analyze`',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='less information for readers',
+      detection='digest in the manifest',
+      recovery='`xlflax analyze`',
+    ),
+  ),
+  verify=_verify_analysis,
 )
-REPORT = artifact_type(manifests.Kind.REPORT, _report)
-STATES = artifact_type(manifests.Kind.STATES, _passing)
-ROWS = artifact_type(manifests.Kind.ROWS, _passing)
-GRID = artifact_type(
-  manifests.Kind.GRID, _grid, (r'trials/[^/]+/', run_integrity.ARTEFACT)
+
+REPORT = ArtifactType(
+  kind=manifests.Kind.REPORT,
+  markers=('scores.json',),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='none',
+      detection='own digest',
+      recovery='`--repair`, from `scores.json`',
+    ),
+    ArtifactFiles(
+      patterns=('scores.json',),
+      consequence='a leaderboard that includes the report rejects it',
+      detection='digest in the manifest; own digest',
+      recovery='writing the report again',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='less information for readers',
+      detection='digest in the manifest',
+      recovery='`--repair`, from `scores.json`',
+    ),
+  ),
+  verify=_verify_report,
 )
-SUITE = artifact_type(
-  manifests.Kind.SUITE,
-  _suite,
-  ('report/', REPORT),
-  ('[^/]+@[^/]+/[^/]+/', GRID),
+
+STATES = ArtifactType(
+  kind=manifests.Kind.STATES,
+  markers=('about.json', '[0-9]*.npz'),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='the sentences are encoded again',
+      detection='own digest',
+      recovery='`--repair` removes it',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='missing hidden states are computed again, damaged ones are '
+      'rejected',
+      detection='digest in the manifest',
+      recovery='`--repair` removes them, and the next analysis computes them',
+    ),
+  ),
+  verify=_verify_derived_files,
+)
+
+ROWS = ArtifactType(
+  kind=manifests.Kind.ROWS,
+  markers=('*.npz',),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='the files are regenerated',
+      detection='own digest',
+      recovery='`--repair` removes it',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      consequence='missing files are regenerated from the examples, damaged '
+      'files are rejected',
+      detection='digest in the manifest',
+      recovery='`--repair` removes them, and the next run regenerates them',
+    ),
+  ),
+  verify=_verify_derived_files,
+)
+
+GRID = ArtifactType(
+  kind=manifests.Kind.GRID,
+  markers=('trials', 'grid.json', '*/trials'),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='`xlflax finetune` writes it',
+      detection='own digest',
+      recovery='`--repair`, from the records',
+    ),
+    ArtifactFiles(
+      patterns=('trials/*/*',),
+      consequence='see run, which each trial is',
+      detection='see run',
+      recovery='see run',
+    ),
+    ArtifactFiles(
+      patterns=('trials/*.json',),
+      consequence='the trial is resumed and its record is written; a damaged '
+      'record is rejected',
+      detection='digest in the manifest; own digest',
+      recovery='`xlflax finetune`, without training again',
+    ),
+    ArtifactFiles(
+      patterns=('grid.json', 'grid.csv'),
+      consequence='less information for readers',
+      detection='digest in the manifest',
+      recovery='`xlflax finetune`, without training again',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      requirement=Requirement.NOT_READ,
+      consequence='less information for readers',
+      detection='-',
+      recovery='`xlflax finetune`',
+    ),
+  ),
+  verify=_verify_grid,
+  nested=((r'trials/[^/]+/', run_integrity.RUN),),
+)
+
+SUITE = ArtifactType(
+  kind=manifests.Kind.SUITE,
+  markers=('suite.json', 'results/*/*.json'),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='`xlflax evaluate` writes it',
+      detection='own digest',
+      recovery='`--repair`, from the records',
+    ),
+    ArtifactFiles(
+      patterns=('results/*',),
+      consequence='tables lack the task; a damaged result is rejected',
+      detection='digest in the manifest; own digest',
+      recovery='`xlflax evaluate` with the same suite, without training again',
+    ),
+    ArtifactFiles(
+      patterns=('suite.json', 'suite.csv'),
+      consequence='less information for readers',
+      detection='digest in the manifest',
+      recovery='`xlflax evaluate` with the same suite',
+    ),
+    ArtifactFiles(
+      patterns=('report/*',),
+      consequence='see report',
+      detection='see report',
+      recovery='see report',
+    ),
+    ArtifactFiles(
+      patterns=('*/*/trials/*', '*/*/grid.*'),
+      consequence='see grid',
+      detection='see grid',
+      recovery='see grid',
+    ),
+    ArtifactFiles(
+      patterns=('*',),
+      requirement=Requirement.NOT_READ,
+      consequence='less information for readers',
+      detection='-',
+      recovery='`xlflax evaluate`',
+    ),
+  ),
+  verify=_verify_suite,
+  nested=(('report/', REPORT), ('[^/]+@[^/]+/[^/]+/', GRID)),
 )

@@ -1,9 +1,9 @@
-"""What of a run can be written again, and from what."""
+"""Repair of the files of a run from its checkpoints."""
 
 import json
 import pathlib
 
-from xlflax.integrity.verification_report import Mend
+from xlflax.integrity.verification_report import RepairFn
 from xlflax.storage import checksums, manifests, paths
 from xlflax.training.checkpointing import (
   checkpoint_items,
@@ -13,11 +13,11 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.utils import errors
 
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
+_DAMAGE_ERRORS = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
-def known_files(directory: pathlib.Path) -> set[str]:
-  """The files that a run's manifest has; none where it cannot be read."""
+def read_manifest_files(directory: pathlib.Path) -> set[str]:
+  """Returns the files that the manifest lists, or none if it is unreadable."""
   try:
     manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
@@ -25,48 +25,61 @@ def known_files(directory: pathlib.Path) -> set[str]:
   return set(manifest.files) if manifest else set()
 
 
-def kept_files(directory: pathlib.Path) -> dict[str, str]:
-  """Name -> text of the files that the last whole checkpoint keeps."""
-  checkpoint = _last(directory)
+def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
+  """Returns the files of a run that its last valid checkpoint contains.
+
+  Args:
+    directory: Model directory.
+
+  Returns:
+    Mapping from relative paths to texts. Paths outside the directory are
+    omitted.
+  """
+  checkpoint = _last_valid_checkpoint(directory)
   if checkpoint is None:
     return {}
   files = checkpoint_items.kept_files(checkpoint)
-  return {name: text for name, text in files.items() if _is_below(name)}
+  return {name: text for name, text in files.items() if _is_inside(name)}
 
 
-def metrics_digest(directory: pathlib.Path) -> str:
-  """Of the metrics' lines when the last checkpoint was written; '' without."""
-  checkpoint = _last(directory)
+def read_metrics_digest(directory: pathlib.Path) -> str:
+  """Returns the digest of the metrics at the last checkpoint, or ''."""
+  checkpoint = _last_valid_checkpoint(directory)
   if checkpoint is None:
     return ''
   return checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
 
 
-def of_file(directory: pathlib.Path, name: str) -> Mend | None:
-  """What writes a file of a run again; None where nothing can."""
+def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
+  """Returns a function that repairs a file of a run, or None.
+
+  Args:
+    directory: Model directory.
+    name: Path of the file relative to the directory.
+  """
   if name == manifests.FILE:
-    return _manifest(directory)
-  for text in _texts(directory, name):
-    if _fits(directory, name, text):
-      return lambda: _write(directory, name, text)
+    return _make_manifest_repair(directory)
+  for text in _candidate_texts(directory, name):
+    if _matches_manifest(directory, name, text):
+      return lambda: _write_file(directory, name, text)
   if name.startswith(f'{run_directory.VOCABULARY}/'):
-    return _vocabulary(directory, name)
+    return _make_vocabulary_repair(directory, name)
   return None
 
 
-def of_score(checkpoint: pathlib.Path) -> Mend:
-  """What writes the score of a checkpoint again."""
+def make_score_repair(checkpoint: pathlib.Path) -> RepairFn:
+  """Returns a repair that rewrites the score of a checkpoint."""
 
-  def mend() -> str:
+  def repair() -> str:
     text = checkpoint_items.score_text(checkpoint) or ''
     paths.write_atomically(checkpoint / checkpoint_items.SCORE, text)
-    return f'{checkpoint_items.SCORE} is what `meta` says'
+    return f'Rewrote {checkpoint_items.SCORE} from `meta`.'
 
-  return mend
+  return repair
 
 
-def _last(directory: pathlib.Path) -> pathlib.Path | None:
-  """The newest checkpoint whose `meta` is whole."""
+def _last_valid_checkpoint(directory: pathlib.Path) -> pathlib.Path | None:
+  """Returns the newest checkpoint whose item `meta` is valid, or None."""
   for step in reversed(checkpoint_reader.finished_steps(directory)):
     checkpoint = checkpoint_reader.path_of(directory, step)
     if not checksums.find_problems(checkpoint / checkpoint_items.META):
@@ -74,15 +87,15 @@ def _last(directory: pathlib.Path) -> pathlib.Path | None:
   return None
 
 
-def _is_below(name: str) -> bool:
-  """Whether a name is a path below its directory."""
+def _is_inside(name: str) -> bool:
+  """Returns whether a path stays inside the directory it is relative to."""
   path = pathlib.PurePosixPath(name)
   return not path.is_absolute() and '..' not in path.parts
 
 
-def _texts(directory: pathlib.Path, name: str) -> list[str]:
-  """What a file may have said."""
-  candidates = [kept_files(directory).get(name)]
+def _candidate_texts(directory: pathlib.Path, name: str) -> list[str]:
+  """Returns the texts that a file may have contained."""
+  candidates = [read_checkpoint_files(directory).get(name)]
   if name == saved_run.FINISHED:
     candidates += [
       run_directory.as_json({'step': step})
@@ -91,82 +104,95 @@ def _texts(directory: pathlib.Path, name: str) -> list[str]:
   return [text for text in candidates if text is not None]
 
 
-def _fits(directory: pathlib.Path, name: str, text: str) -> bool:
-  """Whether a text is what the manifest says, if that says anything."""
+def _matches_manifest(directory: pathlib.Path, name: str, text: str) -> bool:
+  """Returns whether a text has the digest in the manifest, if there is one."""
   try:
     manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
-    return False  # the manifest is mended first
+    return False  # The manifest is repaired first.
   digest = manifest.files.get(name) if manifest else None
   return digest is None or checksums.digest_content(text, like=digest) == digest
 
 
-def _write(directory: pathlib.Path, name: str, text: str) -> str:
+def _write_file(directory: pathlib.Path, name: str, text: str) -> str:
   manifests.write_files(directory, manifests.Kind.RUN, {name: text})
-  return f'{name} is written again'
+  return 'Rewrote the file.'
 
 
-def _vocabulary(directory: pathlib.Path, name: str) -> Mend | None:
-  """Copies a file from the vocabulary that the run was started with."""
+def _make_vocabulary_repair(
+  directory: pathlib.Path, name: str
+) -> RepairFn | None:
+  """Returns a repair that copies a file of the original vocabulary, or None.
+
+  Args:
+    directory: Model directory.
+    name: Path of the file relative to the directory.
+  """
   try:
     trainer = run_directory.read_json(directory / run_directory.TRAINER)
     source = paths.to_path(trainer['fields']['vocabulary'])
     content = (source / pathlib.PurePosixPath(name).name).read_bytes()
-  except (errors.XlflaxError, *_DAMAGED):
+  except (errors.XlflaxError, *_DAMAGE_ERRORS):
     return None
   manifest = manifests.read_manifest(directory)
-  if not manifest or checksums.digest_content(content) != manifest.files.get(
-    name
-  ):
+  digest = manifest.files.get(name) if manifest else None
+  if checksums.digest_content(content) != digest:
     return None
 
-  def mend() -> str:
+  def repair() -> str:
     paths.write_atomically(directory / name, content)
-    return f'{name} is copied from {source}'
+    return f'Copied from {source}.'
 
-  return mend
+  return repair
 
 
-def _manifest(directory: pathlib.Path) -> Mend | None:
-  """Makes a manifest of what checkpoints and files say of themselves."""
-  if _last(directory) is None:
+def _make_manifest_repair(directory: pathlib.Path) -> RepairFn | None:
+  """Returns a repair that rebuilds the manifest, or None without checkpoint."""
+  if _last_valid_checkpoint(directory) is None:
     return None
   files = {
-    n: checksums.digest_content(t) for n, t in _own_texts(directory).items()
+    name: checksums.digest_content(text)
+    for name, text in _valid_texts(directory).items()
   }
 
-  def mend() -> str:
+  def repair() -> str:
     (directory / manifests.FILE).unlink(missing_ok=True)
     checksums.write_seal(directory, files, {'kind': str(manifests.Kind.RUN)})
     run_directory.note_vocabulary(directory)
-    if saved_run.FINISHED in files and not _metrics_problem(directory):
+    if saved_run.FINISHED in files and _are_metrics_valid(directory):
       manifests.record_files(
         directory, manifests.Kind.RUN, [run_directory.METRICS]
       )
-    return f'{manifests.FILE} is made from the last checkpoint'
+    return 'Rebuilt from the last checkpoint.'
 
-  return mend
+  return repair
 
 
-def _own_texts(directory: pathlib.Path) -> dict[str, str]:
-  """Name -> text: as a file has it, if that is whole, or the checkpoint."""
-  texts = kept_files(directory)
+def _valid_texts(directory: pathlib.Path) -> dict[str, str]:
+  """Returns the texts of the files that belong in the manifest.
+
+  The text of a file with a valid digest of its own is read from the file, and
+  that of other files from the last checkpoint.
+  """
+  texts = read_checkpoint_files(directory)
   for name in {*texts, saved_run.FINISHED}:
     try:
       text = (directory / name).read_text(encoding='utf-8')
       checksums.verify_digest(json.loads(text))
-    except _DAMAGED:
+    except _DAMAGE_ERRORS:
       continue
     texts[name] = text
   return texts
 
 
-def _metrics_problem(directory: pathlib.Path) -> bool:
-  """Whether the lines are not those that the last checkpoint knows of."""
-  digest = metrics_digest(directory)
+def _are_metrics_valid(directory: pathlib.Path) -> bool:
+  """Returns whether the metrics match the digest in the last checkpoint."""
+  digest = read_metrics_digest(directory)
   try:
     content = (directory / run_directory.METRICS).read_bytes()
   except OSError:
+    return False
+  if not digest:
     return True
-  size = checksums.parse_size(digest) if digest else 0
-  return bool(digest) and checksums.digest_content(content[:size]) != digest
+  size = checksums.parse_size(digest)
+  return checksums.digest_content(content[:size]) == digest

@@ -1,4 +1,4 @@
-"""Results of evaluations, with the predictions beside them."""
+"""Verification of evaluation results and their predictions."""
 
 import json
 import pathlib
@@ -6,60 +6,96 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlflax.evaluation import result_store
-from xlflax.integrity.artifact_types import artifact_type
+from xlflax.integrity.artifact_types import (
+  ArtifactFiles,
+  ArtifactType,
+  Requirement,
+)
 from xlflax.integrity.verification_report import Finding
 from xlflax.storage import checksums, manifests
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
-_FOLDER = run_directory.EVALUATION
-_AGAIN = 'evaluate again: it is not used'
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
+_FIX = 'Run the evaluation again. The result is not used.'
+_DAMAGE_ERRORS = (OSError, ValueError, KeyError, TypeError, RecursionError)
+
+FILES = (
+  ArtifactFiles(
+    patterns=('eval/*/*-*/*.json',),
+    requirement=Requirement.OPTIONAL,
+    consequence='the result is ignored with a message; a missing result is '
+    'reported if its predictions exist',
+    detection='own digest, task, settings, run and checkpoint',
+    recovery='`xlflax evaluate`',
+  ),
+  ArtifactFiles(
+    patterns=('eval/*/*-*/*/*',),
+    consequence='comparisons with other models lack the predictions',
+    detection='digest in the result',
+    recovery='`xlflax evaluate`, after the result is deleted',
+  ),
+  ArtifactFiles(
+    patterns=('eval/*',),
+    requirement=Requirement.NOT_READ,
+    consequence='less information for readers',
+    detection='-',
+    recovery='`xlflax evaluate`',
+  ),
+)
 
 
-def check_results(directory: pathlib.Path) -> Iterator[Finding]:
-  """Results; those that are whole in one line."""
-  files = sorted(directory.glob(f'{_FOLDER}/*/*/*.json'))
+def verify_results(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies the evaluation results of a model directory.
+
+  Yields:
+    One finding for each damaged result, and one for all valid results.
+  """
+  paths = sorted(directory.glob(f'{run_directory.EVALUATION}/*/*/*.json'))
   num_valid = 0
-  for file in files:
-    problems = tuple(_problems(directory, file))
+  for path in paths:
+    problems = tuple(_find_problems(directory, path))
     num_valid += not problems
     if problems:
-      name = file.relative_to(directory).as_posix()
-      yield Finding(name, problems, fix=_AGAIN)
-  yield from _left_alone(directory)
+      name = path.relative_to(directory).as_posix()
+      yield Finding(name, problems, fix=_FIX)
+  yield from _verify_predictions_have_results(directory)
   if num_valid:
-    yield Finding('results', about=f'{num_valid} are whole')
+    yield Finding('results', details=f'{num_valid} valid')
 
 
-def _problems(directory: pathlib.Path, file: pathlib.Path) -> Iterator[str]:
-  """What is wrong with a result, a sentence each."""
+def _find_problems(
+  directory: pathlib.Path, path: pathlib.Path
+) -> Iterator[str]:
+  """Yields a description of each problem of a result."""
   try:
     record = checksums.verify_digest(
-      json.loads(file.read_text(encoding='utf-8'))
+      json.loads(path.read_text(encoding='utf-8'))
     )
     expected_path = result_store.result_path(
-      directory, record['settings'], file.stem
+      directory, record['settings'], path.stem
     )
     step, names = str(record['step']), dict(record['files'])
-  except _DAMAGED as error:
-    yield f'it is no result, or has been changed ({error})'
+  except _DAMAGE_ERRORS as error:
+    yield f'the file is not a result, or was modified ({error})'
     return
-  if expected_path != file or step != file.stem:
-    yield f'it is the result of {expected_path.parent.name}, step {step}'
-  elif not _is_of(directory, record):
-    yield "it is another run's, or another checkpoint's"
-  folder = file.with_suffix('')
-  for problem in checksums.find_changes(folder, names).values():
-    yield f'{folder.name}/{problem}'
+  if expected_path != path or step != path.stem:
+    yield f'the result belongs to {expected_path.parent.name}, step {step}'
+  elif not _belongs_to_run(directory, record):
+    yield 'the result belongs to another run or another checkpoint'
+  predictions = path.with_suffix('')
+  for problem in checksums.find_changes(predictions, names).values():
+    yield f'{predictions.name}/{problem}'
 
 
-def _is_of(directory: pathlib.Path, record: dict[str, Any]) -> bool:
-  """Whether a result is of a run, and of a checkpoint if that is there."""
+def _belongs_to_run(directory: pathlib.Path, record: dict[str, Any]) -> bool:
+  """Returns whether a result belongs to a run and its current checkpoint.
+
+  The checkpoint is only compared if it still exists.
+  """
   try:
     run = run_directory.run_id(directory)
   except errors.RunDirectoryError:
-    return True  # which is said of the run
+    return True  # The verification of the run reports this error.
   if run and record['run'] and record['run'] != run:
     return False
   checkpoint = result_store.checkpoint_identity(directory, record['step'])
@@ -71,16 +107,25 @@ def _is_of(directory: pathlib.Path, record: dict[str, Any]) -> bool:
   )
 
 
-def _left_alone(directory: pathlib.Path) -> Iterator[Finding]:
-  """Predictions without the result that they belong to."""
-  for folder in sorted(directory.glob(f'{_FOLDER}/*/*/*')):
-    result = folder.with_name(f'{folder.name}.json')
-    if folder.is_dir() and not result.exists():
+def _verify_predictions_have_results(
+  directory: pathlib.Path,
+) -> Iterator[Finding]:
+  """Yields a finding for each directory of predictions without a result."""
+  for predictions in sorted(
+    directory.glob(f'{run_directory.EVALUATION}/*/*/*')
+  ):
+    result = predictions.with_name(f'{predictions.name}.json')
+    if predictions.is_dir() and not result.exists():
       yield Finding(
-        folder.relative_to(directory).as_posix(),
-        (f'{result.name} is missing beside its predictions',),
-        fix=_AGAIN,
+        predictions.relative_to(directory).as_posix(),
+        (f'the predictions exist, but {result.name} is missing',),
+        fix=_FIX,
       )
 
 
-ARTEFACT = artifact_type(manifests.Kind.EVALUATION, check_results)
+EVALUATION = ArtifactType(
+  kind=manifests.Kind.EVALUATION,
+  markers=('eval/*/*-*',),
+  files=FILES,
+  verify=verify_results,
+)

@@ -1,15 +1,19 @@
-"""Model directories: settings, vocabulary, checkpoints, metrics, results."""
+"""Verification of model directories."""
 
 import json
 import pathlib
 from collections.abc import Iterator
 
 from xlflax.integrity import repair, result_integrity
-from xlflax.integrity.artifact_types import artifact_type
+from xlflax.integrity.artifact_types import (
+  ArtifactFiles,
+  ArtifactType,
+  Requirement,
+)
 from xlflax.integrity.verification_report import (
   Finding,
-  finding_of_call,
-  of_manifest,
+  verify_item,
+  verify_manifest,
 )
 from xlflax.storage import checksums, manifests
 from xlflax.training.checkpointing import (
@@ -19,102 +23,120 @@ from xlflax.training.checkpointing import (
   run_directory,
 )
 
-_COPY = 'restore it from a copy'
-_BEGIN = 'start the same training again: nothing is lost'
-_LATER = 'training goes on from the checkpoint before; or copy it again'
+_FIX_BY_BACKUP = 'Restore the file from a backup.'
+_FIX_BY_RESTART = (
+  'Start the same training again. No checkpoint is lost, because none exists.'
+)
+_FIX_BY_OLDER_CHECKPOINT = (
+  'Resume training, which uses the previous checkpoint, or copy this '
+  'checkpoint again.'
+)
 
 
-def check_run(directory: pathlib.Path) -> Iterator[Finding]:
-  """Everything in a model directory."""
+def verify_run(directory: pathlib.Path) -> Iterator[Finding]:
+  """Verifies all files of a model directory."""
   steps = checkpoint_reader.finished_steps(directory)
-  yield from of_manifest(
+  yield from verify_manifest(
     directory,
-    fix=lambda name: _COPY if steps else _BEGIN,
-    mend=lambda name: repair.of_file(directory, name),
+    fix=lambda name: _FIX_BY_BACKUP if steps else _FIX_BY_RESTART,
+    repair=lambda name: repair.make_file_repair(directory, name),
   )
-  yield from _forgotten(directory)
-  yield finding_of_call(
+  yield from _verify_unlisted_files(directory)
+  yield verify_item(
     'configuration',
     lambda: type(run_directory.read_model(directory)).__name__,
-    fix=_COPY,
+    fix=_FIX_BY_BACKUP,
   )
-  yield finding_of_call(
+  yield verify_item(
     'vocabulary',
-    lambda: f'{data_fingerprint.own_vocabulary(directory).spec.size} entries',
-    fix='copy the vocabulary of the run there again',
+    lambda: f'{data_fingerprint.own_vocabulary(directory).spec.size} tokens',
+    fix='Copy the vocabulary of the run to the model directory again.',
   )
-  yield from _checkpoints(directory)
-  yield _metrics(directory)
-  yield from result_integrity.check_results(directory)
+  yield from _verify_checkpoints(directory)
+  yield _verify_metrics(directory)
+  yield from result_integrity.verify_results(directory)
 
 
-def _forgotten(directory: pathlib.Path) -> Iterator[Finding]:
-  """Files that a checkpoint knows of, where no manifest does."""
-  manifest_files = repair.known_files(directory)
-  checkpoint_files = repair.kept_files(directory)
+def _verify_unlisted_files(directory: pathlib.Path) -> Iterator[Finding]:
+  """Finds missing files that a checkpoint contains but the manifest does not."""
+  manifest_files = repair.read_manifest_files(directory)
+  checkpoint_files = repair.read_checkpoint_files(directory)
   for name in sorted(checkpoint_files.keys() - manifest_files):
     if not (directory / name).exists():
       yield Finding(
         name,
         (f'{name} is missing',),
-        fix=_COPY,
-        mend=repair.of_file(directory, name),
+        fix=_FIX_BY_BACKUP,
+        repair=repair.make_file_repair(directory, name),
       )
 
 
-def _checkpoints(directory: pathlib.Path) -> Iterator[Finding]:
-  run = _run_id(directory)
+def _verify_checkpoints(directory: pathlib.Path) -> Iterator[Finding]:
+  run = _read_run_id(directory)
   steps = checkpoint_reader.finished_steps(directory)
   for step in steps:
     checkpoint = checkpoint_reader.path_of(directory, step)
-    yield finding_of_call(
+    yield verify_item(
       f'checkpoint {step}',
       lambda checkpoint=checkpoint: checkpoint_items.verify_items(  # type: ignore[misc]
         checkpoint, *checkpoint_items.NAMES, run=run
       ),
-      fix=_LATER,
+      fix=_FIX_BY_OLDER_CHECKPOINT,
     )
     problem = checkpoint_items.score_problem(checkpoint)
     if problem:
       yield Finding(
-        f'checkpoint {step}', (problem,), mend=repair.of_score(checkpoint)
+        f'checkpoint {step}',
+        (problem,),
+        repair=repair.make_score_repair(checkpoint),
       )
-  yield from _unfinished(directory, steps)
+  yield from _find_unfinished_checkpoints(directory, steps)
   if not steps:
-    yield Finding('checkpoints', about='none yet')
+    yield Finding('checkpoints', details='none yet')
 
 
-def _unfinished(directory: pathlib.Path, steps: list[int]) -> Iterator[Finding]:
-  """Directories with a checkpoint's name that nothing takes for one."""
-  folder = directory / checkpoint_reader.DIRECTORY
-  for path in sorted(folder.glob('[0-9]*')):
+def _find_unfinished_checkpoints(
+  directory: pathlib.Path, steps: list[int]
+) -> Iterator[Finding]:
+  """Finds directories that are named like checkpoints but lack parameters."""
+  checkpoints = directory / checkpoint_reader.DIRECTORY
+  for path in sorted(checkpoints.glob('[0-9]*')):
     if path.name.isdigit() and int(path.name) not in steps:
       yield Finding(
         f'checkpoint {path.name}',
-        (f'{checkpoint_items.PARAMS} is missing: it counts as unfinished',),
-        fix=_LATER,
+        (
+          f'{checkpoint_items.PARAMS} is missing, so that the checkpoint '
+          'counts as unfinished',
+        ),
+        fix=_FIX_BY_OLDER_CHECKPOINT,
       )
 
 
-def _run_id(directory: pathlib.Path) -> str:
-  """What tells the run from others; '' where the file is damaged."""
+def _read_run_id(directory: pathlib.Path) -> str:
+  """Reads the identifier of a run. Returns '' if the file is damaged."""
   try:
     return run_directory.run_id(directory)
   except run_directory.errors.RunDirectoryError:
     return ''
 
 
-def _metrics(directory: pathlib.Path) -> Finding:
-  """The lines that the last checkpoint knows of, and those after it."""
-  return finding_of_call(
+def _verify_metrics(directory: pathlib.Path) -> Finding:
+  """Verifies the metrics up to the last checkpoint and the lines after it."""
+  return verify_item(
     run_directory.METRICS,
-    lambda: _lines(directory),
-    fix='restore it from a copy, if it matters: nothing is trained on it',
+    lambda: _check_lines(directory),
+    fix='Restore the file from a backup if you need it. Training does not '
+    'depend on it.',
   )
 
 
-def _lines(directory: pathlib.Path) -> str:
-  digest = repair.metrics_digest(directory)
+def _check_lines(directory: pathlib.Path) -> str:
+  """Checks the lines of the metrics and returns their number.
+
+  Raises:
+    ValueError: If lines are missing or invalid.
+  """
+  digest = repair.read_metrics_digest(directory)
   path = directory / run_directory.METRICS
   if not digest and not path.exists():
     return 'none'
@@ -124,8 +146,121 @@ def _lines(directory: pathlib.Path) -> str:
     raise ValueError('lines are missing or have changed')
   for line in content[size:].splitlines(keepends=True):
     if line.endswith(b'\n') and 'step' not in json.loads(line):
-      raise ValueError(f'a line that is no line of metrics: {line[:60]!r}')
-  return f'{content.count(10)} lines'
+      raise ValueError(f'invalid line of metrics: {line[:60]!r}')
+  num_lines = content.count(b'\n')
+  return f'{num_lines} lines'
 
 
-ARTEFACT = artifact_type(manifests.Kind.RUN, check_run)
+_FROM_CHECKPOINT = '`--repair`, from the copy in a checkpoint'
+
+RUN = ArtifactType(
+  kind=manifests.Kind.RUN,
+  markers=('model.json', 'trainer.json', 'checkpoints/*/params'),
+  files=(
+    ArtifactFiles(
+      patterns=('digests.json',),
+      consequence='training rejects a damaged file and writes a missing one',
+      detection='own digest',
+      recovery='`--repair`, from a checkpoint',
+    ),
+    ArtifactFiles(
+      patterns=('trainer.json',),
+      consequence='training rejects the directory; reports lack the settings',
+      detection='digest in the manifest; own digest',
+      recovery=_FROM_CHECKPOINT,
+    ),
+    ArtifactFiles(
+      patterns=('model.json',),
+      consequence='every command rejects the run',
+      detection='digest in the manifest; own digest',
+      recovery=_FROM_CHECKPOINT,
+    ),
+    ArtifactFiles(
+      patterns=('objectives.json',),
+      consequence='commands that read a head reject the run; training writes '
+      'the file again',
+      detection='digest in the manifest; own digest',
+      recovery=_FROM_CHECKPOINT,
+    ),
+    ArtifactFiles(
+      patterns=('config.gin', 'model.gin'),
+      consequence='a run that is started with the file is a different run; '
+      'training writes the file again',
+      detection='digest in the manifest',
+      recovery=_FROM_CHECKPOINT,
+    ),
+    ArtifactFiles(
+      patterns=('inputs.json', 'averaged.json', 't5x.json', 'huggingface.json'),
+      consequence='the origin of the model is unknown',
+      detection='digest in the manifest',
+      recovery=_FROM_CHECKPOINT,
+    ),
+    ArtifactFiles(
+      patterns=('sentence.json',),
+      consequence="sentence embeddings are the mean of the last layer's hidden "
+      'states',
+      detection='digest in the manifest',
+      recovery=_FROM_CHECKPOINT,
+    ),
+    ArtifactFiles(
+      patterns=('finished.json',),
+      consequence='`xlflax evaluate --continuous` waits for more checkpoints; '
+      'training writes the file again',
+      detection='digest in the manifest once the run is finished; own digest',
+      recovery='`--repair`, from the last checkpoint',
+    ),
+    ArtifactFiles(
+      patterns=('vocabulary/*',),
+      consequence='every command rejects the run',
+      detection='digest in the manifest; hash in `vocabulary.json`',
+      recovery='`--repair`, from the vocabulary with which the run was started',
+    ),
+    ArtifactFiles(
+      patterns=(
+        'checkpoints/*/_CHECKPOINT_METADATA',
+        'checkpoints/*commit_success.txt',
+      ),
+      requirement=Requirement.NOT_READ,
+      consequence='none on disk; in a bucket, a checkpoint without its '
+      '`commit_success.txt` counts as unfinished',
+      detection='-',
+      recovery='-',
+    ),
+    ArtifactFiles(
+      patterns=('checkpoints/*/metrics/metrics',),
+      consequence='training raises an error when it selects the best checkpoint',
+      detection='the same numbers in the item `meta`',
+      recovery='`--repair`, from the item `meta`',
+    ),
+    ArtifactFiles(
+      patterns=('checkpoints/*',),
+      consequence='training logs a warning and resumes from the previous '
+      'checkpoint; other commands reject the checkpoint',
+      detection='digests in each item, with step and run',
+      recovery='resuming training from the previous checkpoint',
+    ),
+    ArtifactFiles(
+      patterns=('metrics.jsonl',),
+      consequence='a resumed run logs a warning and keeps the readable lines',
+      detection='digest of the lines up to the last checkpoint, or of all lines '
+      'of a finished run; later lines must be JSON',
+      recovery='-',
+    ),
+    *result_integrity.FILES,
+    ArtifactFiles(
+      patterns=('tensorboard/*', 'report/*'),
+      requirement=Requirement.NOT_READ,
+      consequence='less information for readers',
+      detection='-',
+      recovery='training again',
+    ),
+    ArtifactFiles(
+      patterns=('rejected_checkpoints/*', '.*'),
+      requirement=Requirement.NOT_READ,
+      consequence='none',
+      detection='-',
+      recovery='-',
+    ),
+  ),
+  verify=verify_run,
+)

@@ -1,7 +1,8 @@
-"""Says of a directory that xlflax wrote what is in it and whether it is whole.
+"""Verification and repair of a directory of any type.
 
-`xlflax verify` prints it. Everything is read: files are compared with the
-digests that were written of them, and what is missing is found by manifests.
+`xlflax verify` prints the report. All files are read and compared with the
+digests that were recorded when they were written. Missing files are detected
+by the manifest of the directory.
 """
 
 import contextlib
@@ -16,101 +17,114 @@ from xlflax.integrity import (
   result_integrity,
   run_integrity,
 )
-from xlflax.integrity.artifact_types import Artefact
-from xlflax.integrity.verification_report import Examination
+from xlflax.integrity.artifact_types import ArtifactType
+from xlflax.integrity.verification_report import VerificationReport
 from xlflax.storage import directory_lease, manifests, paths
 from xlflax.utils import errors, validation
 
-# In the order in which their marks are looked for.
-ARTEFACTS = (
-  pretraining_integrity.ARTEFACT,
-  cache_integrity.ARTEFACT,
-  run_integrity.ARTEFACT,
+# The order in which the markers of a directory are searched.
+ARTIFACT_TYPES = (
+  pretraining_integrity.PRETRAINING,
+  cache_integrity.CACHE,
+  run_integrity.RUN,
   corpus_integrity.VOCABULARY,
   corpus_integrity.CORPUS,
   folder_integrity.GRID,
   folder_integrity.SUITE,
-  result_integrity.ARTEFACT,
+  result_integrity.EVALUATION,
   folder_integrity.REPORT,
   folder_integrity.ANALYSIS,
   folder_integrity.STATES,
   folder_integrity.ROWS,
   folder_integrity.EXPORT,
 )
-_PASSES = 3  # what was mended may show more that is damaged
+# A repair may reveal further damage, so that several passes are necessary.
+_MAX_PASSES = 3
 
 
 @validation.validate_call
-def verify_directory(directory: validation.FilePath) -> Examination:
-  """Looks at everything in a directory that xlflax wrote.
+def verify_directory(directory: validation.FilePath) -> VerificationReport:
+  """Verifies all files of a directory that xlflax wrote.
 
   Raises:
-    RunDirectoryError: there is nothing that xlflax wrote.
+    RunDirectoryError: If the directory is not an artifact of xlflax.
   """
   path = paths.to_path(directory)
-  artefact = _artefact(path)
-  return Examination(path, artefact.kind, tuple(artefact.look(path)))
+  artifact_type = _detect_type(path)
+  findings = tuple(artifact_type.verify(path))
+  return VerificationReport(path, artifact_type.kind, findings)
 
 
 @validation.validate_call
 def repair_directory(
-  directory: validation.FilePath, *, report: Callable[[str], None]
-) -> Examination:
-  """Makes again what can be made again; says what is left.
+  directory: validation.FilePath, *, log_progress: Callable[[str], None]
+) -> VerificationReport:
+  """Repairs a directory as far as possible.
 
   Args:
-    directory: that xlflax wrote; nothing else may be writing there.
-    report: is told what was done, a sentence each.
+    directory: Directory that xlflax wrote. No other process may write to it.
+    log_progress: Function that is called with a description of each repair.
+
+  Returns:
+    The report after the repairs, which contains the remaining problems.
 
   Raises:
-    RunDirectoryError: there is nothing that xlflax wrote, or another process
-      writes there.
+    RunDirectoryError: If the directory is not an artifact of xlflax, or another
+      process writes to it.
   """
-  tried: set[str] = set()
-  for _ in range(_PASSES):
-    examination = verify_directory(directory)
-    mendable = [
+  failed_items: set[str] = set()
+  for _ in range(_MAX_PASSES):
+    report = verify_directory(directory)
+    repairable = [
       finding
-      for finding in examination.findings
-      if finding.mend and not finding.is_whole and finding.what not in tried
+      for finding in report.findings
+      if finding.repair
+      and not finding.is_valid
+      and finding.item not in failed_items
     ]
-    if not mendable:
-      return examination
-    with _alone(examination):
-      for finding in mendable:
-        assert finding.mend is not None
+    if not repairable:
+      return report
+
+    with _exclusive_access(report):
+      for finding in repairable:
+        assert finding.repair is not None
         try:
-          report(f'{finding.what}: {finding.mend()}')
+          log_progress(f'{finding.item}: {finding.repair()}')
         except (errors.XlflaxError, OSError, ValueError) as error:
-          tried.add(finding.what)
-          report(f'{finding.what} could not be mended: {error}')
+          failed_items.add(finding.item)
+          log_progress(f'Failed to repair {finding.item}: {error}')
   return verify_directory(directory)
 
 
-def _alone(found: Examination) -> contextlib.AbstractContextManager:
-  """Keeps trainers out of a run or a grid while it is mended."""
-  if found.kind in (manifests.Kind.RUN, manifests.Kind.GRID):
-    return directory_lease.Lease(found.directory)
+def _exclusive_access(
+  report: VerificationReport,
+) -> contextlib.AbstractContextManager:
+  """Context in which no trainer may write to a run or a grid."""
+  if report.kind in (manifests.Kind.RUN, manifests.Kind.GRID):
+    return directory_lease.Lease(report.directory)
   return contextlib.nullcontext()
 
 
-def _artefact(directory: pathlib.Path) -> Artefact:
-  """What a directory is: what its manifest says, or what it looks like."""
+def _detect_type(directory: pathlib.Path) -> ArtifactType:
+  """Detects the type of a directory by its manifest, or else by markers."""
   with contextlib.suppress(errors.RunDirectoryError):
     manifest = manifests.read_manifest(directory)
-    for artifact in ARTEFACTS:
-      if manifest and manifest.kind == artifact.kind:
-        return artifact
-  for artifact in ARTEFACTS:
-    if artifact.is_marked(directory):
-      return artifact
-  marks = dict.fromkeys(
-    mark for artifact in ARTEFACTS for mark in artifact.marks
+    for artifact_type in ARTIFACT_TYPES:
+      if manifest and manifest.kind == artifact_type.kind:
+        return artifact_type
+
+  for artifact_type in ARTIFACT_TYPES:
+    if artifact_type.has_marker(directory):
+      return artifact_type
+
+  kinds = ', '.join(str(artifact_type.kind) for artifact_type in ARTIFACT_TYPES)
+  markers = dict.fromkeys(
+    marker
+    for artifact_type in ARTIFACT_TYPES
+    for marker in artifact_type.markers
   )
   raise errors.RunDirectoryError(
-    'There is nothing that xlflax wrote',
+    'The directory is not an artifact of xlflax',
     got=str(directory),
-    expected=', '.join(str(artifact.kind) for artifact in ARTEFACTS)
-    + ': a directory with '
-    + ' or '.join(marks),
+    expected=f'a directory ({kinds}) that contains {" or ".join(markers)}',
   )

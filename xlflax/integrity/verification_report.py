@@ -1,4 +1,4 @@
-"""What was looked at in a directory, and what is wrong with it."""
+"""Results of the verification of a directory."""
 
 import dataclasses
 import pathlib
@@ -8,51 +8,55 @@ from typing import Any
 from xlflax.storage import manifests, paths
 from xlflax.utils import errors
 
-Mend = Callable[[], str]  # mends it, and says what it did; raises XlflaxError
+# Repairs an item and returns a description of the change. Raises XlflaxError
+# or OSError if the repair fails.
+RepairFn = Callable[[], str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """One thing that was looked at.
+  """Result of the verification of one item of a directory.
 
   Attributes:
-    what: its name.
-    problems: what is wrong, a sentence each; none where it is whole.
-    about: what it holds, where that is worth a word.
-    fix: what to do.
-    mend: makes it again; None where that cannot be done.
+    item: Name of the item, usually a path relative to the directory.
+    problems: Descriptions of the problems. Empty if the item is valid.
+    details: Summary of the content, such as the number of files.
+    fix: Instruction that resolves the problems.
+    repair: Function that repairs the item. If None, it cannot be repaired.
   """
 
-  what: str
+  item: str
   problems: tuple[str, ...] = ()
-  about: str = ''
+  details: str = ''
   fix: str = ''
-  mend: Mend | None = dataclasses.field(default=None, compare=False, repr=False)
+  repair: RepairFn | None = dataclasses.field(
+    default=None, compare=False, repr=False
+  )
 
   @property
-  def is_whole(self) -> bool:
-    """Whether nothing is wrong."""
+  def is_valid(self) -> bool:
+    """Whether the item has no problems."""
     return not self.problems
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Converts the finding to plain JSON values."""
     return {
-      'what': self.what,
+      'item': self.item,
       'problems': list(self.problems),
-      'about': self.about,
+      'details': self.details,
       'fix': self.fix,
-      'can_be_mended': self.mend is not None,
+      'can_be_repaired': self.repair is not None,
     }
 
 
 @dataclasses.dataclass(frozen=True)
-class Examination:
-  """What was found in a directory.
+class VerificationReport:
+  """Findings of the verification of a directory.
 
   Attributes:
-    directory: which.
-    kind: of artefact.
-    findings: of everything that was looked at.
+    directory: Verified directory.
+    kind: Kind of the directory.
+    findings: Findings for all items that were verified.
   """
 
   directory: pathlib.Path
@@ -60,12 +64,12 @@ class Examination:
   findings: tuple[Finding, ...]
 
   @property
-  def is_whole(self) -> bool:
-    """Whether everything in it is."""
-    return all(finding.is_whole for finding in self.findings)
+  def is_valid(self) -> bool:
+    """Whether all items are valid."""
+    return all(finding.is_valid for finding in self.findings)
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Converts the report to plain JSON values."""
     return {
       'directory': str(self.directory),
       'kind': str(self.kind),
@@ -73,83 +77,101 @@ class Examination:
     }
 
 
-def finding_of_call(
-  what: str, look: Callable[[], object], *, fix: str, mend: Mend | None = None
+def verify_item(
+  item: str,
+  check: Callable[[], object],
+  *,
+  fix: str,
+  repair: RepairFn | None = None,
 ) -> Finding:
-  """A finding of what a function returns, or raises."""
+  """Verifies an item by calling a function that raises if it is damaged.
+
+  Args:
+    item: Name of the item.
+    check: Function that raises if the item is damaged. A string that it returns
+      becomes the details of the finding.
+    fix: Instruction for a damaged item, unless the error contains one.
+    repair: Function that repairs the item. If None, it cannot be repaired.
+  """
   try:
-    about = look()
+    details = check()
   except errors.XlflaxError as error:
     value = '' if error.got is None else f': {error.got}'
     problem = f'{error.what}{value}'
-    return Finding(what, (problem,), fix=error.fix or fix, mend=mend)
+    return Finding(item, (problem,), fix=error.fix or fix, repair=repair)
   except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
     problem = f'{type(error).__name__}: {error}'[:300]
-    return Finding(what, (problem,), fix=fix, mend=mend)
-  return Finding(what, about=about if isinstance(about, str) else '')
+    return Finding(item, (problem,), fix=fix, repair=repair)
+  return Finding(item, details=details if isinstance(details, str) else '')
 
 
-def of_manifest(
+def verify_manifest(
   directory: pathlib.Path,
   *,
   fix: Callable[[str], str],
-  mend: Callable[[str], Mend | None] = lambda name: None,
+  repair: Callable[[str], RepairFn | None] = lambda name: None,
 ) -> Iterator[Finding]:
-  """A finding for each file that differs from the manifest, one of the rest.
+  """Verifies the files of a directory against its manifest.
 
   Args:
-    directory: of the artefact.
-    fix: file -> what to do about it.
-    mend: file -> what makes it again.
+    directory: Directory of the artifact.
+    fix: Function that returns the instruction for a damaged file.
+    repair: Function that returns the repair function of a damaged file, or None
+      if the file cannot be repaired.
+
+  Yields:
+    One finding for each damaged file, and one for all valid files.
   """
   problems = manifests.find_problems(directory)
   for name, problem in sorted(problems.items()):
-    yield Finding(name, (problem,), fix=fix(name), mend=mend(name))
+    yield Finding(name, (problem,), fix=fix(name), repair=repair(name))
   if manifests.FILE in problems:
     return
   manifest = manifests.read_manifest(directory)
-  count = len(manifest.files if manifest else ())
-  if 1 < count <= 2 * len(problems):
-    name = manifests.FILE
-    problem = f"{name} is another's, or these files are"
+  num_files = len(manifest.files if manifest else ())
+  if 1 < num_files <= 2 * len(problems):
+    # If half of the files differ, the manifest itself may be the wrong file.
     yield Finding(
-      name,
-      (problem,),
-      fix=f'if the files are right, delete {name}, and then '
-      f'xlflax verify {directory} --repair',
+      manifests.FILE,
+      (f'{manifests.FILE} or these files belong to another directory',),
+      fix=f'If the files are correct, delete {manifests.FILE} and run '
+      f'`xlflax verify {directory} --repair`.',
     )
-  yield Finding('files', about=f'{count - len(problems)} are whole')
+  yield Finding('files', details=f'{num_files - len(problems)} valid')
 
 
 def nest_findings(
-  name: str, findings: Iterable[Finding], *, briefly: bool = True
+  name: str, findings: Iterable[Finding], *, summarize: bool = True
 ) -> Iterator[Finding]:
-  """Findings of an artefact that lies in another one.
+  """Converts findings of a nested artifact to findings of the outer artifact.
 
   Args:
-    name: of its directory.
-    findings: of it.
-    briefly: whether what is whole is told in one line.
+    name: Path of the nested artifact, relative to the outer one.
+    findings: Findings of the nested artifact.
+    summarize: Whether to omit valid items, and to yield a single finding if all
+      items are valid.
   """
-  finding_list = list(findings)
-  for finding in finding_list:
-    if not (briefly and finding.is_whole):
-      yield dataclasses.replace(finding, what=f'{name}/{finding.what}')
-  if briefly and all(finding.is_whole for finding in finding_list):
+  nested_findings = list(findings)
+  for finding in nested_findings:
+    if not (summarize and finding.is_valid):
+      yield dataclasses.replace(finding, item=f'{name}/{finding.item}')
+  if summarize and all(finding.is_valid for finding in nested_findings):
     yield Finding(name)
 
 
-def to_text(found: Examination) -> str:
-  """Lines for a terminal."""
-  lines = [f'{paths.to_path(found.directory)}: {found.kind}']
-  for finding in found.findings:
-    mark = 'whole  ' if finding.is_whole else 'DAMAGED'
-    about = f' ({finding.about})' if finding.about else ''
-    lines.append(f'  {mark}  {finding.what}{about}')
+def format_report(report: VerificationReport) -> str:
+  """Formats a report for a terminal."""
+  lines = [f'{paths.to_path(report.directory)}: {report.kind}']
+  for finding in report.findings:
+    status = 'valid  ' if finding.is_valid else 'DAMAGED'
+    details = f' ({finding.details})' if finding.details else ''
+    lines.append(f'  {status}  {finding.item}{details}')
     lines += [f'           {problem}' for problem in finding.problems]
-    if not finding.is_whole and (finding.mend or finding.fix):
-      fix = f'xlflax verify {found.directory} --repair'
-      lines.append(
-        f'           What to do: {fix if finding.mend else finding.fix}'
-      )
+    if finding.is_valid:
+      continue
+    fix = finding.fix
+    if finding.repair:
+      fix = f'Run `xlflax verify {report.directory} --repair`.'
+    if fix:
+      lines.append(f'           What to do: {fix}')
   return '\n'.join(lines)

@@ -1,4 +1,4 @@
-"""A tiny artefact of each kind, made by the functions that the commands call."""
+"""Tiny artifacts of each kind, created by the functions of the commands."""
 
 import dataclasses
 import functools
@@ -44,7 +44,7 @@ _LINES = '{"step": 1, "train": {"loss": 2.5}}\n'
 
 @dataclasses.dataclass(frozen=True)
 class _Settings:
-  """What a trainer's description has of a vocabulary, and a number."""
+  """The vocabulary field of a trainer and a number that varies."""
 
   vocabulary: str
   number: int
@@ -81,10 +81,11 @@ def run(
   """A run with two checkpoints, a best one, metrics and a result.
 
   Args:
-    directory: of the run.
-    number: of the artefact.
-    finished: whether it reached its last step.
-    of: the artefact that it is a part of.
+    directory: Model directory.
+    number: Number of the artifact, which varies its content.
+    finished: Whether to mark the run as finished.
+    of: Directory of the artifact that contains the run. If None, the run
+      itself.
   """
   of = of or directory
   words = of.with_name(f'{of.name}-vocabulary')
@@ -102,10 +103,10 @@ def run(
   run_directory.write_model(directory, model)
   objective_config.write_objectives(directory, [])
   run_directory.copy_vocabulary(words, directory)
-  told = {'vocabulary': loaded.hash, 'streams': {}}
-  data_fingerprint.record_inputs(directory, told, {})
+  fingerprint = {'vocabulary': loaded.hash, 'streams': {}}
+  data_fingerprint.record_inputs(directory, fingerprint, {})
   (directory / run_directory.METRICS).write_text(_LINES * (1 + number))
-  _checkpoints(directory, model, told, number)
+  _checkpoints(directory, model, fingerprint, number)
   identity = {
     **dict.fromkeys(result_store._SHARED, 0),
     'task': {'name': 'probe'},
@@ -141,7 +142,7 @@ def _params(model):
   )
 
 
-def _checkpoints(directory, model, told, number) -> None:
+def _checkpoints(directory, model, fingerprint, number) -> None:
   options = checkpoints.CheckpointOptions(
     asynchronous=False, best_metric='a/b', keep_last=1
   )
@@ -154,14 +155,14 @@ def _checkpoints(directory, model, told, number) -> None:
   for step, score in ((1, 0.9), (2, 0.5)):
     saved.save(
       state.replace(step=jnp.int32(step)),
-      {'seed': number, 'metrics_file': written, 'inputs': told},
+      {'seed': number, 'metrics_file': written, 'inputs': fingerprint},
       {'a/b': score + number},
     )
   saved.close()
 
 
 def cache(directory: pathlib.Path, number: int) -> None:
-  """A token cache of three tasks, with cached rows of labelled examples."""
+  """A token cache of three tasks, with cached labeled examples."""
   text = directory.with_name('cache-text')
   words = directory.with_name('cache-vocabulary')
   if number:
@@ -202,7 +203,7 @@ def prepared(directory: pathlib.Path, number: int) -> None:
 def grid(
   directory: pathlib.Path, number: int, *, of: pathlib.Path | None = None
 ) -> None:
-  """Two trials with their records, and what the grid says of them."""
+  """Two trials with their records and the report of the grid."""
   runner = grid_trials.TrialRunner(output=directory, configuration=None)
   report = grid_report.GridReport(select=None)
   for seed in (0, 1):
@@ -223,8 +224,8 @@ def grid(
 
 
 def suite(directory: pathlib.Path, number: int) -> None:
-  """A task that needed no training, and one with a grid."""
-  found = [
+  """A suite of a task without training and of a task with a grid."""
+  results = [
     suite_results.TaskResult(
       task=task,
       family='f',
@@ -235,20 +236,20 @@ def suite(directory: pathlib.Path, number: int) -> None:
     )
     for task in ('plain', 'tuned')
   ]
-  for one in found:
-    suite_result_store.write(one, directory)
+  for result in results:
+    suite_result_store.write(result, directory)
   report = suite_results.SuiteReport(
-    suite='made', source_language='en', results=tuple(found)
+    suite='made', source_language='en', results=tuple(results)
   )
   suite_export.write(report, directory)
   grid(directory / 'mlm@20/tuned', number, of=directory)
 
 
 def evaluation(directory: pathlib.Path, number: int) -> None:
-  """Results that lie by themselves."""
-  made = directory.with_name(f'{directory.name}-run')
-  run(made, number)
-  made.joinpath('eval').rename(_new(directory) / 'eval')
+  """Evaluation results without the rest of their run."""
+  source = directory.with_name(f'{directory.name}-run')
+  run(source, number)
+  source.joinpath('eval').rename(_new(directory) / 'eval')
 
 
 def report(directory: pathlib.Path, number: int) -> None:
@@ -257,8 +258,8 @@ def report(directory: pathlib.Path, number: int) -> None:
 
 
 def analysis(directory: pathlib.Path, number: int) -> None:
-  found = analysis_report_test._analysis(notes=[f'number {number}'])
-  analysis_report.write(directory, found, command=['xlflax', str(number)])
+  content = analysis_report_test._analysis(notes=[f'number {number}'])
+  analysis_report.write(directory, content, command=['xlflax', str(number)])
 
 
 def states(directory: pathlib.Path, number: int) -> None:
