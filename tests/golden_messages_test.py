@@ -14,8 +14,8 @@ from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
 
 _MISSING_RUN = (
-  'There is no such model directory. Got: nowhere. Expected: a directory that '
-  '`xlflax train` made.'
+  'The model directory does not exist. Got: nowhere. Expected: a directory '
+  'written by `xlflax train`.'
 )
 _MISSING_CORPUS = (
   'The corpus directory does not exist. Got: nowhere. Expected: a directory '

@@ -55,7 +55,7 @@ def subject_of(setup, params, objectives=()) -> eval_task.Subject:
     vocabulary=setup.vocabulary,
     batch_size=_BATCH,
     objectives={one.name: one for one in objectives},
-    inputs=objective_config.inputs_of(setup.settings),
+    inputs=objective_config.collect_inputs(setup.settings),
   )
 
 

@@ -108,7 +108,9 @@ class _Phases:
     if 'Traceback' in said:
       return said
     last = checkpoint_reader.finished_steps(run)[-1]
-    if not checkpoint_reader.is_whole(checkpoint_reader.path_of(run, last)):
+    if not checkpoint_reader.is_valid(
+      checkpoint_reader.checkpoint_path(run, last)
+    ):
       return f'checkpoint {last} is not whole'
     if self._call(run, ['none']) != [0]:
       return self._said()

@@ -93,7 +93,7 @@ def test_another_configuration_is_refused(model_dir, capsys):
     )
     == 2
   )
-  assert "another configuration's run" in capsys.readouterr().err
+  assert 'with another configuration' in capsys.readouterr().err
 
 
 def test_a_misspelt_binding_is_found_before_anything_is_written(

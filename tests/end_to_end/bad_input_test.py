@@ -124,7 +124,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
       steps=8,
     )
   )
-  assert "holds another configuration's run" in message
+  assert 'a run with another configuration' in message
   assert '+ optimizer.learning_rate.peak: 0.5' in message
   assert '--on_config_mismatch=continue' in message
 
@@ -184,7 +184,7 @@ def test_truncated_newest_checkpoint(workspace, finished, run):
   output = workspace.train(
     run, workspace.cache, _EVERY, steps=8, options=TINY_MLM
   )
-  assert 'cannot be read' in output and 'rejected_checkpoints' in output
+  assert 'is unreadable' in output and 'rejected_checkpoints' in output
   assert 'Resuming from the checkpoint of step 4' in output
   assert (run / 'rejected_checkpoints').is_dir()
   assert losses(run) == losses(finished)
@@ -223,8 +223,8 @@ def test_full_disk_during_a_save(workspace, finished, run):
     env=workspace.environment(),
   )
   assert process.returncode == 2, process.stderr
-  assert 'A checkpoint could not be written' in process.stderr
-  assert 'the last good checkpoint is step 8' in process.stderr
+  assert 'Failed to write a checkpoint' in process.stderr
+  assert 'The last valid checkpoint is step 8' in process.stderr
   output = workspace.train(
     run,
     workspace.cache,

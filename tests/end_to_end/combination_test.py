@@ -177,7 +177,8 @@ def _parameters(model_dir, step):
       name: np.asarray(leaf)
       for name, leaf in param_tree.flatten_params(
         checkpointer.restore(
-          checkpoint_reader.path_of(model_dir, step).absolute() / 'params'
+          checkpoint_reader.checkpoint_path(model_dir, step).absolute()
+          / 'params'
         )
       ).items()
     }

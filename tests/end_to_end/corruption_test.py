@@ -69,7 +69,7 @@ def _arrays(run, item: str):
   """Name -> array of an item of the last checkpoint, read by one process."""
   import orbax.checkpoint as ocp
 
-  path = checkpoint_reader.path_of(run, 32)
+  path = checkpoint_reader.checkpoint_path(run, 32)
   handler = ocp.StandardCheckpointHandler()
   metadata = handler.metadata(path / item)
   here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -77,7 +77,7 @@ def _arrays(run, item: str):
     lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here),
     getattr(metadata, 'tree', metadata),
   )
-  restored = checkpoint_reader.read_part(path, item, tree)
+  restored = checkpoint_reader.restore_subtree(path, item, tree)
   return {
     n: np.asarray(x) for n, x in param_tree.flatten_params(restored).items()
   }

@@ -181,4 +181,4 @@ def test_mistakes_are_told_in_one_message(folder, workspace, tmp_path):
   output = workspace.run(
     'convert', 'to-hf', str(folder), '--output', str(tmp_path / 'x'), status=2
   )
-  assert 'This is no model directory' in output
+  assert 'not a model directory' in output

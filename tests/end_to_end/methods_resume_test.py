@@ -122,7 +122,7 @@ def _saved(model_dir, step):
   with ocp.PyTreeCheckpointer() as checkpointer:
     for item in ('params', 'train'):
       tree = checkpointer.restore(
-        checkpoint_reader.path_of(model_dir, step).absolute() / item
+        checkpoint_reader.checkpoint_path(model_dir, step).absolute() / item
       )
       values |= {
         item + jax.tree_util.keystr(path): np.asarray(leaf)

@@ -252,7 +252,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
 
 def _damaged(directory, encoding):
   value = encoding.describe() | {'pooling': 'max'}
-  run_directory.write_part(directory, run_directory.SENTENCE, value)
+  run_directory.write_run_file(directory, run_directory.SENTENCE, value)
   sentence_embedding.read_sentence_encoding(directory)
 
 

@@ -133,7 +133,7 @@ def test_ppa(settings_of, task, length, rate, setting):
   )  # 1,000 steps of warm-up
   assert settings_of.configuration.macro('EPOCHS') == 2
   (stream,) = settings.streams
-  (inputs,) = objective_config.inputs_of(settings).values()
+  (inputs,) = objective_config.collect_inputs(settings).values()
   assert (inputs['separator'], inputs['length']) == ('bert', length)
   switched = isinstance(stream.source, code_switched_source.CodeSwitched)
   assert (switched, stream.group_size) == (
@@ -172,7 +172,7 @@ def test_veco(settings_of, task):
   assert isinstance(
     settings.streams[0].rows, translation_featurizer.PairedRows
   ) == (plugged)
-  inputs = objective_config.inputs_of(settings)[objective.name]
+  inputs = objective_config.collect_inputs(settings)[objective.name]
   assert inputs['length'] == settings.streams[0].length
   assert ('separator' in inputs) == (not task.endswith('tagging'))
 

@@ -125,7 +125,7 @@ def test_names_in_a_checkpoint_do_not_leave_the_run(copy, monkeypatch):
   run = copy(Kind.RUN)
   files = {'../x': 'x', '/x': 'x', 'a/../../x': 'x', 'a/x': 'x'}
   monkeypatch.setattr(
-    repair.checkpoint_items, 'kept_files', lambda checkpoint: files
+    repair.checkpoint_items, 'read_run_files', lambda checkpoint: files
   )
   assert repair.read_checkpoint_files(run) == {'a/x': 'x'}
 

@@ -134,7 +134,9 @@ def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
   tiny.assert_trees_equal(restored.objective_state, state.objective_state)
   alone = saved.restore_last(_factory(tiny.one_device())).state
   tiny.assert_trees_equal(alone.objective_state, state.objective_state)
-  names = checkpoint_reader.saved_shapes(checkpoint_reader.path_of(tmp_path, 4))
+  names = checkpoint_reader.saved_shapes(
+    checkpoint_reader.checkpoint_path(tmp_path, 4)
+  )
   assert not any('key_encoder' in n or 'queue' in n for n in names)
   saved.close()
 

@@ -78,13 +78,13 @@ def _train(root, name, files, corpus, steps, *arguments):
 
 
 def _params(root, name, step):
-  path = checkpoint_reader.path_of(root / name, step)
+  path = checkpoint_reader.checkpoint_path(root / name, step)
   item = {
     n: np.broadcast_to(np.float32(0), shape)
     for n, shape in checkpoint_reader.saved_shapes(path).items()
   }
   return param_tree.flatten_params(
-    checkpoint_reader.read_part(
+    checkpoint_reader.restore_subtree(
       path, 'params', param_tree.unflatten_params(item)
     )
   )

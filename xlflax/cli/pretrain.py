@@ -149,8 +149,7 @@ def is_finished(command: list[str], output: str) -> bool:
 
   model_dir = paths.to_path(output) / 'model'
   return (
-    command[1] != 'train'
-    or saved_run.last_step_of_finished(model_dir) is not None
+    command[1] != 'train' or saved_run.read_finished_step(model_dir) is not None
   )
 
 

@@ -73,7 +73,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
         previous.factory.abstract,
         model_dir=previous.settings.model_dir,
       )
-    last_step = saved_run.last_step_of_finished(setup.model_dir)
+    last_step = saved_run.read_finished_step(setup.model_dir)
     if not all(finished) and checkpoint_reader.finished_steps(setup.model_dir):
       raise errors.RunDirectoryError(
         'A phase has started although the previous one has not finished',

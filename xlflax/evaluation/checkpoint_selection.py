@@ -139,7 +139,7 @@ def training_evaluations(run) -> dict[int, dict[str, float]]:
     RunDirectoryError: If the metrics file belongs to another run.
   """
   evaluations: dict[int, dict[str, float]] = {}
-  for line in metrics_file.read_own(run.directory).splitlines():
+  for line in metrics_file.read_verified(run.directory).splitlines():
     try:
       record = json.loads(line)
       if 'eval' in record:

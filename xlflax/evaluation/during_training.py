@@ -88,7 +88,7 @@ def evaluate_state(
       objective.name: objective
       for objective in setup.settings.objectives.objectives
     },
-    inputs=objective_config.inputs_of(setup.settings),
+    inputs=objective_config.collect_inputs(setup.settings),
     sentence=sentence_embedding.of_run(setup.model_dir, params),
   )
   metrics: dict[str, float] = {}

@@ -166,7 +166,7 @@ def write_sentence_encoding(
   model_dir: pathlib.Path, encoding: SentenceEncoding
 ) -> None:
   """Saves the definition of sentence vectors with a run."""
-  run_directory.write_part(
+  run_directory.write_run_file(
     model_dir, run_directory.SENTENCE, encoding.describe()
   )
 
@@ -180,7 +180,7 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
   path = model_dir / run_directory.SENTENCE
   if not path.exists():
     return None
-  fields = run_directory.read_part(model_dir, run_directory.SENTENCE)
+  fields = run_directory.read_run_file(model_dir, run_directory.SENTENCE)
   try:
     return SentenceEncoding(**fields)
   except (TypeError, errors.ConfigError) as error:

@@ -354,7 +354,7 @@ class TrialRunner:
     for step in checkpoint_reader.finished_steps(result.directory):
       if step != result.step:
         paths.remove_directory(
-          checkpoint_reader.path_of(result.directory, step)
+          checkpoint_reader.checkpoint_path(result.directory, step)
         )
 
 

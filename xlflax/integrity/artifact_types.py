@@ -18,7 +18,7 @@ from xlflax.storage import manifests
 
 
 class Requirement(enum.Enum):
-  """Whether an artifact requires a file."""
+  """Importance of a file for an artifact."""
 
   REQUIRED = 'required'
   # Damage is reported, but a missing file is not.

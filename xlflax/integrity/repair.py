@@ -38,7 +38,7 @@ def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
   checkpoint = _last_valid_checkpoint(directory)
   if checkpoint is None:
     return {}
-  files = checkpoint_items.kept_files(checkpoint)
+  files = checkpoint_items.read_run_files(checkpoint)
   return {name: text for name, text in files.items() if _is_inside(name)}
 
 
@@ -71,7 +71,7 @@ def make_score_repair(checkpoint: pathlib.Path) -> RepairFn:
   """Returns a repair that rewrites the score of a checkpoint."""
 
   def repair() -> str:
-    text = checkpoint_items.score_text(checkpoint) or ''
+    text = checkpoint_items.expected_score(checkpoint) or ''
     paths.write_atomically(checkpoint / checkpoint_items.SCORE, text)
     return f'Rewrote {checkpoint_items.SCORE} from `meta`.'
 
@@ -81,7 +81,7 @@ def make_score_repair(checkpoint: pathlib.Path) -> RepairFn:
 def _last_valid_checkpoint(directory: pathlib.Path) -> pathlib.Path | None:
   """Returns the newest checkpoint whose item `meta` is valid, or None."""
   for step in reversed(checkpoint_reader.finished_steps(directory)):
-    checkpoint = checkpoint_reader.path_of(directory, step)
+    checkpoint = checkpoint_reader.checkpoint_path(directory, step)
     if not checksums.find_problems(checkpoint / checkpoint_items.META):
       return checkpoint
   return None
@@ -98,7 +98,7 @@ def _candidate_texts(directory: pathlib.Path, name: str) -> list[str]:
   candidates = [read_checkpoint_files(directory).get(name)]
   if name == saved_run.FINISHED:
     candidates += [
-      run_directory.as_json({'step': step})
+      run_directory.to_json_text({'step': step})
       for step in checkpoint_reader.finished_steps(directory)[-1:]
     ]
   return [text for text in candidates if text is not None]
@@ -158,7 +158,7 @@ def _make_manifest_repair(directory: pathlib.Path) -> RepairFn | None:
   def repair() -> str:
     (directory / manifests.FILE).unlink(missing_ok=True)
     checksums.write_seal(directory, files, {'kind': str(manifests.Kind.RUN)})
-    run_directory.note_vocabulary(directory)
+    run_directory.record_vocabulary(directory)
     if saved_run.FINISHED in files and _are_metrics_valid(directory):
       manifests.record_files(
         directory, manifests.Kind.RUN, [run_directory.METRICS]

@@ -49,7 +49,7 @@ def verify_run(directory: pathlib.Path) -> Iterator[Finding]:
   )
   yield verify_item(
     'vocabulary',
-    lambda: f'{data_fingerprint.own_vocabulary(directory).spec.size} tokens',
+    lambda: f'{data_fingerprint.load_vocabulary(directory).spec.size} tokens',
     fix='Copy the vocabulary of the run to the model directory again.',
   )
   yield from _verify_checkpoints(directory)
@@ -75,7 +75,7 @@ def _verify_checkpoints(directory: pathlib.Path) -> Iterator[Finding]:
   run = _read_run_id(directory)
   steps = checkpoint_reader.finished_steps(directory)
   for step in steps:
-    checkpoint = checkpoint_reader.path_of(directory, step)
+    checkpoint = checkpoint_reader.checkpoint_path(directory, step)
     yield verify_item(
       f'checkpoint {step}',
       lambda checkpoint=checkpoint: checkpoint_items.verify_items(  # type: ignore[misc]
@@ -83,7 +83,7 @@ def _verify_checkpoints(directory: pathlib.Path) -> Iterator[Finding]:
       ),
       fix=_FIX_BY_OLDER_CHECKPOINT,
     )
-    problem = checkpoint_items.score_problem(checkpoint)
+    problem = checkpoint_items.find_score_problem(checkpoint)
     if problem:
       yield Finding(
         f'checkpoint {step}',

@@ -35,7 +35,7 @@ class Finding:
 
   @property
   def is_valid(self) -> bool:
-    """Whether the item has no problems."""
+    """True if the item has no problems."""
     return not self.problems
 
   def to_json(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class VerificationReport:
 
   @property
   def is_valid(self) -> bool:
-    """Whether all items are valid."""
+    """True if all items are valid."""
     return all(finding.is_valid for finding in self.findings)
 
   def to_json(self) -> dict[str, Any]:

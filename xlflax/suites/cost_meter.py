@@ -38,7 +38,7 @@ class Meter:
     num_accelerators = 0 if devices[0].platform == 'cpu' else len(devices)
     return score_table.Cost(
       parameters=body_parameters(self.model_dir, self.step),
-      training_seconds=metrics_file.seconds_written(
+      training_seconds=metrics_file.recorded_seconds(
         paths.to_path(self.model_dir)
       ),
       cpu_seconds=time.process_time() - self._cpu_start,
@@ -50,7 +50,7 @@ class Meter:
 def body_parameters(model_dir: str, step: int) -> int:
   """Returns the number of parameters of a checkpoint's body, without heads."""
   shapes = checkpoint_reader.saved_shapes(
-    checkpoint_reader.path_of(paths.to_path(model_dir), step)
+    checkpoint_reader.checkpoint_path(paths.to_path(model_dir), step)
   )
   return vocabulary_padding.count_unpadded(
     {

@@ -142,7 +142,7 @@ class TrainingRun:
     seconds_written = 0.0
     if distributed_job.is_lead():
       self.previous_records = metrics_file.read_metrics(self.setup.model_dir)
-      seconds_written = metrics_file.seconds_written(self.setup.model_dir)
+      seconds_written = metrics_file.recorded_seconds(self.setup.model_dir)
     self._truncate_metrics(restored)
     self.activities.go_on_from(
       restored.meta['seconds'] if restored else {}, seconds_written

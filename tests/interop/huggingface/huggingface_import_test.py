@@ -87,7 +87,9 @@ def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
     huggingface_import.check_import(place, languages=['de', 'zh_Hans']),
     tmp_path / 'ours',
   )
-  record = run_directory.read_part(tmp_path / 'ours', huggingface_import.RECORD)
+  record = run_directory.read_run_file(
+    tmp_path / 'ours', huggingface_import.RECORD
+  )
   assert record['hub'] == {
     'repository': 'org/name',
     'revision': '0123456789abcdef',

@@ -140,10 +140,14 @@ def test_labels_go_back(imported, tmp_path):
   _, run = imported('XLMRobertaForSequenceClassification')
   record = run.directory / huggingface_import.RECORD
   content = record.read_text()
-  changed = run_directory.read_part(run.directory, huggingface_import.RECORD)
+  changed = run_directory.read_run_file(
+    run.directory, huggingface_import.RECORD
+  )
   # A model that was fine-tuned here has none
   del changed['config']['id2label'], changed['config']['label2id']
-  run_directory.write_part(run.directory, huggingface_import.RECORD, changed)
+  run_directory.write_run_file(
+    run.directory, huggingface_import.RECORD, changed
+  )
   try:
     folder_writer.write_folder(
       huggingface_export.check_export(run.directory), tmp_path / 'back'

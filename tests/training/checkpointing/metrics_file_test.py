@@ -80,9 +80,9 @@ def test_no_metrics_yet(tmp_path):
 def test_metrics_of_another_run_are_not_read(tmp_path):
   """The newest checkpoint knows how the file began."""
   path, lines = tmp_path / metrics_file.METRICS, b'{"step": 1}\n'
-  assert metrics_file.read_own(tmp_path) == b''
+  assert metrics_file.read_verified(tmp_path) == b''
   path.write_bytes(lines)
-  assert metrics_file.read_own(tmp_path) == lines  # no checkpoint yet
+  assert metrics_file.read_verified(tmp_path) == lines  # no checkpoint yet
   saved = checkpoints.Checkpoints(
     tmp_path, checkpoints.CheckpointOptions(asynchronous=False)
   )
@@ -93,11 +93,11 @@ def test_metrics_of_another_run_are_not_read(tmp_path):
   )
   saved.close()
   path.write_bytes(lines * 2)  # written after the checkpoint
-  assert metrics_file.read_own(tmp_path) == lines * 2
+  assert metrics_file.read_verified(tmp_path) == lines * 2
   for other in (b'{"step": 2}\n', b'', lines[:-1]):
     path.write_bytes(other)
     with raises_error(errors.RunDirectoryError, where='metrics.jsonl'):
-      metrics_file.read_own(tmp_path)
+      metrics_file.read_verified(tmp_path)
 
 
 def test_metrics_and_checkpoint_of_another_run_are_not_read(tmp_path):
@@ -116,10 +116,10 @@ def test_metrics_and_checkpoint_of_another_run_are_not_read(tmp_path):
       {'metrics_file': checksums.digest_content(lines)},
     )
     saved.close()
-    assert metrics_file.read_own(run) == lines
+    assert metrics_file.read_verified(run) == lines
   for name in ('checkpoints/1', metrics_file.METRICS):
     other = ours / name
     shutil.rmtree(other) if other.is_dir() else other.unlink()
     (theirs / name).rename(other)
   with raises_error(errors.RunDirectoryError, got='theirs', where='1'):
-    metrics_file.read_own(ours)
+    metrics_file.read_verified(ours)

@@ -41,7 +41,7 @@ def directory(make_run, tmp_path_factory):  # noqa: F811
 
 
 def _paths(directory, *steps):
-  return [checkpoint_reader.path_of(directory, step) for step in steps]
+  return [checkpoint_reader.checkpoint_path(directory, step) for step in steps]
 
 
 def _average(directory, output, *arguments):
@@ -114,7 +114,9 @@ def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps): 
   )
   record = json.loads((output / averaging.RECORD).read_text())
   assert record == {str(directory): list(steps)}
-  assert run_directory.trained_by(output) == run_directory.trained_by(directory)
+  assert run_directory.read_trainer(output) == run_directory.read_trainer(
+    directory
+  )
   assert not (output / run_directory.TRAINER).exists()  # it cannot be resumed
   assert [p.name for p in tmp_path.iterdir()] == ['mean']
 

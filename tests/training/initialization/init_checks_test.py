@@ -88,7 +88,7 @@ def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
   old = _vocabulary('ab', 'de', 'en')
   run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=old)
   monkeypatch.setattr(
-    init_checks.data_fingerprint, 'own_vocabulary', lambda _: old
+    init_checks.data_fingerprint, 'load_vocabulary', lambda _: old
   )
   init = init_from.InitFrom(model_dir=str(tmp_path))
   rows = ['model/embeddings/language']

@@ -170,7 +170,7 @@ def _metrics(
   tokens: dict[str, dict[str, float]] = {}
   speed: dict[str, float] = {}
   try:
-    lines = metrics_file.read_own(directory).splitlines()
+    lines = metrics_file.read_verified(directory).splitlines()
   except errors.RunDirectoryError as error:
     _LOG.warning('The losses of %s are left out. %s', directory, error)
     lines = []
@@ -194,7 +194,7 @@ def _metrics(
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
   if not (directory / run_directory.TRAINER).exists():
     return {}
-  record = run_directory.read_part(directory, run_directory.TRAINER)
+  record = run_directory.read_run_file(directory, run_directory.TRAINER)
   return config_serialization.identity_of_description(record)
 
 

@@ -182,7 +182,7 @@ def _sentence_heads(checked: Export) -> dict[str, Any]:
 
 def _reader(checked: Export) -> saved_parameters.Reader:
   return saved_parameters.Reader(
-    checkpoint_reader.path_of(checked.run.directory, checked.step)
+    checkpoint_reader.checkpoint_path(checked.run.directory, checked.step)
   )
 
 

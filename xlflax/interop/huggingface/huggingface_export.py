@@ -132,7 +132,7 @@ def check_export(
   run = saved_run.open_run(model_dir)
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
-  checkpoint = checkpoint_reader.path_of(run.directory, step)
+  checkpoint = checkpoint_reader.checkpoint_path(run.directory, step)
   chosen = choices.choose_export(
     _config(run),
     checkpoint_reader.saved_shapes(checkpoint),
@@ -281,7 +281,7 @@ def _config(run: saved_run.SavedRun) -> Config:
 def _record(directory: pathlib.Path) -> dict[str, Any]:
   if not (directory / huggingface_import.RECORD).exists():
     return {}
-  return run_directory.read_part(directory, huggingface_import.RECORD)
+  return run_directory.read_run_file(directory, huggingface_import.RECORD)
 
 
 def _changed(

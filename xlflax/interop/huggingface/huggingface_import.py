@@ -315,13 +315,13 @@ def convert_import(
   with paths.new_directory(model_dir, where='--output') as temporary_dir:
     params = param_tree.unflatten_params(
       {
-        name: checkpoint_items.Later(checked.plan.shapes[name], read)
+        name: checkpoint_items.LazyArray(checked.plan.shapes[name], read)
         for name, read in weights.parameter_readers(checked.plan).items()
       }
     )
     if checked.sentence:
       params['heads'] = params.get('heads', {}) | jax.tree.map(
-        lambda head: checkpoint_items.Later(head.shape, lambda: head),
+        lambda head: checkpoint_items.LazyArray(head.shape, lambda: head),
         checked.sentence[1],
       )
     _write(checked, params, temporary_dir)
@@ -345,7 +345,9 @@ def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
     if checked.own_tokenizer
     else ["the token ids were not compared: the vocabulary is not the folder's"]
   )
-  read = saved_parameters.Reader(checkpoint_reader.path_of(model_dir, 0))
+  read = saved_parameters.Reader(
+    checkpoint_reader.checkpoint_path(model_dir, 0)
+  )
   return notes + model_checks.check_import(
     checked.folder, checked.description, run, read
   )
@@ -353,8 +355,8 @@ def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
 
 def _note(made: pathlib.Path, not_compared: list[str]) -> None:
   """Writes down, and says, what of a model nothing vouches for."""
-  record = run_directory.read_part(made, RECORD)
-  run_directory.write_part(
+  record = run_directory.read_run_file(made, RECORD)
+  run_directory.write_run_file(
     made, RECORD, record | {'not_compared': not_compared}
   )
   for note in not_compared:
@@ -363,7 +365,7 @@ def _note(made: pathlib.Path, not_compared: list[str]) -> None:
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
   """Keyword arguments of `xlflax.models.heads.classification_heads` for an imported model."""
-  record = run_directory.read_part(paths.to_path(model_dir), RECORD)
+  record = run_directory.read_run_file(paths.to_path(model_dir), RECORD)
   return record.get('head', {})
 
 
@@ -382,8 +384,8 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   )
   objective_config.write_objectives(directory, objectives, inputs)
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
-  run_directory.note_vocabulary(directory)
-  run_directory.write_part(
+  run_directory.record_vocabulary(directory)
+  run_directory.write_run_file(
     directory,
     RECORD,
     {

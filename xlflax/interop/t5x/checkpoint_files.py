@@ -134,7 +134,7 @@ def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
     {name: np.broadcast_to(np.float32(0), shape)}
   )
   try:
-    found = checkpoint_reader.read_part(state.parent, state.name, item)
+    found = checkpoint_reader.restore_subtree(state.parent, state.name, item)
   except Exception as error:
     raise _damaged(state, error, name) from error
   return np.asarray(param_tree.flatten_params(found)[name], np.float32)

@@ -92,7 +92,7 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
     found.description | found.describe(),
     directory / run_directory.VOCABULARY,
   )
-  run_directory.note_vocabulary(directory)
+  run_directory.record_vocabulary(directory)
   text = json.dumps({'checkpoint': checked.checkpoint.name, 'step': step})
   manifests.write_files(directory, manifests.Kind.RUN, {RECORD: text + '\n'})
   checkpoints.write_parameters(directory, params, step=step)

@@ -1,1 +1,1 @@
-"""What a checkpoint and a run directory hold, written and read."""
+"""Checkpoints and model directories: formats, readers and writers."""

@@ -1,8 +1,8 @@
-"""The items of a checkpoint, each sealed by digests of its files.
+"""Items of a checkpoint, each sealed by the digests of its files.
 
-Orbax calls `finalize` on an item when all its files are on disk and the
-checkpoint has not got its name yet. So a checkpoint that is finished has
-digests, and no step waits for them.
+Orbax calls `finalize` on an item after all its files are written and before
+the checkpoint gets its final name. Every finished checkpoint therefore has
+digests, and no training step waits for their computation.
 """
 
 import dataclasses
@@ -22,17 +22,22 @@ from xlflax.utils import errors
 tensorstore_specs.enable_s3_in_orbax()
 
 PARAMS, TRAIN, META = NAMES = ('params', 'train', 'meta')
-_META_FILE = 'metadata'  # Orbax's name of the JSON
-SCORE = 'metrics/metrics'  # what Orbax chooses the best checkpoint by
-_FILES, _SCORED = 'files', 'scored'  # keys of `meta`
-_LONGEST_TEXT = 1 << 16
-_SMALL = 1 << 20
-_CHUNK = 1 << 26  # bytes of an array that are encoded in one
+_META_FILE = 'metadata'  # File name that Orbax gives to the JSON.
+SCORE = 'metrics/metrics'  # File by which Orbax selects the best checkpoint.
+_FILES, _SCORED = 'files', 'scored'  # Keys of the item `meta`.
+_MAX_TEXT_BYTES = 1 << 16
+_MAX_METADATA_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 26  # Bytes of an array that are encoded at once.
 
 
 @dataclasses.dataclass(frozen=True)
-class Later:
-  """An array, float32, that is made when its turn to be written has come."""
+class LazyArray:
+  """Float32 array that is computed just before it is written.
+
+  Attributes:
+    shape: Shape of the array.
+    make: Function that computes the array.
+  """
 
   shape: tuple[int, ...]
   make: Callable[[], np.ndarray]
@@ -40,36 +45,41 @@ class Later:
 
   @property
   def size(self) -> int:
-    """The number of its values."""
+    """Number of elements."""
     return math.prod(self.shape)
 
 
-class _InTurn(ocp.type_handlers.NumpyHandler):
-  """Writes arrays that are made later one after the other."""
+class _SequentialHandler(ocp.type_handlers.NumpyHandler):
+  """Handler that computes and writes lazy arrays one after the other."""
 
   async def serialize(self, values, infos, args=None):
-    """See Orbax; returns when all is written."""
+    """See base class. Returns after all arrays are written."""
     args = args or [ocp.SaveArgs()] * len(values)
     for value, info, arg in zip(values, infos, args, strict=True):
-      arg = dataclasses.replace(arg, chunk_byte_size=_CHUNK)
-      for one in await super().serialize([value.make()], [info], [arg]):
-        one.result()
+      arg = dataclasses.replace(arg, chunk_byte_size=_CHUNK_BYTES)
+      futures = await super().serialize([value.make()], [info], [arg])
+      for future in futures:
+        future.result()
     return []
 
 
 _REGISTRY = ocp.type_handlers.create_type_handler_registry(
   (jax.Array, ocp.type_handlers.ArrayHandler()),
-  (Later, _InTurn(deepcopy_host_arrays=False)),
+  (LazyArray, _SequentialHandler(deepcopy_host_arrays=False)),
 )
 
 
-class _Sealed:
-  """What the handlers below add to Orbax's."""
+class _SealingMixin:
+  """Extension of an Orbax handler that seals the item with digests.
 
-  about: dict[str, Any] = {}  # which checkpoint the next digests are of
+  Attributes:
+    about: Metadata that identifies the checkpoint of the next digests.
+  """
+
+  about: dict[str, Any] = {}
 
   def finalize(self, directory) -> None:
-    """Ends the writing of an item."""
+    """Completes an item and writes the digests of its files."""
     is_first = jax.process_index() == 0
     if is_first:
       paths.wait_until_listed(paths.to_path(directory))
@@ -79,38 +89,42 @@ class _Sealed:
       checksums.seal_directory(paths.to_path(directory), self.about)
 
 
-class SealedArrays(_Sealed, ocp.StandardCheckpointHandler):
-  """Arrays, written in one go."""
+class SealedArrays(_SealingMixin, ocp.StandardCheckpointHandler):
+  """Handler that writes all arrays of an item at once."""
 
 
-class SealedTree(_Sealed, ocp.PyTreeCheckpointHandler):
-  """Arrays, written a few at a time."""
+class SealedTree(_SealingMixin, ocp.PyTreeCheckpointHandler):
+  """Handler that writes a few arrays at a time, to save memory."""
 
 
-class SealedJson(_Sealed, ocp.JsonCheckpointHandler):
-  """Plain JSON."""
+class SealedJson(_SealingMixin, ocp.JsonCheckpointHandler):
+  """Handler for plain JSON."""
 
 
 @ocp.args.register_with_handler(SealedArrays, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveArrays(ocp.args.StandardSave):
-  """Arguments of a save."""
+  """Save arguments of `SealedArrays`."""
 
 
 @ocp.args.register_with_handler(SealedTree, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveTree(ocp.args.PyTreeSave):
-  """Arguments of a save."""
+  """Save arguments of `SealedTree`."""
 
 
 @ocp.args.register_with_handler(SealedJson, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveJson(ocp.args.JsonSave):
-  """Arguments of a save."""
+  """Save arguments of `SealedJson`."""
 
 
 def make_handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
-  """Item -> what writes it; see `CheckpointOptions.write_concurrent_gb`."""
+  """Returns the Orbax handlers by item.
+
+  Args:
+    write_concurrent_gb: See `CheckpointOptions`.
+  """
   return {
     PARAMS: SealedArrays()
     if write_concurrent_gb is None
@@ -125,7 +139,13 @@ def make_handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
 
 
 def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
-  """All arrays of an item, as `abstract` describes them."""
+  """Reads all arrays of an item.
+
+  Args:
+    checkpoint: Directory of a finished checkpoint.
+    item: Name of the item.
+    abstract: Tree of ShapeDtypeStructs with the structure of the item.
+  """
   return ocp.StandardCheckpointHandler().restore(
     paths.to_absolute_path(checkpoint) / item,
     args=ocp.args.StandardRestore(abstract),
@@ -133,62 +153,71 @@ def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
 
 
 def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
-  """The item `meta`.
+  """Reads the item `meta`.
 
   Raises:
-    OSError, ValueError: it cannot be read.
+    OSError, ValueError: If the item is unreadable.
   """
   path = paths.to_absolute_path(checkpoint) / META / _META_FILE
   meta = json.loads(path.read_text(encoding='utf-8'))
   if not isinstance(meta, dict):
-    raise ValueError(f'{path} holds no JSON object')
+    raise ValueError(f'{path} does not contain a JSON object')
   return meta
 
 
-def given_meta(meta: dict[str, Any]) -> dict[str, Any]:
-  """What was given to be kept as `meta`, without `own_meta`."""
-  return {k: v for k, v in meta.items() if k not in (_FILES, _SCORED)}
+def strip_meta(meta: dict[str, Any]) -> dict[str, Any]:
+  """Returns the metadata without the entries that `make_meta` adds."""
+  return {
+    key: value for key, value in meta.items() if key not in (_FILES, _SCORED)
+  }
 
 
-def own_meta(
+def make_meta(
   model_dir: pathlib.Path, scored: dict[str, float] | None
 ) -> dict[str, Any]:
-  """What every checkpoint's `meta` has of itself.
+  """Returns the entries that every checkpoint adds to its item `meta`.
 
   Args:
-    model_dir: the run, whose small files are kept, for `xlflax verify` to
-      write them again.
-    scored: the metric by which the best checkpoint is chosen.
+    model_dir: Model directory. The texts of its small files are included, so
+      that `xlflax verify` can restore them.
+    scored: Metric by which the best checkpoint is selected, by name. If None,
+      no checkpoint is selected.
   """
-  files = dict(manifests.iterate_texts(model_dir, longest=_LONGEST_TEXT))
+  files = dict(manifests.iterate_texts(model_dir, longest=_MAX_TEXT_BYTES))
   return {_FILES: files, _SCORED: scored}
 
 
-def kept_files(checkpoint: pathlib.Path) -> dict[str, str]:
-  """Name -> text of the run's small files when a checkpoint was written.
+def read_run_files(checkpoint: pathlib.Path) -> dict[str, str]:
+  """Returns the small files of the run at the time of a checkpoint.
+
+  Args:
+    checkpoint: Directory of a finished checkpoint.
+
+  Returns:
+    Mapping from relative paths to texts.
 
   Raises:
-    OSError, ValueError: `meta` cannot be read.
+    OSError, ValueError: If `meta` is unreadable.
   """
   return read_meta(checkpoint).get(_FILES, {})
 
 
-def score_text(checkpoint: pathlib.Path) -> str | None:
-  """What the file `SCORE` has to say; None where there is to be none.
+def expected_score(checkpoint: pathlib.Path) -> str | None:
+  """Returns the expected text of the file `SCORE`, or None if there is none.
 
   Raises:
-    OSError, ValueError: `meta` cannot be read.
+    OSError, ValueError: If `meta` is unreadable.
   """
   scored = read_meta(checkpoint).get(_SCORED)
   return None if scored is None else json.dumps(scored)
 
 
-def score_problem(checkpoint: pathlib.Path) -> str:
-  """What is wrong with the file `SCORE`; '' where nothing is."""
+def find_score_problem(checkpoint: pathlib.Path) -> str:
+  """Returns a description of the problem of the file `SCORE`, or ''."""
   try:
-    expected_text = score_text(checkpoint)
+    expected_text = expected_score(checkpoint)
   except (OSError, ValueError, RecursionError):
-    return ''  # `meta` is damaged, which its digest says
+    return ''  # The digest of `meta` reveals this damage.
   if expected_text is None:
     return ''
   try:
@@ -196,13 +225,14 @@ def score_problem(checkpoint: pathlib.Path) -> str:
   except FileNotFoundError:
     return f'{SCORE} is missing'
   except (OSError, ValueError, RecursionError) as error:
-    return f'{SCORE} cannot be read ({error})'
-  same = json.dumps(stored_score) == expected_text
-  return '' if same else f'{SCORE} has another content than was written'
+    return f'{SCORE} is unreadable ({error})'
+  if json.dumps(stored_score) != expected_text:
+    return f'{SCORE} has changed since it was written'
+  return ''
 
 
 def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
-  """What a checkpoint's parameters were sealed with; {} if that is damaged."""
+  """Returns the metadata in the seal of the parameters, or {} if it is damaged."""
   try:
     return checksums.read_seal(checkpoint / PARAMS).about
   except (OSError, ValueError, RecursionError):
@@ -210,7 +240,7 @@ def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
 
 
 def checkpoint_identity(checkpoint: pathlib.Path) -> str:
-  """What tells a checkpoint's arrays from all others; '' without any."""
+  """Returns an identifier of a checkpoint's arrays, or '' without a checkpoint."""
   try:
     seals = [(checkpoint / item / checksums.FILE) for item in (PARAMS, TRAIN)]
     return checksums.digest_json([seal.read_text('utf-8') for seal in seals])[
@@ -226,73 +256,89 @@ def verify_items(
   run: str = '',
   share: tuple[int, int] = (0, 1),
 ) -> None:
-  """Refuses items of which a file is not as it was written.
+  """Verifies that the files of items have not changed since they were written.
 
   Args:
-    checkpoint: a finished checkpoint's directory.
-    *items: of `NAMES`.
-    run: which run it must be of; '' does not matter.
-    share: (i, n) looks at each n-th file, from the i-th on.
+    checkpoint: Directory of a finished checkpoint.
+    *items: Names of items, from `NAMES`.
+    run: Identifier of the run that the checkpoint must belong to. If '', any
+      run is accepted.
+    share: (i, n) to verify every n-th file, starting with the i-th.
 
   Raises:
-    CheckpointError: files have changed or are missing, or the items are not
-      of one checkpoint; all is listed.
+    CheckpointError: If files have changed or are missing, or the items belong
+      to different checkpoints. The message lists the problems.
   """
   problems = [
     f'{item}/{problem}'
     for item in items
-    for problem in _problems(checkpoint / item, share)
+    for problem in _find_problems(checkpoint / item, share)
   ]
   if not problems:
-    of = [checksums.read_seal(checkpoint / item).about for item in items]
-    if any(about != of[0] for about in of):
-      problems = [f'{", ".join(items)} are of different checkpoints']
-    elif of[0].get('step') != int(checkpoint.name):
-      problems = [f'it is the checkpoint of step {of[0].get("step")}']
-    elif run and of[0].get('run') != run:
-      problems = ["it is another run's, or model.json is"]
+    metadata = [checksums.read_seal(checkpoint / item).about for item in items]
+    first = metadata[0]
+    if any(item_metadata != first for item_metadata in metadata):
+      problems = [f'{", ".join(items)} belong to different checkpoints']
+    elif first.get('step') != int(checkpoint.name):
+      problems = [f'the checkpoint belongs to step {first.get("step")}']
+    elif run and first.get('run') != run:
+      problems = ['the checkpoint or model.json belongs to another run']
   if problems:
-    raise _damaged(checkpoint, problems)
+    raise _make_damage_error(checkpoint, problems)
 
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
-  """As `verify_items`, of the small files, which say what arrays there are."""
-  problems = checksums.find_problems(checkpoint / item, largest=_SMALL)
+  """Verifies the small files of an item, which describe its arrays.
+
+  Raises:
+    CheckpointError: If files have changed or are missing.
+  """
+  problems = checksums.find_problems(
+    checkpoint / item, largest=_MAX_METADATA_BYTES
+  )
   if problems:
-    raise _damaged(checkpoint, [f'{item}/{problem}' for problem in problems])
+    raise _make_damage_error(
+      checkpoint, [f'{item}/{problem}' for problem in problems]
+    )
 
 
-def _damaged(
+def _make_damage_error(
   checkpoint: pathlib.Path, problems: list[str]
 ) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'A checkpoint is damaged',
+    'The checkpoint is damaged',
     got='; '.join(problems[:20]),
-    expected='the files as they were written',
+    expected='unchanged files of one checkpoint',
     where=str(checkpoint),
-    fix='use another checkpoint, or copy this one again',
+    fix='Use another checkpoint, or copy this one again.',
   )
 
 
-# Directory -> size and time of each file when all were found whole.
-_WHOLE: dict[str, Any] = {}
+# Sizes and times of the files at the last successful verification, by item
+# directory.
+_VERIFIED: dict[str, Any] = {}
 
 
-def _problems(directory: pathlib.Path, share: tuple[int, int]) -> list[str]:
-  """As `checksums.find_problems`; what a process has read once is only listed."""
+def _find_problems(
+  directory: pathlib.Path, share: tuple[int, int]
+) -> list[str]:
+  """Calls `checksums.find_problems` unless the files were verified before.
+
+  Files on disk are read once per process. Later calls compare sizes and times.
+  """
   if paths.is_bucket(directory):
     return checksums.find_problems(directory, share=share)
-  listing = _listed(directory)
-  if listing is not None and _WHOLE.get(str(directory)) == (share, listing):
+  listing = _list_files(directory)
+  if listing is not None and _VERIFIED.get(str(directory)) == (share, listing):
     return []
   problems = checksums.find_problems(directory, share=share)
   if not problems:
-    _WHOLE[str(directory)] = (share, listing)
+    _VERIFIED[str(directory)] = (share, listing)
   return problems
 
 
-def _listed(directory: pathlib.Path) -> list[tuple[str, int, int]] | None:
-  """Name, size and time of each sealed file; None where one is missing."""
+def _list_files(directory: pathlib.Path) -> list[tuple[str, int, int]] | None:
+  """Returns (name, size, time) of the sealed files, or None if one is missing."""
   try:
     names = [checksums.FILE, *checksums.read_seal(directory).files]
     stats = [(name, (directory / name).stat()) for name in names]

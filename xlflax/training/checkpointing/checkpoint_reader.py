@@ -1,4 +1,4 @@
-"""Finished checkpoints: which there are, whether whole and fitting; reading."""
+"""Functions that find, verify and read finished checkpoints."""
 
 import os
 import pathlib
@@ -17,7 +17,11 @@ DIRECTORY = 'checkpoints'
 
 
 def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
-  """Steps of the finished checkpoints of a model directory, rising."""
+  """Returns the steps of the finished checkpoints, in ascending order.
+
+  Args:
+    model_dir: Model directory, on disk or in a bucket.
+  """
   directory = paths.to_path(model_dir) / DIRECTORY
   return sorted(
     int(p.name)
@@ -27,24 +31,32 @@ def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
 
 
 def _is_finished(checkpoint: pathlib.Path) -> bool:
-  """On disk a checkpoint gets its name at the end, in a bucket a mark."""
+  """Returns whether a checkpoint is finished.
+
+  On disk, a checkpoint gets its final name when it is finished. In a bucket,
+  Orbax writes a marker file.
+  """
   if paths.is_bucket(checkpoint):
     return ocp.utils.is_checkpoint_finalized(checkpoint)
   return (checkpoint / 'params').is_dir()
 
 
-def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
-  """The directory of a checkpoint.
+def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
+  """Returns the directory of a checkpoint.
+
+  Args:
+    model_dir: Model directory, on disk or in a bucket.
+    step: Step of the checkpoint.
 
   Raises:
-    CheckpointError: there is none.
-    RunDirectoryError: it is where checkpoints cannot be read.
+    CheckpointError: If the checkpoint does not exist.
+    RunDirectoryError: If checkpoints cannot be read from the file system.
   """
   checkpoint = paths.to_absolute_path(model_dir) / DIRECTORY / str(step)
   tensorstore_specs.kvstore_spec(os.fspath(checkpoint))
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
-      'There is no such checkpoint',
+      'The checkpoint does not exist',
       got=step,
       expected=f'one of {finished_steps(model_dir)}',
       where=str(model_dir),
@@ -53,16 +65,16 @@ def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
 
 
 def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:
-  """Refuses items that are not as they were written, on all processes alike.
+  """Verifies items of a checkpoint and raises the same error in all processes.
 
-  Each process reads its share of the files.
+  Each process reads its shard of the files.
 
   Args:
-    checkpoint: a finished checkpoint's directory.
-    *items: 'params', 'train', 'meta'.
+    checkpoint: Directory of a finished checkpoint.
+    *items: Names of the items, a subset of 'params', 'train' and 'meta'.
 
   Raises:
-    CheckpointError: a file has changed or is missing.
+    CheckpointError: If a file has changed or is missing.
   """
   error = None
   try:
@@ -72,45 +84,56 @@ def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:
       run=run_directory.run_id(checkpoint.parent.parent),
       share=(jax.process_index(), jax.process_count()),
     )
-  except errors.CheckpointError as found:
-    error = found
-  if jax.process_count() > 1 and _any(error is not None) and error is None:
-    error = errors.CheckpointError(
-      'A checkpoint is damaged',
-      got='files that another process has read',
-      where=str(checkpoint),
-    )
+  except errors.CheckpointError as local_error:
+    error = local_error
+
+  if jax.process_count() > 1:
+    any_failed = _is_true_anywhere(error is not None)
+    if any_failed and error is None:
+      error = errors.CheckpointError(
+        'The checkpoint is damaged',
+        got='damaged files in the shard of another process',
+        where=str(checkpoint),
+      )
   if error:
     raise error
 
 
-def run_of_last(model_dir: pathlib.Path) -> str:
-  """The run that the newest whole checkpoint is of; '' without any."""
+def read_last_run_id(model_dir: pathlib.Path) -> str:
+  """Returns the identifier of the run that wrote the newest valid checkpoint.
+
+  Returns '' if there is no valid checkpoint.
+  """
   for step in reversed(finished_steps(model_dir)):
-    about = checkpoint_items.read_seal_metadata(path_of(model_dir, step))
+    about = checkpoint_items.read_seal_metadata(
+      checkpoint_path(model_dir, step)
+    )
     if about:
       return about.get('run', '')
   return ''
 
 
-def _any(here: bool) -> bool:
-  """Whether something is so on any process."""
+def _is_true_anywhere(value: bool) -> bool:
+  """Returns whether a value is true in any process."""
   from jax.experimental import multihost_utils
 
-  return bool(multihost_utils.process_allgather(np.array(here)).any())
+  return bool(multihost_utils.process_allgather(np.array(value)).any())
 
 
 def saved_shapes(
   checkpoint: pathlib.Path, item: str = 'params'
 ) -> dict[str, Any]:
-  """Name -> shape of the arrays in a checkpoint, read from its metadata.
+  """Reads the shapes of the arrays in a checkpoint from its metadata.
 
   Args:
-    checkpoint: a finished checkpoint's directory.
-    item: 'params' or 'train'.
+    checkpoint: Directory of a finished checkpoint.
+    item: Name of the item, 'params' or 'train'.
+
+  Returns:
+    Mapping from names to shapes.
 
   Raises:
-    CheckpointError: the metadata cannot be read, or has been changed.
+    CheckpointError: If the metadata is unreadable or has changed.
   """
   checkpoint_items.verify_description(checkpoint, item)
   try:
@@ -121,66 +144,83 @@ def saved_shapes(
     return param_tree.param_shapes(tree)
   except Exception as error:
     raise errors.CheckpointError(
-      'A checkpoint has no readable metadata',
-      got=first_line(error),
+      'The metadata of the checkpoint is unreadable',
+      got=summarize_error(error),
       where=str(checkpoint),
     ) from error
 
 
 def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
-  """Raises CheckpointError if a state of other shapes was saved."""
+  """Checks that a checkpoint has the shapes of a training state.
+
+  Args:
+    checkpoint: Directory of a finished checkpoint.
+    state: Abstract state of the run.
+
+  Raises:
+    CheckpointError: If the shapes differ.
+  """
   check_shapes(checkpoint, state.params)
-  problems = _differences(checkpoint, train_item(state), 'train')
+  problems = _shape_differences(checkpoint, make_train_item(state), 'train')
   if problems:
     raise errors.CheckpointError(
-      'The checkpoint does not fit the optimizer and what else is kept',
-      got=_some(problems),
+      'The checkpoint does not match the optimizer, EMA or objectives',
+      got=_join_first(problems),
       where=str(checkpoint),
-      expected='the state of the same optimizer, frozen parameters, '
+      expected='a state with the same optimizer, frozen parameters, '
       'ema_decay and objectives',
-      fix='use the settings that the run was started with, or another model '
-      'directory with init_from',
+      fix='Use the settings with which the run was started, or another model '
+      'directory with init_from.',
     )
 
 
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
-  """Raises CheckpointError listing parameters that differ from the model's.
+  """Checks that a checkpoint has the shapes of the model's parameters.
 
-  Unreadable metadata is no mismatch: reading the checkpoint will say so.
+  Unreadable metadata is not reported here, because reading the checkpoint
+  reports it.
+
+  Args:
+    checkpoint: Directory of a finished checkpoint.
+    abstract_params: Abstract parameters of the model.
+
+  Raises:
+    CheckpointError: If parameters differ. The message lists them.
   """
-  problems = _differences(checkpoint, abstract_params, 'params')
+  problems = _shape_differences(checkpoint, abstract_params, 'params')
   if problems:
     raise errors.CheckpointError(
-      'The checkpoint does not fit the model',
-      got=_some(problems),
+      'The checkpoint does not match the model',
+      got=_join_first(problems),
       expected='the same parameters (the vocabulary size is the first '
       'dimension of the embedding table)',
       where=str(checkpoint),
-      fix='use the model and vocabulary that the run was started with, or '
-      'another model directory',
+      fix='Use the model and the vocabulary with which the run was started, or '
+      'another model directory.',
     )
 
 
-def _differences(checkpoint, abstract, item: str) -> list[str]:
-  """What the arrays of a saved item and of `abstract` differ in."""
+def _shape_differences(checkpoint, abstract, item: str) -> list[str]:
+  """Describes the differences between a saved item and abstract arrays."""
   try:
     saved = saved_shapes(checkpoint, item)
   except errors.CheckpointError:
     return []
   model_shapes = param_tree.param_shapes(abstract)
   return sorted(
-    [f'{n} only in the checkpoint' for n in saved.keys() - model_shapes]
-    + [f'{n} only in the model' for n in model_shapes.keys() - saved]
+    [f'{name} only in the checkpoint' for name in saved.keys() - model_shapes]
+    + [f'{name} only in the model' for name in model_shapes.keys() - saved]
     + [
-      f'{n} is {saved[n]} in the checkpoint, {model_shapes[n]} in the model'
-      for n in model_shapes.keys() & saved
-      if saved[n] != model_shapes[n]
+      f'{name} is {saved[name]} in the checkpoint, {model_shapes[name]} in the '
+      'model'
+      for name in model_shapes.keys() & saved
+      if saved[name] != model_shapes[name]
     ]
   )
 
 
-def is_whole(checkpoint: pathlib.Path) -> bool:
-  """Whether every file of a checkpoint is as it was written."""
+def is_valid(checkpoint: pathlib.Path) -> bool:
+  """Returns whether all files of a checkpoint match their digests."""
   try:
     verify_checkpoint(checkpoint, *checkpoint_items.NAMES)
   except errors.CheckpointError:
@@ -188,66 +228,71 @@ def is_whole(checkpoint: pathlib.Path) -> bool:
   return True
 
 
-def _some(problems: list[str], most: int = 20) -> str:
-  more = [f'and {len(problems) - most} more'] if len(problems) > most else []
-  return '; '.join(problems[:most] + more)
+def _join_first(problems: list[str], max_problems: int = 20) -> str:
+  """Joins the first problems and appends the number of the others."""
+  phrases = problems[:max_problems]
+  num_omitted = len(problems) - len(phrases)
+  if num_omitted:
+    phrases.append(f'and {num_omitted} more')
+  return '; '.join(phrases)
 
 
 def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
-  """The parameters of one checkpoint: their running average, if it has one.
+  """Restores the parameters of a checkpoint, or their EMA if it has one.
 
   Args:
-    model_dir: a run's directory.
-    step: a finished checkpoint.
-    abstract: ShapeDtypeStructs (with shardings, if wanted) of the parameters.
+    model_dir: Model directory of a run.
+    step: Step of a finished checkpoint.
+    abstract: ShapeDtypeStructs of the parameters, with optional shardings.
 
   Raises:
-    CheckpointError: no such checkpoint, another shape, or unreadable.
+    CheckpointError: If the checkpoint does not exist, has other shapes or is
+      unreadable.
   """
-  checkpoint = path_of(model_dir, step)
+  checkpoint = checkpoint_path(model_dir, step)
   check_shapes(checkpoint, abstract)
-  averaged = any(
+  has_ema = any(
     name.startswith('ema/') for name in saved_shapes(checkpoint, 'train')
   )
   verify_checkpoint(
-    checkpoint, checkpoint_items.TRAIN if averaged else checkpoint_items.PARAMS
+    checkpoint, checkpoint_items.TRAIN if has_ema else checkpoint_items.PARAMS
   )
   try:
-    if averaged:
-      return read_part(checkpoint, 'train', {'ema': abstract})['ema']
-    return read_part(checkpoint, 'params', abstract)
+    if has_ema:
+      return restore_subtree(checkpoint, 'train', {'ema': abstract})['ema']
+    return restore_subtree(checkpoint, 'params', abstract)
   except Exception as error:
     raise errors.CheckpointError(
-      'A checkpoint cannot be read',
-      got=first_line(error),
+      'The checkpoint is unreadable',
+      got=summarize_error(error),
       where=str(checkpoint),
-      fix='use another step',
+      fix='Use another step.',
     ) from error
 
 
-def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
-  """Reads some arrays of an item, each straight into its sharding.
+def restore_subtree(checkpoint: pathlib.Path, item: str, abstract) -> Any:
+  """Restores some arrays of an item, each directly into its sharding.
 
-  The files are not checked: call `verify_checkpoint` once before.
+  The files are not verified. Call `verify_checkpoint` before.
 
   Args:
-    checkpoint: a finished checkpoint's directory.
-    item: 'params' or 'train'.
-    part: ShapeDtypeStructs in a tree that is part of the item's.
+    checkpoint: Directory of a finished checkpoint.
+    item: Name of the item, 'params' or 'train'.
+    abstract: Tree of ShapeDtypeStructs that is a subtree of the item's tree.
   """
   with ocp.PyTreeCheckpointer() as checkpointer:
     return checkpointer.restore(
       paths.to_absolute_path(checkpoint) / item,
       args=ocp.args.PyTreeRestore(
-        item=part,
+        item=abstract,
         partial_restore=True,
-        restore_args=ocp.checkpoint_utils.construct_restore_args(part),
+        restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
       ),
     )
 
 
-def train_item(state: train_state.TrainState) -> dict[str, Any]:
-  """What the item `train` holds: all but the parameters."""
+def make_train_item(state: train_state.TrainState) -> dict[str, Any]:
+  """Returns the content of the item `train`, which excludes the parameters."""
   return {
     'step': state.step,
     'opt_state': state.opt_state,
@@ -256,7 +301,7 @@ def train_item(state: train_state.TrainState) -> dict[str, Any]:
   }
 
 
-def first_line(error: BaseException) -> str:
-  """Of an error's text, and its kind."""
-  text = str(error).strip().splitlines()
-  return f'{type(error).__name__}: {text[0] if text else ""}'[:300]
+def summarize_error(error: BaseException) -> str:
+  """Returns the type of an error and the first line of its message."""
+  lines = str(error).strip().splitlines()
+  return f'{type(error).__name__}: {lines[0] if lines else ""}'[:300]

@@ -1,9 +1,9 @@
-"""Checkpoints: asynchronous, atomic, the last good one found by itself.
+"""Asynchronous and atomic checkpoints.
 
-A checkpoint has three items, so that a reader takes only what it needs:
-`params` (what evaluation and initialisation read), `train` (step, optimizer
-state, running average, objectives' states) and `meta` (plain JSON). Each is
-sealed by digests (`checkpoint_items`), which every reader checks.
+A checkpoint has three items, so that a reader loads only what it needs:
+`params` (read by evaluation and initialization), `train` (step, optimizer
+state, EMA and states of the objectives) and `meta` (plain JSON). Each item is
+sealed by digests (`checkpoint_items`), which every reader verifies.
 """
 
 import dataclasses
@@ -35,20 +35,26 @@ REJECTED = 'rejected_checkpoints'
 @class_registry.register('checkpoint_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
-  """When checkpoints are written and which are kept.
+  """Schedule and retention of checkpoints.
 
   Attributes:
-    every_steps: write after each multiple of this (and after the last step).
-    keep_last: how many of the newest are kept; None keeps all.
-    keep_every_steps: those at multiples of this are kept for ever.
-    best_metric: evaluation metric whose best checkpoint is kept too, such as
-      'retrieval/mean'; written when that metric is evaluated.
-    best_is_highest: whether more of `best_metric` is better; None: as the
-      task declares its metric.
-    asynchronous: write in the background while training goes on.
-    write_concurrent_gb: writes the parameters with little memory: only so
-      many 10^9 bytes at a time (at least the largest of them) and without
-      compression, whose buffers are as large again. None: as fast as may be.
+    every_steps: Number of steps between checkpoints. The last step is always
+      saved.
+    keep_last: Number of newest checkpoints to keep. If None, all are kept.
+    keep_every_steps: Checkpoints at multiples of this number are always kept.
+    best_metric: Evaluation metric whose best checkpoint is also kept, for
+      example 'retrieval/mean'. A checkpoint is written when the metric is
+      evaluated.
+    best_is_highest: Whether higher values of `best_metric` are better. If None,
+      the task determines it.
+    asynchronous: Whether to write checkpoints in the background while training
+      proceeds.
+    write_concurrent_gb: Maximum amount of parameters that are written at the
+      same
+      time, in units of 10^9 bytes (at least the largest parameter). It saves
+      memory, also because it disables compression, whose buffers are as large
+      as
+      the parameters. If None, all parameters are written at once.
   """
 
   every_steps: validation.PositiveInt = 1000
@@ -60,13 +66,21 @@ class CheckpointOptions:
   write_concurrent_gb: validation.PositiveInt | None = None
 
   def score(self, metrics: dict[str, float]) -> float:
-    """Larger is better; -inf without a finite `best_metric`."""
+    """Returns the score of a checkpoint. Larger is better.
+
+    Args:
+      metrics: Evaluation metrics by name.
+
+    Returns:
+      The score, or -inf without a finite value of `best_metric`.
+    """
     value = metrics.get(self.best_metric or '', math.nan)
     if not math.isfinite(value):
       return -math.inf
     return -value if self.best_is_highest is False else value
 
   def preservation_policy(self):
+    """Returns the Orbax policy that determines which checkpoints are kept."""
     policies: list[Any] = [checkpoint_managers.LatestN(self.keep_last)]
     if self.keep_every_steps:
       policies.append(checkpoint_managers.EveryNSteps(self.keep_every_steps))
@@ -77,7 +91,13 @@ class CheckpointOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-  """A restored checkpoint: its step, state, and JSON meta data."""
+  """Restored checkpoint.
+
+  Attributes:
+    step: Step of the checkpoint.
+    state: Training state.
+    meta: JSON metadata that was saved with the state.
+  """
 
   step: int
   state: train_state.TrainState
@@ -85,7 +105,12 @@ class Restored:
 
 
 class Checkpoints:
-  """Reads and writes the checkpoints of one model directory."""
+  """Reader and writer of the checkpoints of a model directory.
+
+  Args:
+    model_dir: Model directory, on disk or in a bucket.
+    options: Schedule and retention. If None, the defaults.
+  """
 
   def __init__(
     self,
@@ -99,8 +124,8 @@ class Checkpoints:
       self._options.write_concurrent_gb
     )
     self._manager = self._open()
-    self._writing: int | None = None  # the step of the last write
-    self._is_open = False  # whether how it ended is not known
+    self._last_written_step: int | None = None
+    self._has_unchecked_write = False
 
   def _open(self) -> ocp.CheckpointManager:
     if self._options.best_metric:
@@ -109,7 +134,7 @@ class Checkpoints:
       self.directory,
       options=ocp.CheckpointManagerOptions(
         preservation_policy=self._options.preservation_policy(),
-        # Without `best_fn` the manager does not keep metrics on disk.
+        # Without `best_fn`, the manager does not write metrics.
         best_fn=self._options.score if self._options.best_metric else None,
         enable_async_checkpointing=self._options.asynchronous,
         cleanup_tmp_directories=True,
@@ -119,26 +144,30 @@ class Checkpoints:
     )
 
   def _check_scores(self) -> None:
-    """Refuses to choose the best checkpoint by damaged scores."""
+    """Checks the scores by which the best checkpoint is selected.
+
+    Raises:
+      CheckpointError: If a score is damaged.
+    """
     for step in checkpoint_reader.finished_steps(self._model_dir):
-      problem = checkpoint_items.score_problem(self.directory / str(step))
+      problem = checkpoint_items.find_score_problem(self.directory / str(step))
       if problem:
         raise errors.CheckpointError(
           'The score of a checkpoint is damaged',
           got=problem,
           where=str(self.directory / str(step)),
-          fix=f'xlflax verify {self._model_dir} --repair',
+          fix=f'Run `xlflax verify {self._model_dir} --repair`.',
         )
 
   @property
   def last_step(self) -> int | None:
-    """The newest finished checkpoint."""
+    """Step of the newest finished checkpoint, or None without checkpoints."""
     return max(checkpoint_reader.finished_steps(self._model_dir), default=None)
 
   def describe_last(self) -> str:
-    """A sentence that names the newest finished checkpoint."""
+    """Returns a sentence with the path of the newest finished checkpoint."""
     if self.last_step is None:
-      return f'There is no checkpoint in {self.directory} yet.'
+      return f'No checkpoint exists in {self.directory}.'
     return f'The last checkpoint is {self.directory / str(self.last_step)}.'
 
   def save(
@@ -147,30 +176,32 @@ class Checkpoints:
     meta: dict[str, Any],
     metrics: dict[str, float] | None = None,
   ) -> None:
-    """Starts writing the state as the checkpoint of its step.
+    """Starts writing a state as the checkpoint of its step.
 
     Args:
-      state: the state; its step names the checkpoint.
-      meta: plain JSON kept beside it.
-      metrics: evaluation metrics at this step, for `best_metric`.
+      state: Training state. Its step names the checkpoint.
+      meta: Plain JSON metadata that is saved with the state.
+      metrics: Evaluation metrics at this step, for `best_metric`.
 
     Raises:
-      CheckpointError: this or the previous write failed (full disk); names
-        the last good checkpoint.
+      CheckpointError: If this write or the previous one failed, for example
+        because the disk is full. The message names the last valid checkpoint.
     """
     step = int(state.step)
     if step in self._manager.all_steps():
       return
-    best = self._options.best_metric
-    scored = {best: (metrics or {}).get(best, math.nan)} if best else None
+    scored = None
+    if best_metric := self._options.best_metric:
+      scored = {best_metric: (metrics or {}).get(best_metric, math.nan)}
     save = (
       checkpoint_items.SaveArrays
       if self._options.write_concurrent_gb is None
       else checkpoint_items.SaveTree
     )
-    meta = meta | checkpoint_items.own_meta(self._model_dir, scored)
+    meta = meta | checkpoint_items.make_meta(self._model_dir, scored)
     self.wait()
-    self._writing, self._is_open = step, True
+    self._last_written_step = step
+    self._has_unchecked_write = True
     with self._report_failure():
       for handler in self._handlers.values():
         handler.about = {
@@ -183,7 +214,7 @@ class Checkpoints:
         args=ocp.args.Composite(
           params=save(state.params),
           train=checkpoint_items.SaveArrays(
-            checkpoint_reader.train_item(state)
+            checkpoint_reader.make_train_item(state)
           ),
           meta=checkpoint_items.SaveJson(meta),
         ),
@@ -191,41 +222,55 @@ class Checkpoints:
 
   @property
   def is_writing(self) -> bool:
-    """Whether a checkpoint is being written in the background."""
+    """True while a checkpoint is written in the background."""
     return self._manager.is_saving_in_progress()
 
   def check(self) -> None:
-    """Raises as `save` does if what was written beside the training failed.
+    """Raises an error if a background write has failed.
 
-    It does not wait: a write that goes on may still fail.
+    Does not wait for an unfinished write, which may still fail.
+
+    Raises:
+      CheckpointError: See `save`.
     """
-    if self._is_open and not self.is_writing:
+    if self._has_unchecked_write and not self.is_writing:
       self.wait()
 
   def wait(self) -> None:
-    """Blocks until what was started is on disk; raises as `save` does."""
-    self._is_open = False
+    """Waits until all started writes are finished.
+
+    Raises:
+      CheckpointError: See `save`.
+    """
+    self._has_unchecked_write = False
     with self._report_failure():
       self._manager.wait_until_finished()
 
   def close(self) -> None:
+    """Waits for unfinished writes and closes the manager."""
     self.wait()
     self._manager.close()
 
   def restore_last(self, factory: train_state.StateFactory) -> Restored | None:
-    """The newest checkpoint that can be read, or None without any.
+    """Restores the newest readable checkpoint.
 
-    Unreadable ones are passed over; once an older one was read, they are
-    moved to `rejected_checkpoints/` with a warning. If none can be read, all
-    stay where they are, as the reason may lie elsewhere.
+    Unreadable checkpoints are skipped. After an older one was restored, they
+    are
+    moved to `rejected_checkpoints/` with a warning. If no checkpoint is
+    readable,
+    none is moved, because the cause may lie outside the checkpoints.
 
     Args:
-      factory: makes the abstract state and its shardings.
+      factory: Factory of the abstract state and its shardings.
+
+    Returns:
+      The restored checkpoint, or None if there are no checkpoints.
 
     Raises:
-      CheckpointError: there are checkpoints, but none can be read, or the
-        newest does not fit the model or optimizer; with the status FAILURE
-        where the file system or bucket does not answer, or a process is gone.
+      CheckpointError: If checkpoints exist but none is readable, or the newest
+        one
+        does not match the model or the optimizer. The status is FAILURE if the
+        file system or the bucket does not respond, or a process was lost.
     """
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
@@ -234,14 +279,14 @@ class Checkpoints:
           self.directory / str(step), *checkpoint_items.NAMES
         )
       except errors.CheckpointError as error:
-        _check_answers(error)
+        _raise_if_unavailable(error)
         failed[step] = error
         continue
       checkpoint_reader.check_fit(self.directory / str(step), factory.abstract)
       try:
         restored = self._restore(step, factory)
       except Exception as error:
-        _check_answers(error)
+        _raise_if_unavailable(error)
         failed[step] = error
         continue
       for bad_step, reason in failed.items():
@@ -249,13 +294,13 @@ class Checkpoints:
       return restored
     if failed:
       raise errors.CheckpointError(
-        'No checkpoint can be read',
+        'All checkpoints are unreadable',
         got='; '.join(
-          f'step {step}: {checkpoint_reader.first_line(error)}'
+          f'step {step}: {checkpoint_reader.summarize_error(error)}'
           for step, error in failed.items()
         ),
         where=str(self.directory),
-        fix='mend the reason, or start in another model directory',
+        fix='Resolve the cause, or use another model directory.',
       )
     return None
 
@@ -263,7 +308,9 @@ class Checkpoints:
     abstract = factory.abstract_sharded
     checkpoint = self.directory / str(step)
     train = checkpoint_items.read_arrays(
-      checkpoint, checkpoint_items.TRAIN, checkpoint_reader.train_item(abstract)
+      checkpoint,
+      checkpoint_items.TRAIN,
+      checkpoint_reader.make_train_item(abstract),
     )
     params = checkpoint_items.read_arrays(
       checkpoint, checkpoint_items.PARAMS, abstract.params
@@ -271,17 +318,18 @@ class Checkpoints:
     return Restored(
       step,
       train_state.TrainState(params=params, **train),
-      checkpoint_items.given_meta(checkpoint_items.read_meta(checkpoint)),
+      checkpoint_items.strip_meta(checkpoint_items.read_meta(checkpoint)),
     )
 
   def _reject(self, step: int, error: Exception) -> None:
+    """Moves an unreadable checkpoint to `rejected_checkpoints/`."""
     source = self.directory / str(step)
     target = self._model_dir / REJECTED / f'{step}-{int(time.time())}'
     logging.warning(
-      'Checkpoint %s cannot be read (%s); it is moved to %s and the one '
-      'before it is used.',
+      'Checkpoint %s is unreadable (%s). Moving it to %s and using the previous '
+      'one.',
       source,
-      checkpoint_reader.first_line(error),
+      checkpoint_reader.summarize_error(error),
       target,
     )
     if jax.process_index() == 0:
@@ -293,11 +341,11 @@ class Checkpoints:
     self._manager.reload()
 
   def _report_failure(self):
-    return _FailureReport(self._model_dir, self._writing)
+    return _FailureReport(self._model_dir, self._last_written_step)
 
 
 class _FailureReport:
-  """Turns a failed write into one CheckpointError."""
+  """Context that converts the error of a failed write to a CheckpointError."""
 
   def __init__(self, model_dir, step):
     self._model_dir = model_dir
@@ -309,36 +357,45 @@ class _FailureReport:
   def __exit__(self, kind, error, trace):
     if error is None or not isinstance(error, Exception):
       return
-    if isinstance(error, errors.XlflaxError):  # says itself what is wrong
+    if isinstance(error, errors.XlflaxError):  # Its message is complete.
       return
     last = max(checkpoint_reader.finished_steps(self._model_dir), default=None)
     raise errors.CheckpointError(
-      'A checkpoint could not be written',
-      got=errors.system_reason(error) or checkpoint_reader.first_line(error),
+      'Failed to write a checkpoint',
+      got=errors.system_reason(error)
+      or checkpoint_reader.summarize_error(error),
       where=str(self._model_dir / checkpoint_reader.DIRECTORY)
       + (f'/{self._step}' if self._step is not None else ''),
-      fix=f'{_remedy(error)}: the last good checkpoint is '
-      f'{"none" if last is None else f"step {last}"}',
+      fix=f'{_suggest_fix(error)} '
+      + (
+        'No valid checkpoint exists.'
+        if last is None
+        else f'The last valid checkpoint is step {last}.'
+      ),
       status=errors.ExitStatus.FAILURE,
     ) from error
 
 
-def _check_answers(error: Exception) -> None:
-  """Raises where what keeps a checkpoint from being read is not the file."""
+def _raise_if_unavailable(error: Exception) -> None:
+  """Raises an error if a read failed for a reason other than the file.
+
+  Raises:
+    CheckpointError: If the storage does not respond, or a process was lost.
+  """
   if errors.is_away(error) or failures.is_lost_peer(error):
     raise errors.CheckpointError(
-      'A checkpoint cannot be read now',
-      got=checkpoint_reader.first_line(error),
-      fix='see whether its file system or bucket answers, and start again',
+      'The checkpoint is temporarily unavailable',
+      got=checkpoint_reader.summarize_error(error),
+      fix='Check that its file system or bucket responds, and start again.',
       status=errors.ExitStatus.FAILURE,
     ) from error
 
 
-def _remedy(error: Exception) -> str:
-  """What to do about a failed write."""
+def _suggest_fix(error: Exception) -> str:
+  """Returns the instruction for a failed write."""
   if failures.is_lost_peer(error):
-    return 'another process of the job was lost; start the job again'
-  return 'free space or permissions there and start again'
+    return 'Another process of the job was lost. Start the job again.'
+  return 'Check free space and permissions, and start again.'
 
 
 def write_parameters(
@@ -349,14 +406,14 @@ def write_parameters(
   meta: dict[str, Any] | None = None,
   **options: Any,
 ) -> None:
-  """Writes the one checkpoint of a model directory that no training made.
+  """Writes a single checkpoint of parameters that were not trained by a run.
 
   Args:
-    directory: with everything else in it.
+    directory: Model directory, which contains all other files.
     params: `{'model': ..., 'heads': ...}`.
-    step: of the checkpoint.
-    meta: plain JSON kept beside it.
-    **options: of `CheckpointOptions`.
+    step: Step of the checkpoint.
+    meta: Plain JSON metadata.
+    **options: Fields of `CheckpointOptions`.
   """
   checkpoints = Checkpoints(
     directory, CheckpointOptions(asynchronous=False, **options)

@@ -1,10 +1,11 @@
-"""A run described as plain JSON, built again from it, and its identity.
+"""JSON descriptions of runs, and the identity of a run.
 
-A description names classes by their registered names and holds every field. A
-run's *identity* is its description without what may change on resume: fields
-say so where they are declared (`class_registry.changeable_field`). Of a field with paths
-(`class_registry.known_by_content`) it is what lies there, however the paths are
-spelled.
+A description contains the registered names of classes and the values of all
+fields. The *identity* of a run is its description without the fields that may
+change when a run is resumed, which are declared by
+`class_registry.changeable_field`. For fields that contain paths
+(`class_registry.known_by_content`), the identity contains the content at the
+paths instead of their spelling.
 """
 
 import dataclasses
@@ -28,56 +29,65 @@ MAPPING = 'mapping'
 
 
 def to_json_config(value: Any) -> Any:
-  """Plain JSON for dataclasses, Linen modules, enums and plain values.
+  """Converts dataclasses, Linen modules, enums and plain values to plain JSON.
 
-  A class that is not registered is named by its import path: it can be
-  compared, but not built from a file.
+  The name of a class that is not registered is its import path. Its description
+  can be compared, but not converted back.
+
+  Args:
+    value: Value to convert. Lists, tuples and mappings are converted
+      recursively.
 
   Raises:
-    ConfigError: there is something else in it.
+    ConfigError: If the value contains a value of another type.
   """
   if isinstance(value, enum.Enum):
     return value.value
   if dataclasses.is_dataclass(value) and not isinstance(value, type):
-    described = {
-      CLASS: _name(type(value)),
-      FIELDS: {
-        f.name: _described_field(value, f) for f in described_fields(value)
-      },
+    fields = described_fields(value)
+    description = {
+      CLASS: _class_name(type(value)),
+      FIELDS: {field.name: _describe_field(value, field) for field in fields},
     }
-    contents = {
-      f.name: class_registry.content_of(f, getattr(value, f.name))
-      for f in described_fields(value)
-    }
-    known = {name: found for name, found in contents.items() if found}
-    return described | ({CONTENTS: known} if known else {})
+    contents = {}
+    for field in fields:
+      content = class_registry.content_of(field, getattr(value, field.name))
+      if content:
+        contents[field.name] = content
+    return description | ({CONTENTS: contents} if contents else {})
   if isinstance(value, Mapping):
     return {
       MAPPING: [
-        [to_json_config(k), to_json_config(v)] for k, v in value.items()
+        [to_json_config(key), to_json_config(item)]
+        for key, item in value.items()
       ]
     }
   if isinstance(value, (list, tuple)):
-    return [to_json_config(v) for v in value]
+    return [to_json_config(item) for item in value]
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
   raise errors.ConfigError(
-    'A setting cannot be recorded',
+    'A setting has a type that cannot be recorded',
     got=repr(value),
     expected='numbers, strings, enums, dataclasses, or lists of them',
-    fix='make it a frozen dataclass, with __call__ where it is a function',
+    fix='Use a frozen dataclass. If the setting is a function, define '
+    '`__call__`.',
   )
 
 
 def from_json_config(description: Any) -> Any:
-  """The inverse of `to_json_config` (lists become tuples).
+  """Builds the value that a description describes. Lists become tuples.
+
+  Args:
+    description: Description that `to_json_config` returned.
 
   Raises:
-    RunDirectoryError: a class is not registered, or has no such field; or
-      this is no description.
+    RunDirectoryError: If the description is invalid, or contains a class that
+      is
+      not registered or a field that does not exist.
   """
   try:
-    return _built(description)
+    return _build(description)
   except (
     TypeError,
     ValueError,
@@ -87,137 +97,157 @@ def from_json_config(description: Any) -> Any:
     RecursionError,
   ) as error:
     raise errors.RunDirectoryError(
-      'A run cannot be built from what its files say',
+      'Failed to build an object from its recorded description',
       got=f'{type(error).__name__}: {error}'[:300],
-      expected='a description as xlflax wrote it',
-      fix='copy the whole model directory again',
+      expected='a description that xlflax wrote',
+      fix='Copy the complete model directory again.',
     ) from error
 
 
-def _built(description: Any) -> Any:
+def _build(description: Any) -> Any:
   if isinstance(description, list):
-    return tuple(_built(v) for v in description)
+    return tuple(_build(value) for value in description)
   if not isinstance(description, dict):
     return description
   if MAPPING in description:
-    return {_built(k): _built(v) for k, v in description[MAPPING]}
+    return {_build(key): _build(value) for key, value in description[MAPPING]}
   cls = class_registry.class_of(description[CLASS])
-  fields_by_name = {f.name: f for f in described_fields(cls)}
+  fields_by_name = {field.name: field for field in described_fields(cls)}
   unknown = sorted(set(description[FIELDS]) - set(fields_by_name))
   if unknown:
     raise errors.RunDirectoryError(
-      'A recorded class has fields that it no longer has',
+      'A recorded object has fields that its class does not have',
       got=f'{description[CLASS]}: {", ".join(unknown)}',
-      expected='some of ' + ', '.join(fields_by_name),
+      expected='fields among ' + ', '.join(fields_by_name),
     )
   return cls(
     **{
-      name: _as_enum(_built(value), fields_by_name[name].type)
+      name: _to_enum(_build(value), fields_by_name[name].type)
       for name, value in description[FIELDS].items()
     }
   )
 
 
 def config_identity(value: Any) -> dict[str, Any]:
-  """What makes a run what it is: 'path.to.field' -> plain value."""
+  """Returns the identity of a run.
+
+  Args:
+    value: Configuration of the run.
+
+  Returns:
+    Mapping from 'path.to.field' to plain values.
+  """
   return identity_of_description(to_json_config(value))
 
 
 def identity_of_description(description: Any) -> dict[str, Any]:
-  """The same from what `to_json_config` returned, perhaps long ago."""
-  return dict(_flat(description, ''))
+  """Returns the identity of a run from the result of `to_json_config`."""
+  return dict(_flatten(description, ''))
 
 
 def config_fingerprint(value: Any) -> str:
-  """16 hexadecimal digits that are the same for runs of one identity."""
+  """Returns 16 hexadecimal digits that identify runs of the same identity."""
   text = json.dumps(config_identity(value), sort_keys=True, ensure_ascii=False)
   return hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
 
 
 def config_difference(old: Any, new: Any) -> list[str]:
-  """The lines in which two descriptions' identities differ.
+  """Returns the lines in which the identities of two descriptions differ.
 
-  A field that the older description lacks counts as its default: a class may
-  gain a field without making every earlier run another. Paths whose content
-  only one of them knows are compared as they are spelled.
+  A field that the older description lacks has its default value, so that a
+  class
+  may gain a field without changing the identity of earlier runs. Paths are
+  compared by their spelling if only one description contains their content.
+
+  Args:
+    old: Older result of `to_json_config`.
+    new: Newer result of `to_json_config`.
   """
-  old, new = _comparable(old, new), _comparable(new, old)
-  before, after = map(identity_of_description, (old, new))
-  before = {k: v for k, v in _flat(_defaults(new), '')} | before
+  old, new = _keep_common_contents(old, new), _keep_common_contents(new, old)
+  old_identity = identity_of_description(old)
+  new_identity = identity_of_description(new)
+  old_values = dict(_flatten(_replace_by_defaults(new), '')) | old_identity
   lines = []
-  for key in sorted(before.keys() | after.keys()):
-    if key not in after and key not in dict(_flat(old, '')):
-      continue
-    if before.get(key) != after.get(key):
-      lines.append(f'- {key}: {_shown(before, key)}')
-      lines.append(f'+ {key}: {_shown(after, key)}')
+  for key in sorted(old_values.keys() | new_identity.keys()):
+    if key not in new_identity and key not in old_identity:
+      continue  # The key belongs to a default only.
+    if old_values.get(key) != new_identity.get(key):
+      lines.append(f'- {key}: {_format_value(old_values, key)}')
+      lines.append(f'+ {key}: {_format_value(new_identity, key)}')
   return lines
 
 
 def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
-  """The fields that describe a dataclass; of a Linen module its own ones."""
+  """Returns the fields that describe a dataclass or a Linen module."""
   cls = cls_or_value if isinstance(cls_or_value, type) else type(cls_or_value)
   skipped = ('parent', 'name') if issubclass(cls, nn.Module) else ()
   return [
-    f for f in dataclasses.fields(cls) if f.init and f.name not in skipped
+    field
+    for field in dataclasses.fields(cls)
+    if field.init and field.name not in skipped
   ]
 
 
-def _described_field(value: Any, field: dataclasses.Field) -> Any:
-  """A field's value; what cannot be recorded and may change, as text."""
-  part = getattr(value, field.name)
+def _describe_field(value: Any, field: dataclasses.Field) -> Any:
+  """Describes the value of a field.
+
+  A changeable field whose value cannot be recorded is described by its repr.
+  """
+  field_value = getattr(value, field.name)
   try:
-    return to_json_config(part)
+    return to_json_config(field_value)
   except errors.ConfigError:
     if class_registry.is_changeable(field):
-      return repr(part)
+      return repr(field_value)
     raise
 
 
-def _name(cls: type) -> str:
+def _class_name(cls: type) -> str:
   return class_registry.name_of(cls) or f'{cls.__module__}:{cls.__qualname__}'
 
 
-def _fields_of(description: dict) -> dict[str, dataclasses.Field]:
-  """Fields of a described class by name; none where it is not known."""
+def _class_fields(description: dict) -> dict[str, dataclasses.Field]:
+  """Returns the fields of a described class by name, or {} if it is unknown."""
   try:
-    return {
-      f.name: f
-      for f in described_fields(class_registry.class_of(description[CLASS]))
-    }
+    cls = class_registry.class_of(description[CLASS])
+    return {field.name: field for field in described_fields(cls)}
   except errors.RunDirectoryError:
     return {}
 
 
-def _flat(description: Any, path: str) -> Iterator[tuple[str, Any]]:
-  """(path, plain value) of everything that counts."""
+def _flatten(description: Any, path: str) -> Iterator[tuple[str, Any]]:
+  """Yields the paths and plain values that belong to the identity."""
   if isinstance(description, dict) and CLASS in description:
     yield f'{path or "run"}.class', description[CLASS]
-    fields_by_name = _fields_of(description)
-    for name, value in _valued(description).items():
+    fields_by_name = _class_fields(description)
+    for name, value in _fields_with_contents(description).items():
       if name in fields_by_name:
         value = class_registry.identity_of(fields_by_name[name], value)
         if value is None and class_registry.is_changeable(fields_by_name[name]):
           continue
-      yield from _flat(value, f'{path}.{name}' if path else name)
+      yield from _flatten(value, f'{path}.{name}' if path else name)
   elif isinstance(description, dict):
     for key, value in description[MAPPING]:
-      yield from _flat(value, f'{path}[{key!r}]')
+      yield from _flatten(value, f'{path}[{key!r}]')
   elif isinstance(description, list) and description:
     for i, value in enumerate(description):
-      yield from _flat(value, f'{path}[{i}]')
+      yield from _flatten(value, f'{path}[{i}]')
   else:
     yield path, description
 
 
 class _Content(str):
-  """What lies at a field's paths, which are `spelled` so."""
+  """Content at the paths of a field.
+
+  Attributes:
+    spelled: Value of the field, as the user wrote the paths.
+  """
 
   spelled: Any = None
 
 
-def _valued(description: dict) -> dict[str, Any]:
-  """The fields of a described class, with contents in the place of paths."""
+def _fields_with_contents(description: dict) -> dict[str, Any]:
+  """Returns the fields of a description, with contents instead of paths."""
   values = dict(description[FIELDS])
   for name, content in description.get(CONTENTS, {}).items():
     content_value = _Content(content)
@@ -225,40 +255,43 @@ def _valued(description: dict) -> dict[str, Any]:
   return values
 
 
-def _comparable(one: Any, other: Any) -> Any:
-  """A description without the contents that another one does not know."""
-  if isinstance(one, list):
+def _keep_common_contents(description: Any, other: Any) -> Any:
+  """Removes the contents of paths that another description lacks."""
+  if isinstance(description, list):
     other_items = other if isinstance(other, list) else []
-    pairs = itertools.zip_longest(one, other_items[: len(one)])
-    return [_comparable(part, theirs) for part, theirs in pairs]
-  if not isinstance(one, dict):
-    return one
-  theirs = other if isinstance(other, dict) else {}
-  if MAPPING in one:
-    return {MAPPING: _comparable(one[MAPPING], theirs.get(MAPPING))}
+    pairs = itertools.zip_longest(description, other_items[: len(description)])
+    return [
+      _keep_common_contents(item, other_item) for item, other_item in pairs
+    ]
+  if not isinstance(description, dict):
+    return description
+  other = other if isinstance(other, dict) else {}
+  if MAPPING in description:
+    items = _keep_common_contents(description[MAPPING], other.get(MAPPING))
+    return {MAPPING: items}
   common_contents = {
     name: content
-    for name, content in one.get(CONTENTS, {}).items()
-    if name in theirs.get(CONTENTS, {})
+    for name, content in description.get(CONTENTS, {}).items()
+    if name in other.get(CONTENTS, {})
   }
   values = {
-    name: _comparable(value, theirs.get(FIELDS, {}).get(name))
-    for name, value in one[FIELDS].items()
+    name: _keep_common_contents(value, other.get(FIELDS, {}).get(name))
+    for name, value in description[FIELDS].items()
   }
-  return {CLASS: one[CLASS], FIELDS: values, CONTENTS: common_contents}
+  return {CLASS: description[CLASS], FIELDS: values, CONTENTS: common_contents}
 
 
-def _defaults(description: Any) -> Any:
-  """A description whose fields have their classes' defaults, if any."""
+def _replace_by_defaults(description: Any) -> Any:
+  """Replaces the fields of a description by the defaults of their classes."""
   if isinstance(description, list):
-    return [_defaults(v) for v in description]
+    return [_replace_by_defaults(item) for item in description]
   if not isinstance(description, dict) or CLASS not in description:
     return description
-  fields_by_name = _fields_of(description)
+  fields_by_name = _class_fields(description)
   default_fields = {
     name: _default(fields_by_name[name])
     if name in fields_by_name and _has_default(fields_by_name[name])
-    else _defaults(value)
+    else _replace_by_defaults(value)
     for name, value in description[FIELDS].items()
   }
   return {CLASS: description[CLASS], FIELDS: default_fields}
@@ -278,29 +311,30 @@ def _default(field: dataclasses.Field) -> Any:
   return to_json_config(field.default_factory())
 
 
-def _shown(flat: dict[str, Any], key: str) -> str:
-  if key not in flat:
+def _format_value(identity: dict[str, Any], key: str) -> str:
+  if key not in identity:
     return 'not set'
-  value = flat[key]
+  value = identity[key]
   if isinstance(value, _Content):
     return f'{json.dumps(value.spelled, ensure_ascii=False)} ({value})'
   return json.dumps(value, ensure_ascii=False)
 
 
-def _as_enum(value: Any, hint: Any) -> Any:
-  """A string as the member of an enum where the field's type has one."""
+def _to_enum(value: Any, hint: Any) -> Any:
+  """Converts strings to members of the enums in the type of a field."""
   if isinstance(value, tuple):
-    return tuple(_as_enum(v, hint) for v in value)
+    return tuple(_to_enum(item, hint) for item in value)
   if isinstance(value, str):
-    for kind in _enums_in(hint):
-      if value in {member.value for member in kind}:
-        return kind(value)
+    for enum_class in _find_enums(hint):
+      if value in {member.value for member in enum_class}:
+        return enum_class(value)
   return value
 
 
-def _enums_in(hint: Any) -> Iterator[type[enum.Enum]]:
+def _find_enums(hint: Any) -> Iterator[type[enum.Enum]]:
+  """Yields the enums that a type annotation contains."""
   if isinstance(hint, type) and issubclass(hint, enum.Enum):
     yield hint
   elif typing.get_origin(hint) is not None or isinstance(hint, types.UnionType):
-    for part in typing.get_args(hint):
-      yield from _enums_in(part)
+    for argument in typing.get_args(hint):
+      yield from _find_enums(argument)

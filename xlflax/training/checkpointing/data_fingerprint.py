@@ -1,8 +1,9 @@
-"""What a run reads: the identity of its data, kept with every checkpoint.
+"""Fingerprint of the data of a run, which every checkpoint contains.
 
-A run that is continued on other data would be another run. So a checkpoint
-says which vocabulary and which tokens it was trained on, and a run that reads
-others is refused, or accepted explicitly and recorded.
+A run that resumes on other data would be a different run. A checkpoint
+therefore
+records the vocabulary and the tokens it was trained on. A run that reads other
+data is rejected, or the change is explicitly accepted and recorded.
 """
 
 import logging
@@ -22,11 +23,11 @@ FILE = 'inputs.json'
 def describe_inputs(
   vocabulary_hash: str, loaders: Mapping[str, loader_base.Loader]
 ) -> dict[str, Any]:
-  """The identity of vocabulary and streams, as plain JSON.
+  """Returns the identity of the vocabulary and of the streams as plain JSON.
 
   Args:
-    vocabulary_hash: of the vocabulary's content.
-    loaders: stream -> its loader.
+    vocabulary_hash: Hash of the content of the vocabulary.
+    loaders: Loaders by the name of the stream.
 
   Returns:
     {'vocabulary': hash, 'streams': {name: digest}}.
@@ -40,47 +41,48 @@ def describe_inputs(
 
 
 def check_inputs(
-  saved: Mapping[str, Any], now: Mapping[str, Any], *, where: pathlib.Path
+  saved: Mapping[str, Any], current: Mapping[str, Any], *, where: pathlib.Path
 ) -> None:
-  """Refuses other inputs than those that a checkpoint was trained on.
+  """Checks that the data of a run have not changed since a checkpoint.
 
   Args:
-    saved: what `describe_inputs` returned for the checkpoint.
-    now: what it returns now.
-    where: the checkpoint.
+    saved: Result of `describe_inputs` in the checkpoint.
+    current: Result of `describe_inputs` for the current data.
+    where: Directory of the checkpoint.
 
   Raises:
-    RunDirectoryError: they differ; it is said in what.
+    RunDirectoryError: If the data differ. The message describes the
+      differences.
   """
-  changed = input_differences(saved, now)
-  if changed:
+  differences = describe_differences(saved, current)
+  if differences:
     raise errors.RunDirectoryError(
-      'The run is continued on other data than it was trained on',
-      got='; '.join(changed),
-      expected='the tokens and the vocabulary that the checkpoint names',
+      'The data differ from those on which the run was trained',
+      got='; '.join(differences),
+      expected='the tokens and the vocabulary recorded in the checkpoint',
       where=str(where),
-      fix='give the text or cache and the vocabulary that the run was started '
-      'with, or go on with the new ones by --on_config_mismatch=continue; the state of a '
-      'cache before text was added is Trainer.cache_generation '
-      '(docs/trouble.md#refused)',
+      fix='Pass the text or cache and the vocabulary with which the run was '
+      'started, or pass --on_config_mismatch=continue to resume with the new '
+      'data. To read a cache as it was before text was added, set '
+      'Trainer.cache_generation (docs/trouble.md#refused).',
     )
 
 
-def input_differences(
-  saved: Mapping[str, Any], now: Mapping[str, Any]
+def describe_differences(
+  saved: Mapping[str, Any], current: Mapping[str, Any]
 ) -> list[str]:
-  """What differs, a phrase each."""
+  """Returns a clause for each difference between two fingerprints."""
   differences = []
-  if saved['vocabulary'] != now['vocabulary']:
-    differences.append('the vocabulary is another')
-  for name in sorted(saved['streams'].keys() & now['streams'].keys()):
-    if saved['streams'][name] != now['streams'][name]:
-      differences.append(f'the examples of stream {name} are others')
+  if saved['vocabulary'] != current['vocabulary']:
+    differences.append('the vocabulary differs')
+  for name in sorted(saved['streams'].keys() & current['streams'].keys()):
+    if saved['streams'][name] != current['streams'][name]:
+      differences.append(f'the examples of stream {name} differ')
   return differences
 
 
 def verified_signatures(model_dir: pathlib.Path) -> frozenset[str]:
-  """Signatures of the caches that the run has compared with their digests."""
+  """Returns the signatures of the caches that the run has already verified."""
   return frozenset((_read(model_dir) or {}).get('verified', ()))
 
 
@@ -89,37 +91,48 @@ def record_inputs(
   described: Mapping[str, Any],
   loaders: Mapping[str, loader_base.Loader],
 ) -> None:
-  """Writes what the run reads now, for `verified_signatures` and for people."""
+  """Records the current data of a run.
+
+  The record is read by `verified_signatures` and `recorded_languages`, and by
+  users.
+
+  Args:
+    model_dir: Model directory.
+    described: Result of `describe_inputs`.
+    loaders: Loaders by the name of the stream.
+  """
   signatures = sorted({loader.signature for loader in loaders.values()} - {''})
   content = {
     **described,
     'verified': signatures,
-    'written': sorted(_written(loaders)),
+    'written': sorted(_target_languages(loaders)),
   }
-  run_directory.write_part(model_dir, FILE, content)
+  run_directory.write_run_file(model_dir, FILE, content)
 
 
 def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
-  """Languages that the run's translations were in, as it was trained last.
+  """Returns the target languages of the recorded translation data.
 
-  None where no stream of translations, or nothing at all, is recorded: a
-  model that was imported, for example.
+  Returns None if no stream of translations is recorded, or if there is no
+  record,
+  for example of an imported model.
 
   Raises:
-    RunDirectoryError: the record is damaged, or was deleted.
+    RunDirectoryError: If the record is damaged or was deleted.
   """
   if not (model_dir / FILE).exists():
     manifests.check_file(model_dir, FILE)
     return None
-  record = run_directory.read_part(model_dir, FILE)
+  record = run_directory.read_run_file(model_dir, FILE)
   return frozenset(record.get('written', ())) or None
 
 
-def own_vocabulary(model_dir: pathlib.Path) -> base_vocabulary.Vocabulary:
-  """The vocabulary beside a model, which is the one that it was trained with.
+def load_vocabulary(model_dir: pathlib.Path) -> base_vocabulary.Vocabulary:
+  """Loads the vocabulary in a model directory.
 
   Raises:
-    VocabularyError: it is missing, damaged, or another one.
+    VocabularyError: If the vocabulary is missing, damaged, or not the one with
+      which the model was trained.
   """
   directory = model_dir / run_directory.VOCABULARY
   vocabulary = base_vocabulary.Vocabulary.load(directory)
@@ -132,46 +145,53 @@ def check_vocabulary(
   model_dir: pathlib.Path,
   *,
   where: str | pathlib.Path,
-  fix: str = 'copy the vocabulary of the run there again, whole',
+  fix: str = 'Copy all files of the vocabulary of the run again.',
 ) -> None:
-  """Refuses a vocabulary that is not the one that a run was trained with.
+  """Checks that a vocabulary is the one with which a run was trained.
 
   Args:
-    vocabulary: what is to be used with the run's parameters.
-    model_dir: the run's directory.
-    where: the vocabulary lies, for the message.
-    fix: what to do about it.
+    vocabulary: Vocabulary to use with the parameters of the run.
+    model_dir: Model directory of the run.
+    where: Location of the vocabulary for the error message.
+    fix: Instruction for the error message.
 
   Raises:
-    VocabularyError: its content is another.
+    VocabularyError: If the content of the vocabulary differs.
   """
-  run_identity = run_directory.vocabulary_of(model_dir)
+  run_identity = run_directory.read_vocabulary_identity(model_dir)
   given_identity = run_directory.VocabularyIdentity(
     vocabulary.spec.size, vocabulary.hash
   )
   if run_identity is not None and given_identity != run_identity:
     raise errors.VocabularyError(
-      'The vocabulary is not the one that the model was trained with',
+      'The vocabulary differs from the one with which the model was trained',
       got=str(given_identity),
-      expected=f'{run_identity}, as {model_dir / run_directory.MODEL} says',
+      expected=f'{run_identity}, according to '
+      f'{model_dir / run_directory.MODEL}',
       where=str(where),
       fix=fix,
     )
 
 
 def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
-  """What `record_inputs` wrote; None, with a warning, where that cannot be used."""
+  """Reads the record of `record_inputs`.
+
+  Returns None if there is no record, or, with a warning, if it is unusable.
+  """
   if not (model_dir / FILE).exists():
     return None
   try:
-    return run_directory.read_part(model_dir, FILE)
+    return run_directory.read_run_file(model_dir, FILE)
   except errors.RunDirectoryError as error:
-    logging.warning('%s is not used. %s', FILE, error)
+    logging.warning('Ignoring %s. %s', FILE, error)
     return None
 
 
-def _written(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
-  """The languages of the second sides of streams of pairs, as they are read."""
+def _target_languages(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
+  """Returns the target languages of the streams of sentence pairs.
+
+  The order in which a stream reads the two sides of a pair is considered.
+  """
   languages: set[str] = set()
   for loader in loaders.values():
     stream: Any = loader.stream
@@ -181,8 +201,8 @@ def _written(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
     for task in loader.statistics():
       if len(task.languages) == 2:
         first, second = task.languages
-        as_is = order is not dataset_config.SideOrder.REVERSED
-        languages |= {second} if as_is else {first}
+        is_forward = order is not dataset_config.SideOrder.REVERSED
+        languages |= {second} if is_forward else {first}
         if order is dataset_config.SideOrder.RANDOM:
           languages |= {first, second}
   return languages

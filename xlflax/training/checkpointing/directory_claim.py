@@ -44,7 +44,7 @@ def open_directory(
     RunDirectoryError: If the directory belongs to another run.
   """
   vocabulary = check_vocabulary_directory(setup.settings.vocabulary)
-  run_directory.check_place(setup.model_dir)
+  run_directory.check_not_a_file(setup.model_dir)
   with _lease(setup.model_dir) as lease:
     check_directory(setup, vocabulary, fingerprint)
     if distributed_job.is_lead():
@@ -73,7 +73,7 @@ def check_directory(
   run_directory.check_run_directory(
     directory, setup.description, other_config=_other_config(setup)
   )
-  run_directory.run_id(directory)  # Rejects a damaged one.
+  run_directory.run_id(directory)  # Raises an error if `model.json` is damaged.
   run_directory.check_vocabulary(vocabulary, directory)
   if checkpoint_reader.finished_steps(directory):
     assert setup.vocabulary is not None
@@ -81,8 +81,8 @@ def check_directory(
       setup.vocabulary, directory, where=vocabulary
     )
   for step in checkpoint_reader.finished_steps(directory)[-1:]:
-    checkpoint = checkpoint_reader.path_of(directory, step)
-    if checkpoint_reader.is_whole(checkpoint):
+    checkpoint = checkpoint_reader.checkpoint_path(directory, step)
+    if checkpoint_reader.is_valid(checkpoint):
       checkpoint_reader.check_fit(checkpoint, setup.factory.abstract)
       _check_inputs(setup, checkpoint, fingerprint)
 
@@ -96,8 +96,8 @@ def _check_inputs(
   saved = checkpoint_items.read_meta(checkpoint)['inputs']
   if _other_config(setup) is run_directory.OtherConfig.REFUSE:
     data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)
-  for change in data_fingerprint.input_differences(saved, fingerprint):
-    logging.warning('From checkpoint %s on, %s.', checkpoint, change)
+  for change in data_fingerprint.describe_differences(saved, fingerprint):
+    logging.warning('Since checkpoint %s, %s.', checkpoint, change)
 
 
 def claim_directory(
@@ -107,8 +107,8 @@ def claim_directory(
   directory = setup.model_dir
   run = (
     run_directory.run_id(directory)
-    or run_directory.run_of(directory, run_directory.TRAINER)
-    or checkpoint_reader.run_of_last(directory)
+    or run_directory.read_run_id(directory, run_directory.TRAINER)
+    or checkpoint_reader.read_last_run_id(directory)
     or run_directory.new_run_id()
   )
   run_directory.claim_run_directory(
@@ -126,7 +126,7 @@ def claim_directory(
   objective_config.write_objectives(
     directory,
     setup.settings.objectives.objectives,
-    objective_config.inputs_of(setup.settings),
+    objective_config.collect_inputs(setup.settings),
   )
   run_directory.copy_vocabulary(vocabulary, directory)
   run_directory.copy_origin(
@@ -134,15 +134,16 @@ def claim_directory(
   )
   for objective in setup.settings.objectives.objectives:
     if objective.sentence is not None:
-      run_directory.write_part(
+      run_directory.write_run_file(
         directory, run_directory.SENTENCE, objective.sentence
       )
 
 
 def _other_config(setup: training_setup.Setup) -> run_directory.OtherConfig:
-  """The user's choice, or ACCEPT where the directory's run has no result.
+  """Returns the user's setting, or ACCEPT if the run has no results yet.
 
-  A run that a mistake ended at its start is begun anew after its correction.
+  A run that failed at its start because of a mistake can thus be started again
+  after the mistake is corrected.
   """
   metrics = setup.model_dir / run_directory.METRICS
   if paths.file_size(metrics) or checkpoint_reader.finished_steps(

@@ -1,4 +1,4 @@
-"""The lines of metrics that a run has written, and those of its checkpoints."""
+"""Lines of metrics that a run has written, and their state at a checkpoint."""
 
 import json
 import logging
@@ -14,33 +14,35 @@ from xlflax.training.checkpointing import (
 from xlflax.training.checkpointing.run_directory import METRICS
 from xlflax.utils import errors
 
-_ALL = 2**31  # after every step
+_MAX_STEP = 2**31  # Larger than every step.
 
 
 def truncate_metrics(
   model_dir: pathlib.Path, step: int, *, written: str = ''
 ) -> None:
-  """Drops lines past `step` from the metrics, as training goes on from it.
+  """Drops the lines after a step when training resumes from it.
 
-  What restarts have cost stays.
+  The lines about restarts are kept.
 
   Args:
-    model_dir: the run's directory.
-    step: of the checkpoint, or -1.
-    written: digest of the file when the checkpoint was made; '' for none.
+    model_dir: Model directory.
+    step: Step of the checkpoint, or -1.
+    written: Digest of the file at the time of the checkpoint, or '' if there
+      was
+      none.
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
   if written and checksums.digest_content(content[:size]) == written:
-    restored_lines = [
-      x for x in content[size:].splitlines(True) if _is_kept(x, -1)
+    restart_lines = [
+      line for line in content[size:].splitlines(True) if _is_kept(line, -1)
     ]
-    paths.write_atomically(path, content[:size] + b''.join(restored_lines))
+    paths.write_atomically(path, content[:size] + b''.join(restart_lines))
     return
   if written:
     logging.warning(
-      '%s is not as it was written (%d of %d bytes are there, or some have '
-      'changed): the lines that can be read are kept.',
+      '%s has changed since it was written (it has %d bytes of at least %d). '
+      'Keeping the readable lines.',
       path,
       len(content),
       size,
@@ -50,51 +52,58 @@ def truncate_metrics(
     paths.write_atomically(path, b''.join(lines))
 
 
-def read_own(model_dir: pathlib.Path) -> bytes:
-  """The lines that a run has written, up to now.
+def read_verified(model_dir: pathlib.Path) -> bytes:
+  """Reads the metrics of a run and verifies them against its newest checkpoint.
+
+  Args:
+    model_dir: Model directory.
+
+  Returns:
+    The content of the file, including lines after the checkpoint.
 
   Raises:
-    RunDirectoryError: they are not those that its newest checkpoint knows, or
-      that is another run's.
+    RunDirectoryError: If the metrics do not match the newest checkpoint, or the
+      checkpoint belongs to another run.
   """
   content = _content(model_dir)
   steps = checkpoint_reader.finished_steps(model_dir)
-  digest = _known_to(model_dir, steps[-1]) if steps else ''
+  digest = _read_digest(model_dir, steps[-1]) if steps else ''
   size = int(digest.partition('-')[0] or 0)
   if digest and checksums.digest_content(content[:size]) != digest:
     raise errors.RunDirectoryError(
-      f'{METRICS} is not the one that this run wrote',
+      f'{METRICS} has changed since this run wrote it',
       got=checksums.digest_content(content[:size]),
-      expected=f'{digest}, as checkpoint {steps[-1]} knows it',
+      expected=f'{digest}, according to checkpoint {steps[-1]}',
       where=str(model_dir / METRICS),
-      fix='restore it from a copy of this run; the run can be continued '
-      'without it',
+      fix='Restore the file from a backup of this run. The run can also be '
+      'resumed without it.',
     )
   return content
 
 
-def _known_to(model_dir: pathlib.Path, step: int) -> str:
-  """The digest that a checkpoint has of the metrics; '' for none."""
-  checkpoint = checkpoint_reader.path_of(model_dir, step)
+def _read_digest(model_dir: pathlib.Path, step: int) -> str:
+  """Returns the digest of the metrics that a checkpoint contains, or ''."""
+  checkpoint = checkpoint_reader.checkpoint_path(model_dir, step)
   try:
     about = checksums.read_seal(checkpoint / 'meta').about
     digest = checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
   except (OSError, ValueError):
-    return ''  # what reads the checkpoint says so
-  ours, theirs = run_directory.run_id(model_dir), about.get('run', '')
-  if ours and theirs and ours != theirs:
+    return ''  # Readers of the checkpoint report this error.
+  model_run = run_directory.run_id(model_dir)
+  checkpoint_run = about.get('run', '')
+  if model_run and checkpoint_run and model_run != checkpoint_run:
     raise errors.RunDirectoryError(
-      f'Checkpoint {step} is of another run, and so may be {METRICS}',
-      got=theirs,
-      expected=f'{ours}, as model.json has it',
+      f'Checkpoint {step} belongs to another run, and {METRICS} may as well',
+      got=checkpoint_run,
+      expected=f'{model_run}, according to {run_directory.MODEL}',
       where=str(checkpoint),
-      fix='restore both from a copy of this run',
+      fix='Restore both from a backup of this run.',
     )
   return digest
 
 
 def _is_kept(line: bytes, step: int) -> bool:
-  """Whether a line is whole, and of a step up to `step` or a restart."""
+  """Returns whether a line is complete, and a restart or not after a step."""
   try:
     record = json.loads(line)
     is_due = record['step'] <= step or 'restart' in record
@@ -104,13 +113,13 @@ def _is_kept(line: bytes, step: int) -> bool:
 
 
 def read_metrics(model_dir: pathlib.Path) -> list[dict[str, Any]]:
-  """What a run has written at its reports and evaluations, in order."""
+  """Returns the metrics that a run has written, in order."""
   lines = _content(model_dir).splitlines(True)
-  return [json.loads(line) for line in lines if _is_kept(line, _ALL)]
+  return [json.loads(line) for line in lines if _is_kept(line, _MAX_STEP)]
 
 
-def seconds_written(model_dir: pathlib.Path) -> float:
-  """How many seconds of the run its metrics speak of; 0 without any."""
+def recorded_seconds(model_dir: pathlib.Path) -> float:
+  """Returns the duration of the run in seconds according to its metrics, or 0."""
   lines = _content(model_dir).splitlines()
   return max(map(_run_seconds, lines), default=0.0)
 
@@ -121,7 +130,10 @@ def _content(model_dir: pathlib.Path) -> bytes:
 
 
 def _run_seconds(line: bytes) -> float:
-  """The 'run_seconds' of a line; 0 for a line without, or cut by a kill."""
+  """Returns the 'run_seconds' of a line.
+
+  Returns 0 if the line does not contain the value, or was truncated by a kill.
+  """
   try:
     return float(json.loads(line)['speed']['run_seconds'])
   except (ValueError, KeyError, TypeError, RecursionError):

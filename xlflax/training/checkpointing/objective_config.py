@@ -1,4 +1,4 @@
-"""The objectives of a run, recorded for those who read its heads."""
+"""Configurations of the objectives of a run, recorded for readers of its heads."""
 
 import logging
 import pathlib
@@ -18,26 +18,29 @@ _INPUTS = 'inputs'
 Inputs = Mapping[str, Mapping[str, Any]]
 
 
-def inputs_of(trainer) -> dict[str, dict[str, Any]]:
-  """Returns the settings that turned labeled examples into model inputs.
+def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
+  """Returns the settings that convert labeled examples to model inputs.
 
   Args:
     trainer: The `Trainer`.
 
   Returns:
-    Objective name -> settings of its labeled streams. If an objective reads
-    several of them, only the settings that they share are included.
+    Mapping from the name of an objective to the settings of its labeled
+    streams.
+    If an objective reads several streams, only their common settings are
+    included.
   """
   streams = {stream.name: stream for stream in trainer.streams}
-  found: dict[str, dict[str, Any]] = {}
+  inputs: dict[str, dict[str, Any]] = {}
   for entry in trainer.objectives.entries:
     read_settings = getattr(streams[entry.stream], 'input_settings', None)
     if read_settings is None:
       continue
     settings = read_settings()
-    known = found.setdefault(entry.objective.name, settings)
-    found[entry.objective.name] = dict(known.items() & settings.items())
-  return found
+    name = entry.objective.name
+    previous_settings = inputs.setdefault(name, settings)
+    inputs[name] = dict(previous_settings.items() & settings.items())
+  return inputs
 
 
 def write_objectives(
@@ -45,15 +48,15 @@ def write_objectives(
   objectives: Iterable[Any],
   inputs: Inputs = types.MappingProxyType({}),
 ) -> None:
-  """Records what is trained, for evaluation to know labels and inputs.
+  """Records the objectives of a run, so that evaluation can use its heads.
 
-  An objective with a setting that is no plain value, such as a schedule, is
-  left out.
+  An objective with a setting that is not a plain value, such as a schedule, is
+  omitted.
 
   Args:
-    model_dir: The model directory.
-    objectives: The objectives of the run.
-    inputs: Input settings by the name of the objective; see `inputs_of`.
+    model_dir: Model directory.
+    objectives: Objectives of the run.
+    inputs: Input settings by the name of the objective (see `collect_inputs`).
   """
   recorded = []
   for objective in objectives:
@@ -61,12 +64,12 @@ def write_objectives(
       recorded.append(config_serialization.to_json_config(objective))
     except errors.ConfigError:
       logging.info(
-        'Objective %s is not recorded in %s: not all its settings '
-        'are plain values.',
+        'Not recording objective %s in %s, because some of its settings are '
+        'not plain values.',
         objective.name,
         run_directory.OBJECTIVES,
       )
-  run_directory.write_part(
+  run_directory.write_run_file(
     model_dir,
     run_directory.OBJECTIVES,
     {
@@ -77,10 +80,15 @@ def write_objectives(
 
 
 def read_objectives(model_dir: pathlib.Path) -> list:
-  """The objectives that `write_objectives` recorded; [] where none are.
+  """Reads the objectives that `write_objectives` recorded.
+
+  Objectives that cannot be built are skipped with a warning.
+
+  Returns:
+    The objectives, or [] if none are recorded.
 
   Raises:
-    RunDirectoryError: the file is damaged, or was deleted.
+    RunDirectoryError: If the file is damaged or was deleted.
   """
   path = model_dir / run_directory.OBJECTIVES
   objectives = []
@@ -91,12 +99,15 @@ def read_objectives(model_dir: pathlib.Path) -> list:
       if isinstance(getattr(objective, 'name', None), str):
         objectives.append(objective)
     except errors.RunDirectoryError as error:
-      logging.warning('%s: an objective is not known here. %s', path, error)
+      logging.warning('Skipping an objective in %s. %s', path, error)
   return objectives
 
 
 def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:
-  """Returns the input settings that `write_objectives` recorded; {} if there are none.
+  """Reads the input settings that `write_objectives` recorded.
+
+  Returns:
+    Input settings by the name of the objective, or {} if none are recorded.
 
   Raises:
     RunDirectoryError: If the file is damaged or was deleted.
@@ -112,8 +123,8 @@ def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:
 
 
 def _read(model_dir: pathlib.Path) -> dict[str, Any]:
-  """Returns the record; {} if the run was never given one."""
+  """Reads the record. Returns {} if the run does not have one."""
   if not (model_dir / run_directory.OBJECTIVES).exists():
     manifests.check_file(model_dir, run_directory.OBJECTIVES)
     return {}
-  return run_directory.read_part(model_dir, run_directory.OBJECTIVES)
+  return run_directory.read_run_file(model_dir, run_directory.OBJECTIVES)

@@ -1,4 +1,4 @@
-"""A model directory: which run it belongs to, and what is written where."""
+"""Model directories: the files of a run and the identifier they share."""
 
 import dataclasses
 import enum
@@ -17,40 +17,41 @@ from xlflax.utils import errors
 
 CONFIG = 'config.gin'
 TRAINER = 'trainer.json'
-AVERAGED = 'averaged_trainer.json'  # of the first run of a mean of checkpoints
+# Trainer of the first run of an average of checkpoints.
+AVERAGED = 'averaged_trainer.json'
 MODEL = 'model.json'
 OBJECTIVES = 'objectives.json'
 VOCABULARY = 'vocabulary'
-ORIGIN = 'huggingface.json'  # the published model that it comes from
-SENTENCE = 'sentence.json'  # what its sentence vectors are
+ORIGIN = 'huggingface.json'  # Published model from which the run started.
+SENTENCE = 'sentence.json'  # Definition of the sentence embeddings.
 METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
 TENSORBOARD = 'tensorboard'
 REPORT = 'report'
-_RUN = 'run'
-_OF_VOCABULARY = 'vocabulary'
+_RUN_KEY = 'run'
+_VOCABULARY_KEY = 'vocabulary'
 
 
 class VocabularyIdentity(NamedTuple):
-  """What tells a vocabulary from others, wherever it lies.
+  """Identity of a vocabulary, independent of its location.
 
   Attributes:
-    size: number of its entries.
-    hash: of its content (`Vocabulary.hash`).
+    size: Number of tokens.
+    hash: Hash of the content (`Vocabulary.hash`).
   """
 
   size: int
   hash: str
 
   def __str__(self) -> str:
-    return f'{self.size:,} entries, {self.hash[:12]}'
+    return f'{self.size:,} tokens, hash {self.hash[:12]}'
 
 
 class OtherConfig(enum.Enum):
-  """What to do when the directory holds another configuration's run."""
+  """Action if the directory contains a run with another configuration."""
 
   REFUSE = 'refuse'
-  ACCEPT = 'accept'  # continue with the new configuration, and record it
+  ACCEPT = 'accept'  # Resume with the new configuration and record it.
 
 
 def check_run_directory(
@@ -59,39 +60,48 @@ def check_run_directory(
   *,
   other_config: OtherConfig = OtherConfig.REFUSE,
 ) -> None:
-  """Refuses a directory that is not this run's; writes nothing.
+  """Checks that a directory is empty or belongs to this run. Writes nothing.
 
   Args:
-    model_dir: the run's directory; it need not exist.
-    description: of the run (`config_serialization.to_json_config`).
-    other_config: what to do where another run lives.
+    model_dir: Model directory. It need not exist.
+    description: Description of the run (`config_serialization.to_json_config`).
+    other_config: Action if the directory contains a run with another
+      configuration.
 
   Raises:
-    RunDirectoryError: the directory holds another run (the difference is
-      shown), or files that are no run's.
+    RunDirectoryError: If the directory contains another run, in which case the
+      message shows the difference, or files that do not belong to a run.
   """
-  check_place(model_dir)
+  check_not_a_file(model_dir)
   if (model_dir / TRAINER).exists():
-    refuse = other_config is OtherConfig.REFUSE
-    saved_description = read_part(model_dir, TRAINER, of_any_run=not refuse)
-    _compare(model_dir, saved_description, description, other_config)
-  elif any(not p.name.startswith('.') for p in paths.list_directory(model_dir)):
+    is_strict = other_config is OtherConfig.REFUSE
+    saved_description = read_run_file(
+      model_dir, TRAINER, allow_other_run=not is_strict
+    )
+    _check_same_config(model_dir, saved_description, description, other_config)
+  elif any(
+    not path.name.startswith('.') for path in paths.list_directory(model_dir)
+  ):
     raise errors.RunDirectoryError(
-      'The model directory holds files, but no run',
+      'The model directory contains files, but no run',
       got=str(model_dir),
       expected=f'an empty or new directory, or a run with {TRAINER}',
-      fix='give another --model_dir',
+      fix='Pass another --model_dir.',
     )
 
 
-def check_place(model_dir: pathlib.Path) -> None:
-  """Refuses a file where the model directory should be."""
-  is_bucket = paths.is_bucket(model_dir)  # whose folders need not exist
+def check_not_a_file(model_dir: pathlib.Path) -> None:
+  """Checks that the path of a model directory is not a file.
+
+  Raises:
+    RunDirectoryError: If the path is a file.
+  """
+  is_bucket = paths.is_bucket(model_dir)  # Folders of buckets need not exist.
   if not is_bucket and model_dir.exists() and not model_dir.is_dir():
     raise errors.RunDirectoryError(
       'The model directory is a file',
       got=str(model_dir),
-      expected='a directory or a name that does not exist yet',
+      expected='a directory, or a path that does not exist',
     )
 
 
@@ -103,88 +113,94 @@ def claim_run_directory(
   other_config: OtherConfig = OtherConfig.REFUSE,
   run: str = '',
 ) -> None:
-  """Makes the directory this run's own, or raises as `check_run_directory` does.
+  """Records a run in its directory.
 
   Args:
-    model_dir: the run's directory.
-    description: of the run.
-    gin_config: a gin file's text that builds the run; '' where none does.
-    other_config: as in `check_run_directory`.
-    run: what tells the run from others; '' takes what `model.json` says.
+    model_dir: Model directory.
+    description: Description of the run (`config_serialization.to_json_config`).
+    gin_config: Text of a gin file that builds the run. If '', none is written.
+    other_config: Action if the directory contains a run with another
+      configuration.
+    run: Identifier of the run. If '', the identifier in `model.json`.
+
+  Raises:
+    RunDirectoryError: See `check_run_directory`.
   """
   check_run_directory(model_dir, description, other_config=other_config)
   contents = {CONFIG: gin_config} if gin_config else {}
-  marked = {**description, _RUN: run or run_id(model_dir)}
+  identified = {**description, _RUN_KEY: run or run_id(model_dir)}
   manifests.write_files(
-    model_dir, manifests.Kind.RUN, {TRAINER: as_json(marked)} | contents
+    model_dir,
+    manifests.Kind.RUN,
+    {TRAINER: to_json_text(identified)} | contents,
   )
 
 
-def _compare(model_dir, old, new, other_config) -> None:
+def _check_same_config(model_dir, old, new, other_config) -> None:
+  """Raises an error if two descriptions differ, unless this is accepted."""
   difference = config_serialization.config_difference(old, new)
   if difference and other_config is OtherConfig.REFUSE:
     raise errors.RunDirectoryError(
-      "The model directory holds another configuration's run",
+      'The model directory contains a run with another configuration',
       got='\n--- the run in the directory\n+++ this configuration\n'
       + '\n'.join(difference)
       + '\n',
       where=str(model_dir),
-      fix='give another --model_dir, or continue that run with the new '
-      'settings by --on_config_mismatch=continue (docs/trouble.md#refused)',
+      fix='Pass another --model_dir, or pass --on_config_mismatch=continue to '
+      'resume that run with the new settings (docs/trouble.md#refused).',
     )
 
 
-def write_part(
+def write_run_file(
   model_dir: pathlib.Path, name: str, value: dict[str, Any], *, run: str = ''
 ) -> None:
-  """Writes a JSON file that says which run it is of; see `write_json`.
+  """Writes a JSON file that contains the identifier of its run.
 
   Args:
-    model_dir: the run's directory.
-    name: of the file.
-    value: its content.
-    run: what tells the run from others; '' takes what `model.json` says.
+    model_dir: Model directory.
+    name: Name of the file.
+    value: Content of the file.
+    run: Identifier of the run. If '', the identifier in `model.json`.
   """
-  write_json(model_dir / name, {**value, _RUN: run or run_id(model_dir)})
+  write_json(model_dir / name, {**value, _RUN_KEY: run or run_id(model_dir)})
 
 
-def read_part(
-  model_dir: pathlib.Path, name: str, *, of_any_run: bool = False
+def read_run_file(
+  model_dir: pathlib.Path, name: str, *, allow_other_run: bool = False
 ) -> dict[str, Any]:
-  """What `write_part` was given.
+  """Reads a file that `write_run_file` wrote.
 
   Args:
-    model_dir: the run's directory.
-    name: of the file.
-    of_any_run: whether a file of another run is read as well.
+    model_dir: Model directory.
+    name: Name of the file.
+    allow_other_run: Whether to accept a file of another run.
 
   Raises:
-    RunDirectoryError: the file is damaged, has been changed, or is another
-      run's.
+    RunDirectoryError: If the file is damaged or belongs to another run.
   """
   content = read_json(model_dir / name)
-  theirs, ours = content.pop(_RUN, ''), run_id(model_dir)
-  if theirs and ours and theirs != ours and not of_any_run:
+  file_run, model_run = content.pop(_RUN_KEY, ''), run_id(model_dir)
+  if file_run and model_run and file_run != model_run and not allow_other_run:
     raise errors.RunDirectoryError(
-      f'{name} is of another run',
-      got=f'run {theirs}',
-      expected=f'run {ours}, as {MODEL} says',
+      f'{name} belongs to another run',
+      got=f'run {file_run}',
+      expected=f'run {model_run}, according to {MODEL}',
       where=str(model_dir / name),
-      fix='restore the file, or the model.json beside it, from a copy of this '
-      'run; `xlflax verify` says what else does not belong here',
+      fix=f'Restore the file, or {MODEL}, from a backup of this run. Run '
+      '`xlflax verify` to find other files that do not belong to it.',
     )
   return content
 
 
 def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
-  """Writes a run's file of plain JSON, with its digest."""
+  """Writes a JSON file of a run with its digest and lists it in the manifest."""
   manifests.write_files(
-    path.parent, manifests.Kind.RUN, {path.name: as_json(value)}
+    path.parent, manifests.Kind.RUN, {path.name: to_json_text(value)}
   )
 
 
-def as_json(value: dict[str, Any]) -> str:
-  """Plain JSON with its digest, as people may read and compare it."""
+def to_json_text(value: dict[str, Any]) -> str:
+  """Formats a value as readable JSON with its digest."""
   text = json.dumps(
     checksums.add_digest(value), indent=2, sort_keys=True, ensure_ascii=False
   )
@@ -192,36 +208,41 @@ def as_json(value: dict[str, Any]) -> str:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """What `write_json` wrote.
+  """Reads a file that `write_json` wrote.
 
   Raises:
-    RunDirectoryError: the file is damaged, or has been changed.
+    RunDirectoryError: If the file is damaged.
   """
   return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
     what='A file of the run is damaged',
     own=True,
-    fix=f'xlflax verify {path.parent} --repair',
+    fix=f'Run `xlflax verify {path.parent} --repair`.',
   )
 
 
 def run_id(model_dir: pathlib.Path) -> str:
-  """What tells the files of one run from those of another; '' without any.
+  """Returns the identifier that all files of a run share.
+
+  Returns '' if the directory does not contain a model.
 
   Raises:
-    RunDirectoryError: the file that says it is damaged.
+    RunDirectoryError: If `model.json` is damaged.
   """
-  return run_of(model_dir, MODEL)
+  return read_run_id(model_dir, MODEL)
 
 
 def new_run_id() -> str:
-  """What tells a run from all others."""
+  """Returns a new unique identifier of a run."""
   return uuid.uuid4().hex
 
 
-def content_of(model_dir: str | pathlib.Path) -> str | None:
-  """What a run is, wherever it lies; None where that cannot be read."""
+def content_identity(model_dir: str | pathlib.Path) -> str | None:
+  """Returns the identity of a run, independent of its location.
+
+  Returns None if the identifier of the run cannot be read.
+  """
   try:
     run = run_id(paths.to_path(model_dir))
   except (errors.XlflaxError, OSError):
@@ -229,46 +250,55 @@ def content_of(model_dir: str | pathlib.Path) -> str | None:
   return f'run {run}' if run else None
 
 
-def run_of(model_dir: pathlib.Path, name: str) -> str:
-  """The run that one of its files names; '' if it is not there.
+def read_run_id(model_dir: pathlib.Path, name: str) -> str:
+  """Returns the identifier of the run to which a file belongs.
+
+  Args:
+    model_dir: Model directory.
+    name: Name of the file.
+
+  Returns:
+    The identifier, or '' if the file does not exist.
 
   Raises:
-    RunDirectoryError: the file is damaged.
+    RunDirectoryError: If the file is damaged.
   """
   path = model_dir / name
-  return read_json(path).get(_RUN, '') if path.exists() else ''
+  return read_json(path).get(_RUN_KEY, '') if path.exists() else ''
 
 
 def write_model(
   model_dir: pathlib.Path, model, *, vocabulary: Any = None, run: str = ''
 ) -> None:
-  """Records the model's class and configuration, to build it again.
+  """Records the class and the configuration of a model.
 
   Args:
-    model_dir: the run's directory.
-    model: the Linen module.
-    vocabulary: the `Vocabulary` that the model's rows are in the order of;
-      None keeps what is there.
-    run: what tells the run from others; '' keeps what is there, or is new.
+    model_dir: Model directory.
+    model: Linen module.
+    vocabulary: `Vocabulary` that defines the order of the embedding table. If
+      None, the recorded vocabulary is kept.
+    run: Identifier of the run. If '', the recorded identifier, or a new one.
   """
   run = run or run_id(model_dir) or new_run_id()
-  identity = vocabulary_of(model_dir)
+  identity = read_vocabulary_identity(model_dir)
   if vocabulary is not None:
     identity = VocabularyIdentity(vocabulary.spec.size, vocabulary.hash)
-  described = {**config_serialization.to_json_config(model), _RUN: run}
+  description = {**config_serialization.to_json_config(model), _RUN_KEY: run}
   if identity is not None:
-    described[_OF_VOCABULARY] = identity._asdict()
-  write_json(model_dir / MODEL, described)
+    description[_VOCABULARY_KEY] = identity._asdict()
+  write_json(model_dir / MODEL, description)
 
 
-def vocabulary_of(model_dir: pathlib.Path) -> VocabularyIdentity | None:
-  """The vocabulary that a run was trained with; None if it does not say.
+def read_vocabulary_identity(
+  model_dir: pathlib.Path,
+) -> VocabularyIdentity | None:
+  """Returns the vocabulary with which a run was trained, or None if unknown.
 
   Raises:
-    RunDirectoryError: the file that says it is damaged.
+    RunDirectoryError: If `model.json` is damaged.
   """
   path = model_dir / MODEL
-  recorded = read_json(path).get(_OF_VOCABULARY) if path.exists() else None
+  recorded = read_json(path).get(_VOCABULARY_KEY) if path.exists() else None
   if recorded is None:
     return None
   fields = VocabularyIdentity._fields
@@ -279,73 +309,81 @@ def vocabulary_of(model_dir: pathlib.Path) -> VocabularyIdentity | None:
     or not all(isinstance(recorded[name], str) for name in fields[1:])
   ):
     raise errors.RunDirectoryError(
-      'What a model says of its vocabulary cannot be read',
+      'The vocabulary recorded in the model is invalid',
       got=repr(recorded)[:100],
-      expected='its size and hash',
+      expected='a size and a hash',
       where=str(path),
-      fix='copy the whole model directory again',
+      fix='Copy the complete model directory again.',
     )
   return VocabularyIdentity(**recorded)
 
 
 def read_model(model_dir: pathlib.Path):
-  """The Linen module that `write_model` recorded.
+  """Builds the Linen module that `write_model` recorded.
 
   Raises:
-    RunDirectoryError: the directory is no run, or in a bucket that cannot be
-      read.
+    RunDirectoryError: If the directory does not contain a run, or is in a
+      bucket
+      that cannot be read.
   """
   bucket_access.check_readable(model_dir)
   path = model_dir / MODEL
   if not path.exists():
     raise errors.RunDirectoryError(
-      'This is no model directory',
+      'The directory is not a model directory',
       got=str(model_dir),
-      expected=f'a directory with {MODEL}, as `xlflax train` makes it',
+      expected=f'a directory with {MODEL}, written by `xlflax train`',
     )
   model = config_serialization.from_json_config(read_json(path))
   config = getattr(model, 'config', None)
   if not isinstance(model, nn.Module) or not dataclasses.is_dataclass(config):
     raise errors.RunDirectoryError(
-      'What the run says of its model is none',
+      f'{MODEL} does not describe a valid model',
       got=type(model).__name__,
-      expected='a model with its configuration',
+      expected='a Linen module with a configuration',
       where=str(path),
     )
   return model
 
 
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
-  """Copies the vocabulary's files, so that the run stands by itself.
+  """Copies the files of a vocabulary, so that the run is self-contained.
 
-  A copy that is there is kept (see `check_vocabulary`).
+  An existing copy is kept (see `check_vocabulary`).
+
+  Args:
+    source: Directory of the vocabulary.
+    model_dir: Model directory.
   """
   paths.copy_files(source, model_dir / VOCABULARY)
-  note_vocabulary(model_dir)
+  record_vocabulary(model_dir)
 
 
-def note_vocabulary(model_dir: pathlib.Path) -> None:
-  """Puts the vocabulary's files into the run's manifest."""
+def record_vocabulary(model_dir: pathlib.Path) -> None:
+  """Lists the files of the vocabulary in the manifest of a run."""
   manifest = manifests.read_manifest(model_dir)
   names = [
     f'{VOCABULARY}/{path.name}'
     for path in paths.list_directory(model_dir / VOCABULARY)
     if not path.name.startswith('.')
   ]
-  new = [name for name in names if not manifest or name not in manifest.files]
-  if new:
-    manifests.record_files(model_dir, manifests.Kind.RUN, new)
+  unlisted = [
+    name for name in names if not manifest or name not in manifest.files
+  ]
+  if unlisted:
+    manifests.record_files(model_dir, manifests.Kind.RUN, unlisted)
 
 
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies the records of what a run starts from: model, sentence vectors.
+  """Copies the records of the origin of a run and of its sentence embeddings.
 
   Args:
-    sources: model directories that its parameters come from; the first that
-      has a record counts.
-    model_dir: the run's directory; a record that it has stays.
+    sources: Model directories from which parameters are initialized. The first
+      one that has a record is used.
+    model_dir: Model directory. An existing record of sentence embeddings is
+      kept.
   """
   for name in (ORIGIN, SENTENCE):
     existing = [
@@ -354,40 +392,47 @@ def copy_origin(
       if (source / name).exists()
     ]
     if existing and not (name == SENTENCE and (model_dir / name).exists()):
-      write_part(model_dir, name, read_part(existing[0], name))
+      write_run_file(model_dir, name, read_run_file(existing[0], name))
 
 
-def trained_by(model_dir: pathlib.Path) -> dict[str, Any]:
-  """The trainer of a run, or of the first one of a mean; {} of what is bare."""
+def read_trainer(model_dir: pathlib.Path) -> dict[str, Any]:
+  """Returns the trainer of a run, or of the first run of an average.
+
+  Returns {} if neither is recorded.
+  """
   for name in (TRAINER, AVERAGED):
     if (model_dir / name).exists():
-      return read_part(model_dir, name)
+      return read_run_file(model_dir, name)
   return {}
 
 
 def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
-  """Refuses another vocabulary than the one that the run has a copy of.
+  """Checks that a vocabulary equals the copy in the model directory.
+
+  Args:
+    source: Directory of the vocabulary.
+    model_dir: Model directory.
 
   Raises:
-    RunDirectoryError: a file differs.
+    RunDirectoryError: If a file differs.
   """
   copy = model_dir / VOCABULARY
   for path in paths.list_directory(copy):
     other = source / path.name
     if not (other.exists() and path.read_bytes() == other.read_bytes()):
       raise errors.RunDirectoryError(
-        "The vocabulary is not the one of the model directory's run",
+        'The vocabulary differs from the one in the model directory',
         got=str(other),
-        expected=f'the same as {path}',
-        fix='train with the vocabulary that the run was started with, or '
-        'give another --model_dir',
+        expected=f'the same content as {path}',
+        fix='Train with the vocabulary with which the run was started, or pass '
+        'another --model_dir.',
       )
 
 
 def remove_leftovers(model_dir: pathlib.Path) -> None:
-  """Removes what a killed process had not yet given its name."""
-  for path in (
-    () if paths.is_bucket(model_dir) else paths.list_directory(model_dir)
-  ):
+  """Removes temporary files that a killed process left behind."""
+  if paths.is_bucket(model_dir):
+    return
+  for path in paths.list_directory(model_dir):
     if path.name.startswith('.') and path.name.endswith('.tmp'):
       shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

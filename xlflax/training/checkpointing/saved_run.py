@@ -1,4 +1,4 @@
-"""A run directory opened for reading: model, vocabulary, checkpoints."""
+"""Model directories of runs, opened for reading."""
 
 import dataclasses
 import os
@@ -27,15 +27,15 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True)
 class SavedRun:
-  """What `xlflax train` left in a model directory.
+  """Model directory written by `xlflax train`.
 
   Attributes:
-    directory: the model directory.
-    model: the Linen module.
-    vocabulary: its vocabulary.
-    objectives: what it trained, by name; none where that is not recorded.
-    inputs: Settings that turned labeled examples into model inputs, by the
-      name of the objective; see `objective_config.inputs_of`.
+    directory: Model directory.
+    model: Linen module.
+    vocabulary: Vocabulary of the model.
+    objectives: Objectives of the training by name. Empty if not recorded.
+    inputs: Settings that convert labeled examples to model inputs, by the name
+      of the objective (see `objective_config.collect_inputs`).
   """
 
   directory: pathlib.Path
@@ -48,25 +48,30 @@ class SavedRun:
 
   @property
   def steps(self) -> list[int]:
-    """Steps of the finished checkpoints, rising."""
+    """Steps of the finished checkpoints, in ascending order."""
     return checkpoint_reader.finished_steps(self.directory)
 
   def restore_params(
     self, step: int, *, partitioner: partitioning.Partitioner | None = None
   ):
-    """`{'model': ..., 'heads': ...}` of one checkpoint.
+    """Restores the parameters of a checkpoint.
 
-    A run that keeps a running average gives the average.
+    If EMA is enabled, the averaged parameters are restored.
 
     Args:
-      step: one of `steps`.
-      partitioner: shards the parameters; None puts them on one device.
+      step: Step of a checkpoint, one of `steps`.
+      partitioner: Partitioner that shards the parameters. If None, they are
+        placed
+        on one device.
+
+    Returns:
+      `{'model': ..., 'heads': ...}`.
 
     Raises:
-      CheckpointError: it is not there, or cannot be read.
+      CheckpointError: If the checkpoint does not exist or is unreadable.
     """
     saved = checkpoint_reader.saved_shapes(
-      checkpoint_reader.path_of(self.directory, step)
+      checkpoint_reader.checkpoint_path(self.directory, step)
     )
     self._check_sizes(saved)
     abstract = self._abstract(saved, partitioner)
@@ -75,11 +80,21 @@ class SavedRun:
   def untrained_params(
     self, *, seed: int = 0, partitioner: partitioning.Partitioner | None = None
   ):
-    """`{'model': ...}` as freshly initialised: the baseline of evaluations."""
+    """Initializes random parameters, which are the baseline of evaluations.
+
+    Args:
+      seed: Random seed of the initialization.
+      partitioner: Partitioner that shards the parameters. If None, they are
+        placed
+        on one device.
+
+    Returns:
+      `{'model': ...}`.
+    """
     if steps := self.steps:
       self._check_sizes(
         checkpoint_reader.saved_shapes(
-          checkpoint_reader.path_of(self.directory, steps[-1])
+          checkpoint_reader.checkpoint_path(self.directory, steps[-1])
         )
       )
     key = randomness.purpose_key(seed, randomness.Purpose.PARAMETERS)
@@ -98,26 +113,35 @@ class SavedRun:
       }
 
   def _check_sizes(self, saved: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuses a model far larger than its checkpoint, before it is made."""
+    """Rejects a model that is far larger than its checkpoint.
+
+    The check precedes the allocation of parameters.
+
+    Args:
+      saved: Shapes of the saved parameters by name.
+
+    Raises:
+      CheckpointError: If the sizes do not match.
+    """
     config = getattr(self.model, 'config', None)
     problems = (
       shape_checks.find_shape_problems(config, saved.values()) if config else []
     )
     if problems:
       raise errors.CheckpointError(
-        'The sizes of the model do not fit its checkpoints',
+        'The sizes of the model do not match its checkpoints',
         got='; '.join(problems),
         where=str(self.directory / run_directory.MODEL),
-        fix='copy the whole model directory again',
+        fix='Copy the complete model directory again.',
       )
 
   def _abstract(self, saved, partitioner):
-    """ShapeDtypeStructs with shardings; heads as the checkpoint has them."""
+    """Returns ShapeDtypeStructs with shardings. Heads have the saved shapes."""
     boxed = models_api.abstract_params(self.model)
-    # Traced, for a mesh that is set has shapes by themselves refused.
+    # `unbox` is traced, because it rejects abstract shapes if a mesh is set.
     shapes = jax.eval_shape(nn.meta.unbox, boxed)
     single_device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    of_model = (
+    model_shardings = (
       partitioner.shardings(boxed)
       if partitioner
       else jax.tree.map(lambda _: single_device, shapes)
@@ -128,7 +152,7 @@ class SavedRun:
           leaf.shape, leaf.dtype, sharding=sharding
         ),
         shapes,
-        of_model,
+        model_shardings,
       )
     }
     replicated = partitioner.replicated if partitioner else single_device
@@ -141,7 +165,7 @@ class SavedRun:
     )
 
   def is_finished(self) -> bool:
-    """Whether the run reached its last step (see `mark_finished`)."""
+    """Returns whether the run reached its last step (see `mark_finished`)."""
     return (self.directory / FINISHED).exists()
 
 
@@ -149,8 +173,14 @@ FINISHED = 'finished.json'
 
 
 def mark_finished(model_dir: pathlib.Path, step: int) -> None:
-  """Leaves the sign that `xlflax evaluate --continuous` ends at."""
-  if (model_dir / run_directory.METRICS).exists():  # no line follows
+  """Marks a run as finished, which ends `xlflax evaluate --continuous`.
+
+  Args:
+    model_dir: Model directory.
+    step: Last step of the run.
+  """
+  # No more metrics are written, so that their digest can be recorded.
+  if (model_dir / run_directory.METRICS).exists():
     manifests.record_files(
       model_dir, manifests.Kind.RUN, [run_directory.METRICS]
     )
@@ -158,13 +188,13 @@ def mark_finished(model_dir: pathlib.Path, step: int) -> None:
 
 
 def mark_unfinished(model_dir: pathlib.Path) -> None:
-  """Takes that sign away: training goes on."""
+  """Removes the mark of `mark_finished` when training resumes."""
   manifests.forget_files(model_dir, (FINISHED, run_directory.METRICS))
   (model_dir / FINISHED).unlink(missing_ok=True)
 
 
-def last_step_of_finished(model_dir: pathlib.Path) -> int | None:
-  """The step that `mark_finished` noted; None where it did not."""
+def read_finished_step(model_dir: pathlib.Path) -> int | None:
+  """Returns the step that `mark_finished` recorded, or None."""
   path = model_dir / FINISHED
   return run_directory.read_json(path)['step'] if path.exists() else None
 
@@ -173,21 +203,22 @@ def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
   """Opens a model directory.
 
   Raises:
-    RunDirectoryError: it is none, or in a bucket that cannot be read.
-    VocabularyError: its vocabulary is missing or damaged.
+    RunDirectoryError: If the path is not a model directory, or is in a bucket
+      that cannot be read.
+    VocabularyError: If the vocabulary is missing or damaged.
   """
   directory = paths.to_path(model_dir)
   bucket_access.check_readable(directory)
   if not directory.is_dir():
     raise errors.RunDirectoryError(
-      'There is no such model directory',
+      'The model directory does not exist',
       got=str(model_dir),
-      expected='a directory that `xlflax train` made',
+      expected='a directory written by `xlflax train`',
     )
   return SavedRun(
     directory,
     run_directory.read_model(directory),
-    data_fingerprint.own_vocabulary(directory),
+    data_fingerprint.load_vocabulary(directory),
     {
       objective.name: objective
       for objective in objective_config.read_objectives(directory)

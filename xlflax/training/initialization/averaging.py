@@ -80,7 +80,7 @@ def average_checkpoints(
     _check_steps(run, steps)
     _check_same(run, runs[0][0])
   checkpoints = [
-    checkpoint_reader.path_of(run.directory, step)
+    checkpoint_reader.checkpoint_path(run.directory, step)
     for run, steps in runs
     for step in steps
   ]
@@ -122,7 +122,7 @@ def _mean(paths, shapes) -> dict[str, np.ndarray]:
   )
   for path in paths:
     part = param_tree.flatten_params(
-      checkpoint_reader.read_part(path, 'params', item)
+      checkpoint_reader.restore_subtree(path, 'params', item)
     )
     for name, total in sums.items():
       nonfinite_checks.check_finite(name, np.asarray(part[name]), where=path)
@@ -163,8 +163,8 @@ def _write(
   run_directory.copy_origin(
     [source_run.directory for source_run, _ in runs], directory
   )
-  if trainer := run_directory.trained_by(run.directory):
-    run_directory.write_part(directory, run_directory.AVERAGED, trainer)
+  if trainer := run_directory.read_trainer(run.directory):
+    run_directory.write_run_file(directory, run_directory.AVERAGED, trainer)
   record = {str(source_run.directory): steps for source_run, steps in runs}
   last = max(steps[-1] for _, steps in runs)
   text = json.dumps(record, indent=2) + '\n'

@@ -68,7 +68,7 @@ class MatchedRows:
         expected='a vocabulary directory',
         where='InitFrom.vocabulary_matching',
       )
-    source = data_fingerprint.own_vocabulary(paths.to_path(model_dir))
+    source = data_fingerprint.load_vocabulary(paths.to_path(model_dir))
     matching = settings.match(vocabulary, source)
     return cls(vocabulary, source, matching, model_dir, norms=settings.norms)
 

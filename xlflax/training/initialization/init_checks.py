@@ -93,14 +93,16 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   language_parameters = [
     name for name in names if param_tree.matches_pattern(_OF_LANGUAGES, name)
   ]
-  source_vocabulary = run_directory.vocabulary_of(paths.to_path(init.model_dir))
+  source_vocabulary = run_directory.read_vocabulary_identity(
+    paths.to_path(init.model_dir)
+  )
   if (
     not language_parameters
     or source_vocabulary is None
     or source_vocabulary.hash == vocabulary.hash
   ):
     return
-  theirs = data_fingerprint.own_vocabulary(
+  theirs = data_fingerprint.load_vocabulary(
     paths.to_path(init.model_dir)
   ).spec.languages
   if theirs != vocabulary.spec.languages:

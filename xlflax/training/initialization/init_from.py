@@ -59,7 +59,9 @@ class InitFrom:
       phase of one training does. Schedules begin anew.
   """
 
-  model_dir: str = class_registry.known_by_content(run_directory.content_of)
+  model_dir: str = class_registry.known_by_content(
+    run_directory.content_identity
+  )
   step: validation.NonNegativeInt | None = None
   include: tuple[str, ...] = ()
   exclude: tuple[str, ...] = ()
@@ -136,7 +138,7 @@ def checkpoints_of(init: Inits | None) -> list[str]:
   for source in as_init_list(init):
     steps = checkpoint_reader.finished_steps(source.model_dir)
     step = max(steps, default=None) if source.step is None else source.step
-    run = run_directory.content_of(source.model_dir) or source.model_dir
+    run = run_directory.content_identity(source.model_dir) or source.model_dir
     descriptions.append(f'{run}, step {step}')
   return descriptions
 

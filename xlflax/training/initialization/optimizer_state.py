@@ -34,7 +34,7 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
   }
   check_optimizer_state(fresh, saved_param_shapes, checkpoint)
   part = {_ITEM: factory.abstract_sharded.opt_state}
-  saved_state = checkpoint_reader.read_part(checkpoint, 'train', part)
+  saved_state = checkpoint_reader.restore_subtree(checkpoint, 'train', part)
   nonfinite_checks.check_arrays(
     param_tree.flatten_params(saved_state), where=checkpoint
   )

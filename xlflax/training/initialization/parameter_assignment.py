@@ -154,7 +154,7 @@ def read_sources(
     }
   )
   return param_tree.flatten_params(
-    checkpoint_reader.read_part(checkpoint, 'params', item)
+    checkpoint_reader.restore_subtree(checkpoint, 'params', item)
   )
 
 

@@ -33,7 +33,9 @@ class Teacher:
     step: the checkpoint; None for the newest.
   """
 
-  model_dir: str = class_registry.known_by_content(run_directory.content_of)
+  model_dir: str = class_registry.known_by_content(
+    run_directory.content_identity
+  )
   step: validation.NonNegativeInt | None = None
 
   def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:

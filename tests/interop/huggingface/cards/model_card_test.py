@@ -29,7 +29,7 @@ def _note(directory, step, value, parameters='default', **settings):
 
 def test_measured_results_are_in_the_card(run_of):
   directory, *_ = run_of()
-  run_directory.write_part(directory, run_directory.TRAINER, {})
+  run_directory.write_run_file(directory, run_directory.TRAINER, {})
   _note(directory, 3, 0.5)
   _note(directory, 2, 0.1)
   checked = huggingface_export.check_export(directory)
@@ -64,7 +64,9 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
     'total_steps': 1,
     'seed': 0,
   }
-  run_directory.write_part(directory, run_directory.TRAINER, {'fields': fields})
+  run_directory.write_run_file(
+    directory, run_directory.TRAINER, {'fields': fields}
+  )
   checked = huggingface_export.check_export(directory)
   assert 'training text' not in model_card.of_export(checked, name='mine')
   (corpus / 'NOTICE').write_text('Text by A and B, CC BY 4.0.\n')
@@ -87,10 +89,10 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   }
   first = tmp_path / 'first'
   first.mkdir()
-  run_directory.write_part(first, run_directory.TRAINER, {'fields': fields})
+  run_directory.write_run_file(first, run_directory.TRAINER, {'fields': fields})
   start = {'fields': {'model_dir': str(first)}}
   content = {'fields': fields | {'init_from': start}}
-  run_directory.write_part(directory, run_directory.TRAINER, content)
+  run_directory.write_run_file(directory, run_directory.TRAINER, content)
   text = model_card.of_export(
     huggingface_export.check_export(directory), name='mine'
   )

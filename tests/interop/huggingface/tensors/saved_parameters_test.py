@@ -25,7 +25,7 @@ def _saved(directory, in_pieces, ema=()):
   )
   table = jnp.asarray(_TABLE)
   if in_pieces:
-    table = checkpoint_items.Later(_TABLE.shape, lambda: _TABLE)
+    table = checkpoint_items.LazyArray(_TABLE.shape, lambda: _TABLE)
   kept.save(
     train_state.TrainState(
       step=jnp.int32(0),
@@ -37,7 +37,9 @@ def _saved(directory, in_pieces, ema=()):
     {},
   )
   kept.close()
-  return saved_parameters.Reader(checkpoint_reader.path_of(directory, 0))
+  return saved_parameters.Reader(
+    checkpoint_reader.checkpoint_path(directory, 0)
+  )
 
 
 @pytest.mark.parametrize('in_pieces', [False, True])

@@ -81,7 +81,7 @@ def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
 def _trained(directory, *streams):
   """Notes streams as a run's."""
   made = [{'class': 'stream', 'fields': fields} for fields in streams]
-  run_directory.write_part(
+  run_directory.write_run_file(
     directory,
     run_directory.TRAINER,
     {'class': 'trainer', 'fields': {'streams': made}},

@@ -16,7 +16,7 @@ __all__ = ['run_of']
 
 
 def _trained(directory, corpus):
-  run_directory.write_part(
+  run_directory.write_run_file(
     directory, run_directory.TRAINER, {'fields': {'corpus': corpus}}
   )
 

@@ -39,7 +39,7 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
       from, if its folder stated one.
   """
   origin = _read(checked.run.directory, run_directory.ORIGIN)
-  trainer = run_directory.trained_by(checked.run.directory)
+  trainer = run_directory.read_trainer(checked.run.directory)
   settings = trainer.get(config_serialization.FIELDS, {})
   stated = origin.get('card', {})
   is_mean = (checked.run.directory / run_directory.AVERAGED).exists()
@@ -218,4 +218,4 @@ def _list(key: str, values: Sequence[str]) -> list[str]:
 def _read(directory: pathlib.Path, name: str) -> dict[str, Any]:
   if not (directory / name).exists():
     return {}
-  return run_directory.read_part(directory, name)
+  return run_directory.read_run_file(directory, name)

@@ -36,7 +36,7 @@ def separator_of(model_dir: pathlib.Path) -> Separator | None:
   """
   inputs = objective_config.read_inputs(model_dir).values()
   values = {one['separator'] for one in inputs if 'separator' in one}
-  trainer = run_directory.trained_by(model_dir)
+  trainer = run_directory.read_trainer(model_dir)
   streams = trainer.get(config_serialization.FIELDS, {}).get('streams', [])
   for fields in (
     () if values else (one[config_serialization.FIELDS] for one in streams)

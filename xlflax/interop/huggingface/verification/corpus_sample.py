@@ -21,7 +21,7 @@ def sample_texts(directory: pathlib.Path) -> tuple[list[str], list[str]]:
   Returns:
     The texts, and sentences that describe why a run that was trained has none.
   """
-  trainer = run_directory.trained_by(directory)
+  trainer = run_directory.read_trainer(directory)
   if not trainer:
     return [], []
   path = trainer.get(config_serialization.FIELDS, {}).get('corpus')
