@@ -35,7 +35,7 @@ def test_tasks_and_mixtures(folder):
   } <= set(registered.names)
   assert 'xtreme.xnli.fr' not in registered.names
   assert any(
-    note.startswith('xnli: no test data of ar, bg')
+    note.startswith('xnli: no test data for ar, bg')
     for note in registered.missing
   )
   splits = {

@@ -144,7 +144,7 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
     path
     for path in (tmp_path / 'labelled').iterdir()
     if path.name
-    == supervised_loader._folder(_stream(), _Vocabulary(), tmp_path).name
+    == supervised_loader._cache_folder(_stream(), _Vocabulary(), tmp_path).name
   )
   table, written = feature_cache.RowTable.load(folder / 'en.npz')
   assert written.endswith(f' {FakeSource().fingerprint()}')

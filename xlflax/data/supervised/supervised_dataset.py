@@ -1,4 +1,4 @@
-"""A stream of labelled examples: what fine-tuning reads."""
+"""Configuration of a labeled dataset for fine-tuning."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,30 +17,37 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 @class_registry.register('labelled_stream')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledStream:
-  """Labelled examples with everything that turns them into batches.
+  """A labeled dataset: examples, their featurizer and the batch settings.
 
-  It stands beside `xlflax.data.dataset_config.Stream` in `Trainer.streams`.
+  It is used in `Trainer.streams`, like `xlflax.data.dataset_config.Stream`.
 
   Attributes:
-    name: what objectives call it.
-    source: the examples.
-    rows: how an example becomes rows.
-    length: T, tokens a row, special tokens included.
-    batch_size: B, rows in a global batch.
-    parts: languages of the source to read; None: all.
-    alpha: parts are drawn with p_i proportional to N_i ** alpha, N_i the
-      number of rows of part i, or a function of the step; None: 1, as many
-      rows of each part as it has.
-    max_share: no part is drawn more often than this; what is over goes to the
-      others in proportion. None: there is no limit.
-    batching: one part for a batch, or one for each row.
-    shuffle: rows in a new random order each epoch, or as the source has them.
-    max_examples: only the first so many of each part; None: all.
-    seed_offset: added to the run's seed.
-    group_size: so many examples that follow each other have their rows in one
-      batch (`code_switched`). Of those that have fewer rows than the others
-      of their group some come again; a group of whose examples one has no
-      row is left out.
+    name: Name that objectives use for the dataset.
+    source: Source of the examples.
+    rows: Featurizer that converts examples to sequences.
+    length: Number of tokens T of a sequence, including special tokens.
+    batch_size: Number of sequences B of a global batch.
+    parts: Parts of the source to read, such as languages. If None, all parts
+      are
+      read.
+    alpha: Sampling exponent, or a function that returns it for a step. Part i
+      with N_i sequences is sampled with a probability proportional to
+      N_i ** alpha. If None, the exponent is 1.
+    max_share: Maximum sampling probability of a part. The excess is distributed
+      to the other parts in proportion. If None, there is no maximum.
+    batching: Whether to sample one part for each batch or for each sequence.
+    shuffle: Whether to shuffle the sequences in each epoch. Otherwise, they
+      have
+      the order of the source.
+    max_examples: Maximum number of examples to read from each part. If None,
+      all
+      examples are read.
+    seed_offset: Offset that is added to the random seed of the run.
+    group_size: Number of consecutive examples whose sequences are in one batch
+      (`code_switched`). If an example has fewer sequences than others in its
+      group, its sequences are repeated. A group is skipped if one of its
+      examples
+      has no sequence.
   """
 
   name: str
@@ -62,28 +69,27 @@ class LabelledStream:
       object.__setattr__(self, 'parts', tuple(self.parts))
     if self.batch_size % self.group_size:
       raise errors.ConfigError(
-        'Groups of examples do not fill a batch',
+        '`batch_size` must be a multiple of `group_size`',
         got=f'batch_size={self.batch_size}, group_size={self.group_size}',
-        expected='a multiple',
         where=f'stream {self.name!r}',
       )
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the length and the settings of `rows` that decide on tokens."""
+    """Returns the length and the settings of `rows` that affect the tokens."""
     return {'length': self.length} | self.rows.input_settings()
 
   def chosen_parts(self) -> tuple[str, ...]:
-    """The parts to read.
+    """Returns the parts to read.
 
     Raises:
-      CorpusError: the source lacks one of `parts`.
+      CorpusError: If the source lacks a part.
     """
     available = self.source.languages()
     missing = [part for part in self.parts or () if part not in available]
     if missing or not available:
       raise errors.CorpusError(
-        'Labelled examples of a language are missing',
-        got=', '.join(missing) or 'no language at all',
+        'The source has no labeled examples of a language',
+        got=', '.join(missing) or 'a source without languages',
         expected='some of ' + ', '.join(available),
         where=f'stream {self.name!r}',
         fix=name_suggestions.suggest_languages(missing, available),
@@ -91,7 +97,7 @@ class LabelledStream:
     return available if self.parts is None else self.parts
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and types of a global batch, by key."""
+    """Returns the shapes and types of a global batch, by key."""
     return {
       key: jax.ShapeDtypeStruct((self.batch_size, *shape), jnp.int32)
       for key, (shape, _) in self.rows.fields(self.length, spec).items()

@@ -1,18 +1,22 @@
-"""The loader of labelled examples: rows in memory, any step at once.
+"""Loader of labeled examples with random access to the batch of any step.
 
-All rows of the source are made when the loader opens. As with a token cache,
-row n of a part (its n-th use since step 0) is row n mod R of its epoch n div
-R, and an epoch is a permutation keyed by (seed, part, epoch): the global batch
-of a step is a pure function of the examples, the seed and the step.
+All sequences of the source are created when the loader opens and are held in
+memory. As with a token cache, sequence n of a part (its n-th use since step 0)
+is sequence n mod R of its epoch n div R, and an epoch is a permutation with the
+key (seed, part, epoch). The global batch of a step is therefore a pure function
+of the examples, the seed and the step.
 
-With a cache directory the rows are kept in a file there, which a machine
-without the examples, or without what reads them, can train from.
+If there is a cache directory, the sequences are saved to a file in it. A
+machine
+without the examples, or without the packages that read them, can train from
+this file.
 """
 
 import dataclasses
 import hashlib
 import itertools
 import logging
+import math
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,13 +30,13 @@ from xlflax.data.supervised.featurizers import feature_cache, featurizer
 from xlflax.storage import checksums, manifests, paths
 from xlflax.utils import errors
 
-_BLOCK = 1024
+_BLOCK = 1024  # Number of examples that are featurized together.
 FOLDER = 'labelled'
 _SUFFIX = '.npz'
 
 
 class LabelledLoader:
-  """See `loader_base.Loader`."""
+  """Loader of a labeled dataset; see `loader_base.Loader`."""
 
   signature = ''
 
@@ -44,42 +48,54 @@ class LabelledLoader:
     seed: int,
     cache_dir=None,
   ):
-    """Opens the stream.
+    """Opens the dataset.
+
+    Args:
+      stream: Configuration of the dataset.
+      vocabulary: Vocabulary of the model.
+      seed: Random seed of the run.
+      cache_dir: Directory for cached sequences. If None, they are not saved.
 
     Raises:
-      CorpusError: the source lacks a part, or no row is left of one.
-      CacheError: the cached rows are damaged.
+      CorpusError: If the source lacks a part, or if a part has no sequences.
+      CacheError: If the cached sequences are damaged.
     """
     self.stream = stream
     featurizer.warn_of_frame(stream.rows, vocabulary)
     self._fields = stream.rows.fields(stream.length, vocabulary.spec)
     self._spec = stream.batch_spec(vocabulary.spec)
-    self._tables = _tables(stream, vocabulary, cache_dir)
+    self._tables = _load_or_create_tables(stream, vocabulary, cache_dir)
     self.identity = checksums.digest_json(
       {part: table.digest() for part, table in self._tables.items()}
     )
-    group = stream.group_size
+    group_size = stream.group_size
     sizes = {
-      part: table.num_rows // group for part, table in self._tables.items()
+      part: table.num_rows // group_size for part, table in self._tables.items()
     }
     for part, size in sizes.items():
+      table = self._tables[part]
       if not size:
-        raise _unusable(stream, part, self._tables[part].counts['examples'])
-      table, cut = self._tables[part], self._cut(part)
+        raise _unusable_part_error(stream, part, table.counts['examples'])
+      num_truncated = self._count_truncated(part)
       tokens_per_row = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
       logging.log(
-        logging.WARNING if cut else logging.INFO,
-        'Stream %s: text of %s takes %.0f of the %d tokens of a row%s.',
-        *(stream.name, part, tokens_per_row, stream.length),
-        f'; {cut} of {table.num_rows} are full: what is longer is cut'
-        if cut
+        logging.WARNING if num_truncated else logging.INFO,
+        'Dataset %s: Sequences of %s have %.0f of %d tokens on average.%s',
+        stream.name,
+        part,
+        tokens_per_row,
+        stream.length,
+        f' {num_truncated} of {table.num_rows} sequences have the maximum '
+        'length. Longer text is truncated.'
+        if num_truncated
         else '',
       )
-    of_groups: Any = dataclasses.replace(
-      stream, batch_size=stream.batch_size // group, group_size=1
+    # The schedule samples groups instead of single sequences.
+    group_config: Any = dataclasses.replace(
+      stream, batch_size=stream.batch_size // group_size, group_size=1
     )
     self._schedule = sampling_order.RowSchedule(
-      of_groups,
+      group_config,
       seed=seed,
       sizes=sizes,
       rates={part: float(size) for part, size in sizes.items()},
@@ -92,23 +108,23 @@ class LabelledLoader:
 
   @property
   def num_rows(self) -> int:
-    """Rows of all parts together: those of an epoch."""
+    """Number of sequences of all parts, which is the length of an epoch."""
     return int(self._schedule.sizes.sum()) * self.stream.group_size
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """See `loader_base.Loader.rows`."""
+    """Returns a slice of the global batch; see `loader_base.Loader.rows`."""
     loader_base.check_range(self.stream, step, start, stop)
-    group = self.stream.group_size
+    group_size = self.stream.group_size
     parts, uses = (
-      np.repeat(of_groups, group)[start:stop]
-      for of_groups in self._schedule.slots(step)
+      np.repeat(group_values, group_size)[start:stop]
+      for group_values in self._schedule.slots(step)
     )
     sizes = self._schedule.sizes[parts]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
       keys = hashing.draw_words(self._schedule.order_keys[parts], epoch)
       index = permutation.permute_index(index, sizes, keys)
-    index = index * group + np.arange(start, stop) % group
+    index = index * group_size + np.arange(start, stop) % group_size
     names = self._schedule.tasks
     return featurizer.stack_features(
       [
@@ -119,7 +135,7 @@ class LabelledLoader:
     )
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Sizes and rates, for each part."""
+    """Returns the sizes and sampling rates of all parts."""
     return [
       loader_base.TaskStatistics(
         task=part,
@@ -128,7 +144,7 @@ class LabelledLoader:
         rate=float(rate),
         rows=table.num_rows,
         dropped=table.counts['unused'],
-        truncated=self._cut(part),
+        truncated=self._count_truncated(part),
         tokens=table.num_tokens(batch_keys.TOKEN_IDS),
       )
       for (part, table), rate in zip(
@@ -136,151 +152,171 @@ class LabelledLoader:
       )
     ]
 
-  def _cut(self, part: str) -> int:
-    """Rows that are full, where text that does not fit is left out."""
-    full = self._tables[part].num_full(batch_keys.TOKEN_IDS, self.stream.length)
-    return full if self.stream.rows.cuts else 0
+  def _count_truncated(self, part: str) -> int:
+    """Returns the number of sequences that may have been truncated.
+
+    These are the sequences of the maximum length, if the featurizer truncates.
+    """
+    if not self.stream.rows.cuts:
+      return 0
+    return self._tables[part].num_full(batch_keys.TOKEN_IDS, self.stream.length)
 
   def close(self) -> None:
-    """Lets go of the rows."""
+    """Releases the memory of the sequences."""
     self._tables = {}
 
 
-def _unusable(stream, part: str, number: int) -> errors.CorpusError:
-  """The error for a part without a row: a blind one, or one too long."""
+def _unusable_part_error(
+  stream, part: str, num_examples: int
+) -> errors.CorpusError:
+  """Returns the error for a part in which no example gives a sequence."""
   is_blind = all(example.is_blind for example in stream.source.load(part))
+  if is_blind:
+    got = f'{num_examples} examples without gold labels (a blind test set)'
+    fix = 'Use files with labels'
+  else:
+    got = (
+      f'{num_examples} examples that do not fit into {stream.length} tokens '
+      'with their labels'
+    )
+    fix = 'Increase the length, or leave the part out'
   return errors.CorpusError(
-    'No labelled example of a language can be used',
-    got=f'{number} examples, '
-    + (
-      'which have no gold labels: a blind test set'
-      if is_blind
-      else f'none of which fits into {stream.length} tokens with its label'
-    ),
+    'No labeled example of the language can be used',
+    got=got,
     where=f'stream {stream.name!r}, part {part}',
-    fix='give files with labels'
-    if is_blind
-    else 'raise the length, or leave the part out',
+    fix=fix,
   )
 
 
-def _tables(stream, vocabulary, cache_dir) -> dict[str, feature_cache.RowTable]:
-  """Part -> its rows, from the cache if it has them."""
+def _load_or_create_tables(
+  stream, vocabulary, cache_dir
+) -> dict[str, feature_cache.RowTable]:
+  """Returns the sequences of each part, from the cache if possible."""
   if cache_dir is None:
     return {
-      part: _read(stream, part, vocabulary) for part in stream.chosen_parts()
+      part: _featurize_part(stream, part, vocabulary)
+      for part in stream.chosen_parts()
     }
-  folder = _folder(stream, vocabulary, cache_dir)
-  fingerprint = _fingerprint(stream)
-  if _are_there(folder):
-    loaded = _loaded(folder)
+
+  folder = _cache_folder(stream, vocabulary, cache_dir)
+  fingerprint = _source_fingerprint(stream)
+  if _has_all_files(folder):
+    cached_tables = _load_tables(folder)
     if all(
-      fingerprint in ('', table_fingerprint)
-      for _, table_fingerprint in loaded.values()
+      fingerprint in ('', cached_fingerprint)
+      for _, cached_fingerprint in cached_tables.values()
     ):
-      return {part: table for part, (table, _) in loaded.items()}
+      return {part: table for part, (table, _) in cached_tables.items()}
     logging.info(
-      'Stream %s: the examples have changed; their cached rows are made anew.',
+      'Dataset %s: The examples have changed. Regenerating the feature cache.',
       stream.name,
     )
-  manifests.forget_files(folder, _parts(folder))
+
+  manifests.forget_files(folder, _cached_file_names(folder))
   tables = {}
   parts = list(stream.chosen_parts())
   for part in parts:
-    tables[part] = _read(stream, part, vocabulary)
+    tables[part] = _featurize_part(stream, part, vocabulary)
     tables[part].save(
-      folder / f'{part}{_SUFFIX}', f'{_of(folder, part, parts)} {fingerprint}'
+      folder / f'{part}{_SUFFIX}',
+      f'{_describe_contents(folder, part, parts)} {fingerprint}',
     )
   names = [f'{part}{_SUFFIX}' for part in tables]
   manifests.record_files(folder, manifests.Kind.ROWS, names)
   return tables
 
 
-def _parts(folder: pathlib.Path) -> list[str]:
-  """The files of a folder of cached rows."""
+def _cached_file_names(folder: pathlib.Path) -> list[str]:
+  """Returns the names of the files in the manifest of a cache folder."""
   manifest = manifests.read_manifest(folder)
   return list(manifest.files) if manifest else []
 
 
-def _are_there(folder: pathlib.Path) -> bool:
-  """Whether rows were written, and none were deleted since."""
-  names = _parts(folder)
+def _has_all_files(folder: pathlib.Path) -> bool:
+  """Returns whether files were written and none has been deleted."""
+  names = _cached_file_names(folder)
   return bool(names) and all((folder / name).exists() for name in names)
 
 
-def _loaded(
+def _load_tables(
   folder: pathlib.Path,
 ) -> dict[str, tuple[feature_cache.RowTable, str]]:
-  """Part -> its rows as they were written, and of which examples they are.
+  """Loads the cached sequences and the fingerprint of each part.
 
   Raises:
-    CacheError: a file has changed, or is of another part, vocabulary or
-      settings.
+    CacheError: If a file is damaged, or if it was written for another part,
+      vocabulary or settings.
   """
   problems = manifests.find_problems(folder)
   for name, problem in problems.items():
     raise errors.CacheError(
-      'A file of cached rows is damaged',
+      'A feature cache file is damaged',
       got=problem,
       where=str(folder / name),
-      fix='delete it; it is written again from the examples',
+      fix='Delete the file. It is written again from the examples',
     )
-  parts = [name.removesuffix(_SUFFIX) for name in _parts(folder)]
-  return {part: _load(folder, part, parts) for part in parts}
+  parts = [name.removesuffix(_SUFFIX) for name in _cached_file_names(folder)]
+  return {part: _load_table(folder, part, parts) for part in parts}
 
 
-def _load(
+def _load_table(
   folder: pathlib.Path, part: str, parts: Sequence[str]
 ) -> tuple[feature_cache.RowTable, str]:
-  """A part's cached rows, and the fingerprint of their examples.
+  """Loads the cached sequences of a part and the fingerprint of its examples.
 
   Raises:
-    CacheError: the file is of another part, vocabulary or settings.
+    CacheError: If the file was written for another part, vocabulary or
+      settings.
   """
   path = folder / f'{part}{_SUFFIX}'
   table, stored_header = feature_cache.RowTable.load(path)
-  of, _, fingerprint = stored_header.rpartition(' ')
-  if of != _of(folder, part, parts):
+  contents, _, fingerprint = stored_header.rpartition(' ')
+  expected_contents = _describe_contents(folder, part, parts)
+  if contents != expected_contents:
     raise errors.CacheError(
-      'A file of cached rows is of another part, vocabulary or settings',
-      got=of,
-      expected=_of(folder, part, parts),
+      'A feature cache file was written for another part, vocabulary or '
+      'settings',
+      got=contents,
+      expected=expected_contents,
       where=str(path),
-      fix='delete its folder; it is written again from the examples',
+      fix='Delete its folder. It is written again from the examples',
     )
   return table, fingerprint
 
 
-def _of(folder: pathlib.Path, part: str, parts: Sequence[str]) -> str:
-  """What a file of cached rows is of: settings' hash, part, all parts."""
+def _describe_contents(
+  folder: pathlib.Path, part: str, parts: Sequence[str]
+) -> str:
+  """Returns the hash of the settings, the part and all parts of a file."""
   return f'{folder.name.rpartition("-")[2]} {part} of {",".join(sorted(parts))}'
 
 
-def _folder(stream, vocabulary, cache_dir) -> pathlib.Path:
-  """Where rows of these settings lie; where the examples lie is no part."""
-  settings = '\n'.join(
-    map(
-      str,
-      (
-        _settings(stream.source),
-        stream.rows,
-        stream.length,
-        stream.parts,
-        stream.max_examples,
-        vocabulary.hash,
-        *([stream.group_size] if stream.group_size > 1 else ()),
-      ),
-    )
-  )
-  name = hashlib.sha256(settings.encode('utf-8')).hexdigest()[:16]
+def _cache_folder(stream, vocabulary, cache_dir) -> pathlib.Path:
+  """Returns the folder for the sequences of a dataset.
+
+  Its name contains a hash of the settings, but not the paths of the examples.
+  """
+  settings: list[Any] = [
+    _source_settings(stream.source),
+    stream.rows,
+    stream.length,
+    stream.parts,
+    stream.max_examples,
+    vocabulary.hash,
+  ]
+  if stream.group_size > 1:
+    settings.append(stream.group_size)
+  text = '\n'.join(map(str, settings))
+  settings_hash = hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
   return (
     paths.to_local_path(cache_dir, where='cache_dir')
     / FOLDER
-    / f'{stream.name}-{name}'
+    / f'{stream.name}-{settings_hash}'
   )
 
 
-def _settings(source) -> dict[str, str]:
+def _source_settings(source) -> dict[str, str]:
+  """Returns the settings of a source without its paths."""
   return {
     field.name: repr(getattr(source, field.name))
     for field in dataclasses.fields(source)
@@ -288,8 +324,8 @@ def _settings(source) -> dict[str, str]:
   }
 
 
-def _fingerprint(stream) -> str:
-  """That of the examples; '' where they cannot be read here."""
+def _source_fingerprint(stream) -> str:
+  """Returns the fingerprint of the examples, or '' if they cannot be read."""
   try:
     return stream.source.fingerprint()
   except ModuleNotFoundError as error:
@@ -300,41 +336,44 @@ def _fingerprint(stream) -> str:
     return ''
 
 
-def _read(stream, part: str, vocabulary) -> feature_cache.RowTable:
-  """Makes all rows of a part."""
+def _featurize_part(stream, part: str, vocabulary) -> feature_cache.RowTable:
+  """Creates all sequences of a part."""
   examples = itertools.islice(stream.source.load(part), stream.max_examples)
-  return feature_cache.RowTable.of(_made(stream, examples, vocabulary))
+  return feature_cache.RowTable.of(_featurize(stream, examples, vocabulary))
 
 
-def _made(stream, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
-  """The rows of each example, with those of a group one after the other."""
-  size = _BLOCK - _BLOCK % stream.group_size
-  while block := list(itertools.islice(examples, size)):
+def _featurize(stream, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
+  """Yields the sequences of each example, interleaved within groups."""
+  group_size = stream.group_size
+  block_size = _BLOCK - _BLOCK % group_size
+  while block := list(itertools.islice(examples, block_size)):
     sequences = stream.rows.make(block, vocabulary, length=stream.length)
-    if stream.group_size == 1:
+    if group_size == 1:
       yield from sequences
-    else:
-      for start in range(0, len(sequences), stream.group_size):
-        yield from _interleaved(
-          sequences[start : start + stream.group_size], stream.group_size
-        )
+      continue
+    for start in range(0, len(sequences), group_size):
+      yield from _interleave(sequences[start : start + group_size], group_size)
 
 
-def _interleaved(
-  made: list[list[featurizer.Row]], size: int
+def _interleave(
+  sequences: list[list[featurizer.Row]], group_size: int
 ) -> list[list[featurizer.Row]]:
-  """Rows of a group in turns, as many of each example.
+  """Interleaves the sequences of a group, with equal numbers per example.
 
-  Before: `[[a, b], [c]]`; after: `[[a, c], [b, c]]`, which read in one is
-  a c b c. An incomplete group, at the end, repeats its examples.
+  For example, `[[a, b], [c]]` becomes `[[a, c], [b, c]]`, which is a c b c when
+  concatenated. The examples of an incomplete last group are repeated.
   """
-  if not all(made):
-    return [[] for _ in made]
-  count = max(map(len, made))
-  rows = [
-    made[k % len(made)][j % len(made[k % len(made)])]
-    for j in range(count)
-    for k in range(size)
+  if not all(sequences):
+    return [[] for _ in sequences]
+  num_examples = len(sequences)
+  max_rows = max(map(len, sequences))
+  rows = []
+  for row_index in range(max_rows):
+    for group_index in range(group_size):
+      example_rows = sequences[group_index % num_examples]
+      rows.append(example_rows[row_index % len(example_rows)])
+  rows_per_example = math.ceil(len(rows) / num_examples)
+  return [
+    rows[i * rows_per_example : (i + 1) * rows_per_example]
+    for i in range(num_examples)
   ]
-  share = -(-len(rows) // len(made))
-  return [rows[i * share : (i + 1) * share] for i in range(len(made))]

@@ -1,9 +1,11 @@
-"""Predictions in the files that XTREME's leaderboard takes.
+"""Prediction files in the submission format of XTREME's leaderboard.
 
-One folder for each task, one file for each language, `xnli/test-fr.tsv`. The
-class of the task's examples writes a file's text (`write_predictions`).
+There is one folder for each task and one file for each language, such as
+`xnli/test-fr.tsv`. The example class of a task formats the text of its files
+(`write_predictions`).
 
-Hu et al. 2020; README and `evaluate.py` of github.com/google-research/xtreme.
+Source: Hu et al. (2020); README and `evaluate.py` of
+github.com/google-research/xtreme.
 """
 
 import json
@@ -17,10 +19,15 @@ from xlflax.utils import errors
 def file_name(
   task: str, language: str, version: str = xtreme_tasks.XTREME
 ) -> str:
-  """The file of a task's predictions in a language: 'xnli/test-fr.tsv'.
+  """Returns the name of a prediction file, such as 'xnli/test-fr.tsv'.
+
+  Args:
+    task: Name of the task.
+    language: Language code, or a pair with English such as 'fr-en'.
+    version: 'xtreme' or 'xtreme-r'.
 
   Raises:
-    ConfigError: XTREME has no such task, or not this language in it.
+    ConfigError: If the task does not exist or does not have the language.
   """
   if version == xtreme_tasks.XTREME_R and task == 'mewslix':
     return f'{task}/test-{language}.json'
@@ -28,7 +35,7 @@ def file_name(
   language = language.removesuffix('-en')
   if language not in xtreme_task.languages:
     raise errors.ConfigError(
-      f"XTREME's task {task} has no such language",
+      f"XTREME's task {task} does not have the language",
       got=language,
       expected='one of ' + ', '.join(xtreme_task.languages),
     )
@@ -36,10 +43,14 @@ def file_name(
 
 
 def entities_json(run: str, *, count: int = 20) -> str:
-  """Mewsli-X: JSON from query to its first documents, of a TREC run.
+  """Converts a TREC run of Mewsli-X to JSON.
 
-  Before: `m1 Q0 Q64 1 0.9 x` and `m1 Q0 Q90 2 0.8 x`; after:
+  For example, `m1 Q0 Q64 1 0.9 x` and `m1 Q0 Q90 2 0.8 x` become
   `{"m1": ["Q64", "Q90"]}`.
+
+  Args:
+    run: Lines of the TREC run.
+    count: Maximum number of documents for each query.
   """
   documents_by_query: dict[str, list[str]] = {}
   for line in run.splitlines():
@@ -55,30 +66,29 @@ def write_submission(
   contents: Mapping[str, str],
   version: str = xtreme_tasks.XTREME,
 ) -> tuple[str, ...]:
-  """Writes files (name from `file_name` -> text) and tells what lacks.
+  """Writes prediction files and returns the files that are still missing.
 
   Args:
-    directory: of the submission; what is there of other names stays.
-    contents: texts by file name.
+    directory: Folder of the submission. Other files in it are not changed.
+    contents: Texts by file name, as returned by `file_name`.
     version: 'xtreme' or 'xtreme-r'.
 
   Returns:
-    The files that a complete submission needs and the folder lacks.
+    Names of the files that a complete submission requires and the folder lacks.
   """
   root = paths.to_path(directory)
   for name, text in contents.items():
-    path = root / name
-    paths.write_atomically(path, text)
-  needed = [
+    paths.write_atomically(root / name, text)
+  required = [
     file_name(task, language, version)
-    for task, languages in _needed(version).items()
+    for task, languages in _languages_by_task(version).items()
     for language in languages
   ]
-  return tuple(name for name in needed if not (root / name).is_file())
+  return tuple(name for name in required if not (root / name).is_file())
 
 
-def _needed(version: str) -> dict[str, tuple[str, ...]]:
-  """Task -> languages; LAReQA is no part of a submission."""
+def _languages_by_task(version: str) -> dict[str, tuple[str, ...]]:
+  """Returns the languages of the tasks of a submission, without LAReQA."""
   languages_by_task = {
     name: task.languages
     for name, task in xtreme_tasks.VERSIONS[version].items()

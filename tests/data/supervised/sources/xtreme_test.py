@@ -168,7 +168,7 @@ def test_languages_can_be_chosen(folder):
 def test_what_lacks_is_told(folder):
   notes = xtreme.describe_missing_files(folder, 'mlqa')
   assert notes == (
-    'mlqa: no test data of ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
+    'mlqa: no test data for ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
     'test-context-<language>-question-<language>.json)',
   )
   with raises_error(

@@ -1,1 +1,1 @@
-"""Sources of labelled examples: files, tasks, benchmarks, mixtures."""
+"""Sources of labeled examples: files, SeqIO tasks, benchmarks and mixtures."""

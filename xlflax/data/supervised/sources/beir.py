@@ -1,6 +1,6 @@
-"""Queries, documents, and which documents are relevant to which query.
+"""Source of retrieval data: queries, documents and relevance judgments.
 
-Folders of BEIR, MIRACL, LAReQA and Mewsli-X are brought to one form.
+Data of BEIR, MIRACL, LAReQA and Mewsli-X is stored in this folder format.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ from xlflax.utils import class_registry, errors
 
 QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'
-ALL = 'all'  # a part whose queries are of many languages
-_KIND = 'file of rankings'
-# Last column of a header: BEIR's, and other spellings.
+ALL = 'all'  # Part with queries in many languages.
+_KIND = 'retrieval file'
+# Last column of the header of a relevance file, in BEIR and other datasets.
 _HEADERS = ('score', 'relevance', 'rel', 'label', 'relevance_score')
 
 
@@ -26,8 +26,8 @@ class Text:
   """A query or a document.
 
   Attributes:
-    text: what is read.
-    language: code of its language.
+    text: Text, including the title.
+    language: Language code of the text.
   """
 
   text: str
@@ -36,14 +36,15 @@ class Text:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedDocuments:
-  """What is ranked.
+  """Queries and the documents to rank for them.
 
   Attributes:
-    queries: id -> query.
-    documents: id -> document.
-    relevance: id of a query -> ids of documents, and how relevant they are.
-    candidates: id of a query -> the documents that are ranked for it; None:
-      all documents.
+    queries: Queries by id.
+    documents: Documents by id.
+    relevance: Relevance of documents, by query id and document id.
+    candidates: Ids of the documents to rank, by query id. If None, all
+      documents
+      are ranked for each query.
   """
 
   queries: Mapping[str, Text]
@@ -55,18 +56,21 @@ class RankedDocuments:
 @class_registry.register('ranked_folder')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedFolder:
-  """A folder with a folder for each language, or for each other part.
+  """A folder that contains a folder for each language or other part.
 
-  `sw/queries.tsv` and `sw/documents.tsv` have `id<TAB>text` a line; with
-  `.jsonl` an object a line: `_id` or `docid`, `text`, perhaps `title` and
-  `language` (LAReQA's documents are of many languages). `sw/relevance.tsv` has
-  lines of TREC (`query 0 document relevance`) or BEIR (`query document
-  relevance` with a header). `sw/candidates.tsv`, if there is one, has `query
-  document` lines: only these documents are ranked again.
+  `sw/queries.tsv` and `sw/documents.tsv` have lines `id<TAB>text`. If they end
+  in
+  `.jsonl`, each line is an object with the keys `_id` or `docid`, `text`, and
+  optionally `title` and `language` (the documents of LAReQA are in many
+  languages). `sw/relevance.tsv` has lines in the format of TREC (`query 0
+  document
+  relevance`) or BEIR (`query document relevance`, with a header). The optional
+  file `sw/candidates.tsv` has lines `query document` for reranking. Only these
+  documents are ranked.
 
   Attributes:
-    directory: the folder.
-    parts: those to take; None: all there are.
+    directory: Path of the folder.
+    parts: Parts to read. If None, all parts are read.
   """
 
   directory: str
@@ -80,13 +84,17 @@ class RankedFolder:
     return cls(directory=corpus, parts=languages)
 
   def languages(self) -> tuple[str, ...]:
-    """The parts there are."""
+    """Returns the names of the parts.
+
+    Raises:
+      CorpusError: If a part does not exist.
+    """
     root = bucket_staging.stage_input(self.directory)
     available = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
     missing = set(self.parts or ()) - set(available)
     if missing or not available:
       raise errors.CorpusError(
-        'A folder of rankings lacks a part',
+        'The retrieval folder lacks a part',
         got=', '.join(sorted(missing)) or 'no part',
         expected=f'<part>/{RELEVANCE}'
         if not available
@@ -96,11 +104,12 @@ class RankedFolder:
     return tuple(available) if self.parts is None else tuple(self.parts)
 
   def load(self, part: str) -> RankedDocuments:
-    """Queries and documents of a part.
+    """Reads the queries and documents of a part.
 
     Raises:
-      CorpusError: a file lacks or is malformed (file:line), or names a query
-        or a document that is not there.
+      CorpusError: If a file is missing or malformed (file:line), or if it
+        contains
+        the id of a query or a document that does not exist.
     """
     folder = bucket_staging.stage_input(self.directory) / part
     queries, documents = (
@@ -110,7 +119,7 @@ class RankedFolder:
     for query, document, value in _read_relevance(folder / RELEVANCE):
       relevance.setdefault(query, {})[document] = value
     candidates = _read_candidates(folder / CANDIDATES)
-    _check(folder, queries, documents, relevance, candidates)
+    _check_ids(folder, queries, documents, relevance, candidates)
     return RankedDocuments(
       queries=queries,
       documents=documents,
@@ -119,14 +128,14 @@ class RankedFolder:
     )
 
   def fingerprint(self) -> str:
-    """Hash of parts and their files."""
+    """Returns a hash of the parts and their contents."""
     return example_source.fingerprint_of(
       self.languages(), lambda part: [self.load(part)]
     )
 
 
 def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
-  """Id -> text, from a file of TSV or of JSON lines."""
+  """Reads texts by id from a TSV or JSON lines file."""
   path = folder / f'{name}.jsonl'
   texts_by_id: dict[str, Text] = {}
   if path.is_file():
@@ -141,7 +150,7 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
             _KIND, path, number, f'{field}: {content!r:.60}', expected='text'
           )
       title_and_text = ' '.join(filter(None, (title, text)))
-      _add(
+      _add_text(
         texts_by_id,
         key,
         title_and_text,
@@ -153,28 +162,32 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
   path = folder / f'{name}.tsv'
   for number, line in file_reading.read_lines(path):
     key, _, text = line.partition('\t')
-    _add(texts_by_id, key.strip(), text.strip(), part, path, number)
+    _add_text(texts_by_id, key.strip(), text.strip(), part, path, number)
   return texts_by_id
 
 
-def _add(found, key: str, text: str, language: str, path, number: int) -> None:
-  if not key or not text or key in found:
+def _add_text(
+  texts: dict[str, Text], key: str, text: str, language: str, path, number: int
+) -> None:
+  """Adds a text and checks that its id is unique and the text not empty."""
+  if not key or not text or key in texts:
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
       f'the id {key!r} with {file_reading.shorten_quoted(text)}',
-      expected='an id that no other line has, and text',
+      expected='a unique id, and text',
     )
-  found[key] = Text(text, language)
+  texts[key] = Text(text, language)
 
 
 def _read_relevance(path):
+  """Yields the query id, document id and relevance of each line."""
   for number, line in file_reading.read_lines(path):
     fields = corpus_lines.split_tokens(line)
     if not fields or (number == 1 and fields[-1].lower() in _HEADERS):
       continue
-    if len(fields) == 4:  # TREC: query, iteration, document, relevance
+    if len(fields) == 4:  # TREC format: query, iteration, document, relevance.
       fields = [fields[0], *fields[2:]]
     try:
       query, document, value = fields
@@ -185,12 +198,14 @@ def _read_relevance(path):
         path,
         number,
         file_reading.shorten_quoted(line),
-        expected='query, document and a number; or query, 0, document, number',
+        expected='query, document and relevance, or query, 0, document and '
+        'relevance',
       ) from None
     yield query, document, relevance
 
 
 def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
+  """Returns the ids of the documents to rank, by query id, if there is a file."""
   if not path.is_file():
     return None
   candidates: dict[str, list[str]] = {}
@@ -204,7 +219,7 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
         path,
         number,
         f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
-        expected='query and document, perhaps with a score',
+        expected='query, document, and optionally a score',
       )
     query, document = fields[:2]
     candidates.setdefault(query, []).append(document)
@@ -213,15 +228,15 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
   }
 
 
-def _check(folder, queries, documents, relevance, candidates) -> None:
-  """Raises a CorpusError for an id that no text has."""
+def _check_ids(folder, queries, documents, relevance, candidates) -> None:
+  """Raises a CorpusError for the id of a query or document that does not exist."""
   for names in (relevance, candidates or {}):
     for query, document_ids in names.items():
-      odd = [name for name in document_ids if name not in documents]
-      if query not in queries or odd:
+      unknown = [name for name in document_ids if name not in documents]
+      if query not in queries or unknown:
         raise errors.CorpusError(
-          'A ranking names a text that is not there',
-          got=odd[0] if odd else query,
-          expected='an id of the queries, and of the documents',
+          'A query or document with this id does not exist',
+          got=unknown[0] if unknown else query,
+          expected='an id of a query and an id of a document',
           where=str(folder),
         )

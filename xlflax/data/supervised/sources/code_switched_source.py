@@ -1,4 +1,4 @@
-"""Code-switched translate-train: both halves of a pair in other languages.
+"""Code-switched training data: text pairs in two languages.
 
 Source: Pan et al. (2021), "Multilingual BERT Post-Pretraining Alignment",
 section 2.3.
@@ -13,34 +13,37 @@ from xlflax.data.supervised.sources import example_source
 from xlflax.utils import class_registry, errors
 
 ExampleSource = example_source.ExampleSource
-ENGLISH = 'en'  # the part of the originals
+ENGLISH = 'en'  # Part with the original examples.
 
 
 @class_registry.register('code_switched')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitched(ExampleSource):
-  """Pairs of texts one of which is English, the other translated.
+  """Text pairs with one English and one translated text.
 
-  An English example (a_en, b_en) and its translation (a_t, b_t), which has
-  the same id, give (a_t, b_en) and (a_en, b_t), one after the other, and by
-  default not (a_t, b_t) itself. The pairs are premise and hypothesis, or question and
-  context; an answer is that of its context. The part of the translations into
-  't' is 't', that of the English examples themselves their own.
+  An English example (a_en, b_en) and its translation (a_t, b_t) with the same
+  id
+  give the consecutive examples (a_t, b_en) and (a_en, b_t). By default, the
+  translated pair (a_t, b_t) is not included. A pair consists of premise and
+  hypothesis, or of question and context. The answer is that of the context. The
+  part 't' contains the examples with translations into 't', and the part 'en'
+  contains the English examples.
 
-  For both to be in one batch, let a `LabelledStream` read them with
-  `group_size=2`.
+  To put both into one batch, set `group_size=2` in the `LabelledStream`.
 
-  Before: `a man` / `he sleeps` in 'en', `un homme` / `il dort` in 'fr', id 7;
-  after, part 'fr': `un homme` / `he sleeps` with the id '7:0', and `a man` /
-  `il dort` with '7:1'.
+  For example, `a man` / `he sleeps` in 'en' and `un homme` / `il dort` in 'fr',
+  both with id 7, give the part 'fr' with `un homme` / `he sleeps`, id '7:0',
+  and
+  `a man` / `il dort`, id '7:1'.
 
   Attributes:
-    english: the examples, with their originals as part 'en'.
-    translations: the same examples in other languages.
-    include_english: whether the originals are a part, too.
-    include_translated: Whether the translated pair (a_t, b_t) follows the two
-      code-switched ones, with the id '7:2'. The paper left it out, as it did
-      not improve the scores (note 2). Use it with `group_size=3`.
+    english: Source of the original examples, in its part 'en'.
+    translations: Source of the same examples in other languages.
+    include_english: Whether to include the original examples as a part.
+    include_translated: Whether to add the translated pair (a_t, b_t), with the
+      id
+      '7:2', after the two code-switched examples. The paper omits it because it
+      did not improve the scores (note 2). Use it with `group_size=3`.
   """
 
   english: ExampleSource
@@ -56,12 +59,13 @@ class CodeSwitched(ExampleSource):
     )
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """The examples of a part.
+    """Returns the examples of a part.
 
     Raises:
-      CorpusError: a translation's id is that of no original, an id is there
-        twice, or labels differ.
-      ConfigError: the examples are no pairs of texts.
+      CorpusError: If the id of a translation is not that of an original, if an
+        id
+        is repeated, or if labels differ.
+      ConfigError: If the examples are not text pairs.
     """
     originals = self.english.load(ENGLISH)
     if part == ENGLISH:
@@ -72,26 +76,30 @@ class CodeSwitched(ExampleSource):
       original = find_translation(translation, originals_by_id, part)
       examples.extend(switch_halves(original, translation))
       if self.include_translated:
-        name = f'{translation.id}:2'
-        examples.append(dataclasses.replace(translation, id=name))
+        translated_id = f'{translation.id}:2'
+        examples.append(dataclasses.replace(translation, id=translated_id))
     return examples
 
 
 def by_id(
   examples: list[labeled_examples.Example], part: str
 ) -> dict[str, labeled_examples.Example]:
-  """id -> example.
+  """Returns the examples by id.
+
+  Args:
+    examples: Examples of a part.
+    part: Name of the part, for error messages.
 
   Raises:
-    CorpusError: an id is there twice.
+    CorpusError: If an id is repeated.
   """
   examples_by_id = {example.id: example for example in examples}
   if len(examples_by_id) < len(examples):
     counts = collections.Counter(example.id for example in examples)
-    twice = counts.most_common(1)[0][0]
+    repeated_id = counts.most_common(1)[0][0]
     raise errors.CorpusError(
-      'Two examples have one id, so translations cannot be told apart',
-      got=twice,
+      'Two examples have the same id, so translations cannot be matched',
+      got=repeated_id,
       where=f'part {part}',
     )
   return examples_by_id
@@ -99,40 +107,42 @@ def by_id(
 
 def find_translation(
   example: labeled_examples.Example,
-  known: Mapping[str, labeled_examples.Example],
+  candidates: Mapping[str, labeled_examples.Example],
   part: str,
   *,
   may_be_blind: bool = False,
 ) -> labeled_examples.Example:
-  """The example with the same id.
+  """Returns the example with the same id in another language.
 
   Args:
-    example: whose counterpart is asked for.
-    known: id -> example.
-    part: for messages.
-    may_be_blind: whether it may have no label where `example` has one.
+    example: Example to match.
+    candidates: Examples by id.
+    part: Name of the part, for error messages.
+    may_be_blind: Whether to accept an example without a label if `example` has
+      one.
 
   Raises:
-    CorpusError: there is none, or it has another label.
+    CorpusError: If there is no such example, or if it has another label.
   """
-  translation = known.get(example.id)
+  translation = candidates.get(example.id)
   if translation is None:
     raise errors.CorpusError(
       'A translation has no original',
       got=f'id {example.id}',
       where=f'part {part}',
       expected='an id of the original examples',
-      fix='give both files ids, or the same lines in the same order',
+      fix='Add ids to both files, or use files with the same lines in the same '
+      'order',
     )
   label = getattr(example, 'label', None)
   if label != getattr(translation, 'label', None) and not (
     may_be_blind and translation.is_blind
   ):
     raise errors.CorpusError(
-      'A translation has another label than its original',
+      'The label of a translation differs from that of its original',
       got=f'{label!r} and {getattr(translation, "label", None)!r}',
       where=f'part {part}, id {example.id}',
-      fix='check that the files have the same examples in the same order',
+      fix='Check that the files contain the same examples in the same order',
     )
   return translation
 
@@ -140,19 +150,20 @@ def find_translation(
 def switch_halves(
   original: labeled_examples.Example, translation: labeled_examples.Example
 ) -> tuple[labeled_examples.Example, labeled_examples.Example]:
-  """(a_t, b_en) and (a_en, b_t).
+  """Returns the code-switched examples (a_t, b_en) and (a_en, b_t).
 
   Raises:
-    ConfigError: they are no pairs of texts.
+    ConfigError: If the examples are not text pairs.
   """
-  names = (f'{original.id}:0', f'{original.id}:1')
+  ids = (f'{original.id}:0', f'{original.id}:1')
   if isinstance(original, labeled_examples.Question) and isinstance(
     translation, labeled_examples.Question
   ):
-    # Answers and title are the context's, which is the first language.
+    # `language` is that of the context, to which the answers and the title
+    # belong.
     return (
-      _question(translation, original, names[0]),
-      _question(original, translation, names[1]),
+      _combine_questions(translation, original, ids[0]),
+      _combine_questions(original, translation, ids[1]),
     )
   if (
     isinstance(original, labeled_examples.ClassifiedText)
@@ -161,40 +172,41 @@ def switch_halves(
     and translation.paired_text is not None
   ):
     return (
-      _pair(translation, original, names[0]),
-      _pair(original, translation, names[1]),
+      _combine_texts(translation, original, ids[0]),
+      _combine_texts(original, translation, ids[1]),
     )
   raise errors.ConfigError(
-    'Code-switched examples are of pairs of texts',
+    'Code-switching requires examples with two texts',
     got=original.KIND,
     expected='premise and hypothesis, or question and context',
     where=f'example {original.id}',
   )
 
 
-def _question(
-  asked: labeled_examples.Question,
-  answered: labeled_examples.Question,
-  name: str,
+def _combine_questions(
+  question_example: labeled_examples.Question,
+  context_example: labeled_examples.Question,
+  new_id: str,
 ) -> labeled_examples.Question:
-  """The question of one, the context of the other."""
+  """Combines the question of one example with the context of another."""
   return dataclasses.replace(
-    answered,
-    id=name,
-    question=asked.question,
-    question_language=asked.question_language or asked.language,
+    context_example,
+    id=new_id,
+    question=question_example.question,
+    question_language=question_example.question_language
+    or question_example.language,
   )
 
 
-def _pair(
+def _combine_texts(
   first: labeled_examples.ClassifiedText,
   second: labeled_examples.ClassifiedText,
-  name: str,
+  new_id: str,
 ) -> labeled_examples.ClassifiedText:
-  """The first text of one, the second of the other."""
+  """Combines the first text of one example with the second of another."""
   return dataclasses.replace(
     first,
-    id=name,
+    id=new_id,
     paired_text=second.paired_text,
     paired_language=second.paired_language or second.language,
   )

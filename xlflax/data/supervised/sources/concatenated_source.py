@@ -1,4 +1,4 @@
-"""Several sources as one, such as English originals and translations."""
+"""Combinations of sources, such as English originals and translations."""
 
 import dataclasses
 from typing import Any
@@ -11,10 +11,10 @@ from xlflax.utils import class_registry, errors, name_suggestions
 @class_registry.register('joined_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinedExamples(example_source.ExampleSource):
-  """The parts of several sources side by side (translate-train-all).
+  """The parts of several sources (translate-train-all).
 
   Attributes:
-    sources: whose parts are taken; no part may be in two of them.
+    sources: Sources to combine. Each part must be in only one of them.
   """
 
   sources: tuple[example_source.ExampleSource, ...]
@@ -23,19 +23,19 @@ class JoinedExamples(example_source.ExampleSource):
     object.__setattr__(self, 'sources', tuple(self.sources))
 
   def languages(self) -> tuple[str, ...]:
-    """All parts.
+    """Returns the parts of all sources.
 
     Raises:
-      ConfigError: two sources have the same part.
+      ConfigError: If two sources have the same part.
     """
     parts = [part for source in self.sources for part in source.languages()]
-    twice = sorted({part for part in parts if parts.count(part) > 1})
-    if twice:
+    repeated = sorted({part for part in parts if parts.count(part) > 1})
+    if repeated:
       raise errors.ConfigError(
         'Two sources of examples have the same part',
-        got=', '.join(twice),
+        got=', '.join(repeated),
         where='JoinedExamples.sources',
-        fix='name all files of a part in one source',
+        fix='List all files of a part in one source',
       )
     return tuple(parts)
 
@@ -44,7 +44,7 @@ class JoinedExamples(example_source.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-      'A source has no file of a language',
+      'The source has no file for a language',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
       fix=name_suggestions.suggest_language(part, self.languages()),
@@ -64,14 +64,16 @@ class JoinedExamples(example_source.ExampleSource):
 @class_registry.register('translated_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedExamples(example_source.ExampleSource):
-  """Examples whose text is a translation into one language (translate-test).
+  """Examples that were translated into one language (translate-test).
 
-  Parts keep the names of the languages that were translated from; the text
-  is read as what it is.
+  Parts keep the names of the original languages, but the text of all parts is
+  read as text of the language that it was translated into.
 
   Attributes:
-    source: part 'fr' holds what was French, in `language`.
-    language: of the text.
+    source: Source of the translations. Its part 'fr' contains the translations
+      of
+      French examples into `language`.
+    language: Language code of the translations.
   """
 
   source: example_source.ExampleSource
@@ -84,9 +86,9 @@ class TranslatedExamples(example_source.ExampleSource):
     translated = []
     for example in self.source.load(part):
       changes: dict[str, Any] = {'language': self.language}
-      second = example.second_language()
-      if second is not None:
-        changes[second] = None
+      second_field = example.second_language()
+      if second_field is not None:
+        changes[second_field] = None
       translated.append(dataclasses.replace(example, **changes))
     return translated
 

@@ -1,7 +1,7 @@
-"""Where labelled examples come from.
+"""Base classes of sources of labeled examples, and sources that read files.
 
-A part of a source is a language, 'fr', or two, 'es-en': context and question,
-source and target, or the two collections that are mined.
+A part of a source is a language such as 'fr', or two languages such as 'es-en':
+context and question, source and target, or two collections for bitext mining.
 """
 
 import dataclasses
@@ -21,23 +21,23 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleSource:
-  """Base of sources of labelled examples."""
+  """Base class of sources of labeled examples."""
 
   def languages(self) -> tuple[str, ...]:
-    """The parts there are, such as 'fr', or 'es-en' for two languages."""
+    """Returns the names of the parts, such as 'fr' or 'es-en'."""
     raise NotImplementedError
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """All examples of a part."""
+    """Returns all examples of a part."""
     raise NotImplementedError
 
   def problems(self, part: str) -> tuple[str, ...]:
-    """What is wrong with single examples that were read all the same."""
+    """Returns messages about single examples that were read despite a problem."""
     del part
     return ()
 
   def fingerprint(self) -> str:
-    """Hash of parts and examples; what cannot be read counts as its error."""
+    """Returns a hash of all parts and examples; see `fingerprint_of`."""
     return fingerprint_of(self.languages(), self.load)
 
 
@@ -47,14 +47,18 @@ class FileExamples(ExampleSource):
   """Examples in files of a public format.
 
   Attributes:
-    format: of the files, such as 'conllu'; `file_formats.format_names()` has them.
-    files: part to its file, or to several that are joined; for word alignments
-      to the (text, links) or (source, target, links) that belong together.
-    options: arguments of the format's reader (`xlflax.data.supervised.readers`),
-      such as columns and labels.
-    language_options: Options of single parts, which replace `options` there:
-      files of different languages may have different columns.
-    max_examples: the first so many of a part; None: all.
+    format: File format, such as 'conllu'. `file_formats.format_names()` lists
+      the
+      formats.
+    files: File or files of each part. Several files are concatenated. For word
+      alignments, they are (text, links) or (source, target, links).
+    options: Arguments of the reader of the format
+      (`xlflax.data.supervised.readers`), such as columns and labels.
+    language_options: Options of single parts, which replace `options`. Files of
+      different languages may have different columns.
+    max_examples: Maximum number of examples to read from each part. If None,
+      all
+      examples are read.
   """
 
   format: str
@@ -76,16 +80,16 @@ class FileExamples(ExampleSource):
       file_formats.check_options(self.format, options)
     if self.files and (unknown := set(self.language_options) - set(self.files)):
       raise errors.ConfigError(
-        'A language with options has no file',
+        '`language_options` contains parts without files',
         got=', '.join(sorted(unknown)),
         expected='some of ' + ', '.join(self.files),
         where='FileExamples.language_options',
       )
     if not self.files:
       raise errors.ConfigError(
-        'A source of examples has no files',
+        '`files` must not be empty',
         where='FileExamples.files',
-        expected="such as {'en': 'test-en.tsv'}",
+        expected="a mapping such as {'en': 'test-en.tsv'}",
       )
 
   def languages(self) -> tuple[str, ...]:
@@ -102,7 +106,7 @@ class FileExamples(ExampleSource):
   def _read(self, part: str) -> Reading:
     return file_formats.read_files(
       self.format,
-      _of_part(self.files, part),
+      _get_files(self.files, part),
       part,
       **self.language_options.get(part, self.options),
     )
@@ -110,32 +114,33 @@ class FileExamples(ExampleSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MinedSource:
-  """Base of sources of collections in which translations are to be found."""
+  """Base class of sources of two collections for bitext mining."""
 
   def languages(self) -> tuple[str, ...]:
-    """The parts there are, such as 'fr-en'."""
+    """Returns the names of the parts, such as 'fr-en'."""
     raise NotImplementedError
 
   def load(self, part: str) -> labeled_examples.MinedSentences:
-    """The two collections of a part."""
+    """Returns the two collections of a part."""
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Hash of parts and sentences; what cannot be read counts as its error."""
+    """Returns a hash of all parts and sentences; see `fingerprint_of`."""
     return fingerprint_of(self.languages(), self.load)
 
 
 @class_registry.register('mined_files')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MinedFiles(MinedSource):
-  """Collections in files.
+  """Collections for bitext mining in files.
 
   Attributes:
-    files: part, such as 'fr-en', to (first, second) or, with the pairs that
-      are translations, (first, second, gold).
-    format: of the files: 'bucc', `id<TAB>sentence` and pairs of ids, or
-      'lines', one sentence a line; gold then has a line of the first file for
-      each of the second, from 0.
+    files: Files of each part, such as 'fr-en': (first, second), or (first,
+      second, gold) with the pairs that are translations.
+    format: File format. 'bucc' has lines `id<TAB>sentence` and gold pairs of
+      ids.
+      'lines' has one sentence per line, and the gold file has a line number of
+      the first file, counted from 0, for each line of the second file.
   """
 
   files: Annotated[
@@ -153,14 +158,14 @@ class MinedFiles(MinedSource):
     return tuple(self.files)
 
   def load(self, part: str) -> labeled_examples.MinedSentences:
-    paths = _of_part(self.files, part)
+    paths = _get_files(self.files, part)
     read = file_formats.find_reader(
       self.format, file_formats.Takes.COLLECTIONS
     ).read
     languages = file_formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
-        'The files of two collections are wrong',
+        'A part requires the files of two collections',
         got=repr(paths),
         where=f'part {part}',
         expected='(first, second) or (first, second, gold)',
@@ -168,36 +173,47 @@ class MinedFiles(MinedSource):
     return read(*paths, languages=languages)
 
 
-def _of_part(files_: Mapping[str, Any], part: str) -> Any:
-  if part not in files_:
+def _get_files(files: Mapping[str, Any], part: str) -> Any:
+  """Returns the files of a part, or raises a CorpusError if there are none."""
+  if part not in files:
     raise errors.CorpusError(
-      'A source has no file of a language',
+      'The source has no file for a language',
       got=part,
-      expected='one of ' + ', '.join(files_),
-      fix=name_suggestions.suggest_language(part, files_),
+      expected='one of ' + ', '.join(files),
+      fix=name_suggestions.suggest_language(part, files),
     )
-  return files_[part]
+  return files[part]
 
 
 def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
-  """Hash of parts and what they hold; an error counts as its text."""
+  """Returns a hash of parts and their contents.
+
+  If a part cannot be loaded, the text of the error is hashed instead.
+
+  Args:
+    parts: Names of the parts.
+    load: Function that returns the contents of a part.
+  """
   digest = hashlib.sha256()
   for part in parts:
     try:
-      held = _stable(load(part))
+      contents = _without_sets(load(part))
     except errors.XlflaxError as error:
-      held = str(error)
-    digest.update(repr((part, held)).encode('utf-8', 'surrogatepass'))
+      contents = str(error)
+    digest.update(repr((part, contents)).encode('utf-8', 'surrogatepass'))
   return digest.hexdigest()[:16]
 
 
-def _stable(value: Any) -> Any:
-  """The same value without sets, whose order is another in each process."""
+def _without_sets(value: Any) -> Any:
+  """Replaces sets by sorted lists.
+
+  The order of a set differs between processes.
+  """
   if isinstance(value, list):
-    return [_stable(item) for item in value]
+    return [_without_sets(item) for item in value]
   if dataclasses.is_dataclass(value):
     return [
-      (f.name, _stable(getattr(value, f.name)))
+      (f.name, _without_sets(getattr(value, f.name)))
       for f in dataclasses.fields(value)
     ]
   return sorted(value) if isinstance(value, frozenset) else value

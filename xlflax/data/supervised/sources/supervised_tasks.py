@@ -1,10 +1,10 @@
-"""SeqIO tasks of labelled examples. This module imports TensorFlow.
+"""SeqIO tasks of labeled examples. This module imports TensorFlow.
 
-Their examples are dicts of the columns of an example's class
-(`Example.columns`), before any tokenisation, which depends on the model:
-`TaskExamples` reads them back. A plain SeqIO task of one's own serves as well,
-if its preprocessors give it features of these names and `set_labelled_task`
-tells its kind and languages.
+The examples of these tasks are dicts with the columns of an example class
+(`Example.columns`). They are not tokenized, because tokenization depends on the
+model. `TaskExamples` converts them back to examples. A task that was registered
+with plain SeqIO can also be used, if its preprocessors return features with
+these names and `set_labelled_task` is called for it.
 """
 
 import os
@@ -21,21 +21,20 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.sources import example_source
 from xlflax.utils import errors, validation
 
-_FORMS = {
+_TENSOR_SPECS = {
   labeled_examples.Form.TEXT: tf.TensorSpec([], tf.string),
   labeled_examples.Form.TEXTS: tf.TensorSpec([None], tf.string),
   labeled_examples.Form.NUMBER: tf.TensorSpec([], tf.float32),
   labeled_examples.Form.NUMBERS: tf.TensorSpec([None], tf.int32),
 }
-_kinds: dict[str, str] = {}
+_kinds_by_task: dict[str, str] = {}
 
 
 class LabelledSource(data_sources.TextSource):
-  """A source of rows of columns, in order, that may be lists.
+  """A source of rows of columns, in order. Columns may be lists.
 
   Attributes:
-    problems: function of a split that gives what is wrong with single
-      examples.
+    problems: Function that returns messages about single examples of a split.
   """
 
   def __init__(
@@ -46,16 +45,17 @@ class LabelledSource(data_sources.TextSource):
     files: Mapping[str, tuple[str, ...]],
     problems: Callable[[str], tuple[str, ...]],
   ):
-    """Makes a source.
+    """Creates a source.
 
     Args:
-      read: split -> rows; may raise an XlflaxError.
-      kind: of the examples.
-      files: split -> the files read, for the fingerprint.
-      problems: see the class.
+      read: Function that returns the rows of a split. It may raise an
+        XlflaxError.
+      kind: Task family of the examples.
+      files: Files of each split, for the fingerprint.
+      problems: Function that returns messages about single examples of a split.
     """
     self._specs = {
-      name: _FORMS[form]
+      name: _TENSOR_SPECS[form]
       for name, form in labeled_examples.class_of(kind).columns().items()
     }
     self.problems = problems
@@ -75,9 +75,10 @@ class LabelledSource(data_sources.TextSource):
   def _make_dataset(
     self, split: str, shuffle_files: bool, seed: int | None = None
   ) -> tf.data.Dataset:
-    del shuffle_files, seed  # The rows of a file come in its order.
+    del shuffle_files, seed  # Rows always have the order of the file.
 
-    def rows():  # A generator: `rows` itself may raise.
+    # `read` may raise when it is called, and not only during the iteration.
+    def rows():
       yield from self.text.read(split)
 
     return tf.data.Dataset.from_generator(
@@ -97,27 +98,28 @@ def add_labelled_task(
   preprocessors: Sequence[Callable] = (),
   **options: Any,
 ) -> seqio.Task:
-  """Registers files of labelled examples as a task.
+  """Registers files of labeled examples as a task.
 
   Args:
-    name: the task's name.
-    format: of the files.
-    language: 'fr', or two, 'es-en': the part's name (`example_source.FileExamples`).
-    files: split, such as 'train', to its file or files.
-    kind: of the examples; None: that of the format.
-    preprocessors: applied to the dicts of columns.
-    **options: of the format's reader, such as columns and labels.
+    name: Name of the task.
+    format: File format.
+    language: Language code such as 'fr', or two such as 'es-en'. It is the name
+      of the part (`example_source.FileExamples`).
+    files: File or files of each split, such as 'train'.
+    kind: Task family of the examples. If None, it is that of the format.
+    preprocessors: Functions that are applied to the dicts of columns.
+    **options: Options of the reader of the format, such as columns and labels.
 
   Raises:
-    ConfigError: no such format, option or kind, or one that is not the
-      format's.
-    CorpusError: the name is taken, or a file does not exist; on reading, what
-      the readers raise.
+    ConfigError: If the format or an option does not exist, or if `kind` is not
+      the task family of the format.
+    CorpusError: If the name is already registered, or if a file does not exist.
+      When the task is read, the errors of the reader are raised.
   """
   example_kind = file_formats.find_of_examples(format).example.KIND
   if kind not in (None, example_kind):
     raise errors.ConfigError(
-      'A file format has examples of another kind',
+      '`kind` differs from the task family of the file format',
       got=kind,
       expected=example_kind,
       where=f'task {name}',
@@ -128,12 +130,12 @@ def add_labelled_task(
     return file_formats.read_files(format, files[split], language, **options)
 
   source = LabelledSource(
-    lambda split: (one.to_columns() for one in read(split).examples),
+    lambda split: (example.to_columns() for example in read(split).examples),
     kind=example_kind,
-    files=_existing(files, name),
+    files=_check_files(files, name),
     problems=lambda split: read(split).problems,
   )
-  return _add(name, source, example_kind, language, preprocessors)
+  return _add_task(name, source, example_kind, language, preprocessors)
 
 
 @validation.validate_call
@@ -144,20 +146,20 @@ def add_mined_task(
   files: Mapping[str, tuple[str, ...]],
   format: str = 'bucc',
 ) -> seqio.Task:
-  """Registers two collections with translations among them as a task.
+  """Registers two collections for bitext mining as a task.
 
-  A row is one sentence of either; `translations` are the ids of its gold
-  translations on the other side, for sentences of the first.
+  A row is a sentence of either collection. In the first collection,
+  `translations` contains the ids of its gold translations in the second.
 
   Args:
-    name: the task's name.
-    language: the two languages, 'fr-en'.
-    files: split to (first, second) or (first, second, gold).
-    format: of the files.
+    name: Name of the task.
+    language: Codes of the two languages, such as 'fr-en'.
+    files: Files of each split: (first, second) or (first, second, gold).
+    format: File format.
 
   Raises:
-    CorpusError: the name is taken, or a file does not exist; on reading, what
-      the readers raise.
+    CorpusError: If the name is already registered, or if a file does not exist.
+      When the task is read, the errors of the reader are raised.
   """
 
   def read(split: str) -> Iterator[dict]:
@@ -169,9 +171,9 @@ def add_mined_task(
 
   kind = labeled_examples.MinedSentence.KIND
   source = LabelledSource(
-    read, kind=kind, files=_existing(files, name), problems=lambda split: ()
+    read, kind=kind, files=_check_files(files, name), problems=lambda split: ()
   )
-  return _add(name, source, kind, language, ())
+  return _add_task(name, source, kind, language, ())
 
 
 @validation.validate_call
@@ -185,85 +187,90 @@ def add_labelled_tfds_task(
   preprocessors: Sequence[Callable],
   data_dir: str | None = None,
 ) -> seqio.Task:
-  """Registers a TFDS dataset whose examples are labelled.
+  """Registers a TFDS dataset of labeled examples as a task.
 
   Args:
-    name: of the task.
-    tfds_name: with configuration and version, as `xnli/plain_text:1.1.0`.
-    kind: of the examples.
-    language: 'fr', or two, 'es-en'.
-    splits: see `tfds_source.TfdsSource`.
-    preprocessors: from the dataset's features to the columns of the kind.
-    data_dir: see `tfds_source.TfdsSource`.
+    name: Name of the task.
+    tfds_name: Name of the dataset with configuration and version, such as
+      `xnli/plain_text:1.1.0`.
+    kind: Task family of the examples.
+    language: Language code such as 'fr', or two such as 'es-en'.
+    splits: Names of the dataset's splits; see `tfds_source.TfdsSource`.
+    preprocessors: Functions that convert the features of the dataset to the
+      columns of the task family.
+    data_dir: Directory of the dataset; see `tfds_source.TfdsSource`.
 
   Raises:
-    ConfigError: no such kind.
-    CorpusError: the name is taken.
+    ConfigError: If the task family does not exist.
+    CorpusError: If the name is already registered.
   """
   labeled_examples.class_of(kind)
   source = tfds_source.TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
-  return _add(name, source, kind, language, preprocessors)
+  return _add_task(name, source, kind, language, preprocessors)
 
 
 @validation.validate_call
 def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
-  """Registers tasks under one name, from which `TaskExamples` takes parts.
+  """Registers a mixture whose tasks are parts of `TaskExamples`.
 
-  The rates are 1: examples are not drawn from it by chance.
+  The rates are 1, because the tasks are not sampled.
 
   Raises:
-    CorpusError: the name is taken.
+    CorpusError: If the name is already registered.
   """
   if name in seqio.MixtureRegistry.names():
-    raise errors.CorpusError("The mixture's name is taken", got=name)
+    raise errors.CorpusError(
+      'The name of the mixture is already registered', got=name
+    )
   return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
 
 
 @validation.validate_call
 def set_labelled_task(name: str, *, kind: str, language: str) -> None:
-  """Tells kind and languages of a task that was registered with plain SeqIO.
+  """Sets the task family and languages of a task registered with plain SeqIO.
 
   Args:
-    name: of the task.
-    kind: of its examples, which have the features of that kind.
-    language: 'fr', or two, 'es-en'.
+    name: Name of the task.
+    kind: Task family. The task must have the features of this family.
+    language: Language code such as 'fr', or two such as 'es-en'.
 
   Raises:
-    ConfigError: no such kind.
-    CorpusError: no such task.
+    ConfigError: If the task family does not exist.
+    CorpusError: If the task does not exist.
   """
   labeled_examples.class_of(kind)
   task_registry.get_task(name)
   task_registry.set_task_languages(name, language.split('-'))
-  _kinds[name] = kind
+  _kinds_by_task[name] = kind
 
 
 def kind_of(name: str) -> str | None:
-  """The kind of a task's examples; None for one that is not labelled."""
-  return _kinds.get(name)
+  """Returns the task family of a task, or None if it has no labeled examples."""
+  return _kinds_by_task.get(name)
 
 
 def find_example_problems(name: str, split: str) -> tuple[str, ...]:
-  """What is wrong with single examples of a task that were read all the same."""
+  """Returns messages about single examples of a task that have a problem."""
   source = task_registry.get_task(name, split=split).source
   return source.problems(split) if isinstance(source, LabelledSource) else ()
 
 
-def _add(
+def _add_task(
   name: str,
   source: seqio.DataSource,
   kind: str,
   language: str,
   preprocessors: Sequence[Callable],
 ) -> seqio.Task:
+  """Registers a task with the columns of its task family."""
   task_registry.check_free(name)
   columns = {
     column: seqio.Feature(
       seqio.PassThroughVocabulary(1),
       add_eos=False,
       required=False,
-      dtype=_FORMS[form].dtype,
-      rank=_FORMS[form].shape.rank,
+      dtype=_TENSOR_SPECS[form].dtype,
+      rank=_TENSOR_SPECS[form].shape.rank,
     )
     for column, form in labeled_examples.class_of(kind).columns().items()
   }
@@ -274,9 +281,10 @@ def _add(
   return task
 
 
-def _existing(
+def _check_files(
   files: Mapping[str, file_formats.Paths], name: str
 ) -> dict[str, tuple[str, ...]]:
+  """Returns the files of each split as tuples and checks that they exist."""
   paths_by_split = {
     split: (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
     for split, paths in files.items()
@@ -284,7 +292,7 @@ def _existing(
   for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
-        'A file of labelled examples does not exist',
+        'The file of labeled examples does not exist',
         got=str(path),
         where=f'task {name}',
       )

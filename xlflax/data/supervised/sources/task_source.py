@@ -1,4 +1,7 @@
-"""Labelled examples of SeqIO tasks; TensorFlow is imported when they are read."""
+"""Sources of labeled examples in SeqIO tasks.
+
+TensorFlow is imported when the examples are read.
+"""
 
 import dataclasses
 import itertools
@@ -13,18 +16,22 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('task_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskExamples(example_source.ExampleSource):
-  """The examples of a SeqIO task, or of a mixture's tasks.
+  """The examples of a SeqIO task, or of the tasks of a mixture.
 
-  Each task's languages (`add_labelled_task`, or
-  `task_registry.set_task_languages`) are the name of its part: 'fr', 'es-en'.
+  The languages of each task (`add_labelled_task` or
+  `task_registry.set_task_languages`) are the name of its part, such as 'fr' or
+  'es-en'.
 
   Attributes:
-    mixture: name of a task or mixture, such as 'xtreme.xnli'.
-    kind: of the examples, such as 'tagging'; their features are the columns
-      of the kind's class.
-    split: of the tasks.
-    parts: those to take; None: all there are.
-    max_examples: the first so many of a part; None: all.
+    mixture: Name of a task or mixture, such as 'xtreme.xnli'.
+    kind: Task family of the examples, such as 'tagging'. The tasks must have
+      the
+      columns of its example class as features.
+    split: Split of the tasks.
+    parts: Parts to read. If None, all parts are read.
+    max_examples: Maximum number of examples to read from each part. If None,
+      all
+      examples are read.
   """
 
   mixture: str
@@ -37,20 +44,20 @@ class TaskExamples(example_source.ExampleSource):
     labeled_examples.class_of(self.kind)
 
   def languages(self) -> tuple[str, ...]:
-    available = tuple(_tasks(self.mixture, self.split))
+    available = tuple(_tasks_by_part(self.mixture, self.split))
     missing = set(self.parts or ()) - set(available)
     if missing:
       raise errors.CorpusError(
-        'A mixture has no examples of some languages',
+        'The mixture has no examples of some languages',
         got=', '.join(sorted(missing)),
         expected='some of ' + ', '.join(available),
-        where=_where(self),
+        where=_describe_source(self),
       )
     return available if self.parts is None else tuple(self.parts)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
     examples: list[labeled_examples.Example] = []
-    for name, rows in _rows(self, part):
+    for name, rows in _read_rows(self, part):
       examples += [
         labeled_examples.class_of(self.kind).from_columns(
           row,
@@ -62,16 +69,15 @@ class TaskExamples(example_source.ExampleSource):
       ]
     if not examples:
       raise errors.CorpusError(
-        'A task has no examples', got=part, where=_where(self)
+        'The task has no examples', got=part, where=_describe_source(self)
       )
     return choice_examples.take_first_questions(examples, self.max_examples)
 
   def problems(self, part: str) -> tuple[str, ...]:
-    names = _names(self, part)
-    _registry()
-    from xlflax.data.supervised.sources import (
-      supervised_tasks,  # imports TensorFlow
-    )
+    names = _task_names(self, part)
+    _load_registry()
+    # This module imports TensorFlow.
+    from xlflax.data.supervised.sources import supervised_tasks
 
     return tuple(
       itertools.chain.from_iterable(
@@ -84,18 +90,18 @@ class TaskExamples(example_source.ExampleSource):
 @class_registry.register('task_mined')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskMined(example_source.MinedSource):
-  """Collections of SeqIO tasks registered with `add_mined_task`.
+  """Collections for bitext mining in tasks registered with `add_mined_task`.
 
   Attributes:
-    mixture: name of a task or mixture, such as 'xtreme.bucc2018'.
-    split: of the tasks.
+    mixture: Name of a task or mixture, such as 'xtreme.bucc2018'.
+    split: Split of the tasks.
   """
 
   mixture: str
   split: str = 'test'
 
   def languages(self) -> tuple[str, ...]:
-    return tuple(_tasks(self.mixture, self.split))
+    return tuple(_tasks_by_part(self.mixture, self.split))
 
   def load(self, part: str) -> labeled_examples.MinedSentences:
     languages = file_formats.two_languages(part)
@@ -103,15 +109,15 @@ class TaskMined(example_source.MinedSource):
       labeled_examples.MinedSentence.from_columns(
         row, number=number, languages=languages, where=f'task {name}'
       )
-      for name, rows in _rows(self, part)
+      for name, rows in _read_rows(self, part)
       for number, row in enumerate(rows)
     )
     return labeled_examples.MinedSentences.of(sentences, languages)
 
 
-def _tasks(mixture: str, split: str) -> dict[str, list[str]]:
-  """Part -> names of the mixture's tasks of it that have the split."""
-  registry = _registry()
+def _tasks_by_part(mixture: str, split: str) -> dict[str, list[str]]:
+  """Returns the names of the tasks with a split, by part of the mixture."""
+  registry = _load_registry()
   tasks: dict[str, list[str]] = {}
   for name in registry.expand_mixture(mixture, split=split):
     part = '-'.join(registry.task_languages(name))
@@ -119,24 +125,27 @@ def _tasks(mixture: str, split: str) -> dict[str, list[str]]:
   return tasks
 
 
-def _names(source: TaskExamples | TaskMined, part: str) -> list[str]:
-  tasks = _tasks(source.mixture, source.split)
+def _task_names(source: TaskExamples | TaskMined, part: str) -> list[str]:
+  """Returns the names of the tasks of a part."""
+  tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
-      'A mixture has no examples of a language',
+      'The mixture has no examples of a language',
       got=part,
       expected='one of ' + ', '.join(tasks),
-      where=_where(source),
+      where=_describe_source(source),
     )
   return tasks[part]
 
 
-def _rows(
+def _read_rows(
   source: TaskExamples | TaskMined, part: str
 ) -> Iterator[tuple[str, Iterator[dict]]]:
-  names = _names(source, part)
-  registry = _registry()
-  from xlflax.data.seqio_tasks import data_sources  # imports TensorFlow
+  """Yields the name and the rows of each task of a part."""
+  names = _task_names(source, part)
+  registry = _load_registry()
+  # This module imports TensorFlow.
+  from xlflax.data.seqio_tasks import data_sources
 
   for name in names:
     dataset = registry.get_task(name, split=source.split).get_dataset(
@@ -148,7 +157,8 @@ def _rows(
     yield name, data_sources.numpy_examples(dataset)
 
 
-def _registry():
+def _load_registry():
+  """Imports TensorFlow and returns the task registry."""
   from xlflax.data.seqio_tasks import tensorflow_setup
 
   tensorflow_setup.load_tensorflow()
@@ -157,5 +167,6 @@ def _registry():
   return task_registry
 
 
-def _where(source: TaskExamples | TaskMined) -> str:
+def _describe_source(source: TaskExamples | TaskMined) -> str:
+  """Returns the split and the mixture of a source, for error messages."""
   return f'the {source.split} split of {source.mixture}'

@@ -1,10 +1,10 @@
-"""XTREME's folder, and XTREME-R's: the sources of their tasks.
+"""Sources of the tasks of XTREME and XTREME-R.
 
-The folder is the one that XTREME's `scripts/download_data.sh` leaves, named
-`download`. Its test sets are blind; where a file has labels all the same, they
-are read.
+The data is read from the folder `download` that XTREME's
+`scripts/download_data.sh` creates. Its test sets are blind, but labels are read
+if a file contains them.
 
-Hu et al. 2020, "XTREME"; github.com/google-research/xtreme.
+Source: Hu et al. (2020), "XTREME"; github.com/google-research/xtreme.
 """
 
 import pathlib
@@ -24,17 +24,25 @@ TASKS = xtreme_tasks.TASKS
 def find_xtreme_task(
   name: str, version: str = xtreme_tasks.XTREME
 ) -> xtreme_tasks.XtremeTask:
-  """The task; a ConfigError if XTREME, or XTREME-R, has none of this name."""
+  """Returns a task of XTREME or XTREME-R.
+
+  Args:
+    name: Name of the task.
+    version: 'xtreme' or 'xtreme-r'.
+
+  Raises:
+    ConfigError: If the version or the task does not exist.
+  """
   if version not in xtreme_tasks.VERSIONS:
     raise errors.ConfigError(
-      'There is no such version of XTREME',
+      'The version of XTREME does not exist',
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
   tasks = xtreme_tasks.VERSIONS[version]
   if name not in tasks:
     raise errors.ConfigError(
-      'XTREME has no such task',
+      'The task does not exist in XTREME',
       got=name,
       expected='one of ' + ', '.join(tasks),
       fix=name_suggestions.did_you_mean(name, tasks),
@@ -45,54 +53,64 @@ def find_xtreme_task(
 def find_xtreme_files(
   directory: str, name: str, split: str, version: str = xtreme_tasks.XTREME
 ) -> dict[str, tuple[str, ...]]:
-  """Part to its files, for all parts whose files are there.
+  """Returns the files of each part of a task whose files exist.
+
+  Args:
+    directory: XTREME's folder `download`.
+    name: Name of the task.
+    split: 'train', 'validation' or 'test'.
+    version: 'xtreme' or 'xtreme-r'.
 
   Raises:
-    ConfigError: no such task.
-    CorpusError: the folder does not exist.
+    ConfigError: If the task does not exist.
+    CorpusError: If the folder does not exist.
   """
-  root = _root(directory)
+  root = _find_root(directory)
   task = find_xtreme_task(name, version)
-  paths = {
-    part: tuple(
-      str(root / path.format(part.split('-')[0])) for path in task.files[split]
-    )
-    for part in task.parts(split)
-  }
-  return {
-    part: (*part_paths, *_gold(root, task, part, split))
-    for part, part_paths in paths.items()
-    if all(pathlib.Path(path).is_file() for path in part_paths)
-  }
+  files = {}
+  for part in task.parts(split):
+    language = part.split('-')[0]
+    part_files = [
+      root / pattern.format(language) for pattern in task.files[split]
+    ]
+    if all(file.is_file() for file in part_files):
+      files[part] = (
+        *map(str, part_files),
+        *_find_gold(root, task, part, split),
+      )
+  return files
 
 
-def _gold(
-  root: pathlib.Path, wanted: xtreme_tasks.XtremeTask, part: str, split: str
+def _find_gold(
+  root: pathlib.Path, task: xtreme_tasks.XtremeTask, part: str, split: str
 ) -> tuple[str, ...]:
-  """The path of a test set's gold pairs, if there is such a file."""
-  if wanted.gold is None or split != TEST:
+  """Returns the path of the gold pairs of a test set, if the file exists."""
+  if task.gold is None or split != TEST:
     return ()
-  path = root / wanted.gold.format(part.split('-')[0])
+  path = root / task.gold.format(part.split('-')[0])
   return (str(path),) if path.is_file() else ()
 
 
 def describe_missing_files(directory: str, name: str) -> tuple[str, ...]:
-  """One sentence for each split of the task some of whose files lack."""
-  notes = []
-  for split in find_xtreme_task(name).files:
-    parts = find_xtreme_task(name).parts(split)
+  """Returns a message for each split of a task with missing files."""
+  messages = []
+  task = find_xtreme_task(name)
+  for split in task.files:
     available = find_xtreme_files(directory, name, split)
-    lacking = [part for part in parts if part not in available]
     if split in (TRAIN, VALIDATION) and 'en' in available:
-      lacking = []  # Training data of others are not used by XTREME.
-    if lacking:
-      pattern = ', '.join(find_xtreme_task(name).files[split]).replace(
-        '{0}', '<language>'
+      continue  # XTREME does not use training data in other languages.
+    missing = [part for part in task.parts(split) if part not in available]
+    if missing:
+      messages.append(
+        f'{name}: no {split} data for {", ".join(missing)} '
+        f'({_show_patterns(task, split)})'
       )
-      notes.append(
-        f'{name}: no {split} data of {", ".join(lacking)} ({pattern})'
-      )
-  return tuple(notes)
+  return tuple(messages)
+
+
+def _show_patterns(task: xtreme_tasks.XtremeTask, split: str) -> str:
+  """Returns the file name patterns of a split, for messages."""
+  return ', '.join(task.files[split]).replace('{0}', '<language>')
 
 
 @validation.validate_call
@@ -105,51 +123,55 @@ def xtreme_examples(
   max_examples: validation.PositiveInt | None = None,
   version: str = xtreme_tasks.XTREME,
 ) -> example_source.FileExamples | example_source.MinedFiles:
-  """The source of a task's split.
+  """Returns the source of a split of a task.
 
   Args:
-    directory: XTREME's `download` folder.
-    name: of the task.
-    split: 'train', 'validation' or 'test'; train and validation are English
-      for most tasks (`XtremeTask.english`).
-    languages: codes to take; None: all whose files are there.
-    max_examples: the first so many of a language; None: all. Collections to
-      mine are never cut.
+    directory: XTREME's folder `download`.
+    name: Name of the task.
+    split: 'train', 'validation' or 'test'. For most tasks, the train and
+      validation splits are in English (`XtremeTask.english`).
+    languages: Language codes to read. If None, all languages with files are
+      read.
+    max_examples: Maximum number of examples of a language. If None, all
+      examples
+      are read. Collections for bitext mining are never truncated.
     version: 'xtreme' or 'xtreme-r', which has XCOPA and more languages.
 
   Raises:
-    ConfigError: no such task.
-    CorpusError: no folder; no file of the split, or of a language named.
+    ConfigError: If the task does not exist.
+    CorpusError: If the folder, a file of the split, or a file of one of the
+      languages does not exist.
   """
-  wanted_task = find_xtreme_task(name, version)
-  files = (
-    find_xtreme_files(directory, name, split, version)
-    if split in wanted_task.files
-    else {}
-  )
+  task = find_xtreme_task(name, version)
+  files: dict[str, tuple[str, ...]] = {}
+  if split in task.files:
+    files = find_xtreme_files(directory, name, split, version)
+  missing: set[str] = set()
   if languages is not None:
-    is_selected = {
-      part: part.split('-')[0] in languages or part in languages
-      for part in wanted_task.parts(split)
+    files = {
+      part: part_files
+      for part, part_files in files.items()
+      if part in languages or part.split('-')[0] in languages
     }
-    files = {part: paths for part, paths in files.items() if is_selected[part]}
-    lacking = set(languages) - set(files) - {p.split('-')[0] for p in files}
-  if not files or (languages and lacking):
-    raise errors.CorpusError(
-      f'The folder of XTREME lacks files of the task {name}',
-      got=', '.join(sorted(lacking)) if languages else None,
-      expected=', '.join(
-        wanted_task.files.get(split, ('a split it has',))
-      ).replace('{0}', '<language>'),
-      where=f'{directory}, split {split}',
-      fix="let XTREME's scripts/download_data.sh fill the folder",
+    missing = (
+      set(languages) - set(files) - {part.split('-')[0] for part in files}
     )
-  if wanted_task.is_mined:
-    return example_source.MinedFiles(files=files, format=wanted_task.format)
+  if not files or missing:
+    raise errors.CorpusError(
+      f"XTREME's folder lacks files of the task {name}",
+      got=', '.join(sorted(missing)) if languages else None,
+      expected=_show_patterns(task, split)
+      if split in task.files
+      else 'one of the splits ' + ', '.join(task.files),
+      where=f'{directory}, split {split}',
+      fix="Run XTREME's scripts/download_data.sh to create the files",
+    )
+  if task.is_mined:
+    return example_source.MinedFiles(files=files, format=task.format)
   return example_source.FileExamples(
     files=files,
-    format=wanted_task.format,
-    options=wanted_task.options,
+    format=task.format,
+    options=task.options,
     max_examples=max_examples,
   )
 
@@ -158,32 +180,33 @@ def xtreme_examples(
 def xtreme_rankings(
   directory: str, name: str, split: str = TEST
 ) -> beir.RankedFolder:
-  """Queries and documents of XTREME-R's Mewsli-X or LAReQA.
+  """Returns the queries and documents of XTREME-R's Mewsli-X or LAReQA.
 
   Args:
-    directory: XTREME-R's folder; `<name>/ranked` in it is what `xlflax tasks
-      convert <name>` writes.
+    directory: XTREME-R's folder. `xlflax tasks convert <name>` writes its
+      folder
+      `<name>/ranked`.
     name: 'mewslix' or 'lareqa'.
-    split: 'test', of Mewsli-X 'dev', too.
+    split: 'test' or, for Mewsli-X, 'dev'.
 
   Raises:
-    ConfigError: no such task.
-    CorpusError: no folder.
+    ConfigError: If the task does not exist.
+    CorpusError: If the folder does not exist.
   """
   if name not in xtreme_tasks.RANKED:
     raise errors.ConfigError(
-      'XTREME-R has no such ranking',
+      'The retrieval task does not exist in XTREME-R',
       got=name,
       expected=' or '.join(xtreme_tasks.RANKED),
     )
-  folder = _root(directory) / name / 'ranked'
+  folder = _find_root(directory) / name / 'ranked'
   if name == 'mewslix':
     folder = folder / split
   if not folder.is_dir():
     raise errors.CorpusError(
-      'The folder of XTREME-R lacks a ranking',
+      "XTREME-R's folder lacks converted retrieval data",
       where=str(folder),
-      fix=f'xlflax tasks convert {name} --input={directory}/{name} '
+      fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
       f'--output={directory}/{name}/ranked',
     )
   return beir.RankedFolder(directory=str(folder))
@@ -193,45 +216,46 @@ def xtreme_rankings(
 def mlqa_pairs(
   directory: str, split: str = TEST
 ) -> example_source.FileExamples:
-  """MLQA with context and question in any two languages (G-XLT).
+  """Returns MLQA with context and question in any two languages (G-XLT).
 
-  Parts are 'es-en': context in Spanish, question in English; 'es' for both in
-  one.
+  In the part 'es-en', contexts are in Spanish and questions in English. In the
+  part 'es', both are in Spanish.
 
   Args:
-    directory: XTREME's `download` folder.
+    directory: XTREME's folder `download`.
     split: 'validation' or 'test'.
 
   Raises:
-    CorpusError: no file of MLQA in the folder.
+    CorpusError: If the folder contains no file of MLQA.
   """
   name = {VALIDATION: 'dev', TEST: 'test'}.get(split, split)
-  folder = _root(directory) / 'mlqa' / 'MLQA_V1' / name
+  folder = _find_root(directory) / 'mlqa' / 'MLQA_V1' / name
   languages = find_xtreme_task('mlqa').languages
-  paths = {
-    context if context == question else f'{context}-{question}': folder
-    / f'{name}-context-{context}-question-{question}.json'
-    for context in languages
-    for question in languages
-  }
-  files = {part: str(path) for part, path in paths.items() if path.is_file()}
+  files = {}
+  for context in languages:
+    for question in languages:
+      file = folder / f'{name}-context-{context}-question-{question}.json'
+      if file.is_file():
+        part = context if context == question else f'{context}-{question}'
+        files[part] = str(file)
   if not files:
     raise errors.CorpusError(
-      'The folder of XTREME lacks files of the task mlqa',
+      "XTREME's folder lacks files of the task mlqa",
       where=str(folder),
       expected=f'{name}-context-<language>-question-<language>.json',
     )
   return example_source.FileExamples(format='squad', files=files)
 
 
-def _root(directory: str) -> pathlib.Path:
+def _find_root(directory: str) -> pathlib.Path:
+  """Returns the folder with the data, which may be the subfolder `download`."""
   root = paths.to_local_path(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
       "XTREME's folder does not exist",
       got=directory,
-      expected='the folder download, which scripts/download_data.sh of '
-      'github.com/google-research/xtreme makes',
+      expected='the folder download that scripts/download_data.sh of '
+      'github.com/google-research/xtreme creates',
     )
   if (
     not any((root / name).is_dir() for name in TASKS)

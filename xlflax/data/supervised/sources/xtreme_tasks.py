@@ -1,7 +1,8 @@
-"""The tasks of XTREME and XTREME-R: languages, files, metrics.
+"""Task definitions of XTREME and XTREME-R: languages, files and metrics.
 
-Hu et al. 2020, "XTREME"; Ruder et al. 2021, "XTREME-R"; the scripts of
-github.com/google-research/xtreme.
+Sources: Hu et al. (2020), "XTREME"; Ruder et al. (2021), "XTREME-R"; the
+scripts
+of github.com/google-research/xtreme.
 """
 
 import dataclasses
@@ -18,20 +19,22 @@ ENGLISH = ('en',)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class XtremeTask:
-  """One of the tasks.
+  """A task of XTREME or XTREME-R.
 
   Attributes:
-    name: XTREME's, also of the folder.
-    group: of tasks, in XTREME's table of results.
-    languages: those that are tested.
-    metric: what XTREME reports; for questions the mean of F1 and exact match.
-    files: split to paths in the folder, `{0}` the language; several that
-      belong together for mining.
-    gold: of the test set of collections to mine, the path of the pairs that
-      are translations. XTREME keeps it back; if its file exists, it is read.
-    english: splits whose paths are of English alone.
-    format: of the files; it says what the examples are.
-    options: of the format's reader.
+    name: Name of the task and of its folder in XTREME.
+    group: Group of the task in XTREME's table of results.
+    languages: Languages of the test set.
+    metric: Metric that XTREME reports. For question answering, it is the mean
+      of
+      F1 and exact match.
+    files: Paths in the folder for each split, with `{0}` in place of the
+      language. A bitext mining task has several files for a language.
+    gold: For bitext mining, path of the gold pairs of the test set. XTREME does
+      not publish it, but it is read if it exists.
+    english: Splits with paths of English data only.
+    format: File format, which determines the class of the examples.
+    options: Options of the reader of the format.
   """
 
   name: str
@@ -46,16 +49,18 @@ class XtremeTask:
 
   @property
   def example(self) -> type[labeled_examples.Example]:
-    """The class of the examples."""
+    """Class of the examples."""
     return file_formats.find_reader(self.format).example
 
   @property
   def is_mined(self) -> bool:
-    """Whether translations are to be found among two collections."""
+    """Whether the task is bitext mining."""
     return issubclass(self.example, labeled_examples.MinedSentence)
 
   def parts(self, split: str) -> tuple[str, ...]:
-    """The parts of a split: languages; with English behind for mining."""
+    """Returns the parts of a split: languages or, for mining, pairs with
+    English.
+    """
     if split not in self.files:
       return ()
     if split in self.english:
@@ -65,19 +70,22 @@ class XtremeTask:
     return self.languages
 
 
-def _read() -> dict[str, Any]:
-  file = importlib.resources.files('xlflax.data.supervised.sources')
-  return tomllib.loads((file / 'xtreme.toml').read_text(encoding='utf-8'))
+def _read_table() -> dict[str, Any]:
+  """Reads the table of tasks."""
+  folder = importlib.resources.files('xlflax.data.supervised.sources')
+  return tomllib.loads((folder / 'xtreme.toml').read_text(encoding='utf-8'))
 
 
-def _task(name: str, fields: dict[str, Any], more: str = '') -> XtremeTask:
-  """A task of the table, with `more` languages in order."""
-  languages = fields['languages'].split()
+def _make_task(
+  name: str, fields: dict[str, Any], added_languages: str = ''
+) -> XtremeTask:
+  """Returns a task of the table, with additional languages."""
+  languages = [*fields['languages'].split(), *added_languages.split()]
   return XtremeTask(
     name=name,
     **fields
     | {
-      'languages': tuple(sorted([*languages, *more.split()])),
+      'languages': tuple(sorted(languages)),
       'english': frozenset(fields.get('english', ())),
       'files': {
         split: tuple(paths) for split, paths in fields['files'].items()
@@ -86,17 +94,17 @@ def _task(name: str, fields: dict[str, Any], more: str = '') -> XtremeTask:
   )
 
 
-_TABLE = _read()
+_TABLE = _read_table()
 TASKS: Mapping[str, XtremeTask] = {
-  name: _task(name, fields) for name, fields in _TABLE['tasks'].items()
+  name: _make_task(name, fields) for name, fields in _TABLE['tasks'].items()
 }
-# XTREME-R's, without the two whose texts are ranked (`RANKED`).
+# Tasks of XTREME-R, without the two retrieval tasks in `RANKED`.
 R_TASKS: Mapping[str, XtremeTask] = {
-  name: _task(name, fields, _TABLE['added_languages'].get(name, ''))
+  name: _make_task(name, fields, _TABLE['added_languages'].get(name, ''))
   for name, fields in (_TABLE['tasks'] | _TABLE['added_tasks']).items()
   if name not in ('pawsx', 'bucc2018')
 }
-# Name -> group and languages of the questions.
+# Group and languages of the queries of each retrieval task.
 RANKED: Mapping[str, tuple[str, tuple[str, ...]]] = {
   name: (fields['group'], tuple(fields['languages'].split()))
   for name, fields in _TABLE['ranked'].items()
