@@ -40,7 +40,7 @@ class FakeModels(model_refs.Models):
 class FakeReader(activation_cache.SentenceReader):
   """The states of the first N sentences of a language, in two blocks."""
 
-  def blocks(self, opened, ref, texts, language):
+  def blocks(self, models, ref, texts, language):
     states = STATES[language][:, : len(texts)]
     middle = states.shape[1] // 2
     yield states[:, :middle]

@@ -31,7 +31,7 @@ def test_all_names_are_written(tmp_path):
 
 
 def test_what_no_font_has_is_a_code_point(monkeypatch):
-  monkeypatch.setattr(fonts, '_family_with', lambda _: None)
+  monkeypatch.setattr(fonts, '_find_family', lambda _: None)
   canvas = figure.Figure()
   axes = canvas.subplots()
   axes.set_title('中文 model, 中')
@@ -45,7 +45,7 @@ def test_what_no_font_has_is_a_code_point(monkeypatch):
 
 
 def test_another_font_is_taken_for_what_it_has(monkeypatch):
-  monkeypatch.setattr(fonts, '_family_with', lambda _: 'Other')
+  monkeypatch.setattr(fonts, '_find_family', lambda _: 'Other')
   canvas = figure.Figure()
   title = canvas.suptitle('中文')
   fonts.fit(canvas)

@@ -242,7 +242,7 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   assert_mentions(failure, 99)
   turned = dataclasses.replace(study, links={'en-de': str(links)})
   links.write_text('0-1 2-0\n')
-  (found,) = turned._links(('de', 'en'), 1)
+  (found,) = turned._read_links(('de', 'en'), 1)
   assert sorted(found.tolist()) == [[0, 2], [1, 0]]
   links.write_text('0-0\n')
   for count in (1, 13):
@@ -252,7 +252,7 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   some = dataclasses.replace(
     study, source=dataclasses.replace(study.source, max_pairs=1)
   )
-  assert len(some._links(('de', 'de'), 1)) == 1  # the first of more
+  assert len(some._read_links(('de', 'de'), 1)) == 1  # the first of more
 
 
 def test_files_of_several_languages(tmp_path):

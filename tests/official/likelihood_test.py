@@ -125,5 +125,5 @@ def test_choices_after_a_text(scorer_class, both):
     [one.paired_text for one in examples],
     reduction=lambda x: x.sum().item(),
   )
-  found = task._scores(subject, 'en', examples, [])
+  found = task._score_choices(subject, 'en', examples, [])
   np.testing.assert_allclose(found, expected, rtol=1e-4)

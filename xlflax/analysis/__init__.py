@@ -1,4 +1,4 @@
-"""Analyses of models: how similar languages are inside them, and where."""
+"""Analyses of the similarity of languages inside models."""
 
 from etils import epy as _epy
 

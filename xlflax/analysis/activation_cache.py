@@ -1,4 +1,4 @@
-"""Sentence states on disk: computed once, gone on with after an interrupt."""
+"""Cache of sentence states on disk, which resumes after an interruption."""
 
 import dataclasses
 import functools
@@ -16,24 +16,26 @@ from xlflax.objectives.model_calls import Pooling
 from xlflax.storage import checksums, manifests, npz_files, paths
 from xlflax.utils import errors, validation
 
-_ABOUT = 'about.json'
+_DESCRIPTION = 'about.json'
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceReader:
-  """Reads sentences by a model, through a folder of what was read before.
+  """Computation of sentence states, with an optional cache.
 
-  The folder has one for each model, language and text: `about.json` (what the
-  states are of) and `00000.npz`, … with `states` float32
-  [layers + 1, n, H], `block` sentences in each.
+  The cache has a folder for each combination of model, language and text. It
+  contains `about.json`, which describes the states, and the files `00000.npz`,
+  `00001.npz` and so on with `states` of shape [layers + 1, n, H], float32, of
+  `block` sentences each.
 
   Attributes:
-    directory: of the folder; None: nothing is kept.
-    pooling: how the states of a sentence become one vector; None: as the
+    directory: Directory of the cache. If None, states are not stored.
+    pooling: Pooling of the hidden states. If None, the pooling of the model's
+      own sentence vectors.
+    max_length: Maximum number of tokens per sentence. If None, the limit of the
       model's own sentence vectors.
-    max_length: tokens a sentence, at most; None: as many as these read.
-    block: sentences at a time.
+    block: Number of sentences per block.
   """
 
   directory: str | None = None
@@ -43,64 +45,84 @@ class SentenceReader:
 
   def sides(
     self,
-    opened: model_refs.Models,
+    models: model_refs.Models,
     refs: Sequence[model_refs.ModelRef],
     texts: Sequence[Sequence[str]],
     languages: Sequence[str],
     layers: Sequence[int],
   ) -> list[np.ndarray]:
-    """Chosen layers [layers, N, H] of each side; arguments as of `blocks`."""
+    """Returns the sentence states of several models at some layers.
+
+    Args:
+      models: Opened models.
+      refs: Model of each text.
+      texts: N sentences for each model.
+      languages: Language code of each text.
+      layers: Indices of the layers.
+
+    Returns:
+      For each text, states of shape [len(layers), N, H].
+    """
     return [
       np.concatenate(
-        [block[layers] for block in self.blocks(opened, ref, side, language)],
+        [
+          block[layers]
+          for block in self.blocks(models, ref, sentences, language)
+        ],
         axis=1,
       )
-      for ref, side, language in zip(refs, texts, languages, strict=True)
+      for ref, sentences, language in zip(refs, texts, languages, strict=True)
     ]
 
   def blocks(
     self,
-    opened: model_refs.Models,
+    models: model_refs.Models,
     ref: model_refs.ModelRef,
     texts: Sequence[str],
     language: str,
   ) -> Iterator[np.ndarray]:
-    """Yields float32 [layers + 1, n, H] of the sentences, in their order.
+    """Yields the states of sentences, block by block, in their order.
 
     Args:
-      opened: the models.
-      ref: which of them.
-      texts: sentences.
-      language: their code.
+      models: Opened models.
+      ref: Model that reads the sentences.
+      texts: Sentences.
+      language: Language code of the sentences.
+
+    Yields:
+      States of shape [layers + 1, n, H], float32.
 
     Raises:
-      AnalysisError: a file of states is damaged.
+      AnalysisError: If a file of the cache is damaged.
     """
     if self.directory is None:
-      yield from self._compute(opened, ref, texts, language)
+      yield from self._compute(models, ref, texts, language)
       return
-    folder = self._folder(opened, ref, texts, language)
-    kept = manifests.read_manifest(folder)
-    known = kept.files if kept else {}
-    done = 0
-    for number in range(-(-len(texts) // self.block)):
-      path = folder / f'{number:05}.npz'
-      if path.name not in known or not path.exists():
+    folder = self._folder(models, ref, texts, language)
+    manifest = manifests.read_manifest(folder)
+    digests = manifest.files if manifest else {}
+    num_stored = 0
+    for index in range(-(-len(texts) // self.block)):
+      path = folder / f'{index:05}.npz'
+      if path.name not in digests or not path.exists():
         break
-      yield _read(path, known[path.name])
-      done += 1
-    if done * self.block < len(texts):
-      for number, found in enumerate(
-        self._compute(opened, ref, texts[done * self.block :], language), done
-      ):
-        path = folder / f'{number:05}.npz'
-        paths.write_atomically(path, functools.partial(np.savez, states=found))
-        manifests.record_files(folder, manifests.Kind.STATES, [path.name])
-        yield found
+      yield _read_states(path, digests[path.name])
+      num_stored += 1
 
-  def _compute(self, opened, ref, texts, language):
+    start = num_stored * self.block
+    if start < len(texts):
+      for index, states in enumerate(
+        self._compute(models, ref, texts[start:], language), num_stored
+      ):
+        path = folder / f'{index:05}.npz'
+        paths.write_atomically(path, functools.partial(np.savez, states=states))
+        manifests.record_files(folder, manifests.Kind.STATES, [path.name])
+        yield states
+
+  def _compute(self, models, ref, texts, language):
+    """Yields the states of sentences without the cache."""
     return corpus_hidden_states.sentence_blocks(
-      opened.subject(ref),
+      models.subject(ref),
       texts,
       language,
       pooling=self.pooling,
@@ -108,18 +130,22 @@ class SentenceReader:
       block=self.block,
     )
 
-  def _folder(self, opened, ref, texts, language) -> pathlib.Path:
-    about = self._about(opened.identity(ref), texts, language)
-    folder = pathlib.Path(str(self.directory)) / eval_task.settings_hash(about)
-    if not (folder / _ABOUT).exists():
+  def _folder(self, models, ref, texts, language) -> pathlib.Path:
+    """Returns the cache's folder for a model and text, and creates it."""
+    description = self._describe(models.identity(ref), texts, language)
+    folder = pathlib.Path(str(self.directory)) / eval_task.settings_hash(
+      description
+    )
+    if not (folder / _DESCRIPTION).exists():
       folder.mkdir(parents=True, exist_ok=True)
-      text = json.dumps(about | {'run': str(ref)}, indent=2) + '\n'
-      manifests.write_files(folder, manifests.Kind.STATES, {_ABOUT: text})
+      text = json.dumps(description | {'run': str(ref)}, indent=2) + '\n'
+      manifests.write_files(folder, manifests.Kind.STATES, {_DESCRIPTION: text})
     return folder
 
-  def _about(
+  def _describe(
     self, identity: dict[str, Any], texts, language: str
   ) -> dict[str, Any]:
+    """Returns everything that determines the states, as JSON values."""
     digest = hashlib.sha256()
     for text in texts:
       digest.update(text.encode('utf-8', 'surrogatepass') + b'\n')
@@ -133,16 +159,17 @@ class SentenceReader:
     }
 
 
-def _read(path: pathlib.Path, digest: str) -> np.ndarray:
+def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
+  """Reads a file of states and checks its digest."""
   try:
     if checksums.digest_file(path, like=digest) != digest:
-      raise ValueError('it is not as it was written')
+      raise ValueError('the digest differs from the one in the manifest')
     return npz_files.load_arrays(path)['states']
   except (OSError, ValueError, KeyError) as error:
     errors.check_system(error, path)
     raise errors.AnalysisError(
-      'A file of sentence states cannot be read',
+      'A file of the activation cache cannot be read',
       got=str(error),
       where=str(path),
-      fix='delete it, to have it made anew',
+      fix='Delete the file. The states are then computed again.',
     ) from error

@@ -16,7 +16,7 @@ from xlflax.analysis import (
   study_base,
   two_model_alignment,
 )
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import line_reader
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, plots, text_sources
@@ -26,21 +26,23 @@ from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Alignment error rate (%, lower is better) of links between the words of '
-  'translations, found without training from the states of each layer: by '
-  'optimal transport with entropy, or where words are mutually most similar '
-  '(argmax). Layer 0 is the embedding output. The .txt files have the links '
-  'of one layer in Pharaoh’s format, counted from 0.'
+  'translations. The links are computed without training from the states of '
+  'each layer: by entropy-regularized optimal transport, or between words '
+  'that are mutually most similar (argmax). Layer 0 is the embedding output. '
+  'The .txt files contain the links of one layer in Pharaoh’s format, counted '
+  'from 0.'
 )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnlinkedFiles(example_source.ExampleSource):
-  """Translations without gold links, of words separated by spaces.
+  """Translations without gold links, with words separated by spaces.
 
   Attributes:
-    files: pair, such as 'en-de', to a file of two columns or to two files.
-    max_sentences: the first so many of a pair; None: all.
+    files: For each pair, such as 'en-de', a file with two columns or two files.
+    max_sentences: Maximum number of sentences per pair, from the beginning. If
+      None, all are used.
   """
 
   files: Annotated[
@@ -52,11 +54,11 @@ class UnlinkedFiles(example_source.ExampleSource):
   max_sentences: validation.PositiveInt | None = None
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the parts of the source."""
+    """Returns the language pairs of the source."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language pair."""
     first, second = self._pair(part)
     text = text_sources.FilePairs(
       files={part: self.files[part]}, max_pairs=self.max_sentences
@@ -66,8 +68,8 @@ class UnlinkedFiles(example_source.ExampleSource):
         id=str(number),
         language=first,
         target_language=second,
-        source_words=tuple(corpus_lines.split_tokens(source)),
-        target_words=tuple(corpus_lines.split_tokens(target)),
+        source_words=tuple(line_reader.split_tokens(source)),
+        target_words=tuple(line_reader.split_tokens(target)),
         sure=frozenset(),
         possible=frozenset(),
       )
@@ -82,18 +84,18 @@ class UnlinkedFiles(example_source.ExampleSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study_base.SeriesStudy):
-  """Links of every series, at every layer.
+  """Word alignment by every series at every layer.
 
   Attributes:
-    source: sentence pairs, with gold links or without.
-    maps: folder with maps between the models of a series; None: states are
-      compared as they are.
-    methods: see `xlflax.similarity.word_links`.
-    layer: the layer whose links are written.
-    regularization: entropy of the transport.
-    mass: how much of a sentence each word is.
-    threshold: see `word_links.link_matrix`.
-    max_length: tokens a sentence, at most.
+    source: Sentence pairs with or without gold links.
+    maps: Folder with maps between the models of a series. If None, the states
+      are compared without a map.
+    methods: Alignment methods (see `xlflax.similarity.word_links`).
+    layer: Layer whose links are written.
+    regularization: Weight of the entropic regularization of the transport.
+    mass: Weights of a sentence's words in the transport.
+    threshold: Threshold of links (see `word_links.link_matrix`).
+    max_length: Maximum number of tokens per sentence.
   """
 
   source: example_source.ExampleSource
@@ -111,7 +113,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     object.__setattr__(self, 'methods', methods)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
+    """Runs the analysis. Parts that fail are listed in the result."""
     failures = eval_task.Failures('alignment')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}
@@ -120,19 +122,19 @@ class AlignmentStudy(study_base.SeriesStudy):
       first, _, second = part.partition('-')
       for case in self.cases((first, second), models, failures):
         with failures.guard(case.name):
-          found = self._evaluate(part, case, models)
-          notes |= dict.fromkeys(found.notes)
+          result = self._evaluate(part, case, models)
+          notes |= dict.fromkeys(result.notes)
           rows += [
             case.columns
             | {
               name: row[name]
               for name in ('method', 'layer', 'aer', 'precision', 'recall')
             }
-            for row in found.tables['layers']
+            for row in result.tables['layers']
           ]
           prefix = re.sub(r'[^\w.-]', '_', f'{case.series}.{case.step}')
           files |= {
-            f'{prefix}.{name}': text for name, text in found.files.items()
+            f'{prefix}.{name}': text for name, text in result.files.items()
           }
     return analysis_report.Analysis(
       name='alignment',
@@ -150,9 +152,14 @@ class AlignmentStudy(study_base.SeriesStudy):
   def _evaluate(
     self, part: str, case: study_base.Case, models: model_refs.Models
   ) -> eval_task.EvalResult:
+    """Aligns the sentences of a part at every layer.
+
+    Raises:
+      AnalysisError: If the part cannot be aligned.
+    """
     study_base.chosen_layers([self.layer], models.num_layers(case.first))
     settings: dict[str, Any] = dict(
-      source=_Part(source=self.source, part=part),
+      source=_SinglePartSource(source=self.source, part=part),
       methods=self.methods,
       layer=self.layer,
       regularization=self.regularization,
@@ -176,11 +183,16 @@ class AlignmentStudy(study_base.SeriesStudy):
     return result
 
   def _maps(self, case: study_base.Case, models: model_refs.Models):
-    """A map of each layer; None where states are compared as they are."""
+    """Returns a map for each layer, or None if none is needed.
+
+    Raises:
+      AnalysisError: If the models differ in their number of layers, or
+        require maps.
+    """
     depths = [models.num_layers(ref) for ref in (case.first, case.second)]
     if len(set(depths)) > 1:
       raise errors.AnalysisError(
-        'Models of different depths have no layers to be compared',
+        'A layer-by-layer comparison requires models of equal depth',
         got=' and '.join(f'{depth} layers' for depth in depths),
       )
     if self.maps is not None:
@@ -197,7 +209,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     ]
     if len(set(sizes)) > 1:
       raise errors.AnalysisError(
-        'States of different sizes are only comparable by maps',
+        'A comparison of hidden states of different sizes requires maps',
         got=f'{sizes[0]} and {sizes[1]} dimensions',
         fix='Pass --maps with the output of `xlflax analyze procrustes`.',
       )
@@ -205,8 +217,8 @@ class AlignmentStudy(study_base.SeriesStudy):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Part(example_source.ExampleSource):
-  """One part of a source."""
+class _SinglePartSource(example_source.ExampleSource):
+  """Source that is restricted to one part of another source."""
 
   source: example_source.ExampleSource
   part: str
@@ -221,38 +233,42 @@ class _Part(example_source.ExampleSource):
     return self.source.problems(part)
 
 
-def _scored(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
-  """Those of text with sure gold links."""
+def _scored_rows(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
+  """Returns the rows of text with sure gold links."""
   return [row for row in rows if not math.isnan(row['recall'])]
 
 
 def _tables(rows: list[analysis_report.Row]):
-  last = study_base.last_steps(_scored(rows))
+  last = study_base.last_steps(_scored_rows(rows))
   return [
     analysis_report.grid(
       f'{series}: AER (%)',
       [row for row in last if row['series'] == series],
       value='aer',
       down=lambda row: f'layer {row["layer"]}',
-      across=lambda row: f'{row["pair"]} {_method(row)}',
+      across=lambda row: f'{row["pair"]} {_method_label(row)}',
     )
     for series in dict.fromkeys(row['series'] for row in last)
   ]
 
 
-def _method(row: analysis_report.Row) -> str:
+def _method_label(row: analysis_report.Row) -> str:
   return row['method'].replace('_', ' ')
 
 
 def _pictures(
   rows: list[analysis_report.Row],
 ) -> dict[str, analysis_report.Picture]:
-  scored = _scored(rows)
+  scored = _scored_rows(rows)
   last = study_base.last_steps(scored)
-  several = len({row['series'] for row in last}) > 1
+  has_several_series = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in last:
-    line = f'{row["series"]}, {_method(row)}' if several else _method(row)
+    line = (
+      f'{row["series"]}, {_method_label(row)}'
+      if has_several_series
+      else _method_label(row)
+    )
     panels.setdefault(row['pair'], {}).setdefault(line, []).append(
       (row['layer'], 100 * row['aer'])
     )
@@ -261,11 +277,11 @@ def _pictures(
     'layers', 'Word alignment by layer', label, panels, last
   )
   first = scored[0]['method'] if scored else None
-  chosen = [row for row in scored if row['method'] == first]
-  if chosen:
-    title = f'Word alignment along training ({_method(chosen[0])})'
-    lines = study_base.by_step(chosen, 'aer')
+  method_rows = [row for row in scored if row['method'] == first]
+  if method_rows:
+    title = f'Word alignment during training ({_method_label(method_rows[0])})'
+    lines = study_base.by_step(method_rows, 'aer')
     pictures |= analysis_report.curves(
-      'steps', title, label, lines, chosen, xlabel=plots.STEP
+      'steps', title, label, lines, method_rows, xlabel=plots.STEP
     )
   return pictures

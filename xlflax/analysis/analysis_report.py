@@ -1,4 +1,4 @@
-"""What an analysis found, and the folder that it is written to."""
+"""Results of an analysis, and the folder that they are written to."""
 
 import dataclasses
 import json
@@ -25,12 +25,12 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-  """A drawing and its numbers.
+  """A figure and its numbers.
 
   Attributes:
-    title: of the picture.
-    canvas: it.
-    rows: the numbers that are drawn; written as CSV beside it.
+    title: Title of the figure.
+    canvas: Matplotlib figure.
+    rows: Plotted numbers, which are also written as CSV.
   """
 
   title: str
@@ -40,19 +40,19 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis:
-  """What an analysis found.
+  """Results of an analysis.
 
   Attributes:
-    name: of the analysis, such as 'cka'.
-    title: of its report.
-    explanation: what the numbers are; a few sentences.
-    rows: all numbers; each a line of `<name>.csv`.
-    pictures: file name without suffix -> picture.
-    tables: of the report.
-    settings: what was asked for, as JSON values.
-    notes: facts a reader must know.
-    failures: parts that could not be analysed.
-    files: name -> content of further files; bytes or text.
+    name: Name of the analysis, such as 'cka'.
+    title: Title of the report.
+    explanation: Description of the numbers in a few sentences.
+    rows: All numbers. Each row is a line of `<name>.csv`.
+    pictures: Figures by file name without suffix.
+    tables: Tables of the report.
+    settings: Settings of the analysis as JSON values.
+    notes: Remarks that a reader needs to interpret the numbers.
+    failures: Parts that could not be analyzed.
+    files: Content of further files, text or bytes, by name.
   """
 
   name: str
@@ -75,15 +75,15 @@ def curves(
   rows: Sequence[Row],
   **options: Any,
 ) -> dict[str, Picture]:
-  """A picture of curves by its name; none where there are no points.
+  """Returns a figure of curves by its name, or {} if there are no points.
 
   Args:
-    name: of its files.
-    title: above it.
-    label: of the vertical axes, with its unit.
-    panels: see `plots.line_panels`.
-    rows: the numbers it is drawn from.
-    **options: of `plots.line_panels`.
+    name: File name without suffix.
+    title: Title of the figure.
+    label: Label of the vertical axes, with the unit.
+    panels: Points of the curves (see `plots.line_panels`).
+    rows: Plotted numbers.
+    **options: Options of `plots.line_panels`.
   """
   if not panels:
     return {}
@@ -94,81 +94,84 @@ def curves(
 def write(
   directory: pathlib.Path, analysis: Analysis, *, command: Sequence[str] = ()
 ) -> list[pathlib.Path]:
-  """Writes the folder of an analysis; files in it are replaced.
+  """Writes the folder of an analysis. Existing files in it are replaced.
 
-  `analysis.json` (settings and numbers), `<name>.csv`, `<picture>.png` and
-  `<picture>.csv`, `report.html` (one file with tables, pictures and the
-  command), and the analysis's own files.
+  The folder contains `analysis.json` (settings and numbers), `<name>.csv`,
+  `<figure>.png` and `<figure>.csv`, `report.html` (a single file with tables,
+  figures and the command), and the analysis's own files.
 
   Args:
-    directory: is created.
-    analysis: what was found.
-    command: the words of the command that found it.
+    directory: Folder to write. It is created if it does not exist.
+    analysis: Results of the analysis.
+    command: Arguments of the command line that ran the analysis.
 
   Returns:
-    The files written.
+    The paths of the written files.
 
   Raises:
-    AnalysisError: there is no number in it.
+    AnalysisError: If the analysis has no rows.
   """
   if not analysis.rows:
     raise errors.AnalysisError(
-      f'The analysis {analysis.name} found nothing',
+      f'The analysis {analysis.name} has no results',
       got='; '.join(map(str, analysis.failures)) or 'no text',
     )
   directory.mkdir(parents=True, exist_ok=True)
-  line = shlex.join(command)
   contents: dict[str, str | bytes] = {
     **analysis.files,
     f'{analysis.name}.csv': to_csv(analysis.rows),
   }
-  drawn = {}
+  figure_paths = {}
   for name, picture in analysis.pictures.items():
-    drawn[picture.title] = directory / f'{name}.png'
+    figure_paths[picture.title] = directory / f'{name}.png'
     fonts.fit(picture.canvas)
-    plots.save_figure(picture.canvas, drawn[picture.title], dpi=_DPI)
+    plots.save_figure(picture.canvas, figure_paths[picture.title], dpi=_DPI)
     contents[f'{name}.csv'] = to_csv(picture.rows)
-  notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures)]
+  notes = [
+    *analysis.notes,
+    *(f'failed: {failure}' for failure in analysis.failures),
+  ]
   contents[PAGE] = page.render(
     analysis.title,
     analysis.explanation,
     analysis.tables,
-    drawn,
+    figure_paths,
     notes,
     command=command,
     figures_first=True,
   )
+  record = {
+    'analysis': analysis.name,
+    'command': shlex.join(command),
+    'settings': analysis.settings,
+    'notes': list(analysis.notes),
+    'failures': [dataclasses.asdict(failure) for failure in analysis.failures],
+    'rows': list(analysis.rows),
+  }
+  # Written last, because its existence indicates that all files exist.
   contents[JSON] = (
     json.dumps(
-      checksums.add_digest(
-        _plain(
-          {
-            'analysis': analysis.name,
-            'command': line,
-            'settings': analysis.settings,
-            'notes': list(analysis.notes),
-            'failures': [dataclasses.asdict(one) for one in analysis.failures],
-            'rows': list(analysis.rows),
-          }
-        )
-      ),
+      checksums.add_digest(_to_json(record)),
       indent=1,
       ensure_ascii=False,
       allow_nan=False,
     )
     + '\n'
-  )  # last: all is there
+  )
   kind = manifests.Kind.ANALYSIS
   manifests.record_files(
-    directory, kind, [path.name for path in drawn.values()]
+    directory, kind, [path.name for path in figure_paths.values()]
   )
   manifests.write_files(directory, kind, contents)
   names = [*contents, manifests.FILE]
-  return [*(directory / name for name in names), *drawn.values()]
+  return [*(directory / name for name in names), *figure_paths.values()]
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-  """Returns CSV with all columns of the rows; NaN is an empty cell."""
+  """Returns the rows as CSV with all of their columns.
+
+  NaN and infinity become empty cells.
+  """
   columns = list(dict.fromkeys(name for row in rows for name in row))
   return text.to_csv(
     columns,
@@ -188,31 +191,35 @@ def grid(
   across: Callable[[Row], Hashable],
   corner: str = '',
 ) -> text.Table:
-  """A table of percentages.
+  """Returns a two-dimensional table of percentages.
 
   Args:
-    title: above it.
-    rows: the numbers; the last one counts where several fall together.
-    value: the column that is shown, a fraction.
-    down: the line of a row.
-    across: the column of a row.
-    corner: what the lines are.
+    title: Title of the table.
+    rows: Numbers. If several belong to the same cell, the last one is used.
+    value: Column of the values, which are fractions.
+    down: Returns the label of a number's table row.
+    across: Returns the label of a number's table column.
+    corner: Heading of the row labels.
   """
-  heads = list(dict.fromkeys(map(across, rows)))
-  lines: dict[Hashable, dict[Hashable, float]] = {}
+  column_labels = list(dict.fromkeys(map(across, rows)))
+  values_by_line: dict[Hashable, dict[Hashable, float]] = {}
   for row in rows:
-    lines.setdefault(down(row), {})[across(row)] = row[value]
+    values_by_line.setdefault(down(row), {})[across(row)] = row[value]
   return text.Table(
     title,
-    [corner, *map(str, heads)],
+    [corner, *map(str, column_labels)],
     (
-      [str(name), *(_percent(found.get(head)) for head in heads)]
-      for name, found in lines.items()
+      [
+        str(row_label),
+        *(_percent(values.get(label)) for label in column_labels),
+      ]
+      for row_label, values in values_by_line.items()
     ),
   )
 
 
 def _percent(value: float | None) -> str:
+  """Formats a fraction as a percentage."""
   return text.number(None if value is None or _is_nan(value) else 100 * value)
 
 
@@ -220,10 +227,10 @@ def _is_nan(value: Any) -> bool:
   return isinstance(value, float) and not math.isfinite(value)
 
 
-def _plain(value: Any) -> Any:
-  """As JSON values; NaN and infinity become null."""
+def _to_json(value: Any) -> Any:
+  """Converts a value to JSON values. NaN and infinity become null."""
   if isinstance(value, Mapping):
-    return {str(key): _plain(item) for key, item in value.items()}
+    return {str(key): _to_json(item) for key, item in value.items()}
   if isinstance(value, list | tuple):
-    return [_plain(item) for item in value]
+    return [_to_json(item) for item in value]
   return None if _is_nan(value) else value

@@ -1,8 +1,9 @@
 """CKA between the layers of two models on translations.
 
-Source: ECS (Wu et al., 2020) section 5.2 and figure 7: mean-pooled states of
-parallel sentences; bilingual and monolingual models, a random encoder as the
-lower bound (for the second language only), paraphrases as the upper bound.
+Source: ECS (Wu et al., 2020) section 5.2 and figure 7. States of parallel
+sentences are mean-pooled. Bilingual and monolingual models are compared with a
+lower bound, a random encoder for the second language only, and an upper bound,
+paraphrases.
 """
 
 import dataclasses
@@ -16,27 +17,28 @@ from xlflax.similarity import cka
 from xlflax.utils import validation
 
 _EXPLANATION = (
-  'Linear centred kernel alignment (Kornblith et al., 2019) of mean-pooled '
+  'Linear centered kernel alignment (Kornblith et al., 2019) of mean-pooled '
   'sentence states between a model that reads one language and a model that '
-  'reads its translation; 100 is the same up to rotation and scale. A pair '
-  'such as en-en holds paraphrases: an upper bound. Layer 0 is the embedding '
-  'output.'
+  'reads its translation. 100 means that the states are the same up to '
+  'rotation and scale. A pair such as en-en consists of paraphrases and is an '
+  'upper bound. Layer 0 is the embedding output.'
 )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CkaStudy(study_base.SeriesStudy):
-  """CKA of every series on every pair.
+  """CKA of every series on every language pair.
 
   Attributes:
-    source: parallel text.
-    series: the models that are compared.
-    steps: checkpoints of models without a named step; see `Models.at_steps`.
-    compare: every layer with every other, or with its counterpart only.
-    layers: that are compared; None: all.
-    estimator: see `xlflax.similarity.cka`.
-    reader: how sentences become states.
+    source: Parallel text.
+    series: Models to compare.
+    steps: Checkpoints of models without a named step (see `Models.at_steps`).
+    compare: Pairs of layers to compare: all pairs, or each layer with its
+      counterpart.
+    layers: Indices of the layers. If None, all layers.
+    estimator: Estimator of CKA (see `xlflax.similarity.cka`).
+    reader: Computation of sentence states.
   """
 
   source: text_sources.PairSource
@@ -46,7 +48,7 @@ class CkaStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
+    """Runs the analysis. Parts that fail are listed in the result."""
     failures = eval_task.Failures('cka')
     rows: list[analysis_report.Row] = []
     for case, text in self.loaded_cases(
@@ -62,25 +64,25 @@ class CkaStudy(study_base.SeriesStudy):
       pictures=_pictures(rows),
       tables=_tables(rows),
       settings=eval_task.task_settings(self),
-      notes=_notes(rows) + self._few(rows),
+      notes=_undefined_notes(rows) + self._bias_notes(rows),
       failures=failures.collected(),
     )
 
-  def _few(self, rows: list[analysis_report.Row]) -> list[str]:
-    """Notes on pairs with too few sentences for the plain estimator."""
+  def _bias_notes(self, rows: list[analysis_report.Row]) -> list[str]:
+    """Returns notes on pairs with too few sentences for the biased estimator."""
     if self.estimator is not cka.Estimator.BIASED:
       return []
-    few = {
+    small_samples = {
       (row['pair'], row['sentences'], row['dimensions'])
       for row in rows
       if row['sentences'] < row['dimensions']
     }
     return [
-      f'{pair}: {sentences:,} sentences are fewer than the {dimensions:,} '
-      'dimensions of a state, so that the biased estimator is too high even '
-      'for unrelated states: compare with the random encoder, give more '
-      'sentences, or use --estimator=debiased'
-      for pair, sentences, dimensions in sorted(few)
+      f'{pair}: The biased estimator is too high even for unrelated states, '
+      f'because there are fewer sentences ({sentences:,}) than dimensions of a '
+      f'state ({dimensions:,}). Compare with the random encoder, provide more '
+      'sentences, or pass --estimator=debiased.'
+      for pair, sentences, dimensions in sorted(small_samples)
     ]
 
   def _compare(
@@ -89,57 +91,58 @@ class CkaStudy(study_base.SeriesStudy):
     text: text_sources.PairedText,
     models: model_refs.Models,
   ) -> list[analysis_report.Row]:
-    layers = [
+    """Returns a row for each pair of compared layers."""
+    first_layers, second_layers = (
       study_base.chosen_layers(self.layers, models.num_layers(ref))
       for ref in (case.first, case.second)
-    ]
-    sums = cka.LayerCKA(
+    )
+    layer_cka = cka.LayerCKA(
       layers=self.compare, estimator=self.estimator, dtype=np.float32
     )
-    both = zip(
-      *(
-        self.reader.blocks(models, ref, side, language)
-        for ref, side, language in zip(
-          (case.first, case.second), text, case.pair, strict=True
-        )
-      ),
-      strict=True,
+    first_blocks, second_blocks = (
+      self.reader.blocks(models, ref, sentences, language)
+      for ref, sentences, language in zip(
+        (case.first, case.second), text, case.pair, strict=True
+      )
     )
-    width = 0
-    for first, second in both:
-      width = max(first.shape[-1], second.shape[-1])
-      sums.update(first[layers[0]], second[layers[1]])
-    found = sums.result()
+    dimensions = 0
+    for first, second in zip(first_blocks, second_blocks, strict=True):
+      dimensions = max(first.shape[-1], second.shape[-1])
+      layer_cka.update(first[first_layers], second[second_layers])
+    values = layer_cka.result()
     if self.compare is cka.Layers.DIAGONAL:
-      found = np.diag(found)
+      values = np.diag(values)
     return [
       case.columns
       | {
-        'first_layer': i,
-        'second_layer': j,
-        'cka': float(found[y, x]),
-        'sentences': sums.count,
-        'dimensions': width,
+        'first_layer': first_layer,
+        'second_layer': second_layer,
+        'cka': float(values[i, j]),
+        'sentences': layer_cka.count,
+        'dimensions': dimensions,
       }
-      for y, i in enumerate(layers[0])
-      for x, j in enumerate(layers[1])
-      if self.compare is cka.Layers.ALL or x == y
+      for i, first_layer in enumerate(first_layers)
+      for j, second_layer in enumerate(second_layers)
+      if self.compare is cka.Layers.ALL or i == j
     ]
 
 
-def _diagonal(rows) -> list[analysis_report.Row]:
+def _diagonal_rows(rows) -> list[analysis_report.Row]:
+  """Returns the rows that compare a layer with its counterpart."""
   return [row for row in rows if row['first_layer'] == row['second_layer']]
 
 
-def _notes(rows: list[analysis_report.Row]) -> list[str]:
-  without = {
+def _undefined_notes(rows: list[analysis_report.Row]) -> list[str]:
+  """Returns notes on models with layers for which CKA is undefined."""
+  undefined = {
     f'{row["series"]}, {row["pair"]}, step {row["step"]}'
     for row in rows
     if np.isnan(row['cka'])
   }
   return [
-    f'{name}: some layer is the same for all sentences and has no CKA'
-    for name in sorted(without)
+    f'{name}: CKA is undefined for a layer whose states are the same for all '
+    'sentences.'
+    for name in sorted(undefined)
   ]
 
 
@@ -160,7 +163,7 @@ def _averages(diagonal: list[analysis_report.Row]) -> list[analysis_report.Row]:
 
 
 def _tables(rows: list[analysis_report.Row]):
-  diagonal = _diagonal(study_base.last_steps(rows))
+  diagonal = _diagonal_rows(study_base.last_steps(rows))
   return (
     [
       analysis_report.grid(
@@ -186,7 +189,7 @@ def _pictures(
 ) -> dict[str, analysis_report.Picture]:
   pictures = {}
   last = study_base.last_steps(rows)
-  diagonal = _diagonal(last)
+  diagonal = _diagonal_rows(last)
   if diagonal:
     columns: dict[tuple[str, str], list[float]] = {}
     for row in diagonal:
@@ -203,34 +206,35 @@ def _pictures(
       diagonal,
     )
   for pair in dict.fromkeys(row['pair'] for row in last):
-    of_pair = [row for row in last if row['pair'] == pair]
-    if len(of_pair) > len(_diagonal(of_pair)):
-      title = f'CKA of every two layers, {pair}'
+    pair_rows = [row for row in last if row['pair'] == pair]
+    if len(pair_rows) > len(_diagonal_rows(pair_rows)):
+      title = f'CKA of all pairs of layers, {pair}'
       pictures[f'matrix.{pair}'] = analysis_report.Picture(
-        title, _matrices(title, of_pair), of_pair
+        title, _plot_matrices(title, pair_rows), pair_rows
       )
   return pictures | analysis_report.curves(
     'steps',
-    'CKA along training',
+    'CKA during training',
     'CKA (%)',
-    study_base.by_step(_diagonal(rows), 'cka', layer='first_layer'),
-    _diagonal(rows),
+    study_base.by_step(_diagonal_rows(rows), 'cka', layer='first_layer'),
+    _diagonal_rows(rows),
     xlabel=plots.STEP,
     whole=100,
   )
 
 
-def _matrices(title: str, rows: list[analysis_report.Row]):
-  sides = ('first', 'second')
-  axes = [sorted({row[f'{side}_layer'] for row in rows}) for side in sides]
-  shape = [len(axis) for axis in axes]
+def _plot_matrices(title: str, rows: list[analysis_report.Row]):
+  """Plots the CKA of all pairs of layers, with a panel for each series."""
+  first_layers = sorted({row['first_layer'] for row in rows})
+  second_layers = sorted({row['second_layer'] for row in rows})
   panels: dict[str, np.ndarray] = {}
   for row in rows:
-    panel = panels.setdefault(row['series'], np.full(shape, np.nan))
-    place = [
-      axes[i].index(row[f'{side}_layer']) for i, side in enumerate(sides)
-    ]
-    panel[tuple(place)] = row['cka']
+    panel = panels.setdefault(
+      row['series'], np.full((len(first_layers), len(second_layers)), np.nan)
+    )
+    i = first_layers.index(row['first_layer'])
+    j = second_layers.index(row['second_layer'])
+    panel[i, j] = row['cka']
   first, second = rows[0]['pair'].split('-')
   return figures.matrices(
     title,
@@ -238,6 +242,6 @@ def _matrices(title: str, rows: list[analysis_report.Row]):
     panels,
     first=first,
     second=second,
-    first_layers=axes[0],
-    second_layers=axes[1],
+    first_layers=first_layers,
+    second_layers=second_layers,
   )

@@ -1,8 +1,9 @@
-"""States of a corpus, read block by block: memory does not grow with it.
+"""Hidden states of a corpus, computed block by block in constant memory.
 
-Source: ECS (Wu et al., 2020) section 5.1: a sentence is the mean of its
-tokens' states; a word the mean over its tokens and over all places where a
-corpus has it (500,000 sentences there), at every layer.
+Source: ECS (Wu et al., 2020) section 5.1. The vector of a sentence is the mean
+of its tokens' states. The vector of a word is the mean over its tokens and
+over all of its occurrences in a corpus (500,000 sentences in the paper), at
+every layer.
 """
 
 import itertools
@@ -35,36 +36,36 @@ def sentence_blocks(
   max_length: int | None = None,
   block: int = 2048,
 ) -> Iterator[np.ndarray]:
-  """Vectors of sentences, in their order.
+  """Yields the vectors of sentences, block by block, in their order.
 
-  Two of these, over translations, side by side are what CKA takes:
+  The blocks of translations are the input of CKA:
 
       for pair in zip(sentence_blocks(...), sentence_blocks(...), strict=True):
         sums.update(*pair)
 
   Args:
-    subject: the model and its vocabulary.
-    texts: sentences of one language; not read further than needed.
-    language: its code.
-    pooling: how the states of a sentence become one vector; None: as the
+    subject: Model and vocabulary.
+    texts: Sentences of one language. They are consumed block by block.
+    language: Code of the language.
+    pooling: Pooling of the hidden states. If None, the pooling of the model's
+      own sentence vectors.
+    max_length: Maximum number of tokens per sentence. If None, the limit of the
       model's own sentence vectors.
-    max_length: tokens a sentence, at most; None: as many as these read.
-    block: sentences at a time.
+    block: Number of sentences per block.
 
   Yields:
-    float32 [layers + 1, n, H], n = `block` but for the last.
+    States of shape [layers + 1, n, H], float32. n equals `block`, except in the
+    last block.
   """
-  index, own = _language_id(subject, language), subject.sentence
+  language_id = _language_id(subject, language)
+  encoding = subject.sentence.changed(pooling=pooling, max_length=max_length)
   total = len(texts) if isinstance(texts, Sized) else None
   with progress_reporting.Progress('sentence states', total=total) as report:
-    for taken in _blocks(texts, block):
+    for block_texts in _blocks(texts, block):
       yield hidden_states.layer_vectors(
-        subject,
-        taken,
-        [index] * len(taken),
-        own.changed(pooling=pooling, max_length=max_length),
+        subject, block_texts, [language_id] * len(block_texts), encoding
       ).states
-      report(len(taken))
+      report(len(block_texts))
 
 
 def mean_word_states(
@@ -78,29 +79,32 @@ def mean_word_states(
   block: int = 256,
   total: int | None = None,
 ) -> word_vectors.WordMeans:
-  """The mean vector of every word over a corpus, at every layer.
+  """Computes the mean vector of every word over a corpus, at every layer.
 
-  Text is encoded as it is written; a word's tokens are those that hold its
-  characters and no others (a piece over two words is of neither), and the
-  space before it, if that is a token of its own. Words of the text are found
-  among `words` as they are written, or else in lower case.
+  Text is encoded without splitting it into words. The tokens of a word are
+  those
+  that cover its characters and no others, and the preceding space if it is a
+  token of its own. A token that spans two words belongs to neither. Words of
+  the
+  text are looked up in `words` as they are, and otherwise in lower case.
 
   Args:
-    subject: the model and its vocabulary.
-    texts: sentences of one language, always the same in the same order where
-      a store is given.
-    language: its code.
-    words: whose means are wanted.
-    store: where sums are kept every five minutes, and at the end; what it has
-      is gone on from.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
-    block: sentences at a time.
-    total: how many sentences there are, for lines about progress.
+    subject: Model and vocabulary.
+    texts: Sentences of one language. If a store is given, every call must pass
+      the same sentences in the same order.
+    language: Code of the language.
+    words: Words whose means are computed.
+    store: Storage of the sums, which are saved every five minutes and at the
+      end. The computation resumes from stored sums.
+    max_length: Maximum number of tokens per sentence. If None, the number of
+      the model's positions.
+    block: Number of sentences per block.
+    total: Total number of sentences, for progress reports.
 
   Raises:
-    AnalysisError: the store is of other words, or of another `identity`.
+    AnalysisError: If the store has other words or another `identity`.
   """
-  index = _language_id(subject, language)
+  language_id = _language_id(subject, language)
   config = subject.model.config
   means = word_vectors.WordMeans(
     words,
@@ -110,32 +114,40 @@ def mean_word_states(
   )
   if store is not None:
     means = store.restore(means)
-  read = _Reader(subject, language, means)
-  done = means.sentences
-  saved = time.monotonic()
+  tokenizer = _WordTokenizer(subject, language, means)
+  num_done = means.sentences
+  last_save_time = time.monotonic()
   with progress_reporting.Progress(
-    'word states', done=done, total=total
+    'word states', done=num_done, total=total
   ) as report:
-    for taken in _blocks(itertools.islice(texts, done, None), block):
-      readings, rows = read(taken)
-      found = word_states.states_of_readings(
-        subject, readings, [index] * len(taken), max_length=max_length
+    for block_texts in _blocks(itertools.islice(texts, num_done, None), block):
+      readings, mean_rows = tokenizer.tokenize(block_texts)
+      sentences = word_states.states_of_readings(
+        subject,
+        readings,
+        [language_id] * len(block_texts),
+        max_length=max_length,
       )
       means.update(
-        ((rows[one.sentence][one.words], one.states) for one in found),
-        sentences=len(taken),
+        (
+          (mean_rows[sentence.sentence][sentence.words], sentence.states)
+          for sentence in sentences
+        ),
+        sentences=len(block_texts),
       )
-      report(len(taken))
-      if store is not None and time.monotonic() - saved > _SAVE_SECONDS:
+      report(len(block_texts))
+      if (
+        store is not None and time.monotonic() - last_save_time > _SAVE_SECONDS
+      ):
         store.save(means)
-        saved = time.monotonic()
+        last_save_time = time.monotonic()
   if store is not None:
     store.save(means)
   return means
 
 
-class _Reader:
-  """Texts of a language to tokens that know the words they are part of."""
+class _WordTokenizer:
+  """Tokenizer that assigns the tokens of texts to their words."""
 
   def __init__(
     self,
@@ -148,66 +160,84 @@ class _Reader:
     self._segmenter = word_segmentation.Segmenter(
       language.replace('-', '_'), means.words
     )
-    self._find = means.find
+    self._find_row = means.find
 
-  def __call__(
+  def tokenize(
     self, texts: list[str]
   ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
-    """(tokens of each text, the row in the means of each of its words)."""
-    spans = char_offsets.encode_with_offsets(
+    """Encodes N texts.
+
+    Returns:
+      The tokens of each text, and the rows in the means of each text's words.
+    """
+    token_spans = char_offsets.encode_with_offsets(
       self._vocabulary, texts, self._language
     )
-    read = [
-      self._read(tokens, self._segmenter.split(text))
-      for tokens, text in zip(spans, texts, strict=True)
-    ]
-    return [reading for reading, _ in read], [rows for _, rows in read]
+    readings = []
+    mean_rows = []
+    for tokens, text in zip(token_spans, texts, strict=True):
+      reading, rows = self._assign_words(tokens, self._segmenter.split(text))
+      readings.append(reading)
+      mean_rows.append(rows)
+    return readings, mean_rows
 
-  def _read(
-    self, tokens: char_offsets.TokenSpans, parts: list[str]
+  def _assign_words(
+    self, tokens: char_offsets.TokenSpans, segments: list[str]
   ) -> tuple[word_states.Reading, np.ndarray]:
-    """Parts are separators at even places and words at odd ones."""
-    words = np.full(len(tokens.token_ids), -1, np.int32)
+    """Assigns tokens to the words of a text.
+
+    Args:
+      tokens: Tokens of the text with their character offsets.
+      segments: Segments of the text: separators at even and words at odd
+        indices.
+
+    Returns:
+      The tokens with the numbers of their words, and the row in the means of
+      each word.
+    """
+    word_of_token = np.full(len(tokens.token_ids), -1, np.int32)
     rows: list[int] = []
     start = 0
-    for place, part in enumerate(parts):
-      stop = start + len(part)
-      row = self._find(part) if place % 2 else None
-      covered = None if row is None else tokens.cover(start, stop)
-      if row is not None and covered is not None:
-        first, last = covered
+    for index, segment in enumerate(segments):
+      stop = start + len(segment)
+      row = self._find_row(segment) if index % 2 else None
+      token_range = None if row is None else tokens.cover(start, stop)
+      if row is not None and token_range is not None:
+        first, last = token_range
         if tokens.starts[first] >= start and tokens.ends[last] <= stop:
-          # A mere space before the word is a token of it, too.
-          space = first > 0 and (
+          # A token that only covers the preceding space belongs to the word.
+          has_space = first > 0 and (
             tokens.starts[first - 1] == tokens.ends[first - 1] == start
           )
-          words[first - space : last + 1] = len(rows)
+          word_of_token[first - has_space : last + 1] = len(rows)
           rows.append(row)
       start = stop
     return (
-      word_states.Reading(tokens.token_ids, words),
+      word_states.Reading(tokens.token_ids, word_of_token),
       np.array(rows, np.int64),
     )
 
 
 def _language_id(subject: eval_task.Subject, language: str) -> int:
+  """Returns the id of a language and logs notes on its choice."""
   notes: list[str] = []
-  index = language_codes.language_id(
+  language_id = language_codes.language_id(
     subject.vocabulary, language, notes, required=subject.needs_languages
   )
   for note in notes:
     _LOG.warning('%s', note)
-  return index
+  return language_id
 
 
 def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+  """Yields lists of `size` items. The last one may be shorter."""
   if size < 1:
     raise errors.ConfigError(
-      'A block must hold a sentence',
+      'A block must contain at least one sentence',
       got=size,
-      expected='at least 1',
+      expected='a positive integer',
       where='block',
     )
   iterator = iter(items)
-  while taken := list(itertools.islice(iterator, size)):
-    yield taken
+  while block := list(itertools.islice(iterator, size)):
+    yield block

@@ -1,20 +1,20 @@
-"""Pictures of analyses in the forms of ECS's and MetaXLM's figures.
+"""Figures of analyses in the style of ECS's and MetaXLM's figures.
 
-All are readable at half a page and without colour. Languages are named by
-their codes: the fonts of matplotlib lack many scripts.
+All figures are readable at half a page and without color. Languages are named
+by their codes, because the fonts of Matplotlib lack many scripts.
 """
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
-from matplotlib import axes as axes_lib
+from matplotlib import axes as matplotlib_axes
 from matplotlib import figure
-from matplotlib import image as image_lib
+from matplotlib import image as matplotlib_image
 
 from xlflax.evaluation import plots
 
-_ACROSS = 3  # panels in a row
+_MAX_PANELS_PER_ROW = 3
 
 
 def layer_columns(
@@ -24,22 +24,22 @@ def layer_columns(
   *,
   layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """A heat map with a row for each layer and their average (ECS figure 7).
+  """Plots a heat map with a row for each layer and their mean (ECS figure 7).
 
   Args:
-    title: above the picture.
-    label: of the colours; values are 0..1.
-    columns: (group, column) -> value of each layer; columns of one group
-      stand together. Shorter ones leave their last rows empty.
-    layers: numbers of the rows; none: from 0.
+    title: Title of the figure.
+    label: Label of the color bar. Values are between 0 and 1.
+    columns: Values of each layer by (group, column). Columns of one group are
+      adjacent. Shorter ones leave their last rows empty.
+    layers: Layer numbers of the rows. If empty, they are counted from 0.
   """
   depth = max(map(len, columns.values()))
   values = np.full((depth + 1, len(columns)), np.nan)
-  for x, found in enumerate(columns.values()):
-    values[: len(found), x] = found
-    if np.isfinite(found).any():
-      values[depth, x] = np.nanmean(found)
-  names = [column for _, column in columns]
+  for index, layer_values in enumerate(columns.values()):
+    values[: len(layer_values), index] = layer_values
+    if np.isfinite(layer_values).any():
+      values[depth, index] = np.nanmean(layer_values)
+  names = [name for _, name in columns]
   longest = max(map(len, names))
   canvas = figure.Figure(
     figsize=(
@@ -73,20 +73,21 @@ def matrices(
   first_layers: Sequence[int] = (),
   second_layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """Layer by layer heat maps, one panel each.
+  """Plots heat maps of all pairs of layers, with one panel per model.
 
   Args:
-    title: above the picture.
-    label: of the colours; values are 0..1.
-    panels: name -> [L, M].
-    first: what the rows are.
-    second: what the columns are.
-    first_layers: numbers of the rows; none: from 0.
-    second_layers: numbers of the columns; none: from 0.
+    title: Title of the figure.
+    label: Label of the color bar. Values are between 0 and 1.
+    panels: Values of shape [L, M] by panel name.
+    first: Label of the rows.
+    second: Label of the columns.
+    first_layers: Layer numbers of the rows. If empty, they are counted from 0.
+    second_layers: Layer numbers of the columns. If empty, they are counted
+      from 0.
   """
-  rows = max(len(values) for values in panels.values())
-  wide = max(values.shape[1] for values in panels.values())
-  width = max(1.9, 0.36 * wide + 0.5)
+  num_rows = max(len(values) for values in panels.values())
+  num_columns = max(values.shape[1] for values in panels.values())
+  width = max(1.9, 0.36 * num_columns + 0.5)
 
   def draw(axes, name: str):
     values = panels[name]
@@ -97,11 +98,11 @@ def matrices(
       (axes.set_xticks, values.shape[1], second_layers),
     ):
       ticks(range(size), [str(i) for i in (layers or range(size))])
-    axes.invert_yaxis()  # the embeddings below, as in the model
+    axes.invert_yaxis()  # The embeddings are at the bottom.
     axes.set(xlabel=f'layer of {second}', ylabel=f'layer of {first}')
     return image
 
-  size = (width, max(1.6, 0.3 * rows + 0.9))
+  size = (width, max(1.6, 0.3 * num_rows + 0.9))
   return _heat_maps(title, label, panels, draw, size)
 
 
@@ -112,70 +113,77 @@ def directions(
   *,
   around_zero: bool = False,
 ) -> figure.Figure:
-  """Training by test languages, one panel a model (MetaXLM figure 6).
+  """Plots scores by training and test language (MetaXLM figure 6).
 
   Args:
-    title: above the picture.
-    label: of the colours, with its unit.
-    panels: name -> (training language, test language) -> points.
-    around_zero: whether colours tell gains from losses.
+    title: Title of the figure.
+    label: Label of the color bar with the unit.
+    panels: Scores in points by model and (training language, test language).
+    around_zero: Whether the colors are centered at zero, to distinguish gains
+      from losses.
   """
-  places = [place for found in panels.values() for place in found]
-  trained, tested = (
-    list(dict.fromkeys(place[i] for place in places)) for i in (0, 1)
-  )
-  values = [value for found in panels.values() for value in found.values()]
+  pairs = [pair for scores in panels.values() for pair in scores]
+  train_languages = list(dict.fromkeys(train for train, _ in pairs))
+  test_languages = list(dict.fromkeys(test for _, test in pairs))
+  values = [value for scores in panels.values() for value in scores.values()]
   low, high = min(values), max(values)
   if around_zero:
     high = max(abs(low), abs(high), 1e-9)
     low = -high
-  shown = ('{:+.1f}' if around_zero else '{:.1f}').format
+  format_value = ('{:+.1f}' if around_zero else '{:.1f}').format
 
   def draw(axes, name: str):
-    found = panels[name]
+    scores = panels[name]
     table = [
-      [found.get((train, test), np.nan) for test in tested] for train in trained
+      [scores.get((train, test), np.nan) for test in test_languages]
+      for train in train_languages
     ]
     image = plots.draw_heatmap(
-      axes, np.array(table), shown=shown, low=low, high=high
+      axes, np.array(table), shown=format_value, low=low, high=high
     )
     axes.set_title(name, fontsize='medium')
-    axes.set_yticks(range(len(trained)), trained)
-    axes.set_xticks(range(len(tested)), tested)
+    axes.set_yticks(range(len(train_languages)), train_languages)
+    axes.set_xticks(range(len(test_languages)), test_languages)
     axes.set(xlabel='test language', ylabel='training language')
     return image
 
-  size = max(1.9, 0.6 * len(tested) + 0.5), max(1.6, 0.42 * len(trained) + 0.9)
-  at_least = 0.5 + 0.085 * len(title)
-  return _heat_maps(title, label, panels, draw, size, at_least=at_least)
+  size = (
+    max(1.9, 0.6 * len(test_languages) + 0.5),
+    max(1.6, 0.42 * len(train_languages) + 0.9),
+  )
+  min_width = 0.5 + 0.085 * len(title)
+  return _heat_maps(title, label, panels, draw, size, min_width=min_width)
 
 
 def _heat_maps(
   title: str,
   label: str,
   names: Collection[str],
-  draw: Callable[[axes_lib.Axes, str], image_lib.AxesImage],
+  draw: Callable[[matplotlib_axes.Axes, str], matplotlib_image.AxesImage],
   size: tuple[float, float],
   *,
-  at_least: float = 0.0,
+  min_width: float = 0.0,
 ) -> figure.Figure:
-  """Panels of one size in rows, with one colour bar.
+  """Plots panels of equal size with one color bar.
 
   Args:
-    title: above all.
-    label: of the colours.
-    names: of the panels.
-    draw: draws the panel of a name.
-    size: width and height of a panel, inches.
-    at_least: width of the picture.
+    title: Title of the figure.
+    label: Label of the color bar.
+    names: Names of the panels.
+    draw: Draws the panel with a name.
+    size: Width and height of a panel in inches.
+    min_width: Minimum width of the figure in inches.
   """
-  across = min(_ACROSS, len(names))
-  down = math.ceil(len(names) / across)
+  num_columns = min(_MAX_PANELS_PER_ROW, len(names))
+  num_rows = math.ceil(len(names) / num_columns)
   canvas = figure.Figure(
-    figsize=(max(1.6 + across * size[0], at_least), 0.8 + down * size[1]),
+    figsize=(
+      max(1.6 + num_columns * size[0], min_width),
+      0.8 + num_rows * size[1],
+    ),
     layout='constrained',
   )
-  grid = canvas.subplots(down, across, squeeze=False).ravel()
+  grid = canvas.subplots(num_rows, num_columns, squeeze=False).ravel()
   for axes in grid[len(names) :]:
     axes.set_visible(False)
   for axes, name in zip(grid, names, strict=False):
@@ -186,7 +194,7 @@ def _heat_maps(
 
 
 def _group_columns(axes, groups: Sequence[str]) -> None:
-  """White lines between groups of columns, and their names above."""
+  """Draws white lines between groups of columns, and their names above."""
   start = 0
   for stop in range(1, len(groups) + 1):
     if stop == len(groups) or groups[stop] != groups[start]:

@@ -1,9 +1,10 @@
-"""Word translation: dictionaries are learned from and asked for.
+"""Bilingual lexicon induction with word vectors.
 
-Source: ECS (Wu et al., 2020) section 5.1.1 and figure 4: the words of two
-languages as vectors (rows of an embedding matrix, means of contextual states,
-fastText), an orthogonal map learned from a dictionary's training part, and the
-precision of nearest neighbours on its test part, by CSLS with K = 10.
+Source: ECS (Wu et al., 2020) section 5.1.1 and figure 4. The words of two
+languages are represented by vectors (rows of an embedding table, means of
+contextual states, fastText). An orthogonal map is learned from the training
+part of a dictionary. The metric is the precision of nearest neighbors on the
+test part, by CSLS with K = 10.
 """
 
 import dataclasses
@@ -15,8 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus import word_forms
+from xlflax.data.corpus import line_reader, word_forms
 from xlflax.similarity import csls, procrustes, vector_checks
 from xlflax.utils import errors, validation
 
@@ -24,19 +24,19 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Mapping(enum.Enum):
-  """How the vectors of two languages are brought together."""
+  """Map from the vectors of one language to those of the other."""
 
-  NONE = 'none'  # one model reads both
-  PROCRUSTES = 'procrustes'
+  NONE = 'none'  # No map, for vectors of a single model.
+  PROCRUSTES = 'procrustes'  # Orthogonal map.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordVectors:
-  """The words of a language.
+  """Vectors of the words of a language.
 
   Attributes:
     words: V different words.
-    vectors: float32 [V, D].
+    vectors: Vectors of shape [V, D], float32.
     language: Language code, which decides the rules of lower case. An empty
       string applies the common rules.
   """
@@ -51,7 +51,7 @@ class WordVectors:
 
   @functools.cached_property
   def index(self) -> word_forms.WordIndex:
-    """The row of each word."""
+    """Index of the words, which maps each word to its row."""
     return word_forms.WordIndex(self.words, self.language)
 
   def find(self, word: str) -> int | None:
@@ -61,14 +61,15 @@ class WordVectors:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translated:
-  """How well words were translated.
+  """Accuracy of the translation of words.
 
   Attributes:
-    precision: (score, k) -> precision@k, such as `(Score.CSLS, 1)`.
-    queries: words that were asked for.
-    asked: different words of the test dictionary; those without a vector, or
-      none of whose translations has one, were left out of the precision.
-    learned_from: pairs that the map was learned from; 0 without a map.
+    precision: Precision@k by score and k, such as `(Score.CSLS, 1)`.
+    queries: Number of translated words.
+    asked: Number of different words of the test dictionary. Words are left out
+      of the precision if they, or all of their translations, have no vector.
+    learned_from: Number of pairs that the map was learned from. 0 without a
+      map.
   """
 
   precision: dict[tuple[csls.Score, int], float]
@@ -78,7 +79,7 @@ class Translated:
 
   @property
   def coverage(self) -> float:
-    """Share of the test dictionary's words that were asked for."""
+    """Fraction of the test dictionary's words that were translated."""
     return self.queries / self.asked
 
 
@@ -89,59 +90,66 @@ def read_vectors(
   max_words: validation.PositiveInt | None = 200_000,
   language: str = '',
 ) -> WordVectors:
-  """Reads fastText's or word2vec's text format (`.vec`; also .gz, .zst).
+  """Reads word vectors in the text format of fastText and word2vec (`.vec`).
 
-  The first line has the number of words and of dimensions; each other line a
-  word and its vector, the most frequent word first. Of a word that comes
-  twice the first vector counts.
+  Files that end in .gz or .zst are decompressed. The first line contains the
+  number of words and of dimensions. Each other line contains a word and its
+  vector, the most frequent word first. If a word occurs twice, its first vector
+  is used.
 
   Args:
-    path: of the file.
-    max_words: the first so many lines; None: all.
+    path: Path of the file.
+    max_words: Maximum number of lines to read. If None, all lines are read.
     language: Language code of the words.
 
   Raises:
-    CorpusError: file:line of a line of another form; a file without words.
+    CorpusError: If a line is malformed, or the file contains no words.
   """
   path = pathlib.Path(path)
-  lines = corpus_lines.read_lines(path)
-  size, dimension = _header(next(lines, (1, b'')), path)
+  lines = line_reader.read_lines(path)
+  size, dimension = _parse_header(next(lines, (1, b'')), path)
   count = size if max_words is None else min(size, max_words)
   vectors = np.empty((count, dimension), np.float32)
-  words: dict[str, int] = {}
-  for number, line in itertools.islice(lines, count):
+  row_of_word: dict[str, int] = {}
+  for line_number, line in itertools.islice(lines, count):
     fields = line.split(b' ')
-    word = b' '.join(fields[:-dimension])  # a word may hold spaces
-    row = _floats(fields[-dimension:])
+    word = b' '.join(fields[:-dimension])  # Words may contain spaces.
+    row = _parse_floats(fields[-dimension:])
     if not word or len(row) != dimension or not np.isfinite(row).all():
       raise errors.CorpusError(
-        'Malformed line among word vectors',
+        'A line of a file of word vectors is malformed',
         got=repr(line[:60].decode(errors='replace')),
-        expected=f'a word and {dimension} finite numbers, with one space in '
-        'between',
-        where=f'{path}:{number}',
+        expected=f'a word and {dimension} finite numbers, separated by single '
+        'spaces',
+        where=f'{path}:{line_number}',
       )
-    text = corpus_lines.decode_line(word, path, number)
-    if text not in words:
-      vectors[len(words)] = row
-      words[text] = len(words)
-  if not words:
+    text = line_reader.decode_line(word, path, line_number)
+    if text not in row_of_word:
+      vectors[len(row_of_word)] = row
+      row_of_word[text] = len(row_of_word)
+  if not row_of_word:
     raise errors.CorpusError(
-      'A file of word vectors has no words', where=str(path)
+      'A file of word vectors contains no words', where=str(path)
     )
-  return WordVectors(tuple(words), vectors[: len(words)], language)
+  return WordVectors(tuple(row_of_word), vectors[: len(row_of_word)], language)
 
 
 @validation.validate_call
 def index_pairs(
   pairs: Pairs, source: WordVectors, target: WordVectors
 ) -> np.ndarray:
-  """The rows of pairs both of whose words have vectors, int [P, 2], sorted."""
-  found = (
-    (source.find(word), target.find(translation)) for word, translation in pairs
-  )
-  rows = sorted({(i, j) for i, j in found if i is not None and j is not None})
-  return np.array(rows, np.int64).reshape(-1, 2)
+  """Returns the rows of the pairs whose words both have vectors.
+
+  Returns:
+    Sorted rows in `source` and `target` of shape [P, 2], int.
+  """
+  rows = set()
+  for word, translation in pairs:
+    source_row = source.find(word)
+    target_row = target.find(translation)
+    if source_row is not None and target_row is not None:
+      rows.add((source_row, target_row))
+  return np.array(sorted(rows), np.int64).reshape(-1, 2)
 
 
 @validation.validate_call
@@ -157,53 +165,64 @@ def translate(
   k: int = 10,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Translated:
-  """Precision@k of the nearest target words of source words.
+  """Computes the precision@k of translating words to their nearest neighbors.
 
-  All target words are candidates. A word is translated rightly if any of its
-  translations in the dictionary is among the k nearest.
+  All target words are candidates. A translation is correct if any of the word's
+  translations in the dictionary is among the k nearest neighbors.
 
   Args:
-    source: words of one language.
-    target: words of the other.
-    test: pairs (word, translation) to ask for.
-    train: pairs to learn the map from; not needed without a map.
-    mapping: PROCRUSTES, after iterative normalisation; NONE takes the vectors
-      as they are.
+    source: Words of one language.
+    target: Words of the other language.
+    test: Pairs (word, translation) of the test dictionary.
+    train: Pairs from which the map is learned. Not required without a map.
+    mapping: PROCRUSTES for an orthogonal map after iterative normalization, or
+      NONE to compare the vectors without a map.
     scores: COSINE, CSLS, or both.
-    top: values of k in precision@k.
+    top: Values of k of precision@k.
     k: K of CSLS.
-    max_rounds: of the iterative normalisation.
+    max_rounds: Maximum number of rounds of the iterative normalization.
 
   Raises:
-    AnalysisError: no pair of a dictionary has vectors on both sides.
+    AnalysisError: If no pair of a dictionary has vectors for both words.
   """
   mapping = validation.validate(mapping, Mapping, name='mapping')
   test = list(test)
-  gold = _gold(index_pairs(test, source, target))
-  queries = np.array(sorted(gold), np.int64)
-  first, second, learned_from = source.vectors, target.vectors, 0
+  translations = _group_translations(index_pairs(test, source, target))
+  queries = np.array(sorted(translations), np.int64)
+  source_vectors = source.vectors
+  target_vectors = target.vectors
+  learned_from = 0
   if mapping is Mapping.PROCRUSTES:
-    seen = index_pairs(train, source, target)
+    train_pairs = index_pairs(train, source, target)
+    learned_from = len(train_pairs)
     alignment = procrustes.fit_vocabulary_alignment(
-      first, second, seen, max_rounds=max_rounds
+      source_vectors, target_vectors, train_pairs, max_rounds=max_rounds
     )
-    first = procrustes.apply_map(alignment.matrix, alignment.source.vectors)
-    second, learned_from = alignment.target.vectors, len(seen)
+    source_vectors = procrustes.apply_map(
+      alignment.matrix, alignment.source.vectors
+    )
+    target_vectors = alignment.target.vectors
+
+  gold = [translations[row] for row in queries.tolist()]
   precision: dict[tuple[csls.Score, int], float] = {}
-  for score in (
-    validation.validate(x, csls.Score, name='scores') for x in scores
-  ):
-    found = csls.find_nearest(
-      first[queries], second, top=max(top), score=score, k=k, all_queries=first
+  for score_name in scores:
+    score = validation.validate(score_name, csls.Score, name='scores')
+    neighbors = csls.find_nearest(
+      source_vectors[queries],
+      target_vectors,
+      top=max(top),
+      score=score,
+      k=k,
+      all_queries=source_vectors,
     ).indices
-    found = np.pad(
-      found, ((0, 0), (0, max(top) - found.shape[1])), constant_values=-1
-    )  # fewer words than were asked for
+    # There may be fewer target words than max(top).
+    neighbors = np.pad(
+      neighbors,
+      ((0, 0), (0, max(top) - neighbors.shape[1])),
+      constant_values=-1,
+    )
     precision |= {
-      (score, n): csls.precision_at_k(
-        found, [gold[i] for i in queries.tolist()], k=n
-      )
-      for n in top
+      (score, n): csls.precision_at_k(neighbors, gold, k=n) for n in top
     }
   return Translated(
     precision=precision,
@@ -213,37 +232,43 @@ def translate(
   )
 
 
-def _gold(rows: np.ndarray) -> dict[int, set[int]]:
-  """Source row -> rows of its translations."""
+def _group_translations(rows: np.ndarray) -> dict[int, set[int]]:
+  """Returns the rows of the translations of each source row.
+
+  Raises:
+    AnalysisError: If there are no pairs.
+  """
   if not len(rows):
     raise errors.AnalysisError(
-      'No word of the dictionary can be asked for',
-      got='a dictionary none of whose pairs has vectors on both sides',
-      fix='look whether both are lowercased, and the right way round',
+      'The test dictionary requires a pair of words with vectors',
+      got='no pair whose words both have vectors',
+      fix='Check the letter case of the words and the order of the languages.',
     )
-  gold: dict[int, set[int]] = {}
-  for i, j in rows.tolist():
-    gold.setdefault(i, set()).add(j)
-  return gold
+  translations: dict[int, set[int]] = {}
+  for source_row, target_row in rows.tolist():
+    translations.setdefault(source_row, set()).add(target_row)
+  return translations
 
 
-def _floats(fields: list[bytes]) -> np.ndarray:
-  """Numbers, float32; none at all if a field is none."""
+def _parse_floats(fields: list[bytes]) -> np.ndarray:
+  """Parses numbers as float32. Returns an empty array if one is invalid."""
   try:
     return np.array(fields, np.float32)
   except ValueError:
     return np.zeros(0, np.float32)
 
 
-def _header(line: tuple[int, bytes], path: pathlib.Path) -> tuple[int, int]:
-  """(words, dimensions) that the first line tells."""
+def _parse_header(
+  line: tuple[int, bytes], path: pathlib.Path
+) -> tuple[int, int]:
+  """Returns the numbers of words and dimensions of the first line."""
   try:
     size, dimension = map(int, line[1].split())
     if size < 1 or dimension < 1:
       raise ValueError
   except ValueError:
     raise errors.CorpusError(
-      'A file of word vectors does not begin with its sizes',
+      'The first line of a file of word vectors must contain its sizes',
       got=repr(line[1][:60].decode(errors='replace')),
       expected='the number of words and of dimensions',
       where=f'{path}:1',

@@ -1,4 +1,4 @@
-"""Tables and pictures of word translation, as ECS's figure 4."""
+"""Tables and figures of lexicon induction, in the style of ECS's figure 4."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,15 @@ from xlflax.evaluation import plots
 from xlflax.evaluation.reports import text
 
 TOP = (1, 5, 10)
-VECTORS = 'vectors'  # the series of `.vec` files
+VECTORS = 'vectors'  # Name of the series of `.vec` files.
 _SCORES = {'cosine': 'cosine', 'csls': 'CSLS'}
 _MAPPINGS = {'none': 'no map', 'procrustes': 'Procrustes'}
 
 
-def _main(rows: Sequence[analysis_report.Row]) -> list[analysis_report.Row]:
-  """By CSLS at the last step, with the map."""
+def _main_rows(
+  rows: Sequence[analysis_report.Row],
+) -> list[analysis_report.Row]:
+  """Returns the rows of CSLS with a map at the last step."""
   return [
     row
     for row in study_base.last_steps(rows)
@@ -21,18 +23,19 @@ def _main(rows: Sequence[analysis_report.Row]) -> list[analysis_report.Row]:
   ]
 
 
-def _name(row: analysis_report.Row) -> str:
+def _representation(row: analysis_report.Row) -> str:
+  """Returns the label of a row's vectors."""
   return (
     row['representation'] if row['layer'] is None else f'layer {row["layer"]}'
   )
 
 
 def tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
-  """Precision at each k, and the coverage of the dictionary."""
+  """Returns tables of the precision at each k and of the coverage."""
   return [
     analysis_report.grid(
       f'Precision@{n} by CSLS with Procrustes (%)',
-      _main(rows),
+      _main_rows(rows),
       value=f'precision@{n}',
       across=lambda row: row['pair'],
       down=_method,
@@ -41,29 +44,30 @@ def tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
   ] + [
     analysis_report.grid(
       'Coverage of the test dictionary (%)',
-      _main(rows),
+      _main_rows(rows),
       value='coverage',
       across=lambda row: row['pair'],
-      down=lambda row: f'{row["series"]}, {_name(row)}',
+      down=lambda row: f'{row["series"]}, {_representation(row)}',
     )
   ]
 
 
 def _method(row: analysis_report.Row) -> str:
-  """The series and how its vectors were made."""
+  """Returns the label of a row's series and vectors."""
   if row['series'] == VECTORS:
     return VECTORS
-  return f'{row["series"]}, {_name(row)}'
+  return f'{row["series"]}, {_representation(row)}'
 
 
 def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
-  """How many words the numbers are about."""
+  """Returns notes on the numbers of words."""
   return list(
     dict.fromkeys(
       f'{row["series"]}, {row["pair"]}, {row["representation"]}: '
-      f'{row["queries"]} words asked for, among {row["target_words"]} words; '
-      f'the map is learned from {row["learned_from"]} pairs'
-      for row in _main(rows)
+      f'{row["queries"]} words were translated, with {row["target_words"]} '
+      'candidates. '
+      f'The map was learned from {row["learned_from"]} pairs.'
+      for row in _main_rows(rows)
     )
   )
 
@@ -71,46 +75,49 @@ def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
 def pictures(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, analysis_report.Picture]:
-  """Bars of embeddings, curves by layer and by step."""
-  found = {}
-  main = _main(rows)
-  static = [row for row in main if row['layer'] is None]
-  if static:
+  """Returns a bar chart of embeddings, and curves by layer and by step."""
+  figures = {}
+  main_rows = _main_rows(rows)
+  embedding_rows = [row for row in main_rows if row['layer'] is None]
+  if embedding_rows:
     title = 'Word translation by embeddings (CSLS, Procrustes)'
-    # Names of series may be long: they are below the bars, not in the legend.
+    # The names of series are below the bars and not in the legend, because they
+    # may be long.
     bars: dict[str, dict[str, float]] = {}
-    for row in static:
+    for row in embedding_rows:
       bars.setdefault(row['pair'], {})[row['series']] = 100 * row['precision@1']
-    heading = title if len(bars) > 1 else f'{title}, {static[0]["pair"]}'
-    found['embeddings'] = analysis_report.Picture(
-      title, plots.bar_chart(heading, 'precision@1 (%)', bars), static
+    heading = (
+      title if len(bars) > 1 else f'{title}, {embedding_rows[0]["pair"]}'
     )
-  contextual = [
+    figures['embeddings'] = analysis_report.Picture(
+      title, plots.bar_chart(heading, 'precision@1 (%)', bars), embedding_rows
+    )
+  layer_rows = [
     row for row in study_base.last_steps(rows) if row['layer'] is not None
   ]
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-  for row in contextual:
+  for row in layer_rows:
     name = f'{_SCORES[row["score"]]}, {_MAPPINGS[row["mapping"]]}'
     panels.setdefault(f'{row["series"]}: {row["pair"]}', {}).setdefault(
       name, []
     ).append((row['layer'], 100 * row['precision@1']))
   title, label = 'Word translation by layer', 'precision@1 (%)'
-  found |= analysis_report.curves(
-    'layers', title, label, panels, contextual, whole=100
+  figures |= analysis_report.curves(
+    'layers', title, label, panels, layer_rows, whole=100
   )
-  chosen = [
+  main_layer_rows = [
     row
     for row in rows
     if row['score'] == 'csls'
     and row['mapping'] == 'procrustes'
     and row['layer'] is not None
   ]
-  return found | analysis_report.curves(
+  return figures | analysis_report.curves(
     'steps',
-    'Word translation along training (CSLS, Procrustes)',
+    'Word translation during training (CSLS, Procrustes)',
     label,
-    study_base.by_step(chosen, 'precision@1'),
-    chosen,
+    study_base.by_step(main_layer_rows, 'precision@1'),
+    main_layer_rows,
     xlabel=plots.STEP,
     whole=100,
   )

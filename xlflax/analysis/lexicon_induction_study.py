@@ -1,8 +1,8 @@
-"""Word translation from embeddings, from every layer, and from vector files.
+"""Lexicon induction from embeddings, hidden states and files of word vectors.
 
 Source: ECS (Wu et al., 2020) section 5.1.1 and figure 4: (a) rows of the
-embedding matrix, for words of one piece, beside fastText; (b) means of
-contextual states at every layer.
+embedding table for words of a single token, compared with fastText, and (b)
+means of contextual states at every layer.
 """
 
 import dataclasses
@@ -20,26 +20,26 @@ from xlflax.analysis import (
   word_vectors,
 )
 from xlflax.analysis.lexicon_induction_report import TOP, VECTORS
-from xlflax.data.dictionaries import bilingual_dictionary as dictionary_files
+from xlflax.data.dictionaries import bilingual_dictionary
 from xlflax.evaluation import eval_task, text_sources
 from xlflax.similarity import csls
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
   'Precision@k (%) of the nearest words of the other language (CSLS with '
-  'K = 10, or cosine), for the words of a test dictionary: as the vectors '
-  'are, and after an orthogonal map (Procrustes, with iterative '
-  'normalisation) learned from the training dictionary. Embeddings: words '
-  'of a single piece. Layers: the mean over a word’s pieces and over all '
-  'places where the text has it; layer 0 is the embedding output. Words of '
-  'the dictionary that have no vector, or no translation with one, are not '
-  'asked for: see the coverage. Precisions of different vocabularies '
-  'cannot be compared.'
+  'K = 10, or cosine) for the words of a test dictionary: without a map, and '
+  'after an orthogonal map (Procrustes with iterative normalization) learned '
+  'from the training dictionary. Embeddings cover words of a single token. The '
+  'vector of a word at a layer is the mean over its tokens and over all of its '
+  'occurrences in the text. Layer 0 is the embedding output. Words of the '
+  'dictionary without a vector, or without a translation that has a vector, '
+  'are left out, which the coverage shows. Precisions of different '
+  'vocabularies are not comparable.'
 )
 EMBEDDINGS = 'embeddings'
 LAYERS = 'layers'
 
-# A dictionary's pairs of words for each pair of languages.
+# Word pairs of a dictionary by language pair.
 Entries = dict[model_refs.Pair, list[tuple[str, str]]]
 Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 
@@ -47,21 +47,26 @@ Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordStudy(study_base.SeriesStudy):
-  """Word translation of every series for every dictionary.
+  """Lexicon induction by every series for every dictionary.
 
   Attributes:
-    train: 'en-fr' -> file of a dictionary that maps are learned from, one
-      entry a line, separated by tabs or spaces (MUSE).
-    test: the same, of the words that are asked for.
-    text: the text whose words get contextual vectors; None: embeddings only.
-    series: the models that are compared.
-    vectors: language -> file of word vectors (`.vec`), the baseline.
-    layers: that are looked at; None: all.
-    max_words: of a language, the most frequent of the text or of the files.
-    min_count: words that the text has less often get no vector.
+    train: For each language pair, such as 'en-fr', the file of the dictionary
+      that maps are learned from. It has one entry per line, with tabs or spaces
+      between the words (MUSE).
+    test: Files of the test dictionaries, in the same format.
+    text: Text whose words get contextual vectors. If None, only embeddings are
+      evaluated.
+    series: Models to compare.
+    vectors: Files of word vectors (`.vec`) by language, the baseline.
+    layers: Indices of the layers. If None, all layers.
+    max_words: Maximum number of words per language, the most frequent ones of
+      the text or of the files.
+    min_count: Minimum number of occurrences in the text of a word with a
+      vector.
     k: K of CSLS.
-    max_length: tokens a sentence, at most.
-    directory: where the sums over the text are kept; None: nowhere.
+    max_length: Maximum number of tokens per sentence.
+    directory: Directory of the cache of sums over the text. If None, the sums
+      are not stored.
   """
 
   train: Mapping[str, str]
@@ -81,40 +86,41 @@ class WordStudy(study_base.SeriesStudy):
       super().__post_init__()
     if set(self.train) != set(self.test):
       raise errors.ConfigError(
-        'Training and test dictionaries are not of the same pairs',
-        got=f'{", ".join(self.train)} and {", ".join(self.test)}',
-        expected='both for each pair',
+        'Each language pair requires a training and a test dictionary',
+        got=f'{", ".join(self.train)} for training and '
+        f'{", ".join(self.test)} for test',
       )
     self._check_vectors()
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
+    """Runs the analysis. Parts that fail are listed in the result."""
     failures = eval_task.Failures('words')
     rows: list[analysis_report.Row] = []
-    train, test = (_read(files) for files in (self.train, self.test))
-    known = _known(train, test)
-    work = _Work(self, models, known)
+    train = _read_dictionaries(self.train)
+    test = _read_dictionaries(self.test)
+    cache = _VectorCache(self, models, _dictionary_words(train, test))
     for pair in test:
-      given = (train[pair], test[pair])
+      dictionaries = (train[pair], test[pair])
       if all(language in self.vectors for language in pair):
         with failures.guard(f'vectors {"-".join(pair)}'):
           columns = {'series': VECTORS, 'pair': '-'.join(pair), 'step': None}
           rows += self._translate(
             columns | {'representation': VECTORS, 'layer': None},
-            work.of_files(pair),
-            *given,
+            cache.file_vectors(pair),
+            *dictionaries,
           )
       for case in self.cases(pair, models, failures):
-        for kind, sides in (
-          (EMBEDDINGS, work.of_embeddings),
-          (LAYERS, work.of_layers),
+        for representation, load_vectors in (
+          (EMBEDDINGS, cache.embeddings),
+          (LAYERS, cache.layer_means),
         ):
-          with failures.guard(f'{case.name}, {kind}'):
-            for layer, found in sides(case):
+          with failures.guard(f'{case.name}, {representation}'):
+            for layer, sides in load_vectors(case):
               rows += self._translate(
-                case.columns | {'representation': kind, 'layer': layer},
-                found,
-                *given,
+                case.columns
+                | {'representation': representation, 'layer': layer},
+                sides,
+                *dictionaries,
               )
     return analysis_report.Analysis(
       name='words',
@@ -129,31 +135,33 @@ class WordStudy(study_base.SeriesStudy):
     )
 
   def _check_vectors(self) -> None:
+    """Checks that all files of word vectors belong to a dictionary."""
     pairs = [name.partition('-')[::2] for name in self.test]
-    used = {
+    used_languages = {
       language
       for pair in pairs
       for language in pair
-      if all(one in self.vectors for one in pair)
+      if all(code in self.vectors for code in pair)
     }
-    if set(self.vectors) - used:
+    unused_languages = set(self.vectors) - used_languages
+    if unused_languages:
       raise errors.ConfigError(
-        'Word vectors of a language have no counterpart',
-        got=', '.join(sorted(set(self.vectors) - used)),
+        'Word vectors are required for both languages of a dictionary',
+        got='only ' + ', '.join(sorted(unused_languages)),
         where='--vec',
-        expected='files of both languages of a dictionary, of '
-        + ', '.join(self.test),
+        expected='files of both languages of one of ' + ', '.join(self.test),
       )
 
   def _translate(
     self, columns: analysis_report.Row, sides: Sides, train, test
   ) -> list[analysis_report.Row]:
+    """Returns a row for each map and score."""
     rows = []
-    same_size = len({side.vectors.shape[1] for side in sides}) == 1
+    has_same_size = len({side.vectors.shape[1] for side in sides}) == 1
     for mapping in lexicon_induction.Mapping:
-      if mapping is lexicon_induction.Mapping.NONE and not same_size:
+      if mapping is lexicon_induction.Mapping.NONE and not has_same_size:
         continue
-      found = lexicon_induction.translate(
+      result = lexicon_induction.translate(
         *sides, test=test, train=train, mapping=mapping, top=TOP, k=self.k
       )
       rows += [
@@ -161,10 +169,10 @@ class WordStudy(study_base.SeriesStudy):
         | {
           'mapping': mapping.value,
           'score': score.value,
-          **{f'precision@{n}': found.precision[score, n] for n in TOP},
-          'queries': found.queries,
-          'coverage': found.coverage,
-          'learned_from': found.learned_from,
+          **{f'precision@{n}': result.precision[score, n] for n in TOP},
+          'queries': result.queries,
+          'coverage': result.coverage,
+          'learned_from': result.learned_from,
           'source_words': len(sides[0].words),
           'target_words': len(sides[1].words),
         }
@@ -173,24 +181,25 @@ class WordStudy(study_base.SeriesStudy):
     return rows
 
 
-class _Work:
-  """Word vectors, each made once."""
+class _VectorCache:
+  """Cache of the word vectors of an analysis."""
 
   def __init__(
     self,
     settings: WordStudy,
     models: model_refs.Models,
-    known: Mapping[str, set[str]],
+    dictionary_words: Mapping[str, set[str]],
   ):
     self._settings = settings
     self._models = models
-    self._known = known
+    self._dictionary_words = dictionary_words
     self._digests: dict[str, text_files.Digest] = {}
     self._words: dict[str, tuple[str, ...]] = {}
     self._means: dict[tuple, word_vectors.WordMeans] = {}
     self._files: dict[str, lexicon_induction.WordVectors] = {}
 
-  def of_files(self, pair: model_refs.Pair) -> Sides:
+  def file_vectors(self, pair: model_refs.Pair) -> Sides:
+    """Returns the vectors of the files of a language pair."""
     for language in pair:
       if language not in self._files:
         self._files[language] = lexicon_induction.read_vectors(
@@ -200,9 +209,10 @@ class _Work:
         )
     return self._files[pair[0]], self._files[pair[1]]
 
-  def of_embeddings(
+  def embeddings(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
+    """Yields the rows of the embedding tables, without a layer."""
     first, second = (
       word_vectors.embedding_vectors(
         self._models.subject(ref), self._vocabulary(language), language
@@ -211,27 +221,33 @@ class _Work:
     )
     yield None, (first, second)
 
-  def of_layers(
+  def layer_means(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Nothing without text."""
+    """Yields layers with the means of the words' contextual states.
+
+    Yields nothing if the analysis has no text.
+    """
     if self._settings.text is None:
       return
     depth = min(self._models.num_layers(ref) for ref, _ in _sides(case))
     layers = study_base.chosen_layers(self._settings.layers, depth)
-    means = [self._mean_states(*side) for side in _sides(case)]
+    side_means = [self._mean_states(*side) for side in _sides(case)]
     for layer in layers:
       first, second = (
-        one.vectors(layer, least=self._settings.min_count) for one in means
+        means.vectors(layer, least=self._settings.min_count)
+        for means in side_means
       )
       yield layer, (first, second)
 
   def _mean_states(
     self, ref: model_refs.ModelRef, language: str
   ) -> word_vectors.WordMeans:
+    """Returns the mean states of the words of a text, which are cached."""
     key = (self._models.resolve(ref), language)
     if key not in self._means:
-      if len(self._means) > 1:  # the sums are large
+      # The sums are large, so that only two are kept in memory.
+      if len(self._means) > 1:
         self._means.pop(next(iter(self._means)))
       self._means[key] = corpus_hidden_states.mean_word_states(
         self._models.subject(ref),
@@ -247,9 +263,10 @@ class _Work:
   def _store(
     self, ref: model_refs.ModelRef, language: str
   ) -> word_vectors.Store | None:
+    """Returns the storage of the sums over a text, or None."""
     if self._settings.directory is None:
       return None
-    about = self._models.identity(ref) | {
+    metadata = self._models.identity(ref) | {
       'language': language,
       'max_length': self._settings.max_length,
       'text': self._digest(language).name,
@@ -257,25 +274,24 @@ class _Work:
     }
     return word_vectors.Store(
       pathlib.Path(self._settings.directory)
-      / f'words.{eval_task.settings_hash(about)}.npz',
-      eval_task.settings_hash(about),
-      about | {'run': str(ref)},
+      / f'words.{eval_task.settings_hash(metadata)}.npz',
+      eval_task.settings_hash(metadata),
+      metadata | {'run': str(ref)},
     )
 
   def _vocabulary(self, language: str) -> tuple[str, ...]:
-    """The words of the text; without one those of the dictionaries."""
+    """Returns the words of the text, or those of the dictionaries."""
     if language not in self._words:
-      known = sorted(self._known[language])
-      self._words[language] = (
-        tuple(known)
-        if self._settings.text is None
-        else word_vectors.frequent_words(
+      dictionary_words = sorted(self._dictionary_words[language])
+      if self._settings.text is None:
+        self._words[language] = tuple(dictionary_words)
+      else:
+        self._words[language] = word_vectors.frequent_words(
           self._lines(language),
           language,
-          known,
+          dictionary_words,
           max_words=self._settings.max_words,
         )
-      )
     return self._words[language]
 
   def _lines(self, language: str) -> Iterable[str]:
@@ -289,37 +305,38 @@ class _Work:
 
 
 def _sides(case: study_base.Case):
+  """Returns the model and language of both sides of a case."""
   return tuple(zip((case.first, case.second), case.pair, strict=True))
 
 
-def _known(*entries: Entries) -> dict[str, set[str]]:
-  """language -> its words in dictionaries."""
-  known: dict[str, set[str]] = {}
-  for one in entries:
-    for pair, words in one.items():
-      for place, language in enumerate(pair):
-        known.setdefault(language, set()).update(
-          entry[place] for entry in words
-        )
-  return known
+def _dictionary_words(*dictionaries: Entries) -> dict[str, set[str]]:
+  """Returns the words of some dictionaries by language."""
+  words_by_language: dict[str, set[str]] = {}
+  for dictionary in dictionaries:
+    for (first, second), entries in dictionary.items():
+      for source_word, target_word in entries:
+        words_by_language.setdefault(first, set()).add(source_word)
+        words_by_language.setdefault(second, set()).add(target_word)
+  return words_by_language
 
 
-def _read(files: Mapping[str, str]) -> Entries:
+def _read_dictionaries(files: Mapping[str, str]) -> Entries:
+  """Reads a dictionary for each language pair."""
   entries: Entries = {}
   for name, path in files.items():
     first, dash, second = name.partition('-')
     if not dash or not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-        'There is no such dictionary',
+        'The dictionary does not exist',
         got=f'{name}={path}',
         expected='two codes and a file, such as en-fr=en-fr.txt',
       )
     with open(path, 'rb') as stream:
-      tabs = b'\t' in stream.readline()
-    dictionary = dictionary_files.Dictionary.read(
-      path, languages=(first, second), format='tsv' if tabs else 'muse'
+      has_tabs = b'\t' in stream.readline()
+    dictionary = bilingual_dictionary.Dictionary.read(
+      path, languages=(first, second), format='tsv' if has_tabs else 'muse'
     )
     entries[first, second] = [
-      (one.word, one.translation) for one in dictionary.entries
+      (entry.word, entry.translation) for entry in dictionary.entries
     ]
   return entries

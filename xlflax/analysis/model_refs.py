@@ -1,4 +1,4 @@
-"""Which models an analysis compares, and how they are opened."""
+"""References to the models that an analysis compares."""
 
 import dataclasses
 import functools
@@ -28,8 +28,9 @@ class ModelRef:
   """A checkpoint of a run.
 
   Attributes:
-    directory: of the run.
-    step: of the checkpoint, 'last', or 'untrained' for fresh parameters.
+    directory: Directory of the run.
+    step: Step of the checkpoint, 'last', or 'untrained' for randomly
+      initialized parameters.
   """
 
   directory: str
@@ -37,17 +38,17 @@ class ModelRef:
 
   @classmethod
   def parse(cls, text: str) -> 'ModelRef':
-    """`runs/en`, `runs/en@1000`, `runs/en@last` or `runs/en@untrained`.
+    """Parses `runs/en`, `runs/en@1000`, `runs/en@last` or `runs/en@untrained`.
 
     Raises:
-      ConfigError: there is no directory in it.
+      ConfigError: If the text contains no directory.
     """
     directory, step = name_path_pairs.split_end(text)
     if not (step.isdecimal() or step in (LAST, result_store.UNTRAINED)):
       directory, step = text, LAST
     if not directory:
       raise errors.ConfigError(
-        'A model is named wrongly',
+        'A model reference contains no directory',
         got=repr(text),
         expected='DIR, DIR@STEP or DIR@untrained',
       )
@@ -62,13 +63,15 @@ class ModelRef:
 class Series:
   """A model for each side of every language pair.
 
-  `{language}` in a name stands for the language of its side, `{pair}` for
-  both: `runs/{language}` are monolingual models, `runs/{pair}` bilingual ones.
+  In a model reference, `{language}` is replaced by the language of its side and
+  `{pair}` by both languages: `runs/{language}` are monolingual models,
+  `runs/{pair}` bilingual ones.
 
   Attributes:
-    name: in legends and tables.
-    first: of the pair's first language; as `ModelRef.parse` reads it.
-    second: of its second language; '' for the first's.
+    name: Name in legends and tables.
+    first: Model of the pair's first language, in the format of
+      `ModelRef.parse`.
+    second: Model of the pair's second language. If empty, the same as `first`.
   """
 
   name: str
@@ -77,10 +80,10 @@ class Series:
 
   @classmethod
   def parse(cls, text: str) -> 'Series':
-    """`NAME=MODEL` or `NAME=MODEL,MODEL`.
+    """Parses `NAME=MODEL` or `NAME=MODEL,MODEL`.
 
     Raises:
-      ConfigError: it has another form.
+      ConfigError: If the text has another format.
     """
     name, models = name_path_pairs.split_name(text)
     first, comma, second = models.partition(',')
@@ -94,7 +97,7 @@ class Series:
     return cls(name, first, second)
 
   def models(self, pair: Pair) -> tuple[ModelRef, ModelRef]:
-    """The models that read the first and second language of a pair."""
+    """Returns the models that read the first and second language of a pair."""
     first, second = (
       ModelRef.parse(
         template.replace('{language}', language).replace(
@@ -109,7 +112,7 @@ class Series:
 
 
 class Models:
-  """Runs opened for reading; the two used last are kept in memory."""
+  """Runs opened for reading. The two models used last are kept in memory."""
 
   def __init__(
     self,
@@ -118,12 +121,12 @@ class Models:
     seed: int = 0,
     partitioner: partitioning.Partitioner | None = None,
   ):
-    """Opens nothing yet.
+    """Initializes the cache of models, without opening any run.
 
     Args:
-      batch_size: sentences a batch.
-      seed: of untrained parameters.
-      partitioner: shards parameters and batches; None: one device.
+      batch_size: Number of sentences per batch.
+      seed: Random seed of untrained parameters.
+      partitioner: Shards parameters and batches. If None, one device is used.
     """
     self._batch_size = batch_size
     self._seed = seed
@@ -132,18 +135,18 @@ class Models:
     self._subject = functools.lru_cache(maxsize=2)(self._restore)
 
   def subject(self, ref: ModelRef) -> eval_task.Subject:
-    """The model with the parameters of a checkpoint.
+    """Returns the model with the parameters of a checkpoint.
 
     Raises:
-      XlflaxError: there is no such run or checkpoint.
+      XlflaxError: If the run or the checkpoint does not exist.
     """
     return self._subject(self.resolve(ref))
 
   def resolve(self, ref: ModelRef) -> ModelRef:
-    """The same with the number of the last step.
+    """Returns the reference with 'last' replaced by the number of the step.
 
     Raises:
-      XlflaxError: there is no such run or checkpoint.
+      XlflaxError: If the run or the checkpoint does not exist.
     """
     if isinstance(ref.step, str) and ref.step != LAST:
       return ref
@@ -156,34 +159,37 @@ class Models:
   def at_steps(
     self, refs: tuple[ModelRef, ModelRef], steps: Steps
   ) -> list[tuple[ModelRef, ModelRef]]:
-    """Both models at each of some steps; named steps stay as they are.
+    """Returns both models at each of some steps.
+
+    Models with a named step are the same at all steps.
 
     Args:
-      refs: models of two languages.
-      steps: 'last' (of each model), 'all' (that the models without a named
-        step have), or numbers.
+      refs: Models of two languages.
+      steps: 'last' for the last checkpoint of each model, 'all' for all steps
+        that the models without a named step have in common, or numbers.
 
     Raises:
-      XlflaxError: there is no such run or checkpoint.
+      XlflaxError: If a run or a checkpoint does not exist.
     """
-    moving = [ref for ref in refs if ref.step == LAST]
-    if not moving:
+    unresolved = [ref for ref in refs if ref.step == LAST]
+    if not unresolved:
       return [refs]
     if steps == LAST:
       return [(self.resolve(refs[0]), self.resolve(refs[1]))]
     if steps == 'all':
-      both = set.intersection(
-        *(set(self._run(ref.directory).steps) for ref in moving)
+      selected_steps = sorted(
+        set.intersection(
+          *(set(self._run(ref.directory).steps) for ref in unresolved)
+        )
       )
-      chosen = sorted(both)
     else:
-      chosen = checkpoint_selection.select_checkpoints(
-        self._run(moving[0].directory), steps
+      selected_steps = checkpoint_selection.select_checkpoints(
+        self._run(unresolved[0].directory), steps
       )
-    if not chosen:
+    if not selected_steps:
       raise errors.CheckpointError(
-        'The models have no checkpoint in common',
-        got=', '.join(sorted({ref.directory for ref in moving})),
+        'The models have no checkpoints at the same step',
+        got=', '.join(sorted({ref.directory for ref in unresolved})),
       )
     first, second = refs
     return [
@@ -191,19 +197,19 @@ class Models:
         first if first.step != LAST else ModelRef(first.directory, step),
         second if second.step != LAST else ModelRef(second.directory, step),
       )
-      for step in chosen
+      for step in selected_steps
     ]
 
   def num_layers(self, ref: ModelRef) -> int:
-    """Layers of states: the model's, and the embedding output."""
+    """Returns the model's number of layers, including the embedding output."""
     return self._run(ref.directory).model.config.num_layers + 1
 
   def identity(self, ref: ModelRef) -> dict[str, Any]:
-    """What a model's states depend on, as JSON values."""
+    """Returns JSON values that determine the hidden states of a model."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
     sentence = sentence_embedding.read_sentence_encoding(run.directory)
-    return {
+    identity = {
       'model': eval_task.settings_hash(
         config_serialization.to_json_config(run.model)
       ),
@@ -211,7 +217,10 @@ class Models:
       'sentence': sentence and sentence.describe(),
       'step': ref.step,
       'checkpoint': result_store.checkpoint_identity(run.directory, ref.step),
-    } | ({'seed': self._seed} if ref.step == result_store.UNTRAINED else {})
+    }
+    if ref.step == result_store.UNTRAINED:
+      identity['seed'] = self._seed
+    return identity
 
   def _restore(self, ref: ModelRef) -> eval_task.Subject:
     run = self._run(ref.directory)

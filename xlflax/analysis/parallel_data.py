@@ -1,4 +1,4 @@
-"""Parallel text of an analysis: pairs the same way round, sides of one size."""
+"""Sources of parallel text for analyses."""
 
 import dataclasses
 import itertools
@@ -16,10 +16,11 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiwayFiles(text_sources.PairSource):
-  """Files of several languages that are line by line translations.
+  """Files of several languages that are line-by-line translations.
 
   Attributes:
-    files: language -> file. The first is paired with each of the others.
+    files: File of each language. The first language is paired with each of the
+      other languages.
   """
 
   files: Annotated[
@@ -31,11 +32,11 @@ class MultiwayFiles(text_sources.PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the language pairs of the source."""
-    first, *others = self.files
-    return tuple((first, other) for other in others)
+    first, *other_languages = self.files
+    return tuple((first, language) for language in other_languages)
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language pair."""
     sides = [
       [text for _, text in file_reading.read_lines(self.files[language])]
       for language in pair
@@ -46,12 +47,13 @@ class MultiwayFiles(text_sources.PairSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Oriented(text_sources.PairSource):
-  """The pairs of another source with one language in front.
+  """Language pairs of another source, with a given language in front.
 
   Attributes:
-    source: where the text comes from.
-    pivot: comes first in each pair that has it.
-    max_pairs: the first so many of a pair; None: all.
+    source: Source of the text.
+    pivot: Language that comes first in each pair that contains it.
+    max_pairs: Maximum number of sentence pairs per language pair, from the
+      beginning. If None, all are used.
   """
 
   source: text_sources.PairSource
@@ -60,30 +62,33 @@ class Oriented(text_sources.PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the language pairs of the source."""
-    return tuple(self._turned(pair) for pair in self.source.pairs())
+    return tuple(self._orient(pair) for pair in self.source.pairs())
 
   def load(self, pair: Pair) -> PairedText:
-    """As many sentences of both languages.
+    """Returns the sentences of both languages of a pair.
 
     Raises:
-      CorpusError: the sides differ in length, or are empty.
+      CorpusError: If the numbers of sentences differ, or are zero.
     """
-    filed = next(
-      one for one in self.source.pairs() if self._turned(one) == pair
+    source_pair = next(
+      source_pair
+      for source_pair in self.source.pairs()
+      if self._orient(source_pair) == pair
     )
-    text = self.source.load(filed)
-    sides = text if filed == pair else text[::-1]
+    text = self.source.load(source_pair)
+    sides = text if source_pair == pair else text[::-1]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
-        'The two sides of a language pair are not translations',
+        'The texts of a language pair are not translations of each other',
         got=f'{len(sides[0])} sentences of {pair[0]}, '
-        f'{len(sides[1])} of {pair[1]}',
+        f'{len(sides[1])} sentences of {pair[1]}',
         where='-'.join(pair),
-        expected='as many on both sides, and at least one',
+        expected='the same number of sentences, and at least one',
       )
     return PairedText(
       *(list(itertools.islice(side, self.max_pairs)) for side in sides)
     )
 
-  def _turned(self, pair: Pair) -> Pair:
-    return pair[::-1] if pair[1] == self.pivot != pair[0] else pair
+  def _orient(self, pair: Pair) -> Pair:
+    """Returns the pair with the pivot, if it contains it, in front."""
+    return pair[::-1] if pair[1] == self.pivot else pair

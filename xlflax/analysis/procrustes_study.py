@@ -1,4 +1,4 @@
-"""Maps between two models' layers, learned, measured and kept.
+"""Orthogonal maps between the layers of two models.
 
 Source: ECS (Wu et al., 2020) sections 5.1.2 (aligned words in context) and
 5.1.3 (sentences).
@@ -15,26 +15,25 @@ from xlflax.analysis.activation_cache import SentenceReader
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import eval_task, text_sources, word_states
-from xlflax.evaluation.metrics import alignment_error_rate as alignment_metrics
-from xlflax.similarity import alignment_maps, procrustes, vector_checks
-from xlflax.similarity import cosine as similarity
+from xlflax.evaluation.metrics import alignment_error_rate
+from xlflax.similarity import alignment_maps, cosine, procrustes, vector_checks
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
-  'An orthogonal map (Procrustes, with iterative normalisation) from the '
-  'states of the first language’s model to those of the second’s, learned '
-  'on nine tenths of the pairs and measured on every tenth one: the mean '
-  'cosine of a pair, and accuracy@1 of finding its other side among those '
-  'held out (mean of both directions). The .npz files have the maps, learned '
-  'on the nine tenths.'
+  'Orthogonal maps (Procrustes with iterative normalization) from the states '
+  'of the first language’s model to those of the second language’s model. A '
+  'map is learned from nine tenths of the pairs and evaluated on every tenth '
+  'pair by the mean cosine, and by the accuracy@1 of retrieving the other '
+  'side among the held-out pairs, averaged over both directions. The .npz '
+  'files contain the maps.'
 )
-_EVERY = 10  # a pair of so many is held out
-_MOST = 2000  # pairs that are searched
-_BLOCK = 256
+_HOLD_OUT_EVERY = 10  # One of this many pairs is held out.
+_MAX_TEST_PAIRS = 2000
+_BLOCK = 256  # Number of sentences whose word states are computed at a time.
 
 
 class Level(enum.Enum):
-  """What is paired: sentences, or words of sentences by given links."""
+  """Units that are paired: sentences, or words linked by a word alignment."""
 
   SENTENCES = 'sentences'
   WORDS = 'words'
@@ -43,18 +42,20 @@ class Level(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcrustesStudy(study_base.SeriesStudy):
-  """Learns the maps of every series, pair and layer.
+  """Maps of every series, language pair and layer.
 
   Attributes:
-    source: parallel text; for words, these are separated by spaces.
-    series: the models between which maps are learned.
-    links: for words: pair, in either order, -> file of links in Pharaoh's
-      format, a line for each sentence pair.
-    steps: checkpoints of models without a named step; see `Models.at_steps`.
-    layers: that are mapped; None: all.
-    max_rounds: of the iterative normalisation.
-    reader: how sentences become states.
-    level: what is paired.
+    source: Parallel text. For maps between words, the words are separated by
+      spaces.
+    series: Models between which maps are learned.
+    links: For maps between words, the file of links of each language pair, in
+      either order. The file is in Pharaoh's format, with a line for each
+      sentence pair.
+    steps: Checkpoints of models without a named step (see `Models.at_steps`).
+    layers: Indices of the layers. If None, all layers.
+    max_rounds: Maximum number of rounds of the iterative normalization.
+    reader: Computation of sentence states.
+    level: Units that are paired.
   """
 
   source: text_sources.PairSource
@@ -65,27 +66,27 @@ class ProcrustesStudy(study_base.SeriesStudy):
   level: Level = Level.SENTENCES
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
+    """Runs the analysis. Parts that fail are listed in the result."""
     failures = eval_task.Failures('procrustes')
     rows: list[analysis_report.Row] = []
-    kept: dict[str, str | bytes] = {}
+    files: dict[str, str | bytes] = {}
     fingerprint = self.source.fingerprint()
     for case, text in self.loaded_cases(
       self.source.pairs(), self.source.load, models, failures
     ):
       with failures.guard(case.name):
         for layer, sides in self._states(case, text, models):
-          row, found = self._learn(case, layer, sides)
+          row, alignment = self._learn_map(case, layer, sides)
           rows.append(row)
-          about = row | {
+          metadata = row | {
             'first': str(case.first),
             'second': str(case.second),
             'text': fingerprint,
           }
           pair = '-'.join(case.pair)
           name = f'{case.series}.{pair}.{case.step}.layer{layer}'
-          kept[f'{name.replace("/", "_")}.npz'] = alignment_maps.serialize_map(
-            alignment_maps.SavedMap(found, about, _scale(*sides))
+          files[f'{name.replace("/", "_")}.npz'] = alignment_maps.serialize_map(
+            alignment_maps.SavedMap(alignment, metadata, _norm_ratio(*sides))
           )
     return analysis_report.Analysis(
       name='procrustes',
@@ -96,36 +97,51 @@ class ProcrustesStudy(study_base.SeriesStudy):
       tables=_tables(rows),
       settings=eval_task.task_settings(self),
       failures=failures.collected(),
-      files=kept,
+      files=files,
     )
 
-  def _learn(
+  def _learn_map(
     self, case: study_base.Case, layer: int, sides
   ) -> tuple[analysis_report.Row, procrustes.Alignment]:
-    held_out = np.arange(len(sides[0])) % _EVERY == _EVERY - 1
-    train = [side[~held_out] for side in sides]
-    found = procrustes.fit_alignment(*train, max_rounds=self.max_rounds)
-    test = [side[held_out][:_MOST] for side in sides]
+    """Learns a map and evaluates it on held-out pairs.
+
+    Args:
+      case: Models and language pair.
+      layer: Index of the layer.
+      sides: Paired vectors of shapes [P, D] and [P, E].
+
+    Returns:
+      The row with the scores, and the map.
+    """
+    is_held_out = (
+      np.arange(len(sides[0])) % _HOLD_OUT_EVERY == _HOLD_OUT_EVERY - 1
+    )
+    train = [side[~is_held_out] for side in sides]
+    alignment = procrustes.fit_alignment(*train, max_rounds=self.max_rounds)
+    test = [side[is_held_out][:_MAX_TEST_PAIRS] for side in sides]
     if not len(test[0]):
       raise errors.AnalysisError(
-        'Too few pairs to measure a map by',
-        got=len(sides[0]),
-        expected=f'at least {_EVERY}',
+        'The evaluation of a map requires more pairs',
+        got=f'{len(sides[0])} pairs',
+        expected=f'at least {_HOLD_OUT_EVERY} pairs',
       )
-    mapped = found.map_source(test[0]), found.map_target(test[1])
+    mapped = alignment.map_source(test[0]), alignment.map_target(test[1])
     row = case.columns | {
       'layer': layer,
       'level': self.level.value,
       'pairs': len(train[0]),
       'held_out': len(test[0]),
     }
-    same = test[0].shape[1] == test[1].shape[1]
-    for name, both in (('before', test if same else None), ('after', mapped)):
+    has_same_size = test[0].shape[1] == test[1].shape[1]
+    for name, vectors in (
+      ('before', test if has_same_size else None),
+      ('after', mapped),
+    ):
       row |= {
-        f'cosine_{name}': _cosine(*both) if both else None,
-        f'accuracy_{name}': _accuracy(*both) if both else None,
+        f'cosine_{name}': _mean_cosine(*vectors) if vectors else None,
+        f'accuracy_{name}': _accuracy(*vectors) if vectors else None,
       }
-    return row, found
+    return row, alignment
 
   def _states(
     self,
@@ -133,7 +149,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
     text: text_sources.PairedText,
     models: model_refs.Models,
   ) -> Iterator[tuple[int, list]]:
-    """Yields (layer, [first [P, D], second [P, E]])."""
+    """Yields layers with paired vectors of shapes [P, D] and [P, E]."""
     layers = study_base.chosen_layers(
       self.layers,
       min(models.num_layers(ref) for ref in (case.first, case.second)),
@@ -143,75 +159,91 @@ class ProcrustesStudy(study_base.SeriesStudy):
         models, (case.first, case.second), text, case.pair, layers
       )
     else:
-      sides = self._words(case, text, layers, models)
-    for place, layer in enumerate(layers):
+      sides = self._linked_word_states(case, text, layers, models)
+    for index, layer in enumerate(layers):
       yield (
         layer,
         [
-          vector_checks.check_vectors(side[place], language)
+          vector_checks.check_vectors(side[index], language)
           for side, language in zip(sides, case.pair, strict=True)
         ],
       )
 
-  def _words(
+  def _linked_word_states(
     self,
     case: study_base.Case,
     text: text_sources.PairedText,
     layers: list[int],
     models: model_refs.Models,
   ) -> list[np.ndarray]:
-    """[layers, P, D] of linked words, for both sides."""
-    links = self._links(case.pair, len(text.first))
-    kept = [np.ones(len(found), bool) for found in links]
-    found_states = []
-    for place, ref in enumerate((case.first, case.second)):
-      by_sentence = _word_vectors(
+    """Returns the states [layers, P, D] of linked words for both sides.
+
+    Links are left out if one of their words is beyond the maximum length.
+    """
+    links = self._read_links(case.pair, len(text.first))
+    masks = [np.ones(len(sentence_links), bool) for sentence_links in links]
+    side_vectors = []
+    for side, ref in enumerate((case.first, case.second)):
+      vectors_and_masks = _word_vectors(
         models.subject(ref),
-        text[place],
-        case.pair[place],
+        text[side],
+        case.pair[side],
         layers,
-        [found[:, place] for found in links],
+        [sentence_links[:, side] for sentence_links in links],
         self.reader.max_length,
       )
-      found_states.append([vectors for vectors, _ in by_sentence])
-      kept = [
-        mask & known for mask, (_, known) in zip(kept, by_sentence, strict=True)
+      side_vectors.append([vectors for vectors, _ in vectors_and_masks])
+      masks = [
+        mask & has_vector
+        for mask, (_, has_vector) in zip(masks, vectors_and_masks, strict=True)
       ]
     return [
       np.concatenate(
-        [vectors[:, mask] for vectors, mask in zip(side, kept, strict=True)],
+        [
+          vectors[:, mask]
+          for vectors, mask in zip(sentence_vectors, masks, strict=True)
+        ],
         axis=1,
       )
-      for side in found_states
+      for sentence_vectors in side_vectors
     ]
 
-  def _links(self, pair: model_refs.Pair, size: int) -> list[np.ndarray]:
-    name, turned = '-'.join(pair), '-'.join(pair[::-1])
-    path = self.links.get(name, self.links.get(turned))
+  def _read_links(self, pair: model_refs.Pair, size: int) -> list[np.ndarray]:
+    """Reads the links between the words of a language pair.
+
+    Args:
+      pair: Language pair.
+      size: Number of sentence pairs.
+
+    Returns:
+      For each sentence pair, word indices of shape [links, 2].
+    """
+    name = '-'.join(pair)
+    reversed_name = '-'.join(pair[::-1])
+    path = self.links.get(name, self.links.get(reversed_name))
     if path is None:
       raise errors.AnalysisError(
-        'There are no links between the words of a pair',
+        'The language pair has no word alignment',
         got=name,
         expected=f'--alignments={name}=FILE',
       )
-    found = []
-    for number, line in file_reading.read_lines(path):
-      links = alignment_metrics.read_pharaoh(
-        line, where=f'{path}:{number}'
-      ).possible
-      places = np.array(sorted(links), np.int64).reshape(-1, 2)
-      found.append(places if name in self.links else places[:, ::-1])
-    most = getattr(self.source, 'max_pairs', None)
-    if len(found) < size or (len(found) > size and size != most):
-      raise errors.AnalysisError(
-        'A file of links is not of the sentences',
-        got=f'{len(found)} lines, {size} sentences',
-        where=path,
-        expected='a line for each sentence pair',
-        fix='make it anew with '
-        '`xlflax analyze alignment --text` on the same text',
+    links = []
+    for line_number, line in file_reading.read_lines(path):
+      alignment = alignment_error_rate.read_pharaoh(
+        line, where=f'{path}:{line_number}'
       )
-    return found[:size]
+      indices = np.array(sorted(alignment.possible), np.int64).reshape(-1, 2)
+      links.append(indices if name in self.links else indices[:, ::-1])
+    max_pairs = getattr(self.source, 'max_pairs', None)
+    if len(links) < size or (len(links) > size and size != max_pairs):
+      raise errors.AnalysisError(
+        'The word alignment does not match the sentences',
+        got=f'{len(links)} lines for {size} sentence pairs',
+        where=path,
+        expected='one line for each sentence pair',
+        fix='Run `xlflax analyze alignment --text` on the same text.',
+      )
+    return links[:size]
 
 
 def _word_vectors(
@@ -219,63 +251,85 @@ def _word_vectors(
   texts,
   language: str,
   layers: list[int],
-  wanted: list[np.ndarray],
+  word_indices: list[np.ndarray],
   max_length: int | None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-  """For each sentence [layers, links, D] and which links have their word."""
-  index = language_codes.language_id(
+  """Returns the states of some words of each sentence.
+
+  Args:
+    subject: Model and vocabulary.
+    texts: N sentences with words separated by spaces.
+    language: Language code of the sentences.
+    layers: Indices of the layers.
+    word_indices: For each sentence, indices of words of shape [links].
+    max_length: Maximum number of tokens per sentence.
+
+  Returns:
+    For each sentence, vectors of shape [layers, links, D], float32, and a
+    mask of shape [links] that is False for words beyond the maximum length.
+  """
+  language_id = language_codes.language_id(
     subject.vocabulary, language, [], required=subject.needs_languages
   )
-  out: list[tuple[np.ndarray, np.ndarray]] = []
+  results: list[tuple[np.ndarray, np.ndarray]] = []
   for start in range(0, len(texts), _BLOCK):
     block = [text.split() for text in texts[start : start + _BLOCK]]
-    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for one in word_states.word_states(
-      subject, block, [(language, index)] * len(block), max_length=max_length
+    block_results: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for result in word_states.word_states(
+      subject,
+      block,
+      [(language, language_id)] * len(block),
+      max_length=max_length,
     ):
-      places = wanted[start + one.sentence]
-      if places.size and places.max() >= len(block[one.sentence]):
+      num_words = len(block[result.sentence])
+      indices = word_indices[start + result.sentence]
+      if indices.size and indices.max() >= num_words:
         raise errors.AnalysisError(
-          'A link names a word that its sentence lacks',
-          got=f'word {places.max()}',
-          expected=f'0 to {len(block[one.sentence]) - 1}',
-          where=f'sentence {start + one.sentence + 1} of {language}',
-          fix='links count words from 0; make them of this very text',
+          'A link refers to a word that does not exist in the sentence',
+          got=f'word {indices.max()}',
+          expected=f'0 to {num_words - 1}',
+          where=f'sentence {start + result.sentence + 1} of {language}',
+          fix='Create the links from the same text, with words counted from 0.',
         )
-      row = np.full(len(block[one.sentence]), -1)
-      row[one.words] = np.arange(len(one.words))
-      known = row[places] >= 0
-      if len(one.words):
-        vectors = one.states[layers][:, np.where(known, row[places], 0)]
+      rows = np.full(num_words, -1)
+      rows[result.words] = np.arange(len(result.words))
+      has_vector = rows[indices] >= 0
+      if len(result.words):
+        vectors = result.states[layers][
+          :, np.where(has_vector, rows[indices], 0)
+        ]
       else:
-        vectors = np.zeros((len(layers), len(places), one.states.shape[2]))
-      found[one.sentence] = vectors.astype(np.float32), known
-    out += [found[i] for i in range(len(block))]
-  return out
+        vectors = np.zeros((len(layers), len(indices), result.states.shape[2]))
+      block_results[result.sentence] = vectors.astype(np.float32), has_vector
+    results += [block_results[i] for i in range(len(block))]
+  return results
 
 
-def _scale(first: np.ndarray, second: np.ndarray) -> float:
-  """By how much the second's vectors are longer."""
-  lengths = [np.linalg.norm(side, axis=-1).mean() for side in (first, second)]
-  return float(lengths[1] / max(lengths[0], 1e-12))
+def _norm_ratio(first: np.ndarray, second: np.ndarray) -> float:
+  """Returns the mean norm of the second vectors divided by the first's."""
+  first_norm, second_norm = (
+    np.linalg.norm(side, axis=-1).mean() for side in (first, second)
+  )
+  return float(second_norm / max(first_norm, 1e-12))
 
 
-def _cosine(first: np.ndarray, second: np.ndarray) -> float:
+def _mean_cosine(first: np.ndarray, second: np.ndarray) -> float:
+  """Computes the mean cosine of paired vectors."""
   return float(
     np.mean(
       np.sum(
-        similarity.normalize_rows(first) * similarity.normalize_rows(second),
-        axis=-1,
+        cosine.normalize_rows(first) * cosine.normalize_rows(second), axis=-1
       )
     )
   )
 
 
 def _accuracy(first: np.ndarray, second: np.ndarray) -> float:
-  found = similarity.find_nearest(first, second)
+  """Computes the retrieval accuracy, averaged over both directions."""
+  neighbors = cosine.find_nearest(first, second)
   return (
-    similarity.retrieval_accuracy(found.forward)
-    + similarity.retrieval_accuracy(found.backward)
+    cosine.retrieval_accuracy(neighbors.forward)
+    + cosine.retrieval_accuracy(neighbors.backward)
   ) / 2
 
 
@@ -296,7 +350,12 @@ def _tables(rows: list[analysis_report.Row]):
   ]
 
 
-_SHOWN = ('accuracy_before', 'accuracy_after', 'cosine_before', 'cosine_after')
+_PLOTTED_COLUMNS = (
+  'accuracy_before',
+  'accuracy_after',
+  'cosine_before',
+  'cosine_after',
+)
 
 
 def _pictures(
@@ -308,7 +367,7 @@ def _pictures(
   last = study_base.last_steps(rows)
   for row in last:
     lines = panels.setdefault(f'{row["series"]}: {row["pair"]}', {})
-    for name in _SHOWN:
+    for name in _PLOTTED_COLUMNS:
       value = np.nan if row[name] is None else 100 * row[name]
       lines.setdefault(name.replace('_', ', ') + ' the map', []).append(
         (row['layer'], value)

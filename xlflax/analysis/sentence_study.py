@@ -1,7 +1,7 @@
 """Sentence retrieval by layer, before and after an orthogonal map.
 
-Source: ECS (Wu et al., 2020) section 5.1.3 and figure 6: the map is learned
-on 10,000 parallel sentences, precision@1 by cosine on Tatoeba.
+Source: ECS (Wu et al., 2020) section 5.1.3 and figure 6. The map is learned
+on 10,000 parallel sentences. The metric is precision@1 by cosine on Tatoeba.
 """
 
 import dataclasses
@@ -18,21 +18,22 @@ from xlflax.similarity import procrustes
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
-  'Accuracy@1 (%) of finding a sentence’s translation among all test '
-  'sentences by the cosine of mean-pooled states, mean of both directions: '
-  'as the states are, and after an orthogonal map (Procrustes, with '
-  'iterative normalisation) learned on other sentences. Layer 0 is the '
+  'Accuracy@1 (%) of retrieving a sentence’s translation among all test '
+  'sentences by the cosine of mean-pooled states, averaged over both '
+  'directions: without a map, and after an orthogonal map (Procrustes with '
+  'iterative normalization) learned on other sentences. Layer 0 is the '
   'embedding output.'
 )
 _NAMES = {'none': 'without a map', 'procrustes': 'with Procrustes'}
 
 
 class Sides(NamedTuple):
-  """States of translated sentences, by two models or one.
+  """Hidden states of translated sentences.
 
   Attributes:
-    first: [layers, N, D].
-    second: [layers, N, E]; sentence i translates sentence i of `first`.
+    first: States of shape [layers, N, D].
+    second: States of shape [layers, N, E]. Sentence i is the translation of
+      sentence i of `first`.
   """
 
   first: np.ndarray
@@ -42,16 +43,16 @@ class Sides(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceStudy(study_base.SeriesStudy):
-  """Retrieval of every series on every pair.
+  """Sentence retrieval by every series on every language pair.
 
   Attributes:
-    test: parallel text that is retrieved.
-    train: what maps are learned from; None: no map. Only pairs that both have
-      are mapped.
-    series: the models that are compared.
-    steps: checkpoints of models without a named step; see `Models.at_steps`.
-    layers: that are looked at; None: all.
-    reader: how sentences become states.
+    test: Parallel text for the retrieval.
+    train: Parallel text from which maps are learned. If None, no maps are
+      learned. Only pairs in both `test` and `train` are mapped.
+    series: Models to compare.
+    steps: Checkpoints of models without a named step (see `Models.at_steps`).
+    layers: Indices of the layers. If None, all layers.
+    reader: Computation of sentence states.
   """
 
   test: text_sources.PairSource
@@ -60,20 +61,21 @@ class SentenceStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
+    """Runs the analysis. Parts that fail are listed in the result."""
     failures = eval_task.Failures('sentences')
     rows: list[analysis_report.Row] = []
     notes: list[str] = []
-    mapped = self.train.pairs() if self.train is not None else ()
+    train_pairs = self.train.pairs() if self.train is not None else ()
 
     def load(
       pair: model_refs.Pair,
     ) -> tuple[text_sources.PairedText, text_sources.PairedText | None]:
-      test, train = self.test.load(pair), None
-      if self.train is not None and pair in mapped:
+      test = self.test.load(pair)
+      train = None
+      if self.train is not None and pair in train_pairs:
         train = self.train.load(pair)
       elif self.train is not None:
-        notes.append(f'there is no text to learn a map of {"-".join(pair)}')
+        notes.append(f'{"-".join(pair)}: No text to learn a map from.')
       return test, train
 
     for case, texts in self.loaded_cases(
@@ -100,33 +102,34 @@ class SentenceStudy(study_base.SeriesStudy):
     train: text_sources.PairedText | None,
     models: model_refs.Models,
   ) -> list[analysis_report.Row]:
+    """Returns the scores of a case without a map, and with a learned map."""
     depths = {models.num_layers(ref) for ref in (case.first, case.second)}
     if len(depths) > 1:
       raise errors.AnalysisError(
-        'Models of different depths have no layers to be mapped',
-        got=' and '.join(f'{n} layers' for n in sorted(depths)),
+        'A layer-by-layer comparison requires models of equal depth',
+        got=' and '.join(f'{depth} layers' for depth in sorted(depths)),
       )
     layers = study_base.chosen_layers(self.layers, depths.pop())
-    asked = self._states(case, test, layers, models)
+    test_states = self._states(case, test, layers, models)
     rows = []
-    if asked.first.shape[2] == asked.second.shape[2]:
+    if test_states.first.shape[2] == test_states.second.shape[2]:
       rows += _rows(
         case,
         Mapping.NONE,
         layers,
         len(test.first),
         0,
-        retrieval_metrics.score_layers(*asked),
+        retrieval_metrics.score_layers(*test_states),
       )
     if train is not None:
-      learned = self._states(case, train, layers, models)
+      train_states = self._states(case, train, layers, models)
       rows += _rows(
         case,
         Mapping.PROCRUSTES,
         layers,
         len(test.first),
         len(train.first),
-        score_mapped_layers(learned, asked),
+        score_mapped_layers(train_states, test_states),
       )
     return rows
 
@@ -137,13 +140,13 @@ class SentenceStudy(study_base.SeriesStudy):
     layers: list[int],
     models: model_refs.Models,
   ) -> Sides:
-    """States [chosen layers, N, H] of both sides."""
+    """Returns the states of both sides of a text at some layers."""
     first, second = self.reader.sides(
       models, (case.first, case.second), text, case.pair, layers
     )
-    for side, name in ((first, case.pair[0]), (second, case.pair[1])):
-      where = f'language {name}, {case.series}'
-      study_base.check_finite(side, 'A sentence state', where)
+    for states, language in zip((first, second), case.pair, strict=True):
+      where = f'language {language}, {case.series}'
+      study_base.check_finite(states, 'A sentence state', where)
     return Sides(first, second)
 
 
@@ -189,11 +192,11 @@ def _pictures(
   rows: list[analysis_report.Row],
 ) -> dict[str, analysis_report.Picture]:
   last = study_base.last_steps(rows)
-  several = len({row['series'] for row in last}) > 1
+  has_several_series = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in last:
     panel = _NAMES[row['mapping']]
-    if several:
+    if has_several_series:
       panel = f'{row["series"]}, {panel}'
     panels.setdefault(panel, {}).setdefault(row['pair'], []).append(
       (row['layer'], 100 * row['accuracy'])
@@ -203,13 +206,13 @@ def _pictures(
     'layers', title, label, panels, last, whole=100
   )
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
-    chosen = [row for row in rows if row['mapping'] == mapping]
+    mapping_rows = [row for row in rows if row['mapping'] == mapping]
     pictures |= analysis_report.curves(
       f'steps.{mapping}',
-      f'Sentence retrieval along training, {_NAMES[mapping]}',
+      f'Sentence retrieval during training, {_NAMES[mapping]}',
       label,
-      study_base.by_step(chosen, 'accuracy'),
-      chosen,
+      study_base.by_step(mapping_rows, 'accuracy'),
+      mapping_rows,
       xlabel=plots.STEP,
       whole=100,
     )
@@ -219,30 +222,35 @@ def _pictures(
 def score_mapped_layers(
   train: Sides, test: Sides, *, max_rounds: int = 50
 ) -> retrieval_metrics.PairScores:
-  """Accuracy@1 of every layer, with the map learned on other sentences.
+  """Computes the retrieval accuracy of every layer after a learned map.
 
-  The first side is normalised and mapped into the space of the second, which
-  is normalised, both as their training sentences are.
+  The first side is normalized and mapped into the space of the second side,
+  which is also normalized. Both normalizations are those of the training
+  sentences.
 
   Args:
-    train: what maps are learned from.
-    test: what is retrieved.
-    max_rounds: of the iterative normalisation.
+    train: States from which maps are learned.
+    test: States for the retrieval.
+    max_rounds: Maximum number of rounds of the iterative normalization.
 
   Raises:
-    AnalysisError: sides of different layers, sizes or numbers of sentences,
-      or states that are not finite.
+    AnalysisError: If the sides differ in their number of layers, in their size
+      or in their number of sentences, or states are not finite.
   """
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'Layers cannot be mapped to one another',
+      'A map between layers requires equal numbers of layers',
       got=f'{depths} layers',
-      expected='as many of both sides, for training and test',
+      expected='the same number for both sides, and for training and test',
     )
   first, second = [], []
-  for source, target, asked, wanted in zip(*train, *test, strict=True):
-    alignment = procrustes.fit_alignment(source, target, max_rounds=max_rounds)
-    first.append(alignment.map_source(asked))
-    second.append(alignment.map_target(wanted))
+  for train_source, train_target, test_source, test_target in zip(
+    *train, *test, strict=True
+  ):
+    alignment = procrustes.fit_alignment(
+      train_source, train_target, max_rounds=max_rounds
+    )
+    first.append(alignment.map_source(test_source))
+    second.append(alignment.map_target(test_target))
   return retrieval_metrics.score_layers(np.array(first), np.array(second))

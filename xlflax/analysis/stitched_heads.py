@@ -1,9 +1,10 @@
-"""A task's head on the mapped states of another model.
+"""Evaluation of a task's head on the mapped states of another model.
 
-Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5: the target model's
-layer i is mapped into the space of the source model's layer i, on which the
-head (there with four Transformer layers of its own) was trained. The head is
-one of `xlflax.objectives.finetuning` with `layer=i, body='frozen'`.
+Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5. Layer i of the target
+model is mapped into the space of layer i of the source model, on which the
+head was trained. In the paper, the head has four Transformer layers of its
+own. Here it is a head of `xlflax.objectives.finetuning` with
+`layer=i, body='frozen'`.
 """
 
 import dataclasses
@@ -14,11 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.evaluation import eval_task
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.similarity import alignment_maps
 from xlflax.utils import errors
 
-_MAP = 'map'  # beside the head's parameters
+_MAP = 'map'  # Key of the map among the head's parameters.
 
 
 def subject_of(
@@ -27,52 +28,54 @@ def subject_of(
   name: str,
   saved: alignment_maps.SavedMap | None,
 ) -> eval_task.Subject:
-  """The target's encoder under a head of the source.
+  """Returns the target's encoder with a head of the source.
 
-  It is evaluated as any fine-tuned model is, on the target's text.
+  The result is evaluated like any fine-tuned model on text in the target's
+  language.
 
   Args:
-    source: has the head.
-    target: the model whose states are mapped.
-    name: of the source's objective.
-    saved: the map from the target's layer to the source's; None: the states
-      as they are.
+    source: Model with the head.
+    target: Model whose states are mapped.
+    name: Name of the source's objective.
+    saved: Map from the target's layer to the source's layer. If None, the
+      states are not mapped.
 
   Raises:
-    AnalysisError: the source has no such head, or the map has other sizes.
+    AnalysisError: If the source has no such head, or the map has other sizes.
   """
   objective = source.objectives.get(name)
   head = source.params.get('heads', {}).get(name)
-  if not isinstance(objective, finetuning.FineTuning) or head is None:
+  if not isinstance(objective, finetuning_objective.FineTuning) or head is None:
     raise errors.AnalysisError(
-      'The source has no such head',
+      'The source model has no such head',
       got=name,
       expected='one of '
       + (', '.join(source.params.get('heads', {})) or 'none'),
-      fix='name it by --objective, or fine-tune the source first',
+      fix='Pass its name as --objective, or fine-tune the source model first.',
     )
   if objective.reads_decoder(source.model):
     raise errors.AnalysisError(
-      'Only states of an encoder can be mapped',
+      'A map of hidden states requires a head on an encoder',
       got=f'objective {name!r}, which reads the states of a decoder',
       expected="a head with states_from='encoder'",
-      fix="fine-tune with states_from='encoder'",
+      fix="Fine-tune with states_from='encoder'.",
     )
-  depths = [one.model.config.num_layers for one in (source, target)]
-  last = -1 if objective.layer is None else objective.layer
-  if depths[0] != depths[1] and last < 0:
-    # Layers from the end are the source's, not the target's.
-    objective = dataclasses.replace(objective, layer=depths[0] + 1 + last)
+  source_depth = source.model.config.num_layers
+  target_depth = target.model.config.num_layers
+  layer = -1 if objective.layer is None else objective.layer
+  if source_depth != target_depth and layer < 0:
+    # Negative indices count from the end of the source model.
+    objective = dataclasses.replace(objective, layer=source_depth + 1 + layer)
   if saved is not None:
     sizes = (target.model.config.hidden_dim, source.model.config.hidden_dim)
     if saved.alignment.matrix.shape != sizes[::-1]:
       raise errors.AnalysisError(
-        'A map is of models of other sizes',
+        'The shape of the map does not match the models',
         got=str(saved.alignment.matrix.shape),
         expected=str(sizes[::-1]),
       )
-    kind: Any = type(objective)
-    objective = _mapped(kind)(
+    objective_class: Any = type(objective)
+    objective = _mapped_class(objective_class)(
       **{
         field.name: getattr(objective, field.name)
         for field in dataclasses.fields(objective)
@@ -89,47 +92,53 @@ def subject_of(
 
 
 def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
-  """Maps states of the source to the target's own coordinates.
+  """Maps hidden states into the space of the map's target.
 
-  They are normalised and mapped; then the rounds of the target's normalisation
-  are undone in reverse order. A round's division by the length cannot be undone
-  without the length; a vector v of length 1 after `(u - m) / |u - m|` with
-  |u| = 1 is brought back to the u = m + t v of length 1 with t > 0. The result
-  has the length of the source's state, times `scale`.
+  The states are normalized and mapped. The rounds of the target's normalization
+  are then inverted in reverse order. A round maps a vector u of norm 1 to
+  v = (u - m) / |u - m|. The norm |u - m| is not known, but u is determined by
+  u = m + t v with |u| = 1 and t > 0. The result has the norm of the input,
+  multiplied by `scale`.
 
   Args:
-    states: [..., D].
-    parameters: `matrix` [D, D], `source_means` and `target_means`
-      [rounds, D], `scale`: the target's mean length divided by the source's.
+    states: States of shape [..., D].
+    parameters: Parameters of the map: `matrix` of shape [D, D],
+      `source_means` and `target_means` of shape [rounds, D], and `scale`, the
+      mean norm of the target's states divided by that of the source's.
 
   Returns:
-    [..., D] float32.
+    Mapped states of shape [..., D], float32.
   """
   states = states.astype(jnp.float32)
-  length = jnp.linalg.norm(states, axis=-1, keepdims=True)
-  found = _unit(states)
+  norm = jnp.linalg.norm(states, axis=-1, keepdims=True)
+  vectors = _normalize(states)
   for mean in parameters['source_means']:
-    found = _unit(found - _like(mean, found))
-  found = jnp.einsum(
+    vectors = _normalize(vectors - _expand_dims(mean, vectors.ndim))
+  vectors = jnp.einsum(
     '...d,ed->...e',
-    found,
+    vectors,
     parameters['matrix'],
     precision=jax.lax.Precision.HIGHEST,
   )
   for mean in parameters['target_means'][::-1]:
-    # t^2 + 2 t m·v + |m|^2 - 1 = 0
-    along = jnp.einsum('...d,d->...', found, mean)[..., None]
-    root = jnp.sqrt(jnp.maximum(along**2 + 1 - jnp.vdot(mean, mean), 0))
-    found = _like(mean, found) + (root - along) * found
-  return found * length * parameters['scale']
+    # t is the positive root of t^2 + 2 t m·v + |m|^2 - 1 = 0.
+    product = jnp.einsum('...d,d->...', vectors, mean)[..., None]
+    root = jnp.sqrt(jnp.maximum(product**2 + 1 - jnp.vdot(mean, mean), 0))
+    vectors = _expand_dims(mean, vectors.ndim) + (root - product) * vectors
+  return vectors * norm * parameters['scale']
 
 
 @functools.cache
-def _mapped(kind: type[finetuning.FineTuning]) -> type[finetuning.FineTuning]:
-  """The objective with mapped states; equal ones share compiled programs."""
+def _mapped_class(
+  base: type[finetuning_objective.FineTuning],
+) -> type[finetuning_objective.FineTuning]:
+  """Returns the class of an objective with mapped states.
 
-  class Mapped(kind):  # type: ignore[valid-type, misc]
-    """Maps what the encoder gives, then does as its base does."""
+  The class is cached, because equal objectives share compiled programs.
+  """
+
+  class Mapped(base):  # type: ignore[valid-type, misc]
+    """Objective that maps the states of the encoder."""
 
     def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
       states = super()._encode(model, params, batch, vocabulary, rng)
@@ -139,6 +148,7 @@ def _mapped(kind: type[finetuning.FineTuning]) -> type[finetuning.FineTuning]:
 
 
 def _parameters(saved: alignment_maps.SavedMap) -> dict[str, Any]:
+  """Returns the parameters of `map_states`."""
   return {
     'matrix': jnp.asarray(saved.alignment.matrix, jnp.float32),
     'source_means': jnp.asarray(saved.alignment.source.means, jnp.float32),
@@ -147,11 +157,12 @@ def _parameters(saved: alignment_maps.SavedMap) -> dict[str, Any]:
   }
 
 
-def _like(mean: jax.Array, states: jax.Array) -> jax.Array:
-  """[D] with as many axes as the states."""
-  return mean.reshape((1,) * (states.ndim - 1) + mean.shape)
+def _expand_dims(mean: jax.Array, ndim: int) -> jax.Array:
+  """Reshapes a vector of shape [D] to [1, ..., 1, D] with `ndim` axes."""
+  return mean.reshape((1,) * (ndim - 1) + mean.shape)
 
 
-def _unit(states: jax.Array) -> jax.Array:
-  length = jnp.linalg.norm(states, axis=-1, keepdims=True)
-  return states / jnp.where(length > 0, length, 1)
+def _normalize(states: jax.Array) -> jax.Array:
+  """Scales vectors to norm 1. Zero vectors stay zero."""
+  norm = jnp.linalg.norm(states, axis=-1, keepdims=True)
+  return states / jnp.where(norm > 0, norm, 1)

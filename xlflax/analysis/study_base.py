@@ -1,4 +1,4 @@
-"""What all analyses share: settings that run on models, layers, labels."""
+"""Base classes of analyses and helpers for models, layers and tables."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,19 +21,27 @@ class Study:
   """Base of analyses: a frozen dataclass of settings."""
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Analyses; parts that fail are listed in the result."""
+    """Runs the analysis.
+
+    Args:
+      models: Models that the analysis reads.
+
+    Returns:
+      The results, which include the parts that failed.
+    """
     raise NotImplementedError
 
 
 class Case(NamedTuple):
-  """The two models of a series for a language pair, at one step.
+  """The two models of a series for a language pair at one step.
 
   Attributes:
-    series: its name.
-    pair: of languages.
-    step: of the checkpoint that changes along a run; else the first one's.
-    first: reads the pair's first language.
-    second: reads the second.
+    series: Name of the series.
+    pair: Language pair.
+    step: Step of the checkpoint that changes in the course of training. If
+      none does, the step of the first model.
+    first: Model that reads the first language of the pair.
+    second: Model that reads the second language of the pair.
   """
 
   series: str
@@ -44,11 +52,12 @@ class Case(NamedTuple):
 
   @property
   def name(self) -> str:
+    """Description of the case for messages."""
     return f'{self.series} {"-".join(self.pair)} at step {self.step}'
 
   @property
   def columns(self) -> analysis_report.Row:
-    """The columns of a row that say what it is of."""
+    """Columns of a table row that identify the case."""
     return {
       'series': self.series,
       'pair': '-'.join(self.pair),
@@ -61,19 +70,19 @@ class SeriesStudy(Study):
   """Base of analyses that compare models of two languages.
 
   Attributes:
-    series: the models that read the two languages.
-    steps: checkpoints of models without a named step; see `Models.at_steps`.
+    series: Models that read the two languages.
+    steps: Checkpoints of models without a named step (see `Models.at_steps`).
   """
 
   series: tuple[model_refs.Series, ...]
   steps: model_refs.Steps = model_refs.LAST
 
   def __post_init__(self):
-    names = [one.name for one in self.series]
+    names = [series.name for series in self.series]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'An analysis needs series of models with different names',
-        got=', '.join(names) or 'none',
+        'An analysis requires one or more series of models with distinct names',
+        got=', '.join(names) or 'no series',
         where='--models',
       )
 
@@ -83,19 +92,26 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[Case]:
-    """Yields a case for each series and step; what is not there is a failure."""
-    for one in self.series:
-      found = []
-      with failures.guard(f'{one.name} {"-".join(pair)}'):
-        named = one.models(pair)
-        found = models.at_steps(named, self.steps)
-        last = [ref.step == model_refs.LAST for ref in named]
-        moving = 1 if last == [False, True] else 0
-        for refs in found:
-          for ref in refs:
-            models.num_layers(ref)
-      for refs in found:
-        yield Case(one.name, pair, refs[moving].step, *refs)
+    """Yields a case for each series and step.
+
+    Args:
+      pair: Language pair.
+      models: Models that the analysis reads.
+      failures: Receives a failure for each series whose models are missing.
+    """
+    for series in self.series:
+      refs_by_step = []
+      with failures.guard(f'{series.name} {"-".join(pair)}'):
+        refs = series.models(pair)
+        refs_by_step = models.at_steps(refs, self.steps)
+        is_last = [ref.step == model_refs.LAST for ref in refs]
+        step_index = 1 if is_last == [False, True] else 0
+        # Opens the runs, so that missing ones fail here.
+        for first, second in refs_by_step:
+          models.num_layers(first)
+          models.num_layers(second)
+      for step_refs in refs_by_step:
+        yield Case(series.name, pair, step_refs[step_index].step, *step_refs)
 
   def loaded_cases(
     self,
@@ -104,8 +120,16 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[tuple[Case, _Text]]:
-    """Yields the cases of pairs with what `load` makes of each pair; where it
-    fails there are none."""
+    """Yields the cases of language pairs together with their text.
+
+    Args:
+      pairs: Language pairs.
+      load: Function that loads the text of a pair.
+      models: Models that the analysis reads.
+      failures: Receives a failure for each pair whose text cannot be loaded,
+        and
+        for each series whose models are missing.
+    """
     for pair in pairs:
       with failures.guard('-'.join(pair)):
         text = load(pair)
@@ -113,25 +137,35 @@ class SeriesStudy(Study):
 
 
 def check_finite(states: np.ndarray, what: str, where: str) -> None:
-  """Raises AnalysisError for NaN or infinity in the states of a checkpoint."""
+  """Checks that the states of a checkpoint are finite.
+
+  Args:
+    states: Hidden states or vectors.
+    what: Name of the states in the message.
+    where: Location in the message.
+
+  Raises:
+    AnalysisError: If `states` contains NaN or infinity.
+  """
   if not np.isfinite(states).all():
     raise errors.AnalysisError(
       f'{what} is not finite',
       got='NaN or infinity',
       where=where,
-      fix='see whether the checkpoint itself is finite',
+      fix="Check that the checkpoint's parameters are finite.",
     )
 
 
 def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
-  """Layers counted from 0, the embedding output; None: all.
+  """Returns sorted indices of layers, counted from 0, the embedding output.
 
   Args:
-    layers: negative ones count from the end.
-    count: how many there are, the embedding output included.
+    layers: Indices of layers. Negative ones count from the end. If None, all
+      layers are returned.
+    count: Number of layers, including the embedding output.
 
   Raises:
-    AnalysisError: there is no such layer.
+    AnalysisError: If one of the layers does not exist.
   """
   if layers is None:
     return list(range(count))
@@ -148,7 +182,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """The rows of the last step of every series and pair."""
+  """Returns the rows of the last step of every series and pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]
@@ -158,18 +192,24 @@ def last_steps(
 def by_step(
   rows: Sequence[analysis_report.Row], value: str, *, layer: str = 'layer'
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-  """Panel (series and pair) -> layer -> (step, percent).
+  """Groups values by panel and layer, for plots over training steps.
 
   Args:
-    rows: the numbers; those at no number of steps are left out.
-    value: the column that is drawn, a fraction.
-    layer: the column of the layer.
+    rows: Table rows. Those whose step is not a number are left out.
+    value: Column of the values, which are fractions.
+    layer: Column of the layer.
+
+  Returns:
+    Points (step, percentage) by panel (series and pair) and layer. Panels
+    without a layer at several steps are left out.
   """
-  several = len({row['series'] for row in rows}) > 1
+  has_several_series = len({row['series'] for row in rows}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in rows:
     if isinstance(row['step'], int):
-      name = f'{row["series"]}: {row["pair"]}' if several else row['pair']
+      name = (
+        f'{row["series"]}: {row["pair"]}' if has_several_series else row['pair']
+      )
       panels.setdefault(name, {}).setdefault(f'L{row[layer]}', []).append(
         (row['step'], 100 * row[value])
       )
@@ -190,29 +230,30 @@ def analyze(
   batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> analysis_report.Analysis:
-  """Runs an analysis and writes what it finds.
+  """Runs an analysis and writes its results.
 
   Args:
-    analysis: what to find out, such as `cka_study.CkaStudy(...)`.
-    output: the folder; see `report.write`.
-    command: the words of a command, for the report.
-    seed: of untrained parameters.
-    batch_size: sentences a batch, where it does not change results.
-    partitioner: shards parameters and batches; None splits batches over all
-      devices.
+    analysis: Analysis to run, such as `cka_study.CkaStudy(...)`.
+    output: Output folder (see `analysis_report.write`).
+    command: Arguments of the command line, for the report.
+    seed: Random seed of untrained parameters.
+    batch_size: Number of sentences per batch, for analyses whose results do not
+      depend on it.
+    partitioner: Shards parameters and batches. If None, batches are split over
+      all devices.
 
   Returns:
-    What was found, with the failures of single parts.
+    The results, which include the parts that failed.
 
   Raises:
-    XlflaxError: the settings are wrong, or nothing was found.
+    XlflaxError: If the settings are invalid, or there are no results.
   """
   folder = paths.to_path(output)
   bucket_access.check_usable(folder)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  found = analysis.run(
+  result = analysis.run(
     model_refs.Models(batch_size=batch_size, seed=seed, partitioner=partitioner)
   )
-  analysis_report.write(folder, found, command=command)
-  return found
+  analysis_report.write(folder, result, command=command)
+  return result

@@ -1,4 +1,4 @@
-"""Text of one language each, read line by line: memory does not grow with it."""
+"""Sources of monolingual text that are read line by line in constant memory."""
 
 import dataclasses
 import hashlib
@@ -16,11 +16,11 @@ from xlflax.utils import errors, name_suggestions, validation
 
 
 class Digest(NamedTuple):
-  """What a text is told by.
+  """Identity of a text.
 
   Attributes:
-    name: 16 hexadecimal digits of its hash.
-    size: how many lines it has.
+    name: First 16 hexadecimal digits of the text's hash.
+    size: Number of lines.
   """
 
   name: str
@@ -29,35 +29,40 @@ class Digest(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines(text_sources.TextSource):
-  """Base of sources that need not hold a text."""
+  """Base of sources that yield text line by line."""
 
   def lines(self, language: str) -> Iterator[str]:
-    """Yields the lines of a language, anew with each call."""
+    """Returns a new iterator over the lines of a language."""
     raise NotImplementedError
 
   def load(self, language: str) -> list[str]:
-    """All lines of a language."""
+    """Returns all lines of a language."""
     return list(self.lines(language))
 
   def fingerprint(self) -> str:
-    """Hash of languages and text; text that cannot be read counts as none."""
-    found: list[object] = []
+    """Returns a hash of languages and text.
+
+    If a text cannot be read, the error message is hashed in its place.
+    """
+    identities: list[object] = []
     for language in self.languages_found():
       try:
-        found.append([language, digest(self.lines(language)).name])
+        identities.append([language, digest(self.lines(language)).name])
       except errors.XlflaxError as error:
-        found.append([language, str(error)])
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+        identities.append([language, str(error)])
+    return hashlib.sha256(json.dumps(identities).encode()).hexdigest()[:16]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFiles(Lines):
-  """Files of one sentence a line.
+  """Text files with one sentence per line.
 
   Attributes:
-    files: language -> file; .gz and .zst are read, too.
-    max_lines: the first so many of a language; None: all.
+    files: File of each language. Files that end in .gz or .zst are
+      decompressed.
+    max_lines: Maximum number of lines per language, from the beginning. If
+      None, all lines are used.
   """
 
   files: Annotated[
@@ -76,13 +81,13 @@ class TextFiles(Lines):
     """Yields the lines of a language that are not blank.
 
     Raises:
-      CorpusError: there is no file of it, or no text in it.
+      CorpusError: If there is no file of the language, or it contains no text.
     """
     if language not in self.files:
       raise errors.CorpusError(
-        'There is no text of a language',
+        'The source has no text in the language',
         got=language,
-        expected='some of ' + ', '.join(self.files),
+        expected='one of ' + ', '.join(self.files),
         fix=name_suggestions.suggest_language(language, self.files),
       )
     lines = (
@@ -90,25 +95,26 @@ class TextFiles(Lines):
       for _, text in file_reading.read_lines(self.files[language])
       if text.strip()
     )
-    empty = True
+    is_empty = True
     for text in itertools.islice(lines, self.max_lines):
-      empty = False
+      is_empty = False
       yield text
-    if empty:
+    if is_empty:
       raise errors.CorpusError(
-        'A file of text is empty', where=self.files[language]
+        'A text file is empty', where=self.files[language]
       )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusLines(Lines):
-  """The monolingual text of a corpus directory.
+  """Monolingual text of a corpus directory.
 
   Attributes:
-    directory: the corpus directory.
+    directory: Corpus directory.
     split: 'train', 'validation' or 'test'.
-    max_lines: the first so many lines of a language; None: all.
+    max_lines: Maximum number of lines per language, from the beginning. If
+      None, all lines are used.
   """
 
   directory: str
@@ -117,11 +123,11 @@ class CorpusLines(Lines):
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
-    found = corpus_directory.Corpus(self.directory).monolingual_languages(
-      self.split
-    )
+    corpus = corpus_directory.Corpus(self.directory)
     return text_sources.chosen_languages(
-      found, None, f'the {self.split} split of {self.directory}'
+      corpus.monolingual_languages(self.split),
+      None,
+      f'the {self.split} split of {self.directory}',
     )
 
   def lines(self, language: str) -> Iterator[str]:
@@ -133,7 +139,10 @@ class CorpusLines(Lines):
 
 
 def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
-  """The lines of a language, held only by sources that know no other way."""
+  """Returns the lines of a language.
+
+  The complete text is loaded only if the source cannot yield single lines.
+  """
   return (
     source.lines(language)
     if isinstance(source, Lines)
@@ -142,9 +151,14 @@ def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
 
 
 def digest(lines: Iterable[str]) -> Digest:
-  """The hash of a text: that of the JSON list of its lines."""
-  found, size = hashlib.sha256(b'['), 0
+  """Computes the identity of a text.
+
+  The hash is that of the text's lines as a JSON list.
+  """
+  text_hash = hashlib.sha256(b'[')
+  size = 0
   for size, line in enumerate(lines, 1):
-    found.update(((', ' if size > 1 else '') + json.dumps(line)).encode())
-  found.update(b']')
-  return Digest(found.hexdigest()[:16], size)
+    separator = ', ' if size > 1 else ''
+    text_hash.update((separator + json.dumps(line)).encode())
+  text_hash.update(b']')
+  return Digest(text_hash.hexdigest()[:16], size)

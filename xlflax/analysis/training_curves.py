@@ -1,7 +1,8 @@
-"""Curves along training: evaluation results and the transfer gap.
+"""Learning curves: evaluation results and transfer gaps by training step.
 
-Source: MetaXLM (Chi et al., 2022) section 5.1 and figure 5: score in the
-source language, mean of the others, and their difference, by checkpoint.
+Source: MetaXLM (Chi et al., 2022) section 5.1 and figure 5: the score in the
+source language, the mean of the other languages, and their difference, by
+checkpoint.
 """
 
 import dataclasses
@@ -19,22 +20,22 @@ from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
-  'Scores of a run’s checkpoints in points: percent, perplexities as they '
-  'are. Transfer is the mean of the languages other than {source}, the '
-  'transfer gap the score in {source} minus that mean.'
+  'Scores of a run’s checkpoints in percent, except perplexities. Transfer is '
+  'the mean of the languages other than {source}. The transfer gap is the '
+  'score in {source} minus that mean.'
 )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvesStudy(study_base.Study):
-  """What is there of runs, by checkpoint.
+  """Learning curves of the evaluation results of runs.
 
   Attributes:
-    runs: directories of runs with results of evaluations.
-    tasks: evaluation tasks that are shown; None: all.
-    metric: of the tasks; None: the one that each task's score is made of.
-    source: the language that runs were fine-tuned in.
+    runs: Directories of runs with evaluation results.
+    tasks: Evaluation tasks to include. If None, all tasks.
+    metric: Metric of the tasks. If None, the metric of each task's score.
+    source: Language that the runs were fine-tuned on.
   """
 
   runs: tuple[str, ...]
@@ -43,19 +44,19 @@ class CurvesStudy(study_base.Study):
   source: str = averages.ENGLISH
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
-    del models  # everything is on disk
+    """Runs the analysis. Parts that fail are listed in the result."""
+    del models  # Only result files are read.
     failures = eval_task.Failures('curves')
     rows: list[analysis_report.Row] = []
     for directory, name in zip(self.runs, _names(self.runs), strict=True):
       with failures.guard(directory):
-        rows += self._of_run(paths.to_path(directory), name, failures)
+        rows += self._run_rows(paths.to_path(directory), name, failures)
     rows.sort(
       key=lambda row: (row['task'], row['model'], row['part'], row['step'])
     )
     return analysis_report.Analysis(
       name='curves',
-      title='Along training',
+      title='Learning curves',
       explanation=_EXPLANATION.format(source=self.source),
       rows=rows,
       pictures=self._pictures(rows),
@@ -64,31 +65,38 @@ class CurvesStudy(study_base.Study):
       failures=failures.collected(),
     )
 
-  def _of_run(
+  def _run_rows(
     self, directory: pathlib.Path, name: str, failures: eval_task.Failures
   ) -> list[analysis_report.Row]:
+    """Returns the rows of all results of a run.
+
+    Args:
+      directory: Directory of the run.
+      name: Name of the run.
+      failures: Receives a failure for missing tasks.
+    """
     folder = directory / run_directory.EVALUATION
     groups = result_store.find_results(directory)
-    found = sorted({group.task for group in groups})
-    wanted = found if self.tasks is None else self.tasks
-    missing = [task for task in wanted if task not in found]
-    if missing or not wanted:
+    available_tasks = sorted({group.task for group in groups})
+    tasks = available_tasks if self.tasks is None else self.tasks
+    missing = [task for task in tasks if task not in available_tasks]
+    if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'A run has no results of evaluations',
-          got=', '.join(found) or None,
+          'The run has no evaluation results of a task',
+          got=', '.join(available_tasks) or None,
           where=str(folder),
           expected=', '.join(missing)
           or 'eval/<task>/<split>-<settings>/<step>.json',
-          fix='run `xlflax evaluate --checkpoint_steps=all`',
+          fix='Run `xlflax evaluate --checkpoint_steps=all`.',
         )
     rows: list[analysis_report.Row] = []
-    for group, by_step in groups.items():
-      if group.task in wanted:
+    for group, results_by_step in groups.items():
+      if group.task in tasks:
         with failures.guard(f'{directory}, {group.task}'):
-          for step, result in by_step.items():
+          for step, result in results_by_step.items():
             if result.metrics:
-              rows += self._of_result(
+              rows += self._result_rows(
                 name,
                 _label(group, groups),
                 max(result_store.step_sort_key(step), 0),
@@ -96,10 +104,10 @@ class CurvesStudy(study_base.Study):
               )
     return rows
 
-  def _of_result(
+  def _result_rows(
     self, name: str, task: str, step: int, result: eval_task.EvalResult
   ) -> list[analysis_report.Row]:
-    """Returns a row for each part; the untrained model has step 0."""
+    """Returns a row for each part. The untrained model has step 0."""
     scores: dict[str, dict[str, float]] = {}
     for key, value in result.metrics.items():
       metric, _, part = key.partition('/')
@@ -107,11 +115,11 @@ class CurvesStudy(study_base.Study):
     metric = self.metric or (*result.score_metrics, *scores)[0]
     if metric not in scores:
       raise errors.AnalysisError(
-        'A task has no such metric',
+        'The task has no such metric',
         got=metric,
         expected='one of ' + ', '.join(scores),
         where=f'step {step}',
-        fix='name the tasks that have it, or another metric',
+        fix='Pass tasks with this metric, or another metric.',
       )
     return [
       {
@@ -130,60 +138,62 @@ class CurvesStudy(study_base.Study):
   ) -> dict[str, analysis_report.Picture]:
     pictures = {}
     for task in dict.fromkeys(row['task'] for row in rows):
-      of_task = [row for row in rows if row['task'] == task]
-      metric = of_task[0]['metric']
+      task_rows = [row for row in rows if row['task'] == task]
+      metric = task_rows[0]['metric']
       label = text.metric_name(metric) + (
         ' (points)' if score_table.is_bounded(metric) else ''
       )
       name = re.sub(r'[^\w.-]+', '.', task.replace('/', '_')).strip('.')
       panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-      for row in of_task:
+      for row in task_rows:
         panels.setdefault(row['model'], {}).setdefault(row['part'], []).append(
           (row['step'], row['value'])
         )
-      title = f'{task} along training'
-      if len({row['step'] for row in of_task}) < 2:
+      title = f'{task} during training'
+      if len({row['step'] for row in task_rows}) < 2:
         continue
       pictures[name] = analysis_report.Picture(
         title,
         plots.line_panels(title, label, panels, xlabel=plots.STEP),
-        of_task,
+        task_rows,
       )
-      gaps = self._gaps(of_task)
+      gaps = self._gaps(task_rows)
       if gaps:
-        title = f'{task}: transfer along training'
-        lines = {
+        title = f'{task}: transfer during training'
+        panel_curves = {
           model: {
-            kind: [
+            curve: [
               (row['step'], row['value'])
               for row in gaps
-              if (row['model'], row['part']) == (model, kind)
+              if (row['model'], row['part']) == (model, curve)
             ]
-            for kind in ('transfer', 'source', 'gap')
+            for curve in ('transfer', 'source', 'gap')
           }
           for model in dict.fromkeys(row['model'] for row in gaps)
         }
         pictures[f'{name}.transfer'] = analysis_report.Picture(
-          title, plots.transfer_curves(title, label, self.source, lines), gaps
+          title,
+          plots.transfer_curves(title, label, self.source, panel_curves),
+          gaps,
         )
     return pictures
 
   def _gaps(
     self, rows: Sequence[analysis_report.Row]
   ) -> list[analysis_report.Row]:
-    """Rows of transfer, source and gap, where the task has languages."""
+    """Returns rows of transfer, source score and gap for multilingual tasks."""
     scores: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
       if row['part'] not in ('mean', 'all') and not math.isnan(row['value']):
         scores.setdefault((row['model'], row['step']), {})[row['part']] = row[
           'value'
         ]
-    out: list[analysis_report.Row] = []
-    for (model, step), by_language in scores.items():
-      gap = averages.transfer_gap(by_language, source=self.source)
+    gap_rows: list[analysis_report.Row] = []
+    for (model, step), scores_by_language in scores.items():
+      gap = averages.transfer_gap(scores_by_language, source=self.source)
       if gap is not None:
-        source = by_language[self.source]
-        out += [
+        source = scores_by_language[self.source]
+        gap_rows += [
           rows[0] | {'model': model, 'step': step, 'part': part, 'value': value}
           for part, value in (
             ('transfer', source - gap),
@@ -191,50 +201,50 @@ class CurvesStudy(study_base.Study):
             ('gap', gap),
           )
         ]
-    return out
+    return gap_rows
 
 
 def _label(
   group: result_store.Group, groups: Iterable[result_store.Group]
 ) -> str:
   """Returns the task's name with its split, and its settings if they vary."""
-  several = [
-    other for other in groups if other[:2] == group[:2] and other != group
-  ]
+  has_other_settings = any(
+    other[:2] == group[:2] and other != group for other in groups
+  )
   details = [
     *([] if group.split == 'all' else [group.split]),
-    *([group.settings] if several else []),
+    *([group.settings] if has_other_settings else []),
   ]
   return f'{group.task} ({", ".join(details)})' if details else group.task
 
 
 def _names(directories: Sequence[str]) -> list[str]:
-  """Short names; the whole path where two are the same."""
-  short = [pathlib.Path(directory).name for directory in directories]
+  """Returns the last part of each path, or the complete path of duplicates."""
+  names = [pathlib.Path(directory).name for directory in directories]
   return [
-    name if short.count(name) == 1 else directory
-    for name, directory in zip(short, directories, strict=True)
+    name if names.count(name) == 1 else directory
+    for name, directory in zip(names, directories, strict=True)
   ]
 
 
 def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
-  """For each task a line for each model and part, a column for each step."""
+  """Returns a table per task with rows of models and columns of steps."""
   tables = []
   for task in dict.fromkeys(row['task'] for row in rows):
-    of_task = [row for row in rows if row['task'] == task]
-    steps = sorted({row['step'] for row in of_task})
-    lines: dict[str, dict[int, float]] = {}
-    for row in of_task:
-      lines.setdefault(f'{row["model"]} {row["part"]}', {})[row['step']] = row[
-        'value'
-      ]
+    task_rows = [row for row in rows if row['task'] == task]
+    steps = sorted({row['step'] for row in task_rows})
+    values_by_label: dict[str, dict[int, float]] = {}
+    for row in task_rows:
+      values_by_label.setdefault(f'{row["model"]} {row["part"]}', {})[
+        row['step']
+      ] = row['value']
     tables.append(
       text.Table(
-        f'{task} ({text.metric_name(of_task[0]["metric"])})',
+        f'{task} ({text.metric_name(task_rows[0]["metric"])})',
         ['', *map(str, steps)],
         (
-          [name, *(text.number(found.get(step)) for step in steps)]
-          for name, found in lines.items()
+          [label, *(text.number(values.get(step)) for step in steps)]
+          for label, values in values_by_label.items()
         ),
       )
     )

@@ -1,7 +1,7 @@
-"""What transfer by mapped states asks of models, text and maps.
+"""Checks of models, text and maps for transfer by mapped states.
 
-An evaluation of a head does not look at states: of such that are NaN it takes
-the first label.
+The checks are needed because the evaluation of a head does not examine states.
+It predicts the first label if they are NaN.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ def finite_states(
   *,
   name: str,
 ) -> None:
-  """Reads the text of a task once.
+  """Checks that the states of a task's text are finite.
 
   Args:
-    subject: the model.
-    source: the task's examples; a part that cannot be read is passed over.
-    layer: whose states are looked at, from 0.
-    name: of the model, for messages.
+    subject: Model.
+    source: Examples of the task. Parts that cannot be read are skipped.
+    layer: Index of the layer, counted from 0.
+    name: Name of the model in messages.
 
   Raises:
-    AnalysisError: a state is not finite, or there is no such layer.
+    AnalysisError: If a state is not finite, or the layer does not exist.
   """
   depth = subject.model.config.num_layers
   if layer > depth:
@@ -43,11 +43,12 @@ def finite_states(
       got=layer,
       where=name,
       expected=f'0 (embeddings) to {depth}',
-      fix='take a head on a layer that both models have',
+      fix='Use a head on a layer that both models have.',
     )
   for part in source.languages():
     by_language: dict[str, list[str]] = {}
-    with contextlib.suppress(errors.CorpusError):  # the evaluation tells it
+    # The evaluation reports these errors.
+    with contextlib.suppress(errors.CorpusError):
       for example in source.load(part):
         by_language.setdefault(example.language, []).append(_text(example))
     for language, texts in by_language.items():
@@ -62,7 +63,11 @@ def finite_states(
 def finite_head(
   subject: eval_task.Subject, objective: str, *, name: str
 ) -> None:
-  """Raises AnalysisError if a parameter of a head is not finite."""
+  """Checks that the parameters of a head are finite.
+
+  Raises:
+    AnalysisError: If a parameter is not finite.
+  """
   for leaf in jax.tree.leaves(subject.params['heads'][objective]):
     study_base.check_finite(np.asarray(leaf, np.float32), 'A head', name)
 
@@ -100,28 +105,30 @@ def orient_map(
     return saved, None
   if target == first == second:
     pair = str(saved.about.get('pair', '')).partition('-')[::2]
-    ends = {pair.index(code) for code in languages if code in pair}
-    if len(ends) != 1 or not set(languages) <= set(pair):
+    endpoint_indices = {pair.index(code) for code in languages if code in pair}
+    if len(endpoint_indices) != 1 or not set(languages) <= set(pair):
       raise errors.AnalysisError(
         'The languages of the text do not determine the direction of a map',
         got=', '.join(languages),
         expected=f'one of the languages of the map, {pair[0]} or {pair[1]}',
         where='--test',
       )
-    return (alignment_maps.invert_map(saved) if ends == {1} else saved), None
+    return (
+      alignment_maps.invert_map(saved) if endpoint_indices == {1} else saved
+    ), None
   if target == first:
     return saved, None
   return saved, (
-    f'the map is from {first} to {second}; the states are of '
-    f'{target}, the head of {source}'
+    f'The map is from {first} to {second}, but the states are those of '
+    f'{target}, and the head is that of {source}.'
   )
 
 
 def _text(example: labeled_examples.Example) -> str:
-  """All text of an example, as one."""
-  words = getattr(example, 'words', None)
-  if words is not None:
-    return ' '.join(words)
+  """Returns all text of an example as a single string."""
+  example_words = getattr(example, 'words', None)
+  if example_words is not None:
+    return ' '.join(example_words)
   return ' '.join(
     text
     for text in (

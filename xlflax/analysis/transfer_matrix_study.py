@@ -1,7 +1,7 @@
-"""Directions of transfer: every training by every test language.
+"""Comparison of the transfer between all languages of several models.
 
-Source: MetaXLM (Chi et al., 2022) section 5.2 and figure 6: models beside each
-other, fine-tuned on each language and tested on all.
+Source: MetaXLM (Chi et al., 2022) section 5.2 and figure 6. The models are
+fine-tuned on each language and tested on all languages.
 """
 
 import csv
@@ -16,10 +16,10 @@ from xlflax.evaluation.reports import text
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
-  'Scores (points) of models that were fine-tuned on the language of the '
-  'line and tested on that of the column. The gap is the score in the '
-  'training language minus the mean of the others. Gains are those of a '
-  'model over the first one.'
+  'Scores (points) of models that were fine-tuned on the language of the row '
+  'and tested on the language of the column. The gap is the score in the '
+  'training language minus the mean of the other languages. The gains are '
+  'those of a model over the first model.'
 )
 _PREFIX = 'directions.'
 _GAP = 'gap'
@@ -28,31 +28,33 @@ _GAP = 'gap'
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DirectionsStudy(study_base.Study):
-  """Matrices of `xlflax finetune --train_languages`.
+  """Transfer matrices written by `xlflax finetune --train_languages`.
 
   Attributes:
-    results: name of a model -> folder with `directions.<task>.csv`; the first
-      is what others are compared with.
-    tasks: that are shown; None: all.
+    results: For each model, a folder with the files `directions.<task>.csv`.
+      The other models are compared with the first one.
+    tasks: Tasks to include. If None, all tasks.
   """
 
   results: Mapping[str, str]
   tasks: tuple[str, ...] | None = None
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
-    del models  # everything is on disk
+    """Runs the analysis. Parts that fail are listed in the result."""
+    del models  # Only result files are read.
     failures = eval_task.Failures('directions')
     rows: list[analysis_report.Row] = []
     for name, directory in self.results.items():
       with failures.guard(name):
-        for task, path in self._files(
+        for task, path in self._find_files(
           pathlib.Path(directory), failures
         ).items():
-          rows += [{'series': name, 'task': task} | row for row in _read(path)]
+          rows += [
+            {'series': name, 'task': task} | row for row in _read_matrix(path)
+          ]
     return analysis_report.Analysis(
       name='directions',
-      title='Directions of transfer',
+      title='Transfer between languages',
       explanation=_EXPLANATION,
       rows=rows,
       pictures=_pictures(rows),
@@ -61,36 +63,40 @@ class DirectionsStudy(study_base.Study):
       failures=failures.collected(),
     )
 
-  def _files(
+  def _find_files(
     self, directory: pathlib.Path, failures: eval_task.Failures
   ) -> dict[str, pathlib.Path]:
-    """Task -> its file; tasks that have none are failures."""
-    found = {
+    """Returns the matrix file of each task.
+
+    Tasks without a file are added to the failures.
+    """
+    available = {
       path.name[len(_PREFIX) : -len('.csv')]: path
       for path in sorted(directory.glob(f'{_PREFIX}*.csv'))
     }
-    wanted = tuple(found) if self.tasks is None else self.tasks
-    missing = [task for task in wanted if task not in found]
-    if missing or not wanted:
+    tasks = tuple(available) if self.tasks is None else self.tasks
+    missing = [task for task in tasks if task not in available]
+    if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'There are no directions of transfer in a folder',
-          got=', '.join(found) or None,
+          'The folder contains no transfer matrix of a task',
+          got=', '.join(available) or None,
           where=str(directory),
           expected=', '.join(missing) or 'directions.<task>.csv',
-          fix='run `xlflax finetune --train_languages`',
+          fix='Run `xlflax finetune --train_languages`.',
         )
-    return {task: found[task] for task in wanted if task in found}
+    return {task: available[task] for task in tasks if task in available}
 
 
-def _read(path: pathlib.Path) -> list[analysis_report.Row]:
-  """A row for each number that the matrix has, with the gap of its line."""
+def _read_matrix(path: pathlib.Path) -> list[analysis_report.Row]:
+  """Returns a row for each score of a matrix, with the transfer gap."""
   with path.open(encoding='utf-8', newline='') as stream:
     lines = list(csv.DictReader(stream))
   rows: list[analysis_report.Row] = []
   for number, line in enumerate(lines, 2):
     try:
-      train, gap = line.pop('train'), float(line.pop(_GAP) or 'nan')
+      train = line.pop('train')
+      gap = float(line.pop(_GAP) or 'nan')
       rows += [
         {'train': train, 'test': test, 'value': float(value), 'gap': gap}
         for test, value in line.items()
@@ -98,14 +104,14 @@ def _read(path: pathlib.Path) -> list[analysis_report.Row]:
       ]
     except (KeyError, TypeError, ValueError) as error:
       raise errors.AnalysisError(
-        'A line of a matrix of directions cannot be read',
+        'A line of a transfer matrix cannot be parsed',
         got=str(line),
-        expected='train, scores by language, gap',
+        expected='columns train and gap, and scores by language',
         where=f'{path}:{number}',
       ) from error
   if not rows:
     raise errors.AnalysisError(
-      'A matrix of directions has no scores', where=str(path)
+      'A transfer matrix contains no scores', where=str(path)
     )
   return rows
 
@@ -113,7 +119,7 @@ def _read(path: pathlib.Path) -> list[analysis_report.Row]:
 def _panels(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, dict[tuple[str, str], float]]:
-  """Model -> (training, test language) -> points."""
+  """Returns points by model and (training language, test language)."""
   panels: dict[str, dict[tuple[str, str], float]] = {}
   for row in rows:
     panels.setdefault(row['series'], {})[row['train'], row['test']] = (
@@ -125,48 +131,50 @@ def _panels(
 def _gains(
   panels: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> dict[str, dict[tuple[str, str], float]]:
-  """'model − first' -> its gains."""
-  (first, known), *others = panels.items()
-  return {
-    f'{name} − {first}': {
-      place: value - known[place]
-      for place, value in found.items()
-      if place in known
-    }
-    for name, found in others
-    if any(place in known for place in found)
-  }
+  """Returns the gains of the other models over the first one.
+
+  The names of the panels have the form 'model − first model'.
+  """
+  (first_name, first_scores), *other_panels = panels.items()
+  gains = {}
+  for name, scores in other_panels:
+    common_pairs = [pair for pair in scores if pair in first_scores]
+    if common_pairs:
+      gains[f'{name} − {first_name}'] = {
+        pair: scores[pair] - first_scores[pair] for pair in common_pairs
+      }
+  return gains
 
 
-def _of_tasks(
+def _group_by_task(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, list[analysis_report.Row]]:
-  found: dict[str, list[analysis_report.Row]] = {}
+  rows_by_task: dict[str, list[analysis_report.Row]] = {}
   for row in rows:
-    found.setdefault(row['task'], []).append(row)
-  return found
+    rows_by_task.setdefault(row['task'], []).append(row)
+  return rows_by_task
 
 
 def _pictures(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, analysis_report.Picture]:
   pictures = {}
-  for task, of_task in _of_tasks(rows).items():
-    panels = _panels(of_task)
-    title = f'Directions of transfer, {task}'
+  for task, task_rows in _group_by_task(rows).items():
+    panels = _panels(task_rows)
+    title = f'Transfer between languages, {task}'
     pictures[task] = analysis_report.Picture(
-      title, figures.directions(title, 'points', panels), of_task
+      title, figures.directions(title, 'points', panels), task_rows
     )
     gains = _gains(panels)
     if gains:
-      title = f'Directions of transfer, {task}: gains'
+      title = f'Transfer between languages, {task}: gains'
       pictures[f'{task}.gains'] = analysis_report.Picture(
         title,
         figures.directions(title, 'gain (points)', gains, around_zero=True),
         [
           {'series': name, 'train': train, 'test': test, 'gain': value}
-          for name, found in gains.items()
-          for (train, test), value in found.items()
+          for name, panel_gains in gains.items()
+          for (train, test), value in panel_gains.items()
         ],
       )
   return pictures
@@ -174,13 +182,13 @@ def _pictures(
 
 def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
   tables = []
-  for task, of_task in _of_tasks(rows).items():
-    for series in dict.fromkeys(row['series'] for row in of_task):
-      chosen = [row for row in of_task if row['series'] == series]
+  for task, task_rows in _group_by_task(rows).items():
+    for series in dict.fromkeys(row['series'] for row in task_rows):
+      series_rows = [row for row in task_rows if row['series'] == series]
       tables.append(
         analysis_report.grid(
           f'{task}: {series} (points)',
-          chosen + _gap_rows(chosen),
+          series_rows + _gap_rows(series_rows),
           value='value',
           down=lambda row: row['train'],
           across=lambda row: row['test'],
@@ -191,7 +199,7 @@ def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
 
 
 def _gap_rows(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
-  """The column of gaps, as rows of its own."""
+  """Returns the transfer gaps as rows of a column of their own."""
   gaps = {row['train']: row[_GAP] for row in rows}
   return [
     {'train': train, 'test': _GAP, 'value': gap}

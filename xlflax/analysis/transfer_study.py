@@ -1,4 +1,4 @@
-"""Transfer to a language that only another model knows, by mapped states.
+"""Transfer to the language of another model by mapped hidden states.
 
 Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 """
@@ -20,22 +20,23 @@ from xlflax.similarity import alignment_maps
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
-  'A head that was trained on one layer of a frozen source model, on the '
-  'same layer of the target model: mapped into the source’s space by an '
-  'orthogonal map, and as it is (the lower bound). “source model” is the '
-  'source itself on the target’s text. Layer 0 is the embedding output.'
+  'Scores of a head that was trained on one layer of a frozen source model, '
+  'and is evaluated on the same layer of the target model: with an orthogonal '
+  'map into the source’s space, and without a map (the lower bound). “source '
+  'model” is the source model itself on the target’s text. Layer 0 is the '
+  'embedding output.'
 )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """A fine-tuned source, and the map into the space that its head reads.
+  """A fine-tuned source model, and the map into the space of its head.
 
   Attributes:
-    model: of the run; as `ModelRef.parse` reads it.
-    map: file that `xlflax analyze procrustes` wrote, from the target's layer
-      to the source's.
+    model: Reference to the source model, in the format of `ModelRef.parse`.
+    map: File written by `xlflax analyze procrustes`, with a map from the
+      target's layer to the source's layer.
   """
 
   model: str
@@ -45,12 +46,13 @@ class Head:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferStudy(study_base.Study):
-  """Scores of heads on a target model's states.
+  """Scores of heads on the states of a target model.
 
   Attributes:
-    heads: one for each layer, or just one.
-    target: the model whose states are mapped; as `ModelRef.parse` reads it.
-    task: what is scored, of the target's language.
+    heads: One or several heads, such as one for each layer.
+    target: Reference to the model whose states are mapped, in the format of
+      `ModelRef.parse`.
+    task: Task in the target's language.
   """
 
   heads: tuple[Head, ...]
@@ -58,20 +60,22 @@ class TransferStudy(study_base.Study):
   task: head_task.HeadTask
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis; parts that fail are listed in the result."""
+    """Runs the analysis. Parts that fail are listed in the result."""
     failures = eval_task.Failures('transfer')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}
-    missing: list[eval_task.Failure] = []
+    task_failures: list[eval_task.Failure] = []
     for head in self.heads:
       with failures.guard(head.model):
         for series, layer, result in self._evaluate(head, models, notes):
           notes |= dict.fromkeys(result.notes)
-          missing += [
+          task_failures += [
             dataclasses.replace(
-              one, task='transfer', part=(f'{head.model}, {series}, {one.part}')
+              failure,
+              task='transfer',
+              part=f'{head.model}, {series}, {failure.part}',
             )
-            for one in result.failures
+            for failure in result.failures
           ]
           rows += [
             {
@@ -94,66 +98,75 @@ class TransferStudy(study_base.Study):
       tables=_tables(rows),
       settings=eval_task.task_settings(self),
       notes=tuple(notes),
-      failures=(*failures.collected(), *missing),
+      failures=(*failures.collected(), *task_failures),
     )
 
   def _evaluate(
     self, head: Head, models: model_refs.Models, notes: dict[str, None]
   ) -> Iterator[tuple[str, int, eval_task.EvalResult]]:
-    """Yields (series, layer, result)."""
+    """Yields (series, layer, result) for a head.
+
+    Args:
+      head: Head to evaluate.
+      models: Models that the analysis reads.
+      notes: Receives a note if the map belongs to other models.
+    """
     name = self.task.objective
-    refs = [
-      models.resolve(model_refs.ModelRef.parse(one))
-      for one in (head.model, self.target)
-    ]
-    source, target = map(models.subject, refs)
+    source_ref = models.resolve(model_refs.ModelRef.parse(head.model))
+    target_ref = models.resolve(model_refs.ModelRef.parse(self.target))
+    source = models.subject(source_ref)
+    target = models.subject(target_ref)
     saved, note = transfer_checks.orient_map(
       alignment_maps.load_map(head.map),
-      source=str(refs[0]),
-      target=str(refs[1]),
+      source=str(source_ref),
+      target=str(target_ref),
       languages=self.task.source.languages(),
     )
-    notes |= dict.fromkeys([f'{head.map}: {note}'] if note else [])
+    if note:
+      notes[f'{head.map}: {note}'] = None
     subjects = {
-      'mapped': stitched_heads.subject_of(source, target, name, saved),
-      'without a map': stitched_heads.subject_of(source, target, name, None)
-      if _same_size(source, target)
-      else None,
-      'source model': source,
+      'mapped': stitched_heads.subject_of(source, target, name, saved)
     }
-    layer = _layer_of(source, name)
+    if _has_same_size(source, target):
+      subjects['without a map'] = stitched_heads.subject_of(
+        source, target, name, None
+      )
+    subjects['source model'] = source
+    layer = _head_layer(source, name)
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
-        'A map is of another layer than the one that the head reads',
+        'The map and the head must belong to the same layer',
         got=saved.about['layer'],
         expected=layer,
         where=head.map,
         fix='Pass one --alignment_map for each --head_model, in the same order.',
       )
-    transfer_checks.finite_head(source, name, name=str(refs[0]))
-    for subject, ref in zip((source, target), refs, strict=True):
+    transfer_checks.finite_head(source, name, name=str(source_ref))
+    for subject, ref in ((source, source_ref), (target, target_ref)):
       transfer_checks.finite_states(
         subject, self.task.source, layer, name=str(ref)
       )
-    for series, one in subjects.items():
-      if one is not None:
-        yield series, layer, self.task.evaluate(one)
+    for series, subject in subjects.items():
+      yield series, layer, self.task.evaluate(subject)
 
 
 def _scores(result: eval_task.EvalResult):
+  """Yields (metric, part, value) for each metric of a result."""
   for name, value in result.metrics.items():
     metric, _, part = name.partition('/')
     yield metric, part, value
 
 
-def _layer_of(source: eval_task.Subject, name: str) -> int:
-  """The layer that the head reads."""
+def _head_layer(source: eval_task.Subject, name: str) -> int:
+  """Returns the index of the layer that a head reads."""
   count = source.model.config.num_layers + 1
   layer = getattr(source.objectives[name], 'layer', None)
   return study_base.chosen_layers([-1 if layer is None else layer], count)[0]
 
 
-def _same_size(source: eval_task.Subject, target: eval_task.Subject) -> bool:
+def _has_same_size(
+  source: eval_task.Subject, target: eval_task.Subject
+) -> bool:
   return source.model.config.hidden_dim == target.model.config.hidden_dim
 
 

@@ -1,8 +1,8 @@
-"""Word alignment of checked states, by one model or by two.
+"""Word alignment with the states of one or two models, which must be finite.
 
-The spaces of two models have something to do with each other where one model
-began as the other, or through orthogonal maps: `xlflax analyze procrustes`
-learns these, from sentences or from linked words in context (ECS, Wu et al.,
+The hidden states of two models are comparable if one model was initialized
+from the other, or after orthogonal maps. `xlflax analyze procrustes` learns
+these maps from sentences, or from linked words in context (ECS, Wu et al.,
 2020, section 5.1.2).
 """
 
@@ -23,74 +23,93 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckedAlignment(word_alignment_task.WordAlignment):
-  """As its base, which finds links even between states that are NaN."""
+  """Word alignment that rejects states that are not finite.
+
+  The base class links words even if their states are NaN.
+  """
 
   def _states(
     self, subject, block: list[labeled_examples.AlignedSentence], notes
   ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields (source, target) vectors [L + 1, W, H] of each sentence.
+    """Yields source and target vectors of shape [L + 1, W, H] per sentence.
 
     Raises:
-      AnalysisError: they are not finite.
+      AnalysisError: If the vectors are not finite.
     """
     for example, sides in zip(
-      block, self._both(subject, block, notes), strict=True
+      block, self._unchecked_states(subject, block, notes), strict=True
     ):
       for side in sides:
         study_base.check_finite(side, 'A word state', f'sentence {example.id}')
       yield sides
 
-  def _both(self, subject, block, notes):
+  def _unchecked_states(self, subject, block, notes):
+    """Yields the vectors of `_states` without the check."""
     return super()._states(subject, block, notes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TwoModelAlignment(CheckedAlignment):
-  """As its base, which is given the first model.
+  """Word alignment with a separate model for each language.
+
+  `evaluate` takes the model of the first language.
 
   Attributes:
-    second: reads the second language.
-    maps: for each layer from the first model's space to the second's; None:
-      states as they are.
+    second: Model of the second language.
+    maps: Map of each layer from the first model's space to the second model's.
+      If None, states are compared without a map.
   """
 
   second: eval_task.Subject
   maps: Sequence[alignment_maps.SavedMap] | None = None
 
-  def _both(
+  def _unchecked_states(
     self, subject, block, notes
   ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    sides = [
-      self._read(one, words, notes)
-      for one, words in (
-        (
-          subject,
-          [(example.source_words, example.language) for example in block],
-        ),
-        (
-          self.second,
-          [
-            (example.target_words, example.target_language) for example in block
-          ],
-        ),
-      )
-    ]
-    for first, second in zip(*sides, strict=True):
+    first_states = self._word_states(
+      subject,
+      [(example.source_words, example.language) for example in block],
+      notes,
+    )
+    second_states = self._word_states(
+      self.second,
+      [(example.target_words, example.target_language) for example in block],
+      notes,
+    )
+    for first, second in zip(first_states, second_states, strict=True):
       if self.maps is None:
         yield first, second
-        continue
-      both = [
-        (one.alignment.map_source(x), one.alignment.map_target(y))
-        if x.size and y.size
-        else (x, y)  # no words
-        for one, x, y in zip(self.maps, first, second, strict=True)
-      ]
-      yield np.array([x for x, _ in both]), np.array([y for _, y in both])
+      else:
+        yield self._map_layers(first, second)
 
-  def _read(
+  def _map_layers(
+    self, first: np.ndarray, second: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Maps the words of a sentence at every layer into a common space."""
+    assert self.maps is not None
+    mapped_first = []
+    mapped_second = []
+    for saved_map, source, target in zip(self.maps, first, second, strict=True):
+      if source.size and target.size:
+        source = saved_map.alignment.map_source(source)
+        target = saved_map.alignment.map_target(target)
+      mapped_first.append(source)
+      mapped_second.append(target)
+    return np.array(mapped_first), np.array(mapped_second)
+
+  def _word_states(
     self, subject: eval_task.Subject, sentences, notes
   ) -> list[np.ndarray]:
-    """[L + 1, W, H] of the words of each sentence."""
+    """Returns the states of the words of each sentence.
+
+    Args:
+      subject: Model that reads the sentences.
+      sentences: Words and language code of each sentence.
+      notes: Receives notes on languages.
+
+    Returns:
+      For each sentence, states of shape [L + 1, W, H].
+    """
     languages = [
       (
         code,
@@ -100,49 +119,56 @@ class TwoModelAlignment(CheckedAlignment):
       )
       for _, code in sentences
     ]
-    found = {
-      one.sentence: one.states
-      for one in word_states.word_states(
+    states_by_index = {
+      result.sentence: result.states
+      for result in word_states.word_states(
         subject,
         [words for words, _ in sentences],
         languages,
         max_length=self.max_length,
       )
     }
-    return [found[i] for i in range(len(sentences))]
+    return [states_by_index[index] for index in range(len(sentences))]
 
 
 def load_maps(
   directory: str, *, first: str, second: str, pair: str, layers: int
 ) -> list[alignment_maps.SavedMap]:
-  """The maps of every layer between two models.
+  """Loads the maps of every layer between two models.
 
   Args:
-    directory: where `xlflax analyze procrustes` wrote.
-    first: the model that is mapped, with its step, such as `runs/en@1000`.
-    second: the model into whose space it is mapped.
-    pair: of languages, such as 'en-fr'.
-    layers: how many there are, the embedding output included.
+    directory: Output directory of `xlflax analyze procrustes`.
+    first: Model that is mapped, with its step, such as `runs/en@1000`.
+    second: Model into whose space it is mapped.
+    pair: Language pair, such as 'en-fr'.
+    layers: Number of layers, including the embedding output.
+
+  Returns:
+    A map for each layer. Maps in the opposite direction are inverted.
 
   Raises:
-    AnalysisError: there is none of a layer, in either direction.
+    AnalysisError: If a layer has no map in either direction.
   """
-  found: dict[int, alignment_maps.SavedMap] = {}
-  turned = '-'.join(reversed(pair.split('-', 1)))
+  maps_by_layer: dict[int, alignment_maps.SavedMap] = {}
+  reversed_pair = '-'.join(reversed(pair.split('-', 1)))
   for path in sorted(pathlib.Path(directory).glob('*.npz')):
-    one = alignment_maps.load_map(path)
-    of = tuple(one.about.get(key) for key in ('first', 'second', 'pair'))
-    if of == (first, second, pair):
-      found[one.about['layer']] = one
-    elif of == (second, first, turned):
-      found[one.about['layer']] = alignment_maps.invert_map(one)
-  missing = [layer for layer in range(layers) if layer not in found]
-  if missing:
+    saved_map = alignment_maps.load_map(path)
+    endpoints = tuple(
+      saved_map.about.get(key) for key in ('first', 'second', 'pair')
+    )
+    if endpoints == (first, second, pair):
+      maps_by_layer[saved_map.about['layer']] = saved_map
+    elif endpoints == (second, first, reversed_pair):
+      maps_by_layer[saved_map.about['layer']] = alignment_maps.invert_map(
+        saved_map
+      )
+  if any(layer not in maps_by_layer for layer in range(layers)):
+    available_layers = ', '.join(map(str, sorted(maps_by_layer)))
     raise errors.AnalysisError(
-      'There are no maps of some layers',
-      got=f'layers {", ".join(map(str, sorted(found))) or "none"}',
+      'Some layers have no map',
+      got=f'maps of layers {available_layers}' if maps_by_layer else 'no maps',
       expected=f'layers 0 to {layers - 1} from {first} to {second}, {pair}',
       where=str(directory),
-      fix='run `xlflax analyze procrustes` on the same series',
+      fix='Run `xlflax analyze procrustes` on the same series.',
     )
-  return [found[layer] for layer in range(layers)]
+  return [maps_by_layer[layer] for layer in range(layers)]

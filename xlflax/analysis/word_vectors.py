@@ -1,7 +1,8 @@
-"""Words as vectors: means over a corpus, and rows of the embedding table.
+"""Word vectors: means over a corpus, and rows of the embedding table.
 
-The means are running sums over every place where a word occurs. The rows of
-the table are those of words of one piece (ECS, Wu et al., 2020, section 5.1.1).
+The means are computed from running sums over all occurrences of a word. Rows
+of the embedding table represent words of a single token (ECS, Wu et al., 2020,
+section 5.1.1).
 """
 
 import collections
@@ -26,13 +27,13 @@ from xlflax.utils import errors
 
 
 class WordMeans:
-  """Sums over the places where words occur, for every layer.
+  """Sums over the occurrences of words at every layer.
 
   Attributes:
     words: V different words, in the order of their rows.
-    sums: float32 [V, layers, D].
-    counts: int64 [V], how often each word occurred.
-    sentences: how many sentences were read.
+    sums: Sums of shape [V, layers, D], float32.
+    counts: Number of occurrences of each word, of shape [V], int64.
+    sentences: Number of processed sentences.
   """
 
   def __init__(
@@ -43,7 +44,7 @@ class WordMeans:
     dimension: int,
     language: str = '',
   ):
-    """Starts without sentences.
+    """Initializes the sums without any sentences.
 
     Args:
       words: Words. Repeated ones count once.
@@ -63,40 +64,46 @@ class WordMeans:
     return self._index.find(word)
 
   def update(
-    self, places: Iterable[tuple[np.ndarray, np.ndarray]], *, sentences: int
+    self,
+    occurrences: Iterable[tuple[np.ndarray, np.ndarray]],
+    *,
+    sentences: int,
   ) -> None:
-    """Takes in the words of some sentences.
+    """Adds the words of some sentences.
 
     Args:
-      places: rows int [n] and vectors [layers, n, D] of words.
-      sentences: how many sentences they are of.
+      occurrences: For each sentence, the rows of its words of shape [n], int,
+        and their vectors of shape [layers, n, D].
+      sentences: Number of sentences.
     """
-    found = [(rows, vectors) for rows, vectors in places if len(rows)]
-    if found:
-      rows = np.concatenate([rows for rows, _ in found])
+    nonempty = [(rows, vectors) for rows, vectors in occurrences if len(rows)]
+    if nonempty:
+      rows = np.concatenate([rows for rows, _ in nonempty])
       order = np.argsort(rows, kind='stable')
       vectors = np.concatenate(
-        [np.swapaxes(vectors, 0, 1) for _, vectors in found]
+        [np.swapaxes(vectors, 0, 1) for _, vectors in nonempty]
       )[order]
-      words, starts, counts = np.unique(
+      unique_rows, starts, counts = np.unique(
         rows[order], return_index=True, return_counts=True
       )
-      # Word by word first: a sum over a corpus would lose small summands.
-      self.sums[words] += np.add.reduceat(vectors, starts, axis=0)
-      self.counts[words] += counts
+      # The vectors of each word are added up first, because small summands
+      # would be lost in a sum over a corpus.
+      self.sums[unique_rows] += np.add.reduceat(vectors, starts, axis=0)
+      self.counts[unique_rows] += counts
     self.sentences += sentences
 
   def vectors(
     self, layer: int, *, least: int = 1
   ) -> lexicon_induction.WordVectors:
-    """The means at a layer, of the words that occurred.
+    """Returns the means at a layer of the words that occurred.
 
     Args:
-      layer: 0 is the embedding output.
-      least: words that occurred less often are left out.
+      layer: Index of the layer. 0 is the embedding output.
+      least: Minimum number of occurrences. Less frequent words are left out.
 
     Raises:
-      AnalysisError: no such layer, or no word occurred so often.
+      AnalysisError: If the layer does not exist, or no word occurred often
+        enough.
     """
     if not -self.sums.shape[1] <= layer < self.sums.shape[1]:
       raise errors.AnalysisError(
@@ -107,9 +114,9 @@ class WordMeans:
     rows = np.flatnonzero(self.counts >= max(least, 1))
     if not rows.size:
       raise errors.AnalysisError(
-        'No word occurs in the corpus',
+        'No word occurs often enough in the corpus',
         got=f'{len(self.words)} words, {self.sentences} sentences',
-        expected=f'one {least} times or more',
+        expected=f'a word that occurs {least} times or more',
       )
     counts = self.counts[rows, None].astype(np.float32)
     return lexicon_induction.WordVectors(
@@ -121,13 +128,15 @@ class WordMeans:
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """A file that sums are kept in, so that reading a corpus can go on.
+  """File with word sums, from which the computation over a corpus resumes.
 
   Attributes:
-    path: of the `.npz` file.
-    identity: what the sums depend on besides the words, such as the
-      checkpoint, language and corpus; another one's sums are refused.
-    about: the same for readers, JSON values; kept with the sums.
+    path: Path of the `.npz` file.
+    identity: Everything that determines the sums in addition to the words, such
+      as the checkpoint, language and corpus. Sums with another identity are
+      rejected.
+    about: The same information as JSON values for readers, which is stored with
+      the sums.
   """
 
   path: str | os.PathLike
@@ -135,7 +144,7 @@ class Store:
   about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def save(self, means: WordMeans) -> None:
-    """Writes the file so that it is there whole or not at all."""
+    """Writes the file atomically."""
     arrays: dict[str, Any] = {
       'sums': means.sums,
       'counts': means.counts,
@@ -149,18 +158,28 @@ class Store:
     )
 
   def restore(self, fresh: WordMeans) -> WordMeans:
-    """The sums of the file; `fresh` if there is none.
+    """Restores the sums from the file.
+
+    Args:
+      fresh: Empty sums of the same words.
+
+    Returns:
+      `fresh`, with the sums of the file if it exists.
 
     Raises:
-      AnalysisError: the file has sums of something else, or is damaged.
+      AnalysisError: If the file is damaged, or its sums have another identity
+        or
+        other words.
     """
     path = pathlib.Path(self.path)
     if not path.exists():
       return fresh
     try:
       with np.load(path, allow_pickle=False) as saved:
-        identity, words = str(saved['identity']), tuple(saved['words'].tolist())
-        sums, counts = saved['sums'], saved['counts']
+        identity = str(saved['identity'])
+        words = tuple(saved['words'].tolist())
+        sums = saved['sums']
+        counts = saved['counts']
         sentences = int(saved['sentences'])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
       errors.check_system(error, path)
@@ -168,7 +187,7 @@ class Store:
         'A file of word sums cannot be read',
         got=str(error),
         where=str(path),
-        fix='delete it, to begin anew',
+        fix='Delete the file. The sums are then computed again.',
       ) from error
     if (
       identity != self.identity
@@ -176,55 +195,57 @@ class Store:
       or sums.shape != fresh.sums.shape
     ):
       raise errors.AnalysisError(
-        'A file has the word sums of something else',
+        'The file contains word sums of another computation',
         got=f'{len(words)} words, {identity}',
         expected=f'{len(fresh.words)} words, {self.identity}',
         where=str(path),
-        fix='give another file, or delete this one',
+        fix='Choose another file, or delete this one.',
       )
-    fresh.sums, fresh.counts, fresh.sentences = sums, counts, sentences
+    fresh.sums = sums
+    fresh.counts = counts
+    fresh.sentences = sentences
     return fresh
 
 
 def embedding_vectors(
   subject: eval_task.Subject, words: Sequence[str], language: str
 ) -> lexicon_induction.WordVectors:
-  """Returns the embeddings of those words that are a single piece.
+  """Returns the embeddings of the words that are a single token.
 
   Args:
-    subject: the model and its vocabulary.
-    words: of one language; repeated ones count once.
-    language: its code.
+    subject: Model and vocabulary.
+    words: Words of one language. Repeated ones count once.
+    language: Language code of the words.
 
   Raises:
-    AnalysisError: no word is a single piece.
-    VocabularyError: the model needs the language and lacks it.
+    AnalysisError: If no word is a single token.
+    VocabularyError: If the vocabulary lacks a required language.
   """
-  index = language_codes.language_id(
+  language_index = language_codes.language_id(
     subject.vocabulary, language, [], required=subject.needs_languages
   )
-  code = subject.vocabulary.spec.languages[index]
+  code = subject.vocabulary.spec.languages[language_index]
   words = list(dict.fromkeys(words))
-  pieces = subject.vocabulary.encode_batch(words, language=code)
-  unknown = subject.vocabulary.spec.unk_id
-  single = {
+  token_ids = subject.vocabulary.encode_batch(words, language=code)
+  unknown_id = subject.vocabulary.spec.unk_id
+  single_tokens = {
     word: ids[0]
-    for word, ids in zip(words, pieces, strict=True)
-    if len(ids) == 1 and ids[0] != unknown
+    for word, ids in zip(words, token_ids, strict=True)
+    if len(ids) == 1 and ids[0] != unknown_id
   }
-  if not single:
+  if not single_tokens:
     raise errors.AnalysisError(
-      'No word is a single piece of the vocabulary',
+      'No word is a single token of the vocabulary',
       got=f'{len(words)} words',
       where=language,
     )
   params = parameter_sharing.select_language_params(
-    subject.sharing, subject.params['model'], jnp.int32(index)
+    subject.sharing, subject.params['model'], jnp.int32(language_index)
   )
-  rows = np.fromiter(single.values(), np.int64, len(single))
+  rows = np.fromiter(single_tokens.values(), np.int64, len(single_tokens))
   table = params['embeddings']['token']  # [vocabulary, H]
   return lexicon_induction.WordVectors(
-    tuple(single), np.asarray(table[rows], np.float32), language
+    tuple(single_tokens), np.asarray(table[rows], np.float32), language
   )
 
 
@@ -237,30 +258,33 @@ def frequent_words(
 ) -> tuple[str, ...]:
   """Returns the words of a text, the most frequent first.
 
-  Words are normalized (`word_forms.normalize_word`) and in lower case, except
-  known ones, which stay as they are spelled.
+  Words are normalized (`word_forms.normalize_word`) and converted to lower
+  case,
+  except known ones, which keep their spelling.
 
   Args:
-    texts: sentences of one language.
-    language: its code.
-    known: words of a dictionary. All of them that the text has are taken, and
-      they are the words of scripts without spaces; see
-      `xlflax.data.corpus.word_segmentation`.
-    max_words: how many words are taken.
+    texts: Sentences of one language.
+    language: Language code of the sentences.
+    known: Words of a dictionary. Those that occur in the text come first. In
+      scripts without spaces, the segmentation keeps them together (see
+      `xlflax.data.corpus.word_segmentation`).
+    max_words: Maximum number of words.
 
   Returns:
-    The known words of the text, then the others, each by frequency.
+    The known words of the text, followed by the other words, each sorted by
+    frequency.
   """
   segmenter = word_segmentation.Segmenter(language.replace('-', '_'), known)
-  spelled = {word_forms.normalize_word(word): word for word in known}
+  spelling_of = {word_forms.normalize_word(word): word for word in known}
   counts: collections.Counter[str] = collections.Counter()
   for text in texts:
     for word in segmenter.split(text)[1::2]:
       word = word_forms.normalize_word(word)
-      counts[spelled.get(word) or word_forms.lower(word, language)] += 1
-  ordered = [word for word, _ in counts.most_common()]
-  is_known = set(known).__contains__
-  first = [word for word in ordered if is_known(word)]
-  return tuple(
-    (first + [word for word in ordered if not is_known(word)])[:max_words]
-  )
+      counts[spelling_of.get(word) or word_forms.lower(word, language)] += 1
+  by_frequency = [word for word, _ in counts.most_common()]
+  known_words = set(known)
+  ordered = [
+    *(word for word in by_frequency if word in known_words),
+    *(word for word in by_frequency if word not in known_words),
+  ]
+  return tuple(ordered[:max_words])

@@ -83,7 +83,7 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
 
 
 class _Phases:
-  """Prints a heading for each phase and measures the total time.
+  """Headings of the phases, and their total time.
 
   Attributes:
     seconds: Total time of the finished phases.
@@ -95,6 +95,7 @@ class _Phases:
 
   @contextlib.contextmanager
   def begin(self, name: str, description: str):
+    """Context of a phase, which prints its heading and logs its duration."""
     number = _PHASES.index(name) + 1
     heading = f'{number}/{len(_PHASES)}  {name}: {description}'
     self._console.print(rich.rule.Rule(heading, align='left'))

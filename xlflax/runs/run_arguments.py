@@ -131,7 +131,7 @@ def select_prompt(encoding: SentenceEncoding, name: str | None) -> str:
       expected='one of ' + ', '.join(accepted_names),
       where='Run.encode.prompt_name',
       fix=name_suggestions.did_you_mean(name, accepted_names)
-      or 'Pass the text of the prompt as prompt=',
+      or 'Pass the text of the prompt as prompt=TEXT.',
     )
   if name is None:
     return encoding.prompt()

@@ -91,14 +91,14 @@ def fill_mask(
     [context.strip(' ') for context in text.split(MASK)] for text in texts
   ]
   left_ids = vocabulary.encode_each(
-    [left for left, _ in contexts], language_ids
+    [left_context for left_context, _ in contexts], language_ids
   )
   right_ids = vocabulary.encode_each(
-    [right for _, right in contexts], language_ids
+    [right_context for _, right_context in contexts], language_ids
   )
   token_ids = [
-    [*left, spec.mask_id, *right]
-    for left, right in zip(left_ids, right_ids, strict=True)
+    [*left_context, spec.mask_id, *right_context]
+    for left_context, right_context in zip(left_ids, right_ids, strict=True)
   ]
 
   predictions = []

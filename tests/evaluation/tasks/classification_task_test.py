@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from tests.errors import assert_mentions
 from tests.evaluation import one_hot_model
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
@@ -96,10 +97,10 @@ def test_rows_that_are_full_are_told(fixed, sentences):
   long = classification_task.Classification(
     source=Examples(parts={'en': examples}), length=None
   )
-  assert long.evaluate(fixed).notes[0].startswith('en: 2 of 4 rows have 32')
+  assert_mentions(long.evaluate(fixed).notes[0], 'en', '2 of 4', 32)
   result = dataclasses.replace(long, length=6).evaluate(fixed)
   _, note = result.notes
-  assert note.startswith('en: 4 of 4 rows have 6 tokens')
+  assert_mentions(note, 'en', '4 of 4', 6)
 
 
 def test_scores_of_known_predictions(fixed, sentences):
@@ -162,7 +163,7 @@ def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
   ).evaluate(fixed)
   assert result.metrics == alone.metrics
   assert len(result.files['en.tsv'].splitlines()) == 4
-  assert 'en: 1 of 4 examples have no gold labels; predictions only' in (
+  assert 'en: 1 of 4 examples have no gold labels and are not scored' in (
     result.notes
   )
 

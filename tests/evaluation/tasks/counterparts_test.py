@@ -196,7 +196,7 @@ def test_what_is_read_beside_itself_is_said(subject_of):
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   result = task.evaluate(subject_of(objective, vocabulary))
-  assert result.notes == ('fr: read beside itself',)
+  assert result.notes == ('fr: each text is its own counterpart',)
 
 
 def test_a_head_that_is_plugged_out_reads_none(subject_of):

@@ -275,7 +275,7 @@ def test_sides_are_centred_apart(subject, sentences):
       1
     ]
     np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
-  assert notes[-1] == 'the mean of its language is taken away from each vector'
+  assert notes[-1] == 'the mean of its language is subtracted from each vector'
 
 
 def test_two_directions_would_have_one_result(subject):

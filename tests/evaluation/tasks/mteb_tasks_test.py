@@ -184,7 +184,7 @@ def test_probes_take_away_a_language_s_mean(subject):
     train=_held('de', train), source=_held('de', train), centre='language'
   )
   notes = task.evaluate(subject).notes
-  assert any('the mean of its language is taken away' in one for one in notes)
+  assert any('the mean of its language is subtracted' in note for note in notes)
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_accuracy_and_files(subject, read):
     'chance/mean': 0.5,
   }
   assert json.loads(result.files['en.examples']).keys() == {'accuracy'}
-  assert result.notes == ('sw: choices have no labels; predictions only',)
+  assert result.notes == ('sw: the choices have no labels and are not scored',)
 
 
 def _context(subject, **more):

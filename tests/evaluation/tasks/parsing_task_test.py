@@ -115,7 +115,7 @@ def test_long_sentences_are_one_tree(subject):
     (3, 'punct'),
   ]
   assert [t['head'] for t in second] == [0]
-  assert 'en: 1 sentences did not fit into one row and were split' in (
+  assert 'en: 1 sentences exceeded the maximum length and were split' in (
     result.notes
   )
 
@@ -137,7 +137,7 @@ def test_blind_and_broken_parts(subject):
   assert result.metrics['las/en'] == 0.75 and 'las/zh' not in result.metrics
   assert set(result.files) == {'en.conllu', 'en.examples', 'zh.conllu'}
   assert (
-    'en: 1 of 2 examples have no gold labels; predictions only' in result.notes
+    'en: 1 of 2 examples have no gold labels and are not scored' in result.notes
   )
 
 

@@ -168,9 +168,9 @@ def test_sentences_one_a_row(task, subject):
   metrics = split.evaluate(subject).metrics
   assert metrics['tokens/de'] >= 40  # at least one a sentence
   short = dataclasses.replace(split, length=6).evaluate(subject)
-  assert any('sentences of de were cut' in note for note in short.notes)
+  assert any('sentences of de were truncated' in note for note in short.notes)
   blocks = dataclasses.replace(task, length=6).evaluate(subject)
-  assert not any('were cut' in note for note in blocks.notes)
+  assert not any('were truncated' in note for note in blocks.notes)
 
 
 @pytest.mark.parametrize('batch_size', [8, 6])

@@ -111,7 +111,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
         if len(one) <= most
       ]
       assert 4 < len(kept) < 9
-      assert f'{9 - len(kept)} sentences of de were cut' in shorter.notes
+      assert f'{9 - len(kept)} sentences of de were truncated' in shorter.notes
       assert shorter.metrics['word_perplexity/de'] == pytest.approx(
         math.exp(np.divide(*np.sum(kept, 0))), rel=1e-4
       )
@@ -146,7 +146,7 @@ def test_text_in_files_cut_and_empty(tmp_path, subject):
   result = task.evaluate(subject)
   ids = subject.vocabulary.encode('der Hund', language='de')
   assert result.metrics['tokens/de'] == len(ids) + 10
-  assert result.notes == ('1 sentences of de were cut',)
+  assert result.notes == ('1 sentences of de were truncated',)
   (failure,) = result.failures
   assert failure.part == 'en' and 'no token to predict' in failure.message
 
@@ -196,7 +196,7 @@ def test_the_likeliest_choice(subject, log_p, choices, scored, by_token):
       by_token=by_token,
     )
     notes = []
-    found = task._scores(subject, 'de', examples, notes)
+    found = task._score_choices(subject, 'de', examples, notes)
     expected = []
     for one in examples:
       text = f'{one.text} {one.paired_text}'

@@ -145,7 +145,7 @@ def test_no_answer_where_its_score_is_above_the_threshold(threshold, expected):
     (np.array([9.0, 0.0]), np.array([9.0, 0.0])),
   ]
   assert qa_decoding.null_score(logits) == 5
-  assert task._chosen(best, logits) == expected
+  assert task._select_answer(best, logits) == expected
 
 
 def test_a_context_without_tokens_has_no_answer():

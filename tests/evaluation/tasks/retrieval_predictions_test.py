@@ -47,4 +47,4 @@ def test_a_blind_test_set_has_predictions_only(subject):
     subject
   )
   assert result.metrics == {} and list(result.files) == ['de-en.tsv']
-  assert any('predictions only' in note for note in result.notes)
+  assert any('no gold pairs' in note for note in result.notes)

@@ -168,7 +168,7 @@ def test_cut_sentences_are_noted(subject, sentences):
     source=Given(text={('de', 'en'): text}), max_length=8
   )
   notes = task.evaluate(subject).notes
-  assert any('sentences of de-en were cut' in note for note in notes)
+  assert any('sentences of de-en were truncated' in note for note in notes)
 
 
 @pytest.mark.parametrize('layer', [3, -4])
@@ -309,7 +309,7 @@ def test_each_language_s_mean_is_taken_away(
     assert row[f'{name}pair_cosine'] == pytest.approx(matrix.trace() / count)
     assert row[f'{name}other_cosine'] == pytest.approx(matrix[others].mean())
   assert result.metrics['pair_cosine/de'] == row['pair_cosine']
-  said = 'the mean of its language is taken away from each vector'
+  said = 'the mean of its language is subtracted from each vector'
   assert (said in result.notes) == is_centred
   if centre == 'auto' and not is_centred:
     assert any('49 sentences of' in note for note in result.notes)

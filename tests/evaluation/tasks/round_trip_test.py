@@ -111,7 +111,9 @@ def test_what_is_cut_is_counted(subject):
     max_length=16,
   )
   notes = task.evaluate(subject).notes
-  assert [n for n in notes if 'cut' in n] == ['1 sentences of de were cut']
+  assert [n for n in notes if 'truncated' in n] == [
+    '1 sentences of de were truncated'
+  ]
 
 
 def test_the_same_sentences_all_come_back(subject):

@@ -37,7 +37,7 @@ def test_error_rate_equals_a_plain_loop(extra):
     [first + random.normal(size=(40, 6)), random.normal(size=(extra, 6)) + 2]
   )
   texts = [str(i) for i in range(40 + extra)]
-  found = similarity_search.errors_of(first, second, texts).value
+  found = similarity_search.search_errors(first, second, texts).value
   assert 0 < found < 1
   assert found == pytest.approx(_expected(first, second, texts))
 
@@ -89,6 +89,6 @@ def test_altered_sentences_lose_the_mean_of_the_translations(
   for name, count in (('xsim', 50), ('xsim++', 80)):
     expected = _expected(first, second[:count], [*text[1], *altered])
     assert result.metrics[f'{name}/de'] == pytest.approx(expected)
-  assert 'the mean of its language is taken away from each vector' in (
+  assert 'the mean of its language is subtracted from each vector' in (
     result.notes
   )

@@ -88,7 +88,7 @@ def test_long_sentences_lose_no_word(subject):
   )
   assert split.files == whole.files and split.metrics == whole.metrics
   assert split.notes[1:] == (
-    'en: 2 sentences did not fit into one row and were split',
+    'en: 2 sentences exceeded the maximum length and were split',
   )
 
 
@@ -104,7 +104,7 @@ def test_blind_parts_give_predictions_only(subject):
   assert result.files['fr.tsv'] == result.files['en.tsv']
   assert not [key for key in result.metrics if key.endswith('/fr')]
   assert result.notes == (
-    'fr: 2 of 2 examples have no gold labels; predictions only',
+    'fr: 2 of 2 examples have no gold labels and are not scored',
   )
 
 

@@ -99,7 +99,7 @@ def test_signatures_and_settings_are_noted(copier):
     (('de', 'en'),),
     options=translation_options.TranslationOptions(max_length=8),
   )
-  assert '3 sentences of de-en were cut to 8 tokens' in short.notes
+  assert '3 sentences of de-en were truncated to 8 tokens' in short.notes
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_links_that_the_source_left_out_are_listed(subject, tmp_path):
   result = word_alignment_task.WordAlignment(source=given).evaluate(subject)
   (problem,) = result.tables['problems']
   assert problem['part'] == 'de-en' and '7-1' in problem['problem']
-  assert '1 problems of single links; see the table `problems`' in result.notes
+  assert any('1 problems' in note for note in result.notes)
 
 
 def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):
@@ -182,7 +182,7 @@ def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):
     source=Given(parts={'tr-en': [pair, empty]}), methods=('argmax',)
   )
   result = task.evaluate(subject)
-  assert '1 sentences of tr-en were cut' in result.notes
+  assert '1 sentences of tr-en were truncated' in result.notes
   assert any('no language tr' in note for note in result.notes)
   assert result.metrics['recall/tr-en'] <= 0.5
   assert result.files['tr-en.argmax.txt'].endswith('\n\n')

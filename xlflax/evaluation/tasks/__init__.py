@@ -1,1 +1,1 @@
-"""The evaluation tasks: one module for each family."""
+"""Evaluation tasks, with one module for each family."""

@@ -20,22 +20,26 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(head_task.HeadOnTexts):
-  """How many texts, or pairs of texts, get the right class.
+  """Accuracy of the classification of texts, or of pairs of texts.
 
-  Metrics, for each part of the source: `accuracy/<part>`, `macro_f1/<part>`
-  (mean over the classes that occur), and `majority/<part>`, the accuracy of
-  the part's most frequent class; `accuracy/mean` and `macro_f1/mean`. With
-  `positive` also `f1/<part>` of that class and `matthews/<part>`. The
-  table `confusion` counts gold and predicted classes. The file `<part>.tsv`
-  has the predicted class of each example, one a line, as XTREME's submissions.
-  Examples without a label are not scored; a part without any label (a blind
-  test set) gives nothing else.
+  The metrics of each part of the source are `accuracy/<part>`,
+  `macro_f1/<part>` (the mean over the classes that occur), and
+  `majority/<part>`, the accuracy of the part's most frequent class. With
+  `positive`, they also include `f1/<part>` of that class and `matthews/<part>`.
+  `<metric>/mean` is the mean over parts, except of `majority`.
+
+  The table `confusion` counts pairs of gold and predicted classes. The file
+  `<part>.tsv` contains the predicted class of each example, one per line, in
+  the
+  format of XTREME's submissions. Examples without a label are not scored. A
+  part
+  without any label (a blind test set) yields predictions only.
 
   Attributes:
-    unseen: what is done about gold classes that the head does not have; a
-      part all of whose classes are unknown is an error in any case.
-    positive: the class that counts as found, for tasks of two (GLUE); None:
-      no class does.
+    unseen: Treatment of gold classes that the head does not have. It is always
+      an error if the head has none of a part's classes.
+    positive: Positive class of tasks with two classes (GLUE). If None, there is
+      no positive class.
   """
 
   METRICS = (
@@ -54,6 +58,7 @@ class Classification(head_task.HeadOnTexts):
   positive: str | None = None
 
   def rows(self, objective):
+    """Returns the featurizer for a head."""
     return classification_featurizer.ClassificationRows(
       labels=objective.labels, **self.template
     )
@@ -64,7 +69,7 @@ class Classification(head_task.HeadOnTexts):
     """Adds a part's predictions and scores to the result."""
     if self.positive not in (None, *objective.labels):
       raise errors.ConfigError(
-        'The positive class is none of the model',
+        'The positive class must be a class of the head',
         got=repr(self.positive),
         expected=f'one of {", ".join(objective.labels)}',
         where='Classification.positive',
@@ -76,12 +81,12 @@ class Classification(head_task.HeadOnTexts):
       objective.labels[int(np.argmax(logits))]
       for logits in self.outputs(subject, objective, examples, notes)
     ]
-    labelled, predictions = self.add_scores(
+    labeled, predictions = self.add_scores(
       part, examples, predictions, result, notes
     )
-    if not labelled:
+    if not labeled:
       return
-    gold = [example.label for example in labelled]
+    gold = [example.label for example in labeled]
     unseen_labels = sorted(set(gold) - set(objective.labels))
     scores = classification_metrics.classification_scores(
       gold, predictions, labels=(*objective.labels, *unseen_labels)
@@ -108,6 +113,7 @@ def _metrics(
   gold: Sequence[str],
   scores: classification_metrics.ClassificationScores,
 ) -> dict[str, float]:
+  """Returns the metrics of a part that have no example statistics."""
   majority_count = collections.Counter(gold).most_common(1)[0][1]
   return {
     f'macro_f1/{part}': scores.macro_f1,
@@ -118,6 +124,7 @@ def _metrics(
 def _confusion(
   part: str, scores: classification_metrics.ClassificationScores
 ) -> list[eval_task.Row]:
+  """Returns the rows of the confusion matrix of a part."""
   return [
     {
       'part': part,

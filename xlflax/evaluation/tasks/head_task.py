@@ -1,4 +1,4 @@
-"""The base of tasks that score the predictions of a fine-tuned head."""
+"""Base classes of tasks that score the predictions of a fine-tuned head."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.utils import errors, validation
 
 _Example = TypeVar('_Example', bound=labeled_examples.Example)
@@ -26,28 +26,30 @@ _Example = TypeVar('_Example', bound=labeled_examples.Example)
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadTask(labelled_task.LabelledTask):
-  """Base of tasks that score what a head predicts of labelled examples.
+  """Base of tasks that score the predictions of a head on labeled examples.
 
   Subclasses declare `METRICS`, `EXAMPLE`, `HEAD` and `AVERAGED`, and implement
-  `score_part`; with `example_statistics` two models can be compared on single
-  examples. `EXAMPLE.write_predictions` gives the file of a part's predictions.
-  A part that fails is reported; the other parts are scored.
+  `score_part`. If they implement `example_statistics`, two models can be
+  compared on single examples. `EXAMPLE.write_predictions` formats the file of a
+  part's predictions. A part that fails is reported, and the other parts are
+  scored.
 
   Attributes:
-    objective: name of the objective whose head is evaluated; its labels are
-      those that it was trained with.
-    counterparts: for plugged-in features: by part the translations, with the
-      same ids, that the examples are read beside
-      (`xlflax.data.supervised.featurizers.translation_featurizer`); None: each is its own.
+    objective: Name of the objective with the head. The labels are those of its
+      training.
+    counterparts: Translations for plugged-in features, by part. Examples and
+      translations have the same ids
+      (`xlflax.data.supervised.featurizers.translation_featurizer`). If None,
+      each example is its own counterpart.
     length: Maximum number of tokens per sequence. If None, the length of
       fine-tuning. The model's maximum length is never exceeded.
-    HEAD: class of the objective.
-    AVERAGED: metrics that have a mean over parts; None for all.
+    HEAD: Class of the objective.
+    AVERAGED: Metrics that have a mean over parts. If None, all metrics.
     INPUTS: Fields that turn examples into model inputs. If None, the setting
       of fine-tuning is used; a different value is listed in the notes.
   """
 
-  HEAD: ClassVar[type[finetuning.FineTuning]]
+  HEAD: ClassVar[type[finetuning_objective.FineTuning]]
   AVERAGED: ClassVar[tuple[str, ...] | None] = None
   INPUTS: ClassVar[tuple[str, ...]] = ('length',)
   objective: str
@@ -66,26 +68,27 @@ class HeadTask(labelled_task.LabelledTask):
     """Adds a part's predictions and scores to the result.
 
     Args:
-      subject: what is evaluated.
-      objective: an instance of `HEAD`.
-      part: of the source.
-      examples: its examples, one at least, all of `EXAMPLE`.
-      result: metrics, tables and files to add to.
-      notes: to add to.
+      subject: Model with restored parameters.
+      objective: Instance of `HEAD`.
+      part: Name of the part of the source.
+      examples: One or more examples of the part, all of class `EXAMPLE`.
+      result: Result whose metrics, tables and files are extended.
+      notes: Receives notes on the part.
     """
     raise NotImplementedError
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any
   ) -> dict[str, corpus_statistics.Statistics]:
-    """What each example contributes to the scores.
+    """Returns the contributions of single examples to the scores.
 
     Args:
-      gold: examples, all with gold labels.
-      predictions: of these, as `EXAMPLE.read_predictions` returns them.
+      gold: Examples with gold labels.
+      predictions: Predictions for these examples, as returned by
+        `EXAMPLE.read_predictions`.
 
     Returns:
-      Metric -> statistics of the examples; {} for a task that has none.
+      Statistics of the examples by metric, or {} if the task has none.
     """
     del gold, predictions
     return {}
@@ -95,32 +98,37 @@ class HeadTask(labelled_task.LabelledTask):
     subject: eval_task.Subject,
     objective: Any,
     examples: Sequence[Any],
-    made: list[list[featurizer.Row]],
+    example_rows: list[list[featurizer.Row]],
     maker: featurizer.RowMaker,
     length: int,
   ) -> Iterator[tuple[int, Any]]:
-    """What the head says of the rows, beside their counterparts if any.
+    """Yields the predictions of the head for rows of examples.
+
+    If the task has counterparts, each row is combined with that of its
+    counterpart.
 
     Args:
-      subject: what is evaluated.
-      objective: an instance of `HEAD`.
-      examples: N of them.
-      made: the rows of each, by `maker`.
-      maker: knows how they are padded.
-      length: tokens of a row, at most.
+      subject: Model with restored parameters.
+      objective: Instance of `HEAD`.
+      examples: N examples.
+      example_rows: Rows of each example.
+      maker: Featurizer of the rows, which also pads them.
+      length: Maximum number of tokens per row.
 
     Yields:
-      (index of the row among all, numpy arrays), the longest row first; see
-      `head_predictions.predict_rows`.
+      The index of a row in the concatenation of all rows, and its predictions
+      as NumPy arrays. The longest row comes first (see
+      `head_predictions.predict_rows`).
     """
     if self.counterparts is not None:
-      maker = pairs = translation_featurizer.PairedRows(
+      paired_maker = translation_featurizer.PairedRows(
         rows=maker, counterparts=self.counterparts
       )
-      made = pairs.add_counterparts(
-        examples, made, subject.vocabulary, length=length
+      example_rows = paired_maker.add_counterparts(
+        examples, example_rows, subject.vocabulary, length=length
       )
-    rows = [row for sequences in made for row in sequences]
+      maker = paired_maker
+    rows = [row for sequences in example_rows for row in sequences]
     yield from head_predictions.predict_rows(
       subject, objective, rows, maker, max_length=length
     )
@@ -129,54 +137,59 @@ class HeadTask(labelled_task.LabelledTask):
     self,
     part: str,
     examples: Sequence[Any],
-    found: Any,
+    predictions: Any,
     result: eval_task.EvalResult,
     notes: list[str],
   ) -> tuple[list[Any], Any]:
-    """Adds predictions, and the scores that `example_statistics` gives.
+    """Adds predictions and the scores of `example_statistics` to the result.
 
     Returns:
       The examples with gold labels, and their predictions.
     """
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, found
+      examples, predictions
     )
-    gold, found = with_gold_labels(examples, found, part, notes)
+    gold, predictions = with_gold_labels(examples, predictions, part, notes)
     if gold:
-      clusters = [example.cluster for example in gold]
-      statistics = in_clusters(self.example_statistics(gold, found), clusters)
+      statistics = with_clusters(
+        self.example_statistics(gold, predictions),
+        [example.cluster for example in gold],
+      )
       result.files.update(eval_task.statistics_files(part, statistics))
-      for name, example in statistics.items():
-        result.metrics[f'{name}/{part}'] = example.value
-    return gold, found
+      for name, statistic in statistics.items():
+        result.metrics[f'{name}/{part}'] = statistic.value
+    return gold, predictions
 
-  def facts(self) -> tuple[str, ...]:
-    """Notes that hold for all parts."""
+  def general_notes(self) -> tuple[str, ...]:
+    """Returns notes that apply to all parts."""
     return ()
 
-  def _beside_themselves(self, objective: Any) -> list[str]:
-    """A note of the parts that plugged-in features read without another.
+  def _counterpart_notes(self, objective: Any) -> list[str]:
+    """Returns a note on the parts that are their own counterparts.
 
     Raises:
-      ConfigError: there are counterparts that the head does not read.
+      ConfigError: If there are counterparts that the head does not read.
     """
-    if objective.features is not finetuning.Features.PLUG_IN:
+    if objective.features is not finetuning_objective.Features.PLUG_IN:
       if self.counterparts is not None:
         raise errors.ConfigError(
-          'A head that is plugged out reads no counterparts',
+          'Counterparts require plugged-in features',
           got=f'{self.name}.counterparts',
           expected=f"objective {self.objective!r} with features='plug_in'",
           where=self.name,
-          fix='leave the counterparts out, or evaluate a plugged-in run',
+          fix='Remove the counterparts, or evaluate a run with plugged-in '
+          'features.',
         )
       return []
     paired_parts = (
       () if self.counterparts is None else self.counterparts.languages()
     )
-    alone = [
+    unpaired_parts = [
       part for part in self.source.languages() if part not in paired_parts
     ]
-    return [f'{", ".join(alone)}: read beside itself'] if alone else []
+    if not unpaired_parts:
+      return []
+    return [f'{", ".join(unpaired_parts)}: each text is its own counterpart']
 
   def recorded_inputs(self, subject: eval_task.Subject) -> Mapping[str, Any]:
     """Returns the settings of fine-tuning, as plain values by field name."""
@@ -193,15 +206,18 @@ class HeadTask(labelled_task.LabelledTask):
     missing = [name for name in inherited if name not in recorded]
     if missing:
       raise errors.ConfigError(
-        "The run does not record how the head's inputs were made",
+        "The run does not record the settings of the head's inputs",
         got=f'objective {self.objective!r}: '
         + (', '.join(recorded) or 'no settings'),
         expected=', '.join(missing),
         where=self.name,
-        fix=f'set {" and ".join(f"{type(self).__name__}.{x}" for x in missing)}'
-        ' as in fine-tuning',
+        fix='Set '
+        + ' and '.join(f'{type(self).__name__}.{name}' for name in missing)
+        + ' to the values of fine-tuning.',
       )
-    return dataclasses.replace(self, **{n: recorded[n] for n in inherited})
+    return dataclasses.replace(
+      self, **{name: recorded[name] for name in inherited}
+    )
 
   def describe_inputs(self) -> dict[str, Any]:
     """Returns the values of `INPUTS` as plain values."""
@@ -219,7 +235,7 @@ class HeadTask(labelled_task.LabelledTask):
     ]
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     objective = head_predictions.objective_of(
       subject, self.objective, self.HEAD
     )
@@ -229,8 +245,8 @@ class HeadTask(labelled_task.LabelledTask):
     )
     failures = eval_task.Failures(self.name)
     notes = [
-      *self.facts(),
-      *self._beside_themselves(objective),
+      *self.general_notes(),
+      *self._counterpart_notes(objective),
       *task.changed_inputs(subject),
     ]
     for part in self.source.languages():
@@ -239,7 +255,7 @@ class HeadTask(labelled_task.LabelledTask):
           subject,
           objective,
           part,
-          of_kind(self.source.load(part), self.EXAMPLE, part),
+          check_examples(self.source.load(part), self.EXAMPLE, part),
           result,
           notes,
         )
@@ -254,14 +270,14 @@ class HeadTask(labelled_task.LabelledTask):
 class HeadOnTexts(HeadTask):
   """Base of tasks with a head that reads texts and pairs of texts.
 
-  Pairs that are longer than `length` lose tokens of the longer text.
+  In pairs that are longer than `length`, the longer text is truncated.
 
   Attributes:
     separator: Special-token template of text pairs. If None, the template of
       fine-tuning.
     positions: Whether the positions of a second text continue those of the
       first. If None, as in fine-tuning.
-    ROWS: what makes rows of examples.
+    ROWS: Featurizer class of the examples.
   """
 
   INPUTS: ClassVar[tuple[str, ...]] = ('length', 'separator', 'positions')
@@ -270,7 +286,7 @@ class HeadOnTexts(HeadTask):
   positions: Positions | None = None
 
   def rows(self, objective: Any) -> Any:
-    """What makes rows of examples for a head."""
+    """Returns the featurizer for a head."""
     del objective
     return self.ROWS(**self.template)
 
@@ -280,17 +296,20 @@ class HeadOnTexts(HeadTask):
     return {'separator': self.separator, 'positions': self.positions}
 
   def outputs(self, subject, objective, examples, notes) -> list[Any]:
-    """What the head says of each example; `notes` counts the full rows."""
+    """Returns the predictions of the head for each example.
+
+    `notes` receives the number of sequences of the maximum length.
+    """
     maker = self.rows(objective)
     length = head_predictions.length_of(subject, self.length)
     rows = maker.texts(examples, subject.vocabulary, length=length)
-    full = sum(
+    num_full = sum(
       len(sequences[0][batch_keys.TOKEN_IDS]) == length for sequences in rows
     )
-    if full:
+    if num_full:
       notes.append(
-        f'{examples[0].language}: {full} of {len(rows)} rows have {length} '
-        'tokens, where longer texts are cut (length)'
+        f'{examples[0].language}: {num_full} of {len(rows)} sequences have the '
+        f'maximum number of {length} tokens and may be truncated (length)'
       )
     head_outputs: list[Any] = [None] * len(rows)
     for index, output in self.predict(
@@ -300,33 +319,36 @@ class HeadOnTexts(HeadTask):
     return head_outputs
 
 
-def in_clusters(
-  found: Mapping[str, corpus_statistics.Statistics], names: Sequence[str]
+def with_clusters(
+  statistics: Mapping[str, corpus_statistics.Statistics],
+  clusters: Sequence[str],
 ) -> dict[str, corpus_statistics.Statistics]:
-  """The statistics of N examples with the names of what they are of."""
+  """Returns statistics of N examples with the names of their N clusters."""
   return {
-    metric: dataclasses.replace(statistic, clusters=np.array(names))
-    for metric, statistic in found.items()
+    metric: dataclasses.replace(statistic, clusters=np.array(clusters))
+    for metric, statistic in statistics.items()
   }
 
 
-def of_kind(
-  examples: Sequence, kind: type[_Example], part: str
+def check_examples(
+  examples: Sequence, example_class: type[_Example], part: str
 ) -> list[_Example]:
-  """The examples of a part.
+  """Returns the examples of a part if they are valid.
 
   Raises:
-    CorpusError: there are none, they are of another kind, or one that is
-      made of words has none.
+    CorpusError: If there are no examples, they are of another class, or an
+      example that consists of words is empty.
   """
-  wrong = [e for e in examples if not isinstance(e, kind)]
+  wrong = [
+    example for example in examples if not isinstance(example, example_class)
+  ]
   if wrong or not examples:
     raise errors.CorpusError(
-      f'There are no {kind.KIND} examples',
+      f'The task requires {example_class.KIND} examples',
       where=f'part {part}',
-      got=f'{wrong[0].KIND} examples' if wrong else 'no example',
+      got=f'{wrong[0].KIND} examples' if wrong else 'no examples',
     )
-  empty = [e.id for e in examples if not e.has_words]
+  empty = [example.id for example in examples if not example.has_words]
   if empty:
     raise errors.CorpusError(
       'A sentence has no words', where=f'part {part}', got=f'example {empty[0]}'
@@ -340,34 +362,36 @@ def with_gold_labels(
   part: str,
   notes: list[str] | None = None,
 ) -> tuple[list[_Example], Any]:
-  """The examples that have gold labels, and their predictions.
+  """Returns the examples that have gold labels, and their predictions.
 
   Args:
     examples: N examples of a part.
-    predictions: N of them, or a mapping by the examples' ids.
-    part: name of the part, for the note.
-    notes: gets a note that counts the examples without.
+    predictions: N predictions, or predictions by the ids of the examples.
+    part: Name of the part for the note.
+    notes: Receives a note with the number of examples without gold labels.
   """
-  places = [i for i, example in enumerate(examples) if not example.is_blind]
-  if notes is not None and len(places) < len(examples):
+  labeled_indices = [
+    i for i, example in enumerate(examples) if not example.is_blind
+  ]
+  if notes is not None and len(labeled_indices) < len(examples):
     notes.append(
-      f'{part}: {len(examples) - len(places)} of {len(examples)} examples '
-      'have no gold labels; predictions only'
+      f'{part}: {len(examples) - len(labeled_indices)} of {len(examples)} examples '
+      'have no gold labels and are not scored'
     )
-  labeled = [examples[index] for index in places]
+  labeled = [examples[index] for index in labeled_indices]
   if isinstance(predictions, Mapping):
     return labeled, {example.id: predictions[example.id] for example in labeled}
-  return labeled, [predictions[index] for index in places]
+  return labeled, [predictions[index] for index in labeled_indices]
 
 
 def mean_metrics(
   metrics: Mapping[str, float], names: Sequence[str] | None = None
 ) -> dict[str, float]:
-  """`<name>/mean` of metrics `<name>/<part>`.
+  """Returns the means `<name>/mean` of metrics `<name>/<part>`.
 
   Args:
-    metrics: of all parts.
-    names: of the metrics; None for all.
+    metrics: Metrics of all parts.
+    names: Names of the metrics. If None, all metrics.
   """
   if names is None:
     names = tuple(dict.fromkeys(key.split('/', 1)[0] for key in metrics))

@@ -1,4 +1,4 @@
-"""Intents and slots of the same utterances: MASSIVE's exact match."""
+"""Exact match of the intents and slots of utterances (MASSIVE)."""
 
 import dataclasses
 from typing import Any
@@ -11,28 +11,31 @@ from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.tasks import classification_task, tagging_task
 from xlflax.utils import errors, validation
 
-_ADDED = (Metric('exact_match'), Metric('intent_accuracy'))
+_JOINT_METRICS = (Metric('exact_match'), Metric('intent_accuracy'))
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IntentsAndSlots(tagging_task.Tagging):
-  """How many utterances have the right intent and all slots right.
+  """Exact match of utterances, whose intent and slots must all be correct.
 
   Source: FitzGerald et al. (2023), MASSIVE, section 5, and `eval_preds` of its
-  code. Beside what `Tagging` reports of the slots: `exact_match/<part>`, the
-  share of utterances with the right intent and the right tag of every word,
-  `intent_accuracy/<part>`, and the file `<part>.intents.tsv`. `exact_match`
-  leaves out utterances that lack an intent or tags.
+  code. In addition to the metrics of `Tagging` for the slots, the task reports
+  `exact_match/<part>`, the fraction of utterances with the correct intent and
+  the correct tag of every word, and `intent_accuracy/<part>`. It also writes
+  the
+  file `<part>.intents.tsv`. `exact_match` leaves out utterances without an
+  intent or without tags.
 
-  No mixture holds both, so that gin files give the task its name, and no
-  `--tasks`.
+  No mixture contains both intents and slots. The task is therefore defined in
+  gin files and not available through `--tasks`.
 
   Attributes:
-    intents: the same utterances in the same order, with intents.
+    intents: Classification of the intents of the same utterances in the same
+      order.
   """
 
-  METRICS = (*_ADDED, *tagging_task.Tagging.METRICS)
+  METRICS = (*_JOINT_METRICS, *tagging_task.Tagging.METRICS)
   scheme: tagging_task.Scheme | None = tagging_task.Scheme.ENTITIES
   predicted: tagging_task.Predicted = tagging_task.Predicted.TYPES
   intents: classification_task.Classification
@@ -50,54 +53,71 @@ class IntentsAndSlots(tagging_task.Tagging):
 
   def changed_inputs(self, subject):
     intents = self.intents.changed_inputs(subject)
-    return super().changed_inputs(subject) + [f'intents: {x}' for x in intents]
+    return super().changed_inputs(subject) + [
+      f'intents: {note}' for note in intents
+    ]
 
   primary_metric = eval_task.EvalTask.primary_metric
   score_metrics = eval_task.EvalTask.score_metrics
 
   def score_part(self, subject, objective, part, examples, result, notes):
     """Adds a part's predictions and scores to the result."""
-    task, other = self.intents, eval_task.EvalResult(metrics={})
-    texts: list[Any] = task.source.load(part)
-    _check_same(texts, examples, part)
+    intent_task = self.intents
+    intent_result = eval_task.EvalResult(metrics={})
+    texts: list[Any] = intent_task.source.load(part)
+    _check_same_utterances(texts, examples, part)
     super().score_part(subject, objective, part, examples, result, notes)
-    head = head_predictions.objective_of(subject, task.objective, task.HEAD)
-    task.score_part(subject, head, part, texts, other, notes)
-    intents = other.files[task.file_name(part)]
-    tags = result.files[self.file_name(part)]
-    result.files[f'{part}.intents.tsv'] = intents
-    sides = self.EXAMPLE.read_predictions(examples, tags), intents.split('\n')
-    right = [
-      text.label == intent and list(sentence.tags) == predicted_tags
-      for text, sentence, predicted_tags, intent in zip(
-        texts, examples, *sides, strict=False
+    intent_objective = head_predictions.objective_of(
+      subject, intent_task.objective, intent_task.HEAD
+    )
+    intent_task.score_part(
+      subject, intent_objective, part, texts, intent_result, notes
+    )
+
+    intent_file = intent_result.files[intent_task.file_name(part)]
+    result.files[f'{part}.intents.tsv'] = intent_file
+    predicted_intents = intent_file.split('\n')
+    predicted_tags = self.EXAMPLE.read_predictions(
+      examples, result.files[self.file_name(part)]
+    )
+    is_correct = [
+      text.label == intent and list(sentence.tags) == tags
+      for text, sentence, tags, intent in zip(
+        texts, examples, predicted_tags, predicted_intents, strict=False
       )
       if not (text.is_blind or sentence.is_blind)
     ]
-    if right:
-      predicted_tags = {'exact_match': Statistics(np.array(right))}
+    if is_correct:
+      statistics = Statistics(np.array(is_correct))
       result.files.update(
-        eval_task.statistics_files(part, predicted_tags, result.files)
+        eval_task.statistics_files(
+          part, {'exact_match': statistics}, result.files
+        )
       )
-      result.metrics[f'exact_match/{part}'] = predicted_tags[
-        'exact_match'
-      ].value
-      accuracy = other.metrics[f'accuracy/{part}']
-      result.metrics[f'intent_accuracy/{part}'] = accuracy
+      result.metrics[f'exact_match/{part}'] = statistics.value
+      result.metrics[f'intent_accuracy/{part}'] = intent_result.metrics[
+        f'accuracy/{part}'
+      ]
 
 
-def _check_same(texts, sentences, part: str) -> None:
-  """Raises a CorpusError unless two files are of the same utterances."""
-  same = sum(
+def _check_same_utterances(texts, sentences, part: str) -> None:
+  """Checks that intents and slots belong to the same utterances.
+
+  Raises:
+    CorpusError: If the numbers of utterances differ, or fewer than half of
+      them agree.
+  """
+  num_equal = sum(
     ''.join(text.text.split()) == ''.join(sentence.words)
     for text, sentence in zip(texts, sentences, strict=False)
   )
-  # Some of MASSIVE's annotated utterances are spelled in another way.
-  if len(texts) != len(sentences) or 2 * same < len(texts):
+  # Some of MASSIVE's annotated utterances are spelled differently.
+  if len(texts) != len(sentences) or 2 * num_equal < len(texts):
     raise errors.CorpusError(
-      'Intents and slots are of different utterances',
-      got=f'{len(texts)} and {len(sentences)} utterances; {same} agree',
+      'Intents and slots must belong to the same utterances',
+      got=f'{len(texts)} and {len(sentences)} utterances, of which '
+      f'{num_equal} agree',
       expected='the same utterances in the same order',
       where=f'part {part}',
-      fix='make both files by `xlflax tasks convert massive`',
+      fix='Create both files with `xlflax tasks convert massive`.',
     )

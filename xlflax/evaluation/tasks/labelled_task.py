@@ -1,4 +1,4 @@
-"""The base of tasks on labelled examples."""
+"""Base class of tasks on labeled examples."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledTask(eval_task.EvalTask):
-  """Base of tasks on labelled examples.
+  """Base of tasks on labeled examples.
 
   Attributes:
-    source: the examples.
-    EXAMPLE: their class.
+    source: Source of the examples.
+    EXAMPLE: Class of the examples.
   """
 
   EXAMPLE: ClassVar[type[labeled_examples.Example]]
@@ -44,5 +44,5 @@ class LabelledTask(eval_task.EvalTask):
     return select_examples
 
   def file_name(self, part: str) -> str:
-    """The name of the file with a part's predictions."""
+    """Returns the name of the file with a part's predictions."""
     return f'{part}.{self.EXAMPLE.ENDING}'

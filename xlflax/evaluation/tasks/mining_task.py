@@ -1,9 +1,9 @@
-"""Bitext mining: which sentences of two collections translate each other.
+"""Bitext mining: retrieval of translations from two collections of sentences.
 
 Source: BUCC 2018 (Zweigenbaum et al., 2018), as LASER (Artetxe and Schwenk,
-2019) and XTREME (Hu et al., 2020) evaluate it: nearest neighbours among
-sentence vectors, scored by cosine or by a margin, and a threshold on the score
-that is best on development data.
+2019) and XTREME (Hu et al., 2020) evaluate it. Candidates are nearest neighbors
+among sentence vectors, scored by cosine or by a margin. Pairs above a threshold
+are retrieved. The threshold is the best one on development data.
 """
 
 import collections
@@ -29,18 +29,18 @@ from xlflax.similarity import margin_scoring
 from xlflax.similarity.margin_scoring import Direction, Margin
 from xlflax.utils import errors, validation
 
-Scored = dict[tuple[str, str], float]  # ids of both sides: score
+Scored = dict[tuple[str, str], float]  # Score by the ids of both sentences.
 
 
 class _Collections(NamedTuple):
-  """Two collections in which every sentence is there once.
+  """Two collections of distinct sentences.
 
   Attributes:
-    languages: of the two sides.
-    texts: the sentences of either side, each once.
-    ids: the id of each; None if it is there several times.
-    gold: the published pairs of ids; None if not known.
-    repeated: how many sentences are there several times.
+    languages: Languages of the two collections.
+    texts: Distinct sentences of each collection.
+    ids: Id of each sentence, or None if the sentence is repeated.
+    gold: Published pairs of ids, or None if they are unknown.
+    repeated: Number of repeated sentences, including all repetitions.
   """
 
   languages: tuple[str, str]
@@ -53,27 +53,30 @@ class _Collections(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextMining(sentence_task.CollectionTask):
-  """F1 of the pairs whose score is above a threshold.
+  """F1 of the sentence pairs whose score is above a threshold.
 
-  Metrics, for each language pair (named by its other language where one side
-  is English; failures are named by the source's part): `f1/<pair>`,
-  `precision/<pair>`, `recall/<pair>`, `threshold/<pair>`, and `f1/mean` over
-  pairs. The files `<pair>.tsv` have the found pairs, `id<TAB>id` a line, in
-  the order of ids: what BUCC and XTREME take as a submission. A pair without
-  gold (a blind test set) has the file only.
+  The metrics of each language pair are `f1/<pair>`, `precision/<pair>`,
+  `recall/<pair>` and `threshold/<pair>`, with the mean `f1/mean` over pairs. A
+  pair with English is named by its other language. Failures are named by the
+  source's part. The files `<pair>.tsv` contain the retrieved pairs, one
+  `id<TAB>id` per line and sorted by ids, which is the submission format of BUCC
+  and XTREME. A pair without gold pairs (a blind test set) only yields the file.
 
-  The threshold is that of the best F1 on `development`; without it, on the
-  scored pairs themselves, which flatters (a note says so). A sentence that a
-  collection has several times is compared once and is in no found pair, as in
-  XTREME's `bucc_eval`; its gold pairs count as missed, as in `evaluate.py`.
+  The threshold has the best F1 on `development`. Without development data, it
+  has the best F1 on the scored pairs themselves, which overestimates the F1,
+  and
+  a note reports this. A sentence that is repeated in a collection is compared
+  once and is in no retrieved pair, as in XTREME's `bucc_eval`. Its gold pairs
+  count as missed, as in `evaluate.py`.
 
   Attributes:
-    source: collections to score.
-    development: collections of the same pairs, with gold, to choose the
-      threshold on; None: `source`.
-    margin: how a pair is scored: 'absolute' (cosine), 'distance', 'ratio'.
-    direction: which pairs are candidates; see `xlflax.similarity.margin_scoring`.
-    k: neighbours that a score is relative to.
+    source: Collections to score.
+    development: Collections of the same language pairs, with gold pairs, for
+      the choice of the threshold. If None, `source`.
+    margin: Score of a pair: 'absolute' (cosine), 'distance' or 'ratio'.
+    direction: Selection of candidates (see
+      `xlflax.similarity.margin_scoring`).
+    k: Number of neighbors that a score is relative to.
   """
 
   METRICS = (
@@ -90,14 +93,17 @@ class BitextMining(sentence_task.CollectionTask):
   k: validation.PositiveInt = 4
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     failures = eval_task.Failures(self.name)
     notes: list[str] = []
     metrics: dict[str, float] = {}
     files: dict[str, str] = {}
     rows: list[eval_task.Row] = []
     parts = self.source.languages()
-    pairs = [(p.partition('-')[0], p.partition('-')[2]) for p in parts]
+    pairs = []
+    for part in parts:
+      first, _, second = part.partition('-')
+      pairs.append((first, second))
     text_sources.check_directions(tuple(pairs), self.name)
     for part in parts:
       with failures.guard(part):
@@ -134,15 +140,15 @@ class BitextMining(sentence_task.CollectionTask):
   def _score(
     self, subject, part, mined, notes
   ) -> tuple[list[tuple[str, str]], eval_task.Row]:
-    """(the pairs above the threshold, a row of numbers) of a part."""
-    collections = _once_each(mined)
+    """Returns the retrieved pairs of a part, and its row in the table."""
+    collections = _deduplicate(mined)
     if collections.repeated:
       notes.append(
-        f'{collections.repeated} sentences of {part} are there several '
-        'times and in no found pair'
+        f'{collections.repeated} sentences of {part} are repeated and are in '
+        'no retrieved pair'
       )
-    scored = self._candidates(subject, collections, notes)
-    threshold, tuned_on = self._threshold(
+    scored = self._score_candidates(subject, collections, notes)
+    threshold, tuned_on = self._choose_threshold(
       subject, part, collections, scored, notes
     )
     mined_pairs = [pair for pair, score in scored.items() if score >= threshold]
@@ -162,64 +168,68 @@ class BitextMining(sentence_task.CollectionTask):
       }
     return mined_pairs, row
 
-  def _threshold(
+  def _choose_threshold(
     self, subject, part, collections, scored, notes
   ) -> tuple[float, str]:
-    """(threshold, 'development' or 'itself')."""
+    """Returns the threshold, and its data: 'development' or 'itself'."""
     tuned_on = 'itself'
     if self.development is not None:
       tuned_on = 'development'
-      collections = _once_each(self.development.load(part))
+      collections = _deduplicate(self.development.load(part))
     if collections.gold is None:
       raise errors.CorpusError(
-        'The threshold cannot be chosen without gold pairs',
+        'The choice of the threshold requires gold pairs',
         where=f'{part}, {tuned_on}',
-        fix='give development data with gold pairs',
+        fix='Provide development data with gold pairs.',
       )
     if self.development is not None:
-      scored = self._candidates(subject, collections, notes)
+      scored = self._score_candidates(subject, collections, notes)
     else:
       notes.append(
-        f'the threshold of {part} is the best for the scored pairs '
-        'themselves: there is no development data'
+        f'the threshold of {part} is the best one on the scored pairs '
+        'themselves, because there is no development data'
       )
-    return mining_metrics.best_threshold(
-      scored, collections.gold
-    ).value, tuned_on
+    threshold = mining_metrics.best_threshold(scored, collections.gold)
+    return threshold.value, tuned_on
 
-  def _candidates(self, subject, collections: _Collections, notes) -> Scored:
-    """Scored pairs of ids, best first."""
+  def _score_candidates(
+    self, subject, collections: _Collections, notes
+  ) -> Scored:
+    """Returns the scores of candidate pairs of ids, the best first."""
     codes = []
     for code, texts in zip(
       collections.languages, collections.texts, strict=True
     ):
       if not texts:
-        raise errors.CorpusError('A collection has no sentence', where=code)
+        raise errors.CorpusError('A collection has no sentences', where=code)
       codes.append([code] * len(texts))
     sides = self.sides(subject, codes, collections.texts, notes)
     candidate_pairs = margin_scoring.find_candidates(
       *sides, k=self.k, margin=self.margin, direction=self.direction
     )
-    first, second = collections.ids
-    pairs = zip(*(column.tolist() for column in candidate_pairs), strict=True)
-    return {
-      (first_id, other): score
-      for i, j, score in pairs
-      if (first_id := first[i]) is not None and (other := second[j]) is not None
-    }
+    first_ids, second_ids = collections.ids
+    scored = {}
+    for i, j, score in zip(
+      *(column.tolist() for column in candidate_pairs), strict=True
+    ):
+      first_id = first_ids[i]
+      second_id = second_ids[j]
+      if first_id is not None and second_id is not None:
+        scored[first_id, second_id] = score
+    return scored
 
 
-def _once_each(mined: labeled_examples.MinedSentences) -> _Collections:
-  """Both collections without repetitions.
+def _deduplicate(mined: labeled_examples.MinedSentences) -> _Collections:
+  """Returns both collections with each distinct sentence once.
 
   Raises:
-    CorpusError: a gold pair is of a sentence that is not there.
+    CorpusError: If a gold pair contains the id of a missing sentence.
   """
-  for pair in mined.gold or ():
-    if pair[0] not in mined.first or pair[1] not in mined.second:
+  for first_id, second_id in mined.gold or ():
+    if first_id not in mined.first or second_id not in mined.second:
       raise errors.CorpusError(
-        'A gold pair is of a sentence that is not there',
-        got=' and '.join(pair),
+        'A gold pair refers to a missing sentence',
+        got=f'{first_id} and {second_id}',
         where='-'.join(mined.languages),
       )
   sides: list[dict[str, str | None]] = []
@@ -228,7 +238,10 @@ def _once_each(mined: labeled_examples.MinedSentences) -> _Collections:
     counts = collections.Counter(side.values())
     repeated += sum(count for count in counts.values() if count > 1)
     sides.append(
-      {text: key if counts[text] == 1 else None for key, text in side.items()}
+      {
+        text: sentence_id if counts[text] == 1 else None
+        for sentence_id, text in side.items()
+      }
     )
   first, second = sides
   return _Collections(

@@ -1,6 +1,6 @@
-"""What sentence vectors are good for without any training: MTEB's tasks.
+"""Evaluation of sentence vectors without training, with the tasks of MTEB.
 
-Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
+Source: Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
 """
 
 import collections
@@ -21,16 +21,16 @@ from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
 from xlflax.similarity import cosine
 from xlflax.utils import errors, validation
 
-_DEPTH = 100  # documents of a run
-_INTERVAL = ('low', 'high')  # of 95 %
+_MAX_DOCUMENTS = 100  # Maximum number of documents per query of a run.
+_INTERVAL_COLUMNS = ('low', 'high')  # Bounds of the 95 % interval.
 _PROBES = {'accuracy': 'linear', 'knn': 'k-NN'}
 _MAJORITY = Metric('majority')
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
-  """Base of tasks that compare vectors of labelled examples with the labels.
+class _LabeledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
+  """Base of tasks that compare vectors of examples with their labels.
 
   Subclasses implement `score`.
   """
@@ -38,30 +38,38 @@ class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
   def score(
     self, subject: eval_task.Subject, examples: Sequence, notes: list[str]
   ) -> dict[str, Statistics]:
-    """Metric -> statistics of a part's examples, which all have gold labels."""
+    """Returns the statistics of the examples of a part by metric.
+
+    Args:
+      subject: Model with restored parameters.
+      examples: Examples of a part, all with gold labels.
+      notes: Receives notes on the part.
+    """
     raise NotImplementedError
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
-    return self.scored(
+    """Scores the subject. Parts that fail are listed in the result."""
+    return self.score_parts(
       self.source.languages(),
       lambda part, _, notes: self.score(
-        subject, self.known(self.source, part), notes
+        subject, self.load_labeled(self.source, part), notes
       ),
     )
 
-  def known(self, source: example_source.ExampleSource, part: str) -> list[Any]:
-    """A part's examples that have gold labels."""
-    part_examples = head_task.of_kind(source.load(part), self.EXAMPLE, part)
-    return [example for example in part_examples if not example.is_blind]
+  def load_labeled(
+    self, source: example_source.ExampleSource, part: str
+  ) -> list[Any]:
+    """Returns the examples of a part that have gold labels."""
+    examples = head_task.check_examples(source.load(part), self.EXAMPLE, part)
+    return [example for example in examples if not example.is_blind]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SemanticSimilarity(_LabelledVectors):
-  """How the cosine of two texts ranks with people's ratings (STS).
+class SemanticSimilarity(_LabeledVectors):
+  """Correlation of the cosine of two texts with human ratings (STS).
 
-  Metrics: `spearman/<part>`, `pearson/<part>` and their means.
+  The metrics are `spearman/<part>`, `pearson/<part>` and their means.
   """
 
   METRICS = (Metric('spearman'), Metric('pearson'))
@@ -77,12 +85,12 @@ class SemanticSimilarity(_LabelledVectors):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PairClassification(_LabelledVectors):
-  """Whether the cosine tells positive pairs, such as paraphrases, from others.
+class PairClassification(_LabeledVectors):
+  """Separation of positive pairs, such as paraphrases, from others by cosine.
 
-  Metrics: `average_precision/<part>` and its mean; `positive/<part>`, the
-  share of positive pairs, is what chance gives. A pair is positive whose score
-  is 1.
+  The metrics are `average_precision/<part>` with its mean, and
+  `positive/<part>`, the fraction of positive pairs, which is the average
+  precision of chance. Pairs with a score of 1 are positive.
   """
 
   METRICS = (
@@ -105,14 +113,14 @@ class PairClassification(_LabelledVectors):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Clustering(_LabelledVectors):
-  """Whether texts of a class lie together, such as topics.
+class Clustering(_LabeledVectors):
+  """Agreement of clusters of texts with their classes, such as topics.
 
-  Metrics: `v_measure/<part>` of as many k-means clusters as there are classes,
-  and its mean.
+  The metric is `v_measure/<part>` with its mean. The number of k-means clusters
+  is the number of classes.
 
   Attributes:
-    seed: of k-means.
+    seed: Random seed of k-means.
   """
 
   METRICS = (Metric('v_measure', title='V-measure'),)
@@ -134,19 +142,20 @@ class Clustering(_LabelledVectors):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Probe(_LabelledVectors):
-  """What simple classifiers read from the frozen vectors of every layer.
+class Probe(_LabeledVectors):
+  """Accuracy of simple classifiers on the frozen vectors of every layer.
 
-  Metrics, at `layer`: `accuracy/<part>` of logistic regression; `knn/<part>`,
-  that of the nearest vectors' vote; `majority/<part>`, of the part's most
-  frequent class, which is chance; their means. The table `layers` has each
-  layer's accuracies with 95 % intervals of the test examples, chance, and the
-  numbers of examples. Nothing is drawn in training.
+  The metrics at `layer` are `accuracy/<part>` of logistic regression,
+  `knn/<part>`, the accuracy of a vote of the nearest vectors, and
+  `majority/<part>`, the accuracy of the part's most frequent class, which is
+  chance, with their means. The table `layers` contains each layer's accuracies
+  with 95 % intervals over the test examples, chance, and the numbers of
+  examples. The training of probes is deterministic.
 
   Attributes:
-    train: the examples that probes learn from, all parts together.
-    penalty: of the linear probe's squared weights.
-    k: vectors that vote.
+    train: Examples that probes are trained on, all parts together.
+    penalty: Penalty on the squared weights of the linear probe.
+    k: Number of nearest vectors that vote.
   """
 
   METRICS = (ACCURACY, Metric('knn', title='accuracy of k-NN'), _MAJORITY)
@@ -158,48 +167,54 @@ class Probe(_LabelledVectors):
 
   @classmethod
   def arguments(cls, name, options):
-    """Adds the training split as the text that the probes learn from."""
+    """Adds the training split as the training text of the probes."""
     arguments = super().arguments(name, options)
     train = dataclasses.replace(arguments['source'], split='train')
     return arguments | {'train': train}
 
   def evaluate(self, subject):
-    """Scores the subject; parts that fail are listed in the result."""
-    examples = sum(
-      (self.known(self.train, x) for x in self.train.languages()), []
+    """Scores the subject. Parts that fail are listed in the result."""
+    examples = [
+      example
+      for part in self.train.languages()
+      for example in self.load_labeled(self.train, part)
+    ]
+    names, labels = np.unique(
+      [example.label for example in examples], return_inverse=True
     )
-    names, labels = np.unique([x.label for x in examples], return_inverse=True)
     notes: list[str] = []
-    fitted = [
+    probes_by_layer = [
       {
         'accuracy': probes.linear_probe(vectors, labels, penalty=self.penalty),
         'knn': probes.nearest_neighbor_probe(vectors, labels, k=self.k),
       }
-      for vectors in self._layers(subject, examples, notes, 'the training text')
+      for vectors in self._centered_layer_vectors(
+        subject, examples, notes, 'the training text'
+      )
     ]
 
     def score(part, result, notes):
-      examples = self.known(self.source, part)
-      gold = np.array([statistic.label for statistic in examples])
-      layers = self._layers(subject, examples, notes, part)
+      examples = self.load_labeled(self.source, part)
+      gold = np.array([example.label for example in examples])
+      layers = self._centered_layer_vectors(subject, examples, notes, part)
       label_checks.check_labels_known(
         examples, names, label_checks.Unseen.WRONG, part=part, notes=notes
       )
       majority_label = collections.Counter(gold).most_common(1)[0][0]
       majority = Statistics(gold == majority_label)
-      by_layer_statistics = [
+      statistics_by_layer = [
         {
-          kind: Statistics(names[probe(x)] == gold)
-          for kind, probe in layer_probes.items()
+          metric: Statistics(names[probe(vectors)] == gold)
+          for metric, probe in layer_probes.items()
         }
-        for layer_probes, x in zip(fitted, layers, strict=True)
+        for layer_probes, vectors in zip(probes_by_layer, layers, strict=True)
       ]
       result.tables.setdefault('layers', []).extend(
-        {'pair': part, 'layer': layer, 'method': _PROBES[kind]}
+        {'pair': part, 'layer': layer, 'method': _PROBES[metric]}
         | {'accuracy': statistic.value}
         | dict(
           zip(
-            _INTERVAL,
+            _INTERVAL_COLUMNS,
             bootstrap.confidence_interval(
               bootstrap.bootstrap_scores(statistic)
             ),
@@ -208,47 +223,52 @@ class Probe(_LabelledVectors):
         )
         | {'chance': majority.value, 'examples': len(gold)}
         | {'trained_on': len(labels)}
-        for layer, by_kind in enumerate(by_layer_statistics)
-        for kind, statistic in by_kind.items()
+        for layer, layer_statistics in enumerate(statistics_by_layer)
+        for metric, statistic in layer_statistics.items()
       )
-      return by_layer_statistics[self.layer_of(subject)] | {
+      return statistics_by_layer[self.layer_of(subject)] | {
         'majority': majority
       }
 
-    return self.scored(self.source.languages(), score, notes=notes)
+    return self.score_parts(self.source.languages(), score, notes=notes)
 
-  def _layers(self, subject, examples, notes, name) -> list[np.ndarray]:
-    """Vectors of every layer, centred as the model or the task says."""
-    pairs = [example for example in examples if example.paired_text is not None]
-    if pairs or not examples:
+  def _centered_layer_vectors(
+    self, subject, examples, notes, name
+  ) -> list[np.ndarray]:
+    """Returns the vectors of every layer, centered as `encoding` specifies."""
+    has_pairs = any(example.paired_text is not None for example in examples)
+    if has_pairs or not examples:
       raise errors.CorpusError(
-        'A probe reads single texts with a class',
-        got='pairs of texts' if pairs else 'none',
+        'A probe requires single texts with a class',
+        got='pairs of texts' if has_pairs else 'no texts',
         where=name,
       )
-    texts, codes = zip(*((x.text, x.language) for x in examples), strict=True)
-    layer_vectors = self.by_layer(subject, texts, codes, notes, name)
+    texts = [example.text for example in examples]
+    languages = [example.language for example in examples]
     return [
-      self.centred(subject, [(x, codes)], notes)[0] for x in layer_vectors
+      self.center_vectors(subject, [(vectors, languages)], notes)[0]
+      for vectors in self.layer_vectors(subject, texts, languages, notes, name)
     ]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranking(sentence_task.SentenceTask):
-  """Ranks documents for queries by cosine: retrieval, or reranking.
+  """Ranking of documents for queries by cosine, for retrieval or reranking.
 
-  Metrics, means over a part's queries that have a relevant document (of the
-  part `all`, for each language of its queries):
-  `ndcg@10/<part>` (MIRACL, BEIR), `map@20/<part>` (LAReQA),
-  `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it map@20),
-  `mrr@10/<part>` (XTREME-UP) and `recall@100/<part>`; their means over parts. The file `<part>.tsv` (of the
-  part `all` one for each language) has the first 100 documents of each query
-  as a TREC run, which trec_eval reads in the same order; without relevance it
-  is all there is.
+  The metrics are means over the queries of a part that have a relevant
+  document:
+  `ndcg@10/<part>` (MIRACL, BEIR), `map@20/<part>` (LAReQA), `mrr@20/<part>`
+  (Mewsli-X, where XTREME-R calls it map@20), `mrr@10/<part>` (XTREME-UP) and
+  `recall@100/<part>`, with means over parts. The part `all` is split into the
+  languages of its queries.
+
+  The file `<part>.tsv` contains the first 100 documents of each query as a TREC
+  run, which trec_eval reads in the same order. Without relevance judgments, it
+  is the only result.
 
   Attributes:
-    source: queries and documents.
+    source: Queries and documents.
   """
 
   METRICS = (
@@ -262,89 +282,98 @@ class Ranking(sentence_task.SentenceTask):
   source: beir.RankedFolder
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
-    return self.scored(
+    """Scores the subject. Parts that fail are listed in the result."""
+    return self.score_parts(
       self.source.languages(), functools.partial(self._score, subject)
     )
 
   def _score(self, subject, part, result, notes):
-    """Adds the scores of each language of a part's queries."""
-    held = self.source.load(part)
-    run = self._ranked(subject, held, notes)
-    for name, queries in _by_language(part, held).items():
+    """Adds the scores of each language of a part's queries to the result."""
+    data = self.source.load(part)
+    run = self._rank_documents(subject, data, notes)
+    for name, queries in _group_queries(part, data).items():
       language_run = {query: run[query] for query in queries if query in run}
-      result.files[f'{name}.tsv'] = _trec(language_run, self.name)
+      result.files[f'{name}.tsv'] = _format_trec_run(language_run, self.name)
       relevance = {
-        query: held.relevance[query]
+        query: data.relevance[query]
         for query in queries
-        if any(value > 0 for value in held.relevance.get(query, {}).values())
+        if any(value > 0 for value in data.relevance.get(query, {}).values())
       }
       if not relevance:
-        notes.append(f'{name}: no relevant documents; predictions only')
+        notes.append(
+          f'{name}: there are no relevant documents, so it is not scored'
+        )
         continue
       statistics = score_run(run, relevance)
-      for kind, statistic in statistics.items():
-        result.metrics[f'{kind}/{name}'] = statistic.value
+      for metric, statistic in statistics.items():
+        result.metrics[f'{metric}/{name}'] = statistic.value
       result.files.update(eval_task.statistics_files(name, statistics))
     return {}
 
-  def _ranked(
-    self, subject, held: beir.RankedDocuments, notes
+  def _rank_documents(
+    self, subject, data: beir.RankedDocuments, notes
   ) -> dict[str, list[tuple[str, float]]]:
-    """Query -> (document, cosine), the best first."""
+    """Returns documents and cosines for each query, the best first."""
     texts_by_side = [
-      list(side.values()) for side in (held.queries, held.documents)
+      list(side.values()) for side in (data.queries, data.documents)
     ]
     languages = [[entry.language for entry in side] for side in texts_by_side]
     texts = [[entry.text for entry in side] for side in texts_by_side]
-    names_of = (sentence_embedding.QUERY, sentence_embedding.DOCUMENT)
-    queries, documents = map(
+    prompts = (sentence_embedding.QUERY, sentence_embedding.DOCUMENT)
+    query_vectors, document_vectors = map(
       cosine.normalize_rows,
-      self.sides(subject, languages, texts, notes, names_of),
+      self.sides(subject, languages, texts, notes, prompts),
     )
-    names = list(held.documents)
-    places = {name: index for index, name in enumerate(names)}
-    # Of equal cosines the higher id comes first, as trec_eval sorts a run.
-    by_name = np.argsort(sorted(range(len(names)), key=names.__getitem__))
+    document_ids = list(data.documents)
+    index_of = {name: index for index, name in enumerate(document_ids)}
+    # Documents with equal cosines are sorted by descending id, as in trec_eval.
+    id_ranks = np.argsort(
+      sorted(range(len(document_ids)), key=document_ids.__getitem__)
+    )
     run = {}
-    everything = np.arange(len(names))
-    for query, vector in zip(held.queries, queries, strict=True):
-      if held.candidates is None:
-        chosen, scores = everything, documents @ vector
+    all_indices = np.arange(len(document_ids))
+    for query, vector in zip(data.queries, query_vectors, strict=True):
+      if data.candidates is None:
+        indices = all_indices
+        scores = document_vectors @ vector
       else:
-        candidate_ids = held.candidates.get(query, ())
-        chosen = np.array([places[n] for n in candidate_ids], int)
-        scores = documents[chosen] @ vector
-      if len(chosen) > _DEPTH:
-        lowest_score = np.partition(scores, -_DEPTH)[-_DEPTH]
-        chosen, scores = (
-          chosen[scores >= lowest_score],
-          scores[scores >= lowest_score],
-        )
-      if len(chosen):
-        order = np.lexsort((-by_name[chosen], -scores))[:_DEPTH]
-        run[query] = [(names[chosen[i]], float(scores[i])) for i in order]
+        candidate_ids = data.candidates.get(query, ())
+        indices = np.array([index_of[name] for name in candidate_ids], int)
+        scores = document_vectors[indices] @ vector
+      if len(indices) > _MAX_DOCUMENTS:
+        min_score = np.partition(scores, -_MAX_DOCUMENTS)[-_MAX_DOCUMENTS]
+        is_selected = scores >= min_score
+        indices = indices[is_selected]
+        scores = scores[is_selected]
+      if len(indices):
+        order = np.lexsort((-id_ranks[indices], -scores))[:_MAX_DOCUMENTS]
+        run[query] = [
+          (document_ids[indices[i]], float(scores[i])) for i in order
+        ]
     return run
 
 
-def _by_language(part: str, held: beir.RankedDocuments) -> dict[str, list[str]]:
-  """Part, or language of the queries of the part `all` -> queries."""
-  queries_by_language: dict[str, list[str]] = {}
-  for query, text in held.queries.items():
+def _group_queries(
+  part: str, data: beir.RankedDocuments
+) -> dict[str, list[str]]:
+  """Returns the queries of a part, or by language for the part `all`."""
+  queries_by_name: dict[str, list[str]] = {}
+  for query, text in data.queries.items():
     name = text.language if part == beir.ALL else part
-    queries_by_language.setdefault(name, []).append(query)
-  return queries_by_language
+    queries_by_name.setdefault(name, []).append(query)
+  return queries_by_name
 
 
 def score_run(run, relevance) -> dict[str, Statistics]:
-  """Metric -> statistics of the queries.
+  """Returns the statistics of queries by metric.
 
   Args:
-    run: query -> (document, score), the best first; a query that lacks scores
-      0.
-    relevance: query -> document -> relevance, each with a relevant one.
+    run: Documents and scores by query, the best first. Missing queries have a
+      score of 0.
+    relevance: Relevance by query and document. Each query has a relevant
+      document.
   """
-  kinds: dict[str, Callable[..., float]] = {
+  metrics: dict[str, Callable[..., float]] = {
     'ndcg@10': embedding_metrics.ndcg,
     'map@20': embedding_metrics.precision_at_hits,
     'mrr@20': embedding_metrics.reciprocal_rank,
@@ -360,21 +389,38 @@ def score_run(run, relevance) -> dict[str, Statistics]:
         ]
       )
     )
-    for name, metric in kinds.items()
+    for name, metric in metrics.items()
   }
 
 
 def rating_correlations(
-  gold: np.ndarray, found: np.ndarray
+  gold: np.ndarray, predictions: np.ndarray
 ) -> dict[str, Statistics]:
-  """Spearman's and Pearson's, of ratings [N] and numbers [N]."""
-  rows = np.stack([gold, found], 1)
-  kinds = (Aggregate.SPEARMAN, Aggregate.PEARSON)
-  return {kind.value: Statistics(rows, kind) for kind in kinds}
+  """Returns the Spearman and Pearson correlations of ratings.
+
+  Args:
+    gold: Gold ratings of shape [N].
+    predictions: Predicted ratings of shape [N].
+  """
+  rows = np.stack([gold, predictions], 1)
+  return {
+    aggregate.value: Statistics(rows, aggregate)
+    for aggregate in (Aggregate.SPEARMAN, Aggregate.PEARSON)
+  }
 
 
 def pair_cosines(task, subject, examples, notes) -> np.ndarray:
-  """The cosine of each pair's two vectors, [N]."""
+  """Computes the cosine of the two vectors of each of N pairs.
+
+  Args:
+    task: Task that defines the vectors.
+    subject: Model with restored parameters.
+    examples: N pairs of texts.
+    notes: Receives notes on the vectors.
+
+  Returns:
+    Cosines of shape [N].
+  """
   languages = (
     [example.language for example in examples],
     [example.paired_language or example.language for example in examples],
@@ -389,7 +435,8 @@ def pair_cosines(task, subject, examples, notes) -> np.ndarray:
   return np.sum(first * second, axis=-1)
 
 
-def _trec(run, name: str) -> str:
+def _format_trec_run(run, name: str) -> str:
+  """Returns a ranking of documents in the format of TREC runs."""
   return ''.join(
     f'{query} Q0 {document} {rank} {score:.9g} {name}\n'
     for query, ranking in run.items()

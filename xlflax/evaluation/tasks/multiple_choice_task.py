@@ -1,4 +1,4 @@
-"""Multiple choice: how many questions get the right choice."""
+"""Accuracy of multiple-choice questions."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,18 +19,19 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceTask(labelled_task.LabelledTask):
-  """Base of tasks that score each choice of a question: the highest counts.
+  """Base of tasks that answer a question with the choice of the highest score.
 
-  Metrics, for each part of the source: `accuracy/<part>`, and
-  `chance/<part>`, the accuracy of guessing; means over parts. The file
-  `<part>.jsonl` has the chosen number of each question, as XTREME-R's
-  submissions of XCOPA; a part without labels gives nothing else.
+  The metrics of each part of the source are `accuracy/<part>` and
+  `chance/<part>`, the accuracy of guessing, with means over parts. The file
+  `<part>.jsonl` contains the number of the chosen answer of each question, in
+  the format of XTREME-R's submissions of XCOPA. A part without labels yields
+  predictions only.
   """
 
   METRICS = (ACCURACY, Metric('chance'))
   EXAMPLE = labeled_examples.Choice
 
-  def add_chosen(
+  def add_choices(
     self,
     part: str,
     examples: Sequence[labeled_examples.Choice],
@@ -38,39 +39,51 @@ class ChoiceTask(labelled_task.LabelledTask):
     result: eval_task.EvalResult,
     notes: list[str],
   ) -> None:
-    """Adds what the scores [N] of a part's N choices choose to the result."""
+    """Adds the choices of the highest scores, and their accuracy.
+
+    Args:
+      part: Name of the part of the source.
+      examples: N choices of the part.
+      scores: Scores of the choices of shape [N].
+      result: Result whose metrics and files are extended.
+      notes: Receives a note if the choices have no labels.
+    """
     questions = choice_examples.by_question(examples)
-    chosen = [int(np.argmax(scores[places])) for places in questions.values()]
+    predictions = [
+      int(np.argmax(scores[indices])) for indices in questions.values()
+    ]
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, chosen
+      examples, predictions
     )
     if any(example.is_blind for example in examples):
-      notes.append(f'{part}: choices have no labels; predictions only')
+      notes.append(f'{part}: the choices have no labels and are not scored')
       return
-    statistics = head_task.in_clusters(
-      self.example_statistics(examples, chosen),
-      [examples[places[0]].cluster for places in questions.values()],
+    statistics = head_task.with_clusters(
+      self.example_statistics(examples, predictions),
+      [examples[indices[0]].cluster for indices in questions.values()],
     )
     result.files.update(eval_task.statistics_files(part, statistics))
     result.metrics[f'accuracy/{part}'] = statistics['accuracy'].value
     result.metrics[f'chance/{part}'] = float(
-      np.mean([1 / len(places) for places in questions.values()])
+      np.mean([1 / len(indices) for indices in questions.values()])
     )
 
   def example_statistics(self, gold, predictions):
-    """The accuracy of the chosen numbers, for each question."""
+    """Returns the accuracy of the chosen answers for each question."""
     questions = choice_examples.by_question(gold)
-    right = [
-      gold[places[number]].label == choice_examples.RIGHT
-      for places, number in zip(questions.values(), predictions, strict=True)
+    is_correct = [
+      gold[indices[choice]].label == choice_examples.RIGHT
+      for indices, choice in zip(questions.values(), predictions, strict=True)
     ]
-    return {'accuracy': corpus_statistics.Statistics(np.array(right, float))}
+    return {
+      'accuracy': corpus_statistics.Statistics(np.array(is_correct, float))
+    }
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
-  """The share of questions whose right choice a head gives the highest score.
+  """Fraction of questions whose correct choice has a head's highest score.
 
   Metrics and files are those of `ChoiceTask`.
   """
@@ -85,4 +98,4 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   ) -> None:
     """Adds a part's predictions and scores to the result."""
     scores = np.array(self.outputs(subject, objective, examples, notes))
-    self.add_chosen(part, examples, scores, result, notes)
+    self.add_choices(part, examples, scores, result, notes)

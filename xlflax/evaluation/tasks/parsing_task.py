@@ -1,4 +1,4 @@
-"""Dependency parsing: attachment scores of the best trees."""
+"""Dependency parsing: attachment scores of maximum spanning trees."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,27 +22,31 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parsing(head_task.HeadTask):
-  """Labelled and unlabelled attachment scores on gold words.
+  """Labeled and unlabeled attachment scores on gold words.
 
-  Metrics, for each part of the source: `las/<part>`, `uas/<part>`; the F1 of
-  content words `clas/<part>`, with gold tags and features `mlas/<part>`, with
-  gold lemmas `blex/<part>` (the CoNLL 2018 shared task's); and as
-  baselines `right_branching/<part>`, the UAS of trees whose words all depend
-  on the word before, and `left_branching/<part>`, on the word after. Means
-  over parts are `<metric>/mean`. Relations count without subtypes, and
-  punctuation as `punctuation` says, which a note repeats.
+  The metrics of each part of the source are `las/<part>`, `uas/<part>`, and
+  those of the CoNLL 2018 shared task: the F1 of content words `clas/<part>`,
+  the
+  same with gold tags and features `mlas/<part>`, and with gold lemmas
+  `blex/<part>`. There are two baselines: `right_branching/<part>`, the UAS of
+  trees in which each word depends on the preceding word, and
+  `left_branching/<part>`, in which each word depends on the following word.
+  `<metric>/mean` is the mean over parts. Subtypes of relations do not count.
+  `punctuation` decides whether punctuation counts, and a note repeats it.
 
-  The file `<part>.conllu` has the predicted trees. A part without trees (a
-  blind test set) gives nothing else.
+  The file `<part>.conllu` contains the predicted trees. A part without trees (a
+  blind test set) yields predictions only.
 
-  Trees are maximum spanning trees with one root. A sentence that does not fit
-  into a row is parsed in several rows, and the roots of all but the first
-  become dependents of the first row's root; a note counts such sentences.
+  Trees are maximum spanning trees with a single root. A sentence that exceeds
+  the maximum length is parsed in several parts, and the roots of all but the
+  first part become dependents of the first part's root. A note counts such
+  sentences.
 
   Attributes:
-    punctuation: whether it is scored.
-    unseen: what is done about gold relations that the head does not have,
-      subtypes aside. Treebanks differ in relations, so they count as wrong.
+    punctuation: Whether punctuation is scored.
+    unseen: Treatment of gold relations that the head does not have, without
+      their subtypes. By default, they count as wrong, because treebanks differ
+      in their relations.
   """
 
   METRICS = (
@@ -61,8 +65,8 @@ class Parsing(head_task.HeadTask):
   punctuation: Punctuation = Punctuation.INCLUDED
   unseen: Unseen = Unseen.WRONG
 
-  def facts(self) -> tuple[str, ...]:
-    """Returns notes that hold for all parts."""
+  def general_notes(self) -> tuple[str, ...]:
+    """Returns notes that apply to all parts."""
     return (
       f'punctuation is {self.punctuation.value}; subtypes of relations '
       'do not count',
@@ -95,22 +99,26 @@ class Parsing(head_task.HeadTask):
       gold, predictions, punctuation=self.punctuation
     )
     content = clas.content_word_scores(gold, predictions)
-    return {'las': attachment.las, 'uas': attachment.uas, **_known(content)}
+    return {
+      'las': attachment.las,
+      'uas': attachment.uas,
+      **_available_scores(content),
+    }
 
   def _predictions(
     self, subject, objective, examples, part, notes
   ) -> list[parsing_metrics.Tree]:
-    """The tree of each sentence."""
+    """Returns the predicted tree of each sentence."""
     length = head_predictions.length_of(subject, self.length)
     rows = word_level.text_rows(examples, subject.vocabulary, length=length)
-    tagging_task.note_split(rows, part, notes)
-    flat = [
+    tagging_task.note_split_sentences(rows, part, notes)
+    indexed_rows = [
       (i, k, row)
       for i, sequences in enumerate(rows)
       for k, row in enumerate(sequences)
     ]
-    sentence_parts: list[list[_Part]] = [
-      [_NOTHING] * len(sequences) for sequences in rows
+    partial_trees: list[list[_PartialTree]] = [
+      [_EMPTY_TREE] * len(sequences) for sequences in rows
     ]
     maker = parsing_featurizer.ParsingRows(relations=objective.relations)
     features = [
@@ -120,15 +128,15 @@ class Parsing(head_task.HeadTask):
     for index, arcs in self.predict(
       subject, objective, examples, features, maker, length
     ):
-      sentence, k, row = flat[index]
-      sentence_parts[sentence][k] = _decode(arcs, row, objective.relations)
-    return [_join(parts) for parts in sentence_parts]
+      sentence, k, row = indexed_rows[index]
+      partial_trees[sentence][k] = _decode_row(arcs, row, objective.relations)
+    return [_join_trees(trees) for trees in partial_trees]
 
 
-def _known(
+def _available_scores(
   content: clas.ContentScores,
 ) -> dict[str, corpus_statistics.Statistics]:
-  """The scores that gold tags and lemmas allow, by name."""
+  """Returns the scores for which there are gold tags and lemmas, by name."""
   return {
     field.name: value
     for field in dataclasses.fields(content)
@@ -136,62 +144,87 @@ def _known(
   }
 
 
-class _Part(NamedTuple):
-  """Some words of a sentence, parsed by themselves.
+class _PartialTree(NamedTuple):
+  """Tree over consecutive words of a sentence.
 
   Attributes:
-    first: number of the first of them, from 0.
-    heads: int [w], 0 for the root, else the place in these words from 1.
-    relations: names of relations.
-    to_word: what each would be called if its head was not the root.
+    first: Index of the first word in the sentence.
+    heads: Heads of shape [w], int. 0 is the root, and other values are
+      positions among these words, counted from 1.
+    relations: Name of each word's relation.
+    nonroot_relations: Name of each word's relation to its best head other
+      than the root.
   """
 
   first: int
   heads: np.ndarray
   relations: list[str]
-  to_word: list[str]
+  nonroot_relations: list[str]
 
 
-_NOTHING = _Part(0, np.zeros(0, np.int64), [], [])
+_EMPTY_TREE = _PartialTree(0, np.zeros(0, np.int64), [], [])
 
 
-def _decode(
+def _decode_row(
   arcs: dependency_parsing.Arcs, row: word_level.WordRow, names: Sequence[str]
-) -> _Part:
-  """The tree over the words of a row."""
+) -> _PartialTree:
+  """Returns the best tree over the words of a row.
+
+  Args:
+    arcs: Scores of arcs and relations.
+    row: Words of the row.
+    names: Names of the relations.
+  """
   count = len(row.starts) + 1
   scores = np.asarray(arcs.scores)
   heads = decode_tree(scores[:count, :count])
   word_indices = np.arange(1, count)
-  second_heads = scores[1:count, 1:count].argmax(-1) + 1
+  if count > 2:
+    nonroot_heads = scores[1:count, 1:count].argmax(-1) + 1
+  else:
+    nonroot_heads = heads  # The only word has no other head.
 
-  def named(heads):
-    return [names[n] for n in arcs.relations[word_indices, heads]]
+  def relation_names(heads):
+    return [names[index] for index in arcs.relations[word_indices, heads]]
 
-  return _Part(
-    row.first, heads, named(heads), named(second_heads if count > 2 else heads)
+  return _PartialTree(
+    row.first, heads, relation_names(heads), relation_names(nonroot_heads)
   )
 
 
-def _join(parts: Sequence[_Part]) -> parsing_metrics.Tree:
-  """One tree; roots of later parts depend on the root of the first."""
+def _join_trees(trees: Sequence[_PartialTree]) -> parsing_metrics.Tree:
+  """Joins the partial trees of a sentence.
+
+  The roots of later trees become dependents of the root of the first tree.
+  """
   heads: list[int] = []
   relations: list[str] = []
-  root = 1 + int(np.flatnonzero(parts[0].heads == 0)[0])
-  for part in parts:
-    for head, relation, to_word in zip(
-      part.heads.tolist(), part.relations, part.to_word, strict=True
+  root = 1 + int(np.flatnonzero(trees[0].heads == 0)[0])
+  for tree in trees:
+    for head, relation, nonroot_relation in zip(
+      tree.heads.tolist(), tree.relations, tree.nonroot_relations, strict=True
     ):
-      moved = head == 0 and part.first > 0
-      heads.append(root if moved else head and head + part.first)
-      relations.append(to_word if moved else relation)
+      if head != 0:
+        heads.append(head + tree.first)
+        relations.append(relation)
+      elif tree.first > 0:
+        heads.append(root)
+        relations.append(nonroot_relation)
+      else:
+        heads.append(0)
+        relations.append(relation)
   return parsing_metrics.Tree(heads, relations)
 
 
 def _chain(
   example: labeled_examples.ParsedSentence, *, step: int
 ) -> parsing_metrics.Tree:
-  """Each word depends on the one before (-1) or after (1) it."""
+  """Returns a tree in which words depend on the previous or next word.
+
+  Args:
+    example: Sentence.
+    step: -1 for the previous word, 1 for the next word.
+  """
   count = len(example.words)
   heads = np.arange(1, count + 1) + step
   return parsing_metrics.Tree(
@@ -199,34 +232,35 @@ def _chain(
   )
 
 
-_LOWEST = -1e6  # stands for arcs that cannot be
+_MIN_SCORE = -1e6  # Score of impossible arcs.
 
 
 def decode_tree(scores: np.ndarray) -> np.ndarray:
-  """The best tree in which one word depends on the root.
+  """Returns the best tree in which exactly one word depends on the root.
 
-  Chu-Liu/Edmonds' maximum spanning arborescence (Chu and Liu, 1965; Edmonds,
-  1967). Arcs from the root are made so much worse, all by the same, that the
-  best tree has one of them (Stanojević and Cohen, 2021, section 4).
+  The tree is Chu-Liu/Edmonds' maximum spanning arborescence (Chu and Liu, 1965;
+  Edmonds, 1967). The scores of all arcs from the root are lowered by the same
+  amount, which is so large that the best tree contains only one of them
+  (Stanojević and Cohen, 2021, section 4).
 
-  Before: `[[., ., .], [1, ., 5], [3, 2, .]]`; after: [2, 0], of 5 + 3.
+  For example, the scores `[[., ., .], [1, ., 5], [3, 2, .]]` yield the heads
+  [2, 0] with a total score of 5 + 3.
 
   Args:
-    scores: [W + 1, W + 1]; place (i, j) scores word j as the head of word i,
-      0 is the root. The diagonal and row 0 are ignored; very low and infinite
-      numbers count as -1e6.
+    scores: Scores of shape [W + 1, W + 1]. Element (i, j) is the score of word
+      j as the head of word i, and 0 is the root. The diagonal and row 0 are
+      ignored. Scores below -1e6 count as -1e6.
 
   Returns:
-    int [W], the head of each word.
+    The head of each word, of shape [W], int.
   """
   count = len(scores) - 1
-  matrix = np.maximum(np.asarray(scores, np.float64), _LOWEST)
+  matrix = np.maximum(np.asarray(scores, np.float64), _MIN_SCORE)
   np.fill_diagonal(matrix, np.nan)
   matrix[0] = np.nan
   if count == 1:
     return np.zeros(1, np.int64)
-  used = matrix[1:]
-  spread = np.nanmax(used) - np.nanmin(used)
+  spread = np.nanmax(matrix[1:]) - np.nanmin(matrix[1:])
   matrix[1:, 0] -= 1 + count * spread
   heads, _ = chu_liu_edmonds.chu_liu_edmonds(matrix)
   return np.array(heads[1:], np.int64)

@@ -1,7 +1,7 @@
-"""Perplexity of masked tokens, per language or per language pair.
+"""Perplexity of masked tokens per language or language pair.
 
-The tokens to predict are drawn from the subject's seed alone, so that all
-checkpoints of a run are scored on the same ones.
+The masked tokens depend on the subject's seed only, so that all checkpoints of
+a run are scored on the same tokens.
 """
 
 import dataclasses
@@ -33,7 +33,8 @@ from xlflax.training import randomness
 from xlflax.utils import errors, validation
 
 TOKENS = Metric('tokens', Better.NEITHER, Unit.UNBOUNDED)
-COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
+# Each metric with its two columns of `score_rows` and their aggregation.
+COLUMNS = (
   ('perplexity', (0, 2), Aggregate.PERPLEXITY),
   ('loss', (0, 2), Aggregate.RATIO),
   ('accuracy', (1, 2), Aggregate.RATIO),
@@ -43,19 +44,20 @@ COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _MaskedPerplexity(eval_task.EvalTask):
-  """What both tasks have in common.
+  """Base of tasks on the perplexity of masked tokens.
 
-  Metrics, for each part: `perplexity/<part>` = exp(`loss/<part>`),
-  `accuracy/<part>` and `tokens/<part>` (how many were predicted); the part
-  `mean` is the mean over parts (of losses: the geometric mean of
-  perplexities). The examples of their intervals are rows.
+  The metrics of each part are `perplexity/<part>`, which equals
+  exp(`loss/<part>`), `accuracy/<part>` and `tokens/<part>`, the number of
+  predicted tokens. The part `mean` is the mean over parts. For perplexities, it
+  is the geometric mean. The examples of confidence intervals are sequences.
 
   Attributes:
-    length: tokens a row, special tokens included; at most what the model
-      reads.
-    batch_size: rows a batch; which tokens are drawn depends on it.
-    draws: how often the text is read, with other tokens masked each time.
-    mask_ratio: share of a row's tokens that is predicted.
+    length: Number of tokens per sequence, including special tokens. The model's
+      maximum length is never exceeded.
+    batch_size: Number of sequences per batch. The masked tokens depend on it.
+    draws: Number of times that the text is scored, each time with other masked
+      tokens.
+    mask_ratio: Fraction of a sequence's tokens that is predicted.
   """
 
   METRICS = (
@@ -72,6 +74,7 @@ class _MaskedPerplexity(eval_task.EvalTask):
   def _stream(
     self, subject: eval_task.Subject, layout: dataset_config.Layout, **options
   ) -> dataset_config.Stream:
+    """Returns the configuration of the sequences."""
     length = min(self.length, subject.model.config.max_length)
     return dataset_config.Stream(
       name=self.name,
@@ -86,12 +89,12 @@ class _MaskedPerplexity(eval_task.EvalTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Perplexity(_MaskedPerplexity):
-  """Masked-token perplexity of monolingual text.
+  """Perplexity of masked tokens in monolingual text.
 
   Attributes:
-    source: text of some languages.
-    layout: BLOCKS (lines joined, as in pretraining) or SENTENCES (one line a
-      row, cut off at the row's length).
+    source: Text in some languages.
+    layout: BLOCKS (joined lines, as in pretraining) or SENTENCES (one line per
+      sequence, truncated to its length).
   """
 
   name: str = 'perplexity'
@@ -102,14 +105,14 @@ class Perplexity(_MaskedPerplexity):
     allowed = dataset_config.Layout.BLOCKS, dataset_config.Layout.SENTENCES
     if self.layout not in allowed:
       raise errors.ConfigError(
-        'Perplexity of monolingual text has no such layout',
+        'Perplexity of monolingual text does not support the layout',
         got=self.layout,
         expected='Layout.BLOCKS or Layout.SENTENCES',
         where=f'{self.name}.layout',
       )
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     stream = self._stream(subject, self.layout)
     objective = masked_lm.MaskedLM(
       mask_ratio=self.mask_ratio, random_words=_random_words(subject)
@@ -123,9 +126,9 @@ class Perplexity(_MaskedPerplexity):
         ),
       )
       lines = _encode(subject, self.source.load(language), *ids)
-      cut = sum(len(line) > stream.capacity for line in lines)
-      if cut and self.layout is dataset_config.Layout.SENTENCES:
-        notes.append(f'{cut} sentences of {language} were cut')
+      num_truncated = sum(len(line) > stream.capacity for line in lines)
+      if num_truncated and self.layout is dataset_config.Layout.SENTENCES:
+        notes.append(f'{num_truncated} sentences of {language} were truncated')
       units = self._units(lines, stream, subject.vocabulary.spec)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
@@ -133,26 +136,27 @@ class Perplexity(_MaskedPerplexity):
     return evaluate_parts(self.name, languages, score, notes)
 
   def _units(self, lines, stream, spec) -> list[collate.Unit]:
+    """Returns the text of each sequence."""
     if self.layout is dataset_config.Layout.BLOCKS:
-      cut = token_batches.split_into_blocks(
+      sequences = token_batches.split_into_blocks(
         lines, capacity=stream.capacity, separator=spec.eos_id
       )
     else:
-      cut = [
+      sequences = [
         np.asarray(line[: stream.capacity], np.int32) for line in lines if line
       ]
-    return [(row,) for row in cut]
+    return [(sequence,) for sequence in sequences]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPerplexity(_MaskedPerplexity):
-  """Masked-token perplexity of sentences beside their translations (TLM).
+  """Perplexity of masked tokens in concatenated translations (TLM).
 
   Attributes:
-    source: sentence pairs.
-    pairs: how the sides are put together, and length filters; as in training,
-      for a fair number. The order of sides is that of the source.
+    source: Sentence pairs.
+    pairs: Concatenation of the sides, and length filters. They should be those
+      of training. The order of the sides is that of the source.
   """
 
   name: str = 'translation_perplexity'
@@ -160,15 +164,14 @@ class TranslationPerplexity(_MaskedPerplexity):
   pairs: dataset_config.PairOptions = dataset_config.PairOptions()
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     if subject.sharing is not None:
       raise errors.ConfigError(
-        'Two languages in a row cannot be scored by a model with a sharing '
-        'plan',
+        'Sequences in two languages require a model without a sharing plan',
         got=f'{subject.sharing}',
         expected='a model that shares all parameters',
         where=self.name,
-        fix='leave this task out',
+        fix='Remove this task.',
       )
     stream = self._stream(
       subject, dataset_config.Layout.PAIRS, pairs=self.pairs
@@ -197,12 +200,15 @@ class TranslationPerplexity(_MaskedPerplexity):
 def _encode(
   subject: eval_task.Subject, lines: Sequence[str], language: int
 ) -> list[list[int]]:
-  """The ids of lines of one language."""
+  """Returns the token ids of lines in one language."""
   return subject.vocabulary.encode_each(lines, [language] * len(lines))
 
 
 def _random_words(subject: eval_task.Subject) -> RandomWords:
-  """The language's own where it has embeddings of its own."""
+  """Returns the words that replace masked tokens at random.
+
+  They are those of the language if it has embeddings of its own.
+  """
   has_own_words = (
     subject.sharing is not None
     and subject.sharing.embeddings
@@ -219,19 +225,19 @@ def score_rows(
   stream: dataset_config.Stream,
   draws: int,
 ) -> np.ndarray:
-  """Sums over the masked tokens of each row.
+  """Computes sums over the masked tokens of each sequence.
 
   Args:
-    subject: model, parameters, vocabulary, seed.
-    objective: chooses and scores tokens.
-    units: text of each row.
-    languages: language id of each side.
-    stream: layout, length and batch size.
-    draws: how often each row is scored.
+    subject: Model, parameters, vocabulary and seed.
+    objective: Objective that masks and scores tokens.
+    units: Text of each sequence.
+    languages: Language id of each side.
+    stream: Layout, length and batch size.
+    draws: Number of times that each sequence is scored.
 
   Returns:
-    [rows, 3]: losses in nats, right predictions, predicted tokens, of the rows
-    that have any.
+    Losses in nats, correct predictions and predicted tokens of the sequences
+    with predicted tokens, of shape [sequences, 3].
   """
   spec = subject.vocabulary.spec
   key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
@@ -254,23 +260,31 @@ def score_rows(
             rng,
           )
         )
-  summed = np.asarray(jax.device_get(sums), np.float64)
-  rows = summed.reshape(-1, draws, stream.batch_size, 3).sum(1).reshape(-1, 3)
+  sums_per_batch = np.asarray(jax.device_get(sums), np.float64)
+  rows = (
+    sums_per_batch.reshape(-1, draws, stream.batch_size, 3)
+    .sum(1)
+    .reshape(-1, 3)
+  )
   return rows[rows[:, 2] > 0]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def score_batch(objective, model, spec, partitioner, params, batch, rng):
-  """Losses, right predictions and predicted tokens of each row, [B, 3].
+  """Computes sums over the masked tokens of each sequence of a batch.
 
   Args:
-    objective: chooses and scores tokens.
-    model: the encoder.
-    spec: its vocabulary.
-    partitioner: of the subject.
-    params: `{'model': ..., 'heads': ...}`.
-    batch: rows [B, T].
-    rng: key by which tokens are chosen.
+    objective: Objective that masks and scores tokens.
+    model: Encoder.
+    spec: Specification of its vocabulary.
+    partitioner: Partitioner of the subject.
+    params: Parameters `{'model': ..., 'heads': ...}`.
+    batch: Batch of sequences of shape [B, T].
+    rng: Random key of the choice of masked tokens.
+
+  Returns:
+    Losses in nats, correct predictions and predicted tokens of each sequence,
+    of shape [B, 3].
   """
   context = objective_base.Context(
     vocabulary=spec, step=jnp.int32(0), train=False, rng=rng
@@ -293,15 +307,15 @@ def evaluate_parts(
   notes: list[str],
   columns: Sequence[tuple[str, tuple[int, int], Aggregate]] = COLUMNS,
 ) -> eval_task.EvalResult:
-  """Scores parts {name: what `score` takes}; what fails is kept apart.
+  """Scores the parts of a source. Parts that fail are listed in the result.
 
   Args:
-    task: its name.
-    parts: name -> argument of `score`.
-    score: gives the rows of a part: those of `score_rows`, perhaps with more
-      columns.
-    notes: of the result.
-    columns: metric, two columns, and how they become one number; a metric
+    task: Name of the task.
+    parts: Argument of `score` for each part, by its name.
+    score: Function that returns the rows of a part: those of `score_rows`, with
+      optional further columns.
+    notes: Notes of the result.
+    columns: Each metric with its two columns and their aggregation. A metric
       whose second column sums to 0 is left out.
   """
   failures = eval_task.Failures(task)
@@ -311,11 +325,11 @@ def evaluate_parts(
     with failures.guard(name):
       rows = score(part)
       if not rows[:, 2].any():
-        raise errors.CorpusError('There is no token to predict', got='no text')
+        raise errors.CorpusError('The text has no tokens to predict')
       statistics = {
-        metric: corpus_statistics.Statistics(rows[:, chosen], aggregate)
-        for metric, chosen, aggregate in columns
-        if rows[:, chosen[1]].any()
+        metric: corpus_statistics.Statistics(rows[:, indices], aggregate)
+        for metric, indices, aggregate in columns
+        if rows[:, indices[1]].any()
       }
       files |= eval_task.statistics_files(name, statistics)
       metrics |= {
@@ -327,7 +341,11 @@ def evaluate_parts(
   means.pop('tokens/mean', None)
   logarithms = head_task.mean_metrics(
     {name: float(np.log(value)) for name, value in metrics.items() if value},
-    [metric for metric, _, kind in columns if kind is Aggregate.PERPLEXITY],
+    [
+      metric
+      for metric, _, aggregate in columns
+      if aggregate is Aggregate.PERPLEXITY
+    ],
   )
   with np.errstate(over='ignore'):
     means |= {name: float(np.exp(value)) for name, value in logarithms.items()}

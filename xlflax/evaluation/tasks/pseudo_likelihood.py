@@ -1,8 +1,9 @@
-"""Pseudo-log-likelihoods: what a masked language model says of a sentence.
+"""Pseudo-log-likelihoods of sentences by a masked language model.
 
-Every token is predicted from the rest of its sentence: Salazar et al. (2020),
-"Masked Language Model Scoring"; with what follows of its word hidden, too: Kauf
-and Ivanova (2023), "A Better Way to Do Masked Language Model Scoring".
+Every token is predicted from the other tokens of its sentence (Salazar et al.,
+2020, "Masked Language Model Scoring"). Optionally, the following tokens of its
+word are hidden as well (Kauf and Ivanova, 2023, "A Better Way to Do Masked
+Language Model Scoring").
 """
 
 import dataclasses
@@ -29,30 +30,33 @@ from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.utils import validation
 
-_PLACE = 'place'
-_BY_WORD = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
+_POSITION = 'place'  # Key of the batch with the position to predict.
+_WORD_PERPLEXITY_COLUMN = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
 
 
 class Hidden(enum.Enum):
-  """What is hidden of a sentence while one of its tokens is predicted."""
+  """Tokens that are hidden while a token is predicted."""
 
-  TOKEN = 'token'  # that token
-  WORD = 'word'  # and what follows of its word, as whole-word masking has it
+  TOKEN = 'token'  # The predicted token.
+  # The predicted token and the following tokens of its word, where words are
+  # those of whole-word masking.
+  WORD = 'word'
 
 
 class Scored(enum.Enum):
-  """Which tokens of a text and a choice count."""
+  """Tokens that are scored in a sentence of a text and a choice."""
 
-  CHOICE = 'choice'
-  ALL = 'all'
+  CHOICE = 'choice'  # The tokens of the choice.
+  ALL = 'all'  # The tokens of the text and the choice.
 
 
 class Scores(NamedTuple):
-  """What is predicted of N sentences.
+  """Sums over the predicted tokens of N sentences.
 
   Attributes:
-    sums: float64 [N, 3]: -ln p of the tokens, right predictions, tokens.
-    cut: bool [N], which sentences were longer than the model reads.
+    sums: Negative log-likelihood in nats, number of correct predictions, and
+      number of tokens, of shape [N, 3], float64.
+    cut: Whether each sentence was truncated, of shape [N], bool.
   """
 
   sums: np.ndarray
@@ -60,30 +64,40 @@ class Scores(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _OneToken(masked_lm.MaskedLM):
-  """Predicts the token at `batch['place']` [B, 1]; -1: there is none."""
+class _SingleTokenPrediction(masked_lm.MaskedLM):
+  """Objective that predicts a single token of each sequence.
+
+  The position of the token is `batch['place']` of shape [B, 1], or -1 if the
+  sequence has none.
+
+  Attributes:
+    hidden: Tokens that are hidden during the prediction of a token.
+  """
 
   hidden: Hidden
 
   def mask(self, batch, context, rng):
     del rng
-    tokens, position = batch['token_ids'], batch[_PLACE]
+    tokens = batch['token_ids']
+    position = batch[_POSITION]
     columns = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-    hidden = columns == position  # [B, T]
+    is_hidden = columns == position  # [B, T]
     if self.hidden is Hidden.WORD:
-      begins = infilling.begins_word(tokens, context.vocabulary)
-      word_ids = jnp.cumsum(begins, axis=1, dtype=jnp.int32)
+      is_word_start = infilling.begins_word(tokens, context.vocabulary)
+      word_ids = jnp.cumsum(is_word_start, axis=1, dtype=jnp.int32)
       in_same_word = word_ids == masking.gather_rows(
         word_ids, jnp.maximum(position, 0)
       )
-      end = (batch['segment_ids'] > 0).sum(1, keepdims=True) - 1  # eos
-      hidden |= (columns > position) & in_same_word & (columns < end)
+      eos_position = (batch['segment_ids'] > 0).sum(1, keepdims=True) - 1
+      is_hidden |= (
+        (columns > position) & in_same_word & (columns < eos_position)
+      )
     choice = masking.Choice(
       jnp.maximum(position, 0),
       (position >= 0).astype(jnp.float32),
       jnp.full_like(position, masking.Action.MASK),
     )
-    return jnp.where(hidden, context.vocabulary.mask_id, tokens), choice
+    return jnp.where(is_hidden, context.vocabulary.mask_id, tokens), choice
 
 
 def score_sentences(
@@ -95,69 +109,93 @@ def score_sentences(
   starts: Sequence[int] = (),
   max_length: int | None = None,
 ) -> Scores:
-  """Predicts every token of sentences from the others.
+  """Predicts every token of sentences from the other tokens.
 
   Args:
-    subject: model, parameters, vocabulary, partitioner, batch size.
-    sentences: N lists of ids, without special symbols; the last tokens count
-      of those that are longer than the model reads.
+    subject: Model, parameters, vocabulary, partitioner and batch size.
+    sentences: N lists of token ids, without special tokens. Sentences that
+      exceed the maximum length are truncated at the beginning.
     language_ids: N indices into the vocabulary's languages.
-    hidden: beside the token.
-    starts: the first token of each that counts; (): all do.
-    max_length: tokens a sentence, bos and eos included, at most; None: as many
-      as the model reads.
+    hidden: Tokens that are hidden during the prediction of a token.
+    starts: Index of the first scored token of each sentence. If empty, all
+      tokens are scored.
+    max_length: Maximum number of tokens per sentence, including bos and eos. If
+      None, the number of the model's positions.
   """
   limit = hidden_states.length_limit(subject, max_length)
-  read = [ids[-limit + 2 :] for ids in sentences]
-  lost = np.array([*map(len, sentences)]) - [*map(len, read)]
-  first = np.maximum(np.array(starts or [0] * len(read)) - lost, 0)
-  places = [
-    (i, at) for i, ids in enumerate(read) for at in range(first[i], len(ids))
+  truncated = [ids[-limit + 2 :] for ids in sentences]
+  num_lost = np.array([len(ids) for ids in sentences]) - [
+    len(ids) for ids in truncated
   ]
-  owner, token_index = np.array(places, np.int64).reshape(-1, 2).T
+  first_scored = np.maximum(
+    np.array(starts or [0] * len(truncated)) - num_lost, 0
+  )
+  # Each scored token is a sequence of its own.
+  scored_tokens = [
+    (sentence, token)
+    for sentence, ids in enumerate(truncated)
+    for token in range(first_scored[sentence], len(ids))
+  ]
+  sentence_indices, token_indices = (
+    np.array(scored_tokens, np.int64).reshape(-1, 2).T
+  )
   languages = np.asarray(language_ids, np.int32)
   spec = subject.vocabulary.spec
-  totals = np.zeros((len(read), 3))
+  totals = np.zeros((len(truncated), 3))
   for indices, rows, length in hidden_states.language_batches(
-    subject, [read[i] for i in owner], languages[owner], limit
+    subject,
+    [truncated[i] for i in sentence_indices],
+    languages[sentence_indices],
+    limit,
   ):
-    chosen = owner[indices]
+    batch_sentences = sentence_indices[indices]
+    num_sequences = len(batch_sentences)
     batch = hidden_states.token_rows(
-      [read[i] for i in chosen], languages[chosen], rows, length, spec
+      [truncated[i] for i in batch_sentences],
+      languages[batch_sentences],
+      rows,
+      length,
+      spec,
     )
-    batch[_PLACE] = np.full((rows, 1), -1, np.int32)
-    batch[_PLACE][: len(chosen), 0] = token_index[indices] + 1  # after bos
+    # Positions count bos.
+    batch[_POSITION] = np.full((rows, 1), -1, np.int32)
+    batch[_POSITION][:num_sequences, 0] = token_indices[indices] + 1
     with batch_sharding.logical_axis_scope(subject.partitioner):
       sums = perplexity.score_batch(
-        _OneToken(hidden=hidden),
+        _SingleTokenPrediction(hidden=hidden),
         subject.model,
         spec,
         subject.partitioner,
         subject.params,
         batch_sharding.shard_batch(batch, subject.partitioner),
-        jax.random.key(0),  # nothing is drawn
+        jax.random.key(0),  # The prediction is deterministic.
       )
-    np.add.at(totals, chosen, np.asarray(sums, np.float64)[: len(chosen)])
-  return Scores(totals, lost > 0)
+    np.add.at(
+      totals, batch_sentences, np.asarray(sums, np.float64)[:num_sequences]
+    )
+  return Scores(totals, num_lost > 0)
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoPerplexity(eval_task.EvalTask):
-  """Perplexity of tokens, each predicted from the rest of its sentence.
+  """Perplexity of tokens that are predicted from the rest of their sentence.
 
-  Metrics, for each language: `perplexity/<language>` = exp(`loss/<language>`)
-  of a token; `word_perplexity/<language>`, of the loss by word between spaces,
-  which models of other vocabularies can be compared by (languages without
-  spaces have none, sentences that were cut do not count);
-  `accuracy/<language>` and `tokens/<language>`. `mean` is the mean over
-  languages, of perplexities the geometric one. The examples of
-  intervals are sentences.
+  The metrics of each language are `perplexity/<language>`, which equals
+  exp(`loss/<language>`) and refers to tokens, `word_perplexity/<language>`,
+  `accuracy/<language>` and `tokens/<language>`. `word_perplexity` is computed
+  from the loss per word, where words are separated by spaces, so that models
+  with different vocabularies are comparable. It does not exist for languages
+  without spaces and leaves out truncated sentences. `mean` is the mean over
+  languages. For perplexities, it is the geometric mean. The examples of
+  confidence intervals are sentences.
 
   Attributes:
-    source: text, a sentence a line.
-    hidden: what is hidden: the TOKEN, or what follows of its WORD, too.
-    max_length: tokens a sentence, at most; the last ones of longer ones count.
+    source: Text with one sentence per line.
+    hidden: Tokens that are hidden during the prediction of a token: the TOKEN,
+      or also the following tokens of its WORD.
+    max_length: Maximum number of tokens per sentence. Longer sentences are
+      truncated at the beginning. If None, the number of the model's positions.
   """
 
   METRICS = (
@@ -175,52 +213,53 @@ class PseudoPerplexity(eval_task.EvalTask):
   max_length: validation.PositiveInt | None = None
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     notes: list[str] = []
 
-    def rows(language: str) -> np.ndarray:
+    def score(language: str) -> np.ndarray:
       texts = [text for text in self.source.load(language) if text.strip()]
-      number = _number(subject, language, notes)
+      language_ids = [_language_id(subject, language, notes)] * len(texts)
       sentence_scores = score_sentences(
         subject,
-        subject.vocabulary.encode_each(texts, [number] * len(texts)),
-        [number] * len(texts),
+        subject.vocabulary.encode_each(texts, language_ids),
+        language_ids,
         hidden=self.hidden,
         max_length=self.max_length,
       )
       if sentence_scores.cut.any():
         notes.append(
-          f'{sentence_scores.cut.sum()} sentences of {language} were cut'
+          f'{sentence_scores.cut.sum()} sentences of {language} were truncated'
         )
-      spaced = language_codes.uses_spaces(language)
-      counts = [len(text.split()) if spaced else 0 for text in texts]
+      has_words = language_codes.uses_spaces(language)
+      counts = [len(text.split()) if has_words else 0 for text in texts]
       word_counts = np.where(sentence_scores.cut, 0, counts)
-      by_word = np.where(word_counts, sentence_scores.sums[:, 0], 0)
-      return np.column_stack([sentence_scores.sums, word_counts, by_word])
+      word_losses = np.where(word_counts, sentence_scores.sums[:, 0], 0)
+      return np.column_stack([sentence_scores.sums, word_counts, word_losses])
 
     return perplexity.evaluate_parts(
       self.name,
       {code: code for code in self.source.languages_found()},
-      rows,
+      score,
       notes,
-      (*perplexity.COLUMNS, _BY_WORD),
+      (*perplexity.COLUMNS, _WORD_PERPLEXITY_COLUMN),
     )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LikelihoodChoice(multiple_choice_task.ChoiceTask):
-  """The share of questions whose right choice is the likeliest, untrained.
+  """Accuracy of choosing the most probable answer, without fine-tuning.
 
-  A text and a choice, joined by a space, are one sentence; the pseudo-log-
-  likelihood of the choice's tokens is its score (XStoryCloze's endings; what
-  follows the pronoun of XWinograd). Metrics and files are those of
-  `ChoiceTask`.
+  A text and a choice, joined by a space, form a sentence. The score of the
+  choice
+  is the pseudo-log-likelihood of its tokens, such as those of XStoryCloze's
+  endings, or those after the pronoun in XWinograd. Metrics and files are those
+  of `ChoiceTask`.
 
   Attributes:
-    hidden: see `PseudoPerplexity`.
-    scored: whether the tokens of the CHOICE count or ALL.
-    by_token: whether a score is the mean of its tokens, not their sum.
+    hidden: Hidden tokens (see `PseudoPerplexity`).
+    scored: Scored tokens: those of the CHOICE, or ALL.
+    by_token: Whether a score is the mean over tokens instead of their sum.
   """
 
   name: str = 'likelihood_choice'
@@ -229,48 +268,58 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   by_token: bool = False
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
-    result, failures = (
-      eval_task.EvalResult(metrics={}),
-      eval_task.Failures(self.name),
-    )
+    """Scores the subject. Parts that fail are listed in the result."""
+    result = eval_task.EvalResult(metrics={})
+    failures = eval_task.Failures(self.name)
     notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):
-        examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
-        scores = self._scores(subject, part, examples, notes)
-        self.add_chosen(part, examples, scores, result, notes)
+        examples = head_task.check_examples(
+          self.source.load(part), self.EXAMPLE, part
+        )
+        scores = self._score_choices(subject, part, examples, notes)
+        self.add_choices(part, examples, scores, result, notes)
     result.metrics.update(head_task.mean_metrics(result.metrics))
     return dataclasses.replace(
       result, notes=tuple(notes), failures=failures.collected()
     )
 
-  def _scores(self, subject, part, examples, notes) -> np.ndarray:
-    """The (pseudo-)log-likelihood of each choice, [N]."""
+  def _score_choices(self, subject, part, examples, notes) -> np.ndarray:
+    """Returns the pseudo-log-likelihood of each choice, of shape [N]."""
     codes = dict.fromkeys(example.language for example in examples)
-    ids = {code: _number(subject, code, notes) for code in codes}
-    numbers = [ids[example.language] for example in examples]
-    encode = subject.vocabulary.encode_each
-    texts = [example.text for example in examples]
-    joined = encode([f'{x.text} {x.paired_text}' for x in examples], numbers)
-    starts = [
-      len(os.path.commonprefix(pair))
-      for pair in zip(encode(texts, numbers), joined, strict=True)
-    ]
+    id_by_code = {code: _language_id(subject, code, notes) for code in codes}
+    language_ids = [id_by_code[example.language] for example in examples]
+    vocabulary = subject.vocabulary
+    text_ids = vocabulary.encode_each(
+      [example.text for example in examples], language_ids
+    )
+    sentence_ids = vocabulary.encode_each(
+      [f'{example.text} {example.paired_text}' for example in examples],
+      language_ids,
+    )
     if self.scored is Scored.ALL:
-      starts = [0] * len(starts)
+      starts = [0] * len(examples)
+    else:
+      starts = [
+        len(os.path.commonprefix(ids))
+        for ids in zip(text_ids, sentence_ids, strict=True)
+      ]
     sentence_scores = score_sentences(
-      subject, joined, numbers, hidden=self.hidden, starts=starts
+      subject, sentence_ids, language_ids, hidden=self.hidden, starts=starts
     )
     if sentence_scores.cut.any():
       notes.append(
-        f'{sentence_scores.cut.sum()} choices of {part} lost the start of the text'
+        f'the text of {sentence_scores.cut.sum()} choices of {part} was '
+        'truncated at the beginning'
       )
-    loss, _, tokens = sentence_scores.sums.T
-    return -loss / np.maximum(tokens, 1) if self.by_token else -loss
+    losses, _, num_tokens = sentence_scores.sums.T
+    return -losses / np.maximum(num_tokens, 1) if self.by_token else -losses
 
 
-def _number(subject: eval_task.Subject, language: str, notes: list[str]) -> int:
+def _language_id(
+  subject: eval_task.Subject, language: str, notes: list[str]
+) -> int:
+  """Returns the id of a language."""
   return language_codes.language_id(
     subject.vocabulary, language, notes, required=subject.needs_languages
   )

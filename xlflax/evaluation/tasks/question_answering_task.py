@@ -18,29 +18,35 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtractiveQA(head_task.HeadOnTexts):
-  """How well questions are answered by spans of a text.
+  """Accuracy of answering questions with spans of a context.
 
-  Metrics, for each part of the source (a language, or `context-question` where
-  these are two): `f1/<part>` and `exact_match/<part>`, as fractions, and their
-  means over parts. The file `<part>.json` has the answers, question id to
-  text, as the official scorers and XTREME's submissions have them; a part
-  without answers (a blind test set) gives nothing else. The table `problems`
-  lists questions with an answer that their context does not have where they
-  say; they are scored by the answer's text all the same. Where some questions
-  are known to have no answer, `has_answer_f1/<part>` and `no_answer_f1/<part>`
-  are the F1 of the others and of these.
+  Parts are languages, or `context-question` if these have different languages.
+  The metrics of each part of the source are `f1/<part>` and
+  `exact_match/<part>`, as fractions, with means over parts. If some questions
+  are marked as unanswerable, `has_answer_f1/<part>` and `no_answer_f1/<part>`
+  are the F1 of answerable and unanswerable questions.
+
+  The file `<part>.json` maps question ids to answers, in the format of the
+  official scorers and of XTREME's submissions. A part without answers (a blind
+  test set) yields predictions only. The table `problems` lists questions with
+  an
+  answer that is not in the context at its position. They are scored by the text
+  of the answer like all others.
 
   Attributes:
-    rules: 'squad' (also XQuAD and TyDiQA), 'squad_v2' for questions without
-      an answer, or 'mlqa' with its normalisation for each language.
-    null_threshold: how much the score of no answer must be above that of the
-      best span for the answer to be none; None: always a span.
+    rules: 'squad' (also for XQuAD and TyDiQA), 'squad_v2' for data with
+      unanswerable questions, or 'mlqa' with its normalization for each
+      language.
+    null_threshold: Minimum difference of the score of no answer and that of the
+      best span at which the answer is empty. If None, the answer is always a
+      span.
     doc_stride: Number of tokens from the start of one window of a context to
       the start of the next. If None, as in fine-tuning.
     max_question_length: Maximum number of tokens of a question. If None, as in
       fine-tuning.
-    n_best: answers compared over the windows of a context.
-    max_answer_length: tokens of an answer, at most.
+    n_best: Maximum number of candidate answers of a question, and of each of its
+      windows.
+    max_answer_length: Maximum number of tokens of an answer.
   """
 
   METRICS = (
@@ -67,6 +73,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     return ('f1', 'exact_match')
 
   def rows(self, objective):
+    """Returns the featurizer for a head."""
     del objective
     settings: dict[str, Any] = {
       'doc_stride': self.doc_stride,
@@ -79,19 +86,21 @@ class ExtractiveQA(head_task.HeadOnTexts):
   ) -> None:
     """Adds a part's predictions and scores to the result."""
     answers = self._answers(subject, objective, examples)
-    labelled, answers = self.add_scores(part, examples, answers, result, notes)
-    problems = self._problems(part, examples)
+    labeled, answers = self.add_scores(part, examples, answers, result, notes)
+    problems = self._problem_rows(part, examples)
     if problems:
       result.tables.setdefault('problems', []).extend(problems)
       notes.append(
-        f'{part}: {len(problems)} problems of single questions; '
-        'see the table `problems`'
+        f'{part}: {len(problems)} problems of single questions are listed in '
+        'the table `problems`'
       )
-    none = np.array([example.is_unanswerable for example in labelled])
-    if none.any() and not none.all():
-      by_question = self._scores(labelled, answers).f1.rows[:, 0]
-      result.metrics[f'has_answer_f1/{part}'] = float(by_question[~none].mean())
-      result.metrics[f'no_answer_f1/{part}'] = float(by_question[none].mean())
+    is_unanswerable = np.array([example.is_unanswerable for example in labeled])
+    if is_unanswerable.any() and not is_unanswerable.all():
+      f1 = self._scores(labeled, answers).f1.rows[:, 0]
+      result.metrics[f'has_answer_f1/{part}'] = float(
+        f1[~is_unanswerable].mean()
+      )
+      result.metrics[f'no_answer_f1/{part}'] = float(f1[is_unanswerable].mean())
 
   def example_statistics(self, gold, predictions):
     scores = self._scores(gold, predictions)
@@ -99,14 +108,20 @@ class ExtractiveQA(head_task.HeadOnTexts):
 
   def _scores(self, examples, answers) -> qa_metrics.AnswerScores:
     return qa_metrics.answer_scores(
-      {e.id: [answer.text for answer in e.answers] for e in examples},
+      {
+        example.id: [answer.text for answer in example.answers]
+        for example in examples
+      },
       answers,
       rules=self.rules,
       language=examples[0].language,
     )
 
   def _answers(self, subject, objective, examples) -> dict[str, str]:
-    """Question id -> text; '' where the context has none."""
+    """Returns the predicted answer of each question, by question id.
+
+    The answer is '' if the context contains none.
+    """
     maker = self.rows(objective)
     length = head_predictions.length_of(subject, self.length)
     windows = maker.windows(examples, subject.vocabulary, length=length)
@@ -125,28 +140,35 @@ class ExtractiveQA(head_task.HeadOnTexts):
     start = 0
     for example, example_windows in zip(examples, windows, strict=True):
       scores = logits[start : start + len(example_windows)]
-      best = qa_decoding.n_best(
+      candidates = qa_decoding.n_best(
         example.context, example_windows, scores, decoding=decoding
       )
-      answers[example.id] = self._chosen(best, scores)
+      answers[example.id] = self._select_answer(candidates, scores)
       start += len(example_windows)
     return answers
 
-  def _chosen(self, best: list[qa_decoding.Candidate], logits) -> str:
-    """The best answer's text; '' for none."""
-    if not best:
+  def _select_answer(
+    self, candidates: list[qa_decoding.Candidate], logits
+  ) -> str:
+    """Returns the text of the best candidate, or '' for no answer.
+
+    Args:
+      candidates: Candidate spans, the best first.
+      logits: Logits of the windows of the context.
+    """
+    if not candidates:
       return ''
     if self.null_threshold is not None:
-      margin = qa_decoding.null_score(logits) - best[0].score
+      margin = qa_decoding.null_score(logits) - candidates[0].score
       if margin > self.null_threshold:
         return ''
-    return best[0].text
+    return candidates[0].text
 
-  def _problems(self, part, examples) -> list[eval_task.Row]:
-    """What is wrong with single examples."""
+  def _problem_rows(self, part, examples) -> list[eval_task.Row]:
+    """Returns the rows of a part in the table `problems`."""
     problems = list(self.source.problems(part))
     problems += [
-      f'question {name}: an answer is not where it says'
+      f'question {name}: the context does not contain an answer at its position'
       for name in question_featurizer.find_answer_mismatches(examples)
       if not any(f'question {name}:' in problem for problem in problems)
     ]

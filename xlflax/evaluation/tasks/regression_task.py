@@ -1,4 +1,4 @@
-"""Numbers for texts and pairs of texts, by a fine-tuned head: correlations."""
+"""Correlation of a head's predictions with ratings of texts."""
 
 import dataclasses
 
@@ -16,11 +16,13 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Regression(head_task.HeadOnTexts):
-  """How predicted numbers go with people's ratings (GLUE's STS-B).
+  """Correlation of predicted numbers with human ratings (GLUE's STS-B).
 
-  Metrics: `spearman/<part>`, `pearson/<part>` and their means; a task's score
-  is the mean of both. `roc_auc/<part>` where all ratings are 0 or 1 (SEAHORSE,
-  Clark et al. 2023). The file `<part>.tsv` has a number a line.
+  The metrics are `spearman/<part>`, `pearson/<part>` and their means over
+  parts.
+  The score of the task is the mean of both. If all ratings are 0 or 1, there is
+  also `roc_auc/<part>` (SEAHORSE, Clark et al., 2023). The file `<part>.tsv`
+  contains one number per line.
   """
 
   METRICS = (

@@ -1,8 +1,8 @@
-"""Retrieval where the right answers are not known: predictions only.
+"""Predictions of sentence retrieval for test sets without public answers.
 
-XTREME's Tatoeba has its English sentences sorted, so that which is whose
-translation can only be scored by who keeps the answers. It wants a line for
-each English sentence (`evaluate.py` and `mock_test_data` of
+XTREME's Tatoeba has its English sentences sorted, so that predictions can only
+be scored by the benchmark's organizers, who have the answers. The submission
+requires a line for each English sentence (`evaluate.py` and `mock_test_data` of
 github.com/google-research/xtreme).
 """
 
@@ -16,24 +16,25 @@ from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.metrics.metric import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.similarity import cosine as similarity
+from xlflax.similarity import cosine
 from xlflax.utils import validation
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NearestSentences(sentence_task.CollectionTask):
-  """For each sentence of the second side, the nearest of the first.
+  """Nearest sentence of the first language for each one of the second language.
 
-  The second side is English in XTREME's parts, such as 'fr-en'. Where the
-  source has gold pairs, `accuracy/<part>` and `accuracy/mean` are the shares
-  of the second side's sentences whose nearest is a gold pair of theirs. The
-  files `<part>.tsv` have a line for each of these sentences, with the line of
-  the nearest sentence of the first side, counted from 0: XTREME's form of a
-  submission.
+  The second language is English in XTREME's parts, such as 'fr-en'. If the
+  source has gold pairs, the metrics are `accuracy/<part>`, the fraction of
+  sentences of the second language whose nearest sentence is a gold translation,
+  and the mean `accuracy/mean`. The files `<part>.tsv` contain a line for each
+  of
+  these sentences, with the line number of the nearest sentence of the first
+  language, counted from 0. This is the format of XTREME's submissions.
 
   Attributes:
-    source: two collections for each part.
+    source: Two collections for each part.
   """
 
   METRICS = (ACCURACY,)
@@ -41,31 +42,32 @@ class NearestSentences(sentence_task.CollectionTask):
   source: example_source.MinedSource
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
-    return self.scored(
+    """Scores the subject. Parts that fail are listed in the result."""
+    return self.score_parts(
       self.source.languages(), functools.partial(self._score, subject)
     )
 
   def _score(self, subject, part, result, notes):
+    """Adds the predictions of a part, and returns its statistics."""
     mined = self.source.load(part)
-    nearest = self._nearest(subject, mined, notes)
+    nearest = self._find_nearest(subject, mined, notes)
     result.files[f'{part}.tsv'] = mined.write_nearest(nearest)
     if mined.gold is None:
-      notes.append(f'{part}: no gold pairs; predictions only')
+      notes.append(f'{part}: there are no gold pairs, so it is not scored')
       return {}
-    ids = list(mined.first)
-    right = [
-      (ids[index], name) in mined.gold
-      for name, index in zip(mined.second, nearest, strict=True)
+    first_ids = list(mined.first)
+    is_correct = [
+      (first_ids[index], second_id) in mined.gold
+      for second_id, index in zip(mined.second, nearest, strict=True)
     ]
-    return {'accuracy': corpus_statistics.Statistics(np.array(right))}
+    return {'accuracy': corpus_statistics.Statistics(np.array(is_correct))}
 
-  def _nearest(self, subject, mined, notes) -> list[int]:
-    """Place in the first collection, for each sentence of the second."""
+  def _find_nearest(self, subject, mined, notes) -> list[int]:
+    """Returns the index in `mined.first` of each second sentence's neighbor."""
     texts = [list(side.values()) for side in (mined.first, mined.second)]
     codes = [
       [code] * len(side)
       for code, side in zip(mined.languages, texts, strict=True)
     ]
     sides = self.sides(subject, codes, texts, notes)
-    return similarity.find_nearest(*sides).backward.tolist()
+    return cosine.find_nearest(*sides).backward.tolist()

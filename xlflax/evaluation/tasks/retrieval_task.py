@@ -1,8 +1,9 @@
-"""Sentence retrieval: find the translation among all sentences of a test set.
+"""Sentence retrieval: accuracy of finding translations in a test set.
 
 Source: the Tatoeba task of Artetxe and Schwenk (2019, LASER) and XTREME (Hu et
-al., 2020): accuracy@1 by cosine, here for the states of every layer and in
-both directions, of centred states, and apart for pairs that share strings.
+al., 2020), with accuracy@1 by cosine. Here, it is computed for the states of
+every layer, in both directions, for centered states, and separately for pairs
+that share strings.
 """
 
 import collections
@@ -32,8 +33,8 @@ from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.similarity import cosine, neighbors
 from xlflax.utils import errors, validation
 
-# Columns of the table that are metrics at `layer`.
-_BY_LAYER = [
+# Columns of the table `layers` whose values at `layer` are metrics.
+_LAYER_COLUMNS = [
   'accuracy',
   'accuracy_top10',
   'accuracy_unshared',
@@ -43,23 +44,24 @@ _BY_LAYER = [
   'pair_cosine',
   'other_cosine',
 ]
-_OVERLAP = ('string_overlap', 'string_overlap_unshared')
+_OVERLAP_COLUMNS = ('string_overlap', 'string_overlap_unshared')
 
 
 class LeaveOut(enum.Enum):
-  """Which pairs of a test set are not scored."""
+  """Pairs of a test set that are left out."""
 
-  TRIVIAL = 'trivial'  # equal sides, or a side without letters
+  # Pairs of equal sentences, or with a sentence without letters.
+  TRIVIAL = 'trivial'
   NOTHING = 'nothing'
 
 
 class _TestSet(NamedTuple):
-  """The N sentence pairs that are scored.
+  """Sentence pairs to score.
 
   Attributes:
-    first: Sentences of the first language.
+    first: N sentences of the first language.
     second: Their translations.
-    kinds: `Kind` of each pair: which strings its sentences have in common.
+    kinds: `Kind` of each pair, by the strings that its sentences share.
     counts: Number of scored pairs, and of all pairs of each kind.
   """
 
@@ -70,10 +72,10 @@ class _TestSet(NamedTuple):
 
 
 class _LayerScores(NamedTuple):
-  """Scores of the vectors of one layer.
+  """Scores of the vectors of one layer in both directions.
 
-  In both directions: first, sentences of the first language are the queries;
-  then, those of the second language.
+  In direction 0, sentences of the first language are the queries. In direction
+  1, sentences of the second language are the queries.
 
   Attributes:
     rows: Metrics of each direction.
@@ -92,31 +94,42 @@ class _LayerScores(NamedTuple):
 class Retrieval(sentence_task.SentenceTask):
   """Accuracy@1 of translation retrieval.
 
-  Metrics, for each language pair (named by its other language where one side
-  is English), at `layer` and as the mean of both directions:
-  `accuracy/<pair>`; `accuracy_unshared/<pair>` and `accuracy_shared/<pair>`,
-  of the pairs whose sides have no, or some, string in common (candidates are
-  all sentences); the first two by CSLS (`csls`, `csls_unshared`), and of
-  character 3-grams without any model (`string_overlap`,
-  `string_overlap_unshared`). `forward/<pair>`, `backward/<pair>`: accuracy
-  where a sentence of the pair's first, second language asks.
-  `accuracy_top10/<pair>`, `forward_top10/<pair>`, `backward_top10/<pair>`: how
-  often the right one is among the ten nearest (Glot500's, ImaniGooghari et al.
-  2023, is `backward_top10`: its English sentences ask).
-  `chance/<pair>`: one in all candidates.
-  `best_accuracy/<pair>`, `best_layer/<pair>`: of the layer that is best on
-  these very sentences. `pair_cosine/<pair>`, `other_cosine/<pair>`: mean
-  cosines of pairs and of other sentences, nothing being taken away: both are
-  near 1 where all vectors point one way. `<metric>/mean` is over the pairs
-  that have it; of the best layer, that of the layer that is best on average.
+  The metrics of each language pair are values at `layer`, averaged over both
+  directions. A pair with English is named by its other language.
 
-  The table `layers` has all of it for every layer, pair and direction, also
-  mean cosines of what is compared; `pairs` has the numbers of sentences.
+  - `accuracy/<pair>`: accuracy@1 by cosine.
+  - `accuracy_unshared/<pair>`, `accuracy_shared/<pair>`: accuracy of pairs
+    whose sentences share no string, or some string. The candidates are all
+    sentences.
+  - `csls/<pair>`, `csls_unshared/<pair>`: accuracies by CSLS.
+  - `string_overlap/<pair>`, `string_overlap_unshared/<pair>`: accuracies of
+    character 3-grams without any model.
+  - `forward/<pair>`, `backward/<pair>`: accuracy with queries in the pair's
+    first and second language.
+  - `accuracy_top10/<pair>`, `forward_top10/<pair>`, `backward_top10/<pair>`:
+    fraction of queries whose translation is among the ten nearest neighbors.
+    The metric of Glot500 (ImaniGooghari et al., 2023) is `backward_top10`,
+    because its queries are English.
+  - `chance/<pair>`: accuracy of guessing, one divided by the number of
+    candidates.
+  - `best_accuracy/<pair>`, `best_layer/<pair>`: accuracy and index of the layer
+    that is best on the test set itself.
+  - `pair_cosine/<pair>`, `other_cosine/<pair>`: mean cosines of pairs and of
+    other sentences without centering. Both are close to 1 if all vectors point
+    in a similar direction.
+
+  `<metric>/mean` is the mean over the pairs that have the metric. For
+  `best_accuracy` and `best_layer`, it refers to the layer that is best on
+  average.
+
+  The table `layers` contains these values for every layer, pair and direction,
+  and the mean cosines of the centered vectors. The table `pairs` contains the
+  numbers of sentences.
 
   Attributes:
-    source: sentence pairs.
-    csls: K of CSLS; None: it is not computed.
-    leave_out: which pairs are not scored, nor are candidates.
+    source: Sentence pairs.
+    csls: K of CSLS. If None, CSLS is not computed.
+    leave_out: Pairs that are neither scored nor used as candidates.
   """
 
   METRICS = (
@@ -160,11 +173,11 @@ class Retrieval(sentence_task.SentenceTask):
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Accuracies apart for pairs without and with strings in common."""
+    """Accuracies of pairs without and with shared strings."""
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     layer = self.layer_of(subject)
     failures = eval_task.Failures(self.name)
     layer_rows: dict[str, list[eval_task.Row]] = {}
@@ -201,38 +214,39 @@ class Retrieval(sentence_task.SentenceTask):
     size = len(text.first)
     if not size or len(text.second) != size:
       raise errors.CorpusError(
-        'The two sides of a language pair are not translations',
+        'The texts of a language pair are not translations of each other',
         got=f'{size} and {len(text.second)} sentences',
-        expected='as many on both sides, and at least one',
+        expected='the same number of sentences, and at least one',
       )
     kinds = [
-      string_overlap.overlap_kind(*both) for both in zip(*text, strict=True)
+      string_overlap.overlap_kind(first, second)
+      for first, second in zip(*text, strict=True)
     ]
-    counted = collections.Counter(kinds)
-    kept = [
+    kind_counts = collections.Counter(kinds)
+    scored_indices = [
       i
       for i, kind in enumerate(kinds)
       if self.leave_out is LeaveOut.NOTHING or not kind.is_trivial
     ]
-    left = (
-      f'{counted[Kind.EQUAL]} pairs with equal sides and '
-      f'{counted[Kind.WITHOUT_LETTERS]} with a side without letters'
+    trivial_pairs = (
+      f'{kind_counts[Kind.EQUAL]} pairs of equal sentences and '
+      f'{kind_counts[Kind.WITHOUT_LETTERS]} with a sentence without letters'
     )
-    if not kept:
+    if not scored_indices:
       raise errors.CorpusError(
-        'No pair is left to retrieve',
-        got=left,
-        expected='sides that differ, with letters',
-        fix="score all pairs by leave_out='nothing'",
+        'All pairs of the test set are trivial',
+        got=trivial_pairs,
+        expected='different sentences with letters',
+        fix="Set leave_out='nothing' to score all pairs.",
       )
-    if len(kept) < size:
-      notes.append(f'{"-".join(pair)}: {left} are left out')
+    if len(scored_indices) < size:
+      notes.append(f'{"-".join(pair)}: {trivial_pairs} are left out')
     return _TestSet(
-      first=[text.first[i] for i in kept],
-      second=[text.second[i] for i in kept],
-      kinds=np.array([kinds[i] for i in kept]),
-      counts={'sentences': len(kept)}
-      | {kind.value: counted[kind] for kind in Kind},
+      first=[text.first[i] for i in scored_indices],
+      second=[text.second[i] for i in scored_indices],
+      kinds=np.array([kinds[i] for i in scored_indices]),
+      counts={'sentences': len(scored_indices)}
+      | {kind.value: kind_counts[kind] for kind in Kind},
     )
 
   def _score_layers(
@@ -244,8 +258,9 @@ class Retrieval(sentence_task.SentenceTask):
   ) -> list[_LayerScores]:
     """Returns the scores of every layer, the embedding output first."""
     size = len(test_set.first)
-    # Both languages in one call: fewer partly filled batches.
-    vectors_by_layer = self.by_layer(
+    # A single call for both languages reduces the number of partly filled
+    # batches.
+    vectors_by_layer = self.layer_vectors(
       subject,
       [*test_set.first, *test_set.second],
       [pair[0]] * size + [pair[1]] * size,
@@ -255,16 +270,16 @@ class Retrieval(sentence_task.SentenceTask):
     scores = []
     for vectors in vectors_by_layer:
       first, second = vectors[:size], vectors[size:]
-      plain = retrieval_metrics.mean_cosines(first, second)
-      first, second = self.centred(
+      raw_cosines = retrieval_metrics.mean_cosines(first, second)
+      first, second = self.center_vectors(
         subject, ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
       )
-      compared = retrieval_metrics.mean_cosines(first, second)
+      centered_cosines = retrieval_metrics.mean_cosines(first, second)
       cosines = {
-        'pair_cosine': plain.pairs,
-        'other_cosine': plain.others,
-        'compared_pair_cosine': compared.pairs,
-        'compared_other_cosine': compared.others,
+        'pair_cosine': raw_cosines.pairs,
+        'other_cosine': raw_cosines.others,
+        'compared_pair_cosine': centered_cosines.pairs,
+        'compared_other_cosine': centered_cosines.others,
       }
       layer = self._score_vectors(first, second, test_set.kinds)
       scores.append(layer._replace(rows=[row | cosines for row in layer.rows]))
@@ -284,7 +299,7 @@ class Retrieval(sentence_task.SentenceTask):
       cosine.normalize_rows(first), cosine.normalize_rows(second), k=10
     )
     is_in_top10 = np.stack(
-      [(found.indices == targets[:, None]).any(1) for found in top10]
+      [(nearest10.indices == targets[:, None]).any(1) for nearest10 in top10]
     )
     rows: list[eval_task.Row] = [{}, {}]
     for direction, row in enumerate(rows):
@@ -359,13 +374,13 @@ def _metrics(
     name = row['pair']
     by_layer = {
       column: np.array([row[column] for row in layers[name]]).reshape(2, -1)
-      for column in _BY_LAYER
+      for column in _LAYER_COLUMNS
       if column in layers[name][0]
     }
     accuracy.append(by_layer['accuracy'].mean(0))
     values = {
       column: values[:, layer].mean() for column, values in by_layer.items()
-    } | {column: row[column] for column in _OVERLAP}
+    } | {column: row[column] for column in _OVERLAP_COLUMNS}
     for suffix in ('', '_top10'):
       values[f'forward{suffix}'], values[f'backward{suffix}'] = by_layer[
         f'accuracy{suffix}'
@@ -375,15 +390,16 @@ def _metrics(
       f'{column}/{name}': float(value)
       for column, value in values.items()
       if not np.isnan(value)
-    } | _best(name, accuracy[-1])
+    } | _best_layer_metrics(name, accuracy[-1])
   means = head_task.mean_metrics(metrics)
   if accuracy:
-    means |= _best('mean', np.mean(accuracy, axis=0))
+    means |= _best_layer_metrics('mean', np.mean(accuracy, axis=0))
   return metrics | means
 
 
-def _best(name: str, by_layer: np.ndarray) -> dict[str, float]:
+def _best_layer_metrics(name: str, accuracies: np.ndarray) -> dict[str, float]:
+  """Returns the metrics of the layer with the highest accuracy."""
   return {
-    f'best_accuracy/{name}': float(by_layer.max()),
-    f'best_layer/{name}': int(by_layer.argmax()),
+    f'best_accuracy/{name}': float(accuracies.max()),
+    f'best_layer/{name}': int(accuracies.argmax()),
   }

@@ -1,7 +1,7 @@
-"""Round trips: does a token come back to itself through other languages?
+"""Round-trip accuracy of tokens through a chain of translations.
 
-Dufter et al. (2018), "Embedding Learning Through Multilingual Concept
-Induction"; on sentences, with the links of SimAlign: ImaniGooghari et al.
+Source: Dufter et al. (2018), "Embedding Learning Through Multilingual Concept
+Induction". For sentences with the links of SimAlign: ImaniGooghari et al.
 (2023), "Glot500" (`evaluate_roundtrip.py` of its repository).
 """
 
@@ -30,21 +30,24 @@ _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundTrip(eval_task.EvalTask):
-  """The share of tokens that come back through a chain of translations.
+  """Fraction of tokens that return through a chain of translations.
 
-  From each token of a chain's first language the links go to the second, …,
-  and from the last to the first. A link joins two tokens that are each other's
-  most similar by cosine.
+  Links lead from each token of a chain's first language to the second language,
+  and so on, and from the last language back to the first. A link joins two
+  tokens that are each other's most similar by cosine.
 
-  Metrics: `accuracy/<chain>` and its mean; `tokens/<chain>` of the first
-  language. The examples of intervals are sentences.
+  The metrics are `accuracy/<chain>` with its mean, and `tokens/<chain>`, the
+  number of tokens of the first language. The examples of confidence intervals
+  are sentences.
 
   Attributes:
-    source: text; a line means the same in every language.
-    chains: such as 'en-de-fr'; None: each language with the next two.
-    layer: whose states are compared; 0 is the embedding output, -1 the last
-      layer. SimAlign's and Glot500's is 8.
-    max_length: tokens a sentence, at most.
+    source: Text whose lines are translations of each other in all languages.
+    chains: Chains of languages, such as 'en-de-fr'. If None, each language
+      with the following two.
+    layer: Layer whose states are compared. 0 is the embedding output and -1
+      the last layer. SimAlign and Glot500 use 8.
+    max_length: Maximum number of tokens per sentence. If None, the number of
+      the model's positions.
   """
 
   METRICS = (ACCURACY, perplexity.TOKENS)
@@ -55,69 +58,85 @@ class RoundTrip(eval_task.EvalTask):
   max_length: validation.PositiveInt | None = None
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     codes = self.source.languages_found()
-    notes = ['line i is taken for the same sentence in every language']
+    notes = ['line i is assumed to be the same sentence in every language']
     chains = self.chains or [
       '-'.join((codes * 3)[i : i + min(len(codes), 3)])
       for i in range(len(codes))
     ]
 
-    def rows(chain: str) -> np.ndarray:
-      sides = [self._vectors(subject, code, notes) for code in chain.split('-')]
+    def score(chain: str) -> np.ndarray:
+      sides = [
+        self._token_states(subject, code, notes) for code in chain.split('-')
+      ]
       if len(sides) < 2 or len(set(map(len, sides))) > 1:
         raise errors.CorpusError(
-          'There is no way round',
+          'A round trip requires translations in two or more languages',
           got=f'{", ".join(str(len(side)) for side in sides)} sentences',
-          expected='two languages or more, a line the same in all of them',
+          expected='the same number of lines in two or more languages',
           where=chain,
         )
-      back = [_back(sentence) for sentence in zip(*sides, strict=True)]
-      return np.array(
-        [(returns.sum(), 0, len(returns)) for returns in back], float
-      )
+      rows = []
+      for translations in zip(*sides, strict=True):
+        returns = _returning_tokens(translations)
+        rows.append((returns.sum(), 0, len(returns)))
+      return np.array(rows, float)
 
     return perplexity.evaluate_parts(
-      self.name, {chain: chain for chain in chains}, rows, notes, _COLUMNS
+      self.name, {chain: chain for chain in chains}, score, notes, _COLUMNS
     )
 
-  def _vectors(self, subject, language: str, notes) -> list[np.ndarray]:
-    """The states [T, H] of each sentence's tokens."""
-    number = language_codes.language_id(
+  def _token_states(self, subject, language: str, notes) -> list[np.ndarray]:
+    """Returns the states of each sentence's tokens, of shape [T, H]."""
+    language_id = language_codes.language_id(
       subject.vocabulary, language, notes, required=subject.needs_languages
     )
     layer = hidden_states.layer_index(subject, self.layer, where=self.name)
     lines = self.source.load(language)
-    numbers = [number] * len(lines)
+    language_ids = [language_id] * len(lines)
     readings = [
       word_states.Reading(
         np.array(ids, np.int32), np.arange(len(ids), dtype=np.int32)
       )
-      for ids in subject.vocabulary.encode_each(lines, numbers)
+      for ids in subject.vocabulary.encode_each(lines, language_ids)
     ]
     states_by_sentence = {
       word_state.sentence: word_state.states[layer]
       for word_state in word_states.states_of_readings(
-        subject, readings, numbers, max_length=self.max_length
+        subject, readings, language_ids, max_length=self.max_length
       )
     }
-    n = sum(
-      len(states_by_sentence[i]) < len(r.words) for i, r in enumerate(readings)
+    num_truncated = sum(
+      len(states_by_sentence[i]) < len(reading.words)
+      for i, reading in enumerate(readings)
     )
-    if n and (note := f'{n} sentences of {language} were cut') not in notes:
+    note = f'{num_truncated} sentences of {language} were truncated'
+    if num_truncated and note not in notes:
       notes.append(note)
     return [states_by_sentence[i] for i in range(len(lines))]
 
 
-def _back(sentence: Sequence[np.ndarray]) -> np.ndarray:
-  """Which tokens of the first of translations [T, H] come back, bool [T]."""
-  return alignment_error_rate.round_trip_words(
-    [
-      word_links.link_matrix(
-        word_links.cosine_similarities(x, y), word_links.Method.ARGMAX
+def _returning_tokens(translations: Sequence[np.ndarray]) -> np.ndarray:
+  """Computes which tokens of the first translation return to themselves.
+
+  Args:
+    translations: Token states of translations, each of shape [T, H].
+
+  Returns:
+    A mask of the first translation's tokens of shape [T], bool.
+  """
+  links = []
+  for source, target in zip(
+    translations, (*translations[1:], translations[0]), strict=True
+  ):
+    if len(source) and len(target):
+      links.append(
+        word_links.link_matrix(
+          word_links.cosine_similarities(source, target),
+          word_links.Method.ARGMAX,
+        )
       )
-      if len(x) and len(y)
-      else np.zeros((len(x), len(y)), bool)
-      for x, y in zip(sentence, (*sentence[1:], sentence[0]), strict=True)
-    ]
-  )
+    else:
+      links.append(np.zeros((len(source), len(target)), bool))
+  return alignment_error_rate.round_trip_words(links)

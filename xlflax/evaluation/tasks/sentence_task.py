@@ -1,4 +1,4 @@
-"""The base of tasks on sentence vectors."""
+"""Base classes of tasks on sentence vectors."""
 
 import collections
 import dataclasses
@@ -18,28 +18,36 @@ from xlflax.similarity import vector_normalization
 from xlflax.utils import validation
 
 _Score = Callable[[Any, eval_task.EvalResult, list[str]], dict[str, Statistics]]
-ENOUGH = 50  # sentences whose mean says more about a language than about them
+# Minimum number of sentences whose mean describes their language rather than
+# their content.
+MIN_SENTENCES = 50
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceTask(eval_task.EvalTask):
-  """Base of tasks that compare sentences by one vector each.
+  """Base of tasks that represent each sentence by one vector.
 
-  The vector is the model's own (`SentenceEncoding`). What a task says
-  otherwise is part of its result's identity, and a note tells of it.
+  The vector is the model's own (`SentenceEncoding`), unless the task overrides
+  parts of its definition. The overrides are part of the identity of a result,
+  and a note lists them.
 
   Attributes:
-    pooling: how the states of a sentence become one vector; given, dense
-      layers and normalisation of the model's own vector are left out.
-    layer: whose states are reported, without these too; 0 is the embedding
-      output, -1 the last layer.
-    max_length: tokens a sentence, at most.
-    prompts: name -> text before a query, a document or, named `default`, any
-      other text.
-    centre: what is taken away from the vectors of a test set; None: what the
-      model's own definition says, else `CENTRE`.
-    CENTRE: where nothing else is said.
+    pooling: Pooling of the hidden states. If set, dense layers and
+      normalization of the model's own vector are left out. If None, the pooling
+      of the model's own vector.
+    layer: Layer of the reported states. 0 is the embedding output and -1 the
+      last layer. If it is not the layer of the model's own vector, dense layers
+      and normalization are left out. If None, the layer of the model's own
+      vector.
+    max_length: Maximum number of tokens per sentence. If None, the limit of the
+      model's own vector.
+    prompts: Text that is prepended to a query, a document or, under the name
+      `default`, any other text, by name. If None, the prompts of the model's
+      own vector.
+    centre: Mean that is subtracted from the vectors of a test set. If None, the
+      setting of the model's own vector, or else `CENTRE`.
+    CENTRE: Default of `centre`.
   """
 
   CENTRE: ClassVar[Centre] = Centre.NONE
@@ -53,7 +61,12 @@ class SentenceTask(eval_task.EvalTask):
   def encoding(
     self, subject: eval_task.Subject, notes: list[str] | None = None
   ) -> SentenceEncoding:
-    """What the vectors are; `notes` gets it, and what the task changes."""
+    """Returns the definition of the vectors.
+
+    Args:
+      subject: Model with its own definition.
+      notes: Receives the definition, and the overrides of the task.
+    """
     model_encoding = subject.sentence
     task_encoding = model_encoding.changed(
       pooling=self.pooling,
@@ -69,11 +82,17 @@ class SentenceTask(eval_task.EvalTask):
     if notes is not None:
       notes.append(f'vectors are {task_encoding}')
       if str(task_encoding) != str(model_encoding):
-        notes.append(f"the task says so; the model's own are {model_encoding}")
+        notes.append(
+          "the task overrides the model's own vectors, which are "
+          f'{model_encoding}'
+        )
     return task_encoding
 
   def layer_of(self, subject: eval_task.Subject) -> int:
-    """The layer that is reported, from 0; of several the last."""
+    """Returns the index of the reported layer, counted from 0.
+
+    If the vectors are averaged over several layers, it is the last of them.
+    """
     return hidden_states.layer_index(
       subject, self.encoding(subject).layers[-1], where=self.name
     )
@@ -81,12 +100,12 @@ class SentenceTask(eval_task.EvalTask):
   def language_id(
     self, subject: eval_task.Subject, code: str, notes: list[str]
   ) -> int:
-    """The number of a language; see `language_codes.language_id`."""
+    """Returns the id of a language (see `language_codes.language_id`)."""
     return language_codes.language_id(
       subject.vocabulary, code, notes, required=subject.needs_languages
     )
 
-  def scored(
+  def score_parts(
     self,
     parts: Iterable[Any],
     score: _Score,
@@ -94,16 +113,18 @@ class SentenceTask(eval_task.EvalTask):
     name: Callable[[Any], str] = str,
     notes: Sequence[str] = (),
   ) -> eval_task.EvalResult:
-    """The result of what `score` finds in each part; those that fail are listed.
+    """Scores each part of a source. Parts that fail are listed in the result.
 
     Args:
-      parts: of a source.
-      score: function of a part, of the result and of notes to add to; returns
-        metric -> statistics.
-      name: what a part is called.
-      notes: that come first.
+      parts: Parts of the source.
+      score: Function that returns the statistics of a part by metric. Its
+        arguments are the part, and the result and the notes, which it may
+        extend.
+      name: Function that returns the name of a part.
+      notes: First notes of the result.
     """
-    failures, all_notes = eval_task.Failures(self.name), list(notes)
+    failures = eval_task.Failures(self.name)
+    all_notes = list(notes)
     result = eval_task.EvalResult(metrics={})
     for part in parts:
       with failures.guard(name(part)):
@@ -129,36 +150,37 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     prompts: Sequence[str] = (),
   ) -> np.ndarray:
-    """One vector for each of N texts, [N, D].
+    """Returns one vector for each of N texts, of shape [N, D].
 
     Args:
-      subject: what is evaluated.
-      texts: N of them.
-      languages: the code of each.
-      notes: gets what is said of languages and of texts that were cut.
-      prompts: names, such as `sentence_embedding.QUERY`; the first that there
-        is comes before each text.
+      subject: Model with restored parameters.
+      texts: N texts.
+      languages: Language code of each text.
+      notes: Receives notes on the vectors, on languages and on truncated texts.
+      prompts: Names of prompts, such as `sentence_embedding.QUERY`. The first
+        prompt that is defined is prepended to each text.
     """
     encoding = self.encoding(subject, notes)
     sentence_result = hidden_states.sentence_vectors(
       subject,
       texts,
-      self._ids(subject, languages, notes),
+      self._language_ids(subject, languages, notes),
       encoding,
       prompt=encoding.prompt(*prompts),
     )
     if sentence_result.truncated:
       notes.append(
-        f'{sentence_result.truncated} of {len(texts)} texts were cut'
+        f'{sentence_result.truncated} of {len(texts)} texts were truncated'
       )
     return sentence_result.vectors
 
-  def _ids(self, subject, languages, notes) -> list[int]:
+  def _language_ids(self, subject, languages, notes) -> list[int]:
+    """Returns the language id of each text."""
     codes = dict.fromkeys(languages)
     ids = {code: self.language_id(subject, code, notes) for code in codes}
     return [ids[code] for code in languages]
 
-  def by_layer(
+  def layer_vectors(
     self,
     subject: eval_task.Subject,
     texts: Sequence[str],
@@ -166,26 +188,30 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     name: str,
   ) -> list[np.ndarray]:
-    """Pooled states of every layer, [N, H]; the vectors for the reported one.
+    """Returns the pooled states of every layer, each of shape [N, H].
+
+    In place of the states of the reported layer, the list contains the vectors
+    of
+    the definition.
 
     Args:
-      subject: what is evaluated.
-      texts: N of them.
-      languages: the code of each.
-      notes: see `vectors`.
-      name: of the texts, for notes.
+      subject: Model with restored parameters.
+      texts: N texts.
+      languages: Language code of each text.
+      notes: Receives notes (see `vectors`).
+      name: Name of the texts for notes.
     """
     encoding = self.encoding(subject, notes)
     layers, truncated = hidden_states.layer_vectors(
-      subject, texts, self._ids(subject, languages, notes), encoding
+      subject, texts, self._language_ids(subject, languages, notes), encoding
     )
     if truncated:
-      notes.append(f'{truncated} sentences of {name} were cut')
-    layer_vectors = list(layers)
-    layer_vectors[self.layer_of(subject)] = encoding.apply(
+      notes.append(f'{truncated} sentences of {name} were truncated')
+    vectors = list(layers)
+    vectors[self.layer_of(subject)] = encoding.apply(
       subject.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
     )
-    return layer_vectors
+    return vectors
 
   def sides(
     self,
@@ -195,16 +221,16 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     prompts: Sequence[Sequence[str]] = ((), ()),
   ) -> list[np.ndarray]:
-    """Vectors of each side of a test set, centred as `encoding` says.
+    """Returns the centered vectors of each side of a test set.
 
     Args:
-      subject: what is evaluated.
-      languages: the code of each text of each side.
-      texts: of each side.
-      notes: see `vectors`; gets whether means were taken away.
-      prompts: of each side; see `vectors`.
+      subject: Model with restored parameters.
+      languages: Language codes of the texts of each side.
+      texts: Texts of each side.
+      notes: Receives notes (see `vectors` and `center_vectors`).
+      prompts: Names of prompts of each side (see `vectors`).
     """
-    return self.centred(
+    return self.center_vectors(
       subject,
       [
         (self.vectors(subject, side, codes, notes, names), codes)
@@ -213,18 +239,21 @@ class SentenceTask(eval_task.EvalTask):
       notes,
     )
 
-  def centred(
+  def center_vectors(
     self,
     subject: eval_task.Subject,
     sides: Sequence[tuple[np.ndarray, Sequence[str]]],
     notes: list[str],
   ) -> list[np.ndarray]:
-    """The sides of a test set as `encoding` says: all of them, or none.
+    """Centers the vectors of a test set as `encoding` specifies.
+
+    Either all sides are centered, or none.
 
     Args:
-      subject: whose vectors they are.
-      sides: vectors [N, H] of texts, and the language of each text.
-      notes: gets what was done.
+      subject: Model with its definition of vectors.
+      sides: Vectors of shape [N, H] and the language of each text, for each
+        side.
+      notes: Receives a note on the centering.
     """
     vectors = [side_vectors for side_vectors, _ in sides]
     centre = self.encoding(subject).centre
@@ -233,21 +262,21 @@ class SentenceTask(eval_task.EvalTask):
     )
     if centre is Centre.NONE or not counts:
       return vectors
-    (_, code), fewest = counts.most_common()[-1]
-    if centre is Centre.AUTO and fewest < ENOUGH:
+    (_, code), min_count = counts.most_common()[-1]
+    if centre is Centre.AUTO and min_count < MIN_SENTENCES:
       notes.append(
-        f'vectors are compared as they are: {fewest} sentences of {code} are '
-        f'fewer than {ENOUGH}, too few for a mean to be taken away'
+        f'vectors are not centered, because {code} has {min_count} sentences '
+        f'and the mean requires {MIN_SENTENCES}'
       )
       return vectors
-    notes.append('the mean of its language is taken away from each vector')
+    notes.append('the mean of its language is subtracted from each vector')
     return [vector_normalization.center_by_group(*side) for side in sides]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectionTask(SentenceTask):
-  """Base of tasks that look for translations among two collections."""
+  """Base of tasks that search two collections of sentences for translations."""
 
   CENTRE = Centre.AUTO
 

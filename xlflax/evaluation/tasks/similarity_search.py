@@ -1,7 +1,8 @@
-"""FLORES' similarity search: how often a translation is not the nearest.
+"""Similarity search on FLORES: error rates of translation retrieval.
 
-xsim: Artetxe and Schwenk (2019), as LASER computes it; xsim++: Chen et al.
-(2023), "xsim++: An Improved Proxy to Bitext Mining Performance".
+xsim is defined by Artetxe and Schwenk (2019), as LASER computes it. xsim++ is
+defined by Chen et al. (2023), "xsim++: An Improved Proxy to Bitext Mining
+Performance".
 """
 
 import dataclasses
@@ -22,19 +23,20 @@ from xlflax.utils import class_registry, errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SimilaritySearch(sentence_task.SentenceTask):
-  """The share of sentences whose nearest by margin is no translation.
+  """Fraction of sentences whose nearest neighbor is not a translation.
 
-  Metrics, for each pair of the source, lower is better: `xsim/<pair>` among
-  the second side's sentences; `xsim++/<pair>` among these and the altered
-  sentences of `altered`, where there are some; and their means. A translation
-  is a sentence of the same text as the right one.
+  Neighbors are ranked by margin. The metrics of each language pair are
+  `xsim/<pair>` among the sentences of the second language, and, if there are
+  altered sentences, `xsim++/<pair>` among both, with their means. Lower is
+  better. A sentence with the same text as the correct translation counts as a
+  translation.
 
   Attributes:
-    source: sentence pairs, such as FilePairs of FLORES-200.
+    source: Sentence pairs, such as FilePairs of FLORES-200.
     margin: 'ratio', 'distance' or 'absolute'.
-    k: neighbours of the margin.
-    altered: language of the second side -> file of altered sentences of it,
-      one a line (a number, a name or a word is another).
+    k: Number of neighbors of the margin.
+    altered: Files of altered sentences by second language, with one sentence
+      per line. In an altered sentence, a number, a name or a word is replaced.
   """
 
   METRICS = (
@@ -51,26 +53,27 @@ class SimilaritySearch(sentence_task.SentenceTask):
   )
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     pairs = self.source.pairs()
     unknown = set(self.altered) - {second for _, second in pairs}
     if unknown:
       raise errors.ConfigError(
-        'Altered sentences are of no second side',
+        'Altered sentences require a pair with their language as the second',
         got=', '.join(sorted(unknown)),
-        expected='languages of '
+        expected='second languages of '
         + ', '.join(map(text_sources.pair_name, pairs)),
         where='SimilaritySearch.altered',
       )
-    return self.scored(
+    return self.score_parts(
       pairs,
-      lambda pair, _, notes: self._errors(subject, pair, notes),
+      lambda pair, _, notes: self._score_pair(subject, pair, notes),
       name=text_sources.pair_name,
     )
 
-  def _errors(
+  def _score_pair(
     self, subject, pair, notes
   ) -> dict[str, corpus_statistics.Statistics]:
+    """Returns the errors of single sentences of a pair by metric."""
     text = self.source.load(pair)
     count = len(text.second)
     second = list(text.second)
@@ -78,31 +81,36 @@ class SimilaritySearch(sentence_task.SentenceTask):
       second += [
         line for _, line in file_reading.read_lines(self.altered[pair[1]])
       ]
-    vectors = [
+    first_vectors, second_vectors = (
       self.vectors(subject, texts, [code] * len(texts), notes)
       for code, texts in zip(pair, (list(text.first), second), strict=True)
-    ]
-    translations = vectors[1][:count]
-    first, centered_translations = self.centred(
+    )
+    translations = second_vectors[:count]
+    queries, centered_translations = self.center_vectors(
       subject,
-      ((vectors[0], pair[:1] * count), (translations, pair[1:] * count)),
+      ((first_vectors, pair[:1] * count), (translations, pair[1:] * count)),
       notes,
     )
-    # Altered sentences lose the mean of the translations, not their own.
-    keys = vectors[1] - (translations[:1] - centered_translations[:1])
+    # The mean of the translations is also subtracted from altered sentences.
+    mean = translations[:1] - centered_translations[:1]
+    keys = second_vectors - mean
 
-    def errors_among(number: int) -> corpus_statistics.Statistics:
-      return errors_of(
-        first, keys[:number], second[:number], k=self.k, margin=self.margin
+    def score_candidates(num_keys: int) -> corpus_statistics.Statistics:
+      return search_errors(
+        queries,
+        keys[:num_keys],
+        second[:num_keys],
+        k=self.k,
+        margin=self.margin,
       )
 
-    statistics = {'xsim': errors_among(count)}
+    statistics = {'xsim': score_candidates(count)}
     if len(second) > count:
-      statistics['xsim++'] = errors_among(len(second))
+      statistics['xsim++'] = score_candidates(len(second))
     return statistics
 
 
-def errors_of(
+def search_errors(
   first: np.ndarray,
   second: np.ndarray,
   texts: list[str],
@@ -110,14 +118,17 @@ def errors_of(
   k: int = 4,
   margin: str = 'ratio',
 ) -> corpus_statistics.Statistics:
-  """Which first sentences' best candidates have another text: 1, else 0.
+  """Returns 1 for each sentence whose best candidate is wrong, and 0 otherwise.
+
+  A candidate is wrong if its text differs from that of the translation.
 
   Args:
-    first: [N, H].
-    second: [M, H], the translation of sentence i at place i, M >= N.
-    texts: M, of the second side.
-    k: neighbours among which the candidate is searched.
-    margin: how a pair is scored.
+    first: Vectors of the queries of shape [N, H].
+    second: Vectors of the candidates of shape [M, H] with M >= N. Candidate i
+      is the translation of query i.
+    texts: Texts of the M candidates.
+    k: Number of nearest neighbors among which the candidate is searched.
+    margin: Score of a pair: 'ratio', 'distance' or 'absolute'.
   """
   candidate_pairs = margin_scoring.find_candidates(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'

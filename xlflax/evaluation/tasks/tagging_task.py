@@ -1,4 +1,4 @@
-"""Labels of words: parts of speech by accuracy, entities by F1."""
+"""Labeling of words: accuracy of part-of-speech tags, F1 of entities."""
 
 import collections
 import dataclasses
@@ -26,62 +26,62 @@ from xlflax.utils import validation
 
 
 class Scheme(enum.Enum):
-  """What the labels are."""
+  """Type of the labels."""
 
-  TAGS = 'tags'  # one for each word, such as parts of speech
-  ENTITIES = 'entities'  # spans in IOB2
+  TAGS = 'tags'  # A label for each word, such as its part of speech.
+  ENTITIES = 'entities'  # Spans in IOB2 format.
 
 
-def scheme_of(labels: Sequence[str]) -> Scheme:
+def infer_scheme(labels: Sequence[str]) -> Scheme:
   """Returns ENTITIES if all labels are `O`, `B-<type>` or `I-<type>`."""
   is_entity = [name == 'O' or name.startswith(('B-', 'I-')) for name in labels]
   return Scheme.ENTITIES if all(is_entity) else Scheme.TAGS
 
 
 class Predicted(enum.Enum):
-  """What of predicted entities is scored."""
+  """Postprocessing of the predicted labels of entities."""
 
-  REPAIRED = 'repaired'  # valid IOB2; see `metrics.tagging.repair` (ECS)
-  RAW = 'raw'  # the best label of each word (XTREME)
-  TYPES = 'types'  # neighbours of one type are one entity (MASSIVE)
+  # Valid IOB2, as in ECS. See `tagging_metrics.repair_iob2`.
+  REPAIRED = 'repaired'
+  RAW = 'raw'  # The most probable label of each word (XTREME).
+  TYPES = 'types'  # Adjacent words of the same type are one entity (MASSIVE).
 
   def __call__(self, tags: list[str]) -> list[str]:
-    """What is scored of the best labels of words."""
+    """Postprocesses the most probable labels of the words of a sentence."""
     if self is Predicted.REPAIRED:
       return tagging_metrics.repair_iob2(tags)
-    return (
-      tagging_metrics.join_neighboring_entities(tags)
-      if self is Predicted.TYPES
-      else tags
-    )
+    if self is Predicted.TYPES:
+      return tagging_metrics.join_neighboring_entities(tags)
+    return tags
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tagging(head_task.HeadTask):
-  """How many words get the right label, how many entities are found.
+  """Accuracy of the labels of words, and F1 of entities.
 
-  Metrics, for each part of the source: `accuracy/<part>`, over words;
-  `majority/<part>`, the accuracy of the part's most frequent label; and
-  `f1/<part>`. For ENTITIES this is seqeval's F1 of spans, of what is `predicted`,
-  with `precision/<part>` and `recall/<part>`, and the table `types`. For TAGS it is XTREME's F1 of parts
-  of speech, over runs of equal tags. Means over parts are `<metric>/mean`.
+  The metrics of each part of the source are `accuracy/<part>` over words,
+  `majority/<part>`, the accuracy of the part's most frequent label, and
+  `f1/<part>`. For ENTITIES, the latter is seqeval's F1 of spans after the
+  postprocessing `predicted`, and there are also `precision/<part>`,
+  `recall/<part>` and the table `types`. For TAGS, it is XTREME's F1 of parts of
+  speech, over runs of equal tags. `<metric>/mean` is the mean over parts.
 
-  The file `<part>.tsv` has the predicted labels in XTREME's form: one a line,
-  an empty line between sentences. A part without labels (a blind test set)
-  gives nothing else.
+  The file `<part>.tsv` contains the predicted labels in XTREME's format: one
+  label per line, and an empty line between sentences. A part without labels (a
+  blind test set) yields predictions only.
 
-  Sentences that do not fit into a row are split between words and put
-  together again: no word goes without a label.
+  Sentences that exceed the maximum length are split between words, and their
+  predictions are joined, so that every word gets a label.
 
   Attributes:
-    scheme: The type of the labels. If None, that of the labels that the head
-      was fine-tuned with; see `scheme_of`. Summary tables show F1 if this is
-      ENTITIES, else accuracy.
-    unseen: what is done about gold labels that the head does not have. One
-      unknown type of entities should not lose a language, so they count as
-      wrong.
-    predicted: whether predicted entities are scored REPAIRED, RAW or by TYPES.
+    scheme: The type of the labels. If None, the type of the labels that the
+      head was fine-tuned with (see `infer_scheme`). Summary tables show F1 if
+      this is ENTITIES, and accuracy otherwise.
+    unseen: Treatment of gold labels that the head does not have. By default,
+      they count as wrong, so that a single unknown type of entities does not
+      exclude a language.
+    predicted: Postprocessing of predicted entities: REPAIRED, RAW or TYPES.
   """
 
   METRICS: ClassVar[tuple[Metric, ...]] = (
@@ -102,7 +102,7 @@ class Tagging(head_task.HeadTask):
 
   @property
   def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
+    """Name of the metric, before the `/`, that summary tables show."""
     return 'f1' if self.scheme is Scheme.ENTITIES else 'accuracy'
 
   @property
@@ -112,7 +112,7 @@ class Tagging(head_task.HeadTask):
   def recorded_inputs(self, subject):
     labels = getattr(subject.objectives[self.objective], 'labels', ())
     return {
-      'scheme': scheme_of(labels).value,
+      'scheme': infer_scheme(labels).value,
       **super().recorded_inputs(subject),
     }
 
@@ -126,12 +126,12 @@ class Tagging(head_task.HeadTask):
     predictions = self._predictions(subject, objective, examples, part, notes)
     if self.scheme is Scheme.ENTITIES:
       predictions = [self.predicted(tags) for tags in predictions]
-    labelled, predictions = self.add_scores(
+    labeled, predictions = self.add_scores(
       part, examples, predictions, result, notes
     )
-    if labelled:
-      metrics, rows = self._scores(
-        part, [e.tags for e in labelled], predictions
+    if labeled:
+      metrics, rows = self._part_scores(
+        part, [example.tags for example in labeled], predictions
       )
       result.metrics.update(metrics)
       if rows:
@@ -139,60 +139,62 @@ class Tagging(head_task.HeadTask):
 
   def example_statistics(self, gold, predictions):
     tags = [example.tags for example in gold]
-    spans = (
-      tagging_metrics.entity_scores
-      if self.scheme is Scheme.ENTITIES
-      else tagging_metrics.run_scores
-    )
+    if self.scheme is Scheme.ENTITIES:
+      span_scores = tagging_metrics.entity_scores(tags, predictions)
+    else:
+      span_scores = tagging_metrics.run_scores(tags, predictions)
     return {
       'accuracy': tagging_metrics.token_accuracy(tags, predictions),
-      'f1': spans(tags, predictions).statistics,
+      'f1': span_scores.statistics,
     }
 
   def _predictions(
     self, subject, objective, examples, part, notes
   ) -> list[list[str]]:
-    """The label of each word of each sentence."""
+    """Returns the predicted labels of the words of each sentence."""
     length = head_predictions.length_of(subject, self.length)
     rows = word_level.text_rows(examples, subject.vocabulary, length=length)
-    note_split(rows, part, notes)
+    note_split_sentences(rows, part, notes)
     predicted_tags = [[''] * len(example.words) for example in examples]
-    flat = [(i, row) for i, sequences in enumerate(rows) for row in sequences]
+    indexed_rows = [
+      (i, row) for i, sequences in enumerate(rows) for row in sequences
+    ]
     maker = tagging_featurizer.TaggingRows(labels=objective.labels)
     features = [[row.row for row in sequences] for sequences in rows]
     for index, logits in self.predict(
       subject, objective, examples, features, maker, length
     ):
-      sentence, row = flat[index]
-      numbers = np.argmax(logits[row.starts], axis=-1)
+      sentence, row = indexed_rows[index]
+      label_ids = np.argmax(logits[row.starts], axis=-1)
       predicted_tags[sentence][row.words] = [
-        objective.labels[n] for n in numbers
+        objective.labels[label_id] for label_id in label_ids
       ]
     return predicted_tags
 
-  def _scores(
-    self, part, gold, found
+  def _part_scores(
+    self, part, gold, predictions
   ) -> tuple[dict[str, float], list[eval_task.Row]]:
-    """Metrics of a part, and the rows of its table."""
+    """Returns metrics of a part, and its rows of the table `types`."""
     counts = collections.Counter(tag for tags in gold for tag in tags)
     metrics = {f'majority/{part}': counts.most_common(1)[0][1] / counts.total()}
     if self.scheme is Scheme.TAGS:
       return metrics, []
-    spans = tagging_metrics.entity_scores(gold, found)
-    for name in ('precision', 'recall'):
-      metrics[f'{name}/{part}'] = getattr(spans.overall, name)
+    entity_scores = tagging_metrics.entity_scores(gold, predictions)
+    metrics[f'precision/{part}'] = entity_scores.overall.precision
+    metrics[f'recall/{part}'] = entity_scores.overall.recall
     return metrics, [
-      {'part': part, 'type': kind, **dataclasses.asdict(scores)}
-      for kind, scores in spans.types.items()
+      {'part': part, 'type': entity_type, **dataclasses.asdict(scores)}
+      for entity_type, scores in entity_scores.types.items()
     ]
 
 
-def note_split(
+def note_split_sentences(
   rows: Sequence[Sequence[word_level.WordRow]], part: str, notes: list[str]
 ) -> None:
-  """Notes how many sentences did not fit into one row."""
-  split = sum(len(sequences) > 1 for sequences in rows)
-  if split:
+  """Adds a note on the number of sentences that were split."""
+  num_split = sum(len(sequences) > 1 for sequences in rows)
+  if num_split:
     notes.append(
-      f'{part}: {split} sentences did not fit into one row and were split'
+      f'{part}: {num_split} sentences exceeded the maximum length and were '
+      'split'
     )

@@ -1,4 +1,4 @@
-"""Translation quality: BLEU and chrF of a beam search's hypotheses."""
+"""Translation quality: BLEU and chrF of hypotheses of a beam search."""
 
 import dataclasses
 import enum
@@ -16,29 +16,29 @@ from xlflax.utils import errors, validation
 
 
 class Direction(enum.Enum):
-  """Which side of a pair is translated."""
+  """Direction of translation of a language pair."""
 
-  FORWARD = 'forward'  # the first language into the second
-  BACKWARD = 'backward'
+  FORWARD = 'forward'  # From the first language to the second.
+  BACKWARD = 'backward'  # From the second language to the first.
   BOTH = 'both'
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationQuality(eval_task.EvalTask):
-  """How close translations are to the other side of the pairs.
+  """Similarity of translations and references.
 
-  Metrics, for each direction, such as `en-ja`: `bleu/en-ja` (sacreBLEU),
-  `tokenized_bleu/en-ja` (of Moses tokens; none for languages that are written
-  without spaces), `chrf/en-ja`, all from 0 to 100, and `sentences/en-ja`;
-  `mean` is the mean over directions. The signatures that say how they were
-  computed are in the notes, all hypotheses in the file `<direction>.txt`, one
-  a line.
+  The metrics of each direction, such as `en-ja`, are `bleu/en-ja` (sacreBLEU),
+  `tokenized_bleu/en-ja` (BLEU of Moses tokens, except for languages that are
+  written without spaces) and `chrf/en-ja`, all from 0 to 100, and
+  `sentences/en-ja`. `mean` is the mean over directions. The notes contain the
+  signatures of the metrics. The file `<direction>.txt` contains all hypotheses,
+  one per line.
 
   Attributes:
-    source: sentence pairs.
+    source: Sentence pairs.
     direction: FORWARD, BACKWARD or BOTH.
-    options: of the search, and the decoder's start.
+    options: Options of the search, and the decoder's start token.
   """
 
   METRICS = (
@@ -53,7 +53,7 @@ class TranslationQuality(eval_task.EvalTask):
   options: TranslationOptions = TranslationOptions()
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     sentence_translator.check_model(subject.model)
     failures = eval_task.Failures(self.name)
     scores: dict[str, dict[str, translation_metrics.TranslationScore]] = {}
@@ -66,7 +66,9 @@ class TranslationQuality(eval_task.EvalTask):
           references, hypotheses = self._translate(
             subject, pair, source, target, notes
           )
-          texts[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
+          texts[f'{name}.txt'] = ''.join(
+            f'{hypothesis}\n' for hypothesis in hypotheses
+          )
           direction_scores = _score(name, target, hypotheses, references, notes)
           scores[name] = direction_scores
           texts |= eval_task.statistics_files(
@@ -93,26 +95,26 @@ class TranslationQuality(eval_task.EvalTask):
   def _translate(
     self, subject, pair, source: str, target: str, notes
   ) -> tuple[list[str], list[str]]:
-    """References and hypotheses."""
+    """Returns references and hypotheses of a direction."""
     text = self.source.load(pair)
     if not text.first or len(text.first) != len(text.second):
       raise errors.CorpusError(
-        'The two sides of a language pair are not translations',
+        'The texts of a language pair are not translations of each other',
         got=f'{len(text.first)} and {len(text.second)} sentences',
-        expected='as many on both sides, and at least one',
+        expected='the same number of sentences, and at least one',
       )
-    read, references = text if pair == (source, target) else text[::-1]
-    line_translator = sentence_translator.Translator(
+    sources, references = text if pair == (source, target) else text[::-1]
+    translator = sentence_translator.Translator(
       subject, source=source, target=target, options=self.options
     )
-    translations = line_translator.translate(read)
-    notes.append(f'{source}-{target}: {line_translator.describe()}')
+    translations = translator.translate(sources)
+    notes.append(f'{source}-{target}: {translator.describe()}')
     if translations.cut:
       notes.append(
-        f'{translations.cut} sentences of {source}-{target} were cut to '
-        f'{line_translator.max_length} tokens'
+        f'{translations.cut} sentences of {source}-{target} were truncated to '
+        f'{translator.max_length} tokens'
       )
-    _note_best_score(
+    _note_maximum_score(
       subject.vocabulary, list(references), source, target, notes
     )
     return list(references), [best[0].text for best in translations.hypotheses]
@@ -121,11 +123,13 @@ class TranslationQuality(eval_task.EvalTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TsvPairs(text_sources.PairSource):
-  """Pairs of files whose lines are `sentence <TAB> translation`.
+  """Sentence pairs from files with lines `sentence <TAB> translation`.
 
   Attributes:
-    files: 'en-ja' -> path; also pairs of these two, which gin can write.
-    max_pairs: the first so many sentence pairs of a file; None: all.
+    files: Path of each language pair, such as 'en-ja'. Gin files may also pass
+      pairs of names and paths.
+    max_pairs: Maximum number of sentence pairs per file, from the beginning. If
+      None, all are used.
   """
 
   files: dict[str, str]
@@ -136,7 +140,7 @@ class TsvPairs(text_sources.PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'A file of pairs has no two languages',
+          'The name of a file of sentence pairs requires two languages',
           got=name,
           expected='a name such as en-ja',
           where='TsvPairs.files',
@@ -151,17 +155,17 @@ class TsvPairs(text_sources.PairSource):
     return text_sources.chosen_pairs(available, None, 'TsvPairs.files')
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
-    """Returns the sentences of a language or pair."""
+    """Returns the sentences of a language pair."""
     path = self.files['-'.join(pair)]
     lines = itertools.islice(file_reading.read_lines(path), self.max_pairs)
     rows = [line.split('\t') for _, line in lines]
-    for number, row in enumerate(rows, 1):
+    for line_number, row in enumerate(rows, 1):
       if len(row) != 2:
         raise errors.CorpusError(
-          'A line is not a sentence and its translation',
+          'A line must contain a sentence and its translation',
           got=f'{len(row)} columns',
-          expected='2, with a tab between them',
-          where=f'{path}:{number}',
+          expected='2 columns, separated by a tab',
+          where=f'{path}:{line_number}',
         )
     paired_text = text_sources.PairedText(
       [first for first, _ in rows], [second for _, second in rows]
@@ -170,23 +174,23 @@ class TsvPairs(text_sources.PairSource):
     return paired_text
 
 
-def _note_best_score(
+def _note_maximum_score(
   vocabulary, references: list[str], source: str, target: str, notes: list[str]
 ) -> None:
-  """Notes the score of perfect translations if the vocabulary changes them."""
+  """Adds a note on the maximum score if the vocabulary changes references."""
   code = language_codes.match_language(target, vocabulary.spec.languages)
   decoded = round_trips.decode_encoded(
     vocabulary, references, code or vocabulary.spec.languages[0]
   )
-  changed = round_trips.count_changed(references, decoded)
-  if changed:
-    best = translation_metrics.bleu(
+  num_changed = round_trips.count_changed(references, decoded)
+  if num_changed:
+    maximum = translation_metrics.bleu(
       decoded, [references], target_language=target
     )
     notes.append(
-      f'{source}-{target}: the vocabulary changes {changed} of '
-      f'{len(references)} references when it encodes and decodes them; perfect '
-      f'translations have a BLEU of {best.value:.1f}'
+      f'{source}-{target}: encoding and decoding change {num_changed} of '
+      f'{len(references)} references, so that perfect translations have a BLEU '
+      f'of {maximum.value:.1f}'
     )
 
 
@@ -197,18 +201,28 @@ def _score(
   references: list[str],
   notes: list[str],
 ) -> dict[str, translation_metrics.TranslationScore]:
-  """The metrics of one direction; their signatures become notes."""
-  right = [references]
+  """Returns the scores of a direction, and adds their signatures to the notes.
+
+  Args:
+    name: Name of the direction.
+    target: Code of the target language.
+    hypotheses: N translations.
+    references: N reference translations.
+    notes: Receives the signatures.
+  """
   scores = {
-    'bleu': translation_metrics.bleu(hypotheses, right, target_language=target)
+    'bleu': translation_metrics.bleu(
+      hypotheses, [references], target_language=target
+    )
   }
   try:
     scores['tokenized_bleu'] = translation_metrics.tokenized_bleu(
-      hypotheses, right, target_language=target
+      hypotheses, [references], target_language=target
     )
-  except errors.ConfigError as error:  # no spaces between words
-    notes.append(f'tokenized_bleu/{name}: none. {error}')
-  scores['chrf'] = translation_metrics.chrf(hypotheses, right)
+  except errors.ConfigError as error:
+    # The language is written without spaces.
+    notes.append(f'tokenized_bleu/{name} is not available. {error}')
+  scores['chrf'] = translation_metrics.chrf(hypotheses, [references])
   for metric, score in scores.items():
     notes.append(f'{metric}/{name}: {score.signature}')
     notes.extend(note for note in score.notes if note not in notes)
@@ -216,6 +230,7 @@ def _score(
 
 
 def _metrics(scores) -> dict[str, float]:
+  """Returns the metrics of all directions and their means."""
   metrics = {
     f'{metric}/{name}': score.value
     for name, direction_scores in scores.items()

@@ -1,8 +1,8 @@
-"""Word alignment without training: links from the states of every layer.
+"""Word alignment from the hidden states of every layer, without training.
 
-Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4: alignment error
-rate by layer, with optimal transport; SimAlign (Jalili Sabet et al., 2020) for
-mutual argmax.
+Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4 for the alignment
+error rate by layer with optimal transport, and SimAlign (Jalili Sabet et al.,
+2020) for mutual argmax.
 """
 
 import dataclasses
@@ -20,10 +20,11 @@ from xlflax.similarity import word_links
 from xlflax.similarity.word_links import Mass, Method
 from xlflax.utils import errors, validation
 
-_BLOCK = 128  # sentence pairs whose states are kept together
+_BLOCK = 128  # Number of sentence pairs whose states are in memory.
 
 
 def _prefix(method: Method) -> str:
+  """Returns the prefix of a method's metrics."""
   return f'{method.value}_'
 
 
@@ -31,8 +32,8 @@ def _title(prefix: str, name: str) -> str:
   return prefix.replace('_', ' ') + name
 
 
-def _declared(prefix: str) -> tuple[Metric, ...]:
-  """The metrics of one method."""
+def _method_metrics(prefix: str) -> tuple[Metric, ...]:
+  """Returns the metrics of one method."""
   return (
     Metric(f'{prefix}aer', Better.LOWER, title=_title(prefix, 'AER')),
     Metric(f'{prefix}best_aer', Better.LOWER, title=_title(prefix, 'best AER')),
@@ -44,42 +45,46 @@ def _declared(prefix: str) -> tuple[Metric, ...]:
 
 _PREFIXES = ('', *map(_prefix, Method))
 
-# method -> the scores of each layer
-ByMethod = dict[Method, list[alignment_error_rate.AlignmentScores]]
+# Scores of each layer by method.
+ScoresByMethod = dict[Method, list[alignment_error_rate.AlignmentScores]]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordAlignment(labelled_task.LabelledTask):
-  """Alignment error rate (AER) of every layer; lower is better.
+  """Alignment error rate (AER) of every layer. Lower is better.
 
-  Metrics, for each part (`ja-en`): `aer/<part>`, `precision/<part>`,
-  `recall/<part>` of the first method at `layer`; `best_aer/<part>` and
-  `best_layer/<part>`, the layer chosen on the test sentences themselves; the
-  same for other methods with the method's name in front (`argmax_aer`); and
-  `aer/mean`, `best_aer/mean`, `best_layer/mean` over parts.
-  The table `layers` has every layer of every method; `problems`, if there are
-  any, links that the source left out. The files
-  `<part>.<method>.txt` have the links at `layer` in Pharaoh's format, counted
-  from 0, a sentence a line.
+  The metrics of each part, such as `ja-en`, are `aer/<part>`,
+  `precision/<part>` and `recall/<part>` of the first method at `layer`, and
+  `best_aer/<part>` and `best_layer/<part>` of the layer that is best on the
+  test
+  sentences themselves. The metrics of other methods have the method's name as a
+  prefix, such as `argmax_aer`. `aer/mean`, `best_aer/mean` and
+  `best_layer/mean`
+  are means over parts.
 
-  A word is the mean over its tokens. Words beyond the model's length get no
-  link.
+  The table `layers` contains the scores of every layer and method. The table
+  `problems`, if there are any, contains links that the source left out. The
+  files `<part>.<method>.txt` contain the links at `layer` in Pharaoh's format,
+  counted from 0, with one sentence per line.
+
+  The vector of a word is the mean over its tokens. Words beyond the model's
+  maximum length are not linked.
 
   Attributes:
-    source: parts of aligned sentences.
-    methods: how links follow from similarities; see
-      `xlflax.similarity.word_links`.
-    layer: the layer that `aer` reports; 0 is the embedding output, -1 the last
-      layer.
-    regularization: entropy of the transport.
-    mass: how much of a sentence each word is, for the transport.
-    threshold: see `word_links.link_matrix`; None: the greatest.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
+    source: Parts of aligned sentences.
+    methods: Alignment methods (see `xlflax.similarity.word_links`).
+    layer: Layer of `aer`. 0 is the embedding output and -1 the last layer.
+    regularization: Weight of the entropic regularization of the transport.
+    mass: Weights of a sentence's words in the transport.
+    threshold: Threshold of links (see `word_links.link_matrix`). If None, the
+      greatest element is linked.
+    max_length: Maximum number of tokens per sentence. If None, the number of
+      the model's positions.
   """
 
   METRICS = tuple(
-    metric for prefix in _PREFIXES for metric in _declared(prefix)
+    metric for prefix in _PREFIXES for metric in _method_metrics(prefix)
   )
   EXAMPLE = labeled_examples.AlignedSentence
   name: str = 'word_alignment'
@@ -97,14 +102,14 @@ class WordAlignment(labelled_task.LabelledTask):
     object.__setattr__(self, 'methods', methods)
 
   def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
-    """Scores the subject; parts that fail are listed in the result."""
+    """Scores the subject. Parts that fail are listed in the result."""
     layer = hidden_states.layer_index(subject, self.layer, where=self.name)
     failures = eval_task.Failures(self.name)
     notes = [
       f'aer is that of {self.methods[0].value} at layer {layer} of '
       f'0..{subject.model.config.num_layers}'
     ]
-    scores: dict[str, ByMethod] = {}
+    scores: dict[str, ScoresByMethod] = {}
     files: dict[str, str] = {}
     problems: list[eval_task.Row] = []
     for part in self.source.languages():
@@ -157,28 +162,33 @@ class WordAlignment(labelled_task.LabelledTask):
   def _align(
     self, subject, part, examples, notes
   ) -> dict[Method, list[list[frozenset[alignment_error_rate.Link]]]]:
-    """method -> for each layer the links of each sentence."""
+    """Returns the links of each sentence for each method and layer."""
     num_layers = subject.model.config.num_layers + 1
     links: dict[Method, list[list[frozenset[alignment_error_rate.Link]]]] = {
       method: [[] for _ in range(num_layers)] for method in self.methods
     }
-    cut = 0
+    num_truncated = 0
     for start in range(0, len(examples), _BLOCK):
       block = examples[start : start + _BLOCK]
-      for example, sides in zip(
+      for example, (source, target) in zip(
         block, self._states(subject, block, notes), strict=True
       ):
-        cut += sides[0].shape[1] < len(example.source_words) or sides[1].shape[
-          1
-        ] < len(example.target_words)
-        for method, matrices in self._links(*sides).items():
+        num_truncated += source.shape[1] < len(
+          example.source_words
+        ) or target.shape[1] < len(example.target_words)
+        for method, matrices in self._link_words(source, target).items():
           for layer_links, matrix in zip(links[method], matrices, strict=True):
             layer_links.append(word_links.matrix_to_links(matrix))
-    if cut:
-      notes.append(f'{cut} sentences of {part} were cut')
+    if num_truncated:
+      notes.append(f'{num_truncated} sentences of {part} were truncated')
     return links
 
   def _load(self, part: str) -> list[labeled_examples.AlignedSentence]:
+    """Returns the aligned sentences of a part.
+
+    Raises:
+      CorpusError: If there are none.
+    """
     examples = [
       example
       for example in self.source.load(part)
@@ -186,7 +196,7 @@ class WordAlignment(labelled_task.LabelledTask):
     ]
     if not examples:
       raise errors.CorpusError(
-        f'There are no {labeled_examples.AlignedSentence.KIND} examples',
+        f'The task requires {labeled_examples.AlignedSentence.KIND} examples',
         where=f'part {part}',
         expected='sentences with gold links',
       )
@@ -195,7 +205,7 @@ class WordAlignment(labelled_task.LabelledTask):
   def _states(
     self, subject, block: list[labeled_examples.AlignedSentence], notes
   ):
-    """Yields (source, target) vectors [L + 1, W, H] of each sentence."""
+    """Yields source and target vectors [L + 1, W, H] of each sentence."""
     sentences: list[tuple[str, ...]] = []
     languages: list[tuple[str, int]] = []
     for example in block:
@@ -221,10 +231,18 @@ class WordAlignment(labelled_task.LabelledTask):
     for i in range(len(block)):
       yield states_by_sentence[2 * i], states_by_sentence[2 * i + 1]
 
-  def _links(
+  def _link_words(
     self, source: np.ndarray, target: np.ndarray
   ) -> dict[Method, np.ndarray]:
-    """{method: bool [L + 1, M, N]} of vectors [L + 1, M, H], [L + 1, N, H]."""
+    """Links the words of a sentence at every layer.
+
+    Args:
+      source: Vectors of the source words, of shape [L + 1, M, H].
+      target: Vectors of the target words, of shape [L + 1, N, H].
+
+    Returns:
+      Links of shape [L + 1, M, N], bool, by method.
+    """
     shape = (len(source), source.shape[1], target.shape[1])
     if 0 in shape:
       return dict.fromkeys(self.methods, np.zeros(shape, bool))
@@ -245,8 +263,9 @@ class WordAlignment(labelled_task.LabelledTask):
     }
 
   def _metrics(
-    self, scores: dict[str, ByMethod], layer: int
+    self, scores: dict[str, ScoresByMethod], layer: int
   ) -> dict[str, float]:
+    """Returns the metrics of all parts and their means."""
     metrics: dict[str, float] = {}
     for method in self.methods:
       prefix = '' if method is self.methods[0] else _prefix(method)
@@ -266,7 +285,8 @@ class WordAlignment(labelled_task.LabelledTask):
     return metrics
 
 
-def _rows(part: str, by_method: ByMethod) -> list[eval_task.Row]:
+def _rows(part: str, scores: ScoresByMethod) -> list[eval_task.Row]:
+  """Returns the rows of a part in the table `layers`."""
   return [
     {
       'pair': part,
@@ -276,21 +296,22 @@ def _rows(part: str, by_method: ByMethod) -> list[eval_task.Row]:
       'precision': score.precision,
       'recall': score.recall,
     }
-    for method, by_layer in by_method.items()
-    for layer, score in enumerate(by_layer)
+    for method, layer_scores in scores.items()
+    for layer, score in enumerate(layer_scores)
   ]
 
 
 def _summary(
-  prefix: str, name: str, by_layer: np.ndarray, layer: int
+  prefix: str, name: str, layer_rates: np.ndarray, layer: int
 ) -> dict[str, float]:
-  has_scores = not np.isnan(by_layer).all()
+  """Returns the error rate at a layer and at the best layer."""
+  has_scores = not np.isnan(layer_rates).all()
   return {
-    f'{prefix}aer/{name}': float(by_layer[layer]),
+    f'{prefix}aer/{name}': float(layer_rates[layer]),
     f'{prefix}best_aer/{name}': (
-      float(np.nanmin(by_layer)) if has_scores else math.nan
+      float(np.nanmin(layer_rates)) if has_scores else math.nan
     ),
     f'{prefix}best_layer/{name}': (
-      int(np.nanargmin(by_layer)) if has_scores else -1
+      int(np.nanargmin(layer_rates)) if has_scores else -1
     ),
   }
