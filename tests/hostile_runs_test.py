@@ -112,7 +112,7 @@ def test_every_value(run, name, step):
         huggingface_import.head_style(run)
       if name.startswith('checkpoints'):
         opened.restore_params(0)
-      run_pages.read(run, name='x')
+      run_pages.read_run(run, name='x')
     except errors.XlflaxError as error:
       refused += 1
       assert len(str(error)) < 20_000
@@ -177,4 +177,4 @@ def test_results(run):
 )
 def test_links_of_pages(tmp_path, monkeypatch, target, address):
   monkeypatch.chdir(tmp_path)
-  assert cells.link(target, tmp_path) == address
+  assert cells.resolve_link(target, tmp_path) == address

@@ -165,7 +165,7 @@ def evaluate(
       )
     report = _make_report(tasks, evaluated, store)
     if distributed_job.is_lead():
-      evaluation_report.write(
+      evaluation_report.write_report(
         store, tasks, failures=report.failures, command_line=command
       )
   return report

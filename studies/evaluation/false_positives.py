@@ -156,7 +156,7 @@ def stars(setting: Setting, *, boards: int, models: int, tasks: int) -> float:
       )
       for model in range(models)
     ]
-    found = leaderboard.compare(tables, samples=200, seed=board)
+    found = leaderboard.compare_models(tables, samples=200, seed=board)
     wrong += any((one.adjusted_p or 1) < 0.05 for one in found)
   return wrong / boards
 

@@ -338,7 +338,7 @@ def _import(root: pathlib.Path) -> Any:
 
 
 def _report(root: pathlib.Path) -> Any:
-  found = run_pages.read(root / 'run', name='run')
+  found = run_pages.read_run(root / 'run', name='run')
   settings = {key: str(value) for key, value in found.settings.items()}
   return [settings, dict(found.losses), str(found.results)]
 

@@ -254,7 +254,7 @@ def evaluation(directory: pathlib.Path, number: int) -> None:
 
 def report(directory: pathlib.Path, number: int) -> None:
   table = leaderboard_test._table('a', shift=number / 10)
-  reports.write(directory, [table], samples=10)
+  reports.write_report(directory, [table], samples=10)
 
 
 def analysis(directory: pathlib.Path, number: int) -> None:

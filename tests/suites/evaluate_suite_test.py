@@ -181,7 +181,7 @@ def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
   costs = []
   for _ in range(2):
     _run(suite, runs[:1], tmp_path)
-    (table,) = report_files.read(tmp_path / 'out' / 'report')
+    (table,) = report_files.read_report(tmp_path / 'out' / 'report')
     costs.append(table.cost)
   run = saved_run.open_run(runs[0])
   body = run.restore_params(20)['model']
@@ -200,7 +200,7 @@ def test_models_side_by_side(make_suite, runs, tmp_path):
   found = _run(make_suite('plain'), runs, tmp_path)
   assert found.models == ['mlm@20', 'tlm@20']
   text = (tmp_path / 'out' / 'report' / 'leaderboard.md').read_text()
-  assert '## Against mlm@20' in text
+  assert '## Comparison with mlm@20' in text
   record = json.loads((tmp_path / 'out' / 'report' / 'scores.json').read_text())
   assert {c['difference'] for c in record['comparisons']} == {0.0}
 

@@ -131,7 +131,7 @@ def write(
     *analysis.notes,
     *(f'failed: {failure}' for failure in analysis.failures),
   ]
-  contents[PAGE] = page.render(
+  contents[PAGE] = page.render_page(
     analysis.title,
     analysis.explanation,
     analysis.tables,
@@ -220,7 +220,9 @@ def grid(
 
 def _percent(value: float | None) -> str:
   """Formats a fraction as a percentage."""
-  return text.number(None if value is None or _is_nan(value) else 100 * value)
+  return text.format_number(
+    None if value is None or _is_nan(value) else 100 * value
+  )
 
 
 def _is_nan(value: Any) -> bool:

@@ -128,7 +128,7 @@ class CurvesStudy(study_base.Study):
         'metric': metric,
         'part': part,
         'step': step,
-        'value': score_table.points(metric, value),
+        'value': score_table.to_points(metric, value),
       }
       for part, value in scores[metric].items()
     ]
@@ -243,7 +243,7 @@ def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
         f'{task} ({text.metric_name(task_rows[0]["metric"])})',
         ['', *map(str, steps)],
         (
-          [label, *(text.number(values.get(step)) for step in steps)]
+          [label, *(text.format_number(values.get(step)) for step in steps)]
           for label, values in values_by_label.items()
         ),
       )

@@ -190,7 +190,7 @@ def _pictures(
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in rows:
     panels.setdefault(row['pair'], {}).setdefault(row['series'], []).append(
-      (row['layer'], score_table.points(row['metric'], row['value']))
+      (row['layer'], score_table.to_points(row['metric'], row['value']))
     )
   if not rows:
     return {}

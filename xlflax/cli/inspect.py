@@ -122,7 +122,7 @@ def _write_html(
   from xlflax.evaluation.reports import page, text
   from xlflax.storage import paths
 
-  content = page.render(
+  content = page.render_page(
     f'Text of {options.corpus}',
     'Lines and characters by file; what is odd is below the table.',
     [text.Table('Files', rows[0], rows[1:])],

@@ -94,10 +94,10 @@ def _compare_runs(options: ReportOptions) -> pathlib.Path:
   from xlflax.evaluation.reports import run_pages
 
   records = [
-    run_pages.read(paths.to_path(directory), name=name)
+    run_pages.read_run(paths.to_path(directory), name=name)
     for name, directory in runs.items()
   ]
-  return run_pages.side_by_side(
+  return run_pages.write_comparison(
     paths.to_path(options.output), records, command=options.command_line
   )
 
@@ -106,9 +106,9 @@ def _join_suites(options: ReportOptions) -> pathlib.Path:
   from xlflax.evaluation.reports import joined, report_files
 
   output = paths.to_path(options.output)
-  report_files.write(
+  report_files.write_report(
     output,
-    joined.tables(
+    joined.merge_reports(
       [paths.to_path(directory) for directory in options.directories]
     ),
     title=options.title,

@@ -295,7 +295,7 @@ def write_page(
   for language, report in reports.items():
     start = f'{language}, ' if language else ''
     for table in grid_tables(report):
-      page_table = run_pages.of_rich(table)
+      page_table = run_pages.convert_rich_table(table)
       page_table.title = start + page_table.title
       page_tables.append(page_table)
     for metric, scores in _test_scores(report).items():
@@ -304,7 +304,7 @@ def write_page(
       name = metric.rpartition('/')[2]
       points = {
         setting: {
-          part: score_table.points(name, value) for part, value in of.items()
+          part: score_table.to_points(name, value) for part, value in of.items()
         }
         for setting, of in scores.items()
       }
@@ -317,7 +317,7 @@ def write_page(
       for result in report.trials
       if result.status is not grid_trials.Status.FINISHED
     ]
-  return run_pages.write(
+  return run_pages.write_page(
     output,
     'Fine-tuning',
     'Settings by their score on the dev set, which selects; then the selected '

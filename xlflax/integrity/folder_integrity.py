@@ -149,7 +149,7 @@ def _verify_report(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def _rewrite_report(directory: pathlib.Path) -> str:
-  num_files = len(report_files.write_again(directory))
+  num_files = len(report_files.regenerate_report(directory))
   return f'Wrote {num_files} files from {report_files.JSON}.'
 
 

@@ -316,7 +316,7 @@ class Run(saved_run.SavedRun):
       partitioner=self.partitioner,
     )
     if distributed_job.is_lead():
-      evaluation_report.write(store, tasks, failures=evaluated.failures)
+      evaluation_report.write_report(store, tasks, failures=evaluated.failures)
     if len(evaluated.results) < len(tasks):
       raise errors.CheckpointError(
         'The checkpoint cannot be evaluated',

@@ -40,7 +40,7 @@ def write(
   curves = report.curves()
   tables = report.tables(with_examples=True)
   if any(table.scores for table in tables):
-    report_files.write(
+    report_files.write_report(
       output / 'report',
       tables,
       title=report.suite,

@@ -315,10 +315,10 @@ class SuiteReport:
   def summaries(self) -> list[leaderboard.Summary]:
     """Returns task scores, averages and transfer gaps of each model."""
     tables = self.tables(with_examples=False)
-    num_languages = leaderboard.expected(tables) if tables else {}
+    num_languages = leaderboard.count_languages(tables) if tables else {}
     return [
-      leaderboard.summarize(
-        table, source=self.source_language, wanted=num_languages
+      leaderboard.summarize_model(
+        table, source=self.source_language, num_languages=num_languages
       )
       for table in tables
     ]

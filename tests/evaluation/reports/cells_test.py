@@ -51,7 +51,7 @@ def test_a_cell_as_text_and_as_html():
   cell = cells.Cell('5 < 6', '± 1', 'a/b.tsv', '"x"')
   assert str(cell) == '5 < 6 ± 1'
   table = text.Table('T', ['name', 'score'], [['a & b', cell]])
-  rendered = page.render('T', '', [table], {}, [])
+  rendered = page.render_page('T', '', [table], {}, [])
   assert (
     '<span title="&#34;x&#34;"><a href="a/b.tsv">5 &lt; 6</a> '
     '<small>± 1</small></span>'
@@ -60,11 +60,11 @@ def test_a_cell_as_text_and_as_html():
 
 
 def test_links_are_seen_from_the_page(tmp_path):
-  assert cells.link(str(tmp_path / 'a b/x.tsv'), tmp_path / 'page') == (
+  assert cells.resolve_link(str(tmp_path / 'a b/x.tsv'), tmp_path / 'page') == (
     '../a%20b/x.tsv'
   )
-  assert cells.link('gs://b/x.tsv', tmp_path) == 'gs://b/x.tsv'
-  assert cells.link('', tmp_path) == ''
+  assert cells.resolve_link('gs://b/x.tsv', tmp_path) == 'gs://b/x.tsv'
+  assert cells.resolve_link('', tmp_path) == ''
 
 
 def test_the_page_has_interval_mark_link_and_cost(tmp_path):
@@ -72,7 +72,7 @@ def test_the_page_has_interval_mark_link_and_cost(tmp_path):
     _table('a', 0.5, folder=str(tmp_path / 'preds')),
     _table('b', 0.9, cost=None),
   ]
-  report_files.write(tmp_path / 'out', tables, samples=200)
+  report_files.write_report(tmp_path / 'out', tables, samples=200)
   content = (tmp_path / 'out' / report_files.PAGE).read_text(encoding='utf-8')
   assert '<a href="../preds/a%20b.tsv">50.0</a> <small>± ' in content
   row = next(line for line in content.splitlines() if '90.0' in line)
@@ -80,11 +80,16 @@ def test_the_page_has_interval_mark_link_and_cost(tmp_path):
   for cell in ('2.0', '0.50', '10', '2'):
     assert f'<td>{cell}</td>' in content
   assert '<td class="text">A</td>' in content
-  turned = report_files.write(tmp_path / 'b', tables, baseline='b', samples=200)
-  assert '## Against b' in (tmp_path / 'b' / report_files.MARKDOWN).read_text()
+  turned = report_files.write_report(
+    tmp_path / 'b', tables, baseline='b', samples=200
+  )
+  assert (
+    '## Comparison with b'
+    in (tmp_path / 'b' / report_files.MARKDOWN).read_text()
+  )
   assert turned
   with raises_error(errors.ConfigError, got='c'):
-    report_files.write(tmp_path / 'c', tables, baseline='c')
+    report_files.write_report(tmp_path / 'c', tables, baseline='c')
 
 
 def test_reports_of_several_suites_are_joined(tmp_path, capsys):
@@ -92,7 +97,7 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
     'one': [_table('a', 0.5), _table('b', 0.6)],
     'two': [_table('a', 0.7, task='mlqa')],
   }.items():
-    report_files.write(tmp_path / name / 'report', tables, samples=20)
+    report_files.write_report(tmp_path / name / 'report', tables, samples=20)
   command = ['report', str(tmp_path / 'one'), str(tmp_path / 'two')]
   assert cli.main([*command, f'--output={tmp_path}/out', '--baseline=b']) == 0
   assert 'leaderboard.html' in capsys.readouterr().out
@@ -104,17 +109,17 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
   assert {one['baseline'] for one in record['comparisons']} == {'b'}
   assert record['tables'][0]['cost']['cpu_seconds'] == 20
   with pytest.raises(errors.ConfigError):
-    joined.tables([tmp_path / 'one', tmp_path / 'one'])
+    joined.merge_reports([tmp_path / 'one', tmp_path / 'one'])
   with raises_error(errors.RunDirectoryError, mentions='report/scores.json'):
-    joined.tables([tmp_path])
+    joined.merge_reports([tmp_path])
 
 
 def test_two_runs_of_one_name_are_not_joined(tmp_path):
   for run in ('1', '2'):
     table = _table('a', 0.5, task=run, run=run)
-    report_files.write(tmp_path / run / 'report', [table], samples=20)
+    report_files.write_report(tmp_path / run / 'report', [table], samples=20)
   with raises_error(errors.ConfigError, mentions=(1, 2)):
-    joined.tables([tmp_path / '1', tmp_path / '2'])
+    joined.merge_reports([tmp_path / '1', tmp_path / '2'])
 
 
 def test_costs_of_two_tasks():

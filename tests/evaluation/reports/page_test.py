@@ -29,7 +29,9 @@ def test_wide_tables_of_numbers_are_turned(columns, turned):
     ['', *(f'c{i}' for i in range(columns))],
     [['first', *map(str, range(columns))], ['second', *['–'] * columns]],
   )
-  made = page.render('T', '', [table], {}, ['a note'], command=['a', '--b'])
+  made = page.render_page(
+    'T', '', [table], {}, ['a note'], command=['a', '--b']
+  )
   head = made.split('<thead>')[1].split('</thead>')[0]
   assert ('>second</th>' in head) == turned
   assert ('>c0</th>' in head) != turned
@@ -38,11 +40,11 @@ def test_wide_tables_of_numbers_are_turned(columns, turned):
 
 def test_tables_of_words_stay():
   table = text.Table('T', ['', *'abcdefgh'], [['x', *'abcdefgh']])
-  made = page.render('T', '', [table], {}, [])
+  made = page.render_page('T', '', [table], {}, [])
   assert '>a</th>' in made and '<pre>' not in made
 
 
 def test_pictures_are_dark_on_a_dark_page():
-  made = page.render('T', '', [], {}, [])
+  made = page.render_page('T', '', [], {}, [])
   dark = made.partition('(prefers-color-scheme: dark)')[2]
   assert 'img { filter: invert(' in dark

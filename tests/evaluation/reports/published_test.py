@@ -46,13 +46,13 @@ def test_averages_are_those_of_the_numbers():
 
 def test_a_report_shows_those_of_its_tasks(tmp_path):
   scores = (score_table.Score('xnli', 'accuracy', 'en', 0.5),)
-  report_files.write(tmp_path, [score_table.ScoreTable('m', scores)])
+  report_files.write_report(tmp_path, [score_table.ScoreTable('m', scores)])
   text = (tmp_path / report_files.MARKDOWN).read_text()
   assert '| xnli | XLM-R large | 79.2 | XTREME' in text
   assert 'in table 2 of Luo et al. 2021' in text
   assert 'tatoeba' not in text and published.AVERAGE not in {
-    row[0] for row in published.table(['xnli']).rows
+    row[0] for row in published.build_table(['xnli']).rows
   }
-  assert not published.table(['reviews']).rows
-  every = published.table(list(xtreme_tasks.TASKS))
+  assert not published.build_table(['reviews']).rows
+  every = published.build_table(list(xtreme_tasks.TASKS))
   assert ('average', 'mBERT') in {row[:2] for row in map(tuple, every.rows)}

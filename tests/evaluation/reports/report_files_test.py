@@ -48,7 +48,7 @@ def _table(model, shift=0.0):
 
 
 def test_summary_by_hand():
-  found = leaderboard.summarize(_table('m'))
+  found = leaderboard.summarize_model(_table('m'))
   assert list(found.tasks) == ['xnli', 'mlqa', 'translation', 'word_alignment']
   assert found.tasks['xnli'].score == pytest.approx(50)
   assert found.tasks['xnli'].gap == pytest.approx(37.5)
@@ -59,12 +59,14 @@ def test_summary_by_hand():
   assert found.average == pytest.approx((50 + 40 + 20) / 3)
   assert found.gap == pytest.approx((37.5 + 40) / 2)
   assert found.xtreme == {}
-  german = leaderboard.summarize(_table('m'), source='de')
+  german = leaderboard.summarize_model(_table('m'), source='de')
   assert german.tasks['xnli'].gap == pytest.approx(0)
 
 
 def test_comparison():
-  found = leaderboard.compare([_table('a'), _table('b', 0.2)], samples=200)
+  found = leaderboard.compare_models(
+    [_table('a'), _table('b', 0.2)], samples=200
+  )
   by_key = {(one.task, one.metric, one.language): one for one in found}
   # What is not finite is left out; xnli has a mean and a gap, too.
   assert len(found) == 9 + 2
@@ -86,7 +88,7 @@ def test_comparison():
   assert worse.significance is None
   assert by_key['mlqa', 'f1', 'zh'].better is None
   with raises_error(errors.CorpusError, mentions=(100, 10)):
-    leaderboard.compare(
+    leaderboard.compare_models(
       [
         _table('a'),
         score_table.ScoreTable(
@@ -98,7 +100,7 @@ def test_comparison():
 
 def test_all_files_are_written(tmp_path):
   tables = [_table('a|b <i>'), _table('c', 0.1)]
-  written = report_files.write(tmp_path, tables, samples=50)
+  written = report_files.write_report(tmp_path, tables, samples=50)
   assert sorted(tmp_path.iterdir()) == sorted(written)
   for path in written:
     if path.suffix == '.png':
@@ -133,7 +135,7 @@ def test_all_files_are_written(tmp_path):
 
 
 def test_the_page_needs_no_network(tmp_path):
-  report_files.write(tmp_path, [_table('a <i>')])
+  report_files.write_report(tmp_path, [_table('a <i>')])
   page = (tmp_path / report_files.PAGE).read_text(encoding='utf-8')
   assert 'a &lt;i&gt;' in page and 'a <i>' not in page
   assert 'a note &amp; more' in page
@@ -143,8 +145,8 @@ def test_the_page_needs_no_network(tmp_path):
 
 
 def test_tables_are_read_back(tmp_path):
-  report_files.write(tmp_path, [_table('a')])
-  (found,) = report_files.read(tmp_path)
+  report_files.write_report(tmp_path, [_table('a')])
+  (found,) = report_files.read_report(tmp_path)
   assert found.to_json() == _table('a').to_json()
   assert math.isnan(found.scores[-1].score)
   old = found.examples('xnli', 'accuracy', 'de')
@@ -155,7 +157,7 @@ def test_a_model_without_some_tasks(tmp_path):
   small = score_table.ScoreTable(
     'small', (_score('xnli', 'accuracy', 'de', 0.5),)
   )
-  report_files.write(tmp_path, [_table('a'), small], samples=10)
+  report_files.write_report(tmp_path, [_table('a'), small], samples=10)
   markdown = (tmp_path / report_files.MARKDOWN).read_text(encoding='utf-8')
   assert (
     '| small | – (1 of 4 tasks, 1 of 3 languages) | 50.0 (1 of 3 languages) '
@@ -174,17 +176,19 @@ def test_what_a_suite_has_and_a_model_lacks():
   ]
   expected = {'udpos': 33, 'tatoeba': 36} | {f't{i}': 9 for i in range(7)}
   table = score_table.ScoreTable('a', tuple(scores), expected=expected)
-  wanted = leaderboard.expected([table])
-  found = leaderboard.summarize(table, wanted=wanted)
+  wanted = leaderboard.count_languages([table])
+  found = leaderboard.summarize_model(table, num_languages=wanted)
   assert (found.average, found.gap, found.xtreme) == (None, None, {})
   assert found.missing == '(2 of 9 tasks, 7 of 69 languages)'
   assert found.tasks['udpos'].missing == '(2 of 33 languages)'
   assert (
-    leaderboard.expected([score_table.ScoreTable.from_json(table.to_json())])
+    leaderboard.count_languages(
+      [score_table.ScoreTable.from_json(table.to_json())]
+    )
     == wanted
   )
   other = dataclasses.replace(table, model='b')
-  compared = leaderboard.compare([table, other], samples=20)
+  compared = leaderboard.compare_models([table, other], samples=20)
   assert {one.task for one in compared} == {'udpos', 'tatoeba'}
 
 
@@ -199,11 +203,13 @@ def test_intervals_of_means_and_gaps():
       for language in ('en', 'de', 'sw')
     ),
   )
-  found = leaderboard.intervals(table)
+  found = leaderboard.score_intervals(table)
   expected = 100 * 1.96 * right.std() / np.sqrt(200)
   for key in (('xnli', 'de'), ('xnli', 'mean'), ('all tasks', 'mean')):
-    assert found[key].reach == pytest.approx(expected, rel=0.1)
-  assert found['xnli', 'gap'].reach == found['all tasks', 'gap'].reach == 0
+    assert found[key].half_width == pytest.approx(expected, rel=0.1)
+  assert (
+    found['xnli', 'gap'].half_width == found['all tasks', 'gap'].half_width == 0
+  )
 
 
 def test_curves(tmp_path):
@@ -251,18 +257,18 @@ def test_no_label_is_cut_off():
 def test_models_have_different_names(tmp_path):
   for tables in ([], [_table('a'), _table('a')]):
     with raises_error(errors.ConfigError, mentions='ScoreTable'):
-      report_files.write(tmp_path, tables)
+      report_files.write_report(tmp_path, tables)
   with raises_error(errors.ConfigError, where="ScoreTable 'a'", mentions='en'):
     score_table.ScoreTable('a', 2 * (_score('xnli', 'accuracy', 'en', 1),))
 
 
 def test_points():
-  assert score_table.points('accuracy', 0.5) == 50
-  assert score_table.points('bleu', 50) == 50
-  assert score_table.lower_is_better('perplexity')
+  assert score_table.to_points('accuracy', 0.5) == 50
+  assert score_table.to_points('bleu', 50) == 50
+  assert score_table.is_lower_better('perplexity')
   assert not score_table.is_averaged('aer')
-  assert report_files._label(['perplexity']) == 'perplexity'
-  assert report_files._label(['las']) == 'LAS (points)'
+  assert report_files._score_label(['perplexity']) == 'perplexity'
+  assert report_files._score_label(['las']) == 'LAS (points)'
   assert text.metric_name('exact_match') == 'exact match'
 
 

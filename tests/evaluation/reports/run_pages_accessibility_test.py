@@ -35,8 +35,8 @@ def page(tmp_path_factory) -> str:
       for step in (1, 2, 3):
         train = {'loss': 5.0 - step, 'mlm/loss/de': 5.0, 'mlm/loss': 4.5}
         lines.write(json.dumps({'step': step, 'train': train}) + '\n')
-    records.append(run_pages.read(root / name, name=name))
-  return run_pages.side_by_side(root / 'report', records).as_uri()
+    records.append(run_pages.read_run(root / name, name=name))
+  return run_pages.write_comparison(root / 'report', records).as_uri()
 
 
 @pytest.mark.parametrize('width', [400, 800, 1200])

@@ -55,18 +55,20 @@ def test_restarts_have_their_failure_and_phases(tmp_path):
   told = dict(zip(phases, (21.5, 1, 2, 3, 4, 11.5), strict=True))
   told |= {'step': 9, 'generation': 2, 'failure': 'Process 3 was killed'}
   run = _record('mlm', restarts=[told])
-  text = run_pages.side_by_side(tmp_path, [run]).read_text()
-  table = text.split('Restarts, and the seconds')[1]
+  text = run_pages.write_comparison(tmp_path, [run]).read_text()
+  table = text.split('Restarts and their cost')[1]
   for cell in ('2', 'Process 3 was killed', '21.5', '4.0', '11.5'):
     assert f'>{cell}</td>' in table, table[:800]
 
 
 def test_runs_side_by_side(runs, tmp_path):
-  page = run_pages.side_by_side(tmp_path, runs, command=['xlflax', 'report'])
+  page = run_pages.write_comparison(
+    tmp_path, runs, command=['xlflax', 'report']
+  )
   text = page.read_text()
   assert (
     '<h2>retrieval: accuracy (0 to 1, higher is better), test split, chance '
-    'is not known</h2>' in (text)
+    'level unknown</h2>' in (text)
   )
   assert 'higher is better), validation split, chance' in text
   # The validation score is not in the table of test scores.
@@ -108,19 +110,19 @@ def test_a_run_as_training_leaves_it(tmp_path):
   ]
   text = '\n'.join(map(json.dumps, lines)) + '\n{"step": 3'
   (tmp_path / 'metrics.jsonl').write_text(text)
-  found = run_pages.read(tmp_path, name='a')
+  found = run_pages.read_run(tmp_path, name='a')
   assert found.losses['loss'] == {10: 5.0}
   assert found.losses['mlm/loss/de'] == {10: 4.0}
   assert 'mlm/accuracy/en' not in found.losses
-  assert run_pages._losses([found]) == {
+  assert run_pages._loss_panels([found]) == {
     'all objectives': {'a': [(10, 5.0)]},
     'mlm': {'a': [(10, 3.0)]},
     'tlm': {'a': [(10, 2.0)]},
   }
-  assert run_pages._language_losses([found]) == {
+  assert run_pages._language_loss_panels([found]) == {
     'mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
   }
-  page = run_pages.side_by_side(tmp_path / 'out', [found])
+  page = run_pages.write_comparison(tmp_path / 'out', [found])
   shown = page.read_text()
   assert 'Training loss by language' in shown
   table = shown.split('Tokens read</h2>')[1].split('</table>')[0]
@@ -134,7 +136,7 @@ def test_a_run_as_training_leaves_it(tmp_path):
 
 def test_a_directory_without_a_run(tmp_path):
   with raises_error(errors.RunDirectoryError, where='xlflax report'):
-    run_pages.read(tmp_path, name='a')
+    run_pages.read_run(tmp_path, name='a')
 
 
 def test_a_table_of_the_terminal():
@@ -142,7 +144,7 @@ def test_a_table_of_the_terminal():
   table.add_column('a')
   table.add_column('b')
   table.add_row('1', '2')
-  made = run_pages.of_rich(table)
+  made = run_pages.convert_rich_table(table)
   assert (made.title, made.head, made.rows) == ('t', ['a', 'b'], [['1', '2']])
 
 
@@ -158,7 +160,7 @@ def test_settings_that_differ_where_one_does_not_see_it():
     )
     for i in (1, 2)
   ]
-  rows = run_pages._differences(runs).rows
+  rows = run_pages._differences_table(runs).rows
   assert rows[0][0] == 'corpus' and rows[0][1] != rows[0][2]
   assert len(rows) == 60 and rows[-1][0] == 'and 11 more'
   assert 'same' not in [row[0] for row in rows]

@@ -31,7 +31,7 @@ def _run(tmp_path, right: list[int]):
 
 
 def test_numbers_have_their_examples_and_intervals(tmp_path):
-  table = run_scores.table(_GROUP, [_run(tmp_path, [1, 0, 1, 1] * 25)])
+  table = run_scores.build_table(_GROUP, [_run(tmp_path, [1, 0, 1, 1] * 25)])
   assert table.head == ['', 'examples', 'mlm, step 10']
   [[part, count, cell]] = table.rows
   assert (part, count) == ('de', '100')
@@ -47,18 +47,18 @@ def test_without_single_examples_there_is_no_interval(tmp_path):
   for file in (tmp_path / 'eval').rglob('*'):
     if file.is_file():
       file.unlink()
-  table = run_scores.table(_GROUP, [run])
+  table = run_scores.build_table(_GROUP, [run])
   assert table.rows == [['de', '2', '0.500']]
   assert '95 %' not in table.title
 
 
 def test_chance_and_the_languages_without_a_score_are_told(tmp_path):
   run = _run(tmp_path, [1, 0, 1, 1])
-  table = run_scores.table(_GROUP, [run])
-  assert '1 of 3 languages (none of ja, sw)' in table.title
-  assert 'chance is not known' in table.title
+  table = run_scores.build_table(_GROUP, [run])
+  assert '1 of 3 languages (missing: ja, sw)' in table.title
+  assert 'chance level unknown' in table.title
   run.results[_GROUP][10].metrics['chance/de'] = 1 / 3
-  table = run_scores.table(_GROUP, [run])
+  table = run_scores.build_table(_GROUP, [run])
   assert table.head[:3] == ['', 'examples', 'chance']
   assert table.rows[0][:3] == ['de', '4', '0.333']
   assert 'not known' not in table.title
@@ -69,8 +69,8 @@ def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
   run.results[_GROUP][5] = eval_task.EvalResult(
     metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
   )
-  one = run_scores.table(_GROUP, [run])
+  one = run_scores.build_table(_GROUP, [run])
   assert one.head[-2:] == ['mlm, step 5', 'mlm, step 10']
   other = types.SimpleNamespace(**vars(run) | {'name': 'tlm'})
-  two = run_scores.table(_GROUP, [run, other])
+  two = run_scores.build_table(_GROUP, [run, other])
   assert two.head[-2:] == ['mlm, step 10', 'tlm, step 10']

@@ -1,1 +1,1 @@
-"""Scores of one or several models as tables, pages and pictures."""
+"""Reports on the scores of models: tables, HTML pages and figures."""

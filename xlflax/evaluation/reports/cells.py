@@ -1,4 +1,4 @@
-"""Cells of tables that say more than a number: interval, mark, link."""
+"""Table cells with details: confidence interval, significance mark and link."""
 
 import dataclasses
 import os
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from xlflax.evaluation.reports import leaderboard, score_table
 
 SIGNIFICANT = 0.05
-_SCHEMES = ('http', 'https', 'gs', 's3', 'az')  # that a page may link to
+_SCHEMES = ('http', 'https', 'gs', 's3', 'az')  # URL schemes of links
 BETTER, WORSE = '▲', '▼'
-# (model, task, language) -> what a page shows of that score.
+# Details of a score by model, task and language.
 Details = Mapping[tuple[str, str, str], 'Detail']
 
 
@@ -37,12 +37,14 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Detail:
-  """What stands beside a score.
+  """Details that are displayed next to a score.
 
   Attributes:
-    interval: 95 % of it; None where single examples are not known.
-    mark: whether it differs from the baseline's: `BETTER`, `WORSE` or ''.
-    link: address of its predictions, seen from the page; '' for none.
+    interval: 95 % confidence interval. None if the scores of single examples
+      are not available.
+    mark: `BETTER` or `WORSE` if the score differs significantly from that of
+      the baseline, otherwise ''.
+    link: URL of the predictions, relative to the page, or ''.
   """
 
   interval: leaderboard.Interval | None = None
@@ -50,17 +52,16 @@ class Detail:
   link: str = ''
 
   def cell(self, text: str) -> Cell:
-    """The score's cell."""
-    reach, title = '', ''
+    """Returns the cell of a score with its details."""
+    half_width, title = '', ''
     if self.interval is not None:
-      reach = f'± {self.interval.reach:.1f}'
+      half_width = f'± {self.interval.half_width:.1f}'
       title = f'95 %: {self.interval.low:.1f} … {self.interval.high:.1f}'
-    return Cell(
-      text, ' '.join(filter(None, (reach, self.mark))), self.link, title
-    )
+    note = ' '.join(filter(None, (half_width, self.mark)))
+    return Cell(text, note, self.link, title)
 
 
-def details(
+def collect_details(
   tables: leaderboard.Tables,
   comparisons: Sequence[leaderboard.Comparison],
   *,
@@ -69,61 +70,79 @@ def details(
   samples: int,
   seed: int,
 ) -> dict[tuple[str, str, str], Detail]:
-  """What stands beside each score, mean and gap of every model.
+  """Collects the details of each score, mean and transfer gap of each model.
 
   Args:
-    tables: of the models.
-    comparisons: with the baseline.
-    page: folder of the page, from which predictions are linked.
-    source: the language that models were fine-tuned in.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
+    tables: Scores of the models.
+    comparisons: Comparisons with the baseline.
+    page: Folder of the page. Links to predictions are relative to it.
+    source: Language that the models were fine-tuned in.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
+
+  Returns:
+    Details by model, task and language.
   """
-  marks = _marks(comparisons)
-  found = {}
+  marks = _significance_marks(comparisons)
+  details = {}
   for table in tables:
-    known = leaderboard.intervals(
+    intervals = leaderboard.score_intervals(
       table, source=source, samples=samples, seed=seed
     )
-    names = {
+    scores = {
       (task, language): None
       for task in table.tasks
       for language in table.task_scores(task)
     }
-    for task, language in names | known:
-      found[table.model, task, language] = Detail(
-        known.get((task, language)),
+    for task, language in scores | intervals:
+      details[table.model, task, language] = Detail(
+        intervals.get((task, language)),
         marks.get((table.model, task, language), ''),
-        link(table.predictions(task, language), page),
+        resolve_link(table.predictions(task, language), page),
       )
-  return found
+  return details
 
 
-def link(target: str, page: pathlib.Path) -> str:
-  """The address of a local file, seen from a folder; of another as it is."""
+def resolve_link(target: str, page: pathlib.Path) -> str:
+  """Returns the URL of a file for a page.
+
+  Args:
+    target: Path or URL of the file, or ''.
+    page: Folder of the page. A path is made relative to it. If the page is in
+      a bucket and the target is a local path, the path is unchanged.
+  """
   scheme, separator, _ = target.partition('://')
-  known = scheme in _SCHEMES
-  if not target or known or ('://' in str(page) and not separator):
+  is_url = scheme in _SCHEMES
+  if not target or is_url or ('://' in str(page) and not separator):
     return target
   return urllib.parse.quote(os.path.relpath(target, page))
 
 
-def _marks(comparisons) -> dict[tuple[str, str, str], str]:
-  """Marks of what differs in every metric of a task, in one direction."""
-  kinds: dict[tuple[str, str, str], set[str]] = {}
-  for one in comparisons:
-    different = one.adjusted_p is not None and one.adjusted_p < SIGNIFICANT
-    mark = (BETTER if one.better else WORSE) if different else ''
-    kinds.setdefault((one.model, one.task, one.language), set()).add(mark)
+def _significance_marks(
+  comparisons: Sequence[leaderboard.Comparison],
+) -> dict[tuple[str, str, str], str]:
+  """Returns the marks of scores by model, task and language.
+
+  A score is marked if it differs from that of the baseline in every metric of
+  the task and in the same direction.
+  """
+  marks: dict[tuple[str, str, str], set[str]] = {}
+  for comparison in comparisons:
+    mark = ''
+    adjusted_p = comparison.adjusted_p
+    if adjusted_p is not None and adjusted_p < SIGNIFICANT:
+      mark = BETTER if comparison.better else WORSE
+    key = (comparison.model, comparison.task, comparison.language)
+    marks.setdefault(key, set()).add(mark)
   return {
-    key: next(iter(several))
-    for key, several in kinds.items()
-    if len(several) == 1
+    key: next(iter(metric_marks))
+    for key, metric_marks in marks.items()
+    if len(metric_marks) == 1
   }
 
 
 def cost_row(table: score_table.ScoreTable) -> list[str | Cell]:
-  """A model's row of the table of costs."""
+  """Returns the row of a model in the table of costs."""
   cost = table.cost
   if cost is None:
     return [table.model, '–', '–', '–', '–', '–']

@@ -14,7 +14,7 @@ _Results = Mapping[
 _Task = eval_task.EvalTask | result_tables.Recorded
 
 
-def write(
+def write_report(
   store: result_store.ResultStore,
   tasks: Sequence[eval_task.EvalTask],
   *,
@@ -23,12 +23,13 @@ def write(
 ) -> None:
   """Writes `eval/summary.csv`, plots and `eval/report.html`.
 
-  They show all stored results of the run, those of earlier calls included.
+  The files show all stored results of the run, including those of earlier
+  calls.
 
   Args:
-    store: The results.
+    store: Result store of the run.
     tasks: Tasks of this call, which declare how their results are shown. The
-      results of other tasks are shown by what is stored with them.
+      results of other tasks are shown according to their stored metadata.
     failures: Failures of this call, which the page lists.
     command_line: Words of the command line, for the page.
   """
@@ -38,22 +39,22 @@ def write(
   languages = store.run.vocabulary.spec.languages
   tables = []
   figures: dict[str, pathlib.Path] = {}
-  for group, task in _shown_tasks(store, tasks, stored).items():
+  for group, task in _tasks_by_group(store, tasks, stored).items():
     table = result_tables.result_table(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
-    tables.append(run_pages.of_rich(table))
+    tables.append(run_pages.convert_rich_table(table))
     files = plots.write_task_plots(directory, task, stored[group])
     figures |= {file.stem: file for file in files}
   if not tables:
     return
-  run_pages.write(
+  run_pages.write_page(
     directory,
     f'Evaluation of {store.run.directory.name}',
     'Columns are checkpoints, and rows are languages or language pairs. The '
-    'column untrained is the randomly initialized model. ±: half of the 95 % '
-    'confidence interval, in the first and the last column of tasks that store '
-    'the scores of single examples.',
+    'column "untrained" shows the randomly initialized model. ±: half of the '
+    '95 % confidence interval, in the first and the last column of tasks that '
+    'store the scores of single examples.',
     tables,
     figures,
     notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],
@@ -61,29 +62,29 @@ def write(
   )
 
 
-def _shown_tasks(
+def _tasks_by_group(
   store: result_store.ResultStore,
   tasks: Sequence[eval_task.EvalTask],
   stored: _Results,
 ) -> dict[result_store.Group, _Task]:
   """Returns the task of each group of results, those of this call first."""
   requested = {store.group(task): task for task in tasks}
-  shown: dict[result_store.Group, _Task] = {
+  tasks_by_group: dict[result_store.Group, _Task] = {
     group: task for group, task in requested.items() if group in stored
   }
   num_settings = collections.Counter(group[:2] for group in stored)
   for group, by_step in stored.items():
-    if group not in shown:
+    if group not in tasks_by_group:
       task = result_tables.summarize_group(
         group, by_step, is_one_of_many=num_settings[group[:2]] > 1
       )
       if task is not None:
-        shown[group] = task
-  return shown
+        tasks_by_group[group] = task
+  return tasks_by_group
 
 
 def _notes(stored: _Results) -> list[str]:
-  """Returns the notes of all results, without repetitions."""
+  """Returns the distinct notes of all results."""
   notes = (
     f'{group.task}: {note}'
     for group, by_step in stored.items()

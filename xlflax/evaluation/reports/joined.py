@@ -1,4 +1,4 @@
-"""Reports of several suites and models, joined into one."""
+"""Merging of the reports of several suites and models."""
 
 import dataclasses
 import pathlib
@@ -8,53 +8,59 @@ from xlflax.evaluation.reports import report_files, score_table
 from xlflax.utils import errors
 
 
-def tables(folders: Sequence[pathlib.Path]) -> list[score_table.ScoreTable]:
-  """One table for each model, with the scores of every folder's report.
+def merge_reports(
+  folders: Sequence[pathlib.Path],
+) -> list[score_table.ScoreTable]:
+  """Returns one table per model with the scores of all reports.
 
   Args:
-    folders: what suites have written, or their folders `report`.
+    folders: Output directories of suites, or their folders `report`.
 
   Raises:
-    RunDirectoryError: a folder has no report, or a damaged one.
-    ConfigError: two reports have a task of one name for one model, or two
-      models of one name.
+    RunDirectoryError: If a folder has no report, or if a report is damaged.
+    ConfigError: If two reports contain the same task of the same model, or
+      different runs with the same model name.
   """
-  found: dict[str, score_table.ScoreTable] = {}
+  tables: dict[str, score_table.ScoreTable] = {}
   for folder in folders:
-    for table in report_files.read(_report(folder)):
-      before = found.get(table.model)
-      found[table.model] = table if before is None else _joined(before, table)
-  return list(found.values())
+    for table in report_files.read_report(_report_folder(folder)):
+      if table.model in tables:
+        table = _merge_tables(tables[table.model], table)
+      tables[table.model] = table
+  return list(tables.values())
 
 
-def _report(folder: pathlib.Path) -> pathlib.Path:
-  for place in (folder, folder / 'report'):
-    if (place / report_files.JSON).exists():
-      return place
+def _report_folder(folder: pathlib.Path) -> pathlib.Path:
+  """Returns the folder that contains the report of a suite."""
+  for candidate in (folder, folder / 'report'):
+    if (candidate / report_files.JSON).exists():
+      return candidate
   raise errors.RunDirectoryError(
-    'There is no report to be joined',
+    'The directory does not contain a report',
     got=str(folder),
-    expected=f"a suite's output with report/{report_files.JSON}",
-    fix='run the suite: xlflax evaluate --suite=NAME --output=DIR',
+    expected=f'the output of a suite with report/{report_files.JSON}',
+    fix='Run the suite with `xlflax evaluate --suite=NAME --output=DIR`.',
   )
 
 
-def _joined(
+def _merge_tables(
   first: score_table.ScoreTable, second: score_table.ScoreTable
 ) -> score_table.ScoreTable:
+  """Returns the scores of two tables of the same model in one table."""
   if first.run and second.run and first.run != second.run:
     raise errors.ConfigError(
-      'Two reports are of different runs of one name',
-      got=f'{first.model}, of the runs {first.run} and {second.run}',
-      fix='rename the folder of one run, and make its report again',
+      'Two reports use the same model name for different runs',
+      got=f'{first.model} for the runs {first.run} and {second.run}',
+      fix='Rename the folder of one run and write its report again.',
     )
-  twice = sorted(set(first.tasks) & set(second.tasks))
-  if twice:
+  common_tasks = sorted(set(first.tasks) & set(second.tasks))
+  if common_tasks:
     raise errors.ConfigError(
-      'Two reports have the same task of one model',
-      got=f'{", ".join(twice)} of {first.model}',
+      'Two reports contain the same task of the same model',
+      got=f'{", ".join(common_tasks)} of {first.model}',
       expected='reports of different tasks, or of different models',
     )
+
   costs = [cost for cost in (first.cost, second.cost) if cost is not None]
   return dataclasses.replace(
     first,

@@ -1,4 +1,4 @@
-"""The numbers of a report: task scores, averages, gaps, comparisons."""
+"""Numbers of a report: task scores, averages, transfer gaps, comparisons."""
 
 import dataclasses
 import functools
@@ -13,24 +13,24 @@ from xlflax.utils import errors
 
 Tables = Sequence[score_table.ScoreTable]
 ALL = 'all tasks'
-MEAN, GAP = 'mean', 'gap'  # over a task's languages
-SCORE = 'score'  # the mean of a task's metrics
+MEAN, GAP = 'mean', 'gap'  # over the languages of a task
+SCORE = 'score'  # mean of the metrics of a task
 Key = tuple[str, str, str]  # task, metric, language
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskSummary:
-  """One model on one task, in points.
+  """Summary of a model on a task, in points.
 
   Attributes:
-    score: mean over languages of the main metrics' mean.
-    languages: language -> mean of the main metrics.
-    metrics: the main metrics.
-    gap: score in the source language minus the mean of the others; None
-      where the task lacks either.
-    metric_means: metric -> mean over languages, of every metric.
-    metric_gaps: metric -> gap, of every metric that has one.
-    of: how many languages there are.
+    score: Mean of `languages`.
+    languages: Mean of the task's metrics by language.
+    metrics: Metrics of the task.
+    gap: Transfer gap: the score in the source language minus the mean of the
+      other languages. None if the task lacks either.
+    metric_means: Mean over languages of each metric.
+    metric_gaps: Transfer gap of each metric that has one.
+    of: Number of languages that the task should have.
   """
 
   score: float
@@ -43,39 +43,44 @@ class TaskSummary:
 
   @property
   def missing(self) -> str:
-    """'(5 of 36 languages)'; '' if none is missing."""
-    have = len(self.languages)
-    return f'({have} of {self.of} languages)' if have < self.of else ''
+    """Coverage such as '(5 of 36 languages)', or '' if none is missing."""
+    count = len(self.languages)
+    return f'({count} of {self.of} languages)' if count < self.of else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """The 95 % interval of a score, in points."""
+  """95 % confidence interval of a score, in points.
+
+  Attributes:
+    low: Lower bound.
+    high: Upper bound.
+  """
 
   low: float
   high: float
 
   @property
-  def reach(self) -> float:
-    """Half of its width."""
+  def half_width(self) -> float:
+    """Half of the width of the interval."""
     return (self.high - self.low) / 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-  """One model on all tasks.
+  """Summary of a model on all tasks.
 
   Attributes:
-    model: its name.
-    tasks: task -> summary.
-    average: mean over tasks of their scores, without those whose metric is
-      an error or has no bound (AER, perplexity); None without any, or where
-      one lacks a language.
-    xtreme: XTREME's averages: of its groups and of all nine tasks, as far as
-      no task and no language is missing.
-    gap: mean over tasks of the transfer gap, of the tasks in `average`.
-    missing: '(2 of 9 tasks, 7 of 69 languages)', those of the tasks that are
-      there; '' where nothing is missing.
+    model: Name of the model.
+    tasks: Summary of each task.
+    average: Mean over tasks of their scores, without tasks whose metric is an
+      error rate or unbounded (AER, perplexity). None if there are no such
+      tasks, or if a task or a language is missing.
+    xtreme: XTREME's averages: those of its groups and that of all nine tasks,
+      each only if no task and no language is missing.
+    gap: Mean transfer gap over the tasks in `average`.
+    missing: Coverage such as '(2 of 9 tasks, 7 of 69 languages)', where the
+      languages are those of the available tasks, or '' if nothing is missing.
   """
 
   model: str
@@ -88,22 +93,23 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Two models on one test set, or on the mean of several, in points.
+  """Comparison of two models on a test set or on a mean, in points.
 
   Attributes:
-    task: of the test set, or ALL.
-    metric: compared, SCORE for ALL.
-    language: of the test set, MEAN or GAP.
-    baseline: name of the first model.
-    model: name of the other.
-    first: the baseline's score.
-    second: the other's score.
-    difference: second - first.
-    better: whether the difference is an improvement; None for none.
-    significance: of the bootstrap; None if a model has no scores of single
-      examples, or none that can be compared.
-    adjusted_p: its p-value, adjusted by Holm's method for being one of all
-      comparisons of the board.
+    task: Task of the test set, or ALL.
+    metric: Metric that is compared, or SCORE for ALL.
+    language: Language of the test set, or MEAN or GAP.
+    baseline: Name of the first model.
+    model: Name of the second model.
+    first: Score of the baseline.
+    second: Score of the second model.
+    difference: `second - first`.
+    better: Whether the difference is an improvement. None if the scores are
+      equal.
+    significance: Result of the bootstrap test. None if one of the models has no
+      comparable scores of single examples.
+    adjusted_p: p-value of `significance`, adjusted by Holm's method for all
+      comparisons of the report.
   """
 
   task: str
@@ -119,17 +125,22 @@ class Comparison:
   adjusted_p: float | None = None
 
 
-def expected(tables: Tables) -> dict[str, int]:
-  """Task -> its languages, of the tasks that count in the mean over tasks."""
-  found: dict[str, set[str]] = {}
+def count_languages(tables: Tables) -> dict[str, int]:
+  """Returns the expected number of languages of each task.
+
+  Only tasks that are part of the mean over tasks are included. The number is
+  the maximum of the expected numbers in the tables and the number of languages
+  with a score in any table.
+  """
+  languages: dict[str, set[str]] = {}
   for table in tables:
     for task in table.expected:
-      found.setdefault(task, set())
-    for one in table.scores:
-      found.setdefault(one.task, set()).add(one.language)
+      languages.setdefault(task, set())
+    for score in table.scores:
+      languages.setdefault(score.task, set()).add(score.language)
   return {
-    task: max(len(names), *(table.expected.get(task, 0) for table in tables))
-    for task, names in found.items()
+    task: max(len(codes), *(table.expected.get(task, 0) for table in tables))
+    for task, codes in languages.items()
     if all(
       score_table.is_averaged(metric)
       for table in tables
@@ -138,41 +149,52 @@ def expected(tables: Tables) -> dict[str, int]:
   }
 
 
-def summarize(
+def summarize_model(
   table: score_table.ScoreTable,
   *,
   source: str = averages.ENGLISH,
-  wanted: Mapping[str, int] | None = None,
+  num_languages: Mapping[str, int] | None = None,
 ) -> Summary:
-  """Averages and gaps of one model; tasks without a finite score are left out.
+  """Computes averages and transfer gaps of a model.
+
+  Tasks without a finite score are left out.
 
   Args:
-    table: its scores.
-    source: the language that the model was fine-tuned in.
-    wanted: task -> its languages (see `expected`): a mean over tasks needs all
-      of them; None: those that have a finite score.
+    table: Scores of the model.
+    source: Language that the model was fine-tuned in.
+    num_languages: Expected number of languages of each task, as returned by
+      `count_languages`. A mean over tasks requires all of them. If None, the
+      tasks and languages with a finite score are required.
   """
   tasks = {
-    task: _summarize_task(table, task, source, (wanted or {}).get(task, 0))
+    task: _summarize_task(
+      table, task, source, (num_languages or {}).get(task, 0)
+    )
     for task in table.tasks
     if table.task_scores(task)
   }
-  counted = {
-    task: one
-    for task, one in tasks.items()
-    if all(map(score_table.is_averaged, one.metrics))
+  averaged = {
+    task: summary
+    for task, summary in tasks.items()
+    if all(map(score_table.is_averaged, summary.metrics))
   }
-  number = len(counted if wanted is None else wanted)
-  whole = {task: one for task, one in counted.items() if not one.missing}
+  num_tasks = len(averaged if num_languages is None else num_languages)
+  complete = {
+    task: summary for task, summary in averaged.items() if not summary.missing
+  }
+
   missing = ''
-  if len(whole) < number:
-    have = sum(len(one.languages) for one in counted.values())
+  if len(complete) < num_tasks:
+    num_scored = sum(len(summary.languages) for summary in averaged.values())
+    num_expected = sum(summary.of for summary in averaged.values())
     missing = (
-      f'({len(counted)} of {number} tasks, {have} of '
-      f'{sum(one.of for one in counted.values())} languages)'
+      f'({len(averaged)} of {num_tasks} tasks, '
+      f'{num_scored} of {num_expected} languages)'
     )
-  gaps = [one.gap for one in counted.values() if one.gap is not None]
-  scores = {task: one.score for task, one in whole.items()}
+  gaps = [
+    summary.gap for summary in averaged.values() if summary.gap is not None
+  ]
+  scores = {task: summary.score for task, summary in complete.items()}
   return Summary(
     model=table.model,
     tasks=tasks,
@@ -186,82 +208,114 @@ def summarize(
 
 
 @functools.lru_cache(maxsize=32)
-def drawn(
+def bootstrap_table(
   table: score_table.ScoreTable, source: str, samples: int, seed: int
 ) -> Mapping[Key, bootstrap.Drawn]:
-  """Scores in points on drawn test sets, where single examples are known.
+  """Scores a model on resampled test sets, in points.
 
-  They are of each language, of MEAN and GAP of each task, and of ALL; of every
-  metric, and of SCORE.
+  Only scores with statistics of single examples are included.
+
+  Args:
+    table: Scores of the model.
+    source: Language that the model was fine-tuned in.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
+
+  Returns:
+    Resampled scores by task, metric and language. The metrics include SCORE.
+    The languages include MEAN and GAP, and the tasks include ALL.
   """
-  found: dict[Key, bootstrap.Drawn] = {}
+  scores: dict[Key, bootstrap.Drawn] = {}
 
-  def add(key, parts, weights=None):
-    if parts and all(part in found for part in parts):
-      one = bootstrap.combine_draws(
-        [found[part] for part in parts],
-        weights or [1 / len(parts)] * len(parts),
-      )
-      if one is not None:
-        found[key] = one
+  def add_combination(key, part_keys, weights=None):
+    """Adds the weighted sum of scores, by default their mean."""
+    if not part_keys or not all(part in scores for part in part_keys):
+      return
+    combination = bootstrap.combine_draws(
+      [scores[part] for part in part_keys],
+      weights or [1 / len(part_keys)] * len(part_keys),
+    )
+    if combination is not None:
+      scores[key] = combination
 
-  for one in table.scores:
+  for score in table.scores:
     if (
-      one.examples
-      and one.examples[0].by_cluster().size > 1
-      and math.isfinite(one.score)
+      score.examples
+      and score.examples[0].by_cluster().size > 1
+      and math.isfinite(score.score)
     ):
-      key = (one.task, one.metric, one.language)
-      found[key] = bootstrap.bootstrap_scores(
-        one.examples, samples=samples, seed=seed
+      key = (score.task, score.metric, score.language)
+      scores[key] = bootstrap.bootstrap_scores(
+        score.examples, samples=samples, seed=seed
       )
-      add(key, [key], [score_table.points(one.metric, 1.0)])
+      # Convert the score from the unit of the metric to points.
+      add_combination(key, [key], [score_table.to_points(score.metric, 1.0)])
+
   for task in table.tasks:
-    metrics, both = table.metrics(task), table.task_scores(task)
-    for language in both:
-      add((task, SCORE, language), [(task, one, language) for one in metrics])
+    metrics = table.metrics(task)
+    task_languages = table.task_scores(task)
+    for language in task_languages:
+      add_combination(
+        (task, SCORE, language),
+        [(task, metric, language) for metric in metrics],
+      )
     for metric in (*metrics, SCORE):
-      names = both if metric == SCORE else table.by_language(task, metric)
-      parts = [(task, metric, language) for language in names]
-      add((task, metric, MEAN), parts)
-      if source in names and len(names) > 1:
-        other = -1 / (len(names) - 1)
-        weights = [1.0 if name == source else other for name in names]
-        add((task, metric, GAP), parts, weights)
-  counted = [
+      languages = (
+        task_languages if metric == SCORE else table.by_language(task, metric)
+      )
+      part_keys = [(task, metric, language) for language in languages]
+      add_combination((task, metric, MEAN), part_keys)
+      if source in languages and len(languages) > 1:
+        target_weight = -1 / (len(languages) - 1)
+        weights = [
+          1.0 if language == source else target_weight for language in languages
+        ]
+        add_combination((task, metric, GAP), part_keys, weights)
+
+  averaged_tasks = [
     task
     for task in table.tasks
     if table.task_scores(task)
     and all(map(score_table.is_averaged, table.metrics(task)))
   ]
-  add((ALL, SCORE, MEAN), [(task, SCORE, MEAN) for task in counted])
-  gaps = [
+  add_combination(
+    (ALL, SCORE, MEAN), [(task, SCORE, MEAN) for task in averaged_tasks]
+  )
+  gap_keys = [
     (task, SCORE, GAP)
-    for task in counted
+    for task in averaged_tasks
     if averages.transfer_gap(table.task_scores(task), source=source) is not None
   ]
-  add((ALL, SCORE, GAP), gaps)
-  return found
+  add_combination((ALL, SCORE, GAP), gap_keys)
+  return scores
 
 
-def intervals(
+def score_intervals(
   table: score_table.ScoreTable,
   *,
   source: str = averages.ENGLISH,
   samples: int = 1000,
   seed: int = 0,
 ) -> dict[tuple[str, str], Interval]:
-  """(task, language) -> interval of SCORE, where single examples are known."""
+  """Returns the confidence intervals of SCORE by task and language.
+
+  Only scores with statistics of single examples have an interval.
+
+  Args:
+    table: Scores of the model.
+    source: Language that the model was fine-tuned in.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
+  """
+  resampled = bootstrap_table(table, source, samples, seed)
   return {
-    (task, language): Interval(*bootstrap.confidence_interval(one))
-    for (task, metric, language), one in drawn(
-      table, source, samples, seed
-    ).items()
-    if metric == SCORE and np.isfinite(one.values).all()
+    (task, language): Interval(*bootstrap.confidence_interval(scores))
+    for (task, metric, language), scores in resampled.items()
+    if metric == SCORE and np.isfinite(scores.values).all()
   }
 
 
-def compare(
+def compare_models(
   tables: Tables,
   *,
   baseline: str | None = None,
@@ -269,84 +323,104 @@ def compare(
   samples: int = 1000,
   seed: int = 0,
 ) -> list[Comparison]:
-  """Every other model against the baseline, on what both have.
+  """Compares every other model with the baseline on the scores of both.
 
   Args:
-    tables: of the models.
-    baseline: name of one of them; None: the first.
-    source: the language that models were fine-tuned in.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
+    tables: Scores of the models.
+    baseline: Name of the baseline. If None, the first model.
+    source: Language that the models were fine-tuned in.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
 
   Raises:
-    CorpusError: single examples of two models are not as many.
-    ConfigError: no model has the baseline's name.
+    CorpusError: If two models have different numbers of examples.
+    ConfigError: If no model has the name of the baseline.
   """
-  first = _baseline(tables, baseline)
-  wanted = expected(tables)
-  out = []
+  baseline_table = _find_baseline(tables, baseline)
+  num_languages = count_languages(tables)
+  comparisons = []
   for table in tables:
-    if table is not first:
-      out += [
-        _comparison(key, first, table, source, samples, seed)
-        for key in _shared_keys(first, table, wanted, source, samples, seed)
-      ]
-  return _adjusted(out)
+    if table is baseline_table:
+      continue
+    keys = _shared_keys(
+      baseline_table, table, num_languages, source, samples, seed
+    )
+    comparisons += [
+      _compare_scores(key, baseline_table, table, source, samples, seed)
+      for key in keys
+    ]
+  return _adjust_p_values(comparisons)
 
 
-def _shared_keys(first, table, wanted, source, samples, seed) -> list[Key]:
-  """What two models are compared on: means where languages are the same."""
-  languages = [
-    (one.task, one.metric, one.language)
-    for one in table.scores
-    if math.isfinite(one.score)
-    and one.language in first.by_language(one.task, one.metric)
+def _shared_keys(
+  baseline, table, num_languages, source, samples, seed
+) -> list[Key]:
+  """Returns the scores on which two models are compared.
+
+  A mean or gap of a task requires that both models have the same languages. A
+  mean over tasks also requires that no task and no language is missing.
+  """
+  language_keys = [
+    (score.task, score.metric, score.language)
+    for score in table.scores
+    if math.isfinite(score.score)
+    and score.language in baseline.by_language(score.task, score.metric)
   ]
-  same = {
+  comparable_tasks = {
     task
     for task in table.tasks
-    if set(table.task_scores(task)) == set(first.task_scores(task))
+    if set(table.task_scores(task)) == set(baseline.task_scores(task))
   }
   if all(
-    task in same and len(table.task_scores(task)) >= number
-    for task, number in wanted.items()
+    task in comparable_tasks and len(table.task_scores(task)) >= count
+    for task, count in num_languages.items()
   ):
-    same.add(ALL)
-  before = drawn(first, source, samples, seed)
-  return languages + [
+    comparable_tasks.add(ALL)
+
+  baseline_scores = bootstrap_table(baseline, source, samples, seed)
+  mean_keys = [
     (task, metric, language)
-    for task, metric, language in drawn(table, source, samples, seed)
-    if (task, metric, language) in before and language in (MEAN, GAP)
-    if task in same and (metric != SCORE or task == ALL)
+    for task, metric, language in bootstrap_table(table, source, samples, seed)
+    if (task, metric, language) in baseline_scores
+    and language in (MEAN, GAP)
+    and task in comparable_tasks
+    and (metric != SCORE or task == ALL)
   ]
+  return language_keys + mean_keys
 
 
-def _baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
+def _find_baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
   if name is None:
     return tables[0]
   for table in tables:
     if table.model == name:
       return table
   raise errors.ConfigError(
-    'The baseline is none of the models',
+    'The baseline must be one of the models',
     got=name,
     expected='one of ' + ', '.join(table.model for table in tables),
   )
 
 
-def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:
-  """The comparisons with p-values adjusted for all that have one."""
-  tested = [one.significance for one in found if one.significance is not None]
-  adjusted = iter(bootstrap.holm_correction([one.p_value for one in tested]))
+def _adjust_p_values(comparisons: Sequence[Comparison]) -> list[Comparison]:
+  """Returns the comparisons with p-values adjusted by Holm's method."""
+  p_values = [
+    comparison.significance.p_value
+    for comparison in comparisons
+    if comparison.significance is not None
+  ]
+  adjusted = iter(bootstrap.holm_correction(p_values))
   return [
-    one
-    if one.significance is None
-    else dataclasses.replace(one, adjusted_p=next(adjusted))
-    for one in found
+    comparison
+    if comparison.significance is None
+    else dataclasses.replace(comparison, adjusted_p=next(adjusted))
+    for comparison in comparisons
   ]
 
 
-def _summarize_task(table, task: str, source: str, of: int) -> TaskSummary:
+def _summarize_task(
+  table, task: str, source: str, num_languages: int
+) -> TaskSummary:
   by_language = table.task_scores(task)
   by_metric = {
     name: scores
@@ -367,34 +441,42 @@ def _summarize_task(table, task: str, source: str, of: int) -> TaskSummary:
       for name, scores in by_metric.items()
     },
     metric_gaps={name: gap for name, gap in gaps.items() if gap is not None},
-    of=max(of, len(by_language)),
+    of=max(num_languages, len(by_language)),
   )
 
 
-def _comparison(
+def _compare_scores(
   key: Key, baseline, table, source: str, samples: int, seed: int
 ) -> Comparison:
+  """Compares two models on one score."""
   task, metric, language = key
-  draws = [drawn(one, source, samples, seed) for one in (baseline, table)]
-  found = None
-  if all(key in one for one in draws):
-    found = bootstrap.score_difference(*(one[key] for one in draws))
-  if language in (MEAN, GAP):
-    before, after = (one[key].scores.mean() for one in draws)
-  else:
-    before, after = (
-      one.by_language(task, metric)[language] for one in (baseline, table)
+  baseline_scores = bootstrap_table(baseline, source, samples, seed)
+  model_scores = bootstrap_table(table, source, samples, seed)
+  significance = None
+  if key in baseline_scores and key in model_scores:
+    significance = bootstrap.score_difference(
+      baseline_scores[key], model_scores[key]
     )
-  lower = score_table.lower_is_better(metric) != (language == GAP)
+  if language in (MEAN, GAP):
+    first = baseline_scores[key].scores.mean()
+    second = model_scores[key].scores.mean()
+  else:
+    first = baseline.by_language(task, metric)[language]
+    second = table.by_language(task, metric)[language]
+
+  # A lower gap is better, unless lower values of the metric are better.
+  is_lower_better = score_table.is_lower_better(metric) != (language == GAP)
   return Comparison(
     task=task,
     metric=metric,
     language=language,
     baseline=baseline.model,
     model=table.model,
-    first=float(before),
-    second=float(after),
-    difference=float(after - before),
-    better=None if after == before else bool((after < before) == lower),
-    significance=found,
+    first=float(first),
+    second=float(second),
+    difference=float(second - first),
+    better=None
+    if second == first
+    else bool((second < first) == is_lower_better),
+    significance=significance,
   )

@@ -1,4 +1,4 @@
-"""Pages of a report: one HTML file with its tables and figures inside."""
+"""HTML page of a report, a single file that contains its tables and figures."""
 
 import base64
 import pathlib
@@ -17,10 +17,11 @@ _TEMPLATES = jinja2.Environment(
   keep_trailing_newline=True,
   undefined=jinja2.StrictUndefined,
 )
-_MAX_COLUMNS = 4  # of numbers, if transposing leaves fewer columns
+# Maximum number of columns with numbers if transposing would leave fewer.
+_MAX_COLUMNS = 4
 
 
-def render(
+def render_page(
   title: str,
   explanation: str,
   tables: Sequence[text.Table],
@@ -30,7 +31,7 @@ def render(
   command: Sequence[str] = (),
   figures_first: bool = False,
 ) -> str:
-  """Renders an HTML page that needs no other file.
+  """Renders an HTML page that does not depend on other files.
 
   Args:
     title: Title of the page.
@@ -80,7 +81,7 @@ def _quote(word: str) -> str:
 
 
 def _transpose_if_wide(table: text.Table) -> text.Table:
-  """Transposes a table of numbers that is wider than it is long."""
+  """Transposes a table of numbers that has many more columns than rows."""
   num_numbers = len(table.head) - 1
   is_wide = num_numbers > max(_MAX_COLUMNS, len(table.rows))
   if is_wide and not any(table.text_columns[1:]):

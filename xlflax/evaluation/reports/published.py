@@ -1,4 +1,4 @@
-"""Published scores of published models, for the page beside one's own."""
+"""Published scores of published models, for comparison on report pages."""
 
 import importlib.resources
 import tomllib
@@ -9,24 +9,27 @@ from xlflax.evaluation.reports import text
 AVERAGE = 'average'
 
 
-def table(tasks: Collection[str]) -> text.Table:
-  """A row for each model and task of a report; each has its source.
+def build_table(tasks: Collection[str]) -> text.Table:
+  """Returns a table of published scores with their sources.
+
+  Each row is the score of a model on a task of the report.
 
   Args:
-    tasks: of the report; those that no source has are left out. An average is
-      shown with the tasks that it is of.
+    tasks: Tasks of the report. Tasks without published scores are left out. An
+      average is included if the report contains all tasks that it covers.
   """
   file = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'
-  tables = tomllib.loads(file.read_text(encoding='utf-8'))['tables']
-  known = set(tasks)
+  publications = tomllib.loads(file.read_text(encoding='utf-8'))['tables']
+  report_tasks = set(tasks)
   rows = [
-    (task, model, score, one['what'], one['source'])
-    for one in tables
-    for model, scores in one['models'].items()
+    (task, model, score, publication['what'], publication['source'])
+    for publication in publications
+    for model, scores in publication['models'].items()
     for task, score in scores.items()
-    if task in known or (task == AVERAGE and known >= scores.keys() - {task})
+    if task in report_tasks
+    or (task == AVERAGE and report_tasks >= scores.keys() - {task})
   ]
   order = [*tasks, AVERAGE]
   rows.sort(key=lambda row: order.index(row[0]))
-  head = ('task', 'model', 'score', 'of what', 'source')
+  head = ('task', 'model', 'score', 'setting', 'source')
   return text.Table('Published scores', head, rows)

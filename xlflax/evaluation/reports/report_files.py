@@ -1,4 +1,4 @@
-"""Writes a report: JSON, CSV, Markdown, a page and pictures."""
+"""Files of a report: JSON, CSV, Markdown, an HTML page and figures."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ PAGE = 'leaderboard.html'
 _DPI = 160
 
 
-def write(
+def write_report(
   directory: pathlib.Path,
   tables: Sequence[score_table.ScoreTable],
   *,
@@ -37,74 +37,89 @@ def write(
   samples: int = 1000,
   seed: int = 0,
 ) -> list[pathlib.Path]:
-  """Writes everything about one or more models side by side.
+  """Writes a report on one or more models.
 
-  `scores.json` (averages, comparisons, and the tables themselves),
-  `scores.csv`, `leaderboard.md`, `leaderboard.html` (one file, pictures
-  within), `all_tasks.png`, `transfer_gaps.png` and `<task>.png` (by
-  language).
+  The files are `scores.json` (averages, comparisons and the score tables),
+  `scores.csv`, `leaderboard.md`, `leaderboard.html` (a single file that
+  contains the figures), `all_tasks.png`, `transfer_gaps.png`, and
+  `<task>.png` with the scores by language.
 
   Args:
-    directory: is created; the files in it are replaced.
-    tables: one for each model.
-    title: of the page.
-    source: the language that models were fine-tuned in.
-    baseline: the model that the others are compared with; None: the first.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
+    directory: Directory of the report. It is created, and existing files of a
+      report are replaced.
+    tables: Scores of each model.
+    title: Title of the page.
+    source: Language that the models were fine-tuned in.
+    baseline: Name of the model that the others are compared with. If None, the
+      first model.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
 
   Returns:
-    The files written.
+    Paths of the files written.
 
   Raises:
-    ConfigError: no model, or two of one name, or none of the baseline's.
-    CorpusError: the examples of two models are not as many.
+    ConfigError: If there is no model, if two models have the same name, or if
+      no model has the name of the baseline.
+    CorpusError: If two models have different numbers of examples.
   """
-  _check(tables)
+  _check_models(tables)
   directory.mkdir(parents=True, exist_ok=True)
-  wanted = leaderboard.expected(tables)
+  num_languages = leaderboard.count_languages(tables)
   summaries = [
-    leaderboard.summarize(one, source=source, wanted=wanted) for one in tables
+    leaderboard.summarize_model(
+      table, source=source, num_languages=num_languages
+    )
+    for table in tables
   ]
-  compared = leaderboard.compare(
+  comparisons = leaderboard.compare_models(
     tables, baseline=baseline, source=source, samples=samples, seed=seed
   )
-  drawn = _draw(directory, summaries)
-  details = cells.details(
-    tables, compared, page=directory, source=source, samples=samples, seed=seed
+  figures = _draw_figures(directory, summaries)
+  details = cells.collect_details(
+    tables,
+    comparisons,
+    page=directory,
+    source=source,
+    samples=samples,
+    seed=seed,
   )
-  grids = text.tables(summaries, compared, details, tables)
-  others = published.table(text.task_names(summaries))
-  grids += [others] * bool(others.rows)
-  notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
-  explanation = _explanation(source, compared, samples, details)
+  page_tables = text.build_tables(summaries, comparisons, details, tables)
+  published_table = published.build_table(text.task_names(summaries))
+  if published_table.rows:
+    page_tables.append(published_table)
+  notes = [f'{table.model}: {note}' for table in tables for note in table.notes]
+  explanation = _explain(source, comparisons, samples, details)
   record = {
-    'models': [dataclasses.asdict(one) for one in summaries],
-    'comparisons': [dataclasses.asdict(one) for one in compared],
+    'models': [dataclasses.asdict(summary) for summary in summaries],
+    'comparisons': [
+      dataclasses.asdict(comparison) for comparison in comparisons
+    ],
     'title': title,
     'source_language': source,
     'baseline': baseline,
     'samples': samples,
     'seed': seed,
     'intervals': [
-      [*key, one.interval.low, one.interval.high]
-      for key, one in details.items()
-      if one.interval is not None
+      [*key, detail.interval.low, detail.interval.high]
+      for key, detail in details.items()
+      if detail.interval is not None
     ],
-    'tables': [one.to_json() for one in tables],
+    'tables': [table.to_json() for table in tables],
   }
+  # The JSON file is written last, so a report that has it is complete.
   contents = {
     CSV: text.scores_csv(tables),
     MARKDOWN: '\n'.join(
       [
         f'# {title}\n',
         f'{explanation}\n',
-        *(one.to_markdown() for one in grids),
+        *(table.to_markdown() for table in page_tables),
         *(f'- {note}' for note in notes),
       ]
     )
     + '\n',
-    PAGE: page.render(title, explanation, grids, drawn, notes),
+    PAGE: page.render_page(title, explanation, page_tables, figures, notes),
     JSON: json.dumps(
       checksums.add_digest(record),
       indent=1,
@@ -112,30 +127,37 @@ def write(
       allow_nan=False,
     )
     + '\n',
-  }  # last: the report is whole
+  }
   kind = manifests.Kind.REPORT
   manifests.record_files(
-    directory, kind, [path.name for path in drawn.values()]
+    directory, kind, [path.name for path in figures.values()]
   )
   manifests.write_files(directory, kind, contents)
   names = [*contents, manifests.FILE]
-  return [*(directory / name for name in names), *drawn.values()]
+  return [*(directory / name for name in names), *figures.values()]
 
 
-def read(directory: pathlib.Path) -> list[score_table.ScoreTable]:
-  """The tables of a report, to be compared with other ones."""
-  return _record(directory)['tables']
-
-
-def write_again(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Makes all files of a report of its `scores.json`; returns them.
+def read_report(directory: pathlib.Path) -> list[score_table.ScoreTable]:
+  """Returns the score tables of a report.
 
   Raises:
-    RunDirectoryError: that file is damaged.
+    RunDirectoryError: If `scores.json` is damaged.
   """
-  record = _record(directory)
+  return _read_record(directory)['tables']
+
+
+def regenerate_report(directory: pathlib.Path) -> list[pathlib.Path]:
+  """Regenerates all files of a report from its `scores.json`.
+
+  Returns:
+    Paths of the files written.
+
+  Raises:
+    RunDirectoryError: If `scores.json` is damaged.
+  """
+  record = _read_record(directory)
   (directory / manifests.FILE).unlink(missing_ok=True)
-  return write(
+  return write_report(
     directory,
     record['tables'],
     title=record['title'],
@@ -146,21 +168,22 @@ def write_again(directory: pathlib.Path) -> list[pathlib.Path]:
   )
 
 
-def _record(directory: pathlib.Path) -> dict[str, Any]:
+def _read_record(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the content of `scores.json`, with score tables as objects."""
+
+  def parse_tables(record: dict[str, Any]) -> dict[str, Any]:
+    tables = [
+      score_table.ScoreTable.from_json(table) for table in record['tables']
+    ]
+    return record | {'tables': tables}
+
   return checksums.read_json(
     directory / JSON,
     error=errors.RunDirectoryError,
-    what='A report is damaged',
+    what='The report is damaged',
     own=True,
-    fix='write it again',
-    into=lambda record: (
-      record
-      | {
-        'tables': [
-          score_table.ScoreTable.from_json(one) for one in record['tables']
-        ]
-      }
-    ),
+    fix='Write the report again.',
+    into=parse_tables,
   )
 
 
@@ -170,160 +193,172 @@ def write_curves(
   *,
   source: str = averages.ENGLISH,
 ) -> list[pathlib.Path]:
-  """Draws each task's score along pretraining, as MetaXLM's figure 5.
+  """Draws the scores of each task during pretraining, as in MetaXLM's figure 5.
 
-  `<task>.curves.png` has the mean of the other languages, the source
-  language's score and the transfer gap by step.
+  `<task>.curves.png` shows the mean of the other languages, the score of the
+  source language and the transfer gap by step.
 
   Args:
-    directory: is created.
-    models: name -> step -> scores of that checkpoint.
-    source: the language that models were fine-tuned in.
+    directory: Directory of the figures, which is created.
+    models: Scores of each checkpoint, by name of the model and by step.
+    source: Language that the models were fine-tuned in.
 
   Returns:
-    The files written: of the tasks that have the source language and another
-    one at two steps or more.
+    Paths of the files written. A task has a file if a model has scores in the
+    source language and in another language at two or more steps.
   """
   directory.mkdir(parents=True, exist_ok=True)
-  written = []
-  tables = [one for steps in models.values() for one in steps.values()]
-  for task in dict.fromkeys(task for one in tables for task in one.tasks):
-    lines = {
-      name: found
+  files = []
+  tables = [table for steps in models.values() for table in steps.values()]
+  for task in dict.fromkeys(task for table in tables for task in table.tasks):
+    curves_by_model = {
+      name: curves
       for name, steps in models.items()
-      if (found := _curves(task, steps, source))
+      if (curves := _curves(task, steps, source))
     }
-    if any(len(found['gap']) > 1 for found in lines.values()):
-      written.append(
-        _save(
-          directory / f'{_file(task)}.curves.png',
-          plots.transfer_curves(
-            task, _label(_metrics(task, models)), source, lines
-          ),
-        )
-      )
-  names = [path.name for path in written]
+    if not any(len(curves['gap']) > 1 for curves in curves_by_model.values()):
+      continue
+    label = _score_label(_task_metrics(task, models))
+    canvas = plots.transfer_curves(task, label, source, curves_by_model)
+    path = directory / f'{_file_name(task)}.curves.png'
+    files.append(plots.save_figure(canvas, path, dpi=_DPI))
+  names = [path.name for path in files]
   manifests.record_files(directory, manifests.Kind.REPORT, names)
-  return written
+  return files
 
 
 def _curves(
   task: str, steps: Mapping[int, score_table.ScoreTable], source: str
 ) -> plots.Curves:
-  out: dict[str, list[tuple[int, float]]] = {}
+  """Returns the points (step, score) of the three curves of a model."""
+  curves: dict[str, list[tuple[int, float]]] = {}
   for step in sorted(steps):
     if task not in steps[step].tasks:
       continue
     scores = steps[step].task_scores(task)
     gap = averages.transfer_gap(scores, source=source)
-    if gap is not None:
-      for key, value in (
-        ('source', scores[source]),
-        ('gap', gap),
-        ('transfer', scores[source] - gap),
-      ):
-        out.setdefault(key, []).append((step, value))
-  return out
+    if gap is None:
+      continue
+    values = {
+      'source': scores[source],
+      'gap': gap,
+      'transfer': scores[source] - gap,
+    }
+    for key, value in values.items():
+      curves.setdefault(key, []).append((step, value))
+  return curves
 
 
-def _metrics(task: str, models) -> tuple[str, ...]:
+def _task_metrics(task: str, models) -> tuple[str, ...]:
+  """Returns the metrics of a task in the first table that contains it."""
   return next(
-    one.metrics(task)
+    table.metrics(task)
     for steps in models.values()
-    for one in steps.values()
-    if task in one.tasks
+    for table in steps.values()
+    if task in table.tasks
   )
 
 
-def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
-  """Title -> picture."""
-  overall = {
-    one.model: {
-      task: found.score
-      for task, found in one.tasks.items()
-      if all(map(score_table.is_averaged, found.metrics))
+def _draw_figures(
+  directory: pathlib.Path, summaries
+) -> dict[str, pathlib.Path]:
+  """Draws the figures of a report and returns their files by title."""
+  scores = {
+    summary.model: {
+      task: task_summary.score
+      for task, task_summary in summary.tasks.items()
+      if all(map(score_table.is_averaged, task_summary.metrics))
     }
-    for one in summaries
+    for summary in summaries
   }
   gaps = {
-    one.model: {
-      task: found.gap
-      for task, found in one.tasks.items()
-      if found.gap is not None
+    summary.model: {
+      task: task_summary.gap
+      for task, task_summary in summary.tasks.items()
+      if task_summary.gap is not None
     }
-    for one in summaries
+    for summary in summaries
   }
-  written = {}
-  for name, title, label, scores in (
-    ('all_tasks', 'Score of each task', 'score (points)', overall),
+  files = {}
+  for name, title, label, values in (
+    ('all_tasks', 'Score of each task', 'score (points)', scores),
     ('transfer_gaps', 'Transfer gap of each task', 'gap (points)', gaps),
   ):
-    if any(scores.values()):
-      written[title] = _save(
-        directory / f'{name}.png', plots.bar_chart(title, label, scores)
-      )
+    if any(values.values()):
+      canvas = plots.bar_chart(title, label, values)
+      path = directory / f'{name}.png'
+      files[title] = plots.save_figure(canvas, path, dpi=_DPI)
+
   for task in text.task_names(summaries):
-    found = {
-      one.model: one.tasks[task] for one in summaries if task in one.tasks
+    task_summaries = {
+      summary.model: summary.tasks[task]
+      for summary in summaries
+      if task in summary.tasks
     }
     title = f'{task} by language'
-    label = _label(next(iter(found.values())).metrics)
-    written[title] = _save(
-      directory / f'{_file(task)}.png',
-      plots.bar_chart(
-        title, label, {name: one.languages for name, one in found.items()}
-      ),
+    canvas = plots.bar_chart(
+      title,
+      _score_label(next(iter(task_summaries.values())).metrics),
+      {
+        model: task_summary.languages
+        for model, task_summary in task_summaries.items()
+      },
     )
-  return written
+    path = directory / f'{_file_name(task)}.png'
+    files[title] = plots.save_figure(canvas, path, dpi=_DPI)
+  return files
 
 
-def _save(path: pathlib.Path, canvas) -> pathlib.Path:
-  return plots.save_figure(canvas, path, dpi=_DPI)
-
-
-def _label(metrics: Sequence[str]) -> str:
+def _score_label(metrics: Sequence[str]) -> str:
+  """Returns the axis label of the mean of metrics."""
   names = ' and '.join(map(text.metric_name, metrics))
   if len(metrics) > 1:
     return f'mean of {names}'
   return f'{names} (points)' if score_table.is_bounded(metrics[0]) else names
 
 
-def _explanation(source: str, compared, samples: int, details) -> str:
+def _explain(source: str, comparisons, samples: int, details) -> str:
+  """Returns the paragraph that explains the numbers of a report."""
   sentences = [
-    'Scores are points: percent, BLEU and chrF as they are.',
-    'A task’s score is the mean over its languages, of F1 and exact match '
-    'for question answering; the mean over tasks leaves out errors and '
-    'perplexities, and there is none where a task or a language is missing. The transfer gap is the score in '
-    f'{source} minus the mean of the other languages.',
+    'Scores are in points: fractions are shown in percent, BLEU and chrF are '
+    'unchanged.',
+    'The score of a task is the mean over its languages and, for question '
+    'answering, of F1 and exact match.',
+    'The mean over tasks excludes error rates and perplexities. It is omitted '
+    'if a task or a language is missing.',
+    f'The transfer gap is the score in {source} minus the mean of the other '
+    'languages.',
   ]
-  if any(one.interval for one in details.values()):
+  if any(detail.interval for detail in details.values()):
     sentences.append(
-      '±: half of the 95 % interval of a score, a mean or a gap; questions of '
-      'one text, and other examples that belong together, are drawn together.'
+      '±: half of the 95 % confidence interval of a score, a mean or a gap. '
+      'Examples that belong together, such as questions about the same text, '
+      'are resampled together.'
     )
-  if any(one.link for one in details.values()):
-    sentences.append('A score of a language leads to its predictions.')
-  if compared:
+  if any(detail.link for detail in details.values()):
+    sentences.append('The score of a language links to its predictions.')
+  if comparisons:
     sentences.append(
-      f'p: two-sided, by a paired bootstrap of {samples} samples over the '
-      'examples and, with several seeds, their spread; p (Holm): adjusted over '
-      f'all comparisons of the page; * below {cells.SIGNIFICANT}, and '
-      f'{cells.BETTER} or {cells.WORSE} beside the score of a model that is '
-      f'better or worse than {compared[0].baseline}.'
+      f'p: two-sided p-value of a paired bootstrap test with {samples} samples '
+      'of the examples. With several seeds, it includes the variance between '
+      'seeds. p (Holm): p-value adjusted for all comparisons in the report. '
+      f'*: p (Holm) is below {cells.SIGNIFICANT}. {cells.BETTER} and '
+      f'{cells.WORSE} mark scores that are significantly better or worse than '
+      f'those of {comparisons[0].baseline}.'
     )
   return ' '.join(sentences)
 
 
-def _file(task: str) -> str:
-  """A task's name without what a file's name may not have."""
+def _file_name(task: str) -> str:
+  """Returns the name of a task without characters unsuitable for file names."""
   return re.sub(r'[^\w.-]', '_', task)
 
 
-def _check(tables: Sequence[score_table.ScoreTable]) -> None:
-  names = [one.model for one in tables]
+def _check_models(tables: Sequence[score_table.ScoreTable]) -> None:
+  names = [table.model for table in tables]
   if not names or len(set(names)) < len(names):
     raise errors.ConfigError(
-      'A report needs models of different names',
+      'A report requires one or more models with distinct names',
       got=names,
       expected='one ScoreTable for each model',
     )

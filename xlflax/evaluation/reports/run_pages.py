@@ -1,4 +1,4 @@
-"""Pages of runs: the results of one, and several runs side by side."""
+"""Report pages of runs, which show one run or compare several runs."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
-_MANY = 60  # settings that differ, at most
+_MAX_DIFFERENCES = 60  # rows of the table of settings that differ
 _ENVIRONMENT = [
   'device',
   'devices',
@@ -37,8 +37,8 @@ _ENVIRONMENT = [
 _LOSS = 'loss, lower is better'
 
 
-def of_rich(table: rich.table.Table) -> text.Table:
-  """A table of a terminal as one of a page."""
+def convert_rich_table(table: rich.table.Table) -> text.Table:
+  """Converts a terminal table to a table of a page."""
   columns = [list(column.cells) for column in table.columns]
   return text.Table(
     str(table.title or ''),
@@ -47,35 +47,35 @@ def of_rich(table: rich.table.Table) -> text.Table:
   )
 
 
-def write(
+def write_page(
   directory: pathlib.Path,
   title: str,
   explanation: str,
   tables: Sequence[text.Table],
-  drawn: Mapping[str, pathlib.Path],
+  figures: Mapping[str, pathlib.Path],
   *,
   notes: Sequence[str] = (),
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html`, a page that needs no other file.
+  """Writes `report.html`, a page that does not depend on other files.
 
   Args:
-    directory: of the page.
-    title: of the page.
-    explanation: the paragraph below it.
-    tables: in their order; empty ones are left out.
-    drawn: title of a picture -> its PNG file.
-    notes: a list at the end.
-    command: the words of the command that made it.
+    directory: Directory of the page.
+    title: Title of the page.
+    explanation: Paragraph below the title.
+    tables: Tables in their order. Empty tables are left out.
+    figures: PNG file of each figure, by the figure's title.
+    notes: Items of the list at the end.
+    command: Words of the command that produced the page.
 
   Returns:
-    The page.
+    Path of the page.
   """
-  content = page.render(
+  content = page.render_page(
     title,
     explanation,
     [table for table in tables if table.rows],
-    drawn,
+    figures,
     notes,
     command=command,
   )
@@ -85,21 +85,25 @@ def write(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord:
-  """What a model directory says about its run.
+  """Record of a run, as read from its directory.
 
   Attributes:
-    name: for people.
-    settings: 'path.to.field' -> value of what makes the run what it is.
-    losses: name -> step -> loss: 'loss', the weighted sum of all objectives',
-      'mlm/loss' and 'mlm/loss/en'.
-    tokens: objective -> language -> tokens read; '' for all languages.
-    environments: versions, devices and processes, of the first report of each
+    name: Display name of the run.
+    settings: Settings that identify the run, by path of the field, such as
+      'path.to.field'.
+    losses: Losses by name and step. The name is 'loss' for the weighted sum
+      over
+      all objectives, or has the form 'mlm/loss' or 'mlm/loss/en'.
+    tokens: Number of tokens read, by objective and language. The language '' is
+      the sum over all languages.
+    environments: Versions, devices and processes of the first report of each
       start, with its step.
-    speed: of the last report: 'tokens_per_second', 'run_seconds', ...
-    restarts: what failed, and the seconds that it cost, by generation.
-    steps: of its checkpoints.
-    results: by task, split and settings, then by step.
-    directory: with the results' files.
+    speed: Speed of the last report, such as 'tokens_per_second' and
+      'run_seconds'.
+    restarts: Failure and cost in seconds of each restart.
+    steps: Steps of the checkpoints.
+    results: Evaluation results by group and step.
+    directory: Directory with the files of the results.
   """
 
   name: str
@@ -116,55 +120,56 @@ class RunRecord:
   directory: pathlib.Path
 
 
-def read(directory: pathlib.Path, *, name: str) -> RunRecord:
-  """Reads what is known of a run.
+def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
+  """Reads the record of a run.
 
   Args:
-    directory: of the run, or `--output` of its evaluation: then what training
-      wrote is read from the run itself, where that is still in its place.
-    name: for people.
+    directory: Run directory, or the `--output` directory of its evaluation. In
+      the latter case, the files of training are read from the run directory if
+      it still exists.
+    name: Display name of the run.
 
   Raises:
-    RunDirectoryError: the directory holds no run.
+    RunDirectoryError: If the directory does not contain a run.
   """
   run = result_store.run_of(directory)
   steps = tuple(checkpoint_reader.finished_steps(run))
-  losses, tokens, speed = _metrics(run)
+  losses, tokens, speed = _read_metrics(run)
   records = metrics_file.read_metrics(run)
-  found = result_store.find_results(directory)
-  if not (steps or losses or (found and run != directory)):
+  results = result_store.find_results(directory)
+  if not (steps or losses or (results and run != directory)):
     raise errors.RunDirectoryError(
-      'There is no run to report on',
+      'The directory does not contain a run',
       got=str(directory),
-      expected='a model directory with checkpoints or metrics.jsonl',
+      expected='a run directory with checkpoints or metrics.jsonl',
       where='xlflax report',
     )
   return RunRecord(
     name=name,
-    settings=_settings(run),
+    settings=_read_settings(run),
     losses=losses,
     tokens=tokens,
     environments=[
-      {'step': x['step']} | x['environment']
-      for x in records
-      if 'environment' in x
+      {'step': record['step']} | record['environment']
+      for record in records
+      if 'environment' in record
     ],
     speed=speed,
-    restarts=[x['restart'] for x in records if 'restart' in x],
+    restarts=[record['restart'] for record in records if 'restart' in record],
     steps=steps,
-    results=found,
+    results=results,
     directory=directory,
   )
 
 
-def _metrics(
+def _read_metrics(
   directory: pathlib.Path,
 ) -> tuple[
   dict[str, dict[int, float]], dict[str, dict[str, float]], dict[str, float]
 ]:
-  """Losses by name and step, tokens, and the last record of speed.
+  """Returns losses by name and step, token counts, and the last speed.
 
-  A cut last line is left.
+  Lines that are damaged or incomplete are skipped.
   """
   losses: dict[str, dict[int, float]] = {}
   tokens: dict[str, dict[str, float]] = {}
@@ -172,86 +177,92 @@ def _metrics(
   try:
     lines = metrics_file.read_verified(directory).splitlines()
   except errors.RunDirectoryError as error:
-    _LOG.warning('The losses of %s are left out. %s', directory, error)
+    _LOG.warning('Omitting the losses of %s. %s', directory, error)
     lines = []
+
   for line in lines:
     try:
       record = json.loads(line)
       step = int(record['step'])
       for name, value in record.get('train', {}).items():
-        first, kind, language = (*name.split('/'), '', '')[:3]
-        if value is not None and 'loss' in (first, kind):
+        # Names are 'loss', 'objective/metric' or 'objective/metric/language'.
+        objective, metric, language = (*name.split('/'), '', '')[:3]
+        if value is not None and 'loss' in (objective, metric):
           losses.setdefault(name, {})[step] = float(value)
-        elif value is not None and kind == 'tokens':
-          read = tokens.setdefault(first, {})
-          read[language] = read.get(language, 0) + value
+        elif value is not None and metric == 'tokens':
+          counts = tokens.setdefault(objective, {})
+          counts[language] = counts.get(language, 0) + value
       speed = {**(record.get('speed') or speed)}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
   return losses, tokens, speed
 
 
-def _settings(directory: pathlib.Path) -> dict[str, Any]:
+def _read_settings(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the settings that identify a run, or {} without a record."""
   if not (directory / run_directory.TRAINER).exists():
     return {}
   record = run_directory.read_run_file(directory, run_directory.TRAINER)
   return config_serialization.identity_of_description(record)
 
 
-def side_by_side(
+def write_comparison(
   directory: pathlib.Path,
   runs: Sequence[RunRecord],
   *,
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html`, `report.csv` and pictures of several runs.
+  """Writes `report.html`, `report.csv` and figures of one or more runs.
 
-  Results stand in one table only where task, split, text and settings are the
-  same.
+  A table contains results with the same task, split, text and settings only.
 
   Args:
-    directory: is created.
-    runs: what is compared, in order; their names differ.
-    command: the words of the command.
+    directory: Directory of the report, which is created.
+    runs: Records of the runs in display order, with distinct names.
+    command: Words of the command that produced the report.
 
   Returns:
-    The page.
+    Path of the page.
   """
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))
-  drawn = {}
-  for title, found in {
-    'Training loss': _losses(runs),
-    'Training loss by language': _language_losses(runs),
+  figures = {}
+  for title, panels in {
+    'Training loss': _loss_panels(runs),
+    'Training loss by language': _language_loss_panels(runs),
   }.items():
-    if any(found.values()):
+    if any(panels.values()):
       canvas = plots.line_panels(
-        title, _LOSS, found, xlabel=plots.STEP, one_scale=False
+        title, _LOSS, panels, xlabel=plots.STEP, one_scale=False
       )
       file = f'{title.lower().replace(" ", "_")}.png'
-      drawn[title] = plots.save_figure(canvas, directory / file, dpi=_DPI)
+      figures[title] = plots.save_figure(canvas, directory / file, dpi=_DPI)
+
   tables = [
-    _overview(runs),
-    _tokens(runs),
-    _environments(runs),
-    _restarts(runs),
-    *(run_scores.table(group, runs) for group in groups),
-    _differences(runs),
+    _training_table(runs),
+    _tokens_table(runs),
+    _environments_table(runs),
+    _restarts_table(runs),
+    *(run_scores.build_table(group, runs) for group in groups),
+    _differences_table(runs),
   ]
-  paths.write_atomically(directory / CSV, _csv(runs))
-  return write(
+  paths.write_atomically(directory / CSV, _results_csv(runs))
+  return write_page(
     directory,
-    'Runs side by side' if len(runs) > 1 else runs[0].name,
-    'The last evaluated checkpoint of each run; a table holds results of one '
-    'task, split and text. Untrained: the model before its first step.',
+    'Comparison of runs' if len(runs) > 1 else runs[0].name,
+    'Tables show the last evaluated checkpoint of each run, or the last '
+    'checkpoints of a single run. Each table has the results of one task, '
+    'split and text. Untrained: the model before its first step.',
     tables,
-    drawn,
+    figures,
     command=command,
   )
 
 
-def _overview(runs: Sequence[RunRecord]) -> text.Table:
-  def row(run: RunRecord) -> list[str]:
+def _training_table(runs: Sequence[RunRecord]) -> text.Table:
+  """Returns the steps, last loss and speed of each run."""
+
+  def run_row(run: RunRecord) -> list[str]:
     losses = run.losses.get('loss', {})
     last = max(losses, default=None)
     seconds = run.speed.get('run_seconds')
@@ -259,78 +270,87 @@ def _overview(runs: Sequence[RunRecord]) -> text.Table:
       run.name,
       f'{max([*run.steps, *losses], default=0):,}',
       '-' if last is None else f'{losses[last]:.4f}',
-      _number(run.speed.get('tokens_per_second')),
+      _format_count(run.speed.get('tokens_per_second')),
       '-' if seconds is None else f'{seconds / 3600:.2f}',
     ]
 
   head = ['run', 'steps', _LOSS, 'tokens/s', 'hours']
-  return text.Table('Training', head, map(row, runs))
+  return text.Table('Training', head, map(run_row, runs))
 
 
-def _tokens(runs: Sequence[RunRecord]) -> text.Table:
-  """How much was read of each language."""
+def _tokens_table(runs: Sequence[RunRecord]) -> text.Table:
+  """Returns the number of tokens read by run, objective and language."""
   languages = dict.fromkeys(
-    code for run in runs for one in run.tokens.values() for code in one
+    code for run in runs for counts in run.tokens.values() for code in counts
   )
   rows = [
-    [run.name, objective, *(_number(found.get(code)) for code in languages)]
+    [
+      run.name,
+      objective,
+      *(_format_count(counts.get(code)) for code in languages),
+    ]
     for run in runs
-    for objective, found in run.tokens.items()
+    for objective, counts in run.tokens.items()
   ]
   head = ['run', 'objective', *(code or 'all' for code in languages)]
   return text.Table('Tokens read', head, rows)
 
 
-def _environments(runs: Sequence[RunRecord]) -> text.Table:
-  """Versions and devices, where they are other than before."""
+def _environments_table(runs: Sequence[RunRecord]) -> text.Table:
+  """Returns the versions and devices of each run whenever they change."""
   rows: list[list[str]] = []
   for run in runs:
-    before: list[str] = []
-    for one in run.environments:
-      found = [str(one.get(name, '-')) for name in _ENVIRONMENT]
-      if found != before:
-        rows.append([run.name, f'{one["step"]:,}', *found])
-      before = found
+    previous: list[str] = []
+    for environment in run.environments:
+      values = [str(environment.get(name, '-')) for name in _ENVIRONMENT]
+      if values != previous:
+        rows.append([run.name, f'{environment["step"]:,}', *values])
+      previous = values
   return text.Table('Environment', ['run', 'at step', *_ENVIRONMENT], rows)
 
 
-def _restarts(runs: Sequence[RunRecord]) -> text.Table:
-  names = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
+def _restarts_table(runs: Sequence[RunRecord]) -> text.Table:
+  """Returns the failure and the cost of each restart."""
+  phases = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
   rows = [
     [
       run.name,
-      str(one['generation']),
-      one['failure'],
-      *(f'{one[name]:.1f}' for name in names),
+      str(restart['generation']),
+      restart['failure'],
+      *(f'{restart[phase]:.1f}' for phase in phases),
     ]
     for run in runs
-    for one in run.restarts
+    for restart in run.restarts
   ]
-  head = ['run', 'restart', 'failure', *names]
-  return text.Table('Restarts, and the seconds that they cost', head, rows)
+  head = ['run', 'restart', 'failure', *phases]
+  return text.Table('Restarts and their cost in seconds', head, rows)
 
 
-def _differences(runs: Sequence[RunRecord]) -> text.Table:
-  """Settings that are not the same in all runs."""
+def _differences_table(runs: Sequence[RunRecord]) -> text.Table:
+  """Returns the settings that differ between runs."""
   names = sorted({name for run in runs for name in run.settings})
   rows = []
   for name in names:
-    whole = [run.settings.get(name, '-') for run in runs]
-    if all(value == whole[0] for value in whole):
+    values = [run.settings.get(name, '-') for run in runs]
+    if all(value == values[0] for value in values):
       continue
-    values = [_short(value) for value in whole]
-    if len(set(values)) == 1:  # paths of other content, ends of long texts
-      values = [f'{value} ({i})' for i, value in enumerate(values, start=1)]
-    rows.append([name, *values])
-  if len(rows) > _MANY:
-    more = f'and {len(rows) - _MANY + 1} more'
-    rows[_MANY - 1 :] = [[more, *['…'] * len(runs)]]
+    labels = [_abbreviate(value) for value in values]
+    # Different values have the same label if the path is the same and the
+    # content of the file differs, or if only the ends of long texts differ.
+    if len(set(labels)) == 1:
+      labels = [f'{label} ({i})' for i, label in enumerate(labels, start=1)]
+    rows.append([name, *labels])
+  if len(rows) > _MAX_DIFFERENCES:
+    num_hidden = len(rows) - _MAX_DIFFERENCES + 1
+    last_row = [f'and {num_hidden} more', *['…'] * len(runs)]
+    rows[_MAX_DIFFERENCES - 1 :] = [last_row]
   return text.Table(
     'Settings that differ', ['', *(run.name for run in runs)], rows
   )
 
 
-def _csv(runs: Sequence[RunRecord]) -> str:
+def _results_csv(runs: Sequence[RunRecord]) -> str:
+  """Returns all results of the runs as CSV, one line per number."""
   return text.to_csv(
     ['run', *result_store.Group._fields, 'step', 'metric', 'value'],
     (
@@ -343,10 +363,14 @@ def _csv(runs: Sequence[RunRecord]) -> str:
   )
 
 
-def _losses(runs: Sequence[RunRecord]) -> plots.Panels:
-  """A panel of the whole loss, and one of each objective's of several."""
-  objectives = list(dict.fromkeys(x for run in runs for x in _objectives(run)))
-  names = ['loss', *(f'{x}/loss' for x in objectives if len(objectives) > 1)]
+def _loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
+  """Returns a panel of the total loss and, if several, of each objective."""
+  objectives = list(
+    dict.fromkeys(objective for run in runs for objective in _objectives(run))
+  )
+  names = ['loss']
+  if len(objectives) > 1:
+    names += [f'{objective}/loss' for objective in objectives]
   return {
     'all objectives' if name == 'loss' else name.removesuffix('/loss'): {
       run.name: list(run.losses[name].items())
@@ -357,32 +381,36 @@ def _losses(runs: Sequence[RunRecord]) -> plots.Panels:
   }
 
 
-def _language_losses(runs: Sequence[RunRecord]) -> plots.Panels:
-  """A panel of each run's objective that has several languages."""
-  found = {}
+def _language_loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
+  """Returns a panel of each run's objective that has several languages."""
+  panels = {}
   for run in runs:
-    for name in _objectives(run):
-      start = f'{name}/loss/'
+    for objective in _objectives(run):
+      prefix = f'{objective}/loss/'
       lines = {
-        one.removeprefix(start): list(losses.items())
-        for one, losses in run.losses.items()
-        if one.startswith(start)
+        name.removeprefix(prefix): list(losses.items())
+        for name, losses in run.losses.items()
+        if name.startswith(prefix)
       }
       if len(lines) > 1:
-        found[f'{name}, {run.name}' if len(runs) > 1 else name] = lines
-  return found
+        title = f'{objective}, {run.name}' if len(runs) > 1 else objective
+        panels[title] = lines
+  return panels
 
 
 def _objectives(run: RunRecord) -> list[str]:
+  """Returns the names of the objectives with a loss, 'objective/loss'."""
   names = (name.split('/') for name in run.losses)
-  return [first for first, *rest in names if rest == ['loss']]
+  return [parts[0] for parts in names if parts[1:] == ['loss']]
 
 
-def _number(value: float | None) -> str:
+def _format_count(value: float | None) -> str:
   return '-' if value is None else f'{value:,.0f}'
 
 
-def _short(value: Any) -> str:
-  value = getattr(value, 'spelled', value)  # of paths, not what lies there
-  shown = value if isinstance(value, str) else json.dumps(value)
-  return shown if len(shown) <= 40 else f'{shown[:37]}…'
+def _abbreviate(value: Any) -> str:
+  """Returns the first characters of a setting's value."""
+  # A path is shown as it was spelled, although it is compared by its content.
+  value = getattr(value, 'spelled', value)
+  label = value if isinstance(value, str) else json.dumps(value)
+  return label if len(label) <= 40 else f'{label[:37]}…'

@@ -1,4 +1,4 @@
-"""Scores of runs side by side: with their number, and intervals."""
+"""Tables that compare the scores of runs, with counts and intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,62 +12,68 @@ from xlflax.evaluation import (
 from xlflax.evaluation.reports import text
 from xlflax.training.checkpointing import run_directory
 
-_MOST = 6  # checkpoints of one run
+_MAX_CHECKPOINTS = 6  # of a single run
 
 
-def table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
-  """The main metric of each part, by run; the untrained model beside it.
+def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
+  """Returns a table of the primary metric by part and run.
 
-  One run alone has its last checkpoints, several have the last one each.
-
-  Numbers have half of their 95 % intervals beside them, where examples are
-  recorded, and chance where it is known; the title says of which of the
-  languages trained on there is none.
+  The table contains the untrained model and, for a single run, its last
+  checkpoints, or, for several runs, the last checkpoint of each run. Scores
+  have half-widths of their 95 % confidence intervals if the scores of single
+  examples are stored, and chance levels if these are stored. The title lists
+  the training languages without a score.
 
   Args:
-    group: a task, its split and settings.
-    runs: each a `run_pages.RunRecord`.
+    group: Task, split and settings of the results.
+    runs: `run_pages.RunRecord` of each run.
   """
+  max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
   columns = {
-    f'{run.name}, {name}': (result, _intervals(run, group, step))
+    f'{run.name}, {name}': (result, _result_intervals(run, group, step))
     for run in runs
-    for name, step, result in _shown(
-      run.results.get(group, {}), most=1 if len(runs) > 1 else _MOST
+    for name, step, result in _select_results(
+      run.results.get(group, {}), max_checkpoints
     )
   }
-  found = [result for result, _ in columns.values()]
-  metric = _metric(found)
-  parts = result_tables.parts_of(metric, dict(enumerate(found)))
-  beside: dict[str, dict[str, float]] = {}
-  for result in found:
+  results = [result for result, _ in columns.values()]
+  metric = _primary_metric(results)
+  parts = result_tables.parts_of(metric, dict(enumerate(results)))
+
+  notes: dict[str, dict[str, float]] = {}
+  for result in results:
     unit, counts = result_tables.count_items(result)
-    beside.setdefault(unit, {}).update(counts)
-    chances = result_tables.chance_levels(metric, result)
-    beside.setdefault(result_tables.CHANCE, {}).update(chances)
-  beside = {name: values for name, values in beside.items() if values}
-  title = [
-    f'{group.task}: {task_families.find_metric(metric).explained}, {group.split} split'
-  ]
-  if any(bounds for _, bounds in columns.values()):
+    notes.setdefault(unit, {}).update(counts)
+    chance_levels = result_tables.chance_levels(metric, result)
+    notes.setdefault(result_tables.CHANCE, {}).update(chance_levels)
+  notes = {name: values for name, values in notes.items() if values}
+
+  explanation = task_families.find_metric(metric).explained
+  title = [f'{group.task}: {explanation}, {group.split} split']
+  if any(intervals for _, intervals in columns.values()):
     title.append('± half of the 95 % interval')
-  if result_tables.CHANCE not in beside:
-    title.append('chance is not known')
-  languages = dict.fromkeys(code for run in runs for code in _languages(run))
-  title.append(result_tables.describe_coverage(parts, [*languages], found[-1]))
+  if result_tables.CHANCE not in notes:
+    title.append('chance level unknown')
+  languages = dict.fromkeys(
+    code for run in runs for code in _training_languages(run)
+  )
+  title.append(
+    result_tables.describe_coverage(parts, [*languages], results[-1])
+  )
   return text.Table(
     ', '.join(filter(None, title)),
-    ['', *beside, *columns],
+    ['', *notes, *columns],
     [
       [
         part,
         *(
           result_tables.score_note(name, values.get(part))
-          for name, values in beside.items()
+          for name, values in notes.items()
         ),
         *(
           result_tables.format_cell(result.metrics.get(f'{metric}/{part}'))
-          + result_tables.format_half_width(bounds.get(f'{metric}/{part}'))
-          for result, bounds in columns.values()
+          + result_tables.format_half_width(intervals.get(f'{metric}/{part}'))
+          for result, intervals in columns.values()
         ),
       ]
       for part in parts
@@ -75,40 +81,41 @@ def table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   )
 
 
-def _languages(run) -> list[str]:
-  """Those that the run's training reports losses of."""
+def _training_languages(run) -> list[str]:
+  """Returns the languages with a training loss, 'objective/loss/language'."""
   names = (name.split('/') for name in run.losses)
-  return [code for *_, code in (one for one in names if len(one) == 3)]
+  return [parts[-1] for parts in names if len(parts) == 3]
 
 
-def _intervals(
+def _result_intervals(
   run, group: result_store.Group, step: result_store.Step
 ) -> dict[str, result_tables.Interval]:
-  """Of one result, where what was predicted is beside it."""
+  """Returns the confidence intervals of the metrics of a result."""
   task = result_tables.summarize_group(
     group, run.results[group], is_one_of_many=False
   )
+  if task is None:
+    return {}
   folder = run.directory / run_directory.EVALUATION / group.folder / str(step)
-  return (
-    result_tables.result_intervals(task, run.results[group][step], folder)
-    if task
-    else {}
-  )
+  return result_tables.result_intervals(task, run.results[group][step], folder)
 
 
-def _shown(
-  found: Mapping[result_store.Step, eval_task.EvalResult], most: int
+def _select_results(
+  results: Mapping[result_store.Step, eval_task.EvalResult],
+  max_checkpoints: int,
 ) -> Iterator[tuple[str, result_store.Step, eval_task.EvalResult]]:
-  """The untrained model's and the last checkpoints' results."""
-  if result_store.UNTRAINED in found:
-    yield 'untrained', result_store.UNTRAINED, found[result_store.UNTRAINED]
-  for step in sorted(x for x in found if isinstance(x, int))[-most:]:
-    yield f'step {step:,}', step, found[step]
+  """Yields the results of the untrained model and of the last checkpoints."""
+  if result_store.UNTRAINED in results:
+    step = result_store.UNTRAINED
+    yield 'untrained', step, results[step]
+  steps = sorted(step for step in results if isinstance(step, int))
+  for step in steps[-max_checkpoints:]:
+    yield f'step {step:,}', step, results[step]
 
 
-def _metric(found: Sequence[eval_task.EvalResult]) -> str:
-  """The metric that stands for a task."""
-  for result in found:
+def _primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
+  """Returns the first metric of the results, score metrics first."""
+  for result in results:
     if names := (*result.score_metrics, *result.metrics):
       return names[0].partition('/')[0]
   return ''

@@ -1,4 +1,4 @@
-"""What reports are made of: one model's scores by task, metric, language."""
+"""Scores of a model by task, metric and language, from which reports are built."""
 
 import dataclasses
 import math
@@ -11,40 +11,42 @@ from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.utils import errors
 
 
-def points(metric: str, value: float) -> float:
-  """A score as reports show it: fractions in percent, others as they are."""
-  return (
-    100 * value
-    if task_families.find_metric(metric).unit is Unit.FRACTION
-    else value
-  )
+def to_points(metric: str, value: float) -> float:
+  """Converts a score to points: fractions to percent, others unchanged."""
+  is_fraction = task_families.find_metric(metric).unit is Unit.FRACTION
+  return 100 * value if is_fraction else value
 
 
-def lower_is_better(metric: str) -> bool:
-  """Whether the metric is declared so: AER, perplexity, loss."""
+def is_lower_better(metric: str) -> bool:
+  """Returns whether lower is better, as for AER, perplexity and loss."""
   return task_families.find_metric(metric).better is Better.LOWER
 
 
 def is_bounded(metric: str) -> bool:
-  """Whether its points are 0..100: all but perplexity and loss."""
+  """Returns whether points are from 0 to 100: all but perplexity and loss."""
   return task_families.find_metric(metric).unit is not Unit.UNBOUNDED
 
 
 def is_averaged(metric: str) -> bool:
-  """Whether it counts in the mean over tasks: 0..100, higher is better."""
-  return is_bounded(metric) and not lower_is_better(metric)
+  """Returns whether a metric is part of the mean over tasks.
+
+  This is the case if its points are from 0 to 100 and higher is better.
+  """
+  return is_bounded(metric) and not is_lower_better(metric)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
-  """What a model's scores have cost.
+  """Cost of the scores of a model.
 
   Attributes:
-    parameters: of the pretrained body.
-    training_seconds: of its pretraining, as its metrics record it.
-    cpu_seconds: processor time of fine-tuning and evaluation.
-    device_seconds: the same on accelerators: wall-clock time, times how many.
-    device: their kind; 'cpu' for none.
+    parameters: Number of parameters of the pretrained body.
+    training_seconds: Duration of pretraining in seconds, according to its
+      metrics.
+    cpu_seconds: CPU seconds of fine-tuning and evaluation.
+    device_seconds: Accelerator seconds of fine-tuning and evaluation, which are
+      wall-clock seconds times the number of accelerators.
+    device: Kind of the accelerators, or 'cpu' without accelerators.
   """
 
   parameters: int
@@ -54,7 +56,7 @@ class Cost:
   device: str = 'cpu'
 
   def __add__(self, other: 'Cost') -> 'Cost':
-    """Both together, of one model."""
+    """Returns the cost of two sets of scores of the same model."""
     devices = dict.fromkeys((*self.device.split(', '), other.device))
     return dataclasses.replace(
       self,
@@ -66,17 +68,18 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Score:
-  """One number.
+  """A score of a model on a test set.
 
   Attributes:
-    task: such as 'xnli'.
-    metric: such as 'accuracy', 'f1', 'bleu'.
-    language: code, or a pair such as 'en-de'.
-    score: in the metric's own unit: a fraction; BLEU and chrF 0..100.
-    examples: for each seed, what each example contributed, in the order of
-      the test set; two models that both have it are compared by the paired
+    task: Name of the task, such as 'xnli'.
+    metric: Name of the metric, such as 'accuracy', 'f1' or 'bleu'.
+    language: Code of the language, or a pair such as 'en-de'.
+    score: Value in the unit of the metric: a fraction, or 0 to 100 for BLEU and
+      chrF.
+    examples: For each seed, the statistics of the examples in the order of the
+      test set. Two models that both have them are compared by the paired
       bootstrap.
-    predictions: path of the file that was scored; '' for none.
+    predictions: Path of the file of predictions, or ''.
   """
 
   task: str
@@ -89,17 +92,21 @@ class Score:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoreTable:
-  """All scores of one model.
+  """All scores of a model.
 
   Attributes:
-    model: name in tables and legends.
-    scores: one for each task, metric and language. The mean of a task's
-      metrics is its score: leave out those that do not count.
-    notes: facts a reader must know.
-    cost: of the scores; None where it is not known.
-    expected: task -> how many languages it has, of every task that there
-      should be; other tasks have those of all models side by side.
-    run: what tells the model's run from another one of its name; '' if nothing.
+    model: Name of the model in tables and legends.
+    scores: One score for each task, metric and language. The score of a task is
+      the mean of its metrics, so metrics that should not be part of that mean
+      are
+      left out.
+    notes: Remarks on the scores.
+    cost: Cost of the scores. None if it is unknown.
+    expected: Expected number of languages of each task that the model should
+      have. For other tasks, the languages with a score of any model are
+      expected.
+    run: Identifier of the model's run, which distinguishes it from other runs
+      with the same name, or ''.
   """
 
   model: str
@@ -110,68 +117,72 @@ class ScoreTable:
   run: str = ''
 
   def __post_init__(self):
-    seen: set[tuple[str, str, str]] = set()
-    for one in self.scores:
-      key = (one.task, one.metric, one.language)
-      if key in seen:
+    keys: set[tuple[str, str, str]] = set()
+    for score in self.scores:
+      key = (score.task, score.metric, score.language)
+      if key in keys:
         raise errors.ConfigError(
-          'A table has two scores of one kind',
+          'A score table must not contain the same score twice',
           got=' '.join(key),
-          expected='one for each task, metric and language',
+          expected='one score for each task, metric and language',
           where=f'ScoreTable {self.model!r}',
         )
-      seen.add(key)
+      keys.add(key)
 
   @property
   def tasks(self) -> tuple[str, ...]:
-    """In the order of their first score."""
-    return tuple(dict.fromkeys(one.task for one in self.scores))
+    """Tasks in the order of their first score."""
+    return tuple(dict.fromkeys(score.task for score in self.scores))
 
   def metrics(self, task: str) -> tuple[str, ...]:
-    """A task's metrics, in the order of their first score."""
+    """Returns the metrics of a task in the order of their first score."""
     return tuple(
-      dict.fromkeys(one.metric for one in self.scores if one.task == task)
+      dict.fromkeys(score.metric for score in self.scores if score.task == task)
     )
 
   def by_language(self, task: str, metric: str) -> dict[str, float]:
-    """Language -> points; scores that are not finite are left out."""
+    """Returns the finite scores of a task in points by language."""
     return {
-      one.language: points(metric, one.score)
-      for one in self.scores
-      if (one.task, one.metric) == (task, metric) and math.isfinite(one.score)
+      score.language: to_points(metric, score.score)
+      for score in self.scores
+      if (score.task, score.metric) == (task, metric)
+      and math.isfinite(score.score)
     }
 
   def task_scores(self, task: str) -> dict[str, float]:
-    """Language -> mean of the task's metrics in points."""
-    found = [self.by_language(task, name) for name in self.metrics(task)]
+    """Returns the mean of a task's metrics in points by language.
+
+    Languages that lack a finite score in one of the metrics are left out.
+    """
+    metric_scores = [
+      self.by_language(task, metric) for metric in self.metrics(task)
+    ]
     return {
-      language: averages.macro_average([one[language] for one in found])
-      for language in next(iter(found), {})
-      if all(language in one for one in found)
+      language: averages.macro_average(
+        [scores[language] for scores in metric_scores]
+      )
+      for language in next(iter(metric_scores), {})
+      if all(language in scores for scores in metric_scores)
     }
 
   def examples(
     self, task: str, metric: str, language: str
   ) -> tuple[corpus_statistics.Statistics, ...] | None:
-    """The statistics of one score by seed, if it is there and has them."""
-    for one in self.scores:
-      if (one.task, one.metric, one.language) == (task, metric, language):
-        return one.examples
+    """Returns the statistics of a score by seed; None if there are none."""
+    for score in self.scores:
+      if (score.task, score.metric, score.language) == (task, metric, language):
+        return score.examples
     return None
 
   def predictions(self, task: str, language: str) -> str:
-    """Path of the predictions that a task's scores are of; '' for none."""
-    return next(
-      (
-        one.predictions
-        for one in self.scores
-        if (one.task, one.language) == (task, language) and one.predictions
-      ),
-      '',
-    )
+    """Returns the path of the predictions for a task and language, or ''."""
+    for score in self.scores:
+      if (score.task, score.language) == (task, language) and score.predictions:
+        return score.predictions
+    return ''
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values; a score that is not finite becomes null."""
+    """Returns plain JSON values; scores that are not finite become null."""
     return {
       'model': self.model,
       'run': self.run,
@@ -180,34 +191,34 @@ class ScoreTable:
       'cost': None if self.cost is None else dataclasses.asdict(self.cost),
       'scores': [
         {
-          'task': one.task,
-          'metric': one.metric,
-          'language': one.language,
-          'score': one.score if math.isfinite(one.score) else None,
-          'predictions': one.predictions,
+          'task': score.task,
+          'metric': score.metric,
+          'language': score.language,
+          'score': score.score if math.isfinite(score.score) else None,
+          'predictions': score.predictions,
         }
-        | _examples(one)
-        for one in self.scores
+        | _examples_to_json(score)
+        for score in self.scores
       ],
     }
 
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'ScoreTable':
-    """The inverse of `to_json`."""
+    """Returns the table for the output of `to_json`."""
     return cls(
       value['model'],
       tuple(
         Score(
-          one['task'],
-          one['metric'],
-          one['language'],
-          math.nan if one['score'] is None else one['score'],
-          tuple(map(corpus_statistics.Statistics.from_json, one['examples']))
-          if 'examples' in one
+          score['task'],
+          score['metric'],
+          score['language'],
+          math.nan if score['score'] is None else score['score'],
+          tuple(map(corpus_statistics.Statistics.from_json, score['examples']))
+          if 'examples' in score
           else None,
-          one['predictions'],
+          score['predictions'],
         )
-        for one in value['scores']
+        for score in value['scores']
       ),
       tuple(value['notes']),
       None if value['cost'] is None else Cost(**value['cost']),
@@ -216,8 +227,8 @@ class ScoreTable:
     )
 
 
-def _examples(one: Score) -> dict[str, Any]:
-  """What is recorded of single examples, if anything."""
-  if not one.examples:
+def _examples_to_json(score: Score) -> dict[str, Any]:
+  """Returns the statistics of examples as an entry, or {} without them."""
+  if not score.examples:
     return {}
-  return {'examples': [run.to_json() for run in one.examples]}
+  return {'examples': [run.to_json() for run in score.examples]}

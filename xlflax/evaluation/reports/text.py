@@ -1,4 +1,4 @@
-"""Tables of a report, and their CSV and Markdown."""
+"""Tables of a report and their CSV and Markdown formats."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -36,16 +36,17 @@ class Table:
 
   @property
   def rows(self) -> list[list[str | cells.Cell]]:
+    """Values of the rows."""
     return self.frame.to_numpy().tolist()
 
   @property
   def text_columns(self) -> list[bool]:
-    """Whether each column has no number."""
+    """Whether each column contains no numbers."""
     columns = self.frame.to_numpy().T
     return [not any(map(_is_number, column)) for column in columns]
 
   def to_markdown(self) -> str:
-    """Returns a heading and a table in GitHub's Markdown."""
+    """Returns a heading and a table in GitHub-flavored Markdown."""
     alignment = ['---'] + ['---:'] * (len(self.head) - 1)
     lines: list[Sequence[str | cells.Cell]] = [self.head, alignment, *self.rows]
     grid = '\n'.join(
@@ -60,45 +61,62 @@ class Table:
     return Table(self.title, list(map(str, first)), others)
 
 
-def tables(
+def build_tables(
   summaries: Sequence[leaderboard.Summary],
   comparisons: Sequence[leaderboard.Comparison],
   details: cells.Details,
   scores: Sequence[score_table.ScoreTable],
 ) -> list[Table]:
-  """Averages, transfer gaps, costs, one table a task, comparisons."""
-  out = [_averages(summaries, details), _gaps(summaries, details)]
+  """Returns the tables of a report.
+
+  The tables contain averages, transfer gaps, costs, the scores of each task,
+  and
+  comparisons. Empty tables are left out.
+
+  Args:
+    summaries: Summary of each model.
+    comparisons: Comparisons with the baseline.
+    details: Details that are displayed next to scores.
+    scores: Scores of each model.
+  """
+  tables = [
+    _averages_table(summaries, details),
+    _gaps_table(summaries, details),
+  ]
   if any(table.cost for table in scores):
-    out.append(Table('Cost', cells.COST_HEAD, map(cells.cost_row, scores)))
-  out += [_task(task, summaries, details) for task in task_names(summaries)]
+    tables.append(Table('Cost', cells.COST_HEAD, map(cells.cost_row, scores)))
+  tables += [
+    _task_table(task, summaries, details) for task in task_names(summaries)
+  ]
   if comparisons:
-    out.append(_comparisons(comparisons))
-  return [table for table in out if table.rows and len(table.head) > 1]
+    tables.append(_comparisons_table(comparisons))
+  return [table for table in tables if table.rows and len(table.head) > 1]
 
 
 def scores_csv(scores: Sequence[score_table.ScoreTable]) -> str:
-  """Returns `model,task,metric,language,score` lines; scores are in points."""
+  """Returns CSV lines of `model,task,metric,language,score`, in points."""
   columns = ['model', 'task', 'metric', 'language', 'score']
   return to_csv(
     columns,
     (
       (
         table.model,
-        one.task,
-        one.metric,
-        one.language,
-        round(score_table.points(one.metric, one.score), 6),
+        score.task,
+        score.metric,
+        score.language,
+        round(score_table.to_points(score.metric, score.score), 6),
       )
       for table in scores
-      for one in table.scores
+      for score in table.scores
     ),
   )
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-  """Returns CSV with a header.
+  """Returns CSV text with a header.
 
-  Numbers keep all their digits. None is an empty cell, NaN is `nan`.
+  Numbers keep all their digits. None becomes an empty cell, and NaN becomes
+  `nan`.
   """
   values = [['' if value is None else value for value in row] for row in rows]
   frame = pd.DataFrame(values, columns=list(columns), dtype=object)
@@ -106,73 +124,101 @@ def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
-  """The tasks of all models, each once."""
-  return list(dict.fromkeys(task for one in summaries for task in one.tasks))
+  """Returns the distinct tasks of all models."""
+  return list(
+    dict.fromkeys(task for summary in summaries for task in summary.tasks)
+  )
 
 
 def language_names(
   task: str, summaries: Sequence[leaderboard.Summary]
 ) -> list[str]:
-  """A task's languages over all models, each once."""
+  """Returns the distinct languages of a task over all models."""
   return list(
     dict.fromkeys(
       language
-      for one in summaries
-      if task in one.tasks
-      for language in one.tasks[task].languages
+      for summary in summaries
+      if task in summary.tasks
+      for language in summary.tasks[task].languages
     )
   )
 
 
 def metric_name(metric: str) -> str:
-  """As a reader knows it: exact_match -> exact match, f1 -> F1."""
+  """Returns the display name of a metric, such as 'F1' for 'f1'."""
   return task_families.find_metric(metric).title
 
 
-def number(value: float | None) -> str:
-  """One digit behind the point; a dash for none."""
+def format_number(value: float | None) -> str:
+  """Formats a number with one decimal place, and None as a dash."""
   return '–' if value is None else f'{value:.1f}'
 
 
-def _shown(details: cells.Details, one, task: str, language: str) -> cells.Cell:
-  """The cell of a mean or gap, with what the task lacks."""
-  value: float | None = None
-  found = one if task == leaderboard.ALL else one.tasks.get(task)
-  if found is not None:
-    mean = one.average if found is one else found.score
-    value = found.gap if language == leaderboard.GAP else mean
-  detail = details.get((one.model, task, language), cells.Detail())
-  cell = (detail if value is not None else cells.Detail()).cell(number(value))
-  missing = found.missing if found and language == leaderboard.MEAN else ''
+def _summary_cell(
+  details: cells.Details, summary: leaderboard.Summary, task: str, language: str
+) -> cells.Cell:
+  """Returns the cell of a mean or gap, with a note on missing scores.
+
+  Args:
+    details: Details of the scores.
+    summary: Summary of the model.
+    task: Name of the task, or ALL.
+    language: MEAN or GAP.
+  """
+  mean: float | None = None
+  gap: float | None = None
+  missing = ''
+  if task == leaderboard.ALL:
+    mean, gap, missing = summary.average, summary.gap, summary.missing
+  elif task in summary.tasks:
+    task_summary = summary.tasks[task]
+    mean, gap = task_summary.score, task_summary.gap
+    missing = task_summary.missing
+  value = gap if language == leaderboard.GAP else mean
+
+  detail = cells.Detail()
+  if value is not None:
+    detail = details.get((summary.model, task, language), detail)
+  cell = detail.cell(format_number(value))
+  if language == leaderboard.GAP:
+    return cell
   note = ' '.join(filter(None, (cell.note, missing)))
   return dataclasses.replace(cell, note=note)
 
 
-def _averages(summaries, details) -> Table:
+def _averages_table(summaries, details) -> Table:
+  """Returns the table of means over tasks, XTREME averages and task scores."""
   tasks = task_names(summaries)
-  groups = list(dict.fromkeys(name for one in summaries for name in one.xtreme))
+  groups = list(
+    dict.fromkeys(name for summary in summaries for name in summary.xtreme)
+  )
   labels = ['XTREME' if name == 'all' else f'XTREME {name}' for name in groups]
   return Table(
     'Averages',
     ['model', 'mean', *labels, *tasks],
     (
       [
-        one.model,
-        _shown(details, one, leaderboard.ALL, leaderboard.MEAN),
-        *(number(one.xtreme.get(name)) for name in groups),
-        *(_shown(details, one, task, leaderboard.MEAN) for task in tasks),
+        summary.model,
+        _summary_cell(details, summary, leaderboard.ALL, leaderboard.MEAN),
+        *(format_number(summary.xtreme.get(name)) for name in groups),
+        *(
+          _summary_cell(details, summary, task, leaderboard.MEAN)
+          for task in tasks
+        ),
       ]
-      for one in summaries
+      for summary in summaries
     ),
   )
 
 
-def _gaps(summaries, details) -> Table:
+def _gaps_table(summaries, details) -> Table:
+  """Returns the table of transfer gaps of the tasks that have one."""
   tasks = [
     task
     for task in task_names(summaries)
     if any(
-      task in one.tasks and one.tasks[task].gap is not None for one in summaries
+      task in summary.tasks and summary.tasks[task].gap is not None
+      for summary in summaries
     )
   ]
   head = ['model', 'mean', *tasks] if tasks else ['model']
@@ -181,90 +227,95 @@ def _gaps(summaries, details) -> Table:
     head,
     (
       [
-        one.model,
+        summary.model,
         *(
-          _shown(details, one, task, leaderboard.GAP)
+          _summary_cell(details, summary, task, leaderboard.GAP)
           for task in ((leaderboard.ALL, *tasks) if tasks else ())
         ),
       ]
-      for one in summaries
+      for summary in summaries
     ),
   )
 
 
-def _task(task: str, summaries, details: cells.Details) -> Table:
-  """A row for each model: mean, gap, and the score in each language."""
+def _task_table(task: str, summaries, details: cells.Details) -> Table:
+  """Returns the mean, gap and score in each language, one row per model."""
   languages = language_names(task, summaries)
+  summaries = [summary for summary in summaries if task in summary.tasks]
   rows = []
-  for one in summaries:
-    if task in one.tasks:
-      found = one.tasks[task]
-      rows.append(
-        [
-          one.model,
-          _shown(details, one, task, leaderboard.MEAN),
-          _shown(details, one, task, leaderboard.GAP),
-          *(
-            details.get((one.model, task, code), cells.Detail()).cell(
-              number(found.languages.get(code))
-            )
-            for code in languages
-          ),
-        ]
+  for summary in summaries:
+    scores = summary.tasks[task].languages
+    language_cells = [
+      details.get((summary.model, task, language), cells.Detail()).cell(
+        format_number(scores.get(language))
       )
-  kinds = dict.fromkeys(
-    ' and '.join(map(metric_name, one.tasks[task].metrics))
-    for one in summaries
-    if task in one.tasks
+      for language in languages
+    ]
+    rows.append(
+      [
+        summary.model,
+        _summary_cell(details, summary, task, leaderboard.MEAN),
+        _summary_cell(details, summary, task, leaderboard.GAP),
+        *language_cells,
+      ]
+    )
+
+  # Models may have been evaluated with different metrics.
+  metrics = ' / '.join(
+    dict.fromkeys(
+      ' and '.join(map(metric_name, summary.tasks[task].metrics))
+      for summary in summaries
+    )
   )
-  kind = ' / '.join(kinds)
-  mean = 'mean of ' if ' and ' in kind else ''
+  mean = 'mean of ' if ' and ' in metrics else ''
   return Table(
-    f'{task} ({mean}{kind})', ['model', 'mean', 'gap', *languages], rows
+    f'{task} ({mean}{metrics})', ['model', 'mean', 'gap', *languages], rows
   )
 
 
-def _comparisons(found: Sequence[leaderboard.Comparison]) -> Table:
+def _comparisons_table(comparisons: Sequence[leaderboard.Comparison]) -> Table:
+  """Returns the table of comparisons with the baseline."""
   return Table(
-    f'Against {found[0].baseline}',
+    f'Comparison with {comparisons[0].baseline}',
     [
       'model',
       'task',
       'metric',
       'language',
-      found[0].baseline,
+      comparisons[0].baseline,
       'score',
       'difference',
       '95 % interval',
       'p',
       'p (Holm)',
     ],
-    map(_comparison_row, found),
+    map(_comparison_row, comparisons),
   )
 
 
-def _comparison_row(one: leaderboard.Comparison) -> list[str]:
-  interval, chance, adjusted = '–', '–', '–'
-  if one.significance is not None:
-    low, high = one.significance.low, one.significance.high
-    interval = f'{low:+.1f} … {high:+.1f}'
-    chance = f'{one.significance.p_value:.3f}'
-  if one.adjusted_p is not None:
-    star = ' *' if one.adjusted_p < cells.SIGNIFICANT else ''
-    adjusted = f'{one.adjusted_p:.3f}{star}'
+def _comparison_row(comparison: leaderboard.Comparison) -> list[str]:
+  interval, p_value, adjusted_p = '–', '–', '–'
+  significance = comparison.significance
+  if significance is not None:
+    interval = f'{significance.low:+.1f} … {significance.high:+.1f}'
+    p_value = f'{significance.p_value:.3f}'
+  if comparison.adjusted_p is not None:
+    star = ' *' if comparison.adjusted_p < cells.SIGNIFICANT else ''
+    adjusted_p = f'{comparison.adjusted_p:.3f}{star}'
   return [
-    one.model,
-    one.task,
-    metric_name(one.metric),
-    one.language,
-    number(one.first),
-    number(one.second),
-    f'{one.difference:+.1f}',
+    comparison.model,
+    comparison.task,
+    metric_name(comparison.metric),
+    comparison.language,
+    format_number(comparison.first),
+    format_number(comparison.second),
+    f'{comparison.difference:+.1f}',
     interval,
-    chance,
-    adjusted,
+    p_value,
+    adjusted_p,
   ]
 
 
 def _is_number(cell: str | cells.Cell) -> bool:
+  """Returns whether the text of a cell starts with a number."""
   return str(cell).lstrip('+-')[:1].isdigit()
