@@ -1,8 +1,8 @@
 """Registry of file formats for labeled examples.
 
-The reader of a format is a function with the decorator `register_reader`. It
-is defined in a module of `xlflax.data.supervised.readers`, or in any other
-module that has been imported.
+The reader of a format is a function with the decorator `register_reader`. It is
+defined in a module of `xlflax.data.supervised.readers`, or in any other module
+that has been imported.
 """
 
 import dataclasses
@@ -128,7 +128,7 @@ def format_names(*takes: Takes) -> tuple[str, ...]:
 
 
 def find_reader(name: str, *takes: Takes) -> Format:
-  """Returns the format with a name.
+  """Returns a file format by name.
 
   Args:
     name: Name of the format, such as 'conllu'.
@@ -149,7 +149,7 @@ def find_reader(name: str, *takes: Takes) -> Format:
 
 
 def find_of_examples(name: str) -> Format:
-  """Returns the format of example files with a name; see `find_reader`."""
+  """Returns a format of example files by name; see `find_reader`."""
   return find_reader(name, Takes.FILE, Takes.FILES)
 
 
@@ -157,8 +157,7 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
   """Reads the files of one part.
 
   If an example has the id of an earlier example of another file, the name of
-  its
-  file is prepended to the id.
+  its file is prepended to the id.
 
   Args:
     format: Name of the format.
@@ -168,8 +167,7 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
 
   Raises:
     ConfigError: If the format or an option does not exist, or if the name of
-      the
-      part is invalid.
+      the part is invalid.
     CorpusError: If a file is invalid, as documented by its reader.
   """
   file_format = find_of_examples(format)

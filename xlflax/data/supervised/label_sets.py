@@ -9,6 +9,8 @@ from xlflax.utils import errors
 
 
 class _Source(Protocol):
+  """Interface of a source of labeled examples."""
+
   def languages(self) -> tuple[str, ...]: ...
 
   def load(self, part: str) -> list[labeled_examples.Example]: ...
@@ -25,8 +27,7 @@ def labels_of(
   Args:
     source: Source of the examples, usually the training data.
     parts: Parts of the source to read, such as languages. If None, all parts
-      are
-      read.
+      are read.
 
   Raises:
     CorpusError: If no example has a label.
@@ -49,7 +50,7 @@ def labels_of(
 def _complete_iob2(labels: set[str]) -> set[str]:
   """Adds the missing B- or I- label of each entity type to IOB2 labels.
 
-  Label sets with other labels than O, B-X and I-X are returned unchanged.
+  If there are labels other than O, B-X and I-X, the labels are not changed.
   """
   entity_labels = {label for label in labels if label[:2] in ('B-', 'I-')}
   if labels - entity_labels - {'O'}:

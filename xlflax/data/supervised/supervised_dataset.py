@@ -28,26 +28,22 @@ class LabelledStream:
     length: Number of tokens T of a sequence, including special tokens.
     batch_size: Number of sequences B of a global batch.
     parts: Parts of the source to read, such as languages. If None, all parts
-      are
-      read.
+      are read.
     alpha: Sampling exponent, or a function that returns it for a step. Part i
-      with N_i sequences is sampled with a probability proportional to
-      N_i ** alpha. If None, the exponent is 1.
+      with N_i sequences is sampled with a probability proportional to N_i **
+      alpha. If None, the exponent is 1.
     max_share: Maximum sampling probability of a part. The excess is distributed
       to the other parts in proportion. If None, there is no maximum.
     batching: Whether to sample one part for each batch or for each sequence.
     shuffle: Whether to shuffle the sequences in each epoch. Otherwise, they
-      have
-      the order of the source.
+      have the order of the source.
     max_examples: Maximum number of examples to read from each part. If None,
-      all
-      examples are read.
+      all examples are read.
     seed_offset: Offset that is added to the random seed of the run.
     group_size: Number of consecutive examples whose sequences are in one batch
       (`code_switched`). If an example has fewer sequences than others in its
       group, its sequences are repeated. A group is skipped if one of its
-      examples
-      has no sequence.
+      examples has no sequence.
   """
 
   name: str

@@ -7,9 +7,8 @@ key (seed, part, epoch). The global batch of a step is therefore a pure function
 of the examples, the seed and the step.
 
 If there is a cache directory, the sequences are saved to a file in it. A
-machine
-without the examples, or without the packages that read them, can train from
-this file.
+machine without the examples, or without the packages that read them, can train
+from this file.
 """
 
 import dataclasses
@@ -169,7 +168,7 @@ class LabelledLoader:
 def _unusable_part_error(
   stream, part: str, num_examples: int
 ) -> errors.CorpusError:
-  """Returns the error for a part in which no example gives a sequence."""
+  """Returns the error for a part in which no example produces a sequence."""
   is_blind = all(example.is_blind for example in stream.source.load(part))
   if is_blind:
     got = f'{num_examples} examples without gold labels (a blind test set)'

@@ -30,9 +30,8 @@ class TokenSpans(NamedTuple):
     token_ids: Token ids without special tokens, int32 of shape [T].
     starts: Index of the first character of each token, int32 of shape [T].
     ends: Index after the last character of each token, int32 of shape [T].
-      Equal
-      to `starts` if the token has no character, such as a single `▁`. Tokens
-      that share a character (byte tokens) all include it.
+      Equal to `starts` if the token has no character, such as a single `▁`.
+      Tokens that share a character (byte tokens) all include it.
   """
 
   token_ids: np.ndarray
@@ -157,13 +156,13 @@ def _align_tokens(
   """Aligns tokens with the characters of a chunk, or returns None."""
   special_ids = vocabulary.spec.special_ids
   unknown_id = vocabulary.spec.unk_id
-  pieces = [
+  tokens = [
     None
     if i == unknown_id or i in special_ids
     else vocabulary.bare_piece(i, language=code)
     for i in ids
   ]
-  spans = token_offsets.token_char_spans(chunk, pieces)
+  spans = token_offsets.token_char_spans(chunk, tokens)
   if spans is None:
     return None
   return _split_unknown_tokens(
@@ -176,9 +175,9 @@ def _split_unknown_tokens(
 ) -> TokenSpans:
   """Splits unknown tokens into single characters in unspaced scripts.
 
-  SentencePiece merges neighboring unknown characters into one token, so that
-  no answer could start or end between them. For example, one unknown token for
-  猫犬 with the span [0, 2] becomes two with the spans [0, 1] and [1, 2].
+  SentencePiece merges neighboring unknown characters into one token, so that no
+  answer could start or end between them. For example, one unknown token for 猫犬
+  with the span [0, 2] becomes two with the spans [0, 1] and [1, 2].
   """
   counts = [
     stop - start

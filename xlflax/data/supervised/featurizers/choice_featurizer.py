@@ -20,11 +20,12 @@ UNKNOWN = -1  # Padding value of labels.
 @class_registry.register('choice_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceRows(featurizer.RowMaker):
-  """Featurizer that gives one sequence for each choice of a question.
+  """Featurizer that creates one sequence for each choice of a question.
 
   `labels` is 1 for the right choice and 0 for the others. The `group_size` of a
   dataset must be the number of choices, so that the choices of a question are
-  consecutive sequences of one batch. Choices without a label give no sequence.
+  consecutive sequences of one batch. Choices without a label produce no
+  sequence.
   """
 
   cuts = True

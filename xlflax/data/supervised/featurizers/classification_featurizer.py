@@ -20,10 +20,10 @@ UNKNOWN = -1  # Padding value of labels.
 @class_registry.register('classification_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationRows(featurizer.RowMaker):
-  """Featurizer that gives one sequence for each text or text pair.
+  """Featurizer that creates one sequence for each text or text pair.
 
   `text_row` documents the tokens. `labels` is the index of the class, a single
-  value. Examples without a label give no sequence.
+  value. Examples without a label produce no sequence.
 
   For example, the pair `a b`, `c` with the label 'neutral', the label set
   ('entailment', 'neutral') and Separator.XLMR gives the tokens
@@ -114,10 +114,10 @@ class ClassificationRows(featurizer.RowMaker):
 @class_registry.register('regression_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionRows(ClassificationRows):
-  """Featurizer that gives one sequence for each text or pair with a score.
+  """Featurizer that creates one sequence for each text or pair with a score.
 
   `labels` contains the bits of the score as float32, because batches have the
-  type int32. Examples without a score give no sequence.
+  type int32. Examples without a score produce no sequence.
 
   Attributes:
     labels: Unused.
@@ -200,11 +200,9 @@ def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
   """Returns the lengths of two texts after truncating the longer one.
 
   Tokens are removed one by one from the end of the longer text, or of the
-  second
-  text if both have the same length (data of Devlin et al., 2019;
-  'longest_first'
-  in Hugging Face). For example, texts of 5 and 10 tokens with a capacity of 9
-  are truncated to (5, 4).
+  second text if both have the same length (data of Devlin et al., 2019;
+  'longest_first' in Hugging Face). For example, texts of 5 and 10 tokens with a
+  capacity of 9 are truncated to (5, 4).
 
   Args:
     first: Number of tokens of the first text.

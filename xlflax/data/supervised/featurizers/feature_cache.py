@@ -69,7 +69,7 @@ class RowTable:
     )
 
   def row(self, index: int) -> featurizer.Row:
-    """Returns the sequence with an index."""
+    """Returns the sequence at an index."""
     row = {}
     for key, value in self._values.items():
       ends = self._ends.get(key)
@@ -81,7 +81,7 @@ class RowTable:
     return row
 
   def rows(self, indices: Sequence[int]) -> list[featurizer.Row]:
-    """Returns the sequences with these indices."""
+    """Returns the sequences at several indices."""
     return [self.row(int(index)) for index in indices]
 
   def digest(self) -> str:

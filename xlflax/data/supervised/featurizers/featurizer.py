@@ -53,18 +53,16 @@ class RowMaker:
 
   @property
   def leaves_rows_out(self) -> bool:
-    """Whether `make` may return fewer sequences of an example than `texts`."""
+    """True if `make` may return fewer sequences of an example than `texts`."""
     return False
 
   def input_settings(self) -> dict[str, int | str]:
     """Returns the settings that affect the tokens of a sequence.
 
     A head is evaluated with the settings that it was fine-tuned with. The
-    settings
-    are fields with numbers, strings and enums, which are represented by their
-    plain values. Labels and data are not included. The special-token template
-    of
-    text pairs is omitted if the featurizer does not read pairs.
+    settings are fields with numbers, strings and enums, which are represented
+    by their plain values. Labels and data are not included. The special-token
+    template of text pairs is omitted if the featurizer does not read pairs.
     """
     skipped = () if self.reads_pairs else ('separator', 'positions')
     settings: dict[str, int | str] = {}
@@ -96,8 +94,7 @@ class RowMaker:
 
     Returns:
       The sequences of each example. The list is empty for an example that
-      cannot
-      be used.
+      cannot be used.
 
     Raises:
       CorpusError: If the label of an example is not in the label set.
@@ -229,8 +226,7 @@ def stack_features(
     rows: R sequences.
     fields: Batch keys with the shapes to pad to.
     num_rows: Batch size B >= R. The remaining rows contain the padding values.
-      If
-      None, the batch size is R.
+      If None, the batch size is R.
 
   Returns:
     Arrays of type int32 and shape [B, *shape].

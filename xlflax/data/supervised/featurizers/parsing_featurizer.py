@@ -15,17 +15,17 @@ NONE = -1  # Value for words without a head or relation, and for padding.
 @class_registry.register('parsing_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsingRows(featurizer.RowMaker):
-  """Featurizer that gives the words of a sentence, their heads and relations.
+  """Featurizer for the words of a sentence, their heads and relations.
 
   Word 0 is the root, represented by the first token of the sequence, `<s>`.
   Sentences that exceed the length are split between words. A word whose head is
-  in another sequence has the head -1. Sentences without a tree give no
+  in another sequence has the head -1. Sentences without a tree produce no
   sequence.
 
-  For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark`, the heads
-  2, 3, 0 and the relations det, nsubj, root, which have the indices 0, 1, 2,
-  gives token_ids `<s> ▁the ▁dog s ▁bark </s>`, word_starts `0 1 2 4`,
-  word_lengths `1 1 2 1`, heads `-1 2 3 0` and relations `-1 0 1 2`.
+  For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark`, the heads 2,
+  3, 0 and the relations det, nsubj, root, which have the indices 0, 1, 2, gives
+  token_ids `<s> ▁the ▁dog s ▁bark </s>`, word_starts `0 1 2 4`, word_lengths
+  `1 1 2 1`, heads `-1 2 3 0` and relations `-1 0 1 2`.
 
   Attributes:
     relations: Names of the relations in the order of their indices. They must

@@ -89,14 +89,13 @@ class Window(NamedTuple):
 @class_registry.register('question_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionRows(featurizer.RowMaker):
-  """Featurizer that gives one sequence for each window of the context.
+  """Featurizer that creates one sequence for each window of the context.
 
   This is the input format of Devlin et al. (2019). `text_row` documents the
   tokens: the question is followed by the window. `start_positions` and
   `end_positions` are the positions in the sequence of the first and last token
   of the answer. If there are several answers, the first is used for training.
-  If
-  the window does not contain the answer, both are 0, the position of `<s>`.
+  If the window does not contain the answer, both are 0, the position of `<s>`.
   `context_mask` is 1 at the tokens of the window.
 
   For example, the question `a b` and the context `c d e f` with the answer `d`,
@@ -105,10 +104,9 @@ class QuestionRows(featurizer.RowMaker):
   `<s> a b </s> </s> e f </s>` with start and end 0.
 
   For a question that the context does not answer (SQuAD v2), no window contains
-  the answer. Examples without a known answer (blind test sets) give no
-  sequence.
-  The same holds for examples whose context does not contain the answer at the
-  given position. The number of the latter is logged.
+  the answer. Examples without a known answer (blind test sets) produce no
+  sequence. The same holds for examples whose context does not contain the
+  answer at the given position. The number of the latter is logged.
 
   Attributes:
     doc_stride: Number of context tokens between the starts of two windows. If a

@@ -18,7 +18,7 @@ class TaggingRows(featurizer.RowMaker):
   """Featurizer that labels the first token of each word of a sentence.
 
   Sentences that exceed the length are split between words, without overlap.
-  Sentences without labels give no sequence.
+  Sentences without labels produce no sequence.
 
   For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark`, the tags DET
   NOUN VERB and the labels ('DET', 'NOUN', 'VERB') gives token_ids

@@ -24,7 +24,7 @@ _SPACE = '▁'
 _WORD = re.compile('[\u3400-\u9fff\uf900-\ufaff]|[^\\W_]+|.', re.DOTALL)
 
 
-def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
+def token_char_spans(text: str, tokens: Sequence[str | None]) -> Spans | None:
   """Returns the character span of each token.
 
   For example, 'Dogs' and the tokens ['dog', '##s'] give the starts [0, 3] and
@@ -32,7 +32,7 @@ def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
 
   Args:
     text: Text without white space.
-    pieces: T tokens of a vocabulary. None for an unknown token.
+    tokens: T tokens of a vocabulary. None for an unknown token.
 
   Returns:
     A pair (starts, ends), each int32 of shape [T]. None if no token format
@@ -43,15 +43,15 @@ def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
     normalize(text).encode(errors='replace') for normalize in _NORMALIZERS
   ]
   for decode in _TOKEN_DECODERS:
-    surfaces = [None if piece is None else decode(piece) for piece in pieces]
+    surfaces = [None if token is None else decode(token) for token in tokens]
     if any(
-      surface is None and piece is not None
-      for surface, piece in zip(surfaces, pieces, strict=True)
+      surface is None and token is not None
+      for surface, token in zip(surfaces, tokens, strict=True)
     ):
       continue
     normalized = (
       None
-      if None in pieces
+      if None in tokens
       else b''.join(surface for surface in surfaces if surface is not None)
     )
     for normalize, expected in zip(_NORMALIZERS, targets, strict=True):
@@ -74,8 +74,8 @@ def _token_bounds(
     surfaces: Text of each of the T tokens. None for an unknown token.
 
   Returns:
-    The offsets in `target` at which tokens start, followed by its length:
-    T + 1 numbers.
+    The offsets in `target` at which tokens start, followed by its length: T + 1
+    numbers.
   """
   if None not in surfaces:
     if b''.join(s for s in surfaces if s is not None) != target:
@@ -111,19 +111,19 @@ def _token_bounds_with_unknown(
     if not is_known:
       num_unknown = len(list(group))
       continue
-    pieces = [piece for piece in group if piece is not None]
+    tokens = [token for token in group if token is not None]
     match_start = _find_known(
       text,
-      ''.join(pieces),
+      ''.join(tokens),
       position,
       num_unknown,
-      is_last=len(bounds) + num_unknown + len(pieces) > len(surfaces),
+      is_last=len(bounds) + num_unknown + len(tokens) > len(surfaces),
     )
     if match_start is None:
       return None
     bounds += _divide_unknown(text, position, match_start, num_unknown)
     bounds += [
-      match_start + end for end in itertools.accumulate(map(len, pieces))
+      match_start + end for end in itertools.accumulate(map(len, tokens))
     ]
     position = bounds[-1]
     num_unknown = 0
@@ -196,26 +196,26 @@ def _char_spans(bounds, starts, ends, length: int) -> Spans:
 # token does not have the decoder's format.
 
 
-def _sentencepiece(piece: str) -> bytes | None:
-  match = _BYTE.fullmatch(piece)
+def _sentencepiece(token: str) -> bytes | None:
+  match = _BYTE.fullmatch(token)
   if match:
     return bytes([int(match.group(1), 16)])
-  return piece.replace(_SPACE, '').encode()
+  return token.replace(_SPACE, '').encode()
 
 
-def _wordpiece(piece: str) -> bytes | None:
-  return piece.removeprefix('##').encode()
+def _wordpiece(token: str) -> bytes | None:
+  return token.removeprefix('##').encode()
 
 
-def _byte_level(piece: str) -> bytes | None:
+def _byte_level(token: str) -> bytes | None:
   codes = _byte_alphabet()
-  if any(character not in codes for character in piece):
+  if any(character not in codes for character in token):
     return None
-  return bytes(codes[character] for character in piece).strip()
+  return bytes(codes[character] for character in token).strip()
 
 
-def _word_end(piece: str) -> bytes | None:
-  return piece.removesuffix('</w>').encode()
+def _word_end(token: str) -> bytes | None:
+  return token.removesuffix('</w>').encode()
 
 
 @functools.cache
@@ -294,9 +294,8 @@ def _normalize_with_offsets(
   For example, 'ﬁx' in NFKC gives b'fix', starts [0, 0, 1] and ends [1, 1, 2].
 
   Returns:
-    A triple (normalized text in UTF-8 with N bytes; index of the first
-    character
-    of each byte; index after its last character).
+    A triple: the normalized text in UTF-8 with N bytes, the index of the first
+    character of each byte, and the index after its last character.
   """
   encoded_clusters: list[bytes] = []
   starts: list[int] = []

@@ -32,13 +32,11 @@ class PairedRows(featurizer.RowMaker):
   The counterpart of an example has the same id. It is a translation for an
   English example, and the original for a translated example. If `counterparts`
   has no part for the language of an example, the example is its own
-  counterpart.
-  If either has several sequences (windows of a context, parts of a long
-  sentence), sequences at the same relative position are paired.
+  counterpart. If either has several sequences (windows of a context, parts of a
+  long sentence), sequences at the same relative position are paired.
 
   For example, if `rows` gives token_ids `<s> un homme </s>` for id 7 in 'fr'
-  and
-  `<s> a man </s>` for id 7 in 'en', the sequence has token_ids
+  and `<s> a man </s>` for id 7 in 'en', the sequence has token_ids
   `<s> un homme </s>` and paired_token_ids `<s> a man </s>`.
 
   Attributes:

@@ -70,8 +70,7 @@ def encode_words(
 
   Returns:
     The tokens and the number of tokens of each word. A word without tokens,
-    such
-    as a control character, has the unknown token.
+    such as a control character, has the unknown token.
 
   Raises:
     VocabularyError: If encoding requires the language and the vocabulary does

@@ -1,8 +1,8 @@
 """Sequences of sentences that are split into words.
 
-A sentence that exceeds the length gives several sequences. Each contains as
-many complete words as fit. They do not overlap, so that each word is in one
-sequence.
+A sentence that exceeds the length is split into several sequences. Each
+contains as many complete words as fit. They do not overlap, so that each word
+is in one sequence.
 """
 
 from collections.abc import Sequence
@@ -85,8 +85,7 @@ def split_windows(lengths: Sequence[int], capacity: int) -> list[slice]:
   """Splits words into consecutive windows that fit the capacity.
 
   For example, words with the lengths [2, 2, 5, 1] and a capacity of 4 tokens
-  are
-  split into the windows 0:2, 2:3 (which loses a token) and 3:4.
+  are split into the windows 0:2, 2:3 (which loses a token) and 3:4.
 
   Args:
     lengths: Number of tokens of each word.

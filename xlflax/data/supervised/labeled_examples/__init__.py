@@ -2,8 +2,8 @@
 
 An example is a plain value without tokens, read from a file or a SeqIO task. A
 label, answer or tree that is not available (as in a blind test set) is None.
-The class of an example declares the columns, gold labels and prediction file
-of its task family.
+The class of an example declares the columns, gold labels and prediction file of
+its task family.
 """
 
 from xlflax.data.supervised.labeled_examples.choice_examples import Choice

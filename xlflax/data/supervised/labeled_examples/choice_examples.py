@@ -19,8 +19,7 @@ class Choice(example_base.Example):
 
   The choices of a question are consecutive. A prediction is the index of the
   selected choice of a question, counted from 0. The prediction file has one
-  line
-  `{"label": 1}` per question, the format of XTREME-R.
+  line `{"label": 1}` per question, the format of XTREME-R.
 
   Attributes:
     question: Id of the question.

@@ -20,8 +20,7 @@ class Example:
   """Base class of labeled examples. A subclass with a `KIND` is a task family.
 
   The fields of a family are its columns, and their `Role` describes their use.
-  A
-  family with fields of types that columns do not support overrides `columns`,
+  A family with fields of types that columns do not support overrides `columns`,
   `values` and `of_values`. A family with predictions other than one class name
   for each example overrides `write_predictions` and `read_predictions`.
 
@@ -47,7 +46,7 @@ class Example:
 
   @property
   def is_blind(self) -> bool:
-    """Whether the example lacks gold labels, so that it cannot be scored."""
+    """True if the example has no gold labels, so that it cannot be scored."""
     gold = example_features.with_role(type(self), Role.GOLD)
     return all(example_features.is_empty(getattr(self, f.name)) for f in gold)
 
@@ -58,7 +57,7 @@ class Example:
 
   @property
   def has_words(self) -> bool:
-    """Whether the example has any words. True for text that is not split."""
+    """True if the example has words, or if its text is not split into words."""
     return True
 
   @property

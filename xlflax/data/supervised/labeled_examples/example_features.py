@@ -30,7 +30,7 @@ class Role(enum.Flag):
   """Role of a field of an example.
 
   GOLD: Gold label that predictions are scored against. Empty in a blind test
-  set.
+    set.
   LABELS: Class name or class names of the model's head.
   PER_WORD: Sequence with one item for each word.
   OPTIONAL: Column that a user-defined task may omit.
@@ -84,8 +84,9 @@ def with_role(cls: type, role: Role) -> tuple[dataclasses.Field, ...]:
 def feature_types(cls: type) -> dict[str, Form]:
   """Returns the column type of each field, derived from its annotation.
 
-  For example, the fields `words: tuple[str, ...]` and `tags: tuple[str, ...] |
-  None` give `{'words': Form.TEXTS, 'tags': Form.TEXTS}`.
+  For example, the fields `words: tuple[str, ...]` and
+  `tags: tuple[str, ...] | None` give
+  `{'words': Form.TEXTS, 'tags': Form.TEXTS}`.
 
   Raises:
     ConfigError: If no column type supports the type of a field.

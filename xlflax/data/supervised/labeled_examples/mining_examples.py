@@ -102,15 +102,12 @@ class MinedSentences:
     """Formats the line number of each translation, the format of Tatoeba.
 
     Each sentence of the second collection has the line of its translation in
-    the
-    first collection, counted from 0. XTREME's labels have this direction:
-    English
-    is the second language, and its sentences are sorted.
+    the first collection, counted from 0. XTREME's labels have this direction:
+    English is the second language, and its sentences are sorted.
 
     Raises:
       CorpusError: If the number of predictions differs from the number of
-        second
-        sentences, or if a line is past the end of the first collection.
+        second sentences, or if a line is past the end of the first collection.
     """
     example_base.check_number(len(self.second), len(predictions), 'sentences')
     for line in predictions:

@@ -10,7 +10,7 @@ from xlflax.data.supervised.labeled_examples.example_features import (
   feature_field,
 )
 
-_HEAD, _RELATION = 6, 7  # column indices of CoNLL-U
+_HEAD, _RELATION = 6, 7  # Column indices of CoNLL-U.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -45,8 +45,8 @@ class Question(example_base.Example):
     question: Question.
     context: Paragraph that contains the answer.
     answers: Accepted answers, one or more. Empty for a blind test set. An
-      answer
-      with empty text means that the context contains no answer (SQuAD v2).
+      answer with empty text means that the context contains no answer (SQuAD
+      v2).
     title: Title of the article, or '' if the file has none.
   """
 
@@ -68,7 +68,7 @@ class Question(example_base.Example):
 
   @property
   def is_unanswerable(self) -> bool:
-    """Whether the question is marked as having no answer in the context."""
+    """True if the question is marked as having no answer in the context."""
     return bool(self.answers) and not any(
       answer.text for answer in self.answers
     )

@@ -19,8 +19,7 @@ class RatedPair(example_base.Example):
     paired_language: Language code of `paired_text`. If None, `language` is
       used.
     score: Similarity, such as 0 to 5 (STS), or 1 for a positive pair and 0 for
-      a
-      negative pair. None if the score is not available.
+      a negative pair. None if the score is not available.
   """
 
   KIND = 'similarity'

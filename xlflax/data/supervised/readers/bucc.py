@@ -34,8 +34,7 @@ def read_bucc(
 
   Raises:
     CorpusError: If a line has no tab or an empty field, if an id is repeated,
-      if
-      no sentence has the id of a gold pair, or if a file is empty. The error
+      if no sentence has the id of a gold pair, or if a file is empty. The error
       contains the file and the line.
   """
   collections = [_read_sentences(path) for path in (first, second)]

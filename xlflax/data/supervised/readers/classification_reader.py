@@ -63,8 +63,7 @@ class Quoting(enum.Enum):
 
   NONE: Quotation marks are ordinary characters, as in most files of this field.
   CSV: Fields may be quoted, with doubled quotation marks inside, as in the
-  output
-    of Python's csv module. XTREME's script writes such files.
+    output of Python's csv module. XTREME's script writes such files.
   """
 
   NONE = 'none'
@@ -84,9 +83,9 @@ def read_tsv(
 ) -> file_reading.Reading:
   """Reads one example per line from columns separated by tabs.
 
-  For example, `It rains.<TAB>It is wet.<TAB>1` with the labels
-  {'1': 'entailment'} gives `ClassifiedText(id='0', language='en',
-  text='It rains.', paired_text='It is wet.', label='entailment')`.
+  For example, `It rains.<TAB>It is wet.<TAB>1` with the labels {'1':
+  'entailment'} gives `ClassifiedText(id='0', language='en', text='It rains.',
+  paired_text='It is wet.', label='entailment')`.
 
   A file is blind if its labels are empty, or if it lacks the label column and
   this is the last column. The labels of its examples are None.
@@ -97,12 +96,10 @@ def read_tsv(
     columns: Columns of `text`, `paired_text`, `label`, `id` and `language`. A
       column is an index counted from 0, a name in the header, or a sequence of
       columns whose values are joined by spaces. Only `text` is required. Lines
-      in
-      a language other than `language` are skipped.
+      in a language other than `language` are skipped.
     labels: Class name for each label in the file, or None to skip the lines
-      with
-      a label. If not given, the labels in the file are the class names, except
-      that `contradictory` (XNLI-MT) is read as `contradiction`.
+      with a label. If not given, the labels in the file are the class names,
+      except that `contradictory` (XNLI-MT) is read as `contradiction`.
     header: Location of the column names. The first line is used if `columns`
       contains names.
     quoting: Interpretation of quotation marks.
@@ -112,11 +109,9 @@ def read_tsv(
   Raises:
     ConfigError: If `columns` contains unknown fields.
     CorpusError: If a line has a wrong number of columns, an empty text or a
-      label
-      that is not in `labels`, with file and line; if the file is empty; if the
-      header lacks a column; or if the labels look like texts and `labels` is
-      not
-      given.
+      label that is not in `labels`, with file and line; if the file is empty;
+      if the header lacks a column; or if the labels look like texts and
+      `labels` is not given.
   """
   reading, file_columns = read_columns(
     path,
@@ -183,10 +178,8 @@ def read_jsonl(
   """Reads one example per line from JSON objects.
 
   Arguments and errors are those of `read_tsv`, and `columns` contains keys of
-  the
-  objects. An object without the label key, or with the value null, has no
-  label.
-  Numbers are converted to text.
+  the objects. An object without the label key, or with the value null, has no
+  label. Numbers are converted to text.
   """
   _check_columns(columns)
   file_columns = column_validation.Columns()

@@ -164,8 +164,7 @@ def check_tags(
 
   Raises:
     CorpusError: If there are far more different tags than different words, or
-      if
-      most tags equal their words.
+      if most tags equal their words.
   """
   pairs = [
     (word, tag)

@@ -1,9 +1,8 @@
 """Readers of tagged words in columns: named entities and parts of speech.
 
 The formats are those of CoNLL-2002 and 2003, WikiAnn (PAN-X), Universal NER,
-and
-the files that XTREME's script writes, with one word per line and an empty line
-between sentences.
+and the files that XTREME's script writes, with one word per line and an empty
+line between sentences.
 
 Sources: Sang and De Meulder (2003); Pan et al. (2017) with the splits of Rahimi
 et al. (2019); Mayhew et al. (2024).

@@ -120,8 +120,7 @@ def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
 
   Raises:
     CorpusError: If a line violates the format, as documented by `read_trees`,
-      or
-      if only some words of a sentence have a tag.
+      or if only some words of a sentence have a tag.
   """
   examples: list[labeled_examples.Example] = []
   for sentence in _read_sentences(path):

@@ -1,4 +1,4 @@
-"""Functions that all readers share: lines, JSON, tables and error messages."""
+"""Functions that all readers share, for lines, JSON, tables and errors."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ _SURROGATE = re.compile(r'\\u[dD][89a-fA-F]')
 # A quoted field may contain a long text. The default limit of the library is
 # 131,072 characters.
 csv.field_size_limit(1 << 26)
-# Marks additional and missing fields of a row.
+# Key of additional fields and value of missing fields of a row.
 _WRONG_FIELD = '\0'
 
 
@@ -41,8 +41,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 
   Raises:
     CorpusError: If the file does not exist or cannot be read, or if a line is
-      not
-      valid UTF-8.
+      not valid UTF-8.
   """
   path = require_file(path)
   for number, line in corpus_lines.read_lines(path, strip=_LINE_ENDS):
@@ -146,8 +145,7 @@ def read_csv(
 
   Raises:
     CorpusError: If the file does not exist, if a row has another number of
-      fields
-      than the header, or if a quotation mark is not closed (file:line).
+      fields than the header, or if a quotation mark is not closed (file:line).
   """
   lines = (f'{line}\n' for _, line in read_lines(path))
   rows = csv.DictReader(

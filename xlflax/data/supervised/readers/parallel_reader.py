@@ -22,8 +22,7 @@ def read_tsv(
 
   Raises:
     CorpusError: If a line has too few columns or an empty side (file:line), or
-      if
-      the file is empty.
+      if the file is empty.
   """
   pairs = []
   for number, line in file_reading.read_lines(path):

@@ -24,8 +24,7 @@ def read_query_documents(
 
   For example, `Who?<TAB>It was she.<TAB>It rains.`, or `{"query": "Who?",
   "positive": "It was she.", "negatives": ["It rains."]}`, with `texts` 3 gives
-  one
-  example each for the query and the two documents, in this order.
+  one example each for the query and the two documents, in this order.
 
   Args:
     path: Path of the file. It contains JSON lines if its name contains

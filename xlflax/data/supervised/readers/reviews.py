@@ -33,13 +33,13 @@ def read_reviews(
   Args:
     path: Path of the file.
     language: Language code of the reviews.
-    fields: Elements of an item that contain its text, such as `('summary',
-      'text')`. Their texts are joined by spaces. At least one must exist.
+    fields: Elements of an item that contain its text, such as
+      `('summary', 'text')`. Their texts are joined by spaces. At least one must
+      exist.
 
   Raises:
     CorpusError: If the file is not valid XML (file:line), if an item has no
-      text
-      or no number of stars, or if the file is empty.
+      text or no number of stars, or if the file is empty.
   """
   examples: list[labeled_examples.Example] = []
   for number, item in enumerate(_parse_xml(path).iter('item')):

@@ -27,9 +27,12 @@ def read_rated_pairs(
 ) -> file_reading.Reading:
   """Reads one text pair per line, with its score in the label column.
 
-  For example, `It rains.<TAB>It pours.<TAB>3.5` gives `RatedPair(text='It
-  rains.', paired_text='It pours.', score=3.5)`. The arguments are those of
-  `classification_reader.read_tsv`. `labels` may map names to numbers.
+  For example, the line `It rains.<TAB>It pours.<TAB>3.5` gives a `RatedPair`
+  with
+  the text 'It rains.', the paired text 'It pours.' and the score 3.5. The
+  arguments are those of `classification_reader.read_tsv`. `labels` may map
+  names
+  to numbers.
 
   Raises:
     CorpusError: If a line is invalid, as documented by

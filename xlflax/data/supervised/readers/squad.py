@@ -50,16 +50,15 @@ def read_squad(
   question_language: str | None = None,
   unanswerable: Unanswerable | str = Unanswerable.LEFT_OUT,
 ) -> file_reading.Reading:
-  """Reads questions.
+  """Reads questions in the format of SQuAD.
 
   If no question of a file has an answer that is not empty, as in the test sets
   that XTREME's script writes, the file is blind, and `answers` is (). If the
   context does not contain an answer at its offset, the answer is listed as a
   problem. It is moved to the nearest occurrence in the context, or its `start`
-  is
-  set to -1 if there is none. In a file with answers, a question without an
-  answer
-  (SQuAD v2) is listed and skipped, or kept with the answer `UNANSWERABLE`.
+  is set to -1 if there is none. In a file with answers, a question without an
+  answer (SQuAD v2) is listed and skipped, or kept with the answer
+  `UNANSWERABLE`.
 
   Args:
     path: Path of the file.
@@ -70,10 +69,8 @@ def read_squad(
 
   Raises:
     CorpusError: If the file is not valid JSON (file:line), if a field is
-      missing
-      (with the article and the paragraph), if there are no questions, or if
-      most
-      answers do not occur in their contexts.
+      missing (with the article and the paragraph), if there are no questions,
+      or if most answers do not occur in their contexts.
   """
   if question_language == language:
     question_language = None
@@ -157,8 +154,10 @@ def _read_answers(
 ) -> tuple[labeled_examples.Answer, ...]:
   """Returns the answers of a question and adds problems with them."""
   answers = []
-  listed = item.question.get('answers')  # A blind file may lack it.
-  for number, answer in enumerate(listed if isinstance(listed, list) else ()):
+  raw_answers = item.question.get('answers')
+  if not isinstance(raw_answers, list):
+    return ()  # A blind file may have no list of answers.
+  for number, answer in enumerate(raw_answers):
     where = f'{item.where}.answers[{number}]'
     text = _get_field(answer, 'text', str, path, where)
     start = _get_field(answer, 'answer_start', int, path, where)

@@ -32,16 +32,14 @@ def read_aligned_sentences(
   """Reads sentence pairs and the links between their words.
 
   The text is stored in one file with lines `source ||| target`, or in two
-  files.
-  Sure links are `i-j` or `i-jS`. Possible links are `i-jP`, `ipj` or `i?j`. If
-  the
-  lines of all files start with a number and a tab, lines with the same number
-  are
-  joined (SimAlign's files). Otherwise, lines are joined by their position.
+  files. Sure links are `i-j` or `i-jS`. Possible links are `i-jP`, `ipj` or
+  `i?j`. If the lines of all files start with a number and a tab, lines with the
+  same number are joined (SimAlign's files). Otherwise, lines are joined by
+  their position.
 
   For example, `das Haus ||| the house` with the links `1-1 2-2P` and a
-  first_index
-  of 1 gives the sure links {(0, 0)} and the possible links {(0, 0), (1, 1)}.
+  first_index of 1 gives the sure links {(0, 0)} and the possible links {(0, 0),
+  (1, 1)}.
 
   Links past the end of a sentence are skipped and listed as problems.
 
@@ -54,8 +52,7 @@ def read_aligned_sentences(
     ConfigError: If the number of files or the first index is invalid.
     CorpusError: If a link is malformed or below the first index, or if a line
       lacks `|||` (file:line); if the files do not have the same sentences; or
-      if
-      a file is empty.
+      if a file is empty.
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(

@@ -43,8 +43,7 @@ class RankedDocuments:
     documents: Documents by id.
     relevance: Relevance of documents, by query id and document id.
     candidates: Ids of the documents to rank, by query id. If None, all
-      documents
-      are ranked for each query.
+      documents are ranked for each query.
   """
 
   queries: Mapping[str, Text]
@@ -58,15 +57,13 @@ class RankedDocuments:
 class RankedFolder:
   """A folder that contains a folder for each language or other part.
 
-  `sw/queries.tsv` and `sw/documents.tsv` have lines `id<TAB>text`. If they end
-  in
-  `.jsonl`, each line is an object with the keys `_id` or `docid`, `text`, and
-  optionally `title` and `language` (the documents of LAReQA are in many
-  languages). `sw/relevance.tsv` has lines in the format of TREC (`query 0
-  document
-  relevance`) or BEIR (`query document relevance`, with a header). The optional
-  file `sw/candidates.tsv` has lines `query document` for reranking. Only these
-  documents are ranked.
+  `sw/queries.tsv` and `sw/documents.tsv` have lines `id<TAB>text`. Files with
+  the extension `.jsonl` have one object per line with the keys `_id` or
+  `docid`, `text`, and optionally `title` and `language` (the documents of
+  LAReQA are in many languages). `sw/relevance.tsv` has lines in the format of
+  TREC (`query 0 document relevance`) or BEIR (`query document relevance`, with
+  a header). The optional file `sw/candidates.tsv` has lines `query document`
+  for reranking. Only these documents are ranked.
 
   Attributes:
     directory: Path of the folder.
@@ -108,8 +105,7 @@ class RankedFolder:
 
     Raises:
       CorpusError: If a file is missing or malformed (file:line), or if it
-        contains
-        the id of a query or a document that does not exist.
+        contains the id of a query or a document that does not exist.
     """
     folder = bucket_staging.stage_input(self.directory) / part
     queries, documents = (

@@ -22,8 +22,7 @@ class CodeSwitched(ExampleSource):
   """Text pairs with one English and one translated text.
 
   An English example (a_en, b_en) and its translation (a_t, b_t) with the same
-  id
-  give the consecutive examples (a_t, b_en) and (a_en, b_t). By default, the
+  id give the consecutive examples (a_t, b_en) and (a_en, b_t). By default, the
   translated pair (a_t, b_t) is not included. A pair consists of premise and
   hypothesis, or of question and context. The answer is that of the context. The
   part 't' contains the examples with translations into 't', and the part 'en'
@@ -33,17 +32,15 @@ class CodeSwitched(ExampleSource):
 
   For example, `a man` / `he sleeps` in 'en' and `un homme` / `il dort` in 'fr',
   both with id 7, give the part 'fr' with `un homme` / `he sleeps`, id '7:0',
-  and
-  `a man` / `il dort`, id '7:1'.
+  and `a man` / `il dort`, id '7:1'.
 
   Attributes:
     english: Source of the original examples, in its part 'en'.
     translations: Source of the same examples in other languages.
     include_english: Whether to include the original examples as a part.
     include_translated: Whether to add the translated pair (a_t, b_t), with the
-      id
-      '7:2', after the two code-switched examples. The paper omits it because it
-      did not improve the scores (note 2). Use it with `group_size=3`.
+      id '7:2', after the two code-switched examples. The paper omits it because
+      it did not improve the scores (note 2). Use it with `group_size=3`.
   """
 
   english: ExampleSource
@@ -63,8 +60,7 @@ class CodeSwitched(ExampleSource):
 
     Raises:
       CorpusError: If the id of a translation is not that of an original, if an
-        id
-        is repeated, or if labels differ.
+        id is repeated, or if labels differ.
       ConfigError: If the examples are not text pairs.
     """
     originals = self.english.load(ENGLISH)

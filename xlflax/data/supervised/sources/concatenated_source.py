@@ -71,8 +71,7 @@ class TranslatedExamples(example_source.ExampleSource):
 
   Attributes:
     source: Source of the translations. Its part 'fr' contains the translations
-      of
-      French examples into `language`.
+      of French examples into `language`.
     language: Language code of the translations.
   """
 

@@ -48,8 +48,7 @@ class FileExamples(ExampleSource):
 
   Attributes:
     format: File format, such as 'conllu'. `file_formats.format_names()` lists
-      the
-      formats.
+      the formats.
     files: File or files of each part. Several files are concatenated. For word
       alignments, they are (text, links) or (source, target, links).
     options: Arguments of the reader of the format
@@ -57,8 +56,7 @@ class FileExamples(ExampleSource):
     language_options: Options of single parts, which replace `options`. Files of
       different languages may have different columns.
     max_examples: Maximum number of examples to read from each part. If None,
-      all
-      examples are read.
+      all examples are read.
   """
 
   format: str
@@ -138,9 +136,9 @@ class MinedFiles(MinedSource):
     files: Files of each part, such as 'fr-en': (first, second), or (first,
       second, gold) with the pairs that are translations.
     format: File format. 'bucc' has lines `id<TAB>sentence` and gold pairs of
-      ids.
-      'lines' has one sentence per line, and the gold file has a line number of
-      the first file, counted from 0, for each line of the second file.
+      ids. 'lines' has one sentence per line, and the gold file has a line
+      number of the first file, counted from 0, for each line of the second
+      file.
   """
 
   files: Annotated[

@@ -25,13 +25,11 @@ class TaskExamples(example_source.ExampleSource):
   Attributes:
     mixture: Name of a task or mixture, such as 'xtreme.xnli'.
     kind: Task family of the examples, such as 'tagging'. The tasks must have
-      the
-      columns of its example class as features.
+      the columns of its example class as features.
     split: Split of the tasks.
     parts: Parts to read. If None, all parts are read.
     max_examples: Maximum number of examples to read from each part. If None,
-      all
-      examples are read.
+      all examples are read.
   """
 
   mixture: str

@@ -133,8 +133,7 @@ def xtreme_examples(
     languages: Language codes to read. If None, all languages with files are
       read.
     max_examples: Maximum number of examples of a language. If None, all
-      examples
-      are read. Collections for bitext mining are never truncated.
+      examples are read. Collections for bitext mining are never truncated.
     version: 'xtreme' or 'xtreme-r', which has XCOPA and more languages.
 
   Raises:
@@ -184,8 +183,7 @@ def xtreme_rankings(
 
   Args:
     directory: XTREME-R's folder. `xlflax tasks convert <name>` writes its
-      folder
-      `<name>/ranked`.
+      folder `<name>/ranked`.
     name: 'mewslix' or 'lareqa'.
     split: 'test' or, for Mewsli-X, 'dev'.
 

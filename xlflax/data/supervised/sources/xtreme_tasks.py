@@ -1,8 +1,7 @@
 """Task definitions of XTREME and XTREME-R: languages, files and metrics.
 
 Sources: Hu et al. (2020), "XTREME"; Ruder et al. (2021), "XTREME-R"; the
-scripts
-of github.com/google-research/xtreme.
+scripts of github.com/google-research/xtreme.
 """
 
 import dataclasses
@@ -26,8 +25,7 @@ class XtremeTask:
     group: Group of the task in XTREME's table of results.
     languages: Languages of the test set.
     metric: Metric that XTREME reports. For question answering, it is the mean
-      of
-      F1 and exact match.
+      of F1 and exact match.
     files: Paths in the folder for each split, with `{0}` in place of the
       language. A bitext mining task has several files for a language.
     gold: For bitext mining, path of the gold pairs of the test set. XTREME does
@@ -54,11 +52,13 @@ class XtremeTask:
 
   @property
   def is_mined(self) -> bool:
-    """Whether the task is bitext mining."""
+    """True if the task is bitext mining."""
     return issubclass(self.example, labeled_examples.MinedSentence)
 
   def parts(self, split: str) -> tuple[str, ...]:
-    """Returns the parts of a split: languages or, for mining, pairs with
+    """Returns the parts of a split.
+
+    A part is a language or, for bitext mining, a pair of a language and
     English.
     """
     if split not in self.files:
