@@ -206,7 +206,7 @@ def finalize(options: FinalizeOptions) -> None:
   _log_corpus_warnings(options.corpus)
   with bucket_staging.stage_output(options.output) as directory:
     plan = _plan(dataclasses.replace(options, output=str(directory)), mixtures)
-    metas = cache_writer.finish_cache(plan)
+    metas = cache_writer.finalize_cache(plan)
   _print_statistics(metas, as_json=options.format.json)
 
 
@@ -273,7 +273,7 @@ def write_shard(
   from xlflax.data.cache import cache_writer
 
   with progress_reporting.Progress('cache', unit='shards') as bar:
-    return cache_writer.write_share(
+    return cache_writer.write_partition(
       _plan(options, mixtures),
       shard,
       report=functools.partial(_show_progress, bar),

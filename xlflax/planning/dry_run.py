@@ -277,7 +277,7 @@ def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
   """Returns a row per task: sizes, share, and how much of it the run sees."""
   rows = []
   tasks = loader.statistics()
-  of_tasks = sampling_order.rows_read(loader.stream, tasks, total_steps)
+  of_tasks = sampling_order.count_rows_read(loader.stream, tasks, total_steps)
   for task, num_read in zip(tasks, of_tasks.tolist(), strict=True):
     epochs = num_read / task.rows if task.rows else None
     rows.append(

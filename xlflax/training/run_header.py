@@ -180,7 +180,7 @@ def data_warnings(
   messages = []
   for name, ones in tasks.items():
     steps = settings.objectives.stream_step(name, settings.steps)
-    read = sampling_order.rows_read(streams[name], ones, steps)
+    read = sampling_order.count_rows_read(streams[name], ones, steps)
     for task, num_read in zip(ones, read.tolist(), strict=True):
       where = f'{task.task} (stream {name})'
       if task.rows and num_read / task.rows > MANY_EPOCHS:

@@ -10,13 +10,13 @@ def _built(masks):
   builder = bitmask_index.Builder()
   for mask in masks:
     builder.add(mask)
-  assert builder.num_seen == sum(mask.size for mask in masks)
+  assert builder.num_elements == sum(mask.size for mask in masks)
   return builder.build()
 
 
 def test_as_documented():
   mask = np.isin(np.arange(9), [2, 5, 6])
-  assert _built([mask]).places(np.array([0, 2])).tolist() == [2, 6]
+  assert _built([mask]).positions(np.array([0, 2])).tolist() == [2, 6]
 
 
 @pytest.mark.parametrize('share', [0.01, 0.5, 0.99, 1])
@@ -27,7 +27,7 @@ def test_equals_the_places_in_an_array(share):
   found = _built(masks)
   assert found.size == expected.size
   index = rng.permutation(expected.size)
-  np.testing.assert_array_equal(found.places(index), expected[index])
+  np.testing.assert_array_equal(found.positions(index), expected[index])
 
 
 def test_none_is_kept():

@@ -23,7 +23,7 @@ def test_both_sides_are_cut_longest_first():
   np.testing.assert_array_equal(first, [4, 3, 2, 3, 1])
   np.testing.assert_array_equal(second, [2, 3, 4, 3, 1])
   np.testing.assert_array_equal(
-    row_lengths.in_row([first, second], stream), [10, 10, 10, 10, 6]
+    row_lengths.sequence_lengths([first, second], stream), [10, 10, 10, 10, 6]
   )
 
 
@@ -43,7 +43,7 @@ def test_no_cut_pair_leaves_room_unused():
   np.testing.assert_array_equal(cut.sum(0), np.minimum(lengths.sum(0), room))
   assert (cut >= 1).all() and (cut <= lengths).all()
   assert (
-    row_lengths.count_shorter(list(cut), list(lengths))
+    row_lengths.count_truncated(list(cut), list(lengths))
     == (lengths.sum(0) > room).sum()
   )
 

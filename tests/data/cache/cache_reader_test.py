@@ -154,7 +154,7 @@ def test_flipped_bit_of_the_header(copy):
 
 def test_offsets_that_fall(copy, monkeypatch):
   """Refused without reading digests, and where nothing else tells."""
-  monkeypatch.setattr(cache_reader, '_SHORT', 0)
+  monkeypatch.setattr(cache_reader, '_MAX_VERIFIED_SIZE', 0)
   path = _shards(copy)[0]
   arrays = safetensors.numpy.load_file(path)
   arrays['targets.offsets'][5] = 10**9

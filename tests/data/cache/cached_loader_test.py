@@ -140,7 +140,7 @@ def test_ids_beyond_the_vocabulary(
   written, toy_vocabulary, tmp_path, monkeypatch
 ):
   """Refused in the batch that has them, also where digests are not compared."""
-  monkeypatch.setattr(cache_reader, '_SHORT', 0)
+  monkeypatch.setattr(cache_reader, '_MAX_VERIFIED_SIZE', 0)
   copy = tmp_path / 'cache'
   shutil.copytree(written[0], copy)
   for path in (copy / 'tasks/corpus.mono.en/train/shards').iterdir():

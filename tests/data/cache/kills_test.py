@@ -32,7 +32,7 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
   while left:
     workers = {
       share: context.Process(
-        target=cache_writer.write_share, args=(plan, (share, 3))
+        target=cache_writer.write_partition, args=(plan, (share, 3))
       )
       for share in sorted(left)
     }
@@ -47,5 +47,5 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
       if worker.exitcode == 0:
         left.remove(share)
   assert kills >= 3
-  cache_writer.finish_cache(plan)
+  cache_writer.finalize_cache(plan)
   assert writing.files(tmp_path) == written

@@ -98,7 +98,7 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
     sorted(of_languages.values()), sorted(most), strict=True
   ):
     assert limit - 8 < count <= limit
-  read = sampling_order.rows_read(loader.stream, statistics, 10**6)
+  read = sampling_order.count_rows_read(loader.stream, statistics, 10**6)
   np.testing.assert_array_equal(read, [1.5 * task.rows for task in statistics])
   with raises_error(
     errors.ConfigError, where="stream 's'", mentions=('max_epochs', 68)

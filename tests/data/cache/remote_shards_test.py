@@ -68,7 +68,7 @@ def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
 
 def test_blocks_are_read_once_and_few_are_kept(bucket):
   bucket.put('x', bytes(range(200)))
-  blocks = remote_shards.BlockCache(kept=2, block=16)
+  blocks = remote_shards.BlockCache(max_blocks=2, block_size=16)
   assert blocks.read('gs://bucket/x', 10, 40) == bytes(range(10, 40))
   assert blocks.requests == 3
   assert blocks.read('gs://bucket/x', 20, 47) == bytes(range(20, 47))

@@ -15,7 +15,7 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
   plan = writing.plan(
     tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
   )
-  cache_writer.write_share(plan, (2, 3))
+  cache_writer.write_partition(plan, (2, 3))
   with raises_error(errors.CacheError, where=tmp_path, mentions='finalize'):
     cache_reader.TokenCache(tmp_path)
   with raises_error(
@@ -23,12 +23,12 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     where='shards',
     mentions=('corpus.mono', '--shard_index=I'),
   ):
-    cache_writer.finish_cache(plan)
+    cache_writer.finalize_cache(plan)
   for index in (0, 2, 1):
-    cache_writer.write_share(plan, (index, 3))
+    cache_writer.write_partition(plan, (index, 3))
   (tmp_path / '.begun-host-1').mkdir()  # of a killed process
   (tmp_path / '.begun-host-1' / 'cache.json').touch()
-  metas = cache_writer.finish_cache(plan)
+  metas = cache_writer.finalize_cache(plan)
   assert [m.examples for m in metas] == [60, 200, 100, 50]
   assert writing.files(tmp_path) == writing.files(written[0])
   assert not list(tmp_path.glob('.lock-*'))
@@ -39,7 +39,7 @@ def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
     tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
   )
   jobs = plan.jobs(plan.open_tasks())
-  units = [cache_writer.share_of(jobs, (i, 5)) for i in range(5)]
+  units = [cache_writer.select_partition(jobs, (i, 5)) for i in range(5)]
   names = [
     unit.part.name(number)
     for share in units
@@ -59,13 +59,13 @@ def test_shares_by_two_versions_of_a_library(
   tmp_path, toy_corpus, toy_vocabulary, monkeypatch
 ):
   plan = writing.plan(tmp_path, toy_corpus, toy_vocabulary)
-  cache_writer.write_share(plan, (0, 2))
+  cache_writer.write_partition(plan, (0, 2))
   kind = type(toy_vocabulary)
   with monkeypatch.context() as other:
     other.setattr(kind, 'library', 'sentencepiece 0.1')
-    cache_writer.write_share(plan, (1, 2))
+    cache_writer.write_partition(plan, (1, 2))
   with raises_error(errors.CacheError, where='shards', mentions=('0.1', 2)):
-    cache_writer.finish_cache(plan)
+    cache_writer.finalize_cache(plan)
 
 
 def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
@@ -73,15 +73,15 @@ def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
   with open(tmp_path / '.lock-1-of-4', 'w') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     with pytest.raises(errors.CacheError):
-      cache_writer.write_share(plan, (1, 4))
+      cache_writer.write_partition(plan, (1, 4))
 
 
 def test_a_share_with_another_vocabulary(tmp_path, toy_corpus, toy_vocabulary):
-  cache_writer.write_share(
+  cache_writer.write_partition(
     writing.plan(tmp_path, toy_corpus, toy_vocabulary), (0, 9)
   )
   with raises_error(errors.CacheError, mentions=('--output', '--overwrite')):
-    cache_writer.write_share(
+    cache_writer.write_partition(
       writing.plan(
         tmp_path, toy_corpus, writing.OtherVocabulary(toy_vocabulary)
       ),
@@ -94,15 +94,15 @@ def test_text_that_changes_between_shares(tmp_path, toy_vocabulary):
   plan = writing.plan(
     tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
   )
-  cache_writer.write_share(plan, (0, 1))
+  cache_writer.write_partition(plan, (0, 1))
   writing.english(tmp_path / 'corpus', ['a bird'])
   with raises_error(
     errors.CacheError,
     where='train',
     mentions=('corpus.mono.en', 'mono/en.txt', 16),
   ):
-    cache_writer.finish_cache(plan)
-  cache_writer.write_share(plan, (0, 1))
-  [meta] = cache_writer.finish_cache(plan)
+    cache_writer.finalize_cache(plan)
+  cache_writer.write_partition(plan, (0, 1))
+  [meta] = cache_writer.finalize_cache(plan)
   assert meta.examples == 1
   assert len(list((tmp_path / 'cache').rglob('*.safetensors'))) == 1

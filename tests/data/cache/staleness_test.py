@@ -129,8 +129,8 @@ def test_a_new_language_is_another_generation(make_plan, tmp_path):
   ):
     cache_writer.write_cache(make_plan())
   assert (tmp_path / 'cache/cache.json').read_bytes() == header
-  cache_writer.write_share(make_plan(changed=_ADD), (0, 1))
-  cache_writer.finish_cache(make_plan(changed=_ADD))
+  cache_writer.write_partition(make_plan(changed=_ADD), (0, 1))
+  cache_writer.finalize_cache(make_plan(changed=_ADD))
   old, new = (
     cache_reader.TokenCache(tmp_path / 'cache', generation=number)
     for number in (1, 2)
@@ -186,14 +186,14 @@ def test_a_language_that_is_gone(make_plan, tmp_path):
 
 def test_another_size_of_shards(make_plan, tmp_path):
   plan = make_plan(shard_size=4096)
-  cache_writer.write_share(plan, (0, 1))
+  cache_writer.write_partition(plan, (0, 1))
   with raises_error(
     errors.CacheError,
     where='shards',
     mentions=('--shard_size=4096', '--shard_size'),
   ):
-    cache_writer.finish_cache(make_plan())
-  cache_writer.finish_cache(plan)
+    cache_writer.finalize_cache(make_plan())
+  cache_writer.finalize_cache(plan)
   with raises_error(
     errors.CacheError, where='train', mentions='--shard_size=4096'
   ):
@@ -252,11 +252,11 @@ def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
     make_plan(directory=tmp_path / name, shard_size=512)
     for name in ('killed', 'whole')
   )
-  cache_writer.write_share(killed, (0, 1))
+  cache_writer.write_partition(killed, (0, 1))
   [end] = (tmp_path / 'killed').rglob('*.end')
   end.unlink()
-  cache_writer.write_share(killed, (0, 1))
-  cache_writer.finish_cache(killed)
+  cache_writer.write_partition(killed, (0, 1))
+  cache_writer.finalize_cache(killed)
   cache_writer.write_cache(whole)
   assert writing.files(tmp_path / 'killed') == writing.files(tmp_path / 'whole')
 
@@ -282,8 +282,8 @@ def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
     )
     for name in ('shared', 'whole')
   )
-  cache_writer.write_share(shared, (0, 1))
-  cache_writer.finish_cache(shared)
+  cache_writer.write_partition(shared, (0, 1))
+  cache_writer.finalize_cache(shared)
   cache_writer.write_cache(whole)
   assert writing.files(tmp_path / 'shared') == writing.files(tmp_path / 'whole')
   cache = cache_reader.TokenCache(tmp_path / 'whole')

@@ -114,8 +114,8 @@ def test_rates_of_the_mixture_when_alpha_is_none():
 @pytest.mark.parametrize(
   'rates', [[1e308, 1e308], [0, 0], [2, -1], [1, np.nan]]
 )
-def test_rates_that_have_no_shares(rates):
-  with raises_error(errors.ConfigError, mentions=0):
+def test_invalid_mixing_rates(rates):
+  with raises_error(errors.ConfigError, mentions=float(rates[0])):
     mixing_schedule.stream_rates(_stream(None), [10, 1000], rates)
 
 
@@ -172,7 +172,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
     batching=batching,
     key=2,
     block_steps=8,
-    most=most,
+    max_rows=most,
     name='text',
   )
   free = _make(rates, batching, key=2)
@@ -199,7 +199,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
       batching=batching,
       key=2,
       block_steps=8,
-      most=most,
+      max_rows=most,
     ).slots(1000)[0],
     made.slots(1000)[0],
   )
@@ -212,7 +212,7 @@ def test_a_task_of_less_than_a_batch_has_one():
     batching=_ONE,
     key=2,
     block_steps=8,
-    most=np.array([100, 3]),
+    max_rows=np.array([100, 3]),
   )
   tasks = np.concatenate([made.slots(step)[0] for step in range(13)])
   assert np.bincount(tasks).tolist() == [96, 8]

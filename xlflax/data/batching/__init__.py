@@ -1,1 +1,1 @@
-"""Rows made of examples: which texts share a row, and the arrays of a batch."""
+"""Construction of batches: assignment of examples to sequences, and arrays."""

@@ -1,71 +1,84 @@
-"""Which examples are kept, in one bit each, and the place of the n-th kept."""
+"""Subsets of examples in one bit per example, with access by rank."""
 
 import numpy as np
 
-_BITS = 64
+_WORD_BITS = 64
 
 
 class Selection:
   """A subset of 0 .. n - 1.
 
   Attributes:
-    size: its elements.
+    size: Number of elements in the subset.
   """
 
   def __init__(self, bits: np.ndarray | None, size: int):
-    """Makes a subset.
+    """Creates a subset.
 
     Args:
-      bits: uint8 [bytes], eight elements a byte, whole words of 64; None: all.
-      size: number of elements that are in it.
+      bits: Bit mask of the subset, uint8 [bytes], with eight elements per byte
+        and padded to words of 64 bits. If None, all elements are in the subset.
+      size: Number of elements in the subset.
     """
     self.size = size
-    self._words = None if bits is None else bits.reshape(-1, _BITS // 8)
+    self._words = None if bits is None else bits.reshape(-1, _WORD_BITS // 8)
     if self._words is not None:
-      self._after = np.cumsum(np.bitwise_count(self._words).sum(-1, np.int64))
+      # Number of elements up to the end of each word.
+      self._ends = np.cumsum(np.bitwise_count(self._words).sum(-1, np.int64))
 
-  def places(self, index: np.ndarray) -> np.ndarray:
-    """The elements number `index`, int64 [n], of the subset in order.
+  def positions(self, index: np.ndarray) -> np.ndarray:
+    """Returns the elements with the given ranks in the subset.
 
-    Of the subset 2, 5, 6 the elements number 0 and 2 are 2 and 6.
+    The elements with ranks 0 and 2 of the subset 2, 5, 6 are 2 and 6.
+
+    Args:
+      index: Ranks, int64 [n].
+
+    Returns:
+      Elements, int64 [n].
     """
     if self._words is None:
       return index
-    word = np.searchsorted(self._after, index, 'right')
-    before = np.where(word > 0, self._after[word - 1], 0)
+    word = np.searchsorted(self._ends, index, 'right')
+    start = np.where(word > 0, self._ends[word - 1], 0)
     bits = np.unpackbits(self._words[word], axis=-1)  # [n, 64]
-    reached = np.cumsum(bits, -1, dtype=np.int64) > (index - before)[:, None]
-    return word * _BITS + np.argmax(reached, -1)
+    has_rank = np.cumsum(bits, -1, dtype=np.int64) > (index - start)[:, None]
+    return word * _WORD_BITS + np.argmax(has_rank, -1)
 
 
 class Builder:
-  """Makes a `Selection` of masks that come one after the other.
+  """Builder of a `Selection` from consecutive masks.
 
   Attributes:
-    num_seen: elements so far, kept or not.
+    num_elements: Number of elements so far, selected or not.
   """
 
   def __init__(self) -> None:
-    self.num_seen = 0
+    self.num_elements = 0
     self._size = 0
     self._packed: list[np.ndarray] = []
-    self._rest = np.zeros(0, bool)
+    self._pending = np.zeros(0, bool)
 
   def add(self, keep: np.ndarray) -> None:
-    """Adds whether each of the next elements is kept, bool [n]."""
-    self.num_seen += keep.size
+    """Adds the next elements.
+
+    Args:
+      keep: Whether each element is in the subset, bool [n].
+    """
+    self.num_elements += keep.size
     self._size += int(np.count_nonzero(keep))
-    joined = np.concatenate([self._rest, keep])
-    num_packed = joined.size - joined.size % _BITS
-    self._packed.append(np.packbits(joined[:num_packed]))
-    self._rest = joined[num_packed:]
+    mask = np.concatenate([self._pending, keep])
+    num_packed = mask.size - mask.size % _WORD_BITS
+    self._packed.append(np.packbits(mask[:num_packed]))
+    self._pending = mask[num_packed:]
 
   def build(self) -> Selection:
-    """The subset of all elements so far."""
-    if self._size == self.num_seen:
+    """Returns the subset of all elements so far."""
+    if self._size == self.num_elements:
       return Selection(None, self._size)
-    last = np.zeros(-(-self._rest.size // _BITS) * _BITS, bool)
-    last[: self._rest.size] = self._rest
+    num_words = -(-self._pending.size // _WORD_BITS)
+    padded = np.zeros(num_words * _WORD_BITS, bool)
+    padded[: self._pending.size] = self._pending
     return Selection(
-      np.concatenate([*self._packed, np.packbits(last)]), self._size
+      np.concatenate([*self._packed, np.packbits(padded)]), self._size
     )

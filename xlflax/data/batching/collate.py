@@ -1,8 +1,8 @@
-"""From the texts of rows to the arrays of a batch; used by both loaders.
+"""Collation of texts to the arrays of a batch, which both loaders use.
 
-Which texts make up a row is decided by `row_index` (from a cache, at any
-place) and `row_iterator` (from examples in order). Here special tokens,
-segments, positions, languages and sides are added, for all rows at once.
+`sequence_index` (random access to a cache) and `sequence_iterator` (examples in
+order) assign texts to sequences. This module adds special tokens, segments,
+positions, languages and sides to all sequences of a batch.
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ import numpy as np
 from xlflax.data import batch_keys, dataset_config
 from xlflax.data.tokenizers import vocabulary_spec
 
-# The sides of one example: one text, or two of a pair; token ids [n] each.
+# The token ids [n] of each side of an example: one text, or two of a pair.
 Unit = tuple[np.ndarray, ...]
 
 _NO_PREFIX = -1
 
 
 class Row(NamedTuple):
-  """The texts of a row, without special tokens, already cut to fit.
+  """The texts of a sequence, without special tokens and already truncated.
 
   Attributes:
-    units: the examples in the row; more than one only when packed.
-    languages: language id of each side.
-    swaps: bit u % 64 set: the sides of unit u are exchanged.
+    units: Examples of the sequence. Only packed sequences have several.
+    languages: Language id of each side.
+    swaps: Bit mask. If bit u % 64 is set, the sides of unit u are swapped.
   """
 
   units: Sequence[Unit]
@@ -33,11 +33,16 @@ class Row(NamedTuple):
   swaps: int = 0
 
 
-class _Pieces(NamedTuple):
-  """Runs of tokens `[prefix] text eos`, in the order of rows and columns.
+class _Spans(NamedTuple):
+  """Spans of tokens `[prefix] text eos`, ordered by row and column.
 
-  Arrays are int64 [pieces]; `unit` numbers the examples of a row from 0,
-  `prefix` is the token before the text or _NO_PREFIX.
+  Attributes:
+    texts: Token ids of each text.
+    row: Row of each span, int64 [spans].
+    unit: Number of the example in its row, from 0, int64 [spans].
+    side: Side of each span, int64 [spans].
+    language: Language id of each span, int64 [spans].
+    prefix: Token before each text, or `_NO_PREFIX`, int64 [spans].
   """
 
   texts: list[np.ndarray]
@@ -53,48 +58,54 @@ def build_batch(
   stream: dataset_config.Stream,
   spec: vocabulary_spec.VocabularySpec,
 ) -> batch_keys.Batch:
-  """Arrays of a batch, as `xlflax.data.batch_keys` documents them.
+  """Builds the arrays of a batch, which `xlflax.data.batch_keys` documents.
 
-  Before, with Layout.PAIRS and T = 8: `Row([([7, 8], [9])], (0, 1))`; after,
-  with bos 1, eos 2, pad 0: token_ids `[1, 7, 8, 2, 2, 9, 2, 0]`, segment_ids
-  `[1, 1, 1, 1, 1, 1, 1, 0]`, positions `[0, 1, 2, 3, 4, 5, 6, 0]`,
-  language_ids `[0, 0, 0, 0, 1, 1, 1, 0]`, side_ids `[0, 0, 0, 0, 1, 1, 1, 0]`.
+  With Layout.PAIRS, T = 8, bos 1, eos 2 and pad 0, the arrays of `Row([([7, 8],
+  [9])], (0, 1))` are: token_ids `[1, 7, 8, 2, 2, 9, 2, 0]`, segment_ids `[1, 1,
+  1, 1, 1, 1, 1, 0]`, positions `[0, 1, 2, 3, 4, 5, 6, 0]`, language_ids `[0, 0,
+  0, 0, 1, 1, 1, 0]` and side_ids `[0, 0, 0, 0, 1, 1, 1, 0]`.
 
   Args:
-    rows: one entry for each row of the batch, B in all.
-    stream: layout, length and pair options.
-    spec: special tokens.
+    rows: Texts of each sequence of the batch, B in total.
+    stream: Stream with layout, length and pair options.
+    spec: Specification of the vocabulary.
 
   Returns:
-    int32 arrays [B, T].
+    Arrays of shape [B, T], int32.
   """
   layout = stream.layout
   if layout in (dataset_config.Layout.SIDES, dataset_config.Layout.ADJACENT):
-    batch = _fill(_one_side(rows, 0, spec), len(rows), stream, spec)
-    paired = _fill(_one_side(rows, 1, spec), len(rows), stream, spec)
+    batch = _fill(_make_side_spans(rows, 0, spec), len(rows), stream, spec)
+    paired = _fill(_make_side_spans(rows, 1, spec), len(rows), stream, spec)
     return batch | {batch_keys.PAIRED + k: v for k, v in paired.items()}
   if layout is dataset_config.Layout.PAIRS:
-    pieces = _both_sides(rows, stream.pairs.separator, spec)
+    spans = _make_pair_spans(rows, stream.pairs.separator, spec)
   else:
-    pieces = _one_side(rows, 0, spec)
-  return _fill(pieces, len(rows), stream, spec)
+    spans = _make_side_spans(rows, 0, spec)
+  return _fill(spans, len(rows), stream, spec)
 
 
-def _one_side(rows, place: int, spec) -> _Pieces:
-  """`bos text eos` for what stands at `place` (0 or 1) after swapping."""
+def _make_side_spans(rows, position: int, spec) -> _Spans:
+  """Returns spans `bos text eos` of the first or second sides.
+
+  Args:
+    rows: Texts of each sequence.
+    position: Position of the side after swapping, 0 or 1.
+    spec: Specification of the vocabulary.
+  """
   texts: list[np.ndarray] = []
   row: list[int] = []
   unit: list[int] = []
   language: list[int] = []
   for r, (units, languages, swaps) in enumerate(rows):
     for u, sides in enumerate(units):
-      side = place ^ (swaps >> (u & 63) & 1)
+      side = position ^ (swaps >> (u & 63) & 1)
       texts.append(sides[side])
       row.append(r)
       unit.append(u)
       language.append(languages[side])
   zeros = np.zeros(len(texts), np.int64)
-  return _Pieces(
+  return _Spans(
     texts,
     np.array(row),
     np.array(unit),
@@ -104,8 +115,8 @@ def _one_side(rows, place: int, spec) -> _Pieces:
   )
 
 
-def _both_sides(rows, separator, spec) -> _Pieces:
-  """`bos x eos` and `[separator] y eos` for each pair."""
+def _make_pair_spans(rows, separator, spec) -> _Spans:
+  """Returns spans `bos x eos` and `[separator] y eos` of each pair."""
   texts: list[np.ndarray] = []
   row: list[int] = []
   unit: list[int] = []
@@ -117,41 +128,42 @@ def _both_sides(rows, separator, spec) -> _Pieces:
       language += (languages[first], languages[1 - first])
       row += (r, r)
       unit += (u, u)
-  second = {
+  second_prefix = {
     dataset_config.Separator.BERT: _NO_PREFIX,
     dataset_config.Separator.XLMR: spec.eos_id,
     dataset_config.Separator.XLM: spec.bos_id,
   }[separator]
-  pairs = len(texts) // 2
-  return _Pieces(
+  num_pairs = len(texts) // 2
+  return _Spans(
     texts,
     np.array(row),
     np.array(unit),
-    np.tile([0, 1], pairs),
+    np.tile([0, 1], num_pairs),
     np.array(language),
-    np.tile([spec.bos_id, second], pairs),
+    np.tile([spec.bos_id, second_prefix], num_pairs),
   )
 
 
-def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_keys.Batch:
-  """Writes pieces one after the other into their rows."""
+def _fill(spans: _Spans, num_rows: int, stream, spec) -> batch_keys.Batch:
+  """Writes consecutive spans into the rows of a batch."""
   length = stream.length
-  text_length = np.fromiter(map(len, pieces.texts), np.int64, len(pieces.texts))
-  has_prefix = (pieces.prefix != _NO_PREFIX).astype(np.int64)
+  text_length = np.fromiter(map(len, spans.texts), np.int64, len(spans.texts))
+  has_prefix = (spans.prefix != _NO_PREFIX).astype(np.int64)
   total = has_prefix + text_length + 1
   if len(total) == num_rows and has_prefix.all() and (total == length).all():
-    return _fill_whole(pieces, length, stream, spec)
-  column = _restarting_sum(total, pieces.row)
-  begin = pieces.row * length + column  # in the flat [num_rows * length]
+    return _fill_complete_rows(spans, length, stream, spec)
+  column = _offsets_in_rows(total, spans.row)
+  # Start of each span in the flat array [num_rows * length].
+  begin = spans.row * length + column
 
   tokens = np.full(num_rows * length, spec.pad_id, np.int32)
-  tokens[_ranges(begin + has_prefix, text_length)] = np.concatenate(
-    pieces.texts
+  tokens[_concatenate_ranges(begin + has_prefix, text_length)] = np.concatenate(
+    spans.texts
   )
-  tokens[begin[has_prefix > 0]] = pieces.prefix[has_prefix > 0]
+  tokens[begin[has_prefix > 0]] = spans.prefix[has_prefix > 0]
   tokens[begin + total - 1] = spec.eos_id
 
-  index = _ranges(begin, total)
+  index = _concatenate_ranges(begin, total)
 
   def spread(values):
     out = np.zeros(num_rows * length, np.int32)
@@ -160,25 +172,27 @@ def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_keys.Batch:
 
   positions = np.zeros(num_rows * length, np.int32)
   positions[index] = index - np.repeat(
-    _origin(pieces, begin, stream.pairs.positions), total
+    _find_origins(spans, begin, stream.pairs.positions), total
   )
   batch = {
     batch_keys.TOKEN_IDS: tokens.reshape(num_rows, length),
-    batch_keys.SEGMENT_IDS: spread(pieces.unit + 1),
+    batch_keys.SEGMENT_IDS: spread(spans.unit + 1),
     batch_keys.POSITIONS: positions.reshape(num_rows, length),
-    batch_keys.LANGUAGE_IDS: spread(pieces.language),
+    batch_keys.LANGUAGE_IDS: spread(spans.language),
   }
   if stream.layout is dataset_config.Layout.PAIRS:
-    batch[batch_keys.SIDE_IDS] = spread(pieces.side)
+    batch[batch_keys.SIDE_IDS] = spread(spans.side)
   return batch
 
 
-def _fill_whole(pieces: _Pieces, length: int, stream, spec) -> batch_keys.Batch:
-  """As `_fill`, of rows that are one piece from end to end: a fast copy."""
-  shape = len(pieces.texts), length
+def _fill_complete_rows(
+  spans: _Spans, length: int, stream, spec
+) -> batch_keys.Batch:
+  """Copies spans that each fill a complete row, which is faster than `_fill`."""
+  shape = len(spans.texts), length
   tokens = np.empty(shape, np.int32)
-  tokens[:, 0] = pieces.prefix
-  tokens[:, 1:-1] = np.concatenate(pieces.texts).reshape(shape[0], length - 2)
+  tokens[:, 0] = spans.prefix
+  tokens[:, 1:-1] = np.concatenate(spans.texts).reshape(shape[0], length - 2)
   tokens[:, -1] = spec.eos_id
 
   def spread(values):
@@ -188,31 +202,40 @@ def _fill_whole(pieces: _Pieces, length: int, stream, spec) -> batch_keys.Batch:
 
   batch = {
     batch_keys.TOKEN_IDS: tokens,
-    batch_keys.SEGMENT_IDS: spread(pieces.unit[:, None] + 1),
+    batch_keys.SEGMENT_IDS: spread(spans.unit[:, None] + 1),
     batch_keys.POSITIONS: spread(np.arange(length)),
-    batch_keys.LANGUAGE_IDS: spread(pieces.language[:, None]),
+    batch_keys.LANGUAGE_IDS: spread(spans.language[:, None]),
   }
   if stream.layout is dataset_config.Layout.PAIRS:
-    batch[batch_keys.SIDE_IDS] = spread(pieces.side[:, None])
+    batch[batch_keys.SIDE_IDS] = spread(spans.side[:, None])
   return batch
 
 
-def _origin(pieces: _Pieces, begin, positions):
-  """Flat index of the token whose position is 0, for each piece."""
+def _find_origins(spans: _Spans, begin, positions):
+  """Returns the flat index of position 0 for each span, int64 [spans]."""
   if positions is dataset_config.Positions.RESET:
     return begin
-  # A second side counts on from the first, which stands just before it.
-  return np.where(pieces.side == 1, np.roll(begin, 1), begin)
+  # The positions of a second side continue those of the first side, which is
+  # the preceding span.
+  return np.where(spans.side == 1, np.roll(begin, 1), begin)
 
 
-def _restarting_sum(total, row):
-  """Sum of `total` over the earlier pieces of the same row, int64 [n]."""
-  before = np.cumsum(total) - total
-  first = np.concatenate([[True], row[1:] != row[:-1]])
-  return before - before[first][np.cumsum(first) - 1]
+def _offsets_in_rows(total, row):
+  """Returns the sum of `total` over the earlier spans of the same row.
+
+  Args:
+    total: Number of tokens of each span, int64 [spans].
+    row: Row of each span, int64 [spans].
+
+  Returns:
+    Offset of each span in its row, int64 [spans].
+  """
+  offsets = np.cumsum(total) - total
+  is_first = np.concatenate([[True], row[1:] != row[:-1]])
+  return offsets - offsets[is_first][np.cumsum(is_first) - 1]
 
 
-def _ranges(starts, lengths):
-  """starts_i, starts_i + 1, …, lengths_i numbers each, one after the other."""
+def _concatenate_ranges(starts, lengths):
+  """Returns the concatenation of ranges [starts_i, starts_i + lengths_i)."""
   ends = np.cumsum(lengths)
   return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])

@@ -1,4 +1,4 @@
-"""Which examples are kept and where their texts are cut, from lengths only."""
+"""Filtering and truncation of examples, based on their lengths."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,18 @@ from xlflax.data import dataset_config
 def passes_length_filter(
   lengths: Sequence[np.ndarray], stream: dataset_config.Stream
 ) -> np.ndarray:
-  """Which examples pass the length filters of `stream.pairs`.
+  """Returns which examples pass the length filters of `stream.pairs`.
+
+  Examples with one side always pass.
 
   Args:
-    lengths: text tokens of each example, int64 [examples], for each side.
-    stream: its `pairs.min_tokens` and `pairs.max_tokens` count (PPA,
-      section 4.1); examples with one side are all kept.
+    lengths: For each side, the number of text tokens of each example, int64
+      [examples].
+    stream: Stream with the filters `pairs.min_tokens` and `pairs.max_tokens`
+      (PPA, section 4.1).
 
   Returns:
-    bool [examples].
+    Array of shape [examples], bool.
   """
   if len(lengths) == 1:
     return np.ones(lengths[0].shape, bool)
@@ -30,10 +33,10 @@ def passes_length_filter(
 
 
 def counts_kept_pairs(stream: dataset_config.Stream) -> bool:
-  """Whether N_i of the sampling rates are the pairs that the filters keep.
+  """Returns whether N_i of the sampling rates counts the pairs after filtering.
 
-  So it is where rows are pairs and a filter is set: an epoch over the stream
-  is then one over each task (PPA, section 3.1).
+  This is the case if sequences are pairs and a filter is set. An epoch of the
+  stream is then one epoch of each task (PPA, section 3.1).
   """
   return (
     stream.layout in (dataset_config.Layout.PAIRS, dataset_config.Layout.SIDES)
@@ -45,40 +48,54 @@ def counts_kept_pairs(stream: dataset_config.Stream) -> bool:
 def truncated_lengths(
   lengths: Sequence[np.ndarray], stream: dataset_config.Stream
 ) -> tuple[np.ndarray, ...]:
-  """Lengths after truncation to the row.
+  """Returns the lengths of texts after truncation to the sequence length.
 
-  Two sides in one row are cut longest first: with room for 6 tokens, lengths
-  (9, 2) become (4, 2) and (9, 8) become (3, 3).
+  Two sides in one sequence are truncated longest first. With a capacity of 6 tokens,
+  lengths (9, 2) become (4, 2), and (9, 8) become (3, 3).
 
   Args:
-    lengths: text tokens of each example, int64 [examples], for each side.
-    stream: its capacity counts.
+    lengths: For each side, the number of text tokens of each example, int64
+      [examples].
+    stream: Stream with the layout and capacity.
 
   Returns:
-    int64 [examples] for each side.
+    For each side, an array of shape [examples], int64.
   """
-  room = stream.capacity
+  capacity = stream.capacity
   if stream.layout is not dataset_config.Layout.PAIRS:
-    return tuple(np.minimum(side, room) for side in lengths)
+    return tuple(np.minimum(side, capacity) for side in lengths)
   first, second = lengths
-  first = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
-  return first, np.minimum(second, room - first)
+  first = np.minimum(first, np.maximum(capacity - second, (capacity + 1) // 2))
+  return first, np.minimum(second, capacity - first)
 
 
-def in_row(
+def sequence_lengths(
   lengths: Sequence[np.ndarray], stream: dataset_config.Stream
 ) -> np.ndarray:
-  """Tokens [examples] in a row, with special ones; `lengths` per side."""
-  special = stream.length - stream.capacity
-  return np.sum(lengths, axis=0) + special
+  """Returns the number of tokens of examples, including special tokens.
+
+  Args:
+    lengths: For each side, the number of text tokens of each example, int64
+      [examples].
+    stream: Stream with the layout and length.
+
+  Returns:
+    Array of shape [examples], int64.
+  """
+  num_special = stream.length - stream.capacity
+  return np.sum(lengths, axis=0) + num_special
 
 
-def count_shorter(
-  cut: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
+def count_truncated(
+  truncated: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
 ) -> int:
-  """Examples of which a side was cut; arguments are [examples] a side."""
-  return int(
-    np.count_nonzero(
-      np.logical_or.reduce([a < b for a, b in zip(cut, lengths, strict=True)])
-    )
+  """Counts the examples with at least one truncated side.
+
+  Args:
+    truncated: For each side, lengths after truncation, [examples].
+    lengths: For each side, lengths before truncation, [examples].
+  """
+  is_truncated = np.logical_or.reduce(
+    [after < before for after, before in zip(truncated, lengths, strict=True)]
   )
+  return int(np.count_nonzero(is_truncated))

@@ -1,8 +1,9 @@
-"""The rows of one task in a cache: their number, and the texts of any row.
+"""Random access to the sequences of one task in a cache.
 
-Nothing is stored per layout: rows are arithmetic on the offsets of examples
-in the cache's flat token arrays, so one cache serves every layout and length.
-`row_iterator` makes the same rows from examples in order.
+Nothing is stored per layout. The texts of a sequence are computed from the
+offsets of examples in the flat token arrays of the cache, so one cache serves
+every layout and length. `sequence_iterator` creates the same sequences from
+examples in order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,41 +12,62 @@ from typing import Protocol
 import numpy as np
 
 from xlflax.data import dataset_config
-from xlflax.data.batching import bitmask_index
-from xlflax.data.batching import collate as rows
-from xlflax.data.batching import length_filter as row_lengths
+from xlflax.data.batching import bitmask_index, collate, length_filter
 
 
 class Texts(Protocol):
-  """The texts of one side of a task, each followed by eos, end to end."""
+  """The concatenated texts of one side of a task, with eos after each text.
 
-  num_tokens: int  # with an eos for each text
+  Attributes:
+    num_tokens: Number of tokens, including eos.
+  """
+
+  num_tokens: int
 
   def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """Tokens starts_i .. stops_i - 1, for int64 [n] of each."""
+    """Returns tokens starts_i .. stops_i - 1 for each i.
+
+    Args:
+      starts: Start of each slice, int64 [n].
+      stops: End of each slice, int64 [n].
+    """
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the texts `index`, int64 [n], begin, and where their eos is."""
+    """Returns the starts of texts and the positions of their eos.
+
+    Args:
+      index: Numbers of the texts, int64 [n].
+
+    Returns:
+      Two arrays of shape [n], int64.
+    """
 
   def lengths(self) -> Iterator[np.ndarray]:
-    """Tokens of each text without eos, int64, of some at a time, in order."""
+    """Yields the lengths of consecutive texts without eos, int64 [texts]."""
 
 
 class RowIndex:
-  """Rows of a layout over one task.
+  """Index of the sequences of one task in a layout.
 
   Attributes:
-    num_rows: rows in an epoch.
-    num_dropped: examples that the filters drop.
-    num_truncated: examples that are cut to fit.
+    num_rows: Number of sequences in an epoch.
+    num_dropped: Number of examples that the filters drop.
+    num_truncated: Number of truncated examples.
   """
 
   num_rows: int
   num_dropped: int = 0
   num_truncated: int = 0
 
-  def units(self, index: np.ndarray) -> list[Sequence[rows.Unit]]:
-    """The texts of the rows `index`, int64 [n]: one entry for each."""
+  def units(self, index: np.ndarray) -> list[Sequence[collate.Unit]]:
+    """Returns the texts of sequences.
+
+    Args:
+      index: Numbers of the sequences, int64 [n].
+
+    Returns:
+      The examples of each sequence.
+    """
     raise NotImplementedError
 
 
@@ -54,12 +76,13 @@ def make_index(
   starts_document: Callable[[], np.ndarray],
   stream: dataset_config.Stream,
 ) -> RowIndex:
-  """The index for a stream's layout.
+  """Creates the index for the layout of a stream.
 
   Args:
-    sides: one or two, of at least one example each.
-    starts_document: gives bool [examples], for the layout that needs it.
-    stream: its layout fits the number of sides.
+    sides: Texts of one or two sides, with at least one example each.
+    starts_document: Function that returns whether each example starts a
+      document, bool [examples]. It is called only for Layout.ADJACENT.
+    stream: Stream with a layout for this number of sides.
   """
   if stream.layout is dataset_config.Layout.BLOCKS:
     return _Blocks(sides[0], stream)
@@ -71,35 +94,43 @@ def make_index(
 
 
 def next_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
-  """Where rows begin when examples fill them in order.
+  """Assigns examples to sequences in order.
 
-  An example that does not fit in the open row closes it:
-  `next_fit([3, 2, 4, 1], 5)` is `[0, 2, 4]`: rows (3, 2) and (4, 1).
+  An example that does not fit into the current sequence starts a new one.
+  `next_fit([3, 2, 4, 1], 5)` is `[0, 2, 4]`, for the sequences (3, 2) and (4,
+  1).
 
   Args:
-    lengths: tokens of each example, at most `capacity`, int [examples].
-    capacity: tokens in a row.
+    lengths: Number of tokens of each example, at most `capacity`, int
+      [examples].
+    capacity: Number of tokens of a sequence.
 
   Returns:
-    int64 [rows + 1]: row r holds examples bounds[r] .. bounds[r + 1] - 1.
+    Bounds of shape [sequences + 1], int64. Sequence r contains examples
+    bounds[r] .. bounds[r + 1] - 1.
   """
   ends = np.concatenate([[0], np.cumsum(lengths)])
-  # after[i]: the first example that no longer fits in a row begun by i.
-  after = (np.searchsorted(ends, ends[:-1] + capacity, 'right') - 1).tolist()
+  # For each example, the next example that does not fit into a sequence that
+  # starts with it.
+  next_start = np.searchsorted(ends, ends[:-1] + capacity, 'right') - 1
+  next_start = next_start.tolist()
   bounds, example = [0], 0
-  while example < len(after):
-    example = after[example]
+  while example < len(next_start):
+    example = next_start[example]
     bounds.append(example)
   return np.asarray(bounds, np.int64)
 
 
 class _Blocks(RowIndex):
-  """Row r: tokens r W .. (r + 1) W - 1 of the joined texts, W = T - 2."""
+  """Blocks of concatenated texts.
+
+  Sequence r contains tokens r W .. (r + 1) W - 1, where W = T - 2.
+  """
 
   def __init__(self, side, stream):
     self._side = side
     self._width = stream.capacity
-    self._end = side.num_tokens - 1  # without the last eos
+    self._end = side.num_tokens - 1  # Without the last eos.
     self.num_rows = -(-self._end // self._width)
 
   def units(self, index):
@@ -109,46 +140,47 @@ class _Blocks(RowIndex):
 
 
 class _Examples(RowIndex):
-  """Row r: the r-th example that the filters keep."""
+  """Single examples. Sequence r is the r-th example that passes the filters."""
 
   def __init__(self, sides, stream):
     self._sides, self._stream = sides, stream
     builder = bitmask_index.Builder()
     for chunk in zip(*(side.lengths() for side in sides), strict=True):
-      keep = row_lengths.passes_length_filter(chunk, stream)
+      keep = length_filter.passes_length_filter(chunk, stream)
       builder.add(keep)
       if not keep.all():
         chunk = tuple(length[keep] for length in chunk)
-      cut = row_lengths.truncated_lengths(chunk, stream)
-      self.num_truncated += row_lengths.count_shorter(cut, chunk)
-      self._prepare(cut)
-    self._kept = builder.build()
-    self.num_rows = self._kept.size
-    self.num_dropped = builder.num_seen - self.num_rows
+      truncated = length_filter.truncated_lengths(chunk, stream)
+      self.num_truncated += length_filter.count_truncated(truncated, chunk)
+      self._record_lengths(truncated)
+    self._selection = builder.build()
+    self.num_rows = self._selection.size
+    self.num_dropped = builder.num_elements - self.num_rows
 
-  def _prepare(self, lengths):
-    """Called with the text tokens in kept examples' sides, in their order."""
+  def _record_lengths(self, lengths):
+    """Hook that is called with the truncated lengths of kept examples."""
 
   def units(self, index):
-    return [(unit,) for unit in self._units(index)]
+    return [(unit,) for unit in self._read_examples(index)]
 
-  def _units(self, index):
-    """The texts of kept examples."""
-    bounds = [side.bounds(self._kept.places(index)) for side in self._sides]
-    cut = row_lengths.truncated_lengths(
+  def _read_examples(self, index):
+    """Returns the texts of kept examples."""
+    positions = self._selection.positions(index)
+    bounds = [side.bounds(positions) for side in self._sides]
+    truncated = length_filter.truncated_lengths(
       [stops - starts for starts, stops in bounds], self._stream
     )
     texts = [
       side.slices(starts, starts + length)
       for side, (starts, _), length in zip(
-        self._sides, bounds, cut, strict=True
+        self._sides, bounds, truncated, strict=True
       )
     ]
     return list(zip(*texts, strict=True))
 
 
 class _Packed(_Examples):
-  """Row r: consecutive kept examples that fit together."""
+  """Packed sequences of consecutive kept examples that fit together."""
 
   def __init__(self, sides, stream):
     self._lengths: list[np.ndarray] = []
@@ -158,19 +190,19 @@ class _Packed(_Examples):
     self._bounds = next_fit(lengths, stream.length)
     self.num_rows = self._bounds.size - 1
 
-  def _prepare(self, lengths):
-    self._lengths.append(row_lengths.in_row(lengths, self._stream))
+  def _record_lengths(self, lengths):
+    self._lengths.append(length_filter.sequence_lengths(lengths, self._stream))
 
   def units(self, index):
     first, last = self._bounds[index], self._bounds[index + 1]
     counts = last - first
     ends = np.cumsum(counts)
-    units = self._units(
+    units = self._read_examples(
       np.repeat(first - (ends - counts), counts) + np.arange(ends[-1])
     )
     return [
-      units[e - n : e]
-      for e, n in zip(ends.tolist(), counts.tolist(), strict=True)
+      units[end - count : end]
+      for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
     ]
 
 
@@ -181,21 +213,25 @@ class _Adjacent(RowIndex):
     self._side = side
     self._width = 2 * stream.capacity
     first = np.flatnonzero(starts_document)
-    self._begin = side.bounds(first)[0]
-    self._end = side.bounds(np.append(first[1:], starts_document.size) - 1)[1]
-    length = self._end - self._begin
+    self._document_starts = side.bounds(first)[0]
+    self._document_stops = side.bounds(
+      np.append(first[1:], starts_document.size) - 1
+    )[1]
+    length = self._document_stops - self._document_starts
     num_full, remainder = np.divmod(length, self._width)
-    halved = remainder // 2 >= stream.pairs.min_tokens
-    self._after = np.cumsum(num_full + halved)  # rows up to each document's end
-    self.num_rows = int(self._after[-1])
-    self.num_dropped = int(np.count_nonzero(~halved & (remainder > 0)))
+    is_kept = remainder // 2 >= stream.pairs.min_tokens
+    # Number of sequences up to the end of each document.
+    self._ends = np.cumsum(num_full + is_kept)
+    self.num_rows = int(self._ends[-1])
+    self.num_dropped = int(np.count_nonzero(~is_kept & (remainder > 0)))
 
   def units(self, index):
-    document = np.searchsorted(self._after, index, 'right')
-    before = np.where(document > 0, self._after[document - 1], 0)
-    start = self._begin[document] + (index - before) * self._width
-    end = np.minimum(start + self._width, self._end[document])
-    middle = end - (end - start) // 2
+    document = np.searchsorted(self._ends, index, 'right')
+    first_index = np.where(document > 0, self._ends[document - 1], 0)
+    window = index - first_index
+    start = self._document_starts[document] + window * self._width
+    stop = np.minimum(start + self._width, self._document_stops[document])
+    middle = stop - (stop - start) // 2
     first = self._side.slices(start, middle)
-    second = self._side.slices(middle, end)
+    second = self._side.slices(middle, stop)
     return [(pair,) for pair in zip(first, second, strict=True)]

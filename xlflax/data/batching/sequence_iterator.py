@@ -1,7 +1,7 @@
-"""The rows of one task in order, from its examples as they are read.
+"""Sequences of one task in order, from examples as they are read.
 
-The same rows as `row_index` gives for 0, 1, 2, …, for sources that can only
-be read from the beginning.
+The sequences are the same as those of `sequence_index` for 0, 1, 2, …. This
+module supports sources that can only be read from the beginning.
 """
 
 import dataclasses
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from xlflax.data import dataset_config, tokenized_examples
-from xlflax.data.batching import collate as rows
-from xlflax.data.batching import length_filter as row_lengths
+from xlflax.data.batching import collate, length_filter
 
-Units = Sequence[rows.Unit]
+Units = Sequence[collate.Unit]
 
 
 @dataclasses.dataclass
 class Counts:
-  """What has been read so far.
+  """Numbers of examples read so far.
 
   Attributes:
-    examples: examples read.
-    dropped: examples (ADJACENT: ends of documents) left out by filters.
-    truncated: examples cut to fit.
+    examples: Number of examples read.
+    dropped: Number of examples that filters dropped. With Layout.ADJACENT,
+      number of dropped ends of documents.
+    truncated: Number of truncated examples.
   """
 
   examples: int = 0
@@ -38,25 +38,26 @@ def iterate_sequences(
   eos_id: int,
   counts: Counts,
 ) -> Iterator[Units]:
-  """The texts of each row of an epoch.
+  """Yields the texts of each sequence of an epoch.
 
   Args:
-    batches: all examples of a task, without empty ones.
-    stream: layout, length, filters.
-    eos_id: stands between joined lines.
-    counts: is added to.
+    batches: All examples of a task, without empty ones.
+    stream: Stream with layout, length and filters.
+    eos_id: Id of the token between concatenated lines.
+    counts: Counts that are updated while reading.
   """
   layout = stream.layout
   if layout is dataset_config.Layout.BLOCKS:
-    return _blocks(batches, stream, eos_id, counts)
+    return _iterate_blocks(batches, stream, eos_id, counts)
   if layout is dataset_config.Layout.ADJACENT:
-    return _adjacent(batches, stream, eos_id, counts)
+    return _iterate_adjacent(batches, stream, eos_id, counts)
   if stream.packing is dataset_config.Packing.NEXT_FIT:
-    return _packed(batches, stream, counts)
-  return ((unit,) for unit, _ in _single(batches, stream, counts))
+    return _iterate_packed(batches, stream, counts)
+  return ((unit,) for unit, _ in _iterate_examples(batches, stream, counts))
 
 
-def _blocks(batches, stream, eos_id, counts):
+def _iterate_blocks(batches, stream, eos_id, counts):
+  """Yields blocks of concatenated lines."""
   width = stream.capacity
   pending = np.zeros(0, np.int32)
   for batch in batches:
@@ -64,7 +65,7 @@ def _blocks(batches, stream, eos_id, counts):
     pending = np.concatenate(
       [pending, batch.sides[0].with_eos(eos_id, np.int32)]
     )
-    # The last token is an eos that is left out if nothing follows.
+    # The last token is an eos, which is omitted at the end of the task.
     num_blocks = (pending.size - 1) // width
     for start in range(0, num_blocks * width, width):
       yield ((pending[start : start + width],),)
@@ -73,60 +74,66 @@ def _blocks(batches, stream, eos_id, counts):
     yield ((pending[:-1],),)
 
 
-def _single(batches, stream, counts):
-  """Each kept example's texts, and what they take in a row."""
+def _iterate_examples(batches, stream, counts):
+  """Yields the texts of each kept example, and its number of tokens."""
   for batch in batches:
     lengths = [side.lengths for side in batch.sides]
-    keep = row_lengths.passes_length_filter(lengths, stream)
+    keep = length_filter.passes_length_filter(lengths, stream)
     sides = [side.select(keep) for side in batch.sides]
     lengths = [side.lengths for side in sides]
-    cut = row_lengths.truncated_lengths(lengths, stream)
+    truncated = length_filter.truncated_lengths(lengths, stream)
     counts.examples += len(batch)
     counts.dropped += len(batch) - int(np.count_nonzero(keep))
-    counts.truncated += row_lengths.count_shorter(cut, lengths)
-    texts = [s.texts(length) for s, length in zip(sides, cut, strict=True)]
+    counts.truncated += length_filter.count_truncated(truncated, lengths)
+    texts = [
+      side.texts(side_lengths)
+      for side, side_lengths in zip(sides, truncated, strict=True)
+    ]
     yield from zip(
       zip(*texts, strict=True),
-      row_lengths.in_row(cut, stream).tolist(),
+      length_filter.sequence_lengths(truncated, stream).tolist(),
       strict=True,
     )
 
 
-def _packed(batches, stream, counts):
-  row: list[rows.Unit] = []
-  used = 0
-  for unit, size in _single(batches, stream, counts):
-    if used + size > stream.length:
-      yield row
-      row, used = [], 0
-    row.append(unit)
-    used += size
-  if row:
-    yield row
+def _iterate_packed(batches, stream, counts):
+  """Yields packed sequences of examples."""
+  sequence: list[collate.Unit] = []
+  num_tokens = 0
+  for unit, size in _iterate_examples(batches, stream, counts):
+    if num_tokens + size > stream.length:
+      yield sequence
+      sequence, num_tokens = [], 0
+    sequence.append(unit)
+    num_tokens += size
+  if sequence:
+    yield sequence
 
 
-def _adjacent(batches, stream, eos_id, counts):
-  for document in _documents(batches, eos_id, counts):
+def _iterate_adjacent(batches, stream, eos_id, counts):
+  """Yields windows of documents, halved into two sides."""
+  for document in _iterate_documents(batches, eos_id, counts):
     width = 2 * stream.capacity
     for start in range(0, document.size, width):
       window = document[start : start + width]
       middle = window.size - window.size // 2
-      if window.size < width and (window.size // 2 < stream.pairs.min_tokens):
+      is_short = window.size // 2 < stream.pairs.min_tokens
+      if window.size < width and is_short:
         counts.dropped += 1
         continue
       yield ((window[:middle], window[middle:]),)
 
 
-def _documents(batches, eos_id, counts):
-  """Each document's lines joined with eos between, int32 [tokens]."""
+def _iterate_documents(batches, eos_id, counts):
+  """Yields the lines of each document, joined with eos, int32 [tokens]."""
   lines: list[np.ndarray] = []
   for batch in batches:
     counts.examples += len(batch)
     joined = batch.sides[0].with_eos(eos_id, np.int32)
-    starts = (
-      np.cumsum(batch.sides[0].lengths + 1) - batch.sides[0].lengths - 1
-    )[batch.starts_document].tolist()
-    bounds = [0, *starts, joined.size]
+    sizes = batch.sides[0].lengths + 1  # With eos.
+    starts = np.cumsum(sizes) - sizes
+    document_starts = starts[batch.starts_document].tolist()
+    bounds = [0, *document_starts, joined.size]
     for i, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
       if i > 0 and lines:
         yield np.concatenate(lines)[:-1]

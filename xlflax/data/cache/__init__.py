@@ -1,1 +1,1 @@
-"""The token cache: its files, its writer and its loader."""
+"""Token caches: file format, writer, reader and loader."""

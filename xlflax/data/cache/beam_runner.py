@@ -1,9 +1,9 @@
-"""Writes the shards of a token cache on Apache Beam.
+"""Writing of the shards of a token cache with Apache Beam.
 
-Each unit of `jobs` (a shard, or a file that is read as a whole) is an element
-that some worker of the runner writes to the cache's directory, which all of
-them must see. The files are those of every other way to write a cache. Needs
-the package apache-beam.
+Each unit of `write_plan` is an element that a worker of the runner writes to
+the directory of the cache. All workers need access to this directory. The files
+are the same as with every other way to write a cache. This module requires the
+package apache-beam.
 """
 
 import contextlib
@@ -14,18 +14,17 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.options import pipeline_options
 
-from xlflax.data.cache import cache_writer, shard_writer, write_lock
-from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import cache_writer, shard_writer, write_lock, write_plan
 from xlflax.utils import errors
 
-# As a traceback ends, with what Beam says after it.
-_OURS = re.compile(
+# The last line of a traceback, with the suffix that Beam adds.
+_XLFLAX_ERROR = re.compile(
   r"xlflax\.errors\.(\w+Error): (.+?)(?: \[while running '.*)?$", re.MULTILINE
 )
 
 
 class WriteUnit(beam.DoFn):
-  """Writes units; gives the names of their shards' tasks."""
+  """Beam function that writes units and yields the names of their tasks."""
 
   def __init__(self, plan: cache_writer.Plan):
     self._plan = plan
@@ -34,27 +33,27 @@ class WriteUnit(beam.DoFn):
     """Opens the tasks, once in each worker."""
     self._tasks = self._plan.open_tasks()
 
-  def process(self, unit: cache_jobs.Unit):
-    """Writes what is missing of a unit."""
-    with write_lock.disk_errors(self._plan.directory):
+  def process(self, unit: write_plan.Unit):
+    """Writes the missing shards of a unit."""
+    with write_lock.converting_disk_errors(self._plan.directory):
       shard_writer.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task
 
 
 def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
-  """What `cache_writer.write_cache` takes as its runner.
+  """Returns a runner for `cache_writer.write_cache`.
 
   Args:
-    flags: Beam's own, such as `--runner=DirectRunner`,
-      `--direct_num_workers=2`.
+    flags: Flags of Beam, such as `--runner=DirectRunner` and
+      `--direct_num_workers=2`. Beam logs flags that it does not recognize and
+      ignores them.
 
   Raises:
-    ConfigError: there is no such runner, or a flag has no such value. Of a
-      flag that is none of Beam's, Beam logs that it is left out.
+    ConfigError: If there is no such runner, or the value of a flag is invalid.
   """
-  options = _options(flags)
+  options = _parse_options(flags)
 
-  def run(plan: cache_writer.Plan, units: Sequence[cache_jobs.Unit]) -> None:
+  def run(plan: cache_writer.Plan, units: Sequence[write_plan.Unit]) -> None:
     if not units:
       return
     try:
@@ -66,34 +65,36 @@ def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
           | 'Write' >> beam.ParDo(WriteUnit(plan))
         )
     except Exception as error:
-      ours = _of_worker(str(error))
-      if ours is None:
+      worker_error = _parse_worker_error(str(error))
+      if worker_error is None:
         raise
-      raise ours from error
+      raise worker_error from error
 
   return run
 
 
-def _of_worker(text: str) -> errors.XlflaxError | None:
-  """The error of ours that a runner gives the text of, if it is one."""
-  matches = _OURS.findall(text)
+def _parse_worker_error(text: str) -> errors.XlflaxError | None:
+  """Returns the xlflax error in the error message of a runner, if any."""
+  matches = _XLFLAX_ERROR.findall(text)
   if not matches:
     return None
-  name, message = matches[-1]  # those before it are what it was raised from
-  kind = getattr(errors, name, None)
-  return kind(message) if kind else None
+  # Earlier matches are the causes of the last error.
+  name, message = matches[-1]
+  error_class = getattr(errors, name, None)
+  return error_class(message) if error_class else None
 
 
-def _options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
-  from apache_beam.runners import runner as runners
+def _parse_options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
+  """Parses and validates flags of Beam."""
+  from apache_beam.runners import runner
 
   options = pipeline_options.PipelineOptions(list(flags))
   name = options.view_as(pipeline_options.StandardOptions).runner
   try:
-    runners.create_runner(name or 'DirectRunner')
+    runner.create_runner(name or 'DirectRunner')
   except (ValueError, ImportError, AttributeError) as error:
     raise errors.ConfigError(
-      'Beam has no such runner, or cannot load it',
+      'Loading the Beam runner failed',
       got=f'--runner={name}: {str(error)[:200]}',
       expected='DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, '
       'apache_beam.runners.dask.dask_runner.DaskRunner, …',
@@ -104,14 +105,14 @@ def _options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
 
 
 def _check_values(options: pipeline_options.PipelineOptions) -> None:
-  """Reads all flags, which Beam itself does at the start of a pipeline."""
+  """Parses all flags, which Beam otherwise does when a pipeline starts."""
   usage = io.StringIO()
   try:
     with contextlib.redirect_stderr(usage):
       options.get_all_options()
   except SystemExit as error:
     raise errors.ConfigError(
-      'Beam does not take these flags',
+      'Beam rejected its flags',
       got=usage.getvalue().strip().splitlines()[-1],
       where='--beam_options',
     ) from error

@@ -1,21 +1,21 @@
-"""The token cache on disk: names of files, and what they say of themselves.
+"""File format of token caches.
 
 ```
-CACHE/cache.json                format, vocabulary, generations: mixtures with
-                                their rates, digests of the tasks
+CACHE/cache.json                format, vocabulary, and generations with the
+                                rates of mixtures and the digests of tasks
 CACHE/tasks/<task>/<split>/
-  generation-1.json             `TaskMeta`: its shards in order, with digests
-  digests.json                  of all files of the task
-  shards/<shard>.safetensors    see `shards`; never changed once it is there
-  shards/<shard>.json           `ShardEntry`, until the task is sealed
+  generation-1.json             `TaskMeta`: shards in order, with digests
+  digests.json                  digests of all files of the task
+  shards/<shard>.safetensors    see `shards`; never changed after creation
+  shards/<shard>.json           `ShardEntry`, until the task is finalized
 ```
 
-A shard's name follows from what it was made from: format, vocabulary, piece of
-the source, size of shards and number. So a shard is the same file whoever
-writes it, and shards of changed text are other shards. Token ids are uint16
-where the vocabulary has at most 65536 entries, else int32. Texts are stored
-without special tokens but eos, so one cache serves every layout, length and
-order.
+The name of a shard is derived from its inputs: format, vocabulary, range of the
+source, size of shards and number. A shard is therefore the same file regardless
+of the process that writes it, and changed text results in shards with other
+names. Token ids are uint16 if the vocabulary has at most 65536 tokens, and
+int32 otherwise. Texts are stored without special tokens except eos, so that one
+cache serves every layout, length and order.
 """
 
 import dataclasses
@@ -38,7 +38,14 @@ SUFFIX = '.safetensors'
 
 @dataclasses.dataclass(frozen=True)
 class SideStatistics:
-  """Counts of one side of a task; `tokens` and `unknown` without eos."""
+  """Statistics of one side of a task.
+
+  Attributes:
+    language: Language code of the side.
+    sentences: Number of sentences.
+    tokens: Number of tokens, without eos.
+    unknown: Number of unknown tokens.
+  """
 
   language: str
   sentences: int
@@ -47,12 +54,12 @@ class SideStatistics:
 
   @property
   def tokens_per_sentence(self) -> float:
-    """Mean tokens of a sentence."""
+    """Mean number of tokens per sentence."""
     return self.tokens / max(self.sentences, 1)
 
   @property
   def unknown_rate(self) -> float:
-    """Share of the tokens that are unknown."""
+    """Fraction of the tokens that are unknown."""
     return self.unknown / max(self.tokens, 1)
 
   def to_json(self) -> dict:
@@ -65,20 +72,21 @@ class SideStatistics:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardEntry:
-  """What is known of one shard.
+  """Metadata of one shard.
 
   Attributes:
-    name: of its file, without the suffix.
-    digest: of its file.
-    examples: stored.
-    empty: examples left out since they have a side without tokens.
-    tokens: of each side, in the task's order of languages, without eos.
-    unknown: of these, for each side.
-    library: that tokenised it, with its version; '' if that is not known.
-    begins: whether a document begins with what follows, since examples that
-      began one were left out.
-    starts: whether one begins with its first example for that reason; set
-      when the task is sealed.
+    name: Name of the file, without the suffix.
+    digest: Digest of the file.
+    examples: Number of stored examples.
+    empty: Number of examples that were omitted because a side has no tokens.
+    tokens: Number of tokens of each side, without eos, in the task's order of
+      languages.
+    unknown: Number of unknown tokens of each side.
+    library: Name and version of the tokenization library. Empty if unknown.
+    begins: Whether the next example after the shard starts a document because
+      omitted examples at the end of the shard started it.
+    starts: Whether the first example starts a document because omitted examples
+      of preceding shards started it. Set when the task is finalized.
   """
 
   name: str
@@ -97,13 +105,17 @@ class ShardEntry:
 
   @classmethod
   def from_json(cls, data: dict) -> 'ShardEntry':
-    """Returns the entry that `to_json` made; else raises CacheError."""
+    """Returns the entry that `to_json` serialized.
+
+    Raises:
+      CacheError: If the data is not a valid entry.
+    """
     json_schema.check_shard_json(data)
-    return cls._of(data)
+    return cls._from_valid_json(data)
 
   @classmethod
-  def _of(cls, data: dict) -> 'ShardEntry':
-    """The same of data that `structure` has looked at."""
+  def _from_valid_json(cls, data: dict) -> 'ShardEntry':
+    """Returns the entry for data that `json_schema` has validated."""
     values = {name: data[name] for name in cls.__dataclass_fields__}
     sides = {name: tuple(data[name]) for name in ('tokens', 'unknown')}
     return cls(**values | sides)
@@ -111,18 +123,19 @@ class ShardEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskMeta:
-  """What a sealed task says of itself.
+  """Metadata of a finalized task.
 
   Attributes:
-    task: its SeqIO name.
-    split: 'train', …
-    languages: of its sides, in order.
-    source_examples: size of the source, N_i of the sampling rates.
-    vocabulary: hash of the vocabulary.
-    fingerprint: what identifies the source: `files` (path, size, time), the
-      kind of the source, names of the preprocessors.
-    shard_size: see `cache_writer.write_cache`.
-    shards: in the order of the text.
+    task: SeqIO name of the task.
+    split: Split of the task, such as 'train'.
+    languages: Language of each side, in order.
+    source_examples: Number of examples of the source, N_i of the sampling
+      rates.
+    vocabulary: Hash of the vocabulary.
+    fingerprint: Identification of the source: its type, its `files` (path,
+      size, and modification time or content digest) and its preprocessors.
+    shard_size: Size of the text of a shard in bytes; see `cache_writer.Plan`.
+    shards: Entries of the shards, in the order of the text.
   """
 
   task: str
@@ -136,22 +149,22 @@ class TaskMeta:
 
   @property
   def sides(self) -> tuple[str, ...]:
-    """The features that hold the sides."""
+    """Names of the features that contain the sides."""
     return tokenized_examples.SIDES[len(self.languages)]
 
   @property
   def examples(self) -> int:
-    """Stored examples."""
+    """Number of stored examples."""
     return sum(shard.examples for shard in self.shards)
 
   @property
   def empty(self) -> int:
-    """Examples left out since they have a side without tokens."""
+    """Number of examples that were omitted because a side has no tokens."""
     return sum(shard.empty for shard in self.shards)
 
   @property
   def statistics(self) -> tuple[SideStatistics, ...]:
-    """For each side."""
+    """Statistics of each side."""
     return tuple(
       SideStatistics(
         language,
@@ -164,36 +177,42 @@ class TaskMeta:
 
   def to_json(self) -> dict:
     """Returns the values as JSON data, with sums over the shards."""
-    out = {
+    fields = {
       field.name: getattr(self, field.name)
       for field in dataclasses.fields(self)
     }
     sums = {'examples': self.examples, 'empty': self.empty}
-    out['statistics'] = [side.to_json() for side in self.statistics]
-    out['shards'] = [shard.to_json() for shard in self.shards]
-    return {'format': FORMAT, **sums, **out}
+    fields['statistics'] = [side.to_json() for side in self.statistics]
+    fields['shards'] = [shard.to_json() for shard in self.shards]
+    return {'format': FORMAT, **sums, **fields}
 
   @classmethod
   def from_json(cls, data: dict) -> 'TaskMeta':
-    """Returns the description that `to_json` made; else raises CacheError."""
+    """Returns the metadata that `to_json` serialized.
+
+    Raises:
+      CacheError: If the data is not valid metadata.
+    """
     json_schema.check_task_json(data)
     names = {f.name for f in dataclasses.fields(cls)}
     return cls(
       **{k: v for k, v in data.items() if k in names}
       | {
         'languages': tuple(data['languages']),
-        'shards': tuple(map(ShardEntry._of, data['shards'])),
+        'shards': tuple(
+          ShardEntry._from_valid_json(shard) for shard in data['shards']
+        ),
       }
     )
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype:
-  """The smallest type that the ids fit in."""
+  """Returns the smallest dtype for the ids of a vocabulary."""
   return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
 def task_directory(cache, task: str, split: str) -> pathlib.Path:
-  """Where a task lies."""
+  """Returns the directory of a task and split."""
   return (
     paths.to_path(cache)
     / 'tasks'
@@ -203,35 +222,35 @@ def task_directory(cache, task: str, split: str) -> pathlib.Path:
 
 
 def quote_file_name(name: str) -> str:
-  """A name of a file for any name."""
+  """Returns a valid file name for any name."""
   return urllib.parse.quote(name, safe='')
 
 
 def task_key(task: str, split: str) -> str:
-  """What cache.json calls a task's split."""
+  """Returns the key of a task and split in cache.json."""
   return f'{quote_file_name(task)}/{quote_file_name(split)}'
 
 
 def generation_file(directory: pathlib.Path, number: int) -> pathlib.Path:
-  """Path of what a task says of itself in a generation."""
+  """Returns the path of a task's metadata in a generation."""
   return directory / f'generation-{number}.json'
 
 
 def shard_file(directory: pathlib.Path, name: str) -> pathlib.Path:
-  """Path of a shard in a task's directory."""
+  """Returns the path of a shard in a task's directory."""
   return directory / SHARDS / f'{name}{SUFFIX}'
 
 
 def entry_file(directory: pathlib.Path, name: str) -> pathlib.Path:
-  """Path of what is known of a shard until its task is sealed."""
+  """Returns the path of a shard's entry, which exists until finalization."""
   return directory / SHARDS / f'{name}.json'
 
 
 def read_json(path: pathlib.Path) -> dict:
-  """The content of one of the cache's own JSON files.
+  """Reads a JSON file of a cache and verifies its digest.
 
   Raises:
-    CacheError: not JSON, or of another format than `FORMAT`.
+    CacheError: If the file is damaged or has an unknown format.
   """
   try:
     data = json.loads(path.read_text(encoding='utf-8'))
@@ -243,21 +262,21 @@ def read_json(path: pathlib.Path) -> dict:
       'A file of the token cache is damaged',
       got=str(error)[:200],
       where=path,
-      fix='Delete the cache and write it again',
+      fix='Delete the cache and write it again.',
     ) from error
   if not isinstance(data, dict) or data.get('format') != FORMAT:
     got = data.get('format') if isinstance(data, dict) else data
     raise errors.CacheError(
-      'The token cache has another format than this version reads',
+      'The format of the token cache is not supported',
       got=got,
       expected=FORMAT,
       where=path,
-      fix='Write the cache again with this version',
+      fix='Write the cache again with this version of xlflax.',
     )
   return data
 
 
 def write_json(path: pathlib.Path, data: dict) -> None:
-  """Replaces a file in one step, so that it is never seen half-written."""
+  """Replaces a JSON file atomically, and adds a digest."""
   text = json.dumps(checksums.add_digest(data), indent=1, ensure_ascii=False)
   paths.write_atomically(path, text)

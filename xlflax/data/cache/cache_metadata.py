@@ -1,8 +1,8 @@
-"""cache.json: which vocabulary a cache is of, and its generations.
+"""The file cache.json with the vocabulary and the generations of a cache.
 
-A generation says which tasks the mixtures have, with their rates, and which
-state of each task it reads. Text that is added makes another one, and the
-generations before it stay as they were.
+A generation defines the tasks and sampling rates of the mixtures, and the state
+of each task. Adding text creates a new generation, and older generations remain
+unchanged.
 """
 
 import contextlib
@@ -15,7 +15,9 @@ from typing import Any
 from xlflax.data.cache import cache_format, json_schema
 from xlflax.utils import errors
 
-_BEGUN = '.begun-'  # directories of a process each, with a header to be linked
+# Prefix of the temporary directory in which a process writes cache.json before
+# it links the file to its final name.
+_TEMPORARY_PREFIX = '.begun-'
 
 
 @dataclasses.dataclass
@@ -23,15 +25,15 @@ class Generation:
   """One state of a cache.
 
   Attributes:
-    mixtures: mixture -> split -> task -> SeqIO mixing rate.
-    tasks: `task_key` -> number of its generation file, and that one's digest.
+    mixtures: Mixture -> split -> task -> SeqIO mixing rate.
+    tasks: `task_key` -> number and digest of the task's generation file.
   """
 
   mixtures: dict[str, dict[str, dict[str, float]]]
   tasks: dict[str, dict[str, Any]]
 
   def copy(self) -> 'Generation':
-    """Another one with the same tasks and mixtures."""
+    """Returns a copy with the same tasks and mixtures."""
     return Generation(dict(self.mixtures), dict(self.tasks))
 
 
@@ -40,16 +42,20 @@ class Header:
   """The content of cache.json.
 
   Attributes:
-    vocabulary: 'hash', 'size' and 'languages'.
-    generations: oldest first; the first is number 1.
+    vocabulary: Fields 'hash', 'size' and 'languages' of the vocabulary.
+    generations: Generations, oldest first. The first one has the number 1.
   """
 
   vocabulary: dict[str, Any]
   generations: list[Generation]
 
   @classmethod
-  def of(cls, vocabulary) -> 'Header':
-    """That of a new cache, of a `base_vocabulary.Vocabulary`."""
+  def for_vocabulary(cls, vocabulary) -> 'Header':
+    """Returns the header of a new cache.
+
+    Args:
+      vocabulary: A `base_vocabulary.Vocabulary`.
+    """
     return cls(
       {
         'hash': vocabulary.hash,
@@ -61,11 +67,15 @@ class Header:
 
   @property
   def newest(self) -> Generation:
-    """The last generation; an empty one where there is none."""
+    """The newest generation, or an empty one if there are no generations."""
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Generation files of a task that generations but the newest read."""
+    """Returns the numbers of a task's generation files in older generations.
+
+    Args:
+      key: `task_key` of the task.
+    """
     return {
       generation.tasks[key]['generation']
       for generation in self.generations[:-1]
@@ -73,7 +83,7 @@ class Header:
     }
 
   def write(self, directory: pathlib.Path) -> None:
-    """Replaces cache.json."""
+    """Replaces cache.json atomically."""
     cache_format.write_json(
       directory / cache_format.CACHE_FILE, self._to_json()
     )
@@ -83,10 +93,10 @@ class Header:
 
 
 def read_metadata(directory: pathlib.Path) -> Header:
-  """The content of cache.json.
+  """Reads cache.json.
 
   Raises:
-    CacheError: it is damaged or of another format.
+    CacheError: If the file is damaged or has an unknown format.
   """
   data = cache_format.read_json(directory / cache_format.CACHE_FILE)
   json_schema.check_header_json(data)
@@ -102,44 +112,53 @@ def read_metadata(directory: pathlib.Path) -> Header:
 def open_for_writing(
   directory: pathlib.Path, vocabulary, *, overwrite: bool
 ) -> Header:
-  """The header of a cache, which is made if there is none.
+  """Returns the header of a cache, and creates the cache if necessary.
 
-  Several processes may call it at once, without `overwrite`.
+  Several processes may call this function concurrently without `overwrite`.
+
+  Args:
+    directory: Directory of the cache.
+    vocabulary: A `base_vocabulary.Vocabulary`.
+    overwrite: Whether to delete a cache that has another vocabulary.
 
   Raises:
-    CacheError: the cache is of another vocabulary; with `overwrite` it is
-      deleted instead.
+    CacheError: If the cache has another vocabulary, and `overwrite` is False.
   """
   path = directory / cache_format.CACHE_FILE
   if not path.exists():
-    _create(directory, Header.of(vocabulary))
+    _create(directory, Header.for_vocabulary(vocabulary))
   header = read_metadata(directory)
   if header.vocabulary['hash'] == vocabulary.hash:
     return header
   if overwrite:
     path.unlink()
     shutil.rmtree(directory / 'tasks', ignore_errors=True)
-    _create(directory, Header.of(vocabulary))
+    _create(directory, Header.for_vocabulary(vocabulary))
     return read_metadata(directory)
   raise errors.CacheError(
     'The cache directory was written with another vocabulary',
     got=f'hash {vocabulary.hash[:12]}',
     expected=f'hash {header.vocabulary["hash"][:12]}',
     where=directory,
-    fix='Choose another --output, or replace the cache by --overwrite (a share '
-    'does not: delete the directory before the first of them)',
+    fix='Choose another --output, or replace the cache with --overwrite. With '
+    '--shard_index, delete the directory before starting the first job.',
   )
 
 
-def remove_left_behind(directory: pathlib.Path) -> None:
-  """Removes what killed processes left; no other may be writing."""
-  for path in directory.glob(f'{_BEGUN}*'):
+def remove_temporary_files(directory: pathlib.Path) -> None:
+  """Removes temporary files of killed processes.
+
+  No other process may be writing to the cache.
+  """
+  for path in directory.glob(f'{_TEMPORARY_PREFIX}*'):
     shutil.rmtree(path)
 
 
 def _create(directory: pathlib.Path, header: Header) -> None:
-  """Writes cache.json unless another process has just done so."""
-  temporary_dir = directory / f'{_BEGUN}{os.uname().nodename}-{os.getpid()}'
+  """Writes cache.json, unless another process has created it concurrently."""
+  temporary_dir = (
+    directory / f'{_TEMPORARY_PREFIX}{os.uname().nodename}-{os.getpid()}'
+  )
   temporary_dir.mkdir(exist_ok=True)
   header.write(temporary_dir)
   with contextlib.suppress(FileExistsError):

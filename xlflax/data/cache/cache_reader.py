@@ -1,7 +1,7 @@
-"""Reads a token cache by ranges of bytes; imports no TensorFlow and no SeqIO.
+"""Reader of token caches, which does not import TensorFlow or SeqIO.
 
-Every reason to refuse a cache is found when it is opened: it is missing or
-incomplete, of another vocabulary, or of a corpus that has changed since.
+Invalid caches are rejected when they are opened. A cache is invalid if it is
+missing or incomplete, has another vocabulary, or its corpus has changed since.
 """
 
 import dataclasses
@@ -11,16 +11,16 @@ import pathlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from xlflax.data.batching import sequence_index as row_index
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.cache import ragged_arrays as cache_texts
+from xlflax.data.batching import sequence_index
+from xlflax.data.cache import cache_format, cache_metadata, ragged_arrays
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.storage import bucket_staging, checksums, paths
 from xlflax.utils import errors, validation
 
-_SHORT = 1 << 16  # bytes of files that are always compared
+# Maximum size in bytes of files whose content is verified whenever a cache is
+# opened.
+_MAX_VERIFIED_SIZE = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,22 +28,19 @@ class CachedTask:
   """One task and split of a cache.
 
   Attributes:
-    meta: languages, sizes, statistics.
-    sides: texts of each side, on disk or in a bucket.
-    shards: of the task, whose `starts_document` tells borders.
+    meta: Metadata: languages, sizes and statistics.
+    sides: Texts of each side, on disk or in a bucket.
+    shards: Shards of the task. Their method `starts_document` returns document
+      boundaries.
   """
 
   meta: cache_format.TaskMeta
-  sides: tuple[row_index.Texts, ...]
-  shards: cache_texts.Shards
+  sides: tuple[sequence_index.Texts, ...]
+  shards: ragged_arrays.Shards
 
 
 class TokenCache:
-  """A cache directory that `xlflax cache` has written.
-
-  Raises:
-    CacheError: no cache there, or of another format.
-  """
+  """A cache directory that `xlflax cache` has written."""
 
   OPENED_BY = 'xlflax.data.cache.cache_reader.TokenCache({})'
 
@@ -57,8 +54,13 @@ class TokenCache:
     """Opens a cache.
 
     Args:
-      directory: of the cache.
-      generation: state of it, from 1; None: the newest.
+      directory: Directory of the cache.
+      generation: Number of the generation to read, from 1. If None, the newest.
+
+    Raises:
+      CacheError: If there is no cache, its format is not supported, or it has
+        no
+        such generation.
     """
     self.directory = bucket_staging.find_written_copy(
       paths.to_path(directory), cache_format.CACHE_FILE
@@ -66,16 +68,16 @@ class TokenCache:
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
-        'There is no token cache',
+        'The token cache does not exist',
         got=f'no file {path}',
         fix=rebuild_command(self.directory),
       )
-    self._header = cache_header.read_metadata(self.directory)
+    self._header = cache_metadata.read_metadata(self.directory)
     num_generations = len(self._header.generations)
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The token cache has no such generation',
+        'The generation is not in the token cache',
         got=generation,
         expected=f'1 to {num_generations}',
         where=self.directory,
@@ -83,12 +85,13 @@ class TokenCache:
     if not num_generations:
       raise errors.CacheError(
         'The token cache is incomplete',
-        got='no task of it is sealed',
-        expected='all shards: which row comes first, and how often a language '
-        'is read, follows from the number of all examples',
+        got='no finalized task',
+        expected='all shards, because the order of examples and the sampling '
+        'rates depend on the number of examples',
         where=self.directory,
-        fix='Wait while it is written, or write it again, which goes on where '
-        'it stopped; after the last shard, run `xlflax cache finalize`',
+        fix='Wait until the cache is written, or run the same `xlflax cache` '
+        'command again to resume. After the last --shard_index, run `xlflax '
+        'cache finalize`.',
       )
     self._tasks = self._header.generations[self.generation - 1].tasks
     self._meta = functools.cache(self._read_meta)
@@ -96,33 +99,37 @@ class TokenCache:
 
   @property
   def mixtures(self) -> dict[str, dict[str, dict[str, float]]]:
-    """mixture -> split -> task -> SeqIO mixing rate."""
+    """Mixing rates of SeqIO: mixture -> split -> task -> rate."""
     return self._header.generations[self.generation - 1].mixtures
 
   def check_vocabulary(self, vocabulary) -> None:
-    """Raises a CacheError unless the cache was written with `vocabulary`."""
+    """Checks that the cache was written with a vocabulary.
+
+    Raises:
+      CacheError: If the cache was written with another vocabulary.
+    """
     stored = self._header.vocabulary
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
         'The token cache was written with another vocabulary',
-        got=f'{vocabulary.spec.size} entries, hash {vocabulary.hash[:12]}',
-        expected=f'{stored["size"]} entries, hash {stored["hash"][:12]}, '
+        got=f'{vocabulary.spec.size} tokens, hash {vocabulary.hash[:12]}',
+        expected=f'{stored["size"]} tokens, hash {stored["hash"][:12]}, '
         'as in the cache',
         where=self.directory,
         fix=rebuild_command(self.directory),
       )
 
   def rates(self, mixture: str, split: str) -> dict[str, float]:
-    """The tasks of a mixture that have `split`, with their mixing rates.
+    """Returns the mixing rates of a mixture's tasks that have a split.
 
     Raises:
-      CacheError: the mixture or the split is not in the cache.
+      CacheError: If the mixture or the split is not in the cache.
     """
     if mixture not in self.mixtures:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
       raise errors.CacheError(
-        'The token cache has no such mixture',
+        'The mixture is not in the token cache',
         got=repr(mixture),
         expected='one of ' + ', '.join(sorted(self.mixtures)),
         where=self.directory,
@@ -131,7 +138,7 @@ class TokenCache:
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-        f'The token cache of {mixture} has no such split',
+        f'The split of {mixture} is not in the token cache',
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,
@@ -142,14 +149,17 @@ class TokenCache:
   def open(self, mixture: str, split: str) -> dict[str, CachedTask]:
     """Opens the tasks of a mixture.
 
+    Returns:
+      The tasks, by name.
+
     Raises:
-      CacheError: a task is not complete or its files are damaged.
+      CacheError: If a task is incomplete, or its files are damaged.
     """
     tasks = self._complete_tasks(mixture, split)
     return {task: self._open_task(task, split) for task in tasks}
 
   def digest(self, mixture: str, split: str) -> str:
-    """What tells whether another cache has the same tokens."""
+    """Returns a digest that is equal for caches with the same tokens."""
     return checksums.digest_json(
       {
         task: self._tasks[cache_format.task_key(task, split)]['digest']
@@ -158,7 +168,10 @@ class TokenCache:
     )
 
   def signature(self, mixture: str, split: str) -> str:
-    """Changes when a file of the tasks is written; nothing is read for it."""
+    """Returns a signature that changes when a file of the tasks is written.
+
+    The signature is computed without reading the shards.
+    """
     stats = [
       [name, *_stamp(self.directory, name)]
       for name in self._files(mixture, split)
@@ -166,10 +179,10 @@ class TokenCache:
     return checksums.digest_json([self.digest(mixture, split), *stats])
 
   def verify(self, mixture: str, split: str) -> None:
-    """Reads every file of a mixture's tasks and compares its digest.
+    """Reads every file of a mixture's tasks and verifies its digest.
 
     Raises:
-      CacheError: some have changed; they are listed.
+      CacheError: If files have changed. The message lists them.
     """
     problems = []
     for task in self._complete_tasks(mixture, split):
@@ -181,31 +194,29 @@ class TokenCache:
       raise errors.CacheError(
         'The token cache is damaged',
         got='; '.join(problems[:20]),
-        expected='the files as they were written',
+        expected='the original files',
         where=self.directory,
-        fix='Delete the files that have another content; '
+        fix='Delete the changed files. '
         + rebuild_command(self.directory, mixture, split),
       )
 
   def _files(self, mixture: str, split: str) -> Iterator[str]:
-    """The files of a mixture's tasks, below the directory."""
+    """Yields the paths of the files of a mixture, relative to the directory."""
     for task in self._complete_tasks(mixture, split):
-      meta, shards = (
-        self._meta_file(task, split),
-        self._meta(task, split).shards,
-      )
-      folder = meta.parent.relative_to(self.directory).as_posix()
+      meta_file = self._meta_file(task, split)
+      folder = meta_file.parent.relative_to(self.directory).as_posix()
       yield f'{folder}/{checksums.FILE}'
-      yield f'{folder}/{meta.name}'
-      for shard in shards:  # there may be very many
+      yield f'{folder}/{meta_file.name}'
+      # There can be many shards, so their paths are formatted as strings.
+      for shard in self._meta(task, split).shards:
         yield (
           f'{folder}/{cache_format.SHARDS}/{shard.name}{cache_format.SUFFIX}'
         )
 
   def _complete_tasks(self, mixture: str, split: str) -> dict[str, float]:
-    """The rates of a mixture's tasks, which must all be complete."""
+    """Returns the mixing rates of a mixture, and checks that it is complete."""
     tasks = self.rates(mixture, split)
-    missing = [t for t in tasks if not self._is_complete(t, split)]
+    missing = [task for task in tasks if not self._is_complete(task, split)]
     if missing:
       raise errors.CacheError(
         'The token cache is incomplete',
@@ -213,8 +224,8 @@ class TokenCache:
         f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
         + (', …' if len(missing) > 5 else ''),
         where=self.directory,
-        fix='Run the same command again, it goes on where it stopped: '
-        + _command(self.directory, mixture, split),
+        fix='Run the same command again to resume: '
+        + _format_command(self.directory, mixture, split),
       )
     return tasks
 
@@ -225,16 +236,20 @@ class TokenCache:
     split: str,
     languages: Collection[str] | None = None,
   ) -> None:
-    """Raises a CacheError if text or dictionaries have changed since.
+    """Checks that text and dictionaries have not changed since caching.
 
-    Tasks that are not of a corpus directory are not checked. Files and
-    languages may have come since where a newer generation has them.
+    Tasks that do not read a corpus directory are not checked. If the cache has
+    a newer generation, files and languages that were added to the corpus are
+    ignored.
 
     Args:
-      corpus: a `corpus.Corpus`.
-      mixture: its tasks of the corpus are checked.
-      split: of the tasks.
-      languages: that are read; None: all.
+      corpus: A `corpus_directory.Corpus`.
+      mixture: Mixture whose tasks are checked.
+      split: Split of the tasks.
+      languages: Languages that are read. If None, all languages.
+
+    Raises:
+      CacheError: If text or dictionaries have changed.
     """
     self._check_members(corpus, mixture, split, languages)
     for task in self.rates(mixture, split):
@@ -242,34 +257,37 @@ class TokenCache:
         continue
       meta = self._meta(task, split)
       current_files = [
-        dataclasses.astuple(f)
-        for f in corpus.group_fingerprint(*meta.languages, split=split)
+        dataclasses.astuple(file)
+        for file in corpus.group_fingerprint(*meta.languages, split=split)
       ]
       if self.generation < len(self._header.generations):
         cached_files = {name for name, *_ in meta.fingerprint['files']}
         current_files = [
           file for file in current_files if file[0] in cached_files
         ]
-      changes = _changes(
-        meta.fingerprint['files'], current_files
-      ) + _dictionary_changes(meta, corpus)
+      changes = _find_changes(meta.fingerprint['files'], current_files)
+      changes += _find_dictionary_changes(meta, corpus)
       if changes:
         raise errors.CacheError(
           f'The text of {task} has changed since the token cache was written',
           got='; '.join(changes),
           where=corpus.directory,
           fix=rebuild_command(self.directory, mixture, split)
-          + ' --overwrite, or --append for new files alone',
+          + ' --overwrite, or with --append if files were only added.',
         )
 
   def _check_members(self, corpus, mixture, split, languages):
-    """Refuses text of languages that the newest generation knows nothing of."""
+    """Checks that the newest generation has all languages of the corpus.
+
+    Raises:
+      CacheError: If the corpus has text in other languages.
+    """
     corpus_members = {
       'corpus.mono': [(code,) for code in corpus.languages],
       'corpus.parallel': corpus.pairs,
     }
     cached_members = {
-      self._meta(t, split).languages for t in self.rates(mixture, split)
+      self._meta(task, split).languages for task in self.rates(mixture, split)
     }
     new = [
       '-'.join(member)
@@ -280,11 +298,11 @@ class TokenCache:
     ]
     if new and self.generation == len(self._header.generations):
       raise errors.CacheError(
-        'The corpus has text that the token cache does not have',
+        'The corpus has text in languages that the token cache does not have',
         got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
         where=corpus.directory,
         fix=rebuild_command(self.directory, mixture, split)
-        + ' --append, or name what is read by Stream.languages',
+        + ' --append, or select languages with Stream.languages.',
       )
 
   def _has_task(self, task, split):
@@ -309,40 +327,44 @@ class TokenCache:
     meta = self._meta(task, split)
     if meta.vocabulary != self._header.vocabulary['hash']:
       raise errors.CacheError(
-        f'{task} was written with another vocabulary than its cache',
+        f'The vocabulary of {task} differs from that of its cache',
         where=directory,
         fix=rebuild_command(self.directory),
       )
-    shards = cache_texts.Shards(directory, meta)
+    shards = ragged_arrays.Shards(directory, meta)
     sides = tuple(
-      cache_texts.ShardedTexts(shards, side, index)
+      ragged_arrays.ShardedTexts(shards, side, index)
       for index, side in enumerate(meta.sides)
     )
     return CachedTask(meta, sides, shards)
 
   def _check_seal(self, directory, task, split) -> None:
-    """Checks lengths of files and the content of short ones, always."""
+    """Checks the sizes of a task's files, and the content of small files.
+
+    Raises:
+      CacheError: If a file is missing or has changed.
+    """
     task_entry = self._tasks[cache_format.task_key(task, split)]
-    problems = checksums.find_problems(directory, largest=_SHORT)
+    problems = checksums.find_problems(directory, largest=_MAX_VERIFIED_SIZE)
     if not problems and (
       checksums.digest_file(
         self._meta_file(task, split), like=task_entry['digest']
       )
       != task_entry['digest']
     ):
-      problems = ['the files are those of another task or cache']
+      problems = ['the files belong to another task or cache']
     if problems:
       raise errors.CacheError(
         'The token cache is damaged',
         got='; '.join(problems[:20]),
         where=directory,
-        fix='Delete the files that have another content; missing and cut-off '
-        'ones are written again. ' + rebuild_command(self.directory),
+        fix='Delete the changed files. Missing and truncated files are written '
+        'again. ' + rebuild_command(self.directory),
       )
 
 
 def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
-  """Size and time of a file on disk or in a bucket."""
+  """Returns the size and modification time of a file on disk or in a bucket."""
   if paths.is_bucket(directory):
     bucket_status: Any = (directory / name).stat()
     return bucket_status.length, int(bucket_status.mtime)
@@ -353,46 +375,50 @@ def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
 def rebuild_command(
   directory, mixture: str = 'MIXTURE', split: str = 'train'
 ) -> str:
-  """What to do about a cache that cannot be used."""
-  return 'Write it: ' + _command(directory, mixture, split)
+  """Returns the hint for a cache that cannot be used."""
+  return 'Write it: ' + _format_command(directory, mixture, split)
 
 
-def _command(directory, mixture, split):
+def _format_command(directory, mixture, split):
   return (
     f'xlflax cache --mixture {mixture} --split {split} '
     f'--output {directory} --vocabulary DIR [--corpus DIR]'
   )
 
 
-def _changes(stored, now) -> list[str]:
-  """Returns the differences of two lists of (path, size, content)."""
+def _find_changes(stored, current) -> list[str]:
+  """Describes the differences of two lists of (path, size, content)."""
   before = {name: tuple(stamp) for name, *stamp in stored}
-  after = {name: tuple(stamp) for name, *stamp in now}
-  out = [f'{name} is new' for name in sorted(after.keys() - before.keys())]
-  out += [f'{name} is gone' for name in sorted(before.keys() - after.keys())]
+  after = {name: tuple(stamp) for name, *stamp in current}
+  changes = [
+    f'{name} was added' for name in sorted(after.keys() - before.keys())
+  ]
+  changes += [
+    f'{name} was removed' for name in sorted(before.keys() - after.keys())
+  ]
   for name in sorted(before.keys() & after.keys()):
     (size, *content), (new_size, *new_content) = before[name], after[name]
     if size != new_size:
-      out.append(f'{name} has {new_size} bytes instead of {size}')
+      changes.append(f'{name} has {new_size} bytes instead of {size}')
     elif content != new_content:
-      out.append(f'{name} has another content')
-  return out
+      changes.append(f'{name} has different content')
+  return changes
 
 
-def _dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
-  """Whether a code-switched task was made by other dictionaries."""
+def _find_dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
+  """Describes changes of the dictionaries of a code-switched task."""
   [language, *_] = meta.languages
   for name, settings in (
     step for step in meta.fingerprint['preprocessors'] if isinstance(step, list)
   ):
     if name == code_switching.STEP:
       dictionaries = [
-        Dictionary.read(f.path)
-        for f in corpus.dictionaries
-        if language in f.languages
+        Dictionary.read(file.path)
+        for file in corpus.dictionaries
+        if language in file.languages
       ]
       if settings['dictionaries'] != code_switching.dictionary_hash(
         language, dictionaries, into=settings['languages']
       ):
-        return [f'the dictionaries of {language} are others']
+        return [f'the dictionaries of {language} have changed']
   return []

@@ -1,10 +1,11 @@
-"""Writes token caches: resumable after a kill, parallel over processes.
+"""Writer of token caches, which is parallel and can be resumed after a kill.
 
-Tasks are divided into shards (`parts`); a shard appears in one rename. A
-task whose shards are all there is sealed (`sealing`). Whoever writes the
-shards, in whatever order, with whatever interruptions: the files are the same
-byte for byte. `write_cache` does it all; `write_share` writes a share of the
-shards on one of several machines, and `finish_cache` seals what they have written.
+`write_plan` divides tasks into shards, which appear atomically. A task is
+finalized when all of its shards exist. The files are identical byte for byte,
+regardless of the processes that write the shards, their order and
+interruptions. `write_cache` writes a complete cache. With several machines,
+each machine calls `write_partition` for some of the shards, and one machine
+calls `finalize_cache` at the end.
 """
 
 import dataclasses
@@ -16,14 +17,14 @@ from typing import Any
 
 from xlflax.data.cache import (
   cache_format,
+  cache_metadata,
   finalization,
   multiprocessing_runner,
   shard_writer,
   staleness,
   write_lock,
+  write_plan,
 )
-from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.cache import write_plan as cache_jobs
 from xlflax.data.cache.staleness import Changed
 from xlflax.data.plain_text import text_tasks
 from xlflax.storage import checksums, paths
@@ -35,16 +36,18 @@ SHARD_SIZE = 1 << 26
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-  """What is to be in a cache.
+  """Content and options of a cache to write.
 
   Attributes:
-    directory: of the cache; other mixtures that are in it stay.
-    mixtures: names of mixtures or tasks.
-    splits: tasks that lack one are left out of it.
-    vocabulary: a `base_vocabulary.Vocabulary`.
-    open_tasks: opens the tasks; called once in each process.
-    shard_size: bytes of text in a shard.
-    changed: what becomes of tasks whose text has changed.
+    directory: Directory of the cache. Other mixtures in the cache are
+      preserved.
+    mixtures: Names of mixtures or tasks.
+    splits: Names of splits. Tasks without a split are omitted from it.
+    vocabulary: A `base_vocabulary.Vocabulary`.
+    open_tasks: Function that opens the tasks. It is called once in each
+      process.
+    shard_size: Size of the text of a shard in bytes.
+    changed: Handling of tasks whose text has changed.
   """
 
   directory: pathlib.Path
@@ -61,9 +64,9 @@ class Plan:
     )
     object.__setattr__(self, 'directory', directory)
 
-  def jobs(self, tasks: text_tasks.Tasks) -> list[cache_jobs.Job]:
-    """One for each task and split, by these."""
-    return cache_jobs.list_jobs(
+  def jobs(self, tasks: text_tasks.Tasks) -> list[write_plan.Job]:
+    """Returns one job for each task and split."""
+    return write_plan.list_jobs(
       tasks,
       self.directory,
       self.mixtures,
@@ -73,7 +76,7 @@ class Plan:
     )
 
   def members(self, tasks: text_tasks.Tasks) -> staleness.Members:
-    """The tasks of each mixture and split, by these."""
+    """Returns the tasks of each mixture and split."""
     return {
       (mixture, split): set(tasks.names(mixture, split=split))
       for mixture in self.mixtures
@@ -81,8 +84,8 @@ class Plan:
     }
 
 
-# Writes units somewhere else, such as on Apache Beam.
-Runner = Callable[[Plan, Sequence[cache_jobs.Unit]], None]
+# A function that writes units with other workers, such as Apache Beam.
+Runner = Callable[[Plan, Sequence[write_plan.Unit]], None]
 
 
 @validation.validate_call
@@ -93,32 +96,35 @@ def write_cache(
   runner: Runner | None = None,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
-  """Writes the tasks of mixtures, or what is missing of them.
+  """Writes the tasks of mixtures, except those that already exist.
 
   Args:
-    plan: what to write.
-    num_processes: that tokenise.
-    runner: writes the shards; None: processes of this machine do.
-    report: called now and then.
+    plan: Content and options of the cache.
+    num_processes: Number of processes that tokenize.
+    runner: Function that writes the shards. If None, processes of this machine
+      write them.
+    report: Function that is called periodically with the progress.
 
   Returns:
-    What each task of the mixtures says of itself, by task and split.
+    The metadata of each task of the mixtures, by task and split.
 
   Raises:
-    CacheError: the directory holds other content, another process writes to
+    CacheError: If the directory has other content, another process writes to
       it, or the disk is full.
-    CorpusError: unknown mixture or malformed text (file:line).
+    CorpusError: If a mixture is unknown or the text is malformed.
   """
   tasks = plan.open_tasks()
   with write_lock.lock_cache(plan.directory):
     jobs = plan.jobs(tasks)
     header = _open_header(plan, tasks, jobs)
-    if plan.changed is Changed.REPLACE:  # what steps do is known by names alone
+    # Replace finalized tasks even if they seem unchanged: a fingerprint
+    # contains the names of preprocessors, but not their code.
+    if plan.changed is Changed.REPLACE:
       for job in jobs:
-        if staleness.is_sealed(job, header):
+        if staleness.is_finalized(job, header):
           shutil.rmtree(job.directory)
       jobs = plan.jobs(tasks)
-    missing = [job for job in jobs if not staleness.is_sealed(job, header)]
+    missing = [job for job in jobs if not staleness.is_finalized(job, header)]
     if runner is None:
       multiprocessing_runner.write_jobs(
         missing,
@@ -130,41 +136,46 @@ def write_cache(
       )
     else:
       runner(plan, [unit for job in missing for unit in job.all_units(1)])
-    return _seal(header, plan, tasks, jobs)
+    return _finalize(header, plan, tasks, jobs)
 
 
 @validation.validate_call
-def write_share(
+def write_partition(
   plan: Plan,
-  share: tuple[int, int],
+  partition: tuple[int, int],
   *,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> int:
-  """Writes a share of the shards, beside processes that write the others.
+  """Writes one partition of the shards, concurrently with other processes.
 
   Args:
-    plan: the same for all of them.
-    share: (i, n): the i-th share of n, from 0.
-    report: called now and then.
+    plan: Content and options of the cache, the same for all processes.
+    partition: (i, n) to write the i-th of n partitions, from 0.
+    report: Function that is called periodically with the progress.
 
   Returns:
-    Units of the share: shards, or files that are read as a whole.
+    Number of units in the partition. A unit is a shard, or a file that is
+    read from its beginning.
 
   Raises:
-    CacheError: as of `write_cache`; or another process writes this share.
+    CacheError: If the directory has other content, another process writes this
+      partition, or the disk is full.
+    CorpusError: If a mixture is unknown or the text is malformed.
   """
   tasks = plan.open_tasks()
-  with write_lock.lock_cache(plan.directory, share):
+  with write_lock.lock_cache(plan.directory, partition):
     jobs = plan.jobs(tasks)
-    _open_header(plan, tasks, jobs, sharing=True)
-    units = share_of(jobs, share)
-    numbers = itertools.count(1)
+    _open_header(plan, tasks, jobs, is_partition=True)
+    units = select_partition(jobs, partition)
+    shard_counter = itertools.count(1)
     for unit in units:
 
       def after_shard(task=unit.job.task):
-        done = next(numbers)
+        num_done = next(shard_counter)
         report(
-          multiprocessing_runner.Progress(done, max(done, len(units)), task)
+          multiprocessing_runner.Progress(
+            num_done, max(num_done, len(units)), task
+          )
         )
 
       shard_writer.write_unit(
@@ -174,76 +185,96 @@ def write_share(
 
 
 @validation.validate_call
-def finish_cache(plan: Plan) -> list[cache_format.TaskMeta]:
-  """Checks that all shards are there, and seals the tasks.
+def finalize_cache(plan: Plan) -> list[cache_format.TaskMeta]:
+  """Finalizes the tasks after all partitions have been written.
+
+  Args:
+    plan: Content and options of the cache, as passed to `write_partition`.
+
+  Returns:
+    The metadata of each task of the mixtures, by task and split.
 
   Raises:
-    CacheError: some are missing, or are of text that has changed since.
+    CacheError: If a shard is missing, or its text has changed since.
   """
   tasks = plan.open_tasks()
   with write_lock.lock_cache(plan.directory):
     jobs = plan.jobs(tasks)
-    return _seal(_open_header(plan, tasks, jobs), plan, tasks, jobs)
+    header = _open_header(plan, tasks, jobs)
+    return _finalize(header, plan, tasks, jobs)
 
 
-def share_of(
-  jobs: Sequence[cache_jobs.Job], share: tuple[int, int]
-) -> list[cache_jobs.Unit]:
-  """The units of the i-th share of n; equal shares wherever it is asked."""
-  index, count = share
+def select_partition(
+  jobs: Sequence[write_plan.Job], partition: tuple[int, int]
+) -> list[write_plan.Unit]:
+  """Returns the units of a partition, which are the same in every process.
+
+  Args:
+    jobs: Jobs of all tasks.
+    partition: (i, n) for the i-th of n partitions, from 0.
+  """
+  index, count = partition
   units = [unit for job in jobs for unit in job.all_units(count)]
   return units[index::count]
 
 
 def _open_header(
-  plan: Plan, tasks, jobs, *, sharing: bool = False
-) -> cache_header.Header:
-  """Of the cache; text that has changed is refused unless allowed."""
+  plan: Plan, tasks, jobs, *, is_partition: bool = False
+) -> cache_metadata.Header:
+  """Returns the header of the cache, and creates it if necessary.
+
+  Raises:
+    CacheError: If text has changed and `plan.changed` does not permit it.
+  """
   replace = plan.changed is Changed.REPLACE
-  header = cache_header.open_for_writing(
-    plan.directory, plan.vocabulary, overwrite=replace and not sharing
+  header = cache_metadata.open_for_writing(
+    plan.directory, plan.vocabulary, overwrite=replace and not is_partition
   )
   staleness.check_changes(jobs, plan.members(tasks), header, plan.changed)
   return header
 
 
-def _seal(header: cache_header.Header, plan: Plan, tasks, jobs):
-  """Seals tasks, then the cache, which is readable from then on."""
-  added = plan.changed is Changed.ADD and staleness.needs_generation(
+def _finalize(header: cache_metadata.Header, plan: Plan, tasks, jobs):
+  """Finalizes the tasks, then the cache, which makes it readable."""
+  needs_generation = plan.changed is Changed.ADD and staleness.needs_generation(
     jobs, plan.members(tasks), header
   )
-  open_ = [job for job in jobs if not staleness.is_sealed(job, header)]
+  unfinished_jobs = [
+    job for job in jobs if not staleness.is_finalized(job, header)
+  ]
   for job in jobs:
-    finalization.check_written_again(job)
-  if added or not header.generations:
+    finalization.check_rewritten_shards(job)
+  if needs_generation or not header.generations:
     header.generations.append(header.newest.copy())
   number = len(header.generations)
-  for job in open_:
-    finalization.seal_task(job, tasks, number, keep=header.older(job.key))
+  for job in unfinished_jobs:
+    finalization.finalize_task(
+      job, tasks, number, older_generations=header.older(job.key)
+    )
     path = cache_format.generation_file(job.directory, number)
     header.newest.tasks[job.key] = {
       'generation': number,
       'digest': checksums.digest_file(path),
     }
-  metas = [_meta(job, header) for job in jobs]
-  header.newest.mixtures.update(_rates(plan, tasks, metas, header))
+  metas = [_read_meta(job, header) for job in jobs]
+  header.newest.mixtures.update(_compute_rates(plan, tasks, metas, header))
   header.write(plan.directory)
   for path in plan.directory.glob('.lock-*'):
     path.unlink()
-  cache_header.remove_left_behind(plan.directory)
+  cache_metadata.remove_temporary_files(plan.directory)
   return metas
 
 
-def _meta(job, header) -> cache_format.TaskMeta:
+def _read_meta(job, header) -> cache_format.TaskMeta:
   number = header.newest.tasks[job.key]['generation']
   path = cache_format.generation_file(job.directory, number)
   return cache_format.TaskMeta.from_json(cache_format.read_json(path))
 
 
-def _rates(
+def _compute_rates(
   plan: Plan, tasks, metas, header
 ) -> dict[str, dict[str, dict[str, float]]]:
-  """The mixtures, with rates from the sizes that the tasks now have."""
+  """Computes the sampling rates of the mixtures from the sizes of their tasks."""
   sizes = {(m.task, m.split): m.source_examples for m in metas}
   return {
     mixture: header.newest.mixtures.get(mixture, {})

@@ -1,12 +1,12 @@
-"""The loader over a token cache: any row of any step, at once.
+"""Loader of batches from a token cache, with random access to every step.
 
-Row n of a task (its n-th use since step 0) is row n mod R of its epoch
-n div R, R being its number of rows; with shuffling, an epoch is a permutation
-of the R rows that is keyed by (seed, task, epoch). So each row is used exactly
-once in an epoch, nothing has to be replayed to resume, and any number of
-processes sees the same global batches.
+Sequence n of a task (its n-th use since step 0) is sequence n mod R of epoch
+n div R, where R is the number of sequences of the task. With shuffling, each
+epoch is a permutation of the R sequences that is keyed by (seed, task, epoch).
+Each sequence is therefore used exactly once per epoch, resuming does not replay
+earlier steps, and the global batches do not depend on the number of processes.
 
-Neither TensorFlow nor SeqIO is imported.
+This module does not import TensorFlow or SeqIO.
 """
 
 import math
@@ -15,16 +15,17 @@ from collections.abc import Collection
 import numpy as np
 
 from xlflax.data import batch_keys, dataset_config, loader_base
-from xlflax.data.batching import collate
-from xlflax.data.batching import length_filter as row_lengths
-from xlflax.data.batching import sequence_index as row_index
+from xlflax.data.batching import collate, length_filter, sequence_index
 from xlflax.data.cache import cache_reader
 from xlflax.data.sampling import hashing, permutation, sampling_order
 from xlflax.utils import errors
 
 
 class CachedLoader:
-  """See `loader_base.Loader` and `loader_factory.open_loader`."""
+  """Loader of a token cache; see `loader_base.Loader`.
+
+  `loader_factory.open_loader` creates it.
+  """
 
   def __init__(
     self,
@@ -37,6 +38,22 @@ class CachedLoader:
     corpus=None,
     verified: Collection[str] | None = (),
   ):
+    """Opens a token cache.
+
+    Args:
+      stream: Stream to read.
+      vocabulary: Vocabulary of the cache.
+      seed: Random seed.
+      cache_dir: Directory of the cache.
+      generation: Generation of the cache to read. If None, the newest.
+      corpus: Corpus to compare the cache with. If None, the comparison is
+        skipped.
+      verified: Signatures of caches whose digests have been verified. If None,
+        digests are not verified.
+
+    Raises:
+      CacheError: If the cache is incomplete, damaged or out of date.
+    """
     cache = cache_reader.TokenCache(cache_dir, generation=generation)
     cache.check_vocabulary(vocabulary)
     rates = cache.rates(stream.mixture, stream.split)
@@ -63,20 +80,21 @@ class CachedLoader:
       stream,
       seed=seed,
       rates=rates,
-      most=None
+      max_rows=None
       if stream.max_epochs is None
       else {
-        name: math.floor(stream.max_epochs * _at_most(index.num_rows, stream))
+        name: math.floor(stream.max_epochs * _limit(index.num_rows, stream))
         for name, index in indices.items()
       },
       sizes={
-        name: _size(task, indices[name], stream) for name, task in tasks.items()
+        name: _task_size(task, indices[name], stream)
+        for name, task in tasks.items()
       },
     )
     self._metas = [tasks[name].meta for name in self._schedule.tasks]
     self._indices = [indices[name] for name in self._schedule.tasks]
     self._num_rows = np.array(
-      [_at_most(i.num_rows, stream) for i in self._indices], np.int64
+      [_limit(index.num_rows, stream) for index in self._indices], np.int64
     )
     self._languages = [
       loader_base.side_languages(stream, vocabulary, meta.languages)
@@ -112,7 +130,7 @@ class CachedLoader:
     return batch
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Sizes and rates, for each task."""
+    """Returns sizes and sampling rates of each task."""
     return [
       loader_base.TaskStatistics(
         task=meta.task,
@@ -139,7 +157,7 @@ class CachedLoader:
     self._indices = []
 
   def _shuffled(self, index, sizes, keys):
-    """The rows that come at these places of an epoch."""
+    """Returns the sequences at positions `index` of shuffled epochs."""
     locality = self.stream.locality
     if locality is None:
       return permutation.permute_index(index, sizes, keys)
@@ -152,59 +170,62 @@ class CachedLoader:
     )
 
   def _check_ids(self, batch: batch_keys.Batch) -> None:
-    """Refuses tokens that the vocabulary does not have."""
+    """Raises a CacheError if a batch contains ids outside of the vocabulary."""
     size = self._vocabulary_spec.size
     for key in (batch_keys.TOKEN_IDS, batch_keys.PAIRED + batch_keys.TOKEN_IDS):
       ids = batch.get(key)
       if ids is not None and not 0 <= ids.min() <= ids.max() < size:
         raise errors.CacheError(
-          'The token cache holds ids that the vocabulary does not have',
+          'The token cache contains ids that are not in the vocabulary',
           got=f'{ids.min()} to {ids.max()}',
           expected=f'0 to {size - 1}',
           where=self._directory,
-          fix='Look with `xlflax cache verify`, and write it again',
+          fix='Run `xlflax cache verify`, and write the cache again.',
         )
 
   def _units(self, tasks, index):
-    """The texts of each row; every task is asked once."""
+    """Returns the texts of each sequence, with one lookup per task."""
     order = np.argsort(tasks, kind='stable')
-    names, starts = np.unique(tasks[order], return_index=True)
-    out = [None] * tasks.size
-    for task, places in zip(
-      names.tolist(), np.split(order, starts[1:]), strict=True
+    distinct_tasks, starts = np.unique(tasks[order], return_index=True)
+    units = [None] * tasks.size
+    for task, positions in zip(
+      distinct_tasks.tolist(), np.split(order, starts[1:]), strict=True
     ):
-      units = self._indices[task].units(index[places])
-      for place, unit in zip(places.tolist(), units, strict=True):
-        out[place] = unit
-    return out
+      task_units = self._indices[task].units(index[positions])
+      for position, unit in zip(positions.tolist(), task_units, strict=True):
+        units[position] = unit
+    return units
 
 
-def _size(
+def _task_size(
   task: cache_reader.CachedTask,
-  index: row_index.RowIndex,
+  index: sequence_index.RowIndex,
   stream: dataset_config.Stream,
 ) -> int:
-  """N_i of the rates: a task's examples, tokens, or the pairs that are kept."""
+  """Returns N_i of the sampling rates: examples, tokens or kept pairs."""
   if stream.sizes is dataset_config.Sizes.TOKENS:
     tokens = sum(side.tokens for side in task.meta.statistics)
-    return tokens * _at_most(index.num_rows, stream) // index.num_rows
-  if row_lengths.counts_kept_pairs(stream):
-    return _at_most(index.num_rows, stream)
-  return _at_most(task.meta.source_examples, stream)
+    return tokens * _limit(index.num_rows, stream) // index.num_rows
+  if length_filter.counts_kept_pairs(stream):
+    return _limit(index.num_rows, stream)
+  return _limit(task.meta.source_examples, stream)
 
 
-def _at_most(count: int, stream: dataset_config.Stream) -> int:
-  """`count`, or `Stream.max_examples` if that is fewer."""
-  return (
-    count if stream.max_examples is None else min(count, stream.max_examples)
-  )
+def _limit(count: int, stream: dataset_config.Stream) -> int:
+  """Returns `count`, limited to `stream.max_examples` if it is set."""
+  if stream.max_examples is None:
+    return count
+  return min(count, stream.max_examples)
 
 
-def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
+def _make_index(
+  task: cache_reader.CachedTask, stream
+) -> sequence_index.RowIndex:
+  """Returns the sequence index of a task, which must not be empty."""
   loader_base.check_sides(stream, task.meta.task, task.meta.languages)
   index = None
   if task.meta.examples:
-    index = row_index.make_index(
+    index = sequence_index.make_index(
       task.sides, task.shards.starts_document, stream
     )
   if index is None or not index.num_rows:

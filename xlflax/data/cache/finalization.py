@@ -1,48 +1,53 @@
-"""Makes a readable task of its shards, once all of them are there."""
+"""Finalization of cached tasks after all of their shards have been written."""
 
 import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable
 
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import shard_plan as cache_parts
-from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import cache_format, shard_plan, write_plan
 from xlflax.data.plain_text import text_tasks
 from xlflax.storage import checksums
 from xlflax.utils import errors
 
 
-def seal_task(
-  job: cache_jobs.Job,
+def finalize_task(
+  job: write_plan.Job,
   tasks: text_tasks.Tasks,
   generation: int,
   *,
-  keep: set[int],
+  older_generations: set[int],
 ) -> cache_format.TaskMeta:
-  """Writes what a task says of itself, and its digests.
+  """Writes the metadata and digests of a task and makes the task readable.
+
+  Shards that no remaining generation uses are deleted.
 
   Args:
-    job: all of whose shards are written.
-    tasks: the job's among them.
-    generation: number of the new generation.
-    keep: older generations of the task; shards of neither are deleted.
+    job: Job whose shards have all been written.
+    tasks: Tasks that include the task of the job.
+    generation: Number of the new generation.
+    older_generations: Numbers of older generation files of the task to keep.
+
+  Returns:
+    The metadata of the task.
 
   Raises:
-    CacheError: a shard is missing or cut off, or is of other text or of
-      another vocabulary than the rest.
-    CorpusError: no example has a token.
+    CacheError: If a shard is missing or truncated, or if shards differ in
+      their text, vocabulary or tokenization library.
+    CorpusError: If no example has a token.
   """
-  entries = _entries(job)
+  entries = _read_entries(job)
   _check_libraries(job, entries)
   num_examples = sum(entry.examples + entry.empty for entry in entries)
-  is_whole = any(part.path is None for part in job.parts)
+  # A task that is not read file by file may report the size of its source.
+  source_size = None
+  if any(part.path is None for part in job.parts):
+    source_size = tasks.source_size(job.task, job.split)
   meta = cache_format.TaskMeta(
     task=job.task,
     split=job.split,
     languages=job.languages,
-    source_examples=(is_whole and tasks.source_size(job.task, job.split))
-    or num_examples,
+    source_examples=source_size or num_examples,
     vocabulary=job.vocabulary,
     fingerprint=json.loads(job.fingerprint),
     shard_size=job.shard_size,
@@ -50,43 +55,51 @@ def seal_task(
   )
   if not meta.examples:
     raise errors.CorpusError(
-      'A task has no text',
+      'The task has no text',
       got=f'{meta.empty} examples, all empty',
       where=f'task {job.task}, split {job.split}',
-      fix='Give it text, or take it out of the mixture',
+      fix='Add text to the task, or remove it from the mixture.',
     )
   path = cache_format.generation_file(job.directory, generation)
   cache_format.write_json(path, meta.to_json())
-  write_digests(job.directory, keep | {generation})
-  _remove_others(job.directory)
+  write_digests(job.directory, older_generations | {generation})
+  _remove_unused_files(job.directory)
   return meta
 
 
-def check_written_again(job: cache_jobs.Job) -> None:
-  """Removes notes on sealed shards that were lost and are as they were.
+def check_rewritten_shards(job: write_plan.Job) -> None:
+  """Checks finalized shards that were lost and have been written again.
+
+  The entry files of shards with unchanged content are removed.
 
   Raises:
-    CacheError: such a shard is another one now.
+    CacheError: If the content of such a shard has changed.
   """
-  for name, before in job.sealed.items():
+  for name, finalized_entry in job.finalized.items():
     path = cache_format.entry_file(job.directory, name)
     current_entry = job.entry(name) if path.exists() else None
     if current_entry is None:
       continue
-    if current_entry.digest != before.digest:
+    if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'A shard of {job.task} that was lost was not written as it had been',
-        got=f'one by {current_entry.library}',
-        expected=f'that by {before.library}',
+        f'A rewritten shard of {job.task} differs from the lost shard',
+        got=f'a shard by {current_entry.library}',
+        expected=f'a shard by {finalized_entry.library}',
         where=cache_format.shard_file(job.directory, name),
-        fix='Delete it, and write it again with that version of the library',
+        fix='Delete the shard, and write it again with the expected version of '
+        'the library.',
       )
     path.unlink()
 
 
-def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
-  """What is known of all shards, in order."""
-  entries, missing = [], []
+def _read_entries(job: write_plan.Job) -> tuple[cache_format.ShardEntry, ...]:
+  """Returns the entries of all shards in order.
+
+  Raises:
+    CacheError: If a shard is missing or truncated.
+  """
+  entries: list[cache_format.ShardEntry] = []
+  missing: list[str] = []
   for part in job.parts:
     count = job.num_shards(part)
     if count is None:
@@ -100,70 +113,85 @@ def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
       if _is_last(entry, job, part):
         break
   if missing:
-    raise _incomplete(job, missing, len(entries))
-  return _with_starts(entries)
+    raise _incomplete_error(job, missing, len(entries))
+  return _set_starts(entries)
 
 
 def _is_last(
-  entry: cache_format.ShardEntry, job: cache_jobs.Job, part: cache_parts.Part
+  entry: cache_format.ShardEntry, job: write_plan.Job, part: shard_plan.Part
 ) -> bool:
-  """Whether the examples of a part end with a shard.
+  """Returns whether the examples of a part end with a shard.
 
-  A part that is cut by examples has shards after that one where its source
-  has fewer examples than it says, or where a process was killed between its
-  last shard and the note on its end; they are empty.
+  A part that is divided by examples can have later shards, which are empty.
+  They
+  exist if the source has fewer examples than its reported size, or if a process
+  was killed after it wrote its last shard and before it recorded the end of the
+  part.
   """
-  length = cache_parts.examples_in_shard(job.shard_size)
+  length = shard_plan.examples_in_shard(job.shard_size)
   return part.num_bytes is None and entry.examples + entry.empty < length
 
 
 def _check_libraries(
-  job: cache_jobs.Job, entries: Iterable[cache_format.ShardEntry]
+  job: write_plan.Job, entries: Iterable[cache_format.ShardEntry]
 ) -> None:
-  """Raises a CacheError if shards were tokenised by several versions."""
-  shards: dict[str, list[str]] = {}
+  """Raises a CacheError if several library versions tokenized the shards."""
+  names_by_library: dict[str, list[str]] = {}
   for entry in entries:
-    shards.setdefault(entry.library, []).append(entry.name)
-  if len(shards) > 1:
-    first, *other_versions = sorted(
-      shards,
-      key=lambda name: (
-        job.sealed.keys().isdisjoint(shards[name]),
-        -len(shards[name]),
-      ),
-    )
-    raise errors.CacheError(
-      f'Shards of {job.task} were tokenised by several versions of a library, '
-      'which break ties differently',
-      got='; '.join(
-        f'{len(names)} by {name}' for name, names in shards.items()
-      ),
-      expected=f'one version, such as {first}',
-      where=job.directory / cache_format.SHARDS,
-      fix='Install one version for all workers, delete '
-      + ', '.join(
-        name for other in other_versions for name in shards[other][:3]
-      )
-      + ', … and write them again',
-    )
+    names_by_library.setdefault(entry.library, []).append(entry.name)
+  if len(names_by_library) == 1:
+    return
+  # Prefer the version of finalized shards, then that of most shards.
+  preferred, *other_libraries = sorted(
+    names_by_library,
+    key=lambda library: (
+      job.finalized.keys().isdisjoint(names_by_library[library]),
+      -len(names_by_library[library]),
+    ),
+  )
+  deletable = [
+    name
+    for library in other_libraries
+    for name in names_by_library[library][:3]
+  ]
+  raise errors.CacheError(
+    f'Shards of {job.task} were tokenized by several versions of a library, '
+    'which break ties differently',
+    got='; '.join(
+      f'{len(names)} by {library}'
+      for library, names in names_by_library.items()
+    ),
+    expected=f'one version, such as {preferred}',
+    where=job.directory / cache_format.SHARDS,
+    fix='Install one version for all workers. Delete '
+    + ', '.join(deletable)
+    + ', … and write them again.',
+  )
 
 
-def _with_starts(
+def _set_starts(
   entries: list[cache_format.ShardEntry],
 ) -> tuple[cache_format.ShardEntry, ...]:
-  """Passes beginnings of documents on to the shards that follow."""
-  out, begins = [], True  # a task begins with a document
+  """Sets `starts` of each entry from `begins` of the preceding entries."""
+  updated: list[cache_format.ShardEntry] = []
+  begins = True  # The first example of a task starts a document.
   for entry in entries:
-    out.append(dataclasses.replace(entry, starts=begins))
+    updated.append(dataclasses.replace(entry, starts=begins))
     begins = entry.begins or (begins and not entry.examples)
-  return tuple(out)
+  return tuple(updated)
 
 
-def _incomplete(
-  job: cache_jobs.Job, missing: list[str], found: int
+def _incomplete_error(
+  job: write_plan.Job, missing: list[str], num_complete: int
 ) -> errors.CacheError:
-  """The error for shards that are not there, and why that may be."""
-  other_shards = _others(job)
+  """Returns the error for missing shards, with the likely cause.
+
+  Args:
+    job: Job of the task.
+    missing: Names of the missing shards.
+    num_complete: Number of complete shards.
+  """
+  other_shards = _read_other_entries(job)
   sizes = {other['shard_size'] for other in other_shards} - {job.shard_size}
   if sizes:
     return errors.CacheError(
@@ -171,7 +199,8 @@ def _incomplete(
       got=f'--shard_size={job.shard_size}',
       expected=' or '.join(f'--shard_size={size}' for size in sorted(sizes)),
       where=job.directory / cache_format.SHARDS,
-      fix='Give `finish` the flags of the shares, and all shares the same',
+      fix='Pass the same --shard_size to all jobs and to `xlflax cache '
+      'finalize`.',
     )
   if other_shards:
     return errors.CacheError(
@@ -182,22 +211,22 @@ def _incomplete(
       expected='one state of the text for all shards: '
       + ', '.join(part.text for part in job.parts[:3]),
       where=job.directory,
-      fix='Run `xlflax cache` again for every shard: those of the present '
-      'text are kept, and `xlflax cache finalize` deletes the others',
+      fix='Run `xlflax cache` again for every --shard_index. Shards of the '
+      'current text are kept, and `xlflax cache finalize` deletes the others.',
     )
   return errors.CacheError(
-    f'Shards of {job.task} are missing or cut off',
-    got=f'{found} whole, and without '
+    f'Shards of {job.task} are missing or truncated',
+    got=f'{num_complete} complete, and without '
     + ', '.join(missing[:5])
     + (f' and {len(missing) - 5} more' if len(missing) > 5 else ''),
     where=job.directory / cache_format.SHARDS,
-    fix='Run `xlflax cache` again with the same flags, or --shard_index=I of the '
-    'array: what is there is not written again',
+    fix='Run `xlflax cache` again with the same flags, or with --shard_index=I '
+    'for the incomplete jobs. Complete shards are not written again.',
   )
 
 
-def _others(job: cache_jobs.Job) -> list[dict]:
-  """What is known of shards that are there and are not this job's."""
+def _read_other_entries(job: write_plan.Job) -> list[dict]:
+  """Reads the entry files of shards that do not belong to this job."""
   prefixes = tuple(part.prefix for part in job.parts)
   return [
     cache_format.read_json(path)
@@ -206,7 +235,8 @@ def _others(job: cache_jobs.Job) -> list[dict]:
   ]
 
 
-def _generations(directory: pathlib.Path) -> dict[int, pathlib.Path]:
+def _list_generations(directory: pathlib.Path) -> dict[int, pathlib.Path]:
+  """Returns the generation files of a task, by number."""
   return {
     int(path.stem.rpartition('-')[2]): path
     for path in directory.glob('generation-*.json')
@@ -214,17 +244,18 @@ def _generations(directory: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
-  """Seals a task's directory with the digests that its shards came with.
+  """Writes `digests.json` of a task with the recorded digests of its shards.
 
   Args:
-    directory: of the task.
-    generations: numbers of its generation files; others are removed.
+    directory: Directory of the task.
+    generations: Numbers of the generation files to keep. Other generation
+      files are removed.
 
   Raises:
-    CacheError: one of them is damaged.
+    CacheError: If a generation file is damaged.
   """
   files: dict[str, str] = {}
-  for number, path in _generations(directory).items():
+  for number, path in _list_generations(directory).items():
     if number not in generations:
       path.unlink()
       continue
@@ -236,9 +267,9 @@ def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
   checksums.write_seal(directory, files)
 
 
-def _remove_others(directory: pathlib.Path) -> None:
-  """Removes what the sealed task does not need."""
-  sealed_files = checksums.read_seal(directory).files
+def _remove_unused_files(directory: pathlib.Path) -> None:
+  """Removes files in the shard directory that `digests.json` does not list."""
+  listed_files = checksums.read_seal(directory).files
   for path in (directory / cache_format.SHARDS).iterdir():
-    if path.relative_to(directory).as_posix() not in sealed_files:
+    if path.relative_to(directory).as_posix() not in listed_files:
       path.unlink()

@@ -1,7 +1,7 @@
-"""Whether what a cache's JSON says can be: types, names and numbers.
+"""Validation of the types, names and numbers in a cache's JSON files.
 
-A digest of its own tells that a file has not been damaged, not that its writer
-meant well.
+The digest of a file shows that it is not damaged. It does not show that its
+writer was trustworthy.
 """
 
 import math
@@ -11,55 +11,68 @@ from typing import Any
 
 from xlflax.utils import errors
 
-_SHARD = re.compile(r'[\w.-]+', re.ASCII)  # no folders
-_MOST = 1 << 40  # examples or tokens
+# Names of shards must not contain directories.
+_SHARD_NAME = re.compile(r'[\w.-]+', re.ASCII)
+_MAX_COUNT = 1 << 40  # examples or tokens
 
 
 def check_shard_json(data: Any) -> None:
-  """Raises CacheError unless this is a `ShardEntry` as JSON."""
+  """Checks that data is a `ShardEntry` as JSON.
+
+  Raises:
+    CacheError: If the data is invalid.
+  """
   _check(
     'shard',
     data,
     {
-      'name': lambda v: isinstance(v, str) and bool(_SHARD.fullmatch(v)),
-      'digest': _text,
-      'examples': _count,
-      'empty': _count,
-      'tokens': _list_of(_count),
-      'unknown': _list_of(_count),
-      'library': _text,
-      'begins': _truth,
-      'starts': _truth,
+      'name': lambda v: isinstance(v, str) and bool(_SHARD_NAME.fullmatch(v)),
+      'digest': _is_text,
+      'examples': _is_count,
+      'empty': _is_count,
+      'tokens': _list_of(_is_count),
+      'unknown': _list_of(_is_count),
+      'library': _is_text,
+      'begins': _is_bool,
+      'starts': _is_bool,
     },
   )
   if not 1 <= len(data['tokens']) == len(data['unknown']) <= 2:
-    raise _impossible('shard', 'tokens', data['tokens'])
+    raise _invalid_error('shard', 'tokens', data['tokens'])
 
 
 def check_task_json(data: Any) -> None:
-  """Raises CacheError unless this is a `TaskMeta` as JSON."""
+  """Checks that data is a `TaskMeta` as JSON.
+
+  Raises:
+    CacheError: If the data is invalid.
+  """
   _check(
     'task',
     data,
     {
-      'task': _text,
-      'split': _text,
-      'languages': lambda v: _list_of(_text)(v) and 1 <= len(v) <= 2,
-      'source_examples': _count,
-      'vocabulary': _text,
-      'fingerprint': _fingerprint,
-      'shard_size': _count,
+      'task': _is_text,
+      'split': _is_text,
+      'languages': lambda v: _list_of(_is_text)(v) and 1 <= len(v) <= 2,
+      'source_examples': _is_count,
+      'vocabulary': _is_text,
+      'fingerprint': _is_fingerprint,
+      'shard_size': _is_count,
       'shards': _list_of(lambda v: isinstance(v, dict)),
     },
   )
   for shard in data['shards']:
     check_shard_json(shard)
     if len(shard['tokens']) != len(data['languages']):
-      raise _impossible('shard', 'tokens', shard['tokens'])
+      raise _invalid_error('shard', 'tokens', shard['tokens'])
 
 
 def check_header_json(data: Any) -> None:
-  """Raises CacheError unless this is the content of cache.json."""
+  """Checks that data is the content of cache.json.
+
+  Raises:
+    CacheError: If the data is invalid.
+  """
   _check(
     'header',
     data,
@@ -71,77 +84,99 @@ def check_header_json(data: Any) -> None:
   _check(
     'header',
     data['vocabulary'],
-    {'hash': _text, 'size': _count, 'languages': _list_of(_text)},
+    {'hash': _is_text, 'size': _is_count, 'languages': _list_of(_is_text)},
   )
-  of_task = _dict_of(
+  is_task_dict = _dict_of(
     lambda v: (
       isinstance(v, dict)
-      and _count(v.get('generation'))
-      and _text(v.get('digest'))
+      and _is_count(v.get('generation'))
+      and _is_text(v.get('digest'))
     )
   )
   for generation in data['generations']:
     _check(
       'generation',
       generation,
-      {'mixtures': _dict_of(_dict_of(_dict_of(_rate))), 'tasks': of_task},
+      {
+        'mixtures': _dict_of(_dict_of(_dict_of(_is_rate))),
+        'tasks': is_task_dict,
+      },
     )
 
 
 def _check(
-  what: str, data: Any, fields: Mapping[str, Callable[[Any], bool]]
+  kind: str, data: Any, fields: Mapping[str, Callable[[Any], bool]]
 ) -> None:
+  """Checks the fields of a JSON object.
+
+  Args:
+    kind: Kind of the object, for the error message.
+    data: JSON object.
+    fields: Name of each required field -> function that returns whether a value
+      is valid.
+
+  Raises:
+    CacheError: If the data is not an object, or a field is invalid.
+  """
   if not isinstance(data, dict):
-    raise _impossible(what, 'all of it', data)
-  for name, fits in fields.items():
-    if name not in data or not fits(data[name]):
-      raise _impossible(what, name, data.get(name))
+    raise _invalid_error(kind, 'JSON object', data)
+  for name, is_valid in fields.items():
+    if name not in data or not is_valid(data[name]):
+      raise _invalid_error(kind, name, data.get(name))
 
 
-def _impossible(what: str, name: str, got: Any) -> errors.CacheError:
+def _invalid_error(kind: str, field: str, value: Any) -> errors.CacheError:
   return errors.CacheError(
-    f'A file of the token cache says something impossible of a {what}',
-    got=repr(got)[:200],
-    where=name,
-    fix='Delete the cache and write it again',
+    f'The metadata of a {kind} in the token cache is invalid',
+    got=repr(value)[:200],
+    where=field,
+    fix='Delete the cache and write it again.',
   )
 
 
-def _text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
   return isinstance(value, str)
 
 
-def _truth(value: Any) -> bool:
+def _is_bool(value: Any) -> bool:
   return isinstance(value, bool)
 
 
-def _count(value: Any) -> bool:
-  return type(value) is int and 0 <= value < _MOST
+def _is_count(value: Any) -> bool:
+  return type(value) is int and 0 <= value < _MAX_COUNT
 
 
-def _rate(value: Any) -> bool:
+def _is_rate(value: Any) -> bool:
   return type(value) in (int, float) and math.isfinite(value) and value >= 0
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-  return lambda value: isinstance(value, list) and all(map(fits, value))
+def _list_of(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+  """Returns a function that checks for a list of valid elements."""
+  return lambda value: isinstance(value, list) and all(map(is_valid, value))
 
 
-def _dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _dict_of(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+  """Returns a function that checks for a dict of valid values."""
   return lambda value: (
-    isinstance(value, dict) and all(map(fits, value.values()))
+    isinstance(value, dict) and all(map(is_valid, value.values()))
   )
 
 
-def _fingerprint(value: Any) -> bool:
-  """Of the source: its files, with size and time, and the steps after it."""
+def _is_fingerprint(value: Any) -> bool:
+  """Returns whether a value is the fingerprint of a source.
 
-  def is_file(one: Any) -> bool:
+  It contains the preprocessing steps and the files of the source, with their
+  size
+  and their modification time or content digest.
+  """
+
+  def is_file(entry: Any) -> bool:
     return (
-      isinstance(one, list)
-      and len(one) in (1, 3)  # size and time are those of files
-      and _text(one[0])
-      and all(type(number) is int for number in one[1:])
+      isinstance(entry, list)
+      # Sources that are not files on disk have a name only.
+      and len(entry) in (1, 3)
+      and _is_text(entry[0])
+      and all(type(number) is int for number in entry[1:])
     )
 
   return (

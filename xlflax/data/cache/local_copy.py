@@ -1,8 +1,9 @@
-"""Copies a token cache to a local disk, so that training reads it there.
+"""Copies of token caches on a local disk, from which training reads.
 
-Each file is compared with its digest on the way. What is there already stays,
-so a copy that was interrupted goes on, and one of a cache that grew by a
-generation takes the new files only. Neither TensorFlow nor SeqIO is imported.
+Each file is compared with its digest during the copy. Existing files are
+preserved. Running an interrupted copy again therefore resumes it, and only new
+files are copied if the cache has a new generation. This module does not import
+TensorFlow or SeqIO.
 """
 
 import dataclasses
@@ -17,7 +18,13 @@ from xlflax.utils import errors, validation
 
 @dataclasses.dataclass(frozen=True)
 class Staged:
-  """How far the copying is, in bytes and files."""
+  """Progress of a copy.
+
+  Attributes:
+    done_bytes: Number of bytes that are complete.
+    total_bytes: Number of bytes in total.
+    copied_files: Number of files that this call has copied.
+  """
 
   done_bytes: int
   total_bytes: int
@@ -32,61 +39,69 @@ def copy_tasks(
   *,
   report: Callable[[Staged], None] = lambda staged: None,
 ) -> Staged:
-  """Copies tasks of a cache; `cache.json`, which makes it one, comes last.
+  """Copies tasks of a cache.
+
+  The file `cache.json`, which makes the directory a cache, is written last.
 
   Args:
-    cache: what to copy from, on disk or in a bucket.
-    directory: a local one; made if need be.
-    tasks: (task, split) of those to copy.
-    report: called after each file.
+    cache: Cache to copy from, on disk or in a bucket.
+    directory: Local directory. It is created if necessary.
+    tasks: (task, split) of each task to copy.
+    report: Function that is called with the progress after each file.
+
+  Returns:
+    The final progress.
 
   Raises:
-    CacheError: the disk is too small, or a file is not as it was written.
+    CacheError: If the disk is too small, or a file does not match its digest.
   """
   directory = paths.to_local_path(directory, where='xlflax cache copy')
   directory.mkdir(parents=True, exist_ok=True)
-  files = _files(cache, tasks)
+  files = _read_digests(cache, tasks)
   sizes = {
     name: int(digest.partition('-')[0]) for name, digest in files.items()
   }
   missing = [
     name
     for name, digest in files.items()
-    if not _is_there(directory / name, digest)
+    if not _is_complete(directory / name, digest)
   ]
-  _check_room(directory, sum(sizes[name] for name in missing))
-  total = sum(sizes.values())
-  done = total - sum(sizes[name] for name in missing)
-  staged = Staged(done, total, 0)
+  missing_bytes = sum(sizes[name] for name in missing)
+  _check_free_space(directory, missing_bytes)
+  total_bytes = sum(sizes.values())
+  done_bytes = total_bytes - missing_bytes
+  staged = Staged(done_bytes, total_bytes, 0)
   for count, name in enumerate(missing, start=1):
-    _copy(cache.directory / name, directory / name, files[name])
-    done += sizes[name]
-    staged = Staged(done, total, count)
+    _copy_file(cache.directory / name, directory / name, files[name])
+    done_bytes += sizes[name]
+    staged = Staged(done_bytes, total_bytes, count)
     report(staged)
   header = (cache.directory / cache_format.CACHE_FILE).read_bytes()
   paths.write_atomically(directory / cache_format.CACHE_FILE, header)
   return staged
 
 
-def _files(
+def _read_digests(
   cache: cache_reader.TokenCache, tasks: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
-  """Path below the cache -> digest, of all files of tasks."""
+  """Returns the digests of all files of tasks, by path relative to the cache."""
   digests = {}
   for task, split in tasks:
     source = cache_format.task_directory(cache.directory, task, split)
-    below = source.relative_to(cache.directory).as_posix()
+    folder = source.relative_to(cache.directory).as_posix()
     for name, digest in checksums.read_seal(source).files.items():
-      digests[f'{below}/{name}'] = digest
-    seal = f'{below}/{checksums.FILE}'
-    digests[seal] = checksums.digest_content(
+      digests[f'{folder}/{name}'] = digest
+    digests[f'{folder}/{checksums.FILE}'] = checksums.digest_content(
       (source / checksums.FILE).read_bytes()
     )
   return digests
 
 
-def _is_there(path: pathlib.Path, digest: str) -> bool:
-  """Whether a file is there; a shard, which is never changed, by its size."""
+def _is_complete(path: pathlib.Path, digest: str) -> bool:
+  """Returns whether a file exists and matches its digest.
+
+  Shards never change, so only their size is compared.
+  """
   if str(paths.file_size(path)) != digest.partition('-')[0]:
     return False
   return (
@@ -95,24 +110,26 @@ def _is_there(path: pathlib.Path, digest: str) -> bool:
   )
 
 
-def _check_room(directory: pathlib.Path, needed: int) -> None:
+def _check_free_space(directory: pathlib.Path, required: int) -> None:
+  """Raises a CacheError if the disk has less than the required free bytes."""
   free = shutil.disk_usage(directory).free
-  if needed > free:
+  if required > free:
     raise errors.CacheError(
       'The token cache does not fit on the disk',
       got=f'{free:,} bytes free',
-      expected=f'{needed:,}',
+      expected=f'{required:,} bytes',
       where=directory,
-      fix='Choose another destination, or read the cache where it lies',
+      fix='Choose another destination, or use the original cache.',
     )
 
 
-def _copy(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
+def _copy_file(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
+  """Copies a file atomically after verifying its digest."""
   content = source.read_bytes()
   if checksums.digest_content(content, like=digest) != digest:
     raise errors.CacheError(
-      'A file of the token cache is not as it was written',
+      'A file of the token cache does not match its digest',
       where=str(source),
-      fix='Look with `xlflax cache verify`; write the file again',
+      fix='Run `xlflax cache verify`, and write the file again.',
     )
   paths.write_atomically(target, content)

@@ -1,4 +1,4 @@
-"""Writes shards in processes of this machine, and says how far that is."""
+"""Writing of shards in processes of one machine, with progress reports."""
 
 import concurrent.futures
 import dataclasses
@@ -9,18 +9,25 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlflax.data.cache import shard_writer
-from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import shard_writer, write_plan
 from xlflax.data.plain_text import text_tasks
 from xlflax.utils import process_pool
 
-_SHORT = 0.02  # seconds that counting shards may take each time
-_PAUSES = 20  # times what it took, where that is more
+# Counting shards that takes longer than this number of seconds is followed by
+# a pause of `_PAUSE_FACTOR` times its duration.
+_MAX_COUNT_SECONDS = 0.02
+_PAUSE_FACTOR = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-  """How far the writing is; `total` is an estimate for unsized sources."""
+  """Progress of the writing.
+
+  Attributes:
+    done: Number of written shards.
+    total: Number of all shards. An estimate for sources of unknown size.
+    message: Names of the current tasks.
+  """
 
   done: int
   total: int
@@ -31,7 +38,7 @@ Report = Callable[[Progress], None]
 
 
 def write_jobs(
-  jobs: Sequence[cache_jobs.Job],
+  jobs: Sequence[write_plan.Job],
   tasks: text_tasks.Tasks,
   *,
   open_tasks: text_tasks.Open,
@@ -39,21 +46,24 @@ def write_jobs(
   num_processes: int,
   report: Report,
 ) -> None:
-  """Writes the shards of jobs that are missing.
+  """Writes the missing shards of jobs.
 
   Args:
-    jobs: what to write.
-    tasks: those of the jobs among them, opened in this process.
-    open_tasks: opens them in another one.
-    vocabulary: a `base_vocabulary.Vocabulary`.
-    num_processes: that tokenise; threads, where there is a single unit.
-    report: called now and then.
+    jobs: Jobs to write.
+    tasks: Tasks that include those of the jobs, opened in this process.
+    open_tasks: Function that opens the tasks in another process.
+    vocabulary: A `base_vocabulary.Vocabulary`.
+    num_processes: Number of processes that tokenize, or number of threads if
+      there is a single unit.
+    report: Function that is called periodically with the progress.
   """
   units = [unit for job in jobs for unit in job.units(tasks, num_processes)]
-  meter = _Meter(jobs, tasks, report)
+  meter = _ProgressMeter(jobs, tasks, report)
   if num_processes != 1 and len(units) > 1:
     num_processes = min(num_processes, len(units))
-    _write_in_workers(units, num_processes, meter, (open_tasks, vocabulary))
+    _write_in_workers(
+      units, num_processes, meter, open_tasks=open_tasks, vocabulary=vocabulary
+    )
     return
   for unit in units:
     shard_writer.write_unit(
@@ -67,14 +77,19 @@ def write_jobs(
 
 
 def _write_in_workers(
-  units: Sequence[cache_jobs.Unit], num_processes: int, meter, given
+  units: Sequence[write_plan.Unit],
+  num_processes: int,
+  meter: '_ProgressMeter',
+  *,
+  open_tasks: text_tasks.Open,
+  vocabulary,
 ) -> None:
-  """Writes units in processes that are started with what is `given`."""
+  """Writes units in worker processes."""
   stop = multiprocessing.get_context('spawn').Event()
   with process_pool.start_process_pool(
-    num_processes, _start_worker, *given, stop
+    num_processes, _start_worker, open_tasks, vocabulary, stop
   ) as pool:
-    pending = {pool.submit(_work, unit) for unit in units}
+    pending = {pool.submit(_write_unit_in_worker, unit) for unit in units}
     try:
       while pending:
         done, pending = concurrent.futures.wait(
@@ -85,57 +100,67 @@ def _write_in_workers(
           process_pool.get_result(future)
           meter.update()
     except BaseException:
-      stop.set()  # The others end after their present shard.
-      _stops.append(stop)
+      stop.set()  # The other workers stop after their current shard.
+      _stop_events.append(stop)
       pool.shutdown(wait=False, cancel_futures=True)
       raise
 
 
-_stops: list[Any] = []  # Kept for workers that are still starting.
-_worker: dict[str, Any] = {}  # What a worker process was started with.
+# References to events that workers may still need while they start.
+_stop_events: list[Any] = []
+# Arguments that this worker process was started with.
+_worker: dict[str, Any] = {}
 
 
 def _start_worker(open_tasks: text_tasks.Open, vocabulary, stop) -> None:
+  """Stores the arguments of a worker process."""
   _worker.update(
     open_tasks=open_tasks, vocabulary=vocabulary, stop=stop, parent=os.getppid()
   )
 
 
 @functools.cache
-def _worker_tasks() -> text_tasks.Tasks:
-  """Opened with the first unit: the parent hears of its errors, not the pool."""
+def _open_worker_tasks() -> text_tasks.Tasks:
+  """Opens the tasks of a worker.
+
+  The tasks are opened with the first unit and not at the start of the worker.
+  Errors are therefore raised in the parent process and do not break the pool.
+  """
   return _worker['open_tasks']()
 
 
-def _work(unit: cache_jobs.Unit) -> None:
+def _write_unit_in_worker(unit: write_plan.Unit) -> None:
+  """Writes a unit, unless the parent process stops or has ended."""
+
   def stopped():
     return _worker['stop'].is_set() or os.getppid() != _worker['parent']
 
   shard_writer.write_unit(
-    unit, _worker_tasks(), _worker['vocabulary'], stopped=stopped
+    unit, _open_worker_tasks(), _worker['vocabulary'], stopped=stopped
   )
 
 
-class _Meter:
-  """Reports how many shards are done, by counting files."""
+class _ProgressMeter:
+  """Reports the number of written shards, which is counted by files."""
 
   def __init__(self, jobs, tasks, report: Report):
-    self._jobs, self._report = jobs, report
-    self._next = 0.0
+    self._jobs = jobs
+    self._report = report
+    self._next_update = 0.0
     self._total = sum(
       job.expected_shards(part, tasks) for job in jobs for part in job.parts
     )
 
   def update(self) -> None:
-    """Counting many shards takes time, and is not done after each of them."""
-    if time.monotonic() < self._next:
+    """Reports the progress, at limited intervals if counting shards is slow."""
+    if time.monotonic() < self._next_update:
       return
     start = time.monotonic()
-    counts = {job.task: len(job.noted()) for job in self._jobs}
-    done = sum(counts.values())
-    names = [name for name, count in counts.items() if count]
-    message = ', '.join(names[-2:]) or 'reading'
-    self._report(Progress(done, max(self._total, done), message))
-    took = time.monotonic() - start
-    if took > _SHORT:
-      self._next = time.monotonic() + _PAUSES * took
+    counts = {job.task: len(job.recorded_shards()) for job in self._jobs}
+    num_done = sum(counts.values())
+    started_tasks = [task for task, count in counts.items() if count]
+    message = ', '.join(started_tasks[-2:]) or 'reading'
+    self._report(Progress(num_done, max(self._total, num_done), message))
+    duration = time.monotonic() - start
+    if duration > _MAX_COUNT_SECONDS:
+      self._next_update = time.monotonic() + _PAUSE_FACTOR * duration

@@ -1,8 +1,9 @@
-"""Shards of a cache in a bucket, read by ranges of bytes.
+"""Shards of a cache in a bucket, which are read by byte ranges.
 
-A range is read in blocks, of which the last ones used stay in memory: so the
-memory does not depend on the size of the cache, and rows in an order with
-locality (`dataset_config.Locality`) read each block once.
+Ranges are read in blocks, and the most recently used blocks stay in memory. The
+memory use therefore does not depend on the size of the cache. If sequences are
+read in an order with locality (`dataset_config.Locality`), each block is read
+once.
 """
 
 import collections
@@ -15,56 +16,67 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data.cache import shards as cache_shards
+from xlflax.data.cache import shards
 from xlflax.storage import paths
 
 BLOCK = 1 << 17
-_KEPT_BLOCKS = 2048
+_MAX_BLOCKS = 2048
 
 
 class BlockCache:
-  """Blocks of objects in buckets, the last ones used in memory.
+  """Least-recently-used cache of the blocks of objects in buckets.
 
   Attributes:
-    requests: ranges that were read.
+    requests: Number of ranges that were read from buckets.
   """
 
-  def __init__(self, kept: int = _KEPT_BLOCKS, block: int = BLOCK):
+  def __init__(self, max_blocks: int = _MAX_BLOCKS, block_size: int = BLOCK):
+    """Creates an empty cache.
+
+    Args:
+      max_blocks: Maximum number of blocks in memory.
+      block_size: Size of a block in bytes.
+    """
     self.requests = 0
-    self._kept, self._block = kept, block
+    self._max_blocks = max_blocks
+    self._block_size = block_size
     self._blocks: collections.OrderedDict[Any, bytes] = (
       collections.OrderedDict()
     )
     self._lock = threading.Lock()
 
   def read(self, path: str, start: int, stop: int) -> bytes:
-    """Bytes start .. stop - 1 of an object."""
-    first, last = start // self._block, max(stop - 1, start) // self._block
-    joined = b''.join(self._get(path, k) for k in range(first, last + 1))
-    begin = start - first * self._block
-    return joined[begin : begin + stop - start]
+    """Reads bytes start .. stop - 1 of an object."""
+    first = start // self._block_size
+    last = max(stop - 1, start) // self._block_size
+    content = b''.join(
+      self._read_block(path, number) for number in range(first, last + 1)
+    )
+    offset = start - first * self._block_size
+    return content[offset : offset + stop - start]
 
-  def _get(self, path: str, number: int) -> bytes:
+  def _read_block(self, path: str, number: int) -> bytes:
+    """Returns a block from memory, or reads it from the bucket."""
     key = path, number
     with self._lock:
       if key in self._blocks:
         self._blocks.move_to_end(key)
         return self._blocks[key]
-    start = number * self._block
+    start = number * self._block_size
     content = _filesystem(path.partition('://')[0]).cat_file(
-      path, start=start, end=start + self._block
+      path, start=start, end=start + self._block_size
     )
     with self._lock:
       self.requests += 1
       self._blocks[key] = content
-      while len(self._blocks) > self._kept:
+      while len(self._blocks) > self._max_blocks:
         self._blocks.popitem(last=False)
     return content
 
 
 @functools.cache
 def process_block_cache() -> BlockCache:
-  """That of this process."""
+  """Returns the block cache of this process."""
   return BlockCache()
 
 
@@ -73,11 +85,13 @@ def _filesystem(scheme: str):
   return paths.get_filesystem(f'{scheme}://')
 
 
-class RemoteShard(cache_shards.Shard):
-  """See `shards.Shard`; offsets are read as a whole, tokens by ranges.
+class RemoteShard(shards.Shard):
+  """A shard in a bucket; see `shards.Shard`.
+
+  Offsets are read completely, and tokens are read by ranges.
 
   Raises:
-    CacheError: the object is missing or is no shard.
+    CacheError: If the object is missing or is not a shard.
   """
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:
@@ -85,12 +99,12 @@ class RemoteShard(cache_shards.Shard):
     length = int.from_bytes(self._read(0, 8), 'little')
     self._size = paths.file_size(path)
     if 8 + length > self._size:
-      raise ValueError('its header ends behind the end of the file')
+      raise ValueError('the header is longer than the file')
     self._arrays = json.loads(self._read(8, 8 + length))
     self._begin = 8 + length
 
   def release_pages(self) -> None:
-    """Does nothing: blocks are limited anyway."""
+    """Does nothing, because the number of blocks in memory is limited."""
 
   def _map(self, start: int, size: int, dtype: np.dtype) -> np.ndarray:
     content = self._read(start, start + size * dtype.itemsize)

@@ -1,14 +1,17 @@
-"""How the text of a task is divided into shards.
+"""Division of the text of a task into shards.
 
-Which examples are in a shard, and in which order, follows from their keys
-alone, so it does not matter who writes it, when, or beside whom:
+The examples of a shard and their order depend only on the keys of the examples.
+It therefore does not matter which process writes a shard, when, and which other
+processes are running.
 
-- The key of a line of a plain text file is the file and the byte at which the
-  line begins. Shard k of the file holds the lines that begin at the bytes
-  k S .. (k + 1) S - 1, S being the size of shards. Nothing before them is read.
-- Everything else (compressed files, which are read from their beginning;
-  tasks with steps or sources of their own) has the number of an example in the
-  file or task as its key. Shard k holds S / 256 consecutive examples.
+- The key of a line in a plain text file is the file and the byte at which the
+  line starts. Shard k of the file contains the lines that start at bytes
+  k S .. (k + 1) S - 1, where S is the size of shards. Earlier bytes are not
+  read.
+- The key of any other example is its number in the file or task. This applies
+  to compressed files, which are read from their beginning, and to tasks with
+  preprocessing steps or sources of their own. Shard k contains S / 256
+  consecutive examples.
 """
 
 import dataclasses
@@ -18,8 +21,7 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax.data.cache import cache_format
-from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import corpus_files, line_reader
 from xlflax.data.plain_text import text_tasks
 
 _BYTES_PER_EXAMPLE = 256
@@ -27,14 +29,15 @@ _BYTES_PER_EXAMPLE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """A file of a task, or all of the task.
+  """A file of a task, or the complete task.
 
   Attributes:
-    prefix: of the names of its shards; holds all that they depend on.
-    text: what is read, as JSON text, for messages.
-    path: of the file; None: all of the task.
-    num_bytes: of the file, where it is divided by bytes; else None.
-    shards: how many it has; None where only reading tells.
+    prefix: Prefix of the names of the shards. It contains a hash of everything
+      that they depend on.
+    text: Description of the source as JSON text, for messages.
+    path: Path of the file. If None, the part is the complete task.
+    num_bytes: Size of the file if it is divided by bytes, otherwise None.
+    shards: Number of shards. If None, it is known only after reading the part.
   """
 
   prefix: str
@@ -44,21 +47,32 @@ class Part:
   shards: int | None
 
   def name(self, number: int) -> str:
-    """Of a shard."""
+    """Returns the name of a shard."""
     return f'{self.prefix}-{number:06d}'
 
   def piece(self, number: int, size: int) -> text_tasks.FilePiece | None:
-    """What a shard is read from."""
+    """Returns the range of the source that a shard is read from.
+
+    The result is None if the part is a complete task.
+
+    Args:
+      number: Number of the shard.
+      size: S, size of shards in bytes.
+    """
     if self.path is None:
       return None
     if self.num_bytes is None:
       return text_tasks.FilePiece(self.path, None)
-    span = corpus_lines.Span(number * size, (number + 1) * size)
+    span = line_reader.Span(number * size, (number + 1) * size)
     return text_tasks.FilePiece(self.path, span)
 
 
 def examples_in_shard(size: int) -> int:
-  """Examples in a shard of S = `size`, of a part that is divided by them."""
+  """Returns the number of examples in a shard of a part divided by examples.
+
+  Args:
+    size: S, size of shards in bytes.
+  """
   return max(1, size // _BYTES_PER_EXAMPLE)
 
 
@@ -72,18 +86,18 @@ def split_into_shards(
   languages: Sequence[str],
   size: int,
 ) -> tuple[Part, ...]:
-  """The parts of a task, in the order of its text.
+  """Returns the parts of a task, in the order of its text.
 
   Args:
-    tasks: the task among them.
-    task: its name.
-    split: of the task.
-    fingerprint: see `text_tasks.Tasks.fingerprint`.
-    vocabulary: hash.
-    languages: of its sides.
-    size: of shards.
+    tasks: Tasks that include this task.
+    task: Name of the task.
+    split: Split of the task.
+    fingerprint: Fingerprint of the source; see `text_tasks.Tasks.fingerprint`.
+    vocabulary: Hash of the vocabulary.
+    languages: Language of each side.
+    size: S, size of shards in bytes.
   """
-  common = [
+  common_inputs = [
     cache_format.FORMAT,
     vocabulary,
     list(languages),
@@ -95,29 +109,50 @@ def split_into_shards(
   if paths is None:
     files = fingerprint['files']
     return (
-      Part(_prefix('all', common, files), _text(files), None, None, None),
+      Part(
+        prefix=_make_prefix('all', common_inputs, files),
+        text=_format_json(files),
+        path=None,
+        num_bytes=None,
+        shards=None,
+      ),
     )
   return tuple(
-    _file_part(path, file, common, size)
+    _make_file_part(path, file, common_inputs, size)
     for path, file in zip(paths, fingerprint['files'], strict=True)
   )
 
 
-def _file_part(path: pathlib.Path, file: list, common: list, size: int) -> Part:
-  num_bytes = None if corpus_files.is_sequential(path) else int(file[1])
+def _make_file_part(
+  path: pathlib.Path, fingerprint: list, common_inputs: list, size: int
+) -> Part:
+  """Returns the part of a file.
+
+  Args:
+    path: Path of the file.
+    fingerprint: Path, size, and modification time or content digest.
+    common_inputs: Inputs of all shards of the task.
+    size: S, size of shards in bytes.
+  """
+  num_bytes = num_shards = None
+  if not corpus_files.is_sequential(path):
+    num_bytes = int(fingerprint[1])
+    num_shards = max(1, -(-num_bytes // size))
   return Part(
-    _prefix(path.name, common, file),
-    _text(file),
-    path,
-    num_bytes,
-    None if num_bytes is None else max(1, -(-num_bytes // size)),
+    prefix=_make_prefix(path.name, common_inputs, fingerprint),
+    text=_format_json(fingerprint),
+    path=path,
+    num_bytes=num_bytes,
+    shards=num_shards,
   )
 
 
-def _text(value: list) -> str:
+def _format_json(value: list) -> str:
   return json.dumps(value, ensure_ascii=False)
 
 
-def _prefix(name: str, common: list, text: list) -> str:
-  key = hashlib.sha256(json.dumps([common, text]).encode()).hexdigest()
+def _make_prefix(name: str, common_inputs: list, fingerprint: list) -> str:
+  """Returns a prefix of shard names that identifies all of their inputs."""
+  inputs = json.dumps([common_inputs, fingerprint])
+  key = hashlib.sha256(inputs.encode()).hexdigest()
   return f'{cache_format.quote_file_name(name)[:60]}-{key[:16]}'

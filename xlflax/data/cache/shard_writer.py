@@ -1,4 +1,4 @@
-"""Writes the shards of a unit."""
+"""Writing of the shards of one unit."""
 
 import dataclasses
 import itertools
@@ -7,17 +7,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from xlflax.data import tokenized_examples
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import shard_plan as cache_parts
-from xlflax.data.cache import shards as cache_shards
-from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import cache_format, shard_plan, shards, write_plan
 from xlflax.data.plain_text import text_tasks
 
-_BLOCK = 1024
+_BLOCK_EXAMPLES = 1024
 
 
 def write_unit(
-  unit: cache_jobs.Unit,
+  unit: write_plan.Unit,
   tasks: text_tasks.Tasks,
   vocabulary,
   *,
@@ -25,33 +22,37 @@ def write_unit(
   stopped: Callable[[], bool] = lambda: False,
   after_shard: Callable[[], None] = lambda: None,
 ) -> None:
-  """Writes the shards of a unit; those that are there stay.
+  """Writes the shards of a unit, except those that exist.
 
   Args:
-    unit: what to write.
-    tasks: those of the unit's among them.
-    vocabulary: a `base_vocabulary.Vocabulary`.
-    num_threads: threads that tokenise.
-    stopped: asked before each shard whether to leave the rest.
-    after_shard: called after each.
+    unit: Unit to write.
+    tasks: Tasks that include the task of the unit.
+    vocabulary: A `base_vocabulary.Vocabulary`.
+    num_threads: Number of threads that tokenize.
+    stopped: Function that returns whether to skip the remaining shards. It is
+      called after each shard.
+    after_shard: Function that is called after each shard.
   """
   job, part = unit.job, unit.part
   end = job.num_shards(part)
   if end is not None and all(map(job.entry, map(part.name, range(end)))):
     return
-  write = _write_spans if part.num_bytes is not None else _write_runs
-  for number in write(unit, tasks, vocabulary, num_threads):
+  if part.num_bytes is not None:
+    write = _write_byte_shards
+  else:
+    write = _write_example_shards
+  for num_shards in write(unit, tasks, vocabulary, num_threads):
     after_shard()
     if stopped():
       return
-    if number is not None:
-      job.end_part(part, number)
+    if num_shards is not None:
+      job.end_part(part, num_shards)
 
 
-def _write_spans(
-  unit: cache_jobs.Unit, tasks: text_tasks.Tasks, vocabulary, num_threads: int
+def _write_byte_shards(
+  unit: write_plan.Unit, tasks: text_tasks.Tasks, vocabulary, num_threads: int
 ) -> Iterator[None]:
-  """Writes shards that are parts of a file; yields after each."""
+  """Writes shards of a file that is divided by bytes; yields after each."""
   job = unit.job
   assert unit.last is not None
   for number in range(unit.first, unit.last):
@@ -61,15 +62,21 @@ def _write_spans(
     yield None
 
 
-def _write_runs(
-  unit: cache_jobs.Unit, tasks: text_tasks.Tasks, vocabulary, num_threads: int
+def _write_example_shards(
+  unit: write_plan.Unit, tasks: text_tasks.Tasks, vocabulary, num_threads: int
 ) -> Iterator[int | None]:
-  """Writes shards one after the other; yields their number at the end."""
+  """Writes shards of a part that is divided by examples.
+
+  Yields after each shard: None, or the number of shards of the part if the
+  shard
+  is the last one.
+  """
   job = unit.job
-  length = cache_parts.examples_in_shard(job.shard_size)
+  length = shard_plan.examples_in_shard(job.shard_size)
   first = unit.first
+  # Skip existing shards of a part that is read to its end.
   while unit.last is None and job.entry(unit.part.name(first)) is not None:
-    first += 1  # of a part that is read as a whole
+    first += 1
   batches = _read(unit, tasks, vocabulary, first, num_threads)
   numbers = (
     itertools.count(first) if unit.last is None else range(first, unit.last)
@@ -88,21 +95,24 @@ def _write_runs(
 
 
 def _read(
-  unit: cache_jobs.Unit,
+  unit: write_plan.Unit,
   tasks: text_tasks.Tasks,
   vocabulary,
   number: int,
   num_threads: int,
 ) -> Iterator[tokenized_examples.Examples]:
-  """The examples of a part from a shard on; of a span only those of it."""
+  """Reads the examples of a part from the start of a shard.
+
+  If the part is divided by bytes, only the examples of the shard are read.
+  """
   job, part = unit.job, unit.part
-  length = cache_parts.examples_in_shard(job.shard_size)
+  length = shard_plan.examples_in_shard(job.shard_size)
   by_bytes = part.num_bytes is not None
   return tasks.read(
     job.task,
     vocabulary,
     split=job.split,
-    size=_BLOCK if by_bytes else _block_size(length),
+    size=_BLOCK_EXAMPLES if by_bytes else _block_size(length),
     start=0 if by_bytes else number * length,
     num_threads=num_threads,
     piece=part.piece(number, job.shard_size),
@@ -110,12 +120,12 @@ def _read(
 
 
 def _write_shard(
-  unit: cache_jobs.Unit, number: int, batches, vocabulary
+  unit: write_plan.Unit, number: int, batches, vocabulary
 ) -> cache_format.ShardEntry:
-  """Writes a shard, then what is known of it."""
+  """Writes a shard, then its entry file."""
   job = unit.job
   name = unit.part.name(number)
-  entry = cache_shards.write_shard_file(
+  entry = shards.write_shard_file(
     cache_format.shard_file(job.directory, name),
     batches,
     dtype=np.dtype(job.dtype),
@@ -123,7 +133,7 @@ def _write_shard(
     sides=job.sides,
   )
   entry = dataclasses.replace(entry, library=vocabulary.library)
-  about = {
+  metadata = {
     'format': cache_format.FORMAT,
     'text': unit.part.text,
     'vocabulary': job.vocabulary,
@@ -131,15 +141,15 @@ def _write_shard(
   }
   cache_format.write_json(
     cache_format.entry_file(job.directory, name),
-    {'entry': entry.to_json()} | about,
+    {'entry': entry.to_json()} | metadata,
   )
   return entry
 
 
 def _block_size(shard_size: int) -> int:
-  """The largest divisor of a shard that is at most `_BLOCK`."""
+  """Returns the largest divisor of a shard that is at most `_BLOCK_EXAMPLES`."""
   return next(
     size
-    for size in range(min(_BLOCK, shard_size), 0, -1)
+    for size in range(min(_BLOCK_EXAMPLES, shard_size), 0, -1)
     if shard_size % size == 0
   )

@@ -1,10 +1,14 @@
-"""Shards of a token cache: files that are written once and never changed.
+"""Shards of a token cache, which are written once and never changed.
 
-A shard is a safetensors file with, for each side of a task, `<side>`: the ids
-of all texts, each followed by eos, one after the other, and `<side>.offsets`:
-where each text begins, and the end, uint32 [examples + 1]; and with
-`starts_document`, bool [examples]. It appears in one rename, so a killed
-writer leaves whole shards only.
+A shard is a safetensors file with these arrays:
+
+- `<side>`, for each side of a task: the concatenated ids of all texts, with eos
+  after each text.
+- `<side>.offsets`: the start of each text and the end of the last one, uint32
+  [examples + 1].
+- `starts_document`: whether each example starts a document, bool [examples].
+
+A shard is created atomically, so a killed writer leaves only complete shards.
 """
 
 import errno
@@ -26,7 +30,7 @@ from xlflax.storage.paths import write_atomically
 from xlflax.utils import errors
 
 STARTS = 'starts_document'
-# In the order in which a file holds arrays of these types.
+# Types of arrays, in the order in which a file stores them.
 _TYPES: dict[str, np.dtype] = {
   'U32': np.dtype(np.uint32),
   'I32': np.dtype(np.int32),
@@ -35,19 +39,22 @@ _TYPES: dict[str, np.dtype] = {
 }
 
 
-# Sides, whose tokens are read by ranges of bytes.
+# Names of sides, whose tokens are read by byte ranges.
 _TOKENS = ('inputs', 'targets')
 
+# Errors that indicate a malformed file.
 _MALFORMED = (ValueError, RecursionError, TypeError)
-_MOST_ASKED = 1024
-_AHEAD = 17  # 2^17 bytes are asked for where neighbours are read soon
+# Number of recently requested read-ahead blocks that are remembered.
+_MAX_REQUESTED_BLOCKS = 1024
+# Logarithm of the size of read-ahead blocks: 2^17 bytes.
+_BLOCK_BITS = 17
 
-# (start, stop) -> bytes start .. stop - 1.
+# A function that reads the bytes start .. stop - 1.
 Read = Callable[[int, int], bytes]
 
 
-def offsets_of(side: str) -> str:
-  """Name of a side's offsets."""
+def offsets_name(side: str) -> str:
+  """Returns the name of the offsets of a side."""
   return f'{side}.offsets'
 
 
@@ -62,22 +69,24 @@ def write_shard_file(
   """Writes one shard.
 
   Args:
-    path: of the shard.
-    batches: its examples.
-    dtype: of token ids.
-    spec: the vocabulary's.
-    sides: names of the sides.
+    path: Path of the shard.
+    batches: Examples of the shard.
+    dtype: Dtype of token ids.
+    spec: Specification of the vocabulary.
+    sides: Names of the sides.
 
   Returns:
-    What is known of it.
+    The entry of the shard.
 
   Raises:
-    CacheError: too many tokens for one file.
+    CacheError: If a side has too many tokens for one file.
   """
-  read, begins, starts = 0, False, []
+  num_read = 0
+  begins = False
+  starts: list[np.ndarray] = []
   columns = [_Column(spec, np.dtype(dtype)) for _ in sides]
   for batch in batches:
-    read += len(batch)
+    num_read += len(batch)
     batch, begins = tokenized_examples.drop_empty(batch, begins)
     starts.append(batch.starts_document.astype(np.bool_))
     for column, texts in zip(columns, batch.sides, strict=True):
@@ -85,16 +94,16 @@ def write_shard_file(
   arrays = {STARTS: (np.dtype(np.bool_), starts)}
   for side, column in zip(sides, columns, strict=True):
     arrays[side] = (column.dtype, column.ids)
-    offsets = _offsets(column.lengths, path)
-    arrays[offsets_of(side)] = (offsets.dtype, [offsets])
-  chunks = _serialized(arrays)
+    offsets = _compute_offsets(column.lengths, path)
+    arrays[offsets_name(side)] = (offsets.dtype, [offsets])
+  chunks = _serialize(arrays)
   write_atomically(path, lambda file: file.writelines(chunks))
-  stored = sum(array.size for array in starts)
+  num_stored = sum(array.size for array in starts)
   return cache_format.ShardEntry(
     name=path.name.removesuffix(cache_format.SUFFIX),
     digest=checksums.digest_chunks(chunks),
-    examples=stored,
-    empty=read - stored,
+    examples=num_stored,
+    empty=num_read - num_stored,
     tokens=tuple(column.tokens for column in columns),
     unknown=tuple(column.unknown for column in columns),
     begins=begins,
@@ -102,14 +111,14 @@ def write_shard_file(
 
 
 class _Column:
-  """The texts of one side, as small as they will be in the file.
+  """The texts of one side in the dtypes of the file.
 
   Attributes:
-    dtype: of the ids.
-    ids: of each batch, each text followed by eos.
-    lengths: of its texts, without eos, by batch.
-    tokens: without eos.
-    unknown: how many of these are unknown.
+    dtype: Dtype of the ids.
+    ids: Ids of each batch, with eos after each text.
+    lengths: Number of tokens of each text of each batch, without eos.
+    tokens: Number of tokens, without eos.
+    unknown: Number of unknown tokens.
   """
 
   def __init__(self, spec, dtype: np.dtype):
@@ -126,21 +135,24 @@ class _Column:
     self.unknown += int(np.count_nonzero(texts.tokens == self._spec.unk_id))
 
 
-def _serialized(
+def _serialize(
   arrays: dict[str, tuple[np.dtype, list[np.ndarray]]],
 ) -> list[memoryview | bytes]:
-  """A safetensors file in pieces, as its library makes it; nothing is copied.
+  """Serializes arrays in the format of the safetensors library without copies.
 
   Args:
-    arrays: name -> type and consecutive parts.
+    arrays: Name -> dtype and consecutive segments of the array.
+
+  Returns:
+    Consecutive chunks of the file.
   """
   names = {dtype: name for name, dtype in _TYPES.items()}
   rank = list(_TYPES.values()).index
   order = sorted(arrays, key=lambda name: (rank(arrays[name][0]), name))
   header, end = {}, 0
   for name in order:
-    dtype, parts = arrays[name]
-    size = sum(part.size for part in parts)
+    dtype, segments = arrays[name]
+    size = sum(segment.size for segment in segments)
     start, end = end, end + size * dtype.itemsize
     header[name] = {
       'dtype': names[dtype],
@@ -149,24 +161,40 @@ def _serialized(
     }
   text = json.dumps(header, separators=(',', ':')).encode()
   text += b' ' * (-len(text) % 8)
-  content = itertools.chain.from_iterable(arrays[name][1] for name in order)
+  all_segments = itertools.chain.from_iterable(
+    arrays[name][1] for name in order
+  )
   return [
     len(text).to_bytes(8, 'little') + text,
-    *(part.data.cast('B') for part in content if part.size),
+    *(segment.data.cast('B') for segment in all_segments if segment.size),
   ]
 
 
 class Tokens:
-  """What `array[start:stop]` of an array in memory is, of one in a file."""
+  """An array in a file that is read by slicing.
+
+  Attributes:
+    size: Number of elements.
+    dtype: Dtype of the elements.
+  """
 
   def __init__(self, read: Read, begin: int, size: int, dtype: np.dtype):
-    """Makes it of `size` elements; its first byte is byte `begin`."""
-    self._read, self._begin = read, begin
-    self.size, self.dtype = size, dtype
+    """Creates an array.
 
-  def __getitem__(self, places: slice) -> np.ndarray:
-    """Elements start .. stop - 1, [n]."""
-    start, stop, _ = places.indices(self.size)
+    Args:
+      read: Function that reads bytes of the file.
+      begin: Offset of the array in the file in bytes.
+      size: Number of elements.
+      dtype: Dtype of the elements.
+    """
+    self._read = read
+    self._begin = begin
+    self.size = size
+    self.dtype = dtype
+
+  def __getitem__(self, indices: slice) -> np.ndarray:
+    """Reads elements start .. stop - 1, [n]."""
+    start, stop, _ = indices.indices(self.size)
     width = self.dtype.itemsize
     begin = self._begin
     return np.frombuffer(
@@ -175,57 +203,73 @@ class Tokens:
 
 
 class _File:
-  """A file that is read by ranges; it is closed when nothing refers to it.
+  """A file that is read by byte ranges and closed by garbage collection.
 
-  So it refers to no shard and no view: a circle would keep it open until
-  Python looks for circles, and there may be many.
+  The file must not refer to a shard or view. A reference cycle would keep it
+  open
+  until Python collects cycles, and there can be many files.
   """
 
   def __init__(self, path: pathlib.Path, ahead: bool):
-    self._path, self._ahead = path, ahead
-    self._asked: set[int] = set()
-    self.number = os.open(path, os.O_RDONLY)
-    weakref.finalize(self, os.close, self.number)
+    self._path = path
+    self._ahead = ahead
+    self._requested_blocks: set[int] = set()
+    self.descriptor = os.open(path, os.O_RDONLY)
+    weakref.finalize(self, os.close, self.descriptor)
 
   def read(self, start: int, stop: int) -> bytes:
-    """Bytes start .. stop - 1."""
+    """Reads bytes start .. stop - 1."""
     if self._ahead:
-      self._ask(start >> _AHEAD)
+      self._request_block(start >> _BLOCK_BITS)
     try:
-      content = os.pread(self.number, stop - start, start)
+      content = os.pread(self.descriptor, stop - start, start)
     except OSError as error:
       raise errors.of_os_error(error, where=self._path) from error
     if len(content) != stop - start:
-      raise _damaged(
-        self._path, f'it has no byte {start + len(content)} any more'
+      raise _damaged_error(
+        self._path, f'byte {start + len(content)} does not exist'
       )
     return content
 
-  def _ask(self, number: int) -> None:
-    """Has a block read in one request, as a page at a time would be many."""
-    if number not in self._asked and hasattr(os, 'posix_fadvise'):
-      if len(self._asked) > _MOST_ASKED:
-        self._asked.clear()
-      self._asked.add(number)
-      os.posix_fadvise(
-        self.number, number << _AHEAD, 1 << _AHEAD, os.POSIX_FADV_WILLNEED
-      )
+  def _request_block(self, number: int) -> None:
+    """Requests reading ahead a block, which is faster than reading pages."""
+    if number in self._requested_blocks or not hasattr(os, 'posix_fadvise'):
+      return
+    if len(self._requested_blocks) > _MAX_REQUESTED_BLOCKS:
+      self._requested_blocks.clear()
+    self._requested_blocks.add(number)
+    os.posix_fadvise(
+      self.descriptor,
+      number << _BLOCK_BITS,
+      1 << _BLOCK_BITS,
+      os.POSIX_FADV_WILLNEED,
+    )
 
 
 class Shard:
-  """The arrays of a shard: tokens are read, the others mapped into memory.
+  """The arrays of a shard.
 
-  A read of a row copies a kilobyte or two. Mapped, its place would count as
-  memory of the process: with all of the folio around it, 2 MB, until it is
-  let go of, which costs more than the copy.
-
-  Raises:
-    CacheError: the file is missing, cut off, or is no such file.
-    XlflaxError, OSError: the system refuses to read it, which is no damage.
+  Tokens are read from the file, and the other arrays are mapped into memory. A
+  read of a sequence copies one or two kilobytes. If tokens were mapped instead,
+  each read would count as memory of the process until its pages are released.
+  With the complete folio around the address, this is 2 MB, which costs more
+  than
+  the copy.
   """
 
   def __init__(self, path: pathlib.Path, *, ahead: bool = False):
-    """Opens it; `ahead`: has the system read the places around each row too."""
+    """Opens a shard.
+
+    Args:
+      path: Path of the file.
+      ahead: Whether to read ahead around each sequence.
+
+    Raises:
+      CacheError: If the file is missing, truncated or not a shard.
+      XlflaxError: If the operating system cannot read the file, although it is
+        not damaged.
+      OSError: If there are too many open files.
+    """
     self._path = path
     self._read: Read
     self._views: dict[str, Any] = {}
@@ -233,16 +277,17 @@ class Shard:
     try:
       self._open(path, ahead)
     except (FileNotFoundError, *_MALFORMED) as error:
-      raise _damaged(path, error) from error
+      raise _damaged_error(path, error) from error
     except OSError as error:
+      # If too many files are open, the caller closes other shards and retries.
       if error.errno in (errno.EMFILE, errno.ENFILE):
-        raise  # The reader closes other shards and tries again.
+        raise
       raise errors.of_os_error(error, where=path) from error
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:
     file = _File(path, ahead)
     self._read = file.read
-    self._bytes = mmap.mmap(file.number, 0, access=mmap.ACCESS_READ)
+    self._bytes = mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_READ)
     length = int.from_bytes(self._bytes[:8], 'little')
     self._arrays = json.loads(self._bytes[8 : 8 + length])
     self._begin = 8 + length
@@ -259,12 +304,13 @@ class Shard:
     return np.frombuffer(self._bytes, dtype, size, start)
 
   def array(self, name: str) -> Any:
-    """A view of one array, [n], or what can be sliced as one."""
+    """Returns a view of an array, or a `Tokens` object that can be sliced."""
     if name not in self._views:
-      self._views[name] = self._view(name)
+      self._views[name] = self._make_view(name)
     return self._views[name]
 
-  def _view(self, name: str) -> Any:
+  def _make_view(self, name: str) -> Any:
+    """Validates the location of an array and returns its view."""
     try:
       array_info = self._arrays[name]
       dtype = _TYPES[array_info['dtype']]
@@ -273,27 +319,27 @@ class Shard:
       if (end - start) != size * dtype.itemsize or start < 0:
         raise ValueError(f'{name} has {end - start} bytes')
       if self._begin + end > self._size:
-        raise ValueError(f'{name} ends behind the end of the file')
+        raise ValueError(f'{name} exceeds the end of the file')
       return self._slice(name, start, size, dtype)
     except (KeyError, ValueError, TypeError) as error:
-      raise _damaged(self._path, error) from error
+      raise _damaged_error(self._path, error) from error
 
   def release_pages(self) -> None:
-    """Lets the system take the memory that holds what was read."""
+    """Releases the memory pages of the mapped file."""
     self._bytes.madvise(mmap.MADV_DONTNEED)
 
   def texts(self, side: str) -> tuple[Any, np.ndarray]:
-    """Tokens and offsets of a side, which fit together.
+    """Returns the tokens and offsets of a side.
 
     Raises:
-      CacheError: they do not.
+      CacheError: If the offsets do not match the tokens.
     """
     if side not in self._texts:
       self._texts[side] = self._checked_texts(side)
     return self._texts[side]
 
   def _checked_texts(self, side: str) -> tuple[Any, np.ndarray]:
-    tokens, offsets = self.array(side), self.array(offsets_of(side))
+    tokens, offsets = self.array(side), self.array(offsets_name(side))
     if (
       offsets.size
       and offsets[0] == 0
@@ -301,31 +347,42 @@ class Shard:
       and (offsets[1:] > offsets[:-1]).all()
     ):
       return tokens, offsets
-    raise _damaged(
+    raise _damaged_error(
       self._path,
-      f'{side} has {tokens.size} tokens, offsets that do not rise to that',
+      f'offsets of {side} do not increase from 0 to {tokens.size} tokens',
     )
 
 
-def _damaged(path: pathlib.Path, error: Any) -> errors.CacheError:
+def _damaged_error(path: pathlib.Path, error: Any) -> errors.CacheError:
   return errors.CacheError(
     'A shard of the token cache is damaged or missing',
     got=str(error)[:200],
     where=path,
-    fix='Delete it and run `xlflax cache` again',
+    fix='Delete the shard and run `xlflax cache` again.',
   )
 
 
-def _offsets(lengths: list[np.ndarray], path: pathlib.Path) -> np.ndarray:
-  joined = np.concatenate([np.zeros(1, np.int64), *lengths]).astype(np.int64)
-  joined[1:] += 1  # eos
-  offsets = np.cumsum(joined)
+def _compute_offsets(
+  lengths: list[np.ndarray], path: pathlib.Path
+) -> np.ndarray:
+  """Computes the offsets of texts with an eos after each.
+
+  Args:
+    lengths: Number of tokens of each text of each batch, without eos.
+    path: Path of the shard, for the error message.
+
+  Returns:
+    Array of shape [examples + 1], uint32.
+  """
+  sizes = np.concatenate([np.zeros(1, np.int64), *lengths]).astype(np.int64)
+  sizes[1:] += 1  # eos
+  offsets = np.cumsum(sizes)
   if offsets[-1] >= 1 << 32:
     raise errors.CacheError(
       'A shard has too many tokens for one file',
       got=int(offsets[-1]),
       expected=f'fewer than {1 << 32}',
       where=path,
-      fix='Give a smaller --shard_size',
+      fix='Pass a smaller --shard_size.',
     )
   return offsets.astype(np.uint32)

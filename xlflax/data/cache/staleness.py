@@ -1,11 +1,9 @@
-"""What has changed between a sealed cache and its text, and what may."""
+"""Detection of changes between a finalized cache and its source text."""
 
 import enum
 from collections.abc import Mapping, Sequence
 
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import cache_format, cache_metadata, write_plan
 from xlflax.storage import checksums
 from xlflax.utils import errors
 
@@ -14,11 +12,14 @@ Members = Mapping[tuple[str, str], set[str]]
 
 
 class Changed(enum.Enum):
-  """What becomes of a task that is in the cache and whose text has changed.
+  """Handling of cached tasks whose text has changed.
 
-  REFUSE: an error. REPLACE: all is written anew, a cache of another vocabulary
-  too. ADD: new files and new tasks of a mixture make a new generation
-  of the cache; files and tasks that have changed or are gone are an error.
+  Attributes:
+    REFUSE: Raise an error.
+    REPLACE: Write all tasks from scratch, also if the cache has another
+      vocabulary.
+    ADD: Write new files and new tasks of a mixture as a new generation of the
+      cache. Raise an error if cached files or tasks were changed or removed.
   """
 
   REFUSE = 'refuse'
@@ -27,46 +28,63 @@ class Changed(enum.Enum):
 
 
 def check_changes(
-  jobs: Sequence[cache_jobs.Job],
+  jobs: Sequence[write_plan.Job],
   members: Members,
-  header: cache_header.Header,
+  header: cache_metadata.Header,
   changed: Changed,
 ) -> None:
-  """Raises a CacheError for a change that `changed` does not allow."""
+  """Checks that all changes of the text are permitted.
+
+  Args:
+    jobs: Jobs of the current text.
+    members: Current tasks of each mixture and split.
+    header: Header of the cache.
+    changed: Handling of changes.
+
+  Raises:
+    CacheError: If `changed` does not permit a change.
+  """
   if changed is Changed.REPLACE:
     return
   for (mixture, split), current_tasks in members.items():
     _check_tasks(
-      mixture, _before(header, mixture, split), current_tasks, changed
+      mixture, _cached_tasks(header, mixture, split), current_tasks, changed
     )
   for job in jobs:
-    _check_text(job, find_known_task(job, header), changed)
+    _check_text(job, find_cached_task(job, header), changed)
 
 
 def needs_generation(
-  jobs: Sequence[cache_jobs.Job], members: Members, header: cache_header.Header
+  jobs: Sequence[write_plan.Job],
+  members: Members,
+  header: cache_metadata.Header,
 ) -> bool:
-  """Whether what the newest generation has would become something else."""
+  """Returns whether new content requires a new generation of the cache."""
   return any(
-    job.key in header.newest.tasks and not is_sealed(job, header)
+    job.key in header.newest.tasks and not is_finalized(job, header)
     for job in jobs
   ) or any(
-    _before(header, *name) not in (set(), current_tasks)
-    for name, current_tasks in members.items()
+    _cached_tasks(header, mixture, split) not in (set(), current_tasks)
+    for (mixture, split), current_tasks in members.items()
   )
 
 
-def is_sealed(job: cache_jobs.Job, header: cache_header.Header) -> bool:
-  """Whether the newest generation has all of a task, and its files are there."""
-  return _prefixes(find_known_task(job, header)) == _own_prefixes(job) and all(
-    map(job.entry, job.sealed)
+def is_finalized(job: write_plan.Job, header: cache_metadata.Header) -> bool:
+  """Returns whether the newest generation has the complete task of a job."""
+  cached_prefixes = _shard_prefixes(find_cached_task(job, header))
+  return cached_prefixes == _part_prefixes(job) and all(
+    map(job.entry, job.finalized)
   )
 
 
-def find_known_task(
-  job: cache_jobs.Job, header: cache_header.Header
+def find_cached_task(
+  job: write_plan.Job, header: cache_metadata.Header
 ) -> cache_format.TaskMeta | None:
-  """What the newest generation says of a task; None if it lacks it."""
+  """Returns the metadata of a task in the newest generation.
+
+  The result is None if the generation does not have the task, or its generation
+  file is missing or damaged.
+  """
   task = header.newest.tasks.get(job.key)
   if task is None:
     return None
@@ -76,16 +94,18 @@ def find_known_task(
   return cache_format.TaskMeta.from_json(cache_format.read_json(path))
 
 
-def _before(header: cache_header.Header, mixture: str, split: str) -> set[str]:
+def _cached_tasks(
+  header: cache_metadata.Header, mixture: str, split: str
+) -> set[str]:
   return set(header.newest.mixtures.get(mixture, {}).get(split, ()))
 
 
-def _own_prefixes(job: cache_jobs.Job) -> list[str]:
+def _part_prefixes(job: write_plan.Job) -> list[str]:
   return [part.prefix for part in job.parts]
 
 
-def _prefixes(meta: cache_format.TaskMeta | None) -> list[str] | None:
-  """Of the names of a task's shards, in order."""
+def _shard_prefixes(meta: cache_format.TaskMeta | None) -> list[str] | None:
+  """Returns the distinct prefixes of the names of a task's shards, in order."""
   if meta is None:
     return None
   names = (shard.name.rpartition('-')[0] for shard in meta.shards)
@@ -93,55 +113,63 @@ def _prefixes(meta: cache_format.TaskMeta | None) -> list[str] | None:
 
 
 def _check_tasks(
-  mixture: str, before: set[str], now: set[str], changed: Changed
+  mixture: str, cached: set[str], current: set[str], changed: Changed
 ) -> None:
-  new, gone = sorted(now - before), sorted(before - now)
-  if not before or before == now or (changed is Changed.ADD and not gone):
+  """Raises a CacheError if the tasks of a mixture may not change."""
+  added, removed = sorted(current - cached), sorted(cached - current)
+  if not cached or cached == current:
+    return
+  if changed is Changed.ADD and not removed:
     return
   raise errors.CacheError(
-    f'{mixture} has other tasks than in the cache',
+    f'The tasks of {mixture} differ from those in the cache',
     got='; '.join(
       f'{label}: {", ".join(names[:5])}' + (', …' if len(names) > 5 else '')
-      for label, names in (('new', new), ('gone', gone))
+      for label, names in (('added', added), ('removed', removed))
       if names
     ),
-    fix='Give back the text that is gone, or replace the mixture by --overwrite'
-    if gone
-    else 'Make a new generation of the cache by --append, or replace the mixture '
-    'by --overwrite',
+    fix='Restore the removed text, or replace the mixture with --overwrite.'
+    if removed
+    else 'Write a new version of the cache with --append, or replace the '
+    'mixture with --overwrite.',
   )
 
 
 def _check_text(
-  job: cache_jobs.Job, meta: cache_format.TaskMeta | None, changed: Changed
+  job: write_plan.Job, meta: cache_format.TaskMeta | None, changed: Changed
 ) -> None:
-  before, own_prefixes = _prefixes(meta), _own_prefixes(job)
-  if meta is None or before is None or before == own_prefixes:
+  """Raises a CacheError if the text of a task may not change."""
+  cached_prefixes = _shard_prefixes(meta)
+  current_prefixes = _part_prefixes(job)
+  if meta is None or cached_prefixes is None:
+    return
+  if cached_prefixes == current_prefixes:
     return
   if meta.shard_size != job.shard_size:
     raise errors.CacheError(
-      f'{job.task} was cached in shards of another size',
+      f'{job.task} was cached with another shard size',
       got=f'--shard_size={job.shard_size}',
       expected=f'--shard_size={meta.shard_size}',
       where=job.directory,
-      fix='Give that size, or replace what is there by --overwrite',
+      fix='Pass the expected size, or replace the cache with --overwrite.',
     )
-  grew = set(before) <= set(own_prefixes)
-  if changed is Changed.ADD and grew:
+  has_only_additions = set(cached_prefixes) <= set(current_prefixes)
+  if changed is Changed.ADD and has_only_additions:
     return
   raise errors.CacheError(
     f'The source of {job.task} has changed since it was cached',
     where=job.directory,
-    fix=_fix(changed, grew),
+    fix=_suggest_fix(changed, has_only_additions),
   )
 
 
-def _fix(changed: Changed, grew: bool) -> str:
-  """What to do about text that has changed."""
+def _suggest_fix(changed: Changed, has_only_additions: bool) -> str:
+  """Returns a hint for text that has changed."""
   if changed is Changed.ADD:
     return (
-      'Files that are cached must stay as they are, and a task that is not '
-      'read file by file cannot grow; replace all by --overwrite'
+      'Replace the cache with --overwrite. --append requires that cached files '
+      'are unchanged and that the task is read file by file.'
     )
-  replace = 'Replace it by --overwrite'
-  return replace + ', or add its new files by --append' if grew else replace
+  if has_only_additions:
+    return 'Replace it with --overwrite, or add its new files with --append.'
+  return 'Replace it with --overwrite.'

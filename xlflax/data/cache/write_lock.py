@@ -1,4 +1,4 @@
-"""One writer of a token cache at a time; what a full disk is told as."""
+"""Locking of token caches for writers, and conversion of disk errors."""
 
 import contextlib
 import pathlib
@@ -10,32 +10,41 @@ from xlflax.utils import errors
 
 @contextlib.contextmanager
 def lock_cache(
-  directory: pathlib.Path, share: tuple[int, int] | None = None
+  directory: pathlib.Path, partition: tuple[int, int] | None = None
 ) -> Iterator[None]:
-  """See `file_lock.lock_directory`; with `disk_errors`."""
+  """Context in which no other process writes to a cache or partition.
+
+  Args:
+    directory: Directory of the cache.
+    partition: (i, n) to lock only the i-th of n partitions, from 0. If None,
+      the complete cache is locked.
+
+  Raises:
+    CacheError: If another process writes, or writing fails.
+  """
   with (
-    disk_errors(directory),
+    converting_disk_errors(directory),
     file_lock.lock_directory(
       directory,
       name='.lock',
       what='token cache',
       error=errors.CacheError,
-      share=share,
+      share=partition,
     ),
   ):
     yield
 
 
 @contextlib.contextmanager
-def disk_errors(directory: pathlib.Path):
-  """What the operating system refuses becomes a CacheError."""
+def converting_disk_errors(directory: pathlib.Path):
+  """Context in which errors of the operating system become a CacheError."""
   try:
     yield
   except OSError as error:
     raise errors.CacheError(
-      f'The token cache cannot be written ({error.strerror or error})',
+      f'Writing the token cache failed ({error.strerror or error})',
       where=error.filename or directory,
-      fix='Free some space or choose another --output; the same command '
-      'goes on where it stopped',
+      fix='Free disk space and run the same command again to resume, or choose '
+      'another --output.',
       status=errors.of_os_error(error).status,
     ) from error

@@ -1,6 +1,6 @@
-"""What a cache writer has to do: one job per task and split, cut into units.
+"""Plan of a cache writer: one job per task and split, divided into units.
 
-A unit is a run of consecutive shards of one part that one process writes.
+A unit is a range of consecutive shards of one part. One process writes it.
 """
 
 import dataclasses
@@ -10,28 +10,28 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax.data import tokenized_examples
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import shard_plan as cache_parts
+from xlflax.data.cache import cache_format, shard_plan
 from xlflax.data.plain_text import text_tasks
 
-# Units for each process and part, so that processes end at about one time.
+# Several units for each process and part balance the load, so that processes
+# end at about the same time.
 _UNITS_PER_PROCESS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """One task and split to be written.
+  """The writing of one task and split.
 
   Attributes:
-    cache: directory of the cache.
-    task: SeqIO name.
-    split: of the task.
-    languages: of its sides.
-    vocabulary: hash.
-    fingerprint: of the source, as JSON text.
-    shard_size: S of `parts`.
-    dtype: of token ids.
-    parts: of its text, in order.
+    cache: Directory of the cache.
+    task: SeqIO name of the task.
+    split: Split of the task.
+    languages: Language of each side.
+    vocabulary: Hash of the vocabulary.
+    fingerprint: Fingerprint of the source, as JSON text.
+    shard_size: Size of the text of a shard in bytes; S of `shard_plan`.
+    dtype: Name of the dtype of token ids.
+    parts: Parts of the text, in order.
   """
 
   cache: pathlib.Path
@@ -42,26 +42,26 @@ class Job:
   fingerprint: str
   shard_size: int
   dtype: str
-  parts: tuple[cache_parts.Part, ...]
+  parts: tuple[shard_plan.Part, ...]
 
   @property
   def key(self) -> str:
-    """What cache.json calls it."""
+    """Key of the task and split in cache.json."""
     return cache_format.task_key(self.task, self.split)
 
   @property
   def directory(self) -> pathlib.Path:
-    """Where the task lies."""
+    """Directory of the task."""
     return cache_format.task_directory(self.cache, self.task, self.split)
 
   @property
   def sides(self) -> tuple[str, ...]:
-    """The features that hold the sides."""
+    """Names of the features that contain the sides."""
     return tokenized_examples.SIDES[len(self.languages)]
 
   @functools.cached_property
-  def sealed(self) -> dict[str, cache_format.ShardEntry]:
-    """Shards of the task's generations, by name."""
+  def finalized(self) -> dict[str, cache_format.ShardEntry]:
+    """Entries of the shards in all generations of the task, by name."""
     entries = [
       entry
       for path in sorted(self.directory.glob('generation-*.json'))
@@ -71,18 +71,18 @@ class Job:
     ]
     return {entry.name: entry for entry in entries}
 
-  def noted(self) -> set[str]:
-    """Names of the shards that were written, whatever became of them."""
+  def recorded_shards(self) -> set[str]:
+    """Returns the names of all shards with an entry, even if they are lost."""
     entry_files = (self.directory / cache_format.SHARDS).glob('*.json')
-    return {path.stem for path in entry_files} | self.sealed.keys()
+    return {path.stem for path in entry_files} | self.finalized.keys()
 
-  def written(self) -> set[str]:
-    """Names of the shards that are there."""
-    return {name for name in self.noted() if self.entry(name)}
+  def complete_shards(self) -> set[str]:
+    """Returns the names of the shards that exist and are complete."""
+    return {name for name in self.recorded_shards() if self.entry(name)}
 
   def entry(self, name: str) -> cache_format.ShardEntry | None:
-    """What is known of a shard; None if it is missing or cut off."""
-    shard_entry = self.sealed.get(name)
+    """Returns the entry of a shard, or None if it is missing or truncated."""
+    shard_entry = self.finalized.get(name)
     path = cache_format.entry_file(self.directory, name)
     if path.exists():
       shard_entry = cache_format.ShardEntry.from_json(
@@ -92,93 +92,127 @@ class Job:
       return None
     shard = cache_format.shard_file(self.directory, name)
     size = shard_entry.digest.partition('-')[0]
-    is_there = shard.is_file() and str(shard.stat().st_size) == size
-    return shard_entry if is_there else None
+    is_complete = shard.is_file() and str(shard.stat().st_size) == size
+    return shard_entry if is_complete else None
 
-  def num_shards(self, part: cache_parts.Part) -> int | None:
-    """Of a part; None where it has not been read to its end."""
+  def num_shards(self, part: shard_plan.Part) -> int | None:
+    """Returns the number of shards of a part, or None if it is unknown.
+
+    The number is unknown if the part has not been read to its end.
+    """
     if part.shards is not None:
       return part.shards
-    if self.sealed:
-      numbers = [name for name in self.sealed if _is_of(name, part)]
-      if numbers:
-        return len(numbers)
+    if self.finalized:
+      part_names = [name for name in self.finalized if _is_of(name, part)]
+      if part_names:
+        return len(part_names)
     path = self._end_file(part)
     return cache_format.read_json(path)['shards'] if path.exists() else None
 
   def expected_shards(
-    self, part: cache_parts.Part, tasks: text_tasks.Tasks
+    self, part: shard_plan.Part, tasks: text_tasks.Tasks
   ) -> int:
-    """Of a part, at least one; a guess where only reading tells."""
+    """Returns the number of shards of a part, at least one.
+
+    If the number is known only after reading the part, it is estimated from the
+    size of the source.
+    """
     if part.shards is not None:
       return part.shards
     source_size = (
       tasks.source_size(self.task, self.split) if part.path is None else None
     )
     return -(
-      -(source_size or 1) // cache_parts.examples_in_shard(self.shard_size)
+      -(source_size or 1) // shard_plan.examples_in_shard(self.shard_size)
     )
 
   def units(self, tasks: text_tasks.Tasks, num_processes: int) -> list['Unit']:
-    """Runs of missing shards; a part of unknown size is read to its end."""
-    written_shards = self.written()
+    """Returns ranges of missing shards.
+
+    A part with an unknown number of shards is read to its end.
+    """
+    complete = self.complete_shards()
     return [
       unit
       for part in self.parts
-      for unit in self._part_units(part, tasks, num_processes, written_shards)
+      for unit in self._part_units(part, tasks, num_processes, complete)
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:
-    """As `units`, whatever has been written: equal for every process."""
+    """Returns ranges of all shards, regardless of which ones exist.
+
+    The result is the same in every process.
+    """
     return [
       unit
       for part in self.parts
       for unit in (
         [Unit(self, part, 0, None)]
         if part.shards is None
-        else self._runs(part, list(range(part.shards)), num_processes)
+        else self._split_into_units(
+          part, list(range(part.shards)), num_processes
+        )
       )
     ]
 
-  def end_part(self, part: cache_parts.Part, shards: int) -> None:
-    """Notes that a part was read to its end."""
+  def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
+    """Records the number of shards of a part that was read to its end."""
     cache_format.write_json(
-      self._end_file(part), {'format': cache_format.FORMAT, 'shards': shards}
+      self._end_file(part),
+      {'format': cache_format.FORMAT, 'shards': num_shards},
     )
 
-  def _end_file(self, part: cache_parts.Part) -> pathlib.Path:
+  def _end_file(self, part: shard_plan.Part) -> pathlib.Path:
     return self.directory / cache_format.SHARDS / f'{part.prefix}.end'
 
   def _part_units(
-    self, part, tasks: text_tasks.Tasks, num_processes: int, written: set[str]
+    self, part, tasks: text_tasks.Tasks, num_processes: int, complete: set[str]
   ) -> list['Unit']:
-    end = self.num_shards(part)
-    last = self.expected_shards(part, tasks) if end is None else end
-    missing = [k for k in range(last) if part.name(k) not in written]
-    if end is None and part.path is not None:  # only read from its beginning
-      return [Unit(self, part, missing[0] if missing else last, None)]
-    if end is None and (not missing or missing[-1] != last - 1):
-      missing.append(last)  # everything expected is there; is there more?
-    units = self._runs(part, missing, num_processes)
-    if end is None:
+    """Returns the units of a part, given the names of complete shards."""
+    num_shards = self.num_shards(part)
+    is_open_ended = num_shards is None
+    if num_shards is None:
+      num_shards = self.expected_shards(part, tasks)
+    missing = [k for k in range(num_shards) if part.name(k) not in complete]
+    # A file that is not divided by bytes must be read from its beginning, so
+    # one process reads all of it.
+    if is_open_ended and part.path is not None:
+      return [Unit(self, part, missing[0] if missing else num_shards, None)]
+    # The part may have more shards than expected.
+    if is_open_ended and (not missing or missing[-1] != num_shards - 1):
+      missing.append(num_shards)
+    units = self._split_into_units(part, missing, num_processes)
+    if is_open_ended:
       units[-1] = dataclasses.replace(units[-1], last=None)
     return units
 
-  def _runs(self, part, numbers: list[int], num_processes: int):
-    longest = -(-len(numbers) // (num_processes * _UNITS_PER_PROCESS))
+  def _split_into_units(self, part, numbers: list[int], num_processes: int):
+    """Divides shard numbers of a part into units."""
+    max_length = -(-len(numbers) // (num_processes * _UNITS_PER_PROCESS))
+    # If a part is divided by bytes, a unit does not need to skip text to reach
+    # its first shard.
     if part.num_bytes is not None:
-      longest = 1  # nothing is passed over to reach a shard
+      max_length = 1
     return [
-      Unit(self, part, run[0], run[-1] + 1) for run in _runs(numbers, longest)
+      Unit(self, part, run[0], run[-1] + 1)
+      for run in _split_into_runs(numbers, max_length)
     ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-  """Shards first .. last - 1 of a part; last None: to its end."""
+  """Consecutive shards of a part, which one process writes.
+
+  Attributes:
+    job: Job of the unit.
+    part: Part of the text.
+    first: Number of the first shard.
+    last: End of the shard numbers (exclusive). If None, the part is read to its
+      end.
+  """
 
   job: Job
-  part: cache_parts.Part
+  part: shard_plan.Part
   first: int
   last: int | None
 
@@ -192,10 +226,18 @@ def list_jobs(
   *,
   shard_size: int,
 ) -> list[Job]:
-  """The jobs of all tasks of mixtures, by split and task.
+  """Returns the jobs of all tasks of mixtures, sorted by split and task.
+
+  Args:
+    tasks: Tasks that include those of the mixtures.
+    cache: Directory of the cache.
+    mixtures: Names of mixtures or tasks.
+    splits: Names of splits.
+    vocabulary: A `base_vocabulary.Vocabulary`.
+    shard_size: Size of the text of a shard in bytes.
 
   Raises:
-    CorpusError: no such mixture, or none of its tasks has a split.
+    CorpusError: If there is no such mixture, or none of its tasks has a split.
   """
   needed = {
     (split, task)
@@ -210,9 +252,10 @@ def list_jobs(
 
 
 def _make_job(tasks, cache, task, split, vocabulary, shard_size) -> Job:
+  """Returns the job of one task and split."""
   languages = tasks.languages(task)
   for language in languages:
-    vocabulary.language_id(language)  # Raises for an unknown one.
+    vocabulary.language_id(language)  # Raises an error for unknown languages.
   fingerprint = tasks.fingerprint(task, split)
   return Job(
     cache=cache,
@@ -223,7 +266,7 @@ def _make_job(tasks, cache, task, split, vocabulary, shard_size) -> Job:
     fingerprint=json.dumps(fingerprint),
     shard_size=shard_size,
     dtype=cache_format.token_dtype(vocabulary.spec.size).name,
-    parts=cache_parts.split_into_shards(
+    parts=shard_plan.split_into_shards(
       tasks,
       task,
       split,
@@ -235,19 +278,24 @@ def _make_job(tasks, cache, task, split, vocabulary, shard_size) -> Job:
   )
 
 
-def _is_of(name: str, part: cache_parts.Part) -> bool:
+def _is_of(name: str, part: shard_plan.Part) -> bool:
   return name.rpartition('-')[0] == part.prefix
 
 
-def _runs(numbers: list[int], longest: int) -> list[list[int]]:
-  """Consecutive numbers together, at most `longest` of them.
+def _split_into_runs(numbers: list[int], max_length: int) -> list[list[int]]:
+  """Groups ascending numbers into runs of consecutive numbers.
 
-  `_runs([0, 1, 2, 5], 2)` is `[[0, 1], [2], [5]]`.
+  `_split_into_runs([0, 1, 2, 5], 2)` is `[[0, 1], [2], [5]]`.
+
+  Args:
+    numbers: Ascending numbers.
+    max_length: Maximum length of a run.
   """
-  out: list[list[int]] = []
+  runs: list[list[int]] = []
   for number in numbers:
-    if out and out[-1][-1] == number - 1 and len(out[-1]) < longest:
-      out[-1].append(number)
+    continues_run = runs and runs[-1][-1] == number - 1
+    if continues_run and len(runs[-1]) < max_length:
+      runs[-1].append(number)
     else:
-      out.append([number])
-  return out
+      runs.append([number])
+  return runs

@@ -1,1 +1,1 @@
-"""Bilingual dictionaries and code-switching with them."""
+"""Bilingual dictionaries and code-switching with dictionaries."""

@@ -1,12 +1,12 @@
-"""Bilingual dictionaries, and the translations out of one language.
+"""Bilingual dictionaries and their translations from one language.
 
-A dictionary serves both directions. Files:
+A dictionary can be used in both directions. These file formats are supported:
 
-- `tsv`: `word<TAB>translation[<TAB>weight]`, those of a corpus directory
-- `muse`: `word translation`, separated by white space, as the dictionaries
+- `tsv`: `word<TAB>translation[<TAB>weight]`, as in a corpus directory
+- `muse`: `word translation`, separated by white space, as in the dictionaries
   of MUSE (Conneau et al., 2018)
 
-Both may hold several translations of a word, one in a line.
+Both formats can have several translations of a word, on separate lines.
 """
 
 import dataclasses
@@ -15,20 +15,26 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import line_reader
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors, validation
 
 
 class Format(enum.Enum):
-  """How the lines of a dictionary are laid out; see the module."""
+  """Format of a dictionary file; the module docstring describes the formats."""
 
   TSV = 'tsv'
   MUSE = 'muse'
 
 
 class Entry(NamedTuple):
-  """A word, one of its translations and how good that is."""
+  """A word and one of its translations.
+
+  Attributes:
+    word: Word of the first language.
+    translation: Translation in the second language.
+    weight: Weight of the translation among the translations of the word.
+  """
 
   word: str
   translation: str
@@ -39,9 +45,9 @@ class Translation(NamedTuple):
   """A translation into a language.
 
   Attributes:
-    text: the translation.
-    language: of the text.
-    probability: that it is drawn for its word.
+    text: Translated text.
+    language: Language of the text.
+    probability: Probability of drawing this translation for its word.
   """
 
   text: str
@@ -51,11 +57,11 @@ class Translation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Dictionary:
-  """The entries of a dictionary of two languages.
+  """The entries of a bilingual dictionary.
 
   Attributes:
-    languages: of the words and of their translations.
-    entries: in the order of the file.
+    languages: Languages of the words and of their translations.
+    entries: Entries in the order of the file.
   """
 
   OPENED_BY: ClassVar[str] = 'Dictionary.read({})'
@@ -72,39 +78,43 @@ class Dictionary:
     languages: Sequence[str] | None = None,
     format: Format | str = Format.TSV,
   ) -> 'Dictionary':
-    """Reads a dictionary file; it may be compressed (.gz, .zst).
+    """Reads a dictionary file, which can be compressed (.gz, .zst).
 
     Args:
-      path: of the file.
-      languages: of the two columns; None: from the name, `<l1>-<l2>[.…]`.
-      format: of the lines.
+      path: Path of the file.
+      languages: Languages of the two columns. If None, they are taken from the
+        file name `<l1>-<l2>[.…]`.
+      format: Format of the file.
 
     Raises:
-      CorpusError: a malformed line (file:line), no entry, or languages that
-        the name does not tell.
-      ConfigError: no such format.
+      CorpusError: If a line is malformed, there are no entries, or the file
+        name
+        does not specify the languages.
+      ConfigError: If the format is unknown.
     """
     path = bucket_staging.stage_input(path)
     if languages is None:
-      languages = _languages_of_name(path)
-    kind = validation.validate(format, Format, name='Dictionary.read: format')
-    read = corpus_lines.read_dictionary if kind is Format.TSV else _read_muse
+      languages = _parse_languages(path)
+    format = validation.validate(format, Format, name='Dictionary.read: format')
+    read_entries = (
+      line_reader.read_dictionary if format is Format.TSV else _read_muse
+    )
     entries = tuple(
       Entry(word, translation, 1.0 if weight is None else weight)
-      for word, translation, weight in read(path)
+      for word, translation, weight in read_entries(path)
     )
     if len(languages) != 2 or languages[0] == languages[1]:
       raise errors.CorpusError(
-        'A dictionary is of two different languages',
+        'A dictionary must have two different languages',
         got=', '.join(languages),
         where=str(path),
       )
     return cls((languages[0], languages[1]), entries)
 
   def from_language(self, language: str) -> Iterator[tuple[str, str, Entry]]:
-    """Yields (word of `language`, translation, entry) in file order.
+    """Yields (word of `language`, translation, entry) in the order of the file.
 
-    Nothing, if the dictionary is of other languages.
+    Nothing is yielded if the dictionary has other languages.
     """
     if language == self.languages[0]:
       for entry in self.entries:
@@ -113,8 +123,11 @@ class Dictionary:
       for entry in self.entries:
         yield entry.translation, entry.word, entry
 
-  def other(self, language: str) -> str | None:
-    """The language that `language` is translated into; None: it's absent."""
+  def target_language(self, language: str) -> str | None:
+    """Returns the language that `language` is translated into.
+
+    The result is None if the dictionary does not have the language.
+    """
     if language not in self.languages:
       return None
     return self.languages[self.languages.index(language) == 0]
@@ -127,73 +140,87 @@ def translations_by_word(
   *,
   into: Sequence[str] | None = None,
 ) -> dict[str, tuple[Translation, ...]]:
-  """Every word of a language with its translations, as they are drawn.
+  """Returns every word of a language with its translations.
 
-  One of the languages that have the word is drawn, each alike, then one of
-  the translations into it in proportion to their weights. A translation that
-  occurs several times counts once, with its largest weight.
+  To draw a translation, one of the languages that have the word is drawn
+  uniformly, and then one of the translations into this language is drawn in
+  proportion to their weights. A translation that occurs several times counts
+  once, with its largest weight.
 
   With en-de `cat Katze 3`, `cat Kater 1` and en-fr `cat chat`, the
   probabilities of `cat` are Katze 3/8, Kater 1/8 and chat 1/2.
 
   Args:
-    language: of the words.
-    dictionaries: any number, in either direction; others are passed over.
-    into: languages to translate into; None: all.
+    language: Language of the words.
+    dictionaries: Dictionaries in either direction. Dictionaries of other
+      languages are ignored.
+    into: Languages to translate into. If None, all languages.
 
   Returns:
-    Words as they are spelt; their translations' probabilities add up to 1.
+    Translations of each word. Their probabilities sum to 1.
   """
-  pools: dict[str, dict[str, dict[str, float]]] = {}
+  # Word -> target language -> translation -> weight.
+  weights_by_word: dict[str, dict[str, dict[str, float]]] = {}
   for dictionary in dictionaries:
-    target = dictionary.other(language)
+    target = dictionary.target_language(language)
     if target is None or (into is not None and target not in into):
       continue
     for word, translation, entry in dictionary.from_language(language):
-      pool = pools.setdefault(word, {}).setdefault(target, {})
-      pool[translation] = max(entry.weight, pool.get(translation, 0.0))
+      weights_by_target = weights_by_word.setdefault(word, {})
+      weights = weights_by_target.setdefault(target, {})
+      weights[translation] = max(entry.weight, weights.get(translation, 0.0))
   return {
-    word: tuple(_shares(by_target)) for word, by_target in sorted(pools.items())
+    word: tuple(_normalize_weights(weights_by_target))
+    for word, weights_by_target in sorted(weights_by_word.items())
   }
 
 
-def _shares(by_target: dict[str, dict[str, float]]) -> Iterator[Translation]:
-  for target, pool in sorted(by_target.items()):
-    total = sum(pool.values()) * len(by_target)
-    for text, weight in sorted(pool.items()):
+def _normalize_weights(
+  weights_by_target: dict[str, dict[str, float]],
+) -> Iterator[Translation]:
+  """Yields the translations of a word with their probabilities.
+
+  Args:
+    weights_by_target: Target language -> translation -> weight.
+  """
+  for target, weights in sorted(weights_by_target.items()):
+    total = sum(weights.values()) * len(weights_by_target)
+    for text, weight in sorted(weights.items()):
       yield Translation(text, target, weight / total)
 
 
-def _languages_of_name(path: pathlib.Path) -> list[str]:
+def _parse_languages(path: pathlib.Path) -> list[str]:
+  """Returns the languages in the name of a dictionary file."""
   languages = path.name.partition('.')[0].split('-')
   if len(languages) != 2:
     raise errors.CorpusError(
-      'The name of a dictionary does not tell its languages',
+      'The name of a dictionary file must specify its languages',
       got=path.name,
       expected='<l1>-<l2>.<anything>',
       where=str(path),
-      fix='rename the file, or give the languages',
+      fix='Rename the file, or pass `languages`.',
     )
   return languages
 
 
 def _read_muse(path: pathlib.Path) -> Iterator[tuple[str, str, None]]:
-  count = 0
-  for number, line in corpus_lines.read_lines(path):
-    fields = corpus_lines.decode_line(line, path, number).split()
+  """Yields (word, translation, None) for each line of a MUSE dictionary."""
+  num_entries = 0
+  for number, line in line_reader.read_lines(path):
+    fields = line_reader.decode_line(line, path, number).split()
     if len(fields) != 2:
       raise errors.CorpusError(
-        'Malformed line in a dictionary',
+        'A line of the dictionary is malformed',
         got=repr(' '.join(fields)[:60]),
         expected='a word, white space and its translation',
         where=f'{path}:{number}',
-        fix='correct or delete the line',
+        fix='Correct or delete the line.',
       )
     yield fields[0], fields[1], None
-    count += 1
-  if not count:
+    num_entries += 1
+  if not num_entries:
     raise errors.CorpusError(
-      'A dictionary without entries',
+      'The dictionary has no entries',
       where=str(path),
-      fix='fill or delete the file',
+      fix='Add entries to the file, or delete it.',
     )

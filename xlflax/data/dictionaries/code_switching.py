@@ -1,13 +1,13 @@
-"""Dictionary code-switching: the "extra anchors" of ECS, section 4.2.
+"""Code-switching with dictionaries: the "extra anchors" of ECS, section 4.2.
 
-Each word that a dictionary has is replaced with probability 0.3 by one of its
-translations, and at most 15 % of the words of a batch are. Source: Wu, Conneau
-et al., "Emerging Cross-lingual Structure in Pretrained Language Models"
+Each word with a dictionary entry is replaced with probability 0.3 by one of its
+translations, and at most 15 % of the words of a batch are replaced. Source: Wu,
+Conneau et al., "Emerging Cross-lingual Structure in Pretrained Language Models"
 (2020), section 4.2.
 
-Every draw is a hash of (seed, name of the task, number of the example, number
-of the word), so a text is switched alike by every reader, in any order of its
-parts and any number of processes.
+Each draw is a hash of (seed, name of the task, number of the example, number of
+the word). Every reader therefore switches a text identically, regardless of the
+order of its parts and the number of processes.
 """
 
 import dataclasses
@@ -32,19 +32,21 @@ from xlflax.data.dictionaries.dictionary_matcher import (
 from xlflax.data.sampling import hashing
 from xlflax.utils import errors, validation
 
-STEP = 'code_switch'  # name of the preprocessor, in fingerprints
-_VERSION = 2  # of the switching; another one makes caches stale
-_DRAWS = 3  # random words of a unit: replaced? by what? rank under the cap
+STEP = 'code_switch'  # Name of the preprocessor in fingerprints.
+_VERSION = 2  # Version of the algorithm. Changing it makes caches stale.
+# Number of random numbers per unit: for the replacement, for the choice of the
+# translation, and for the rank under the limit.
+_NUM_DRAWS = 3
 
 
 class Switched(NamedTuple):
-  """Lines after switching, and counts.
+  """Lines after switching, and their statistics.
 
   Attributes:
-    lines: as many as there were.
-    words: of the lines before.
-    candidates: words, and multi-word units, that have an entry.
-    changed: words that were replaced.
+    lines: Switched lines, in the order of the input.
+    words: Number of words before switching.
+    candidates: Number of words and multi-word units with a dictionary entry.
+    changed: Number of words that were replaced.
   """
 
   lines: list[str]
@@ -54,11 +56,12 @@ class Switched(NamedTuple):
 
 
 class Switcher:
-  """Switches the text of one language.
+  """Code-switching of the text of one language.
 
-  With the dictionary `cat Katze` and a probability and a share of 1, before:
-  `['The cat sees a Cat.', 'CAT!']`; after:
-  `['The Katze sees a Katze.', 'KATZE!']`.
+  With the dictionary `cat Katze`, a probability of 1 and a maximum fraction of
+  1,
+  `['The cat sees a Cat.', 'CAT!']` becomes `['The Katze sees a Katze.',
+  'KATZE!']`.
   """
 
   @validation.validate_call
@@ -68,16 +71,16 @@ class Switcher:
     dictionaries: Iterable[Dictionary],
     settings: CodeSwitching = CodeSwitching(),  # noqa: B008
   ):
-    """Makes a switcher.
+    """Creates a switcher.
 
     Args:
-      language: of the text.
-      dictionaries: those of other languages are passed over.
-      settings: see `CodeSwitching`.
+      language: Language of the text.
+      dictionaries: Dictionaries. Those of other languages are ignored.
+      settings: Settings of code-switching.
 
     Raises:
-      CorpusError: no dictionary has an entry out of the language.
-      ConfigError: Chinese text, and jieba is not installed.
+      CorpusError: If no dictionary translates words of the language.
+      ConfigError: If the language is Chinese and jieba is not installed.
     """
     self.language, self.settings = language, settings
     self._translations = bilingual_dictionary.translations_by_word(
@@ -89,10 +92,10 @@ class Switcher:
       raise errors.CorpusError(
         f'No dictionary translates words of {language}'
         + (f' into {", ".join(into)}' if into is not None else ''),
-        expected=f'dictionaries/{language}-<other>.tsv, or the other way '
-        'round, with entries',
+        expected=f'a dictionary dictionaries/{language}-<other>.tsv or '
+        f'dictionaries/<other>-{language}.tsv with entries',
       )
-    self._max_share = fractions.Fraction(
+    self._max_fraction = fractions.Fraction(
       str(settings.max_share)
     ).limit_denominator(10**6)
     self._is_unsegmented = not language_codes.uses_spaces(language)
@@ -103,92 +106,109 @@ class Switcher:
     """Switches consecutive examples of a task.
 
     Args:
-      lines: their texts.
-      name: of the task; another one, other draws.
-      first: number of the first example; a group begins there.
+      lines: Texts of the examples.
+      name: Name of the task. Tasks with different names have different draws.
+      first: Number of the first example, a multiple of `group_lines`.
     """
     size = self.settings.group_lines
-    assert first % size == 0, 'groups begin at multiples of group_lines'
+    assert first % size == 0, '`first` must be a multiple of `group_lines`.'
     groups = [
       self._switch_group(lines[i : i + size], name, first + i)
       for i in range(0, len(lines), size)
     ]
-    return (
-      Switched(
-        [line for group in groups for line in group.lines],
-        *(
-          sum(counts)
-          for counts in zip(*(group[1:] for group in groups), strict=True)
-        ),
-      )
-      if groups
-      else Switched([], 0, 0, 0)
+    return Switched(
+      lines=[line for group in groups for line in group.lines],
+      words=sum(group.words for group in groups),
+      candidates=sum(group.candidates for group in groups),
+      changed=sum(group.changed for group in groups),
     )
 
   def fingerprint(self) -> dict:
-    """What the switched text depends on besides the text, as JSON data."""
-    out = dataclasses.asdict(self.settings) | {
+    """Returns everything that determines the switched text, except the text.
+
+    The result is JSON data.
+    """
+    fingerprint = dataclasses.asdict(self.settings) | {
       'version': _VERSION,
-      'dictionaries': _hash(self.language, self._translations),
+      'dictionaries': _hash_translations(self.language, self._translations),
     }
     if language_codes.parse_language_code(self.language).is_chinese:
-      out['jieba'] = word_segmentation.chinese_version()
+      fingerprint['jieba'] = word_segmentation.chinese_version()
     elif self._is_unsegmented:
-      out['icu4py'] = word_segmentation.icu_version()
-    return json.loads(json.dumps(out))
+      fingerprint['icu4py'] = word_segmentation.icu_version()
+    return json.loads(json.dumps(fingerprint))
 
   def _switch_group(self, lines, name: str, first: int) -> Switched:
+    """Switches one group of lines, given the number of its first example."""
     parts = self.table.split(
       [line.replace(BORDER, ' ') if BORDER in line else line for line in lines]
     )
     matches = self.table.find(parts)
-    draws = self._draws(matches, name, first)
+    draws = self._draw(matches, name, first)
     chosen = np.flatnonzero(draws[0] < self.settings.probability)
-    new = self.table.choose(matches.entries[chosen], draws[1][chosen])
+    translations = self.table.choose(matches.entries[chosen], draws[1][chosen])
     sizes = matches.sizes[chosen]
-    is_kept = _under_cap(
+    is_kept = _select_under_limit(
       sizes,
-      self.table.costs[new],
+      self.table.costs[translations],
       draws[2][chosen],
-      share=self._max_share,
+      max_fraction=self._max_fraction,
       num_words=matches.num_words,
     )
-    self._replace(parts, matches, chosen[is_kept], new[is_kept])
+    self._replace(parts, matches, chosen[is_kept], translations[is_kept])
     return Switched(
-      ''.join(parts).split(BORDER),
-      matches.num_words,
-      matches.words.size,
-      int(sizes[is_kept].sum()),
+      lines=''.join(parts).split(BORDER),
+      words=matches.num_words,
+      candidates=matches.words.size,
+      changed=int(sizes[is_kept].sum()),
     )
 
-  def _draws(self, found: Found, name: str, first: int) -> np.ndarray:
-    """Numbers in [0, 1), float64 [_DRAWS, units]."""
+  def _draw(self, matches: Found, name: str, first: int) -> np.ndarray:
+    """Draws numbers in [0, 1), float64 [_NUM_DRAWS, units].
+
+    Args:
+      matches: Units of the text.
+      name: Name of the task.
+      first: Number of the first example.
+    """
     key = hashing.make_key(self.settings.seed, 'code_switching', name)
-    examples = hashing.draw_words(key, first + found.lines[found.words])
-    counters = found.places[found.words] * _DRAWS
+    examples = hashing.draw_words(key, first + matches.lines[matches.words])
+    counters = matches.places[matches.words] * _NUM_DRAWS
     random_words = [
-      hashing.draw_words(examples, counters + i) for i in range(_DRAWS)
+      hashing.draw_words(examples, counters + i) for i in range(_NUM_DRAWS)
     ]
     return (np.stack(random_words) >> np.uint64(11)) * 2.0**-53
 
   def _replace(
-    self, parts: list[str], found: Found, units: np.ndarray, new: np.ndarray
+    self,
+    parts: list[str],
+    matches: Found,
+    units: np.ndarray,
+    translations: np.ndarray,
   ) -> None:
-    """Puts translations `new` [n] in the place of `units` [n]."""
+    """Replaces units by translations in place.
+
+    Args:
+      parts: Separators and words in alternation, from `TranslationTable.split`.
+      matches: Units of the text.
+      units: Indices of the replaced units, [n].
+      translations: Indices of their translations, [n].
+    """
     for word, size, case, number in zip(
-      found.words[units].tolist(),
-      found.sizes[units].tolist(),
-      found.cases[units].tolist(),
-      new.tolist(),
+      matches.words[units].tolist(),
+      matches.sizes[units].tolist(),
+      matches.cases[units].tolist(),
+      translations.tolist(),
       strict=True,
     ):
-      text, end = self.table.texts[number], 2 * (word + size)
+      text = self.table.texts[number]
       language = self.table.languages[number]
+      end = 2 * (word + size)
       parts[2 * word + 1] = Case(case).apply(text, language) if case else text
       if size > 1:
         parts[2 * word + 2 : end] = [''] * (2 * size - 2)
       if self._is_unsegmented and self.table.spaced[number]:
-        _put_spaces(parts, 2 * word, end)
+        _insert_spaces(parts, 2 * word, end)
 
 
 def dictionary_hash(
@@ -197,8 +217,14 @@ def dictionary_hash(
   *,
   into: Sequence[str] | None = None,
 ) -> str:
-  """`dictionaries` in the fingerprint of a switcher of these."""
-  return _hash(
+  """Returns the field `dictionaries` of a switcher's fingerprint.
+
+  Args:
+    language: Language of the text.
+    dictionaries: Dictionaries of the switcher.
+    into: Languages to translate into. If None, all languages.
+  """
+  return _hash_translations(
     language,
     bilingual_dictionary.translations_by_word(
       language, dictionaries, into=into
@@ -206,48 +232,56 @@ def dictionary_hash(
   )
 
 
-def _hash(language: str, translations) -> str:
+def _hash_translations(language: str, translations) -> str:
   content = json.dumps([language, translations], ensure_ascii=False)
   return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _under_cap(
-  old: np.ndarray,
-  new: np.ndarray,
+def _select_under_limit(
+  old_sizes: np.ndarray,
+  new_sizes: np.ndarray,
   ranks: np.ndarray,
   *,
-  share: fractions.Fraction,
+  max_fraction: fractions.Fraction,
   num_words: int,
 ) -> np.ndarray:
-  """Which replacements to keep: the first in the order of `ranks` that fit.
+  """Selects the first replacements in the order of `ranks` under the limit.
 
-  With S the replaced and T the new words of the kept ones, W all words and c
-  the share: S <= c W, and T <= c (W - S + T).
+  With S replaced words and T new words of the selected replacements, W words in
+  total and a maximum fraction c, the limit is S <= c W and T <= c (W - S + T).
 
   Args:
-    old: words that each replaces, int64 [n].
-    new: words that come instead, int64 [n].
-    ranks: random numbers, [n].
-    share: c.
-    num_words: W.
+    old_sizes: Number of words that each replacement replaces, int64 [n].
+    new_sizes: Number of words of each translation, int64 [n].
+    ranks: Random numbers, [n].
+    max_fraction: c, maximum fraction of replaced words.
+    num_words: W, number of words of the text.
 
   Returns:
-    bool [n].
+    Whether each replacement is selected, bool [n].
   """
-  part, denominator = share.numerator, share.denominator
+  # Integer arithmetic is exact.
+  numerator, denominator = max_fraction.numerator, max_fraction.denominator
   order = np.argsort(ranks, kind='stable')
-  replaced, added = np.cumsum(old[order]), np.cumsum(new[order])
-  limit = part * num_words
+  replaced = np.cumsum(old_sizes[order])
+  added = np.cumsum(new_sizes[order])
+  limit = numerator * num_words
   fits = (denominator * replaced <= limit) & (
-    (denominator - part) * added + part * replaced <= limit
+    (denominator - numerator) * added + numerator * replaced <= limit
   )
-  is_kept = np.zeros(old.size, bool)
+  is_kept = np.zeros(old_sizes.size, bool)
   is_kept[order[fits]] = True
   return is_kept
 
 
-def _put_spaces(parts: list[str], before: int, after: int) -> None:
-  """Makes empty separators spaces, except at the ends of a line."""
+def _insert_spaces(parts: list[str], before: int, after: int) -> None:
+  """Replaces empty separators by spaces, except at the ends of a line.
+
+  Args:
+    parts: Separators and words in alternation.
+    before: Index of the separator before a translation.
+    after: Index of the separator after the translation.
+  """
   if not parts[before] and before and parts[before - 1] != BORDER:
     parts[before] = ' '
   if not parts[after] and after + 1 < len(parts) and parts[after + 1] != BORDER:

@@ -1,4 +1,4 @@
-"""How text is code-switched."""
+"""Settings of code-switching."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -9,23 +9,25 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitching:
-  """How a text is switched; the defaults are those of ECS.
+  """Settings of code-switching; the defaults are those of ECS.
 
   Attributes:
-    probability: that a word with an entry is replaced. A multi-word entry is
-      drawn once.
-    max_share: of the words of a group of lines, that may be replaced at most.
-      Nor are more than this share of the resulting words translations, which
-      may be of several words. Which ones stay is drawn, each alike.
-    group_lines: lines that the share is of: the examples 0 .. group_lines - 1,
-      and so on. 1,024 sentences are about the batch of ECS (96 rows of 256
-      tokens on each GPU).
-    copies: the text goes through so often, switched anew each time.
-    languages: to draw translations from; None: all of the dictionaries.
-    seed: of all draws.
+    probability: Probability of replacing a word with a dictionary entry. A
+      multi-word entry is drawn once.
+    max_share: Maximum fraction of the words of a group of lines that are
+      replaced. It also limits the fraction of the resulting words that are
+      translations, because a translation can have several words. If there are
+      more replacements, a uniformly drawn subset is kept.
+    group_lines: Number of lines in a group. The first group contains the
+      examples 0 .. group_lines - 1. 1,024 sentences are approximately the
+      batch of ECS (96 sequences of 256 tokens on each GPU).
+    copies: Number of copies of the text. Each copy is switched differently.
+    languages: Languages of translations. If None, all languages of the
+      dictionaries.
+    seed: Random seed of all draws.
 
   Raises:
-    ConfigError: a value out of its range.
+    ConfigError: If a value is out of range.
   """
 
   probability: validation.Fraction = 0.3
@@ -36,13 +38,21 @@ class CodeSwitching:
   seed: validation.Seed = 0
 
   def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
-    """Languages that dictionaries of these pairs of languages can switch.
+    """Returns the languages that can be switched with dictionaries.
 
-    Of en-de and en-fr all three, or en alone if `languages` is ('fr',).
+    For en-de and en-fr, the result is all three languages, or only en if
+    `languages` is ('fr',).
+
+    Args:
+      pairs: Languages of each dictionary.
     """
-    directed_pairs = [(a, b) for pair in pairs for a, b in (pair, pair[::-1])]
+    directed_pairs = [
+      (source, target)
+      for pair in pairs
+      for source, target in (pair, pair[::-1])
+    ]
     return {
-      word
-      for word, translation in directed_pairs
-      if self.languages is None or translation in self.languages
+      source
+      for source, target in directed_pairs
+      if self.languages is None or target in self.languages
     }

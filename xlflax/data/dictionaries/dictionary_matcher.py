@@ -1,8 +1,8 @@
-"""Finds the words of a text that a dictionary translates, fast.
+"""Fast search for the words of a text that a dictionary translates.
 
-`TranslationTable` holds every entry out of one language. Words of a text are
-looked up by one C-level `map` over a dict that remembers how each spelling was
-resolved; only words that may begin a multi-word entry cost Python steps.
+`TranslationTable` contains all entries of one language. The words of a text are
+looked up by one C-level `map` over a dict that caches the result for each
+spelling. Only words that may start a multi-word entry require Python steps.
 """
 
 import enum
@@ -16,13 +16,15 @@ import numpy as np
 from xlflax.data.corpus import language_codes, word_forms, word_segmentation
 from xlflax.data.dictionaries import bilingual_dictionary
 
-_MAX_REMEMBERED = 1 << 20
+_MAX_CACHED_WORDS = 1 << 20
+# The code of a word is (entry + 1) * 8 + (starts a phrase) * 4 + case. The code
+# of a word without an entry has entry = -1.
 _BORDER_CODE = -1
-_PHRASE_BIT = 4  # codes are (entry + 1) * 8 + starts a phrase * 4 + case
+_PHRASE_BIT = 4
 
 
 class Case(enum.IntEnum):
-  """How the letters of a translation follow those of the word."""
+  """Letter case of a translation, which follows that of the replaced word."""
 
   AS_IS = 0
   CAPITALIZED = 1
@@ -31,7 +33,7 @@ class Case(enum.IntEnum):
   def apply(self, text: str, language: str) -> str:
     """Applies the case to a translation by the rules of its language.
 
-    `CAPITALIZED` turns `rouge vif` into `Rouge vif`, and Turkish `iyi` into
+    `CAPITALIZED` converts `rouge vif` to `Rouge vif`, and Turkish `iyi` to
     `İyi`.
     """
     if self is Case.UPPER:
@@ -44,15 +46,17 @@ class Case(enum.IntEnum):
 class Found(NamedTuple):
   """The units of a text that have translations, in order.
 
+  A unit is a word or a multi-word phrase.
+
   Attributes:
-    words: int64 [units], number of each unit's first word.
-    sizes: int64 [units], words of each.
-    entries: int64 [units], entries of the table.
-    cases: int64 [units], a `Case` each.
-    lines: int64 [all words], the text that each word is in; borders count to
-      the text that they end.
-    places: int64 [all words], number of the word in its text.
-    num_words: words of all texts, borders left out.
+    words: Number of each unit's first word, int64 [units].
+    sizes: Number of words of each unit, int64 [units].
+    entries: Entry of each unit in the table, int64 [units].
+    cases: `Case` of each unit, int64 [units].
+    lines: Line of each word, int64 [all words]. A border belongs to the line
+      that it ends.
+    places: Number of each word in its line, int64 [all words].
+    num_words: Number of words, without borders.
   """
 
   words: np.ndarray
@@ -65,19 +69,24 @@ class Found(NamedTuple):
 
 
 class TranslationTable:
-  """The translations out of one language, numbered.
+  """The numbered translations of the words of one language.
 
   Entries are compared by `word_forms.normalize_word`. A word is looked up as it
-  is spelled, then in lower case by the rules of its language, and a word in
-  capitals then in any case; the translation gets the word's capital or capitals
-  then. Of several entries of several words, the longest is used.
+  is spelled, then in lower case by the rules of its language. A word in
+  capitals
+  is then looked up in any case. The translation of a word that was found in
+  another case is capitalized or in capitals like the word. If several
+  multi-word
+  entries match, the longest one is used.
 
   Attributes:
-    texts: translations, each entry's in one run.
+    texts: Translations, grouped by entry.
     languages: Language code of each translation.
-    costs: int64 [translations], words of each.
-    spaced: bool [translations], whether of a language with spaces.
-    skipped: entries without a letter or digit, which are left out.
+    costs: Number of words of each translation, int64 [translations].
+    spaced: Whether the language of each translation uses spaces, bool
+      [translations].
+    skipped: Number of entries that were omitted because they have no letter or
+      digit.
   """
 
   def __init__(
@@ -85,14 +94,16 @@ class TranslationTable:
     language: str,
     translations: Mapping[str, Sequence[bilingual_dictionary.Translation]],
   ):
-    """Makes the table.
+    """Creates the table.
 
     Args:
-      language: of the words.
-      translations: by word, from `dictionaries.translations`.
+      language: Language of the words.
+      translations: Translations of each word, from
+        `bilingual_dictionary.translations_by_word`.
     """
-    merged = _merge(language, translations)
-    self.skipped = len(translations) - sum(n for _, n in merged.values())
+    merged = _merge_entries(language, translations)
+    num_merged = sum(count for _, count in merged.values())
+    self.skipped = len(translations) - num_merged
     self._language = language
     self._entries = {key: i for i, key in enumerate(merged)}
     self._folded: dict[str, int] = {}
@@ -101,7 +112,7 @@ class TranslationTable:
     self._segmenter = word_segmentation.Segmenter(
       language, [key for key in merged if ' ' not in key]
     )
-    self._lengths = self._phrase_lengths()
+    self._phrase_lengths = self._find_phrase_lengths()
     flat = [
       t for entry_translations, _ in merged.values() for t in entry_translations
     ]
@@ -114,29 +125,37 @@ class TranslationTable:
     self.spaced = np.array(
       [language_codes.uses_spaces(t.language) for t in flat], bool
     )
-    self._cumulative, self._last = _cumulate(
+    self._cumulative, self._last = _cumulate_probabilities(
       [
         [t.probability for t in entry_translations]
         for entry_translations, _ in merged.values()
       ]
     )
-    self._known = _Known(self._resolve)
+    self._codes = _CodeCache(self._resolve)
 
   def __len__(self) -> int:
     return len(self._entries)
 
   def split(self, texts: Sequence[str]) -> list[str]:
-    """Texts, which hold no `BORDER`, to separators and words in turn."""
+    """Splits texts into separators and words in alternation.
+
+    Args:
+      texts: Texts, which must not contain `BORDER`.
+    """
     return self._segmenter.split(word_segmentation.BORDER.join(texts))
 
   def find(self, parts: Sequence[str]) -> Found:
-    """The units of `parts`, from `split`, that have translations."""
+    """Finds the units that have translations.
+
+    Args:
+      parts: Separators and words from `split`.
+    """
     text_words = parts[1::2]
     codes = np.fromiter(
-      map(self._known.__getitem__, text_words), np.int64, len(text_words)
+      map(self._codes.__getitem__, text_words), np.int64, len(text_words)
     )
     sizes = np.ones(len(text_words), np.int64)
-    if self._lengths:
+    if self._phrase_lengths:
       self._match_phrases(parts, codes, sizes)
     is_border = codes == _BORDER_CODE
     lines = np.cumsum(is_border) - is_border
@@ -153,27 +172,44 @@ class TranslationTable:
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Numbers of translations of `entries` [n], by draws from [0, 1) [n]."""
+    """Chooses a translation of each entry.
+
+    Args:
+      entries: Entries, [n].
+      uniform: Random numbers in [0, 1), [n].
+
+    Returns:
+      Indices of translations, [n].
+    """
     chosen = np.searchsorted(self._cumulative, entries + uniform, side='right')
     return np.minimum(chosen, self._last[entries])
 
   def _match_phrases(self, parts, codes, sizes):
-    """Joins the words of multi-word entries: one code, the others 0."""
-    free = 0
-    for i in np.flatnonzero((codes > 0) & (codes & _PHRASE_BIT > 0)).tolist():
-      if i < free:
+    """Replaces the codes of the words of multi-word entries in place.
+
+    The first word gets the code and size of the entry, and the other words get
+    the code 0.
+    """
+    next_word = 0
+    may_start_phrase = (codes > 0) & (codes & _PHRASE_BIT > 0)
+    for i in np.flatnonzero(may_start_phrase).tolist():
+      if i < next_word:
         continue
-      for size in self._lengths[self._fold(parts[2 * i + 1])]:
-        code = self._look_up(
-          word_forms.normalize_word(''.join(parts[2 * i + 1 : 2 * (i + size)]))
-        )
+      for size in self._phrase_lengths[self._fold(parts[2 * i + 1])]:
+        phrase = ''.join(parts[2 * i + 1 : 2 * (i + size)])
+        code = self._look_up(word_forms.normalize_word(phrase))
         if code and i + size <= len(codes):
           codes[i : i + size] = 0
-          codes[i], sizes[i], free = code, size, i + size
+          codes[i] = code
+          sizes[i] = size
+          next_word = i + size
           break
 
-  def _phrase_lengths(self) -> dict[str, list[int]]:
-    """First word of multi-word entries -> their numbers of words, falling."""
+  def _find_phrase_lengths(self) -> dict[str, list[int]]:
+    """Returns the lengths of multi-word entries, by their first word.
+
+    The lengths of a word are in descending order.
+    """
     lengths: dict[str, set[int]] = {}
     for key in self._entries:
       key_words = self._segmenter.split(key)[1::2]
@@ -185,15 +221,15 @@ class TranslationTable:
     }
 
   def _resolve(self, word: str) -> int:
-    """The code of a single word."""
+    """Returns the code of a single word."""
     if word == word_segmentation.BORDER:
       return _BORDER_CODE
     key = word_forms.normalize_word(word)
-    starts = self._fold(key) in self._lengths
-    return self._look_up(key) + (_PHRASE_BIT if starts else 0)
+    starts_phrase = self._fold(key) in self._phrase_lengths
+    return self._look_up(key) + (_PHRASE_BIT if starts_phrase else 0)
 
   def _look_up(self, key: str) -> int:
-    """The code of an entry of any number of words; 0 where there is none."""
+    """Returns the code of a single-word or multi-word entry, or 0 without one."""
     if key in self._entries:
       return (self._entries[key] + 1) * 8 + Case.AS_IS
     is_upper = key.isupper() and len(key) > 1
@@ -213,8 +249,8 @@ class TranslationTable:
     return word_forms.fold(text, self._language)
 
 
-class _Known(dict):
-  """Codes by spelling; resolves and remembers what is new."""
+class _CodeCache(dict):
+  """Cache of the codes of words, by spelling."""
 
   def __init__(self, resolve):
     super().__init__()
@@ -222,16 +258,22 @@ class _Known(dict):
 
   def __missing__(self, word: str) -> int:
     code = self._resolve(word)
-    if len(self) < _MAX_REMEMBERED:
+    if len(self) < _MAX_CACHED_WORDS:
       self[word] = code
     return code
 
 
-def _merge(language: str, translations) -> dict[str, tuple[list, int]]:
-  """Key -> its translations and how many words of the dictionary it stands for.
+def _merge_entries(
+  language: str, translations
+) -> dict[str, tuple[list[bilingual_dictionary.Translation], int]]:
+  """Merges words that differ only in punctuation.
 
-  Punctuation around a word is left out, and the same around its translation:
-  `etc.` with `usw.` becomes `etc` with `usw`, since the text's own stays.
+  Punctuation around a word, and the same punctuation around its translation, is
+  removed: `etc.` with `usw.` becomes `etc` with `usw`, because the punctuation
+  of the text is preserved.
+
+  Returns:
+    Normalized word -> its translations and its number of merged words.
   """
   pattern = word_segmentation.word_pattern(language)
   merged: dict[str, tuple[list, int]] = {}
@@ -241,28 +283,43 @@ def _merge(language: str, translations) -> dict[str, tuple[list, int]]:
       continue
     before, after = word[: spans[0][0]].strip(), word[spans[-1][1] :].strip()
     key = word_forms.normalize_word(word[spans[0][0] : spans[-1][1]])
-    bare = [t._replace(text=_strip(t.text, before, after)) for t in options]
-    options_of_key, count = merged.get(key, ([], 0))
-    merged[key] = options_of_key + bare, count + 1
+    stripped_options = [
+      option._replace(text=_strip_punctuation(option.text, before, after))
+      for option in options
+    ]
+    key_options, count = merged.get(key, ([], 0))
+    merged[key] = key_options + stripped_options, count + 1
   return {
     key: (
-      [t._replace(probability=t.probability / n) for t in options_of_key],
-      n,
+      [
+        option._replace(probability=option.probability / count)
+        for option in key_options
+      ],
+      count,
     )
-    for key, (options_of_key, n) in merged.items()
+    for key, (key_options, count) in merged.items()
   }
 
 
-def _strip(text: str, before: str, after: str) -> str:
-  """`text` without the edges, if something with a letter is left."""
-  bare = text.removeprefix(before).removesuffix(after).strip()
-  return bare if re.search(r'\w', bare) else text
+def _strip_punctuation(text: str, before: str, after: str) -> str:
+  """Removes a prefix and a suffix, unless no letter or digit would remain."""
+  stripped = text.removeprefix(before).removesuffix(after).strip()
+  return stripped if re.search(r'\w', stripped) else text
 
 
-def _cumulate(
+def _cumulate_probabilities(
   groups: Sequence[Sequence[float]],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Upper ends of the translations' intervals; entry i has i .. i + 1."""
+  """Returns the ends of intervals with the lengths of probabilities.
+
+  Args:
+    groups: Probabilities of the translations of each entry. The intervals of
+      entry i are in i .. i + 1.
+
+  Returns:
+    The end of the interval of each translation, float64 [translations], and
+    the index of the last translation of each entry, int64 [entries].
+  """
   sizes = np.array([len(group) for group in groups], np.int64)
   last = np.cumsum(sizes) - 1
   ends = [
@@ -271,5 +328,6 @@ def _cumulate(
     for end in itertools.accumulate(group)
   ]
   cumulative = np.array(ends, np.float64)
-  cumulative[last] = np.arange(1, len(groups) + 1)  # not a rounding less
+  # The last intervals end at integers exactly, without rounding errors.
+  cumulative[last] = np.arange(1, len(groups) + 1)
   return cumulative, last

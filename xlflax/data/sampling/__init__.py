@@ -1,1 +1,1 @@
-"""Which example comes when: schedules and permutations as pure functions."""
+"""Order of examples: schedules and permutations as pure functions."""

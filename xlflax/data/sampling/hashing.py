@@ -1,13 +1,14 @@
-"""Keys and 64-bit mixing: all the randomness of streams, without a state.
+"""Stateless randomness of streams: keys and 64-bit mixing.
 
-Batches must be the same under every version of numpy, so nothing here uses
-`numpy.random`: a draw is `mix_bits(key + counter)`.
+Batches must be identical with every version of NumPy, so `numpy.random` is not
+used. A random word is `mix_bits(key + counter)`.
 """
 
 import hashlib
 
 import numpy as np
 
+# Constants of SplitMix64.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -15,10 +16,10 @@ _MASK = (1 << 64) - 1
 
 
 def make_key(*parts: int | str) -> int:
-  """A 64-bit key from numbers and names, the same on every machine.
+  """Returns a 64-bit key from numbers and names, identical on every machine.
 
-  `make_key(3, 'order', 'corpus.mono.en')` and
-  `make_key(3, 'order', 'corpus.mono.de')` are unrelated.
+  `make_key(3, 'order', 'corpus.mono.en')` and `make_key(3, 'order',
+  'corpus.mono.de')` are unrelated.
   """
   text = '\x1f'.join(f'{type(part).__name__}:{part}' for part in parts)
   digest = hashlib.sha256(text.encode('utf-8')).digest()
@@ -26,16 +27,16 @@ def make_key(*parts: int | str) -> int:
 
 
 def mix_bits(values: np.ndarray) -> np.ndarray:
-  """The SplitMix64 finaliser: a bijection of 64-bit words that looks random.
+  """Applies the SplitMix64 finalizer, a bijection of pseudorandom 64-bit words.
 
   Source: Steele, Lea and Flood, "Fast splittable pseudorandom number
   generators" (2014).
 
   Args:
-    values: uint64 array of at least one dimension.
+    values: Array of at least one dimension, uint64.
 
   Returns:
-    uint64 array of the same shape.
+    Array of the same shape, uint64.
   """
   values = values + _GOLDEN
   values = (values ^ (values >> np.uint64(30))) * _FIRST
@@ -44,11 +45,14 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def draw_words(key, counters: np.ndarray) -> np.ndarray:
-  """Random 64-bit words [n]: number `counters[i]` of the sequence `key`.
+  """Returns pseudorandom 64-bit words of a sequence.
 
   Args:
-    key: a 64-bit key, or a uint64 array [n] with one for each counter.
-    counters: non-negative integers [n].
+    key: 64-bit key of the sequence, or one key for each counter, uint64 [n].
+    counters: Non-negative positions in the sequence, [n].
+
+  Returns:
+    Words, uint64 [n].
   """
   if isinstance(key, int):
     key = np.full(1, key & _MASK, np.uint64)
@@ -56,5 +60,5 @@ def draw_words(key, counters: np.ndarray) -> np.ndarray:
 
 
 def shuffled_indices(key: int, count: int) -> np.ndarray:
-  """A permutation of 0 .. count - 1, int64 [count], fixed by `key`."""
+  """Returns a permutation of 0 .. count - 1 for a key, int64 [count]."""
   return np.argsort(draw_words(key, np.arange(count)), kind='stable')

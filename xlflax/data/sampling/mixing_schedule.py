@@ -1,12 +1,13 @@
-"""Which task each row of each step comes from: p_i proportional to N_i^alpha.
+"""Assignment of tasks to the sequences of each step, p_i proportional to N_i^α.
 
-Steps are scheduled in blocks of `BLOCK_STEPS`. A block's draws are shared out
-among tasks in exact proportion; what cannot be given in whole draws is carried
-over to the next block, so that in the long run a rare task gets its share to
-within one draw. The order within a block is a random permutation.
+Steps are scheduled in blocks of `BLOCK_STEPS`. The draws of a block are
+distributed among tasks in exact proportion. Fractions of draws are carried over
+to the next block, so that the total number of draws of a rare task deviates
+from its expectation by less than one draw. The order within a block is a random
+permutation.
 
-Everything is a function of the seed and the step: nothing is kept between
-runs. Reaching block b costs b small vector operations and no data.
+The schedule is a pure function of the seed and the step, and runs do not store
+any state. Computing block b requires b small vector operations and no data.
 """
 
 import threading
@@ -20,94 +21,111 @@ from xlflax.utils import errors
 
 BLOCK_STEPS = 128
 
-# Blocks kept, so that a consumer slightly behind another recomputes nothing.
-_KEPT = 3
+# Number of blocks in memory. A consumer that is slightly behind another one
+# does not recompute blocks.
+_MAX_BLOCKS = 3
 
 
 def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
-  """p_i proportional to sizes_i ** alpha, float64 [tasks], summing to 1.
+  """Returns p_i proportional to sizes_i ** alpha.
 
   Source: XLM (Lample and Conneau, 2019), section 3.1.
 
   Args:
-    sizes: number of examples of each task, each positive, [tasks].
-    alpha: 1 draws as the corpus is, 0 draws every task equally often.
+    sizes: Number of examples of each task, positive, [tasks].
+    alpha: Exponent. With 1, rates are proportional to the sizes. With 0, all
+      tasks have equal rates.
+
+  Returns:
+    Rates that sum to 1, float64 [tasks].
   """
   weights = np.exp(alpha * np.log(sizes / np.max(sizes)))
   return weights / weights.sum()
 
 
-def limit_rates(rates: np.ndarray, most: float | None) -> np.ndarray:
-  """Rates of which none is above `most`, float64 [tasks], summing to 1.
+def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
+  """Limits the rate of each task.
 
-  What is over goes to the others in proportion: `limit_rates([0.8, 0.15, 0.05],
-  0.5)` is `[0.5, 0.375, 0.125]`. Where that cannot be, all are equal.
+  The excess is distributed among the other tasks in proportion to their rates:
+  `limit_rates([0.8, 0.15, 0.05], 0.5)` is `[0.5, 0.375, 0.125]`. If the limit
+  cannot be satisfied, all rates are equal.
 
   Args:
-    rates: that sum to 1, [tasks].
-    most: of one task; None: no limit.
+    rates: Rates that sum to 1, [tasks].
+    max_rate: Maximum rate of a task. If None, rates are not limited.
+
+  Returns:
+    Rates that sum to 1, float64 [tasks].
   """
-  if most is None or most * rates.size <= 1:
-    return rates if most is None else np.full(rates.size, 1 / rates.size)
-  full = np.zeros(rates.size, bool)
+  if max_rate is None:
+    return rates
+  if max_rate * rates.size <= 1:
+    return np.full(rates.size, 1 / rates.size)
+  is_limited = np.zeros(rates.size, bool)
   while True:
-    remaining_rate = 1 - most * np.count_nonzero(full)
-    out = np.where(full, most, rates * remaining_rate / rates[~full].sum())
-    over = ~full & (out > most * (1 + 1e-12))
-    if not over.any():
-      return out
-    full |= over
+    remaining_rate = 1 - max_rate * np.count_nonzero(is_limited)
+    scaled_rates = rates * remaining_rate / rates[~is_limited].sum()
+    limited_rates = np.where(is_limited, max_rate, scaled_rates)
+    exceeds = ~is_limited & (limited_rates > max_rate * (1 + 1e-12))
+    if not exceeds.any():
+      return limited_rates
+    is_limited |= exceeds
 
 
 def stream_rates(
   stream: dataset_config.Stream, sizes, mixture_rates
 ) -> Callable[[int], np.ndarray]:
-  """The function from a step to the rates of `stream`'s tasks.
+  """Returns the function from a step to the sampling rates of a stream's tasks.
 
   Args:
-    stream: its `alpha` and `max_share` decide.
-    sizes: number of examples of each task, [tasks].
-    mixture_rates: SeqIO's own rates, not normalised, [tasks].
+    stream: Stream with `alpha` and `max_share`.
+    sizes: Number of examples of each task, [tasks].
+    mixture_rates: Mixing rates of SeqIO, not normalized, [tasks]. They are used
+      if `stream.alpha` is None.
 
   Raises:
-    ConfigError: the mixture's rates are asked for, and have no finite sum.
+    ConfigError: If the mixing rates are used and do not have a finite sum.
   """
   sizes = np.asarray(sizes, np.float64)
-  given_rates = np.asarray(mixture_rates, np.float64)
   alpha = stream.alpha
   max_share = stream.max_share
   if callable(alpha):
     return lambda step: limit_rates(
       sampling_rates(sizes, float(alpha(step))), max_share
     )
-  fixed = (
-    _shares(given_rates) if alpha is None else sampling_rates(sizes, alpha)
-  )
-  fixed = limit_rates(fixed, max_share)
-  return lambda step: fixed
+  if alpha is None:
+    rates = _normalize_rates(np.asarray(mixture_rates, np.float64))
+  else:
+    rates = sampling_rates(sizes, alpha)
+  rates = limit_rates(rates, max_share)
+  return lambda step: rates
 
 
-def _shares(rates: np.ndarray) -> np.ndarray:
+def _normalize_rates(rates: np.ndarray) -> np.ndarray:
   with np.errstate(over='ignore'):
     total = rates.sum()
   if not (0 < total < np.inf and (rates >= 0).all()):
     raise errors.ConfigError(
-      'The rates of a mixture are not usable',
+      'The mixing rates are invalid',
       got=', '.join(map(str, rates[:20].tolist())),
-      expected='numbers of 0 or more with a finite sum above 0',
+      expected='non-negative numbers with a positive, finite sum',
     )
   return rates / total
 
 
 def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
-  """Whole draws, int64 [tasks], that sum to `total` and follow `credit`.
+  """Returns integer numbers of draws that sum to `total` and follow `credit`.
 
-  The method of largest remainders, where no count is below zero:
+  This is the method of largest remainders, with non-negative counts:
   `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
 
   Args:
-    credit: draws due to each task, float64 [tasks], which sum to `total`.
-    total: draws to share out.
+    credit: Number of draws due to each task, with the sum `total`, float64
+      [tasks].
+    total: Number of draws to distribute.
+
+  Returns:
+    Number of draws of each task, int64 [tasks].
   """
   counts = np.maximum(np.floor(credit), 0).astype(np.int64)
   missing = total - int(counts.sum())
@@ -124,69 +142,80 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 
 
 def apportion_at_most(
-  credit: np.ndarray, most: np.ndarray, rates: np.ndarray
+  credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """As `apportion_draws`, with at most `most` draws of each task.
+  """Apportions draws as in `apportion_draws`, with a maximum for each task.
 
-  What is over goes to the others in proportion to their rates:
-  `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5, 0.33, 0.17])` gives `[1, 3, 2]`.
+  The excess is distributed among the other tasks in proportion to their rates:
+  the draws of `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5, 0.33, 0.17])` are
+  `[1, 3, 2]`.
 
   Args:
-    credit: draws due to each task, float64 [tasks], which sum to a whole
-      number that is not above `most`'s sum.
-    most: int64 [tasks].
-    rates: float64 [tasks].
+    credit: Number of draws due to each task, float64 [tasks]. The sum is an
+      integer and at most the sum of `max_draws`.
+    max_draws: Maximum number of draws of each task, int64 [tasks].
+    rates: Rate of each task, float64 [tasks].
 
   Returns:
-    Draws, int64 [tasks], and the credit with what was over, float64 [tasks].
+    Number of draws of each task, int64 [tasks], and the credit including the
+    redistributed excess, float64 [tasks].
   """
-  total, credit, counts = round(credit.sum()), credit.copy(), most.copy()
-  full = np.zeros(credit.size, bool)
-  while not full.all():
-    counts[~full] = apportion_draws(
-      credit[~full], total - int(most[full].sum())
+  total = round(credit.sum())
+  credit = credit.copy()
+  counts = max_draws.copy()
+  is_limited = np.zeros(credit.size, bool)
+  while not is_limited.all():
+    counts[~is_limited] = apportion_draws(
+      credit[~is_limited], total - int(max_draws[is_limited].sum())
     )
-    over = ~full & (counts > most)
-    if not over.any():
+    exceeds = ~is_limited & (counts > max_draws)
+    if not exceeds.any():
       break
-    full |= over
-    excess = (credit - most)[over].sum()
-    credit[over] = counts[over] = most[over]
-    weights = np.where(full, 0, rates)
+    is_limited |= exceeds
+    excess = (credit - max_draws)[exceeds].sum()
+    credit[exceeds] = counts[exceeds] = max_draws[exceeds]
+    weights = np.where(is_limited, 0, rates)
     if weights.any():
       credit += excess * weights / weights.sum()
   return counts, credit
 
 
 def expected_draws(
-  rates: np.ndarray, total: float, most: np.ndarray
+  rates: np.ndarray, total: float, max_draws: np.ndarray
 ) -> np.ndarray:
-  """How often each task has been drawn after `total` draws, float64 [tasks].
+  """Returns the expected number of draws of each task after `total` draws.
+
+  The excess over `max_draws` is distributed among the other tasks up to their
+  limits.
 
   Args:
-    rates: that sum to 1, [tasks].
-    total: draws of all tasks.
-    most: of each task; what is over goes to the others, as far as they go.
+    rates: Rates that sum to 1, [tasks].
+    total: Total number of draws.
+    max_draws: Maximum number of draws of each task, [tasks].
+
+  Returns:
+    Number of draws of each task, float64 [tasks].
   """
-  full = np.zeros(rates.size, bool)
+  is_limited = np.zeros(rates.size, bool)
   while True:
-    remaining_rate = (rates * ~full).sum()
-    remaining_draws = total - most[full].sum()
+    remaining_rate = (rates * ~is_limited).sum()
+    remaining_draws = total - max_draws[is_limited].sum()
     draws = np.where(
-      full,
-      most,
+      is_limited,
+      max_draws,
       rates * remaining_draws / remaining_rate if remaining_rate else 0.0,
     )
-    over = ~full & (draws > most)
-    if not over.any():
+    exceeds = ~is_limited & (draws > max_draws)
+    if not exceeds.any():
       return draws
-    full |= over
+    is_limited |= exceeds
 
 
 class TaskSchedule:
-  """For each row of each step: its task, and the how-many-th use of it.
+  """Schedule of the task and the use of each sequence of each step.
 
-  Several threads may ask: what was computed last is kept under a lock.
+  The schedule is thread-safe. A lock protects the blocks that were computed
+  last.
   """
 
   def __init__(
@@ -197,17 +226,22 @@ class TaskSchedule:
     batching: dataset_config.LanguageBatching,
     key: int,
     block_steps: int = BLOCK_STEPS,
-    most: np.ndarray | None = None,
+    max_rows: np.ndarray | None = None,
     name: str = '',
   ):
-    """Args:
-    rates: step -> rates [tasks] that sum to 1, called at blocks' starts.
-    batch_size: rows in a global batch.
-    batching: whether a draw is of a row or of a whole batch.
-    key: 64-bit key of the draws (see `hashing.make_key`).
-    block_steps: steps in a block.
-    most: rows that are taken of each task, int64 [tasks]; None: no limit.
-    name: of the stream, for errors.
+    """Creates a schedule.
+
+    Args:
+      rates: Function from a step to rates that sum to 1, [tasks]. It is called
+        for the first step of each block.
+      batch_size: Number of sequences in a global batch.
+      batching: Whether to draw a task for each sequence or for each batch.
+      key: 64-bit key of the draws; see `hashing.make_key`.
+      block_steps: Number of steps in a block.
+      max_rows: Maximum number of sequences of each task, int64 [tasks]. If
+        None,
+        the number is not limited.
+      name: Name of the stream for error messages.
     """
     self._rates = rates
     self._batch_size = batch_size
@@ -215,28 +249,28 @@ class TaskSchedule:
     self._key = key
     self._block_steps = block_steps
     self._draws = block_steps * (1 if self._one_task else batch_size)
-    self._most = most
-    if most is not None and self._one_task:
-      self._most = -(-most // batch_size)
+    self._max_draws = max_rows
+    if max_rows is not None and self._one_task:
+      self._max_draws = -(-max_rows // batch_size)
     self._name = name
     self._lock = threading.Lock()
     self._restart()
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tasks and uses of the rows of a step.
+    """Returns the tasks and uses of the sequences of a step.
 
     Args:
-      step: the stream's own step, from 0.
+      step: Number of earlier batches of this stream.
 
     Returns:
-      tasks: int64 [batch_size], index of each row's task.
-      uses: int64 [batch_size], how many rows were taken from this task
-        before this one, since step 0.
+      tasks: Index of each sequence's task, int64 [batch_size].
+      uses: Number of earlier sequences of the same task since step 0, int64
+        [batch_size].
     """
     block, offset = divmod(step, self._block_steps)
     with self._lock:
-      tasks, uses = self._block(block)
-    self._check_left(step, offset, tasks.size)
+      tasks, uses = self._get_block(block)
+    self._check_remaining(step, offset, tasks.size)
     if not self._one_task:
       rows = slice(offset * self._batch_size, (offset + 1) * self._batch_size)
       return tasks[rows], uses[rows]
@@ -246,58 +280,78 @@ class TaskSchedule:
       first + np.arange(self._batch_size),
     )
 
-  def _check_left(self, step: int, offset: int, draws: int) -> None:
-    if draws < (offset + 1) * self._draws // self._block_steps:
+  def _check_remaining(self, step: int, offset: int, num_draws: int) -> None:
+    """Raises a ConfigError if a block ends before a step.
+
+    Args:
+      step: Number of the step.
+      offset: Number of the step in its block.
+      num_draws: Number of draws of the block.
+    """
+    if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(
-        'The rows of all tasks have been read Stream.max_epochs times',
+        'All tasks have been read `Stream.max_epochs` times',
         got=f'batch {step}',
         where=f'stream {self._name!r}',
-        fix='Train fewer steps, add text, or raise max_epochs',
+        fix='Train fewer steps, add text, or increase max_epochs.',
       )
 
   def _restart(self):
-    self._next = 0  # number of the block that _carry and _used belong to
-    rates = self._rates(0)
-    self._carry = np.zeros(rates.size)
-    self._used = np.zeros(rates.size, np.int64)
-    self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    """Resets the state to the start of the schedule."""
+    self._next_block = 0
+    num_tasks = self._rates(0).size
+    # Fractions of draws and numbers of uses before `_next_block`.
+    self._carry = np.zeros(num_tasks)
+    self._used = np.zeros(num_tasks, np.int64)
+    self._blocks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-  def _block(self, block: int):
-    """Task and use index of every draw of a block, int64 [draws] each."""
-    if block in self._kept:
-      return self._kept[block]
-    if block < self._next:
+  def _get_block(self, block: int):
+    """Returns the task and use of each draw of a block, int64 [draws] each."""
+    if block in self._blocks:
+      return self._blocks[block]
+    if block < self._next_block:
       self._restart()
-    while self._next <= block:
+    while self._next_block <= block:
       used, counts = self._used, self._advance()
-    self._kept[block] = self._order(block, counts, used)
-    for old in sorted(self._kept)[:-_KEPT]:
-      del self._kept[old]
-    return self._kept[block]
+    self._blocks[block] = self._order(block, counts, used)
+    for old_block in sorted(self._blocks)[:-_MAX_BLOCKS]:
+      del self._blocks[old_block]
+    return self._blocks[block]
 
   def _advance(self):
-    """Shares out one block; returns the counts of draws, int64 [tasks]."""
-    rates = self._rates(self._next * self._block_steps)
+    """Apportions the next block; returns draws of each task, int64 [tasks]."""
+    rates = self._rates(self._next_block * self._block_steps)
     credit = self._carry + self._draws * rates
-    if self._most is None:
+    if self._max_draws is None:
       counts = apportion_draws(credit, self._draws)
-    elif (remaining_draws := self._most - self._used).sum() <= self._draws:
-      counts = credit = (
-        remaining_draws  # the end, perhaps in the midst of a block
-      )
     else:
-      counts, credit = apportion_at_most(credit, remaining_draws, rates)
+      remaining_draws = self._max_draws - self._used
+      if remaining_draws.sum() <= self._draws:
+        # The schedule ends in this block, possibly before its last step.
+        counts = credit = remaining_draws
+      else:
+        counts, credit = apportion_at_most(credit, remaining_draws, rates)
     self._carry = credit - counts
     self._used = self._used + counts
-    self._next += 1
+    self._next_block += 1
     return counts
 
   def _order(self, block, counts, used):
+    """Shuffles the draws of a block.
+
+    Args:
+      block: Number of the block.
+      counts: Number of draws of each task, int64 [tasks].
+      used: Number of earlier uses of each task, int64 [tasks].
+
+    Returns:
+      The task and use of each draw, int64 [draws] each.
+    """
     order = hashing.shuffled_indices(
       hashing.make_key(self._key, 'block', block), int(counts.sum())
     )
     tasks = np.repeat(np.arange(counts.size), counts)[order]
-    # The k-th draw of a task in this block is its use number used + k.
+    # The k-th draw of a task in this block is use number `used + k`.
     by_task = np.argsort(tasks, kind='stable')
     uses = np.empty_like(tasks)
     starts = np.cumsum(counts) - counts

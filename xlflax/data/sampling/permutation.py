@@ -1,10 +1,10 @@
-"""Permutations of 0 .. n-1 of which any one value is computed directly.
+"""Permutations of 0 .. n - 1 with direct computation of single values.
 
-A shuffled epoch of a stream needs the row at place i without holding an
-array of all rows. A Feistel network over Z_a x Z_b with a * b >= n is a
-bijection; values outside 0 .. n-1 are sent through it again ("cycle
-walking"). Source: Black and Rogaway, "Ciphers with arbitrary finite domains"
-(2002), generalised Feistel.
+A shuffled epoch of a stream needs the sequence at position i without storing an
+array of all sequences. A Feistel network over Z_a x Z_b with a * b >= n is a
+bijection. Values outside of 0 .. n - 1 are passed through the network again
+("cycle walking"). Source: Black and Rogaway, "Ciphers with arbitrary finite
+domains" (2002), generalized Feistel.
 """
 
 import numpy as np
@@ -17,46 +17,44 @@ _ROUNDS = 8
 def permute_index(
   index: np.ndarray, size: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-  """Where each index goes, in a permutation chosen by its size and key.
+  """Permutes indices with a permutation that the size and key determine.
 
   Args:
-    index: int64 [n], each 0 <= index < size.
-    size: int64 [n], number of elements permuted.
-    key: uint64 [n]; another key is another permutation.
+    index: Indices with 0 <= index < size, int64 [n].
+    size: Number of permuted elements, int64 [n].
+    key: Keys, uint64 [n]. Each key selects another permutation.
 
   Returns:
-    int64 [n], each 0 <= value < size.
+    Permuted indices with 0 <= value < size, int64 [n].
   """
   rows = np.ceil(np.sqrt(size)).astype(np.int64)
   columns = -(-size // rows)
-  out = _feistel(index, rows, columns, key)
-  outside = np.flatnonzero(out >= size)
+  values = _feistel(index, rows, columns, key)
+  outside = np.flatnonzero(values >= size)
   while outside.size:
-    out[outside] = _feistel(
-      out[outside], rows[outside], columns[outside], key[outside]
+    values[outside] = _feistel(
+      values[outside], rows[outside], columns[outside], key[outside]
     )
-    outside = outside[out[outside] >= size[outside]]
-  return out
+    outside = outside[values[outside] >= size[outside]]
+  return values
 
 
 def _feistel(values, rows, columns, key):
-  """One pass over the domain rows * columns; every argument is [n]."""
-  left_half, right = np.divmod(values, columns)
-  for number in range(_ROUNDS):
-    round_key = key + np.uint64(number)
-    if number % 2:
-      left_half = (left_half + _noise(right, round_key)) % rows
+  """Permutes values of the domain rows * columns once; all arguments are [n]."""
+  left_half, right_half = np.divmod(values, columns)
+  for round_number in range(_ROUNDS):
+    round_key = key + np.uint64(round_number)
+    if round_number % 2:
+      left_half = (left_half + _hash(right_half, round_key)) % rows
     else:
-      right = (right + _noise(left_half, round_key)) % columns
-  return left_half * columns + right
+      right_half = (right_half + _hash(left_half, round_key)) % columns
+  return left_half * columns + right_half
 
 
-def _noise(values, key):
-  """Non-negative int64 words below 2**62, so that sums cannot overflow."""
-  return (
-    hashing.mix_bits(hashing.mix_bits(values.astype(np.uint64)) ^ key)
-    >> np.uint64(2)
-  ).astype(np.int64)
+def _hash(values, key):
+  """Returns hashes below 2**62 as int64, so that sums cannot overflow."""
+  words = hashing.mix_bits(hashing.mix_bits(values.astype(np.uint64)) ^ key)
+  return (words >> np.uint64(2)).astype(np.int64)
 
 
 def permute_windows(
@@ -67,22 +65,24 @@ def permute_windows(
   block: int,
   window: int,
 ) -> np.ndarray:
-  """As `permute_index`, but so that near indices go to few places.
+  """Permutes indices so that nearby indices map to a few contiguous blocks.
 
-  The elements are cut into blocks of neighbours. The blocks are permuted, and
-  taken in windows of some of them; within a window all elements are permuted.
-  So the indices of a window read its blocks and nothing else, each of them
-  once. The cuts are at other places under another key.
+  The elements are divided into blocks of consecutive elements. The blocks are
+  permuted and grouped into windows, and the elements of each window are
+  permuted.
+  Reading the indices of a window therefore reads the blocks of that window
+  only,
+  and each element once. The block boundaries depend on the key.
 
   Args:
-    index: int64 [n], each 0 <= index < size.
-    size: int64 [n], number of elements permuted.
-    key: uint64 [n]; another key is another permutation.
-    block: neighbouring elements of a block.
-    window: blocks in a window.
+    index: Indices with 0 <= index < size, int64 [n].
+    size: Number of permuted elements, int64 [n].
+    key: Keys, uint64 [n]. Each key selects another permutation.
+    block: Number of consecutive elements in a block.
+    window: Number of blocks in a window.
 
   Returns:
-    int64 [n], each 0 <= value < size.
+    Permuted indices with 0 <= value < size, int64 [n].
   """
   number, inside = np.divmod(index, block * window)
   begin = index - inside
@@ -90,9 +90,8 @@ def permute_windows(
   window_key = hashing.draw_words(hashing.mix_bits(key), number)
   window_position = begin + permute_index(inside, length, window_key)
   slot, offset = np.divmod(window_position, block)
-  in_full_slot = np.flatnonzero(
-    slot < size // block
-  )  # a shorter block stays last
+  # The last block, which may be shorter, is not permuted.
+  in_full_slot = np.flatnonzero(slot < size // block)
   slot[in_full_slot] = permute_index(
     slot[in_full_slot], (size // block)[in_full_slot], key[in_full_slot]
   )

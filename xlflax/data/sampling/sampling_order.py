@@ -1,4 +1,4 @@
-"""What both loaders share: the order of tasks, and the keys of all draws."""
+"""Order of the sequences of a stream, which both loaders use."""
 
 import math
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ import numpy as np
 from xlflax.data import dataset_config, loader_base
 from xlflax.data.sampling import hashing, mixing_schedule
 
-_EVERY_BIT = 2**64 - 1
+_ALL_BITS = 2**64 - 1
 
 
 class RowSchedule:
-  """A stream's schedule and keys, from its seed and its tasks' sizes.
+  """Schedule and keys of a stream, given its seed and the sizes of its tasks.
 
-  Keys depend on names of tasks, not on their number, so that a task's own
-  order stays when another is added to the mixture.
+  Keys depend on the names of tasks and not on their numbers, so that the order
+  within a task does not change when another task is added to the mixture.
 
   Attributes:
-    tasks: names, sorted.
-    sizes: source examples of each task, int64 [tasks].
-    order_keys: uint64 [tasks], for the order of rows.
+    tasks: Names of the tasks, sorted.
+    sizes: Number of source examples of each task, int64 [tasks].
+    order_keys: Key of the order of sequences of each task, uint64 [tasks].
   """
 
   def __init__(
@@ -30,14 +30,17 @@ class RowSchedule:
     seed: int,
     sizes: dict[str, int],
     rates: dict[str, float],
-    most: dict[str, int] | None = None,
+    max_rows: dict[str, int] | None = None,
   ):
-    """Args:
-    stream: sampling options.
-    seed: the run's seed; the stream's `seed_offset` is added.
-    sizes: source examples of each task.
-    rates: SeqIO's mixing rate of each task.
-    most: rows that are taken of each task; None: no limit.
+    """Creates a schedule.
+
+    Args:
+      stream: Stream with sampling options.
+      seed: Random seed of the run. The stream's `seed_offset` is added.
+      sizes: Number of source examples of each task.
+      rates: SeqIO mixing rate of each task.
+      max_rows: Maximum number of sequences of each task. If None, the number is
+        not limited.
     """
     seed = seed + stream.seed_offset
     self._stream = stream
@@ -51,16 +54,16 @@ class RowSchedule:
       batch_size=stream.batch_size,
       batching=stream.batching,
       key=hashing.make_key(seed, 'schedule'),
-      most=None
-      if most is None
-      else np.array([most[task] for task in self.tasks], np.int64),
+      max_rows=None
+      if max_rows is None
+      else np.array([max_rows[task] for task in self.tasks], np.int64),
       name=stream.name,
     )
-    self.order_keys = self._keys(seed, 'order')
-    self._side_keys = self._keys(seed, 'sides')
+    self.order_keys = self._make_keys(seed, 'order')
+    self._side_keys = self._make_keys(seed, 'sides')
 
   def rates(self, step: int = 0) -> np.ndarray:
-    """Expected share of each task at a step, float64 [tasks]."""
+    """Returns the expected fraction of each task at a step, float64 [tasks]."""
     return self._rates(step)
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,32 +71,42 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Which sides are exchanged in each row; see `collate.Row.swaps`.
+    """Returns the swapped sides of each sequence; see `collate.Row.swaps`.
 
     Args:
-      tasks: int64 [rows], index of each row's task.
-      uses: int64 [rows], use of the task that the row is.
+      tasks: Index of each sequence's task, int64 [sequences].
+      uses: Number of earlier sequences of the same task, int64 [sequences].
     """
-    fixed = {
+    fixed_masks = {
       dataset_config.SideOrder.AS_IS: 0,
-      dataset_config.SideOrder.REVERSED: _EVERY_BIT,
+      dataset_config.SideOrder.REVERSED: _ALL_BITS,
     }
-    if self._stream.pairs.order in fixed:
-      return [fixed[self._stream.pairs.order]] * tasks.size
+    if self._stream.pairs.order in fixed_masks:
+      return [fixed_masks[self._stream.pairs.order]] * tasks.size
     return hashing.draw_words(self._side_keys[tasks], uses).tolist()
 
-  def _keys(self, seed, purpose):
+  def _make_keys(self, seed, purpose):
+    """Returns a key for each task, uint64 [tasks]."""
     return np.array(
       [hashing.make_key(seed, purpose, task) for task in self.tasks], np.uint64
     )
 
 
-def rows_read(
+def count_rows_read(
   stream: loader_base.AnyStream,
   tasks: Sequence[loader_base.TaskStatistics],
   steps: int,
 ) -> np.ndarray:
-  """Rows of each task that a number of batches read, float64 [tasks]."""
+  """Returns the expected number of sequences of each task in a number of steps.
+
+  Args:
+    stream: Stream that is read.
+    tasks: Statistics of each task.
+    steps: Number of batches.
+
+  Returns:
+    Number of sequences of each task, float64 [tasks].
+  """
   rates = np.array([task.rate for task in tasks])
   total = float(steps * stream.batch_size)
   epochs = getattr(stream, 'max_epochs', None)

@@ -40,7 +40,7 @@ def read_translations(
   for path, kind in files:
     logging.info('Reading the dictionary %s.', path)
     dictionary = bilingual_dictionary.Dictionary.read(path, format=kind)
-    other = dictionary.other(language)
+    other = dictionary.target_language(language)
     assert other is not None  # its name says so
     entries = sorted(
       dictionary.from_language(other), key=lambda found: -found[2].weight
