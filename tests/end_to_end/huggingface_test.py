@@ -173,7 +173,7 @@ def test_mistakes_are_told_in_one_message(folder, workspace, tmp_path):
     str(tmp_path / 'x'),
     status=2,
   )
-  assert 'xlflax convert: config.json cannot be read' in output
+  assert 'xlflax convert: ' in output and 'config.json' in output
   output = workspace.run(
     'convert', 'from-hf', str(folder), '--output', str(folder), status=2
   )

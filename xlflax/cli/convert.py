@@ -244,7 +244,7 @@ def from_hf(options: FromHfOptions) -> None:
     drop=options.exclude,
   )
   if options.dry_run:
-    print(mapping_tables.of_import(checked))
+    print(mapping_tables.format_import_table(checked))
     return
   directory = huggingface_import.convert_import(checked, options.output)
   for name, reason in checked.plan.skipped.items():
@@ -276,7 +276,7 @@ def to_hf(options: ToHfOptions) -> None:
     direction=languages,
   )
   if options.dry_run:
-    print(mapping_tables.of_export(checked))
+    print(mapping_tables.format_export_table(checked))
     return
   with bucket_staging.stage_output(options.output, new=True) as folder:
     notes = folder_writer.write_folder(

@@ -25,7 +25,9 @@ def log_export(trainer: Any) -> None:
       type(trainer.model).__name__,
     )
     return
-  description = huggingface_export.expressed_as(trainer.model.config, pad_id=0)
+  description = huggingface_export.find_export_type(
+    trainer.model.config, pad_id=0
+  )
   name, _, reason = description.partition(': ')
   if reason:
     logging.info('Export: no Hugging Face architecture fits (%s).', reason)

@@ -1,1 +1,1 @@
-"""Other programs' models, read and written."""
+"""Readers and writers of the model formats of other libraries."""

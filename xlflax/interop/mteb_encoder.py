@@ -1,4 +1,6 @@
-"""A run as a model of the `mteb` package.
+"""Adapter that evaluates a run with the `mteb` package.
+
+Example:
 
     import mteb, xlflax
     from xlflax.interop.mteb_encoder import MtebEncoder
@@ -6,7 +8,7 @@
     model = MtebEncoder(xlflax.open_run('runs/base'), name='me/base')
     mteb.evaluate(model, mteb.get_tasks(tasks=['STS22.v2']))
 
-mteb (2.x) is imported only for the model's metadata.
+The package mteb (2.x) is imported only to create the model's metadata.
 """
 
 import dataclasses
@@ -23,18 +25,18 @@ from xlflax.utils import validation
 
 
 class Encodes(Protocol):
-  """What is needed of a run; `xlflax.Run` has it."""
+  """Interface that a run must implement. `xlflax.Run` implements it."""
 
   def encode(
     self, texts: Sequence[str], *, languages: Any = None, **options
   ) -> np.ndarray:
-    """One vector for each text, [N, H]."""
+    """Returns one embedding per text, of shape [num_texts, hidden_dim]."""
     ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Settings:
-  """How texts become vectors; see `MtebEncoder`."""
+  """Encoding settings. See `MtebEncoder.__init__` for the fields."""
 
   languages: tuple[str, ...]
   default_language: str | None
@@ -43,14 +45,14 @@ class _Settings:
 
 
 class MtebEncoder:
-  """An encoder as mteb's `EncoderProtocol` describes it."""
+  """Encoder that implements the `EncoderProtocol` of mteb."""
 
   @validation.validate_call
   def __init__(
     self,
     run: Annotated[
       Encodes,
-      pydantic.Field(description="a run, such as xlflax.open_run('runs/base')"),
+      pydantic.Field(description="a run such as xlflax.open_run('runs/base')"),
     ],
     *,
     name: str = 'xlflax/run',
@@ -60,19 +62,23 @@ class MtebEncoder:
     prompts: Mapping[str, str] | None = None,
     **options: Any,
   ):
-    """Makes the adapter.
+    """Initializes the adapter.
 
     Args:
-      run: whose texts are encoded.
-      name: of the model in mteb's results, 'organisation/model'.
-      revision: in mteb's results.
-      languages: codes that the run's vocabulary knows, where it reads
-        languages; () for a model that does not.
-      default_language: the code of text in another language; None: none.
-      prompts: name -> text that stands before texts: `query`, `document`, or
-        names as mteb has them, such as `STS` or `Retrieval-query`; None:
-        those of the run's own vectors.
-      **options: of `Run.encode`: layer, pooling, max_length, batch_size.
+      run: Run that encodes the texts.
+      name: Name of the model in mteb's results, in the form
+        'organization/model'.
+      revision: Revision of the model in mteb's results.
+      languages: Language codes of the run's vocabulary. Leave it empty for a
+        model without language inputs.
+      default_language: Language code for texts whose language is not in
+        `languages`. If None, these texts are encoded without a language.
+      prompts: Mapping from a prompt name to the text that is prepended to the
+        input texts. Names are `query`, `document` or mteb's own prompt names,
+        such as `STS` or `Retrieval-query`. If None, the prompts of the run's
+        sentence embedding are used.
+      **options: Keyword arguments for `Run.encode`: layer, pooling, max_length
+        and batch_size.
     """
     self._run = run
     self._name, self._revision = name, revision
@@ -95,16 +101,21 @@ class MtebEncoder:
     prompt_type: Any = None,
     **options: Any,
   ) -> np.ndarray:
-    """One vector for each text of mteb's batches, float32 [N, H].
+    """Encodes the texts of mteb's batches.
 
     Args:
-      inputs: batches with the key 'text'.
-      task_metadata: of the task; tells the language of a subset.
-      hf_split: is not used.
-      hf_subset: such as 'swa', 'eng-fra'.
-      prompt_type: `query` or `document`; with the task it names the prompt.
-      **options: `batch_size` counts where the adapter was given none; others
-        are not used.
+      inputs: Batches, each with the texts under the key 'text'.
+      task_metadata: Metadata of the mteb task. It contains the languages of
+        each subset.
+      hf_split: Name of the split. It is ignored.
+      hf_subset: Name of the subset, such as 'swa' or 'eng-fra'.
+      prompt_type: `query` or `document`. Together with the task, it selects the
+        prompt.
+      **options: Options of mteb. `batch_size` is used if the adapter was
+        created without one. All other options are ignored.
+
+    Returns:
+      Embeddings as float32, of shape [num_texts, hidden_dim].
     """
     del hf_split
     texts = [text for batch in inputs for text in batch['text']]
@@ -119,18 +130,33 @@ class MtebEncoder:
     )
 
   def similarity(self, embeddings1, embeddings2) -> np.ndarray:
-    """The cosines of [N, H] and [M, H], [N, M]."""
-    first, second = map(_units, (embeddings1, embeddings2))
-    return first @ second.T
+    """Computes all cosine similarities between two sets of embeddings.
+
+    Args:
+      embeddings1: Embeddings of shape [num_first, hidden_dim].
+      embeddings2: Embeddings of shape [num_second, hidden_dim].
+
+    Returns:
+      Similarities of shape [num_first, num_second].
+    """
+    return _normalize(embeddings1) @ _normalize(embeddings2).T
 
   def similarity_pairwise(self, embeddings1, embeddings2) -> np.ndarray:
-    """The cosine of each row of [N, H] with that of the other [N, H], [N]."""
-    first, second = map(_units, (embeddings1, embeddings2))
-    return np.sum(first * second, axis=-1)
+    """Computes the cosine similarities of paired embeddings.
+
+    Args:
+      embeddings1: Embeddings of shape [num_pairs, hidden_dim].
+      embeddings2: Embeddings of shape [num_pairs, hidden_dim].
+
+    Returns:
+      Similarities of shape [num_pairs].
+    """
+    products = _normalize(embeddings1) * _normalize(embeddings2)
+    return np.sum(products, axis=-1)
 
   @property
   def mteb_model_meta(self) -> Any:
-    """What mteb's results say about the model."""
+    """Metadata of the model for mteb's results."""
     from mteb.models.model_meta import ModelMeta
 
     return ModelMeta.create_empty(
@@ -138,33 +164,43 @@ class MtebEncoder:
     )
 
   def _prompt(self, task_metadata: Any, prompt_type: Any) -> str | None:
-    """The text that mteb would take, or for a document Sentence-Transformers.
+    """Returns the prompt for a task and a prompt type.
 
-    None: the run's default.
+    The names are tried in mteb's order. For documents, the names that
+    Sentence-Transformers uses are tried afterwards. None selects the run's
+    default.
     """
     prompts = self._settings.prompts
-    side = str(getattr(prompt_type, 'value', prompt_type))
+    input_type = str(getattr(prompt_type, 'value', prompt_type))
     names: list[str] = []
     for key in ('name', 'type'):
       task = str(getattr(task_metadata, key, None))
-      names += [f'{task}-{side}', task]
-    names += sentence_embedding.DOCUMENT if side == 'document' else (side,)
-    return next((prompts[name] for name in names if name in prompts), None)
+      names += [f'{task}-{input_type}', task]
+    if input_type == 'document':
+      names += sentence_embedding.DOCUMENT
+    else:
+      names.append(input_type)
+    for name in names:
+      if name in prompts:
+        return prompts[name]
+    return None
 
   def _language(self, task_metadata: Any, subset: str) -> str | None:
-    """The code of a subset's first language that the run knows."""
-    known = self._settings.languages
+    """Returns the first language of a subset that the run supports."""
+    languages = self._settings.languages
     scripts = task_metadata.hf_subsets_to_langscripts.get(subset, ())
-    for script in scripts:  # such as 'swa-Latn'
+    for script in scripts:  # A value such as 'swa-Latn'.
       code = script.split('-')[0]
-      found = language_codes.match_language(
-        code, known
-      ) or language_codes.match_language(language_codes.short_code(code), known)
-      if found is not None:
-        return found
+      for candidate in (code, language_codes.short_code(code)):
+        language = language_codes.match_language(candidate, languages)
+        if language:
+          return language
     return self._settings.default_language
 
 
-def _units(vectors: Any) -> np.ndarray:
-  """Rows of length 1, [N, H]; of one vector [H], [1, H]."""
+def _normalize(vectors: Any) -> np.ndarray:
+  """Returns the vectors scaled to unit length, of shape [N, H].
+
+  A single vector of shape [H] becomes an array of shape [1, H].
+  """
   return cosine.normalize_rows(np.atleast_2d(np.asarray(vectors, np.float32)))

@@ -1,4 +1,4 @@
-"""Which files belong to a folder: none that its files name outside of it."""
+"""Checks that file names in a folder do not lead outside the folder."""
 
 import pathlib
 from collections.abc import Iterable
@@ -7,49 +7,55 @@ from xlflax.utils import errors
 
 
 def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a file or folder that a file of the folder names.
+  """Returns the path of a name inside a folder.
 
   Args:
-    folder: of a published model, or a checkpoint.
-    name: a relative path below it.
+    folder: Folder of a published model or of a checkpoint.
+    name: Relative path of a file or folder, as stored in a file of `folder`.
 
   Raises:
-    CheckpointError: the name is absolute or leads out of the folder, by `..`
-      or by a link. Links into the `blobs` of Hugging Face's own cache, whose
-      snapshots consist of such links, are followed.
+    CheckpointError: If the name is absolute or leads outside the folder,
+      through `..` or through a link. Links into the `blobs` folder of the
+      Hugging Face cache are followed, because the snapshots in that cache
+      consist of links.
   """
   path = folder / name
   parts = pathlib.PurePath(name).parts
   if pathlib.PurePath(name).is_absolute() or '..' in parts or '\0' in name:
-    raise _outside(name, folder)
+    raise _outside_error(name, folder)
+
   allowed = [folder.resolve()]
   allowed += [
-    place.parent.parent.resolve() / 'blobs'
-    for place in (folder.absolute(), *folder.absolute().parents)
-    if place.parent.name == 'snapshots'
+    parent.parent.parent.resolve() / 'blobs'
+    for parent in (folder.absolute(), *folder.absolute().parents)
+    if parent.parent.name == 'snapshots'
   ]
-  real = path.resolve()
-  if not any(real.is_relative_to(place) for place in allowed):
-    raise _outside(f'{name} -> {real}', folder)
+  target = path.resolve()
+  if not any(target.is_relative_to(root) for root in allowed):
+    raise _outside_error(f'{name} -> {target}', folder)
   return path
 
 
 def check_no_links(folder: pathlib.Path, names: Iterable[str]) -> None:
-  """Refuses those of a folder's files that are links out of it.
+  """Checks that no file of a folder is a link to a file outside the folder.
+
+  Args:
+    folder: Folder of a published model or of a checkpoint.
+    names: Relative paths of the files to check.
 
   Raises:
-    CheckpointError: as `path_inside`.
+    CheckpointError: If a link leads outside the folder. See `path_inside`.
   """
   for name in names:
     if (folder / name).is_symlink():
       path_inside(folder, name)
 
 
-def _outside(got: str, folder: pathlib.Path) -> errors.CheckpointError:
+def _outside_error(name: str, folder: pathlib.Path) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'A file is named that is not in the folder',
-    got=got,
-    expected='files of the folder itself',
+    'A file name leads outside the folder',
+    got=name,
+    expected='a file inside the folder',
     where=str(folder),
-    fix='copy the file into the folder, if you trust it',
+    fix='Copy the file into the folder if you trust its source',
   )

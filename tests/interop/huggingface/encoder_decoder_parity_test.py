@@ -283,7 +283,7 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   )
   checked = huggingface_import.check_import(tmp_path)
   assert checked.plan.skipped == dict.fromkeys(
-    copies, f'the same as {prefix}shared.weight'
+    copies, f'duplicate of {prefix}shared.weight'
   )
   assert checked.config.output_embeddings == 'tied'
   safetensors.numpy.save_file(

@@ -85,8 +85,8 @@ def test_several_labelled_heads_need_a_choice():
     got='sequence_classification, token_classification',
     where='heads/',
   ):
-    choices.choose_task(_ROBERTA, found, wanted=None, origin=None, names=names)
+    choices.choose_task(_ROBERTA, found, task=None, origin=None, names=names)
   one = choices.choose_task(
-    _ROBERTA, found, wanted=None, origin='masked_lm', names=names[1:]
+    _ROBERTA, found, task=None, origin='masked_lm', names=names[1:]
   )
   assert one is architecture_registry.Task.TOKEN_CLASSIFICATION

@@ -78,7 +78,7 @@ def test_it_builds_the_model(name, tmp_path):
   model = _MODELS[name]
   config = dataclasses.replace(model.config, vocab_size=31, num_languages=4)
   path = pathlib.Path(tmp_path) / gin_file.FILE
-  path.write_text(gin_file.of_model(config, str(tmp_path)))
+  path.write_text(gin_file.format_gin_file(config, str(tmp_path)))
   gin.clear_config()
   try:
     gin.parse_config(_OTHER)

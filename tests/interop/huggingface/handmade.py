@@ -46,10 +46,10 @@ def write(folder: pathlib.Path) -> pathlib.Path:
   (folder / 'tokenizer.json').write_text(json.dumps(TOKENIZER))
   described = config_json.describe_model(folder)
   found = tensor_rules.assign_tensors(
-    tensor_mapping.rules_for(
+    tensor_mapping.collect_rules(
       described.architecture, described.task, described.config, has=()
     ),
-    tensor_mapping.shapes_of(described.config),
+    tensor_mapping.parameter_shapes(described.config),
     vocab_size=len(_PIECES),
   )
   safetensors.numpy.save_file(

@@ -117,10 +117,10 @@ def test_odd_values_are_read_or_refused(folder, value):
 
 def test_no_tensors(folder):
   safetensors.numpy.save_file({}, folder / 'model.safetensors')
-  _refused(folder, 'model.safetensors holds no tensors')
+  _refused(folder, 'model.safetensors contains no tensors')
   (folder / 'model.safetensors').unlink()
   _edit(folder, 'model.safetensors.index.json', weight_map={})
-  _refused(folder, 'holds no tensors')
+  _refused(folder, 'contains no tensors')
 
 
 def _into_shards(folder, file):
@@ -138,7 +138,7 @@ def _into_shards(folder, file):
 def test_shards_outside_of_the_folder(folder, name):
   outside = str(folder.parent / 'elsewhere.safetensors')
   _into_shards(folder, name.format(outside=outside))
-  error = _refused(folder, 'A file is named that is not in the folder')
+  error = _refused(folder, 'leads outside the folder')
   assert name.format(outside=outside) in error.got
 
 

@@ -158,14 +158,14 @@ def test_a_model_is_fetched_by_its_name(hub, tmp_path):
 
 
 def test_offline_the_cache_is_read(hub, monkeypatch):
-  found = hub_files.folder_of('org/name@main')
+  found = hub_files.resolve_folder('org/name@main')
   monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
-  assert hub_files.folder_of('org/name') == found
+  assert hub_files.resolve_folder('org/name') == found
 
 
 def test_what_is_not_there_is_said(hub):
   with pytest.raises(errors.CheckpointError) as caught:
-    hub_files.folder_of('org/other')
+    hub_files.resolve_folder('org/other')
   assert 'hf download org/other' in caught.value.fix
 
 
@@ -247,9 +247,8 @@ def test_a_changed_folder_is_not_published(hub, exported):
   (exported / 'config.json').write_text('{}')
   with raises_error(
     errors.CheckpointError, where='mine', mentions=('config.json', 2, 518)
-  ) as caught:
+  ):
     hub_files.prepare_upload(exported)
-  assert 'no whole folder' in caught.value.what
 
 
 @pytest.mark.parametrize('card', ['', '---\nlicense: [\n---\n'])

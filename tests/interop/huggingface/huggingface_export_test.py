@@ -151,11 +151,11 @@ def test_constant_positions_that_begin_elsewhere_are_not_exported():
     output_bias=False,
     position_offset=2,
   )
-  assert huggingface_export.expressed_as(made, pad_id=1) == 'm2m_100'
-  told = huggingface_export.expressed_as(made, pad_id=0)
+  assert huggingface_export.find_export_type(made, pad_id=1) == 'm2m_100'
+  told = huggingface_export.find_export_type(made, pad_id=0)
   assert_mentions(told, 'm2m_100', 'position_offset', 2, 'id', 1)
   moved = dataclasses.replace(made, position_offset=1)
-  assert huggingface_export.expressed_as(moved, pad_id=0) == 'm2m_100'
+  assert huggingface_export.find_export_type(moved, pad_id=0) == 'm2m_100'
 
 
 def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
@@ -212,9 +212,9 @@ def test_what_a_model_can_be_exported_as(vocabulary):
   made = encoder_config.with_vocabulary(
     encoder_config.EncoderConfig(**_SIZES), vocabulary.spec
   )
-  assert huggingface_export.expressed_as(made, pad_id=0) == 'bert'
+  assert huggingface_export.find_export_type(made, pad_id=0) == 'bert'
   odd = dataclasses.replace(made, scale_embeddings=True)
-  text = huggingface_export.expressed_as(odd, pad_id=0)
+  text = huggingface_export.find_export_type(odd, pad_id=0)
   assert text.startswith('nothing: ') and 'scale_embeddings' in text
 
 
@@ -245,7 +245,7 @@ def _sizes_of_the_package() -> dict[str, nn.Module]:
 
 def test_every_size_of_the_package_can_be_exported():
   told = {
-    name: huggingface_export.expressed_as(model.config, pad_id=0)
+    name: huggingface_export.find_export_type(model.config, pad_id=0)
     for name, model in _sizes_of_the_package().items()
   }
   tied = {name: told.pop(name) for name in _TIED}

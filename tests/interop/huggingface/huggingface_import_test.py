@@ -236,7 +236,7 @@ def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
   ):
     huggingface_import.check_import(folder)
   checked = huggingface_import.check_import(folder, drop=['^extra'])
-  assert checked.plan.skipped == {'extra.a': 'left out at your word'}
+  assert checked.plan.skipped == {'extra.a': 'excluded by a pattern'}
 
 
 def test_a_damaged_file(folder):
@@ -281,8 +281,8 @@ def test_tied_tensors_that_differ(folder):
   _write(folder, tensors | copies)
   checked = huggingface_import.check_import(folder)
   assert checked.plan.skipped == {
-    'cls.predictions.decoder.weight': 'the same as bert.embeddings.word_embeddings.weight',
-    'cls.predictions.decoder.bias': 'the same as cls.predictions.bias',
+    'cls.predictions.decoder.weight': 'duplicate of bert.embeddings.word_embeddings.weight',
+    'cls.predictions.decoder.bias': 'duplicate of cls.predictions.bias',
   }
   huggingface_import.convert_import(checked, folder.parent / 'ours')
   copies['cls.predictions.decoder.weight'][3, 4] += 1
@@ -331,7 +331,7 @@ def test_old_names_and_buffers(folder, tmp_path):
   _, want = _params(folder, tmp_path / 'new')
   _write(folder, old | {positions: np.arange(16)[None]})
   assert huggingface_import.check_import(folder).plan.skipped == {
-    positions: 'a buffer that the model does not read'
+    positions: 'buffer that the model does not use'
   }
   _, got = _params(folder, tmp_path / 'old')
   np.testing.assert_array_equal(
@@ -449,7 +449,7 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
   assert checked.description.task == 'masked_lm'
   only = huggingface_export.check_export(run.directory, task='states')
   assert only.left_out == {
-    f'model/{name}': 'no part of a model for states'
+    f'model/{name}': 'not part of a model for states'
     for name in (
       'head_dense/bias',
       'head_dense/kernel',

@@ -151,4 +151,4 @@ def test_a_table_of_t5_that_no_code_reads(tmp_path):
     path,
   )
   checked = huggingface_import.check_import(tmp_path / 'hf')
-  assert checked.plan.skipped[name] == 'a buffer that the model does not read'
+  assert checked.plan.skipped[name] == 'buffer that the model does not use'

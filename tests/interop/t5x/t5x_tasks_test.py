@@ -85,7 +85,7 @@ def test_metrics():
   assert t5x_tasks.exact_match(['a b', 'c'], ['a b ', 'd']) == {
     'exact_match': 50.0
   }
-  with pytest.raises(errors.CorpusError, match='no prediction to compare'):
+  with pytest.raises(errors.CorpusError):
     t5x_tasks.exact_match([], [])
 
 

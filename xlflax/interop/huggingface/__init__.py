@@ -1,27 +1,28 @@
-"""Checkpoints in the Hugging Face format, converted both ways.
+"""Conversion of models from and to the Hugging Face format.
 
-| module | holds |
+| module | content |
 | --- | --- |
-| `rules` | how one tensor becomes a parameter, and back |
-| `architectures` | the table of each architecture: names, classes, options |
-| `config_options` | reading config.json without passing over any option |
-| `tensor_files`, `torch_files` | tensors of a folder, one at a time; `.bin` files by torch |
-| `plan` | which tensor goes where, after every check |
-| `importing`, `weights` | the way here |
-| `exporting`, `folder_writing` | the way back |
-| `generation` | how an encoder-decoder's text begins and ends |
-| `labelled_heads` | heads as objectives, with their labels, both ways |
-| `tables`, `gin_file` | what is shown to the user, or written for runs |
-| `tokenizers` | tokenizer files as an `xlflax` vocabulary, frames of texts |
+| `architectures` | names, classes and options of each architecture |
+| `architectures.tensor_rules` | rules that map tensors to parameters |
+| `architectures.config_options` | reader of the options in config.json |
+| `tensors` | readers of weight files, one tensor at a time |
+| `tensor_mapping` | validated assignment of tensors to parameters |
+| `huggingface_import` | import |
+| `huggingface_export`, `folder_writer` | export |
+| `generation_config` | text generation with encoder-decoders |
+| `labeled_heads` | classification heads and labels as objectives |
+| `mapping_tables`, `gin_file` | output for the user, gin files for runs |
+| `tokenizers` | conversion of tokenizer files to a vocabulary |
 | `verification` | comparison of token ids, hidden states and logits |
 
-A converted model directory is one that `xlflax evaluate` reads and that
-`InitFrom` initialises from: its checkpoint is step 0, and `model.gin` builds
-the same model. What config.json said is kept in `huggingface.json`, so that
-the way back restores it. `objectives.json` has what a classifier was trained
-for, with its labels, so that evaluation tasks can use its head.
+`xlflax evaluate` reads a converted model directory, and `InitFrom` initializes
+parameters from it. Its checkpoint is step 0, and `model.gin` builds the same
+model. The content of config.json is stored in `huggingface.json`, so that an
+export restores it. `objectives.json` describes the task of a classifier and
+its labels, so that evaluation tasks can use its head.
 
-Heads are kept in the parameter tree beside the model, by task:
+The parameters of heads are stored next to the model in the parameter tree, by
+task:
 
 | task | parameters, under `heads/` |
 | --- | --- |
@@ -31,7 +32,7 @@ Heads are kept in the parameter tree beside the model, by task:
 | next sentence (BERT) | `pooler/dense`, `next_sentence/output` |
 | none, but a pooler | `pooler/dense` |
 
-Each `dense` and `output` is a `kernel` [inputs, outputs] and a `bias`;
-`xlflax.models.heads.classification_heads` applies them. XLM's sequence classification has no
-`dense`. The masked LM's head is part of the model.
+Each `dense` and `output` has a `kernel` of shape [inputs, outputs] and a
+`bias`. `xlflax.models.heads.classification_heads` applies them. XLM's sequence
+classification has no `dense`. The masked LM's head is part of the model.
 """

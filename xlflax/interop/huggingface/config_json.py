@@ -1,4 +1,4 @@
-"""What a folder's config.json says of its model, in xlflax's terms."""
+"""Reader of the model configuration in the config.json of a folder."""
 
 import dataclasses
 import json
@@ -28,14 +28,14 @@ CONFIG = 'config.json'
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """A model as its config.json describes it.
+  """Model that a config.json describes.
 
   Attributes:
-    architecture: its table.
-    task: what its head does.
-    options: the parsed config.json.
-    config: the model's configuration.
-    num_labels: columns of a classification head.
+    architecture: Table of the architecture.
+    task: Task of the head.
+    options: Parsed content of config.json.
+    config: Configuration of the model.
+    num_labels: Number of outputs of a classification head.
   """
 
   architecture: Architecture
@@ -46,24 +46,24 @@ class Description:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """The object that a JSON file holds.
+  """Reads a JSON file that contains an object.
 
   Raises:
-    ConfigError: it is missing or holds none.
+    ConfigError: If the file does not exist or does not contain an object.
   """
   try:
     content = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError, RecursionError) as error:
     errors.check_system(error, path)
     raise errors.ConfigError(
-      f'{path.name} cannot be read',
+      f'Reading {path.name} failed',
       got=str(error),
       where=str(path),
-      expected='a folder as `save_pretrained` writes it',
+      expected='a folder that `save_pretrained` wrote',
     ) from error
   if not isinstance(content, dict):
     raise errors.ConfigError(
-      f'{path.name} holds no JSON object',
+      f'{path.name} must contain a JSON object',
       got=type(content).__name__,
       where=str(path),
     )
@@ -71,12 +71,13 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
-  """Writes a JSON file for people to read, too."""
+  """Writes an indented JSON file."""
   path.write_text(json.dumps(content, indent=2) + '\n', encoding='utf-8')
 
 
-# What a number in a string's place, or a list in a number's, leads to.
-_ODD_TYPES = (
+# Exceptions that values of unexpected types cause, such as a number instead of
+# a string or a list instead of a number.
+_TYPE_ERRORS = (
   TypeError,
   ValueError,
   LookupError,
@@ -93,14 +94,15 @@ def describe_model(
   """Reads config.json.
 
   Args:
-    folder: a folder as `save_pretrained` writes it.
-    tensors: what its files hold.
-    **settings: fields of the configuration that are the user's choice:
-      `scan_layers`, `pad_vocab_size_multiple`, `dtype`.
+    folder: Folder that `save_pretrained` wrote.
+    tensors: Mapping from names to the tensors in the weight files. If None, the
+      description relies on config.json alone.
+    **settings: Fields of the configuration that the user chooses:
+      `scan_layers`, `pad_vocab_size_multiple` and `dtype`.
 
   Raises:
-    ConfigError: the architecture is not known or options are not supported,
-      all of which are listed.
+    ConfigError: If the architecture or options are not supported. The message
+      lists all of them.
   """
   description, error = describe_model_with_errors(folder, tensors, **settings)
   if error is not None:
@@ -112,103 +114,110 @@ def describe_model(
 def describe_model_with_errors(
   folder: pathlib.Path, tensors: Tensors | None = None, **settings
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """As `describe_model`, with whatever can be said of a model in spite of errors.
+  """Reads config.json and returns the error about unsupported options.
+
+  Args:
+    folder: Folder that `save_pretrained` wrote.
+    tensors: See `describe_model`.
+    **settings: See `describe_model`.
 
   Returns:
-    (the description, or None if there is nothing to go by; what is wrong).
+    The description, or None if the options do not determine it, and the error
+    that lists the problems, or None.
 
   Raises:
-    ConfigError: there is no config.json, or of an unknown architecture, or
-      with values of other types than such files have.
+    ConfigError: If config.json does not exist, or if it has an unknown
+      architecture or values of unexpected types.
   """
   path = folder / CONFIG
   options = read_json(path)
   architecture_registry.reject_unsupported(options, path)
   try:
     if options.get('model_type') == 'new':
-      options = gte.of_first_code(options)
-    return _examined(path, options, tensors, settings)
-  except _ODD_TYPES as error:
+      options = gte.convert_remote_code_options(options)
+    return _describe_options(path, options, tensors, settings)
+  except _TYPE_ERRORS as error:
     raise errors.ConfigError(
-      f'{path.name} holds a value that no model has',
+      f'{path.name} contains an invalid value',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(path),
-      expected='a file as `save_pretrained` writes it',
+      expected='a file that `save_pretrained` wrote',
     ) from error
 
 
-def _examined(
+def _describe_options(
   path: pathlib.Path,
   options: dict[str, Any],
   tensors: Tensors | None,
   settings: dict[str, Any],
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """As `describe_model_with_errors`, of options of the right types."""
+  """Implements `describe_model_with_errors` for options of the right types."""
   architecture = architecture_registry.find_architecture(
     options.get('model_type')
   )
-  read = config_options.read_config_options(options, architecture.aliases)
-  read.has_output = _has_output(architecture, tensors or {})
-  read.has_bias = not tensors or 'final_logits_bias' in tensors
-  task = _task(architecture, options, read)
-  fields = architecture.read(read, task or Task.STATES)
-  if architecture.linear_head and read.get(linear_head.OPTION, False):
+  parsed = config_options.read_config_options(options, architecture.aliases)
+  parsed.has_output = _has_output(architecture, tensors or {})
+  parsed.has_bias = not tensors or 'final_logits_bias' in tensors
+
+  task = _find_task(architecture, options, parsed)
+  fields = architecture.read(parsed, task or Task.STATES)
+  if architecture.linear_head and parsed.get(linear_head.OPTION, False):
     fields['head_activation'] = None
     if fields['mlm_head'] == 'transform':
       fields['mlm_head'] = 'tied'
-  labels = _num_labels(options)
-  if task is Task.QUESTION_ANSWERING and labels != 2:
-    read.problems.append(f'{labels} labels for question answering, not 2')
-  read.finish()
+  num_labels = _num_labels(options)
+  if task is Task.QUESTION_ANSWERING and num_labels != 2:
+    parsed.problems.append(f'question answering has {num_labels} labels, not 2')
+  parsed.finish()
+
   config = None
   try:
     config = architecture.config_class(**(fields | settings))
   except errors.ConfigError as error:
     expectation = f', not {error.expected}' if error.expected else ''
-    read.problems.append(
+    parsed.problems.append(
       f'{error.what}: {error.got}{expectation} ({error.where})'
     )
-  problem = (
-    errors.ConfigError(
+  config_error = None
+  if parsed.problems:
+    config_error = errors.ConfigError(
       'The configuration of the model is not supported',
-      got='; '.join(read.problems),
+      got='; '.join(parsed.problems),
       where=str(path),
-      expected=f'a model such as xlflax has, of the type '
-      f'{architecture.model_type}',
+      expected=f'a model of type {architecture.model_type} with options that '
+      'xlflax supports',
     )
-    if read.problems
-    else None
-  )
   if config is not None and tensors:
-    _check_plausible(config, tensors, path)
+    _check_sizes(config, tensors, path)
   if task is None or config is None:
-    return None, problem
-  return Description(architecture, task, options, config, labels), problem
+    return None, config_error
+  description = Description(architecture, task, options, config, num_labels)
+  return description, config_error
 
 
-def _check_plausible(config: Config, tensors: Tensors, path) -> None:
-  """Refuses sizes that no model with these tensors has, before one is made.
+def _check_sizes(config: Config, tensors: Tensors, path) -> None:
+  """Rejects sizes that do not fit the tensors, before a model is initialized.
 
   Raises:
-    ConfigError: a size is far larger.
+    ConfigError: If a size is far larger than the tensors imply.
   """
   problems = shape_checks.find_shape_problems(
-    config, [t.shape for t in tensors.values()]
+    config, [tensor.shape for tensor in tensors.values()]
   )
   if problems:
     raise errors.ConfigError(
       'The sizes of the model do not fit its tensors',
       got='; '.join(problems),
       where=str(path),
-      fix='copy config.json and the tensors of one model',
+      fix='Copy config.json and the weight files from the same model',
     )
 
 
 def _has_output(architecture: Architecture, tensors: Tensors) -> bool:
-  """Whether there is an output table with values of its own."""
+  """Returns True if the output table differs from the token embeddings."""
   output = tensors.get(architecture.output[0])
   names = (architecture.embedding, *architecture.copies)
-  embedding = next((tensors[n] for n in names if n in tensors), None)
+  embedding = next((tensors[name] for name in names if name in tensors), None)
   if output is None or embedding is None or not architecture.copies:
     return False
   if output.shape != embedding.shape:
@@ -217,17 +226,22 @@ def _has_output(architecture: Architecture, tensors: Tensors) -> bool:
   return not np.array_equal(values[output], values[embedding])
 
 
-def _task(architecture: Architecture, options, read) -> Task | None:
+def _find_task(
+  architecture: Architecture, options, parsed: config_options.Options
+) -> Task | None:
+  """Returns the task of the model's class and reports unsupported classes."""
   classes = options.get('architectures') or []
   if not classes and Task.STATES in architecture.classes:
-    return Task.STATES  # what AutoModel takes such a folder for
-  # Of several, transformers takes the first.
-  task = architecture.task_of(classes[0]) if classes else None
-  base = architecture.classes.get(Task.SEQ2SEQ, '')
-  if classes == [base.replace('ForConditionalGeneration', 'Model')] and base:
-    return Task.SEQ2SEQ  # the base model has all its weights but that bias
+    return Task.STATES  # AutoModel also loads such a folder as a base model.
+  # If there are several classes, transformers uses the first.
+  task = architecture.find_task(classes[0]) if classes else None
+  seq2seq = architecture.classes.get(Task.SEQ2SEQ, '')
+  base_model = seq2seq.replace('ForConditionalGeneration', 'Model')
+  if seq2seq and classes == [base_model]:
+    # The base model has all weights except the bias of the output.
+    return Task.SEQ2SEQ
   if task is None:
-    read.problems.append(
+    parsed.problems.append(
       f'architectures is {classes!r}; supported: one of '
       + ', '.join(architecture.classes.values())
     )
@@ -235,6 +249,7 @@ def _task(architecture: Architecture, options, read) -> Task | None:
 
 
 def _num_labels(options: dict[str, Any]) -> int:
+  """Returns the number of labels, which is 2 by default."""
   if options.get('id2label'):
     return len(options['id2label'])
   return options.get('num_labels') or options.get('_num_labels') or 2

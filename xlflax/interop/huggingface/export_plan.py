@@ -1,8 +1,9 @@
-"""What goes into a Hugging Face folder, and what stays behind.
+"""Choice of the architecture, task and parameters of an export.
 
-Parts that only training needs are left out, each with its reason: VECO's
-plug-in module, the masked LM's head of a fine-tuned model, and heads that no
-published class has, such as momentum contrast's projection.
+Parameters that are only used in training are not exported: VECO's plug-in
+module, the masked LM's head of a fine-tuned model, and heads without a
+published class, such as the projection of momentum contrast. The reason is
+recorded for each of them.
 """
 
 import dataclasses
@@ -20,8 +21,8 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
   Config,
   Task,
 )
-from xlflax.models import encoder_config as model_config
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.models import encoder_config
+from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.training import param_tree
 from xlflax.utils import errors
 
@@ -34,10 +35,12 @@ _POSITIONS = (
   'model/encoder/embeddings/position',
   'model/decoder/embeddings/position',
 )
-_BART_OFFSET = 2  # rows before the first position, whatever the padding's id
+# Number of rows before the first position. It does not depend on the id of
+# padding.
+_BART_OFFSET = 2
 _TOKEN_TYPES = 'model/embeddings/token_type'
-_KNOWN_HEADS = {
-  *(task.value for task in architecture_registry.LABELLED),
+_PUBLISHED_HEADS = {
+  *(task.value for task in architecture_registry.LABELED_TASKS),
   'pooler',
   'next_sentence',
   UNREAD_BIAS.split('/')[1],
@@ -46,15 +49,16 @@ _KNOWN_HEADS = {
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """What a run becomes.
+  """Architecture, task and parameters of an export.
 
   Attributes:
-    config: of the model that is left.
-    architecture: its table.
-    task: what its head does.
-    shapes: the parameters that go along, with the zeros of `equivalent_configs`.
-    left_out: parameter that does not -> why.
-    linear_head: whether its head's transform is one that changes nothing.
+    config: Configuration of the exported model.
+    architecture: Table of the architecture.
+    task: Task of the head.
+    shapes: Shapes of the exported parameters, including the zero parameters
+      that `equivalent_configs` adds.
+    left_out: Mapping from parameters that are not exported to the reasons.
+    linear_head: Whether the head's transform is an identity.
   """
 
   config: Config
@@ -77,83 +81,93 @@ def choose_export(
   tokenizer_type: str | None,
   pad_id: int,
 ) -> Choice:
-  """Chooses architecture, task and parameters of a run.
+  """Chooses the architecture, task and parameters of an export.
 
   Args:
-    config: the model's.
-    shapes: of all parameters, by name.
-    objectives: what the run trained, by name.
-    drop: patterns of parameters that the user leaves out.
-    model_type: the user's choice, or None.
-    task: the user's choice, or None.
-    origin: the record of the published model that the run starts from.
-    tokenizer_type: `model_type` of its tokenizer's folder, or None.
-    pad_id: of the vocabulary.
+    config: Configuration of the model.
+    shapes: Mapping from the names of all parameters to their shapes.
+    objectives: Mapping from names to the objectives of the run.
+    drop: Patterns of parameters that the user excludes.
+    model_type: Model type that the user chose, or None.
+    task: Task that the user chose, or None.
+    origin: Record of the published model that the run was initialized from.
+    tokenizer_type: `model_type` of the folder of the tokenizer, or None.
+    pad_id: Id of padding in the vocabulary.
 
   Raises:
-    ConfigError: no architecture can express the model, or has the task.
+    ConfigError: If no architecture can express the model, or if the
+      architecture does not have the task.
   """
   names = list(shapes)
   dropped = [name for name in names if param_tree.matches_pattern(drop, name)]
-  left_out = dict.fromkeys(dropped, 'left out at your word')
+  left_out = dict.fromkeys(dropped, 'excluded by a pattern')
   names = [name for name in names if name not in left_out]
   config, plug_in = plug_out(config, names)
-  left_out |= dict.fromkeys(plug_in, "VECO's plug-in module: plugged out")
+  left_out |= dict.fromkeys(plug_in, "VECO's plug-in module")
+
   origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
-  tied = config.mlm_head is model_config.MlmHead.TIED
+  tied = config.mlm_head is encoder_config.MlmHead.TIED
   architecture, config = choose_architecture(
     config, model_type, origins, pad_id=pad_id
   )
-  chosen = choose_task(
-    config, architecture, wanted=task, origin=origin.get('task'), names=names
+  chosen_task = choose_task(
+    config, architecture, task=task, origin=origin.get('task'), names=names
   )
-  config, head = without_token_head(config, chosen, names)
-  left_out |= dict.fromkeys(head, f'no part of a model for {chosen.value}')
+  config, head = without_token_head(config, chosen_task, names)
+  left_out |= dict.fromkeys(
+    head, f'not part of a model for {chosen_task.value}'
+  )
   heads = training_heads(names, objectives)
-  left_out |= dict.fromkeys(heads, 'a head that only training uses')
+  left_out |= dict.fromkeys(heads, 'head that is used only in training')
+
   exported_shapes = {
-    n: tuple(s) for n, s in shapes.items() if n not in left_out
+    name: tuple(shape) for name, shape in shapes.items() if name not in left_out
   }
-  exported_shapes |= _widened_shapes(config, exported_shapes)
-  linear = tied and config.mlm_head is model_config.MlmHead.TRANSFORM
+  exported_shapes |= _resized_shapes(config, exported_shapes)
+  linear = tied and config.mlm_head is encoder_config.MlmHead.TRANSFORM
   if linear:
     exported_shapes |= linear_head.head_shapes(config.hidden_dim)
-  return Choice(config, architecture, chosen, exported_shapes, left_out, linear)
+  return Choice(
+    config, architecture, chosen_task, exported_shapes, left_out, linear
+  )
 
 
 def equivalent_configs(
   config: Config, *, first: int, by_linear_head: bool = False
 ) -> list[Config]:
-  """The configuration, and others of the same function.
+  """Returns configurations that compute the same function.
 
-  A model without token types is one whose only type adds nothing; positions
-  that begin in another row of their table are the same positions.
+  A model without token types is equivalent to a model with one type whose
+  embedding is zero. The row of the first position in the position table does
+  not matter either.
 
   Args:
-    config: of the model.
-    first: row in which an architecture's positions begin.
-    by_linear_head: whether the architecture's head can be one that changes
-      nothing.
+    config: Configuration of the model. It is the first element of the result,
+      except that a linear head replaces a tied head.
+    first: Row of the first position in an architecture.
+    by_linear_head: Whether the architecture can express a tied head with a head
+      that is an identity.
   """
-  tied = model_config.MlmHead.TIED
-  if by_linear_head and isinstance(config, model_config.EncoderConfig):
-    transform, act = model_config.MlmHead.TRANSFORM, 'gelu'
-    if config.mlm_head is tied:
-      config = dataclasses.replace(
-        config, mlm_head=transform, head_activation=act
-      )
+  if (
+    by_linear_head
+    and isinstance(config, encoder_config.EncoderConfig)
+    and config.mlm_head is encoder_config.MlmHead.TIED
+  ):
+    config = dataclasses.replace(
+      config, mlm_head=encoder_config.MlmHead.TRANSFORM, head_activation='gelu'
+    )
   configs: list[Config] = [config]
   if (
-    isinstance(config, model_config.EncoderConfig)
+    isinstance(config, encoder_config.EncoderConfig)
     and config.type_vocab_size == 0
   ):
     configs.append(dataclasses.replace(config, type_vocab_size=1))
-  learned = model_config.PositionEmbedding.LEARNED
+  learned = encoder_config.PositionEmbedding.LEARNED
   if (
     config.position_embedding is not learned or config.position_offset == first
   ):
     return configs
-  if not isinstance(config, model_config.EncoderConfig) and config.is_t5:
+  if not isinstance(config, encoder_config.EncoderConfig) and config.is_t5:
     return configs
   return configs + [
     dataclasses.replace(equivalent, position_offset=first)
@@ -161,29 +175,37 @@ def equivalent_configs(
   ]
 
 
-def _first_row(config: Config, found: Architecture, pad_id: int) -> int:
-  """The row in which an architecture's positions begin."""
-  if found.positions_after_padding:
+def _first_row(config: Config, architecture: Architecture, pad_id: int) -> int:
+  """Returns the row of the first position in an architecture."""
+  if architecture.positions_after_padding:
     return pad_id + 1
-  is_encoder = isinstance(config, model_config.EncoderConfig)
+  is_encoder = isinstance(config, encoder_config.EncoderConfig)
   return config.position_offset if is_encoder else _BART_OFFSET
 
 
-def _widened_shapes(config: Config, shapes: Shapes) -> Shapes:
-  """Shapes of the embeddings that have other rows than the run's."""
+def _resized_shapes(config: Config, shapes: Shapes) -> Shapes:
+  """Returns the shapes of embeddings whose number of rows differs."""
   rows = config.max_length + config.position_offset
-  widened: Shapes = {
+  resized: Shapes = {
     name: (rows, shapes[name][1]) for name in _POSITIONS if name in shapes
   }
-  is_encoder = isinstance(config, model_config.EncoderConfig)
+  is_encoder = isinstance(config, encoder_config.EncoderConfig)
   if is_encoder and config.type_vocab_size and _TOKEN_TYPES not in shapes:
-    widened[_TOKEN_TYPES] = (config.type_vocab_size, config.hidden_dim)
-  return widened
+    resized[_TOKEN_TYPES] = (config.type_vocab_size, config.hidden_dim)
+  return resized
 
 
 def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
-  """The encoder without VECO's plug-in module, and the names of its parts."""
-  if not isinstance(config, model_config.EncoderConfig) or (
+  """Removes VECO's plug-in module.
+
+  Args:
+    config: Configuration of the model.
+    names: Names of the parameters.
+
+  Returns:
+    The configuration without the module, and the names of its parameters.
+  """
+  if not isinstance(config, encoder_config.EncoderConfig) or (
     not config.cross_attention
   ):
     return config, []
@@ -194,13 +216,22 @@ def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
 def without_token_head(
   config: Config, task: Task, names: Sequence[str]
 ) -> tuple[Config, list[str]]:
-  """The model without the head that predicts tokens, where a task has none."""
-  if task.predicts_tokens or config.mlm_head is model_config.MlmHead.NONE:
+  """Removes the head that predicts tokens if the task does not use it.
+
+  Args:
+    config: Configuration of the model.
+    task: Task of the exported head.
+    names: Names of the parameters.
+
+  Returns:
+    The configuration without the head, and the names of its parameters.
+  """
+  if task.predicts_tokens or config.mlm_head is encoder_config.MlmHead.NONE:
     return config, []
   plain = dataclasses.replace(
     config,
-    mlm_head=model_config.MlmHead.NONE,
-    output_embeddings=model_config.OutputEmbeddings.TIED,
+    mlm_head=encoder_config.MlmHead.NONE,
+    output_embeddings=encoder_config.OutputEmbeddings.TIED,
   )
   return plain, [name for name in names if _TOKEN_HEAD.match(name)]
 
@@ -208,50 +239,64 @@ def without_token_head(
 def training_heads(
   names: Sequence[str], objectives: Mapping[str, Any]
 ) -> list[str]:
-  """Parameters of heads that no published class has.
+  """Returns the parameters of heads without a published class.
 
-  A fine-tuned head is what its run is for, so it does not count: one that has
-  no class is the user's to leave out.
+  The heads of fine-tuning objectives are not included, because they are the
+  purpose of the run. If such a head has no published class, the user must
+  exclude it.
+
+  Args:
+    names: Names of the parameters.
+    objectives: Mapping from names to the objectives of the run.
   """
   return [
     name
     for name in names
     if name.startswith('heads/')
-    and name.split('/')[1] not in _KNOWN_HEADS
+    and name.split('/')[1] not in _PUBLISHED_HEADS
     and not name.startswith('heads/sentence_dense_')
     and not isinstance(
-      objectives.get(name.split('/')[1]), finetuning.FineTuning
+      objectives.get(name.split('/')[1]), finetuning_objective.FineTuning
     )
   ]
 
 
 def choose_architecture(
   config: Config,
-  wanted: str | None,
+  model_type: str | None,
   origins: Sequence[str | None],
   *,
   pad_id: int,
 ) -> tuple[Architecture, Config]:
-  """The architecture that a model becomes, and the model as it knows it.
+  """Chooses an architecture and a configuration that it can express.
 
   Args:
-    config: the model's.
-    wanted: the user's choice of `model_type`, or None.
-    origins: types to prefer: of the tokenizer, whose ids a model of another
-      type would not get, and of the model that the run starts from.
-    pad_id: of the vocabulary.
+    config: Configuration of the model.
+    model_type: Model type that the user chose, or None.
+    origins: Preferred model types: that of the tokenizer, because other types
+      could expect other token ids, and that of the model that the run was
+      initialized from.
+    pad_id: Id of padding in the vocabulary.
+
+  Returns:
+    The architecture, and a configuration that is equivalent to `config`.
 
   Raises:
-    ConfigError: none can express the model.
+    ConfigError: If no architecture can express the model.
   """
-  preferred = [wanted] if wanted else [*filter(None, origins)]
-  names = preferred + ([] if wanted else [*architecture_registry.MODEL_TYPES])
-  refused = []
+  if model_type:
+    preferred = [model_type]
+    names = preferred
+  else:
+    preferred = [origin for origin in origins if origin]
+    names = [*preferred, *architecture_registry.MODEL_TYPES]
+
+  rejections = []
   for name in dict.fromkeys(names):
     candidate = architecture_registry.find_architecture(name)
     if not isinstance(config, candidate.config_class):
       if name in preferred:
-        refused.append(f'{name}: it is no {type(config).__name__}')
+        rejections.append(f'{name}: not a {type(config).__name__}')
       continue
     problem_lists: list[list[str]] = []
     first = _first_row(config, candidate, pad_id)
@@ -264,70 +309,81 @@ def choose_architecture(
         and equivalent.position_offset != first
       ):
         problems.append(
-          f"position_offset is {equivalent.position_offset}, not the padding's id "
-          f'+ 1, {first}'
+          f'position_offset is {equivalent.position_offset}, not the id of '
+          f'padding + 1, which is {first}'
         )
       if not problems:
         return candidate, equivalent
       problem_lists.append(list(problems))
-    refused.append(f'{name}: ' + ', '.join(sorted(problem_lists, key=len)[0]))
+    fewest_problems = min(problem_lists, key=len)
+    rejections.append(f'{name}: ' + ', '.join(fewest_problems))
   raise errors.ConfigError(
-    'No Hugging Face architecture expresses the model',
-    got='; '.join(refused),
+    'No Hugging Face architecture can express the model',
+    got='; '.join(rejections),
     where=type(config).__name__,
   )
 
 
 def choose_task(
   config: Config,
-  found: Architecture,
+  architecture: Architecture,
   *,
-  wanted: str | None,
+  task: str | None,
   origin: str | None,
   names: Sequence[str],
 ) -> Task:
-  """What the head of the folder does.
+  """Chooses the task of the exported head.
 
   Args:
-    config: the model's.
-    found: its architecture.
-    wanted: the user's choice, or None.
-    origin: the task that the model was imported with, or None.
-    names: the parameters.
+    config: Configuration of the model.
+    architecture: Architecture of the export.
+    task: Task that the user chose, or None.
+    origin: Task that the model was imported with, or None.
+    names: Names of the parameters.
 
   Raises:
-    ConfigError: the architecture has no such task, or there are several.
+    ConfigError: If the architecture does not have the task, or if the run has
+      heads for several tasks.
   """
-  if wanted is not None:
-    return _known(found, wanted)
+  if task is not None:
+    return _validate_task(architecture, task)
   heads = {name.split('/')[1] for name in names if name.startswith('heads/')}
-  labelled = [t for t in architecture_registry.LABELLED if t.value in heads]
-  if len(labelled) > 1:
+  labeled_tasks = [
+    labeled_task
+    for labeled_task in architecture_registry.LABELED_TASKS
+    if labeled_task.value in heads
+  ]
+  if len(labeled_tasks) > 1:
     raise errors.ConfigError(
       'The run has heads for several tasks',
-      got=', '.join(t.value for t in labelled),
+      got=', '.join(labeled_task.value for labeled_task in labeled_tasks),
       where='heads/',
-      fix='Choose one with --head, and leave the others out with '
-      '--exclude=heads/NAME.',
+      fix='Choose one with --head, and exclude the others with '
+      '--exclude=heads/NAME',
     )
-  if labelled:
-    return labelled[0]
-  if Task.SEQ2SEQ in found.classes:
+  if labeled_tasks:
+    return labeled_tasks[0]
+  if Task.SEQ2SEQ in architecture.classes:
     return Task.SEQ2SEQ
-  if config.mlm_head is model_config.MlmHead.NONE:
+  if config.mlm_head is encoder_config.MlmHead.NONE:
     return Task.STATES
   if origin == Task.PRETRAINING and 'next_sentence' in heads:
     return Task.PRETRAINING
   return Task.MASKED_LM
 
 
-def _known(found: Architecture, wanted: str) -> Task:
-  task_names = [t.value for t in found.classes]
-  if wanted not in task_names:
+def _validate_task(architecture: Architecture, task: str) -> Task:
+  """Returns the task if the architecture has it.
+
+  Raises:
+    ConfigError: If the architecture does not have the task.
+  """
+  task_names = [supported.value for supported in architecture.classes]
+  if task not in task_names:
     raise errors.ConfigError(
-      f'{found.model_type} has no such task',
-      got=wanted,
+      f'The architecture {architecture.model_type} does not have the task',
+      got=task,
       expected='one of ' + ', '.join(task_names),
       where='--head',
     )
-  return Task(wanted)
+  return Task(task)

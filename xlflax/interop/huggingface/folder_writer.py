@@ -1,4 +1,4 @@
-"""From a model directory to a Hugging Face folder: what is written where."""
+"""Writer of Hugging Face folders."""
 
 import json
 import math
@@ -46,131 +46,135 @@ MAX_SHARD_BYTES = 5 * 10**9
 
 @validation.validate_call
 def write_folder(
-  checked: Export,
+  export: Export,
   folder: validation.FilePath,
   *,
   max_shard_bytes: validation.NumBytes = MAX_SHARD_BYTES,
   license: str | None = None,
   onnx: bool = False,
 ) -> list[str]:
-  """Writes config.json, safetensors, the tokenizer's files and a README.md.
+  """Writes config.json, safetensors, the tokenizer files and README.md.
 
-  The folder appears when it is complete, its tokenizer returns the run's token
-  ids, and the model of its files returns the hidden states and logits of the
-  run (`verification`).
+  The folder is created only after all checks have passed: it is complete, its
+  tokenizer returns the token ids of the run, and the model in its files returns
+  the hidden states and logits of the run (see `verification`).
 
   Args:
-    checked: from `check`.
-    folder: where to.
-    max_shard_bytes: tensors beyond this begin another file.
-    license: of the model; None takes that of the model it started from.
-    onnx: write the model as ONNX, too (`onnx_files`).
+    export: Result of `huggingface_export.check_export`.
+    folder: Folder to write.
+    max_shard_bytes: Maximum size of a weight file in bytes. Larger models are
+      split into several files.
+    license: License of the model. If None, the license of the model that the
+      run was initialized from is used.
+    onnx: Whether to also write the model as ONNX (see `onnx_files`).
 
   Returns:
-    What the reader should know: files that could not be written.
+    Notes for the user, such as files that could not be written.
 
   Raises:
-    RunDirectoryError: there is something already, or it is in a bucket,
-      where the libraries that read such folders do not look.
-    CheckpointError: the checkpoint cannot be read, or what was written
-      computes something else.
-    VocabularyError: the tokenizer gives other ids.
+    RunDirectoryError: If the folder exists, or if it is in a bucket, where the
+      libraries that read such folders cannot access it.
+    CheckpointError: If the checkpoint cannot be read, or if the written model
+      computes different values.
+    VocabularyError: If the tokenizer returns different ids.
   """
   folder = paths.to_local_path(folder, where='--output')
   card_metadata.check_license(license)
   if onnx:
-    onnx_files.check_onnx_support(checked.options)
+    onnx_files.check_onnx_support(export.options)
   with paths.new_directory(folder, where='--output') as temporary_folder:
-    _write_tensors(checked, temporary_folder, max_shard_bytes)
-    text = json.dumps(checked.options, indent=2, sort_keys=True)
+    _write_tensors(export, temporary_folder, max_shard_bytes)
+    text = json.dumps(export.options, indent=2, sort_keys=True)
     (temporary_folder / config_json.CONFIG).write_text(
       text + '\n', encoding='utf-8'
     )
-    if checked.sentence:
+    if export.sentence:
       sentence_modules.write_sentence_modules(
-        checked.sentence, _sentence_heads(checked), temporary_folder
+        export.sentence, _sentence_heads(export), temporary_folder
       )
-    notes = _write_tokenizer(checked.run, temporary_folder)
-    if not checked.sentence and sentence_embedding.read_sentence_encoding(
-      checked.run.directory
+    notes = _write_tokenizer(export.run, temporary_folder)
+    if not export.sentence and sentence_embedding.read_sentence_encoding(
+      export.run.directory
     ):
       notes.append(
-        'how the run makes sentence vectors is left out; the folder has it '
-        'with --head=states or --sentence_transformers=POOLING'
+        'The sentence embedding settings of the run were not exported. To '
+        'export them, pass --head=states or --sentence_transformers=POOLING.'
       )
-    notes += _write_frames(checked, temporary_folder)
-    _limit_tokenizer(temporary_folder, checked)
-    notes += _verify(checked, temporary_folder)
+    notes += _write_templates(export, temporary_folder)
+    _write_max_length(temporary_folder, export)
+    notes += _verify(export, temporary_folder)
     if onnx:
       onnx_files.write_onnx(temporary_folder)
     manifests.record_files(temporary_folder, manifests.Kind.EXPORT)
-    # Not in the manifest: people write in it.
-    card = model_card.of_export(checked, name=folder.name, license=license)
+    # README.md is not in the manifest, because users edit it.
+    card = model_card.format_model_card(
+      export, name=folder.name, license=license
+    )
     (temporary_folder / card_metadata.FILE).write_text(card, encoding='utf-8')
     return notes
 
 
-def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
-  """Symbols around texts as in training, and how generation begins."""
-  vocabulary = checked.run.vocabulary
+def _write_templates(export: Export, folder: pathlib.Path) -> list[str]:
+  """Writes the special-token templates and the generation settings."""
+  vocabulary = export.run.vocabulary
   notes: list[str] = []
   has_own_tokenizer = 'tokenizer_files' not in vocabulary.description
-  if checked.generation is None:
-    separator = post_processor.separator_of(checked.run.directory)
+  if export.generation is None:
+    separator = post_processor.read_separator(export.run.directory)
     if not (separator or has_own_tokenizer):
       return notes
     separator = separator or Separator.XLMR
-    types = checked.options.get('type_vocab_size', 1)
-    if (
-      post_processor.match_run_template(
-        folder, vocabulary, separator, types=types
-      )
-      and not has_own_tokenizer
-    ):
+    num_types = export.options.get('type_vocab_size', 1)
+    is_changed = post_processor.match_run_template(
+      folder, vocabulary, separator, num_types=num_types
+    )
+    if is_changed and not has_own_tokenizer:
       notes.append(
-        'the tokenizer separates pairs of texts as the run did in training, '
-        'and not as the one that it came with'
+        'The tokenizer was changed: it separates text pairs as in the training '
+        'of the run.'
       )
     tokenizer_checks.check_pair_template(
-      vocabulary, folder, separator, num_types=types
+      vocabulary, folder, separator, num_types=num_types
     )
-    inputs = checked.run.inputs.get(checked.task.value, {})
+    inputs = export.run.inputs.get(export.task.value, {})
     if inputs.get('positions') == Positions.RESET.value:
       notes.append(
-        'the run numbers the positions of a second text from 0, and the '
-        'exported model continues those of the first: predictions for pairs '
-        'differ'
+        'Predictions for text pairs differ from those of the run: the run '
+        'counts the positions of the second text from 0, while the exported '
+        'model continues from the first text.'
       )
     return notes
-  if checked.generation.settings:
+  if export.generation.settings:
     config_json.write_json(
-      folder / generation_config.FILE, checked.generation.settings
+      folder / generation_config.FILE, export.generation.settings
     )
-  source = checked.generation.source
-  if (
-    source
-    and generation_config.frame_source(folder, source)
-    and not has_own_tokenizer
-  ):
-    notes.append('the tokenizer frames source texts as the run did in training')
-  return [*notes, *checked.generation.notes]
+  source = export.generation.source
+  is_changed = source and generation_config.set_source_template(folder, source)
+  if is_changed and not has_own_tokenizer:
+    notes.append(
+      'The tokenizer was changed: it adds the special tokens of the training '
+      'to source texts.'
+    )
+  return [*notes, *export.generation.notes]
 
 
-def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
-  """Compares what was written with the run; notes what was not compared."""
-  run = checked.run
+def _verify(export: Export, folder: pathlib.Path) -> list[str]:
+  """Compares the folder with the run and returns notes on skipped checks."""
+  run = export.run
   texts, notes = corpus_sample.sample_texts(run.directory)
   notes += tokenizer_checks.check_tokenizer(run.vocabulary, folder, texts=texts)
-  read = _reader(checked)
-  names = [n for n in read.shapes if n.startswith(('model/', 'heads/'))]
+  read = _reader(export)
+  names = [
+    name for name in read.shapes if name.startswith(('model/', 'heads/'))
+  ]
   return notes + model_checks.check_export(
-    folder, run, read, names, dtype=checked.dtype
+    folder, run, read, names, dtype=export.dtype
   )
 
 
-def _sentence_heads(checked: Export) -> dict[str, Any]:
-  """The dense layers that follow the encoder."""
-  read = _reader(checked)
+def _sentence_heads(export: Export) -> dict[str, Any]:
+  """Returns the parameters of the dense layers after the encoder."""
+  read = _reader(export)
   return param_tree.unflatten_params(
     {
       name.removeprefix('heads/'): read(name)
@@ -180,17 +184,18 @@ def _sentence_heads(checked: Export) -> dict[str, Any]:
   )
 
 
-def _reader(checked: Export) -> saved_parameters.Reader:
+def _reader(export: Export) -> saved_parameters.Reader:
+  """Returns a reader of the exported checkpoint's parameters."""
   return saved_parameters.Reader(
-    checkpoint_reader.checkpoint_path(checked.run.directory, checked.step)
+    checkpoint_reader.checkpoint_path(export.run.directory, export.step)
   )
 
 
-def _limit_tokenizer(folder: pathlib.Path, checked: Export) -> None:
-  """Writes how many tokens the model reads, which cuts longer texts."""
+def _write_max_length(folder: pathlib.Path, export: Export) -> None:
+  """Writes the length to which the tokenizer truncates texts."""
   path = folder / 'tokenizer_config.json'
   settings = config_json.read_json(path) if path.exists() else {}
-  length = getattr(checked.run.model.config, 'max_length', None)
+  length = getattr(export.run.model.config, 'max_length', None)
   if length is None or 'model_max_length' in settings:
     return
   config_json.write_json(path, settings | {'model_max_length': length})
@@ -199,17 +204,18 @@ def _limit_tokenizer(folder: pathlib.Path, checked: Export) -> None:
 def _write_tokenizer(
   run: saved_run.SavedRun, folder: pathlib.Path
 ) -> list[str]:
+  """Writes the tokenizer files and returns notes for the user."""
   digests = run.vocabulary.description.get('tokenizer_files', {})
   for name, digest in digests.items():
     path = run.directory / run_directory.VOCABULARY / name
     content = path.read_bytes() if path.exists() else b''
     if checksums.digest_content(content, like=digest) != digest:
       raise errors.VocabularyError(
-        'A file of the tokenizer is not the one that was imported',
+        'A tokenizer file differs from the imported file',
         got=checksums.digest_content(content, like=digest),
         expected=digest,
         where=str(path),
-        fix='copy it from the folder that the model was imported from',
+        fix='Copy it from the folder that the model was imported from',
       )
     (folder / name).write_bytes(content)
   if 'tokenizer.json' in digests:
@@ -228,34 +234,36 @@ def _write_tokenizer(
   if converted:
     return []
   return [
-    "the vocabulary's own files were copied: transformers has no "
-    f'tokenizer of the kind {run.vocabulary.kind}'
+    'The vocabulary files were copied, because transformers has no tokenizer '
+    f'for the vocabulary type {run.vocabulary.kind}.'
   ]
 
 
-def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
-  """One file, or shards with an index."""
+def _write_tensors(
+  export: Export, folder: pathlib.Path, max_shard_bytes: int
+) -> None:
+  """Writes the tensors to one file, or to shards with an index."""
   shards: list[dict[str, tuple[int, ...]]] = [{}]
-  width, sizes = np.dtype(checked.dtype).itemsize, [0]
-  for name, shape in _sizes(checked):
-    size = width * math.prod(shape)
-    if shards[-1] and sizes[-1] + size > limit:
+  sizes = [0]
+  item_size = np.dtype(export.dtype).itemsize
+  for name, shape in _tensor_shapes(export):
+    size = item_size * math.prod(shape)
+    if shards[-1] and sizes[-1] + size > max_shard_bytes:
       shards.append({})
       sizes.append(0)
     shards[-1][name] = shape
     sizes[-1] += size
-  stem, suffix = tensor_files.SAFETENSORS.split('.')
-  files = (
-    [tensor_files.SAFETENSORS]
-    if len(shards) == 1
-    else [
+
+  files = [tensor_files.SAFETENSORS]
+  if len(shards) > 1:
+    stem, suffix = tensor_files.SAFETENSORS.split('.')
+    files = [
       f'{stem}-{i + 1:05}-of-{len(shards):05}.{suffix}'
       for i in range(len(shards))
     ]
-  )
-  values = _values(checked)
+  values = _tensor_values(export)
   for file, shard in zip(files, shards, strict=True):
-    tensor_files.write_safetensors(folder / file, shard, checked.dtype, values)
+    tensor_files.write_safetensors(folder / file, shard, export.dtype, values)
   if len(files) > 1:
     index = {
       'metadata': {'total_size': sum(sizes)},
@@ -268,98 +276,106 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
     config_json.write_json(folder / tensor_files.INDEX, index)
 
 
-class _Parts:
-  """Tensors that several parameters make up, until all parts are there."""
+class _TensorParts:
+  """Buffer for tensors that are composed of several parameters."""
 
   def __init__(self):
-    self._waiting: dict[str, list[Any]] = {}
+    self._incomplete: dict[str, list[Any]] = {}
 
   def add(self, assignment: Assignment, value) -> list[Any] | None:
-    """Every part of the tensor in order, if this was the last."""
-    number, count = assignment.part
-    parts = self._waiting.setdefault(assignment.tensor, [None] * count)
-    parts[number] = value
+    """Adds a part and returns all parts in order once they are complete."""
+    index, count = assignment.part
+    parts = self._incomplete.setdefault(assignment.tensor, [None] * count)
+    parts[index] = value
     if any(part is None for part in parts):
       return None
-    return self._waiting.pop(assignment.tensor)
+    return self._incomplete.pop(assignment.tensor)
 
 
-def _by_parameter(checked: Export) -> dict[str, list[Assignment]]:
+def _group_by_parameter(export: Export) -> dict[str, list[Assignment]]:
   assignments: dict[str, list[Assignment]] = {}
-  for assignment in checked.assignments:
+  for assignment in export.assignments:
     assignments.setdefault(assignment.parameter, []).append(assignment)
   return assignments
 
 
-def _name(checked: Export, tensor: str) -> str:
-  """The base model alone has its tensors without prefix."""
-  if checked.task is Task.STATES:
-    return tensor.removeprefix(checked.architecture.prefix)
+def _tensor_name(export: Export, tensor: str) -> str:
+  """Returns the name of a tensor, which has no prefix in a base model."""
+  if export.task is Task.STATES:
+    return tensor.removeprefix(export.architecture.prefix)
   return tensor
 
 
-def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
-  parts = _Parts()
-  for assignments in _by_parameter(checked).values():
+def _tensor_shapes(export: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
+  """Yields the names and shapes of the tensors."""
+  parts = _TensorParts()
+  for assignments in _group_by_parameter(export).values():
     for assignment in assignments:
       if parts.add(assignment, True):
-        yield _name(checked, assignment.tensor), assignment.whole_shape
-  for name, table in checked.constants.items():
-    yield _name(checked, name), table.shape
+        yield _tensor_name(export, assignment.tensor), assignment.whole_shape
+  for name, table in export.constants.items():
+    yield _tensor_name(export, name), table.shape
 
 
-def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
-  """Tensors in the order of `_sizes`; reads one parameter at a time."""
-  read = _reader(checked)
+def _tensor_values(export: Export) -> Iterator[tuple[str, np.ndarray]]:
+  """Yields the names and values of the tensors, in `_tensor_shapes` order.
+
+  Reads one parameter at a time.
+  """
+  read = _reader(export)
   read.verify()
-  parts = _Parts()
-  for parameter, assignments in _by_parameter(checked).items():
-    value = np.zeros((0, *checked.shapes[parameter][1:]), np.float32)
+  parts = _TensorParts()
+  for parameter, assignments in _group_by_parameter(export).items():
     if parameter in read.shapes:
       value = read(parameter)
     elif parameter in linear_head.NAMES:
-      epsilon = checked.run.model.config.layer_norm_epsilon
+      epsilon = export.run.model.config.layer_norm_epsilon
       value = linear_head.read_head_parameter(parameter, read, epsilon)
-    value = _widened(value, checked.shapes[parameter])
+    else:
+      # `_resize_rows` fills the parameter with zeros.
+      value = np.zeros((0, *export.shapes[parameter][1:]), np.float32)
+    value = _resize_rows(value, export.shapes[parameter])
+
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
-      complete_parts = parts.add(assignment, _cast(checked, assignment, part))
-      if complete_parts:
-        tensor = (
-          complete_parts[0]
-          if len(complete_parts) == 1
-          else np.concatenate(complete_parts)
-        )
-        yield _name(checked, assignment.tensor), np.ascontiguousarray(tensor)
-  for name, table in checked.constants.items():
-    yield _name(checked, name), table.astype(checked.dtype)
+      complete_parts = parts.add(assignment, _cast(export, assignment, part))
+      if complete_parts is None:
+        continue
+      if len(complete_parts) == 1:
+        tensor = complete_parts[0]
+      else:
+        tensor = np.concatenate(complete_parts)
+      name = _tensor_name(export, assignment.tensor)
+      yield name, np.ascontiguousarray(tensor)
+  for name, table in export.constants.items():
+    yield _tensor_name(export, name), table.astype(export.dtype)
 
 
-def _cast(checked: Export, assignment: Assignment, part) -> np.ndarray:
-  """A tensor, or a part of it, in the type of the folder.
+def _cast(export: Export, assignment: Assignment, part) -> np.ndarray:
+  """Returns a tensor, or a part of a tensor, in the dtype of the folder.
 
   Raises:
-    CheckpointError: a value is not finite in that type.
+    CheckpointError: If a value is not finite in that dtype.
   """
-  where = f'{checked.run.directory} at step {checked.step}'
+  where = f'{export.run.directory} at step {export.step}'
   name = f'{assignment.parameter} (tensor {assignment.tensor})'
-  with np.errstate(over='ignore'):  # said below
-    tensor = assignment.write(part).astype(checked.dtype, copy=False)
+  with np.errstate(over='ignore'):  # An overflow is reported below.
+    tensor = assignment.write(part).astype(export.dtype, copy=False)
   nonfinite_checks.check_finite(
     name,
     tensor,
     where=f'{where}, as {tensor.dtype}',
-    fix='export it in another type, such as --dtype=bfloat16',
+    fix='Export with another dtype, such as --dtype=bfloat16',
   )
   return tensor
 
 
-def _widened(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """The table with rows of zeros before it, or without its first rows.
+def _resize_rows(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+  """Prepends rows of zeros, or removes the first rows.
 
-  The folder's positions begin in the row that its architecture has for them.
+  The row of the first position depends on the architecture.
   """
   if len(value) >= shape[0]:
     return value[len(value) - shape[0] :]
-  more = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
-  return np.concatenate([more, value])
+  padding = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
+  return np.concatenate([padding, value])

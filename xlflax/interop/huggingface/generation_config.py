@@ -1,7 +1,8 @@
-"""generation_config.json: how transformers' `generate` begins and ends.
+"""generation_config.json: start and end of generation in transformers.
 
-A decoder that begins with the symbol of the target language must be told the
-language; one direction can be written into the folder.
+If the decoder starts with the symbol of the target language, the language must
+be passed to `generate`. Alternatively, the export stores the symbols of one
+translation direction in the folder.
 """
 
 import dataclasses
@@ -17,20 +18,23 @@ from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
 
 FILE = 'generation_config.json'
-KEY = 'generation'  # of huggingface.json: what the imported folder had
+# Key of huggingface.json with the settings of the imported folder.
+KEY = 'generation'
 _START = 'decoder_start_token_id'
 _FORCED = 'forced_bos_token_id'
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-  """What a folder says of generation.
+  """Generation settings of a folder.
 
   Attributes:
-    settings: generation_config.json; {} for none.
-    source: template of a source text as in training, such as ('$A', '2', '9')
-      for the end and its language's symbol; () is the tokenizer's own.
-    notes: what the reader should know.
+    settings: Content of generation_config.json. If empty, the file is not
+      written.
+    source: Special-token template of source texts in training, such as
+      ('$A', '2', '9') for the end symbol and the symbol of the language. If
+      empty, the template of the tokenizer is used.
+    notes: Notes for the user.
   """
 
   settings: Mapping[str, Any]
@@ -38,26 +42,27 @@ class Generation:
   notes: tuple[str, ...] = ()
 
 
-def of_run(
+def build_generation(
   run: saved_run.SavedRun,
   options: Mapping[str, Any],
   record: Mapping[str, Any],
   direction: Sequence[str] | None,
 ) -> Generation:
-  """Settings of an encoder-decoder.
+  """Returns the generation settings of an encoder-decoder.
 
   Args:
-    run: the model directory.
-    options: config.json.
-    record: of the published model that the run starts from, or {}.
-    direction: codes of the source's and the target's language, or None.
+    run: Run to export.
+    options: Options of config.json.
+    record: Record of the published model that the run was initialized from, or
+      {}.
+    direction: Codes of the source and target languages, or None.
 
   Raises:
-    VocabularyError: it lacks a language of the direction.
-    ConfigError: there is a direction of a model that was not trained.
+    VocabularyError: If the vocabulary has no symbol for a language.
+    ConfigError: If a direction is passed for a model that was not trained.
   """
   recorded_settings = dict(record.get(KEY) or {})
-  usual = {
+  defaults = {
     name: options[name]
     for name in ('eos_token_id', 'pad_token_id', _START, _FORCED)
     if options.get(name) is not None
@@ -66,14 +71,15 @@ def of_run(
     start, source = translation_options.decoding_symbols(
       translation_options.TranslationOptions(), run.objectives
     )
-  except errors.ConfigError:  # nothing was trained here
+  except errors.ConfigError:  # The model was imported and not trained.
     if direction:
       raise
-    return Generation(recorded_settings or usual)
+    return Generation(recorded_settings or defaults)
+
   spec = run.vocabulary.spec
-  ids = [_symbol(run.vocabulary, code) for code in direction or ()]
-  settings: dict[str, Any] = usual | {
-    'max_length': run.model.config.max_length + 1,  # with the start
+  ids = [_language_symbol(run.vocabulary, code) for code in direction or ()]
+  settings: dict[str, Any] = defaults | {
+    'max_length': run.model.config.max_length + 1,  # Includes the start symbol.
     'suppress_tokens': sorted({*spec.special_ids} - {spec.eos_id, spec.unk_id}),
   }
   starts = {
@@ -82,47 +88,73 @@ def of_run(
     DecoderStart.PAD: spec.pad_id,
     DecoderStart.EOS: spec.eos_id,
   }
-  # Symbols forced after the start are those of the model it began with.
+  # The recorded forced symbol belongs to the model that the run was
+  # initialized from.
   settings = (
     recorded_settings | settings | {_START: starts[start], _FORCED: None}
   )
-  settings = {name: v for name, v in settings.items() if v is not None}
-  follows = source is SourceSymbols.LANGUAGE_LAST
+  settings = {
+    name: value for name, value in settings.items() if value is not None
+  }
+
+  language_last = source is SourceSymbols.LANGUAGE_LAST
   notes = []
-  if not ids and (follows or start is DecoderStart.LANGUAGE):
-    notes.append(
-      'the languages are not written: give generate() the id of the target '
-      "language's symbol as decoder_start_token_id"
-      + (', and end source texts with that of theirs' if follows else '')
-      + ', or pass --source_lang and --target_lang'
+  if not ids and (language_last or start is DecoderStart.LANGUAGE):
+    hint = (
+      'The folder does not specify the languages. Either export with '
+      '--source_lang and --target_lang, or pass the symbol of the target '
+      'language to generate() as decoder_start_token_id'
     )
-  ends = [spec.eos_id, *ids[:1]] if follows else [spec.eos_id]
-  begin = [] if follows or spec.bos_id == spec.pad_id else [spec.bos_id]
-  frame = (*map(str, begin), '$A', *map(str, ends))
-  return Generation(settings, frame if ids or not follows else (), tuple(notes))
+    if language_last:
+      hint += ' and append the symbol of the source language to source texts'
+    notes.append(f'{hint}.')
+
+  template: tuple[str, ...] = ()
+  if ids or not language_last:
+    prefix = []
+    if not language_last and spec.bos_id != spec.pad_id:
+      prefix = [spec.bos_id]
+    suffix = [spec.eos_id]
+    if language_last:
+      suffix += ids[:1]
+    template = (*map(str, prefix), '$A', *map(str, suffix))
+  return Generation(settings, template, tuple(notes))
 
 
-def _symbol(vocabulary, code: str) -> int:
+def _language_symbol(vocabulary, code: str) -> int:
+  """Returns the id of a language's symbol.
+
+  Raises:
+    VocabularyError: If the vocabulary has no such symbol.
+  """
   spec = vocabulary.spec
   index = vocabulary.language_id(code)
   if index >= len(spec.language_symbol_ids):
     raise errors.VocabularyError(
       'The vocabulary has no symbol for the language',
       got=code,
-      expected='one <lang:xx> per language',
+      expected='a symbol <lang:xx> for each language',
       where='--source_lang, --target_lang',
     )
   return spec.language_symbol_ids[index]
 
 
-def frame_source(folder: pathlib.Path, single: Sequence[str]) -> bool:
-  """Has the tokenizer frame a text so; returns whether it did otherwise."""
+def set_source_template(folder: pathlib.Path, single: Sequence[str]) -> bool:
+  """Sets the special-token template of source texts in a tokenizer.
+
+  Args:
+    folder: Folder with the tokenizer files.
+    single: Special-token template of a single text.
+
+  Returns:
+    Whether the template of the tokenizer was different.
+  """
   tokenizer = post_processor.load_without_truncation(folder)
-  ids = [int(part) for part in single if part != '$A']
+  ids = [int(symbol) for symbol in single if symbol != '$A']
   if tokenizer is None or tokenizer.encode('').ids == ids:
     return False
-  after = single.index('$A') + 1
-  pair_template = [*single[:after], '$B', *single[after:]]
+  index = single.index('$A') + 1
+  pair_template = [*single[:index], '$B', *single[index:]]
   post_processor.set_template(
     folder, tokenizer, single=[*single], pair=pair_template
   )

@@ -1,4 +1,4 @@
-"""An imported model as a gin file, for runs that start from it."""
+"""Gin file of an imported model, for runs that are initialized from it."""
 
 import dataclasses
 import enum
@@ -9,14 +9,14 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.models import encoder_decoder_config
 
 FILE = 'model.gin'
-# The vocabulary tells these.
-_LEFT_OUT = ('vocab_size', 'num_languages')
+# Fields that are derived from the vocabulary.
+_VOCABULARY_FIELDS = ('vocab_size', 'num_languages')
 
 _HEAD = """\
 from __gin__ import dynamic_registration
 
-# The model of this directory. Every field is set, so give this file after
-# others. To train on from it:
+# The model of this directory. Every field is set, so pass this file after all
+# others. To continue training from it:
 #   xlflax train --gin_file=pretrain/... --gin_file={file} \\
 #     --vocabulary={directory}/vocabulary --gin.INIT_FROM={directory} ...
 
@@ -38,30 +38,28 @@ encoder_decoder.EncoderDecoder.config = \
 """
 
 
-def of_model(config: Config, directory: str) -> str:
-  """Bindings of every field, so that none of an earlier file stays.
+def format_gin_file(config: Config, directory: str) -> str:
+  """Returns a gin file that binds every field of the model.
+
+  Binding every field prevents values of an earlier file from remaining.
 
   Args:
-    config: the model's.
-    directory: where the file will lie.
+    config: Configuration of the model.
+    directory: Directory in which the file will be stored.
   """
-  is_pair = isinstance(config, encoder_decoder_config.EncoderDecoderConfig)
-  owner = (
-    'encoder_decoder_config.EncoderDecoderConfig'
-    if is_pair
-    else 'model_config.EncoderConfig'
-  )
+  if isinstance(config, encoder_decoder_config.EncoderDecoderConfig):
+    model = _ENCODER_DECODER
+    config_name = 'encoder_decoder_config.EncoderDecoderConfig'
+  else:
+    model = _ENCODER
+    config_name = 'model_config.EncoderConfig'
   lines = [
-    _HEAD.format(
-      file=f'{directory}/{FILE}',
-      directory=directory,
-      model=_ENCODER_DECODER if is_pair else _ENCODER,
-    )
+    _HEAD.format(file=f'{directory}/{FILE}', directory=directory, model=model)
   ]
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
-    if field.name in _LEFT_OUT:
+    if field.name in _VOCABULARY_FIELDS:
       continue
     value = value.value if isinstance(value, enum.Enum) else value
-    lines.append(f'{owner}.{field.name} = {value!r}')
+    lines.append(f'{config_name}.{field.name} = {value!r}')
   return '\n'.join(lines) + '\n'

@@ -1,7 +1,8 @@
-"""Models of the Hugging Face Hub as local folders: only the files read here.
+"""Download and upload of models on the Hugging Face Hub.
 
-`huggingface_hub` fetches them into its cache: HF_HUB_OFFLINE, HF_ENDPOINT,
-HF_HOME and the user's login are respected.
+Only the files that xlflax reads are downloaded. `huggingface_hub` stores them
+in its cache and respects HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and the user's
+login.
 """
 
 import dataclasses
@@ -24,46 +25,57 @@ from xlflax.utils import errors, validation
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
-# Of the card: what the Hub asks for, and what people look at first.
-_TOLD = ('license', 'language', 'base_model', 'pipeline_tag', 'library_name')
-_OLD = ['model.safetensors*', 'model-0*.safetensors', 'onnx/m*', 'modules.json']
-_SMALL = ('*.json', 'README.md', '*.txt', *tokenizer_reader.FILES)
+# Keys of the model card that are displayed before an upload. The Hub asks for
+# the first two.
+_REQUESTED_KEYS = ('license', 'language')
+_CARD_KEYS = (*_REQUESTED_KEYS, 'base_model', 'pipeline_tag', 'library_name')
+# Files of an earlier upload that an upload removes.
+_REPLACED_FILES = (
+  'model.safetensors*',
+  'model-0*.safetensors',
+  'onnx/m*',
+  'modules.json',
+)
+# Files that are downloaded in addition to the weights.
+_SMALL_FILES = ('*.json', 'README.md', '*.txt', *tokenizer_reader.FILES)
 
 
-def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """The folder itself, or the files of the model of that name on the Hub.
+def resolve_folder(folder: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns a local folder, after downloading the model if necessary.
 
   Args:
-    folder: a folder on disk, or 'organisation/name', after which '@' and a
-      branch, tag or commit may follow.
+    folder: Path of a folder, or name of a model on the Hugging Face Hub in the
+      form 'organization/name'. A branch, tag or commit can follow after '@'.
 
   Raises:
-    CheckpointError: there is no such folder, and no such model to be had.
+    CheckpointError: If the folder does not exist and the model cannot be
+      downloaded.
   """
   text = str(folder)
   name, _, revision = text.partition('@')
   if pathlib.Path(text).exists() or not _NAME.fullmatch(name):
     return bucket_staging.stage_input(folder)
   try:
-    return _fetched(name, revision or None)
+    return _download(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
     raise errors.CheckpointError(
-      'There is no such folder, and the Hugging Face Hub gave no such model',
+      'The folder does not exist, and downloading the model from the Hugging '
+      'Face Hub failed',
       got=f'{text}: {type(error).__name__}: {error}'[:500],
       expected='a folder with config.json, weights and tokenizer, or a name '
       'such as FacebookAI/xlm-roberta-base',
-      fix=f'fetch it where there is a network: hf download {name} '
-      f'--local-dir=models/{name.rpartition("/")[2]}',
+      fix='Download it on a machine with network access: '
+      f'hf download {name} --local-dir=models/{name.rpartition("/")[2]}',
     ) from error
 
 
-def _fetched(name: str, revision: str | None) -> pathlib.Path:
-  """A snapshot with the weights in the one form that is read."""
+def _download(name: str, revision: str | None) -> pathlib.Path:
+  """Downloads a snapshot with the weights in only one format."""
   try:
     files = set(huggingface_hub.list_repo_files(name, revision=revision))
   except hub_errors.HfHubHTTPError:
     raise
-  except Exception:  # no network, or offline mode: what the cache holds
+  except Exception:  # No network access or offline mode: use the cache.
     return pathlib.Path(
       huggingface_hub.snapshot_download(
         name,
@@ -72,9 +84,11 @@ def _fetched(name: str, revision: str | None) -> pathlib.Path:
         local_files_only=True,
       )
     )
-  form = next((form for form in tensor_files.FORMS if form in files), '')
-  stem, _, suffix = form.removesuffix('.index.json').rpartition('.')
-  patterns = [*_SMALL, f'{stem}*.{suffix}', '*_Dense/*.safetensors']
+  weights = next(
+    (name for name in tensor_files.WEIGHT_FILES if name in files), ''
+  )
+  stem, _, suffix = weights.removesuffix('.index.json').rpartition('.')
+  patterns = [*_SMALL_FILES, f'{stem}*.{suffix}', '*_Dense/*.safetensors']
   return pathlib.Path(
     huggingface_hub.snapshot_download(
       name, revision=revision, allow_patterns=patterns
@@ -84,12 +98,12 @@ def _fetched(name: str, revision: str | None) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Upload:
-  """What a folder brings to the Hub.
+  """Files and model card that an upload sends to the Hub.
 
   Attributes:
-    folder: that `xlflax convert to-hf` wrote.
-    files: path below the folder -> bytes, of all that is uploaded.
-    card: what stands at the top of README.md.
+    folder: Folder that `xlflax convert to-hf` wrote.
+    files: Mapping from the relative path of each file to its size in bytes.
+    card: Metadata in the header of README.md.
   """
 
   folder: pathlib.Path
@@ -97,41 +111,46 @@ class Upload:
   card: Mapping[str, Any]
 
   def __str__(self) -> str:
-    rows = [f'  {n / 1e6:10,.2f} MB  {name}' for name, n in self.files.items()]
-    card_lines = [
-      f'  {key}: {self.card[key]}' for key in _TOLD if self.card.get(key)
-    ]
-    open_ends = [key for key in _TOLD[:2] if not self.card.get(key)]
-    if open_ends:
-      card_lines.append(f'  README.md names no {" and no ".join(open_ends)}')
     total = sum(self.files.values()) / 1e6
-    return '\n'.join(
-      [f'{len(rows)} files, {total:,.2f} MB:', *rows, 'the card:', *card_lines]
-    )
+    lines = [f'{len(self.files)} files, {total:,.2f} MB:']
+    lines += [
+      f'  {size / 1e6:10,.2f} MB  {name}' for name, size in self.files.items()
+    ]
+    lines.append('Model card:')
+    lines += [
+      f'  {key}: {self.card[key]}' for key in _CARD_KEYS if self.card.get(key)
+    ]
+    lines += [
+      f'  {key}: not specified in README.md'
+      for key in _REQUESTED_KEYS
+      if not self.card.get(key)
+    ]
+    return '\n'.join(lines)
 
 
 @validation.validate_call
 def prepare_upload(folder: validation.FilePath) -> Upload:
-  """Looks at a folder that is to be published; nothing is sent.
+  """Checks a folder before it is uploaded. Does not send anything.
 
   Args:
-    folder: what `xlflax convert to-hf` wrote; README.md may be changed.
+    folder: Folder that `xlflax convert to-hf` wrote. README.md may have been
+      edited.
 
   Raises:
-    CheckpointError: it is none, a file is missing or has another content, or
-      the card cannot be read.
+    CheckpointError: If the folder is not an export, if a file is missing or was
+      changed, or if the model card cannot be read.
   """
   local_folder = bucket_staging.stage_input(folder)
-  wrong = manifests.find_problems(local_folder)
-  manifest = None if wrong else manifests.read_manifest(local_folder)
+  problems = manifests.find_problems(local_folder)
+  manifest = None if problems else manifests.read_manifest(local_folder)
   if manifest is None or manifest.kind != manifests.Kind.EXPORT:
     raise errors.CheckpointError(
-      'This is no whole folder of `xlflax convert to-hf`',
-      got='; '.join([*wrong.values()][:20])
+      'The folder is not an unchanged export of `xlflax convert to-hf`',
+      got='; '.join([*problems.values()][:20])
       or f'a {manifest and manifest.kind}',
-      expected='the folder that was written, with no change but in README.md',
+      expected='an exported folder in which only README.md was changed',
       where=str(local_folder),
-      fix='write it again: xlflax convert to-hf RUN --output=FOLDER',
+      fix='Export the run again: xlflax convert to-hf RUN --output=FOLDER',
     )
   try:
     card = huggingface_hub.ModelCard.load(
@@ -139,11 +158,11 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
     ).data.to_dict()
   except (OSError, ValueError, yaml.YAMLError) as error:
     raise errors.CheckpointError(
-      'The model card cannot be read',
+      'Reading the model card failed',
       got=f'{type(error).__name__}: {error}'[:500],
       expected='README.md with YAML between two lines of ---',
       where=str(local_folder / 'README.md'),
-      fix='mend its first lines, or write the folder again',
+      fix='Correct its first lines, or export the run again',
     ) from error
   files = {
     name: (local_folder / name).stat().st_size
@@ -153,7 +172,11 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
 
 
 def check_name(name: str) -> None:
-  """Raises ConfigError for what can be no model's name on the Hub."""
+  """Checks that a name is valid for a model on the Hub.
+
+  Raises:
+    ConfigError: If the name is not valid.
+  """
   try:
     validate_repo_id(name)
     if '/' in name:
@@ -161,51 +184,57 @@ def check_name(name: str) -> None:
   except hub_errors.HFValidationError:
     pass
   raise errors.ConfigError(
-    'The Hub has no such names',
+    'The model name is not valid on the Hugging Face Hub',
     got=repr(name),
-    expected='organisation/name, such as me/xlm-of-mine',
-    fix='name the model after your user or organisation on the Hub',
+    expected='organization/name, such as me/my-xlm',
+    fix='Use the name of your user or organization on the Hub as a prefix',
   )
 
 
 @validation.validate_call
-def push_to_hub(what: Upload, name: str, *, private: bool = True) -> str:
-  """Uploads a folder as a model of the Hub; returns its address.
+def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
+  """Uploads a folder as a model to the Hub.
 
-  Weights, graphs and the list of modules of an earlier upload are removed.
+  Weights, ONNX graphs and the module list of an earlier upload are removed.
 
   Args:
-    what: from `prepare_upload`.
-    name: 'organisation/name' on the Hub.
-    private: whether only its owner sees a model that is new. A model that
-      is there stays as it is.
+    upload: Result of `prepare_upload`.
+    name: Name of the model on the Hub, in the form 'organization/name'.
+    private: Whether to create a new model as private. The visibility of an
+      existing model does not change.
+
+  Returns:
+    URL of the model.
 
   Raises:
-    ConfigError: the Hub has no such names.
-    CheckpointError: the Hub refused, such as without a login.
+    ConfigError: If the name is not valid.
+    CheckpointError: If the Hub rejects the upload, for example without a login.
   """
   check_name(name)
   try:
     huggingface_hub.create_repo(name, private=private, exist_ok=True)
     huggingface_hub.upload_folder(
       repo_id=name,
-      folder_path=what.folder,
-      allow_patterns=list(what.files),
-      delete_patterns=_OLD,
+      folder_path=upload.folder,
+      allow_patterns=list(upload.files),
+      delete_patterns=list(_REPLACED_FILES),
       commit_message='Published by xlflax',
     )
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
     raise errors.CheckpointError(
-      'The Hugging Face Hub did not take the model',
+      'Uploading the model to the Hugging Face Hub failed',
       got=f'{name}: {type(error).__name__}: {error}'[:500],
-      where=str(what.folder),
-      fix='log in by `hf auth login`; the folder itself is complete',
+      where=str(upload.folder),
+      fix='Log in with `hf auth login`. The folder itself is complete',
     ) from error
   return f'{constants.ENDPOINT}/{name}'
 
 
 def snapshot_origin(folder: pathlib.Path) -> dict[str, str] | None:
-  """Repository and commit of a snapshot in the Hub's cache, else None."""
+  """Returns the repository and commit of a snapshot in the Hub's cache.
+
+  Returns None for other folders.
+  """
   match = _SNAPSHOT.search(folder.absolute().as_posix())
   if match is None:
     return None

@@ -1,6 +1,6 @@
-"""From a model directory to a Hugging Face folder: every check.
+"""Checks that a run can be exported to the Hugging Face format.
 
-`folder_writer.write_folder` writes what has been checked here.
+`folder_writer.write_folder` writes the export that is checked here.
 """
 
 import dataclasses
@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from xlflax.evaluation import sentence_embedding
-from xlflax.interop.huggingface import export_plan as choices
 from xlflax.interop.huggingface import (
+  export_plan,
   generation_config,
   huggingface_import,
   labeled_heads,
@@ -40,7 +40,8 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.utils import errors, name_suggestions, validation
 
-_SENTENCE = 'heads/sentence_dense_'  # written as modules of their own
+# Dense layers after the encoder, which are exported as separate modules.
+_SENTENCE_DENSE = 'heads/sentence_dense_'
 DTYPES = {
   'float32': np.float32,
   'float16': np.float16,
@@ -50,24 +51,23 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-  """A model directory that has been checked, but not read.
+  """Checked export of a run, before its values are read.
 
   Attributes:
-    run: the model directory.
-    step: the checkpoint.
-    architecture: what it becomes.
-    task: what its head does.
-    options: config.json.
-    shapes: of each parameter; a row, or a table, that the checkpoint lacks is
-      zero.
-    assignments: what each tensor is made of.
-    constants: tensors that follow from the configuration.
-    left_out: parameter that is left out -> why.
-    dtype: of the tensors.
-    sentence: how sentence vectors are made, of a folder that is one for
-      Sentence-Transformers, too; None for others.
-    generation: how an encoder-decoder's text begins and ends; None for
-      encoders.
+    run: Run to export.
+    step: Training step of the checkpoint.
+    architecture: Architecture of the exported model.
+    task: Task of the exported head.
+    options: Content of config.json.
+    shapes: Mapping from parameter names to shapes. Parameters and rows that the
+      checkpoint does not contain are zero.
+    assignments: Assignments of the tensors to parameters.
+    constants: Tensors that follow from the configuration.
+    left_out: Mapping from parameters that are not exported to the reasons.
+    dtype: Data type of the tensors.
+    sentence: Sentence encoding, if the folder can also be loaded with
+      Sentence-Transformers, or None.
+    generation: Generation settings of an encoder-decoder. None for encoders.
   """
 
   run: saved_run.SavedRun
@@ -96,31 +96,32 @@ def check_export(
   pooling: Pooling | str | None = None,
   direction: Sequence[str] | None = None,
 ) -> Export:
-  """Checks all of a model directory but its values.
+  """Checks all requirements of an export that do not depend on values.
 
   Args:
-    model_dir: a run's, or an imported model's.
-    step: a checkpoint; None takes the newest.
-    model_type: the architecture; None takes that of the tokenizer, else that
-      of the published model that the run starts from, else the first that can
-      express the model.
-    task: whose head is taken along; None takes the labelled task whose head
-      there is, else the masked LM, else the states.
-    drop: patterns of parameters to leave out.
-    dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
-    pooling: makes a Sentence-Transformers folder of an encoder that pools
-      states so; None makes one only of what came as such.
-    direction: codes of the source's and the target's language, of a
-      translation model whose folder is to have one.
+    model_dir: Directory of a run or of an imported model.
+    step: Training step of the checkpoint. If None, the last checkpoint is used.
+    model_type: Model type of the architecture. If None, that of the tokenizer
+      is used, or else that of the published model that the run was initialized
+      from, or else the first that can express the model.
+    task: Task of the exported head. If None, the labeled task whose head the
+      run has is used, or else the masked LM, or else the hidden states.
+    drop: Patterns of parameters to exclude.
+    dtype: Data type of the tensors: 'float32', 'float16' or 'bfloat16'.
+    pooling: Pooling of a Sentence-Transformers folder. If None, such a folder
+      is written only if the model was imported from one.
+    direction: Codes of the source and target languages that the folder of a
+      translation model is configured for.
 
   Raises:
-    ConfigError: no architecture can express the model.
-    CheckpointError: no such checkpoint, or parameters that the architecture
-      has no place for, or lacks; all listed.
+    ConfigError: If no architecture can express the model.
+    CheckpointError: If the checkpoint does not exist, or if parameters are
+      missing or have no place in the architecture. The message lists all of
+      them.
   """
   if dtype not in DTYPES:
     raise errors.ConfigError(
-      'There is no such type of tensors in a Hugging Face folder',
+      'The data type is not supported in Hugging Face folders',
       got=repr(dtype),
       expected=' or '.join(map(repr, DTYPES)),
       where='dtype',
@@ -133,8 +134,8 @@ def check_export(
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoint_reader.checkpoint_path(run.directory, step)
-  chosen = choices.choose_export(
-    _config(run),
+  chosen = export_plan.choose_export(
+    _model_config(run),
     checkpoint_reader.saved_shapes(checkpoint),
     run.objectives,
     drop=drop,
@@ -146,46 +147,51 @@ def check_export(
   )
   if direction and chosen.task is not Task.SEQ2SEQ:
     raise errors.ConfigError(
-      'A direction is of translation models',
+      'A translation direction requires a translation model',
       got=f'a model for {chosen.task.value}',
       where='direction',
-      fix='leave it out',
+      fix='Do not pass a direction',
     )
-  architecture, config = chosen.architecture, chosen.config
-  options = _options(run, record, chosen, dtype)
+
+  options = _config_options(run, record, chosen, dtype)
+  if pooling:
+    sentence = _sentence_encoding_with_pooling(run, chosen, pooling)
+  else:
+    sentence = _sentence_encoding(run, chosen.task, chosen.shapes)
+  generation = None
+  if chosen.task is Task.SEQ2SEQ:
+    generation = generation_config.build_generation(
+      run, options, record, direction
+    )
   return Export(
     run=run,
     step=step,
-    architecture=architecture,
+    architecture=chosen.architecture,
     task=chosen.task,
     options=options,
     shapes=chosen.shapes,
     assignments=_assignments(chosen, checkpoint),
-    constants=_constants(architecture, config),
+    constants=_constants(chosen.architecture, chosen.config),
     left_out=chosen.left_out,
     dtype=DTYPES[dtype],
-    sentence=_pooled(run, chosen, pooling)
-    if pooling
-    else _sentence(run, chosen.task, chosen.shapes),
-    generation=generation_config.of_run(run, options, record, direction)
-    if chosen.task is Task.SEQ2SEQ
-    else None,
+    sentence=sentence,
+    generation=generation,
   )
 
 
-def expressed_as(config: Config, *, pad_id: int) -> str:
-  """What a model can be exported as, in words.
+def find_export_type(config: Config, *, pad_id: int) -> str:
+  """Returns the model type that a model can be exported as.
 
   Args:
-    config: the model's; VECO's plug-in module does not count.
-    pad_id: of the vocabulary.
+    config: Configuration of the model. VECO's plug-in module is ignored.
+    pad_id: Id of padding in the vocabulary.
 
   Returns:
-    The `model_type`, such as 'bert', or 'nothing: ' and why.
+    The `model_type`, such as 'bert', or 'nothing: ' and the reasons.
   """
-  plain, _ = choices.plug_out(config, ())
+  plain, _ = export_plan.plug_out(config, ())
   try:
-    architecture, _ = choices.choose_architecture(
+    architecture, _ = export_plan.choose_architecture(
       plain, None, (), pad_id=pad_id
     )
   except errors.ConfigError as error:
@@ -193,48 +199,60 @@ def expressed_as(config: Config, *, pad_id: int) -> str:
   return architecture.model_type
 
 
-def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:
-  """config.json."""
+def _config_options(
+  run, record, chosen: export_plan.Choice, dtype: str
+) -> dict[str, Any]:
+  """Returns the content of config.json."""
   architecture, config = chosen.architecture, chosen.config
   options, _ = architecture.write(config)
   if chosen.linear_head:
     options |= {linear_head.OPTION: True}
   if record.get('config', {}).get('model_type') == architecture.model_type:
-    options = _changed(record, architecture, options, config)
-  return _complete(
+    options = _merge_imported_options(record, architecture, options, config)
+  return _add_run_options(
     options, architecture, chosen.task, run, chosen.shapes, dtype
   )
 
 
-def _pooled(run, chosen: choices.Choice, pooling: Pooling):
-  """The modules of an encoder that was trained here, with its own prompts.
+def _sentence_encoding_with_pooling(
+  run, chosen: export_plan.Choice, pooling: Pooling
+) -> sentence_embedding.SentenceEncoding:
+  """Returns the sentence encoding of a run for the pooling of the user.
 
   Raises:
-    ConfigError: the library has no such pooling, or passes no languages.
+    ConfigError: If Sentence-Transformers does not support the pooling or the
+      model requires language inputs.
   """
-  by_language = getattr(chosen.config, 'use_language_embeddings', False)
-  mean = pooling is Pooling.MEAN
-  if chosen.task is Task.STATES and not mean and not by_language:
-    return _sentence(run, chosen.task, chosen.shapes, pooling) or (
-      sentence_embedding.SentenceEncoding(
-        pooling=pooling,
-        max_length=chosen.config.max_length,
-        settings={'similarity_fn_name': 'cosine'},
-      )
+  has_languages = getattr(chosen.config, 'use_language_embeddings', False)
+  if chosen.task is not Task.STATES or pooling is Pooling.MEAN or has_languages:
+    raise errors.ConfigError(
+      'Sentence-Transformers cannot compute these sentence embeddings',
+      got=f'pooling {pooling.value}, task {chosen.task.value}, '
+      f'use_language_embeddings={has_languages}',
+      expected='an encoder without language embeddings and without a head, and '
+      'the pooling first or mean_all. The mean in Sentence-Transformers '
+      'includes the special tokens',
+      where=str(run.directory),
+      fix='Evaluate the model with pooling="mean_all", and export that pooling',
     )
-  raise errors.ConfigError(
-    'Sentence-Transformers cannot make these vectors',
-    got=f'pooling {pooling.value}, task {chosen.task.value}, '
-    f'use_language_embeddings={by_language}',
-    expected='the states of an encoder without language embeddings, pooled by '
-    'first or mean_all: its mean has the special symbols in it, too',
-    where=str(run.directory),
-    fix='measure the model with pooling="mean_all", and export that',
+  encoding = _sentence_encoding(run, chosen.task, chosen.shapes, pooling)
+  return encoding or sentence_embedding.SentenceEncoding(
+    pooling=pooling,
+    max_length=chosen.config.max_length,
+    settings={'similarity_fn_name': 'cosine'},
   )
 
 
-def _sentence(run, task: Task, shapes, pooling: Pooling | None = None):
-  """The modules of a model that has states only, if their layers are there."""
+def _sentence_encoding(
+  run, task: Task, shapes, pooling: Pooling | None = None
+) -> sentence_embedding.SentenceEncoding | None:
+  """Returns the sentence encoding of a model without a head.
+
+  Returns None if the run has no sentence encoding or lacks its parameters.
+
+  Raises:
+    ConfigError: If Sentence-Transformers does not support the encoding.
+  """
   encoding = sentence_embedding.read_sentence_encoding(run.directory)
   heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}
   if not (task is Task.STATES and encoding and encoding.has_parameters(heads)):
@@ -246,31 +264,37 @@ def _sentence(run, task: Task, shapes, pooling: Pooling | None = None):
     or encoding.pooling not in sentence_modules.POOLINGS
   ):
     raise errors.ConfigError(
-      'Sentence-Transformers cannot make the sentence vectors of this run',
+      'Sentence-Transformers cannot compute the sentence embeddings of the run',
       got=f'pooling {encoding.pooling.value} of layers {encoding.layers}',
-      expected='the last layer, pooled by '
+      expected='the last layer, with one of the poolings '
       + ', '.join(
-        sorted(pooling_kind.value for pooling_kind in sentence_modules.POOLINGS)
+        sorted(supported.value for supported in sentence_modules.POOLINGS)
       ),
       where=str(run.directory / run_directory.SENTENCE),
-      fix='give --sentence_transformers, or change it by sentence_encoding.write',
+      fix='Pass --sentence_transformers',
     )
   return encoding
 
 
 def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:
+  """Returns the tensors that follow from the configuration."""
   return {
     architecture.prefix + name: table
-    for name, make in architecture.constants.items()
-    if (table := make(config)) is not None
+    for name, compute_table in architecture.constants.items()
+    if (table := compute_table(config)) is not None
   }
 
 
-def _config(run: saved_run.SavedRun) -> Config:
-  kinds = (encoder.Encoder, encoder_decoder.EncoderDecoder)
-  if type(run.model) not in kinds:
+def _model_config(run: saved_run.SavedRun) -> Config:
+  """Returns the configuration of the run's model.
+
+  Raises:
+    ConfigError: If the model class cannot be converted.
+  """
+  model_classes = (encoder.Encoder, encoder_decoder.EncoderDecoder)
+  if type(run.model) not in model_classes:
     raise errors.ConfigError(
-      'A model of this kind cannot be converted',
+      'The model class cannot be converted',
       got=type(run.model).__name__,
       expected='an Encoder or an EncoderDecoder',
       where=str(run.directory),
@@ -279,62 +303,68 @@ def _config(run: saved_run.SavedRun) -> Config:
 
 
 def _record(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the record of the imported model, or {} for other runs."""
   if not (directory / huggingface_import.RECORD).exists():
     return {}
   return run_directory.read_run_file(directory, huggingface_import.RECORD)
 
 
-def _changed(
+def _merge_imported_options(
   record, architecture: Architecture, options, config
 ) -> dict[str, Any]:
-  """What was imported, with the options that now have another meaning."""
-  read = config_options.read_config_options(
+  """Returns the imported options, updated where the model has changed."""
+  parsed = config_options.read_config_options(
     record['config'], architecture.aliases
   )
-  read.has_output = config.output_embeddings == 'own'
-  before, _ = architecture.write(
-    architecture.config_class(**architecture.read(read, Task(record['task'])))
-  )
-  return record['config'] | {
-    name: value for name, value in options.items() if before.get(name) != value
+  parsed.has_output = config.output_embeddings == 'own'
+  imported_fields = architecture.read(parsed, Task(record['task']))
+  imported_config = architecture.config_class(**imported_fields)
+  imported_options, _ = architecture.write(imported_config)
+  changes = {
+    name: value
+    for name, value in options.items()
+    if imported_options.get(name) != value
   }
+  return record['config'] | changes
 
 
-def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
-  """What each tensor is made of.
+def _assignments(chosen: export_plan.Choice, checkpoint) -> list[Assignment]:
+  """Returns the assignments of the tensors.
 
   Raises:
-    CheckpointError: a parameter has no place, or is missing; all listed.
+    CheckpointError: If parameters are missing or have no place in the
+      architecture. The message lists all of them.
   """
   architecture, task = chosen.architecture, chosen.task
   config, shapes = chosen.config, chosen.shapes
-  rules = tensor_mapping.rules_for(architecture, task, config, has=shapes)
+  rules = tensor_mapping.collect_rules(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
   assignments = tensor_rules.assign_tensors(
     rules, shapes, vocab_size=config.vocab_size
   )
-  used = {a.parameter for a in assignments} | set(
-    tensor_rules.unused_layer_parameters(rules, shapes)
-  )
+  used = {assignment.parameter for assignment in assignments}
+  used.update(tensor_rules.unused_layer_parameters(rules, shapes))
   problems = [
     f'{name} has no place in {architecture.classes[task]}'
     for name in sorted(shapes.keys() - used)
-    if not name.startswith(_SENTENCE)
+    if not name.startswith(_SENTENCE_DENSE)
   ]
-  heads = [r.parameter for r in rules if r.parameter.startswith('heads/')]
+  heads = [
+    rule.parameter for rule in rules if rule.parameter.startswith('heads/')
+  ]
   problems += [f'{name} is missing' for name in heads if name not in shapes]
   if problems:
     raise errors.CheckpointError(
       'The parameters do not fit the architecture',
       got='; '.join(problems),
       where=str(checkpoint),
-      fix='Pass another --head, or leave parameters out with --exclude=PATTERN.',
+      fix='Pass another --head, or exclude parameters with --exclude=PATTERN',
     )
   return assignments
 
 
-def _complete(options, architecture, task, run, shapes, dtype):
-  """config.json with what the weights and the vocabulary tell."""
+def _add_run_options(options, architecture, task, run, shapes, dtype):
+  """Returns the options with those that depend on the run's files."""
   spec = run.vocabulary.spec
   options = options | {
     'model_type': architecture.model_type,
@@ -342,29 +372,32 @@ def _complete(options, architecture, task, run, shapes, dtype):
     'architectures': [architecture.classes[task]],
   }
   options.pop('torch_dtype', None)
-  published = 'tokenizer_files' in run.vocabulary.description
-  t5 = getattr(run.model.config, 'is_t5', False)
+
+  is_imported_tokenizer = 'tokenizer_files' in run.vocabulary.description
+  is_t5 = getattr(run.model.config, 'is_t5', False)
   for name, index in (
-    ('bos_token_id', None if t5 else spec.bos_id),
+    ('bos_token_id', None if is_t5 else spec.bos_id),
     ('eos_token_id', spec.eos_id),
     ('pad_token_id', spec.pad_id),
-    ('decoder_start_token_id', spec.pad_id if t5 else None),
+    ('decoder_start_token_id', spec.pad_id if is_t5 else None),
   ):
-    if index is not None and not (published and name in options):
+    if index is not None and not (is_imported_tokenizer and name in options):
       options[name] = index
-  head = f'heads/{task.value}/output/bias'
-  if head in shapes:
-    labels = shapes[head][0]
-    if len(options.get('id2label') or {}) != labels:
-      options['id2label'] = {str(i): f'LABEL_{i}' for i in range(labels)}
-      options['label2id'] = {f'LABEL_{i}': i for i in range(labels)}
+
+  output_bias = f'heads/{task.value}/output/bias'
+  if output_bias in shapes:
+    num_labels = shapes[output_bias][0]
+    if len(options.get('id2label') or {}) != num_labels:
+      options['id2label'] = {str(i): f'LABEL_{i}' for i in range(num_labels)}
+      options['label2id'] = {f'LABEL_{i}': i for i in range(num_labels)}
     objective = run.objectives.get(task.value)
-    options |= labeled_heads.label_options(objective, labels)
+    options |= labeled_heads.label_options(objective, num_labels)
     if task is Task.SEQUENCE_CLASSIFICATION and objective is not None:
       options |= labeled_heads.style_options(
         architecture, run.model.config, objective, options
       )
+
   if options.get('use_lang_emb') and not options.get('lang2id'):
     options['lang2id'] = {code: i for i, code in enumerate(spec.languages)}
-    options['id2lang'] = {str(i): c for i, c in enumerate(spec.languages)}
+    options['id2lang'] = {str(i): code for i, code in enumerate(spec.languages)}
   return options

@@ -1,4 +1,4 @@
-"""From a Hugging Face folder to a model directory."""
+"""Import of Hugging Face folders as model directories."""
 
 import dataclasses
 import enum
@@ -23,7 +23,7 @@ from xlflax.interop.huggingface import (
 )
 from xlflax.interop.huggingface.architectures.architecture_registry import (
   Config,
-  model_of,
+  build_model,
   reject_unsupported,
 )
 from xlflax.interop.huggingface.cards import card_metadata
@@ -40,8 +40,7 @@ from xlflax.interop.huggingface.verification import (
   model_checks,
   tokenizer_checks,
 )
-from xlflax.models import encoder_config as model_config
-from xlflax.models import model_params as models_api
+from xlflax.models import encoder_config, model_params
 from xlflax.storage import bucket_access, checksums, manifests, paths
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import (
@@ -61,27 +60,27 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnusedRows(enum.StrEnum):
-  """What to do about embeddings beyond the tokenizer's last token."""
+  """Treatment of embedding rows beyond the last token of the tokenizer."""
 
   REFUSE = 'refuse'
-  KEEP = 'keep'  # as entries of the vocabulary that no text has
+  KEEP = 'keep'  # Adds tokens to the vocabulary that do not occur in texts.
 
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """A folder that has been checked, but not read.
+  """Checked import of a folder, before its values are read.
 
   Attributes:
-    folder: the Hugging Face folder.
-    description: its model.
-    config: the model's configuration, with the vocabulary's sizes.
-    plan: which tensor becomes what.
-    vocabulary: its tokenizer, or the user's vocabulary.
-    own_tokenizer: whether `vocabulary` is the folder's tokenizer.
-    hub: repository and revision on the Hub, if the folder is a snapshot of
-      its cache.
-    sentence: how a Sentence-Transformers folder makes vectors, with its dense
-      layers; None for other folders.
+    folder: Hugging Face folder.
+    description: Description of the model in the folder.
+    config: Configuration of the model, with the sizes of the vocabulary.
+    plan: Mapping of the tensors to parameters.
+    vocabulary: Vocabulary of the folder's tokenizer, or the user's vocabulary.
+    own_tokenizer: Whether `vocabulary` is the folder's tokenizer.
+    hub: Repository and revision on the Hub, if the folder is a snapshot in the
+      Hub's cache.
+    sentence: Sentence encoding and dense layers of a Sentence-Transformers
+      folder. None for other folders.
   """
 
   folder: pathlib.Path
@@ -97,18 +96,24 @@ class Import:
 
 
 def check_digests(folder: pathlib.Path) -> None:
-  """Refuses a folder that `xlflax convert to-hf` wrote, if it has changed."""
-  problems = (
-    checksums.find_problems(folder)
-    if (folder / checksums.FILE).exists()
-    else []
-  )
+  """Checks that a folder that `xlflax convert to-hf` wrote has not changed.
+
+  Args:
+    folder: Folder to check. Folders without checksums are not checked.
+
+  Raises:
+    CheckpointError: If a file was changed.
+  """
+  if not (folder / checksums.FILE).exists():
+    return
+  problems = checksums.find_problems(folder)
   if problems:
     raise errors.CheckpointError(
-      'The folder is not as xlflax wrote it',
+      'The folder has changed since xlflax wrote it',
       got='; '.join(problems[:20]),
       where=str(folder),
-      fix=f'copy it again; after changes of your own, delete {checksums.FILE}',
+      fix='Copy the folder again. If the changes are intentional, delete '
+      f'{checksums.FILE}',
     )
 
 
@@ -123,89 +128,91 @@ def check_import(
   unused_rows: UnusedRows | str = UnusedRows.REFUSE,
   drop: Sequence[str] = (),
 ) -> Import:
-  """Checks all of a folder but the values of its tensors.
+  """Checks all requirements of an import that do not depend on tensor values.
+
+  If several requirements are violated, the error lists all of them.
 
   Args:
-    folder: a folder on disk as `save_pretrained` writes it, or the name of a
-      model on the Hugging Face Hub, whose files are fetched.
-    scan_layers: stacked layers, or unrolled ones.
+    folder: Folder that `save_pretrained` wrote, or the name of a model on the
+      Hugging Face Hub, which is downloaded.
+    scan_layers: Whether to stack the parameters of all layers.
     pad_vocab_size_multiple: The number of rows of embedding tables is rounded
       up to a multiple of this number.
-    languages: codes of the vocabulary's languages; None takes those of
-      config.json (XLM), or those that multilingual models usually have.
-    vocabulary: directory of a vocabulary to take instead of the folder's
+    languages: Codes of the vocabulary's languages. If None, those of
+      config.json (XLM) or those that are common in multilingual models are
+      used.
+    vocabulary: Directory of a vocabulary to use instead of the folder's
       tokenizer.
-    unused_rows: what to do about rows without a token.
-    drop: patterns of tensors to leave out.
+    unused_rows: Treatment of embedding rows without a token.
+    drop: Patterns of tensors to exclude.
 
   Raises:
-    ConfigError: the model is not supported.
-    CheckpointError: its tensors are not as config.json says, or damaged.
-    VocabularyError: there is no tokenizer, or it does not fit.
-
-  Where several of these hold, the first of them tells of all.
+    ConfigError: If the model is not supported.
+    CheckpointError: If the tensors do not match config.json or are damaged.
+    VocabularyError: If the tokenizer is missing or does not fit the model.
   """
-  folder = top = hub_files.folder_of(folder)
+  folder = root = hub_files.resolve_folder(folder)
   if (path := folder / config_json.CONFIG).is_file():
     reject_unsupported(config_json.read_json(path), path)
   sentence = sentence_modules.read_sentence_modules(folder)
   folder = sentence_modules.transformer_folder(folder)
   safe_paths.check_no_links(
-    folder, (config_json.CONFIG, *tokenizer_reader.FILES, *tensor_files.FORMS)
+    folder,
+    (config_json.CONFIG, *tokenizer_reader.FILES, *tensor_files.WEIGHT_FILES),
   )
-  unused = validation.validate(unused_rows, UnusedRows, name='unused_rows')
-  problems: list[errors.XlflaxError] = []
+  unused_rows = validation.validate(unused_rows, UnusedRows, name='unused_rows')
   check_digests(folder)
+
+  problems: list[errors.XlflaxError] = []
   tensors = _try(lambda: tensor_files.find_tensors(folder), problems)
-  description, problem = config_json.describe_model_with_errors(
+  description, config_error = config_json.describe_model_with_errors(
     folder,
     tensors,
     scan_layers=scan_layers,
     pad_vocab_size_multiple=pad_vocab_size_multiple,
   )
-  if problem is not None:
-    problems.insert(0, problem)
-  mapping = vocabulary_found = None
+  if config_error is not None:
+    problems.insert(0, config_error)
+  plan = loaded_vocabulary = None
   if description is not None:
     if tensors is not None:
-      mapping = _try(
+      plan = _try(
         lambda: tensor_mapping.make_tensor_mapping(
           description, tensors, drop=drop
         ),
         problems,
       )
-    vocabulary_found = _try(
+    loaded_vocabulary = _try(
       lambda: (
         base_vocabulary.Vocabulary.load(vocabulary)
         if vocabulary
-        else _tokenizer(folder, description, languages, unused)
+        else _read_tokenizer(folder, description, languages, unused_rows)
       ),
       problems,
     )
   if problems:
-    raise _joined(problems)
-  assert (
-    description is not None
-    and mapping is not None
-    and vocabulary_found is not None
-  )
-  config = model_config.with_vocabulary(
-    description.config, vocabulary_found.spec
+    raise _combined_error(problems)
+
+  assert description is not None
+  assert plan is not None
+  assert loaded_vocabulary is not None
+  config = encoder_config.with_vocabulary(
+    description.config, loaded_vocabulary.spec
   )
   return Import(
     folder,
     description,
     config,
-    mapping,
-    vocabulary_found,
-    vocabulary is None,
-    hub=hub_files.snapshot_origin(top),
+    plan,
+    loaded_vocabulary,
+    own_tokenizer=vocabulary is None,
+    hub=hub_files.snapshot_origin(root),
     sentence=sentence,
   )
 
 
 def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
-  """What a step gives; None if it fails, which goes to the problems."""
+  """Returns the result of a step, or None and records the error if it fails."""
   try:
     return step()
   except errors.XlflaxError as error:
@@ -213,15 +220,15 @@ def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
     return None
 
 
-def _joined(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
-  """One error that tells of all, of the first one's kind."""
+def _combined_error(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
+  """Returns one error with all problems, of the class of the first."""
   first = problems[0]
   if len(problems) == 1:
     return first
   got = ' | '.join(f'{error.what}: {error.got}' for error in problems)
   fixes = dict.fromkeys(error.fix for error in problems if error.fix)
   return type(first)(
-    'The model cannot be imported, for several reasons',
+    'Importing the model failed for several reasons',
     got=got,
     expected=first.expected,
     where=first.where,
@@ -229,66 +236,79 @@ def _joined(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
   )
 
 
-def _tokenizer(folder, description, languages, unused_rows):
-  rows = description.config.vocab_size
-  codes = (
-    tuple(languages)
-    if languages
-    else (checkpoint_languages.from_options(description.options))
-  )
+def _read_tokenizer(folder, description, languages, unused_rows):
+  """Reads the tokenizer of a folder and checks that it fits the model.
+
+  Raises:
+    VocabularyError: If the tokenizer is missing or does not fit.
+  """
+  num_rows = description.config.vocab_size
+  if languages:
+    codes = tuple(languages)
+  else:
+    codes = checkpoint_languages.languages_from_options(description.options)
   model_type = description.architecture.model_type
   try:
     tokenizer = tokenizer_reader.read_tokenizer(
       folder, model_type=model_type, size=None, languages=codes
     )
-    if len(tokenizer) < rows and unused_rows is UnusedRows.KEEP:
+    if len(tokenizer) < num_rows and unused_rows is UnusedRows.KEEP:
       tokenizer = tokenizer_reader.read_tokenizer(
-        folder, model_type=model_type, size=rows, languages=codes
+        folder, model_type=model_type, size=num_rows, languages=codes
       )
-    if len(tokenizer) == rows:
+    if len(tokenizer) == num_rows:
       _check_padding(description, tokenizer)
       return tokenizer
   except errors.VocabularyError as error:
     error.where = error.where or str(folder)
     raise
+  hint = 'Copy the tokenizer that belongs to the model'
+  if len(tokenizer) < num_rows:
+    hint += ', or keep embeddings without a token with --unused_embeddings=keep'
   raise errors.VocabularyError(
-    'The tokenizer does not match the rows of the embeddings',
+    'The size of the tokenizer does not match the embedding table',
     got=f'{len(tokenizer)} tokens',
-    expected=f'{rows} rows',
+    expected=f'{num_rows} rows',
     where=str(folder),
-    fix='copy the tokenizer that belongs to the model'
-    + (
-      ', or keep the rows that no token uses by --unused_embeddings=keep'
-      if len(tokenizer) < rows
-      else ''
-    ),
+    fix=hint,
   )
 
 
 def _check_padding(description, vocabulary) -> None:
-  """Refuses files of which other programs count positions otherwise."""
+  """Checks that the tokenizer pads with the id that the positions depend on.
+
+  Raises:
+    VocabularyError: If the tokenizer uses another id of padding.
+  """
   first = getattr(description.config, 'position_offset', 0)
   pad_id = vocabulary.spec.pad_id
   if description.architecture.positions_after_padding and first != pad_id + 1:
     raise errors.VocabularyError(
-      "The tokenizer pads with another id than config.json's, from which this "
-      'architecture counts positions',
+      'The padding id of the tokenizer must equal pad_token_id of config.json, '
+      'because this architecture counts positions from it',
       got=f'{pad_id} ({vocabulary.piece(pad_id)})',
       expected=f'pad_token_id of config.json, {first - 1}',
-      fix='copy the tokenizer that belongs to the model',
+      fix='Copy the tokenizer that belongs to the model',
     )
 
 
 def load_import(checked: Import, partitioner: partitioning.Partitioner):
-  """The parameters, sharded over devices.
+  """Loads the parameters, sharded over the devices.
 
-  Each goes to its devices as soon as it is complete, so that the host holds
-  those that are not, and a tensor.
+  Each parameter is transferred to the devices as soon as it is complete. The
+  host memory holds only incomplete parameters and one tensor.
+
+  Args:
+    checked: Checked import.
+    partitioner: Partitioner that assigns parameters to devices.
+
+  Returns:
+    Tree of parameters.
 
   Raises:
-    CheckpointError: a tensor cannot be read.
+    CheckpointError: If a tensor cannot be read.
   """
-  boxed = models_api.abstract_params(model_of(checked.config))
+  boxed = model_params.abstract_params(build_model(checked.config))
   shardings = param_tree.flatten_params({'model': partitioner.shardings(boxed)})
   return weights.load_parameters(
     checked.plan,
@@ -304,11 +324,19 @@ def convert_import(
 ) -> pathlib.Path:
   """Reads the tensors and writes a model directory.
 
-  On disk it appears when it is complete.
+  The directory is created only after it is complete and verified.
+
+  Args:
+    checked: Checked import.
+    model_dir: Model directory to write.
+
+  Returns:
+    Absolute path of the model directory.
 
   Raises:
-    RunDirectoryError: there is something already, or a bucket cannot be used.
-    CheckpointError: a tensor cannot be read, or the checkpoint not be written.
+    RunDirectoryError: If the directory exists, or if a bucket is not usable.
+    CheckpointError: If a tensor cannot be read, or if the checkpoint cannot be
+      written.
   """
   model_dir = paths.to_absolute_path(model_dir)
   bucket_access.check_usable(model_dir)
@@ -325,8 +353,8 @@ def convert_import(
         checked.sentence[1],
       )
     _write(checked, params, temporary_dir)
-    _note(temporary_dir, _verify(checked, temporary_dir))
-    text = gin_file.of_model(checked.config, str(model_dir))
+    _record_notes(temporary_dir, _verify(checked, temporary_dir))
+    text = gin_file.format_gin_file(checked.config, str(model_dir))
     manifests.write_files(
       temporary_dir, manifests.Kind.RUN, {gin_file.FILE: text}
     )
@@ -337,14 +365,16 @@ def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
   """Compares the imported model with the folder.
 
   Returns:
-    Sentences that describe what was not compared, and why.
+    Sentences that describe which comparisons were skipped and why.
   """
   run = saved_run.open_run(model_dir)
-  notes = (
-    tokenizer_checks.check_tokenizer(run.vocabulary, checked.folder)
-    if checked.own_tokenizer
-    else ["the token ids were not compared: the vocabulary is not the folder's"]
-  )
+  if checked.own_tokenizer:
+    notes = tokenizer_checks.check_tokenizer(run.vocabulary, checked.folder)
+  else:
+    notes = [
+      'The token ids were not compared, because the vocabulary is not that of '
+      'the folder.'
+    ]
   read = saved_parameters.Reader(
     checkpoint_reader.checkpoint_path(model_dir, 0)
   )
@@ -353,33 +383,41 @@ def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
   )
 
 
-def _note(made: pathlib.Path, not_compared: list[str]) -> None:
-  """Writes down, and says, what of a model nothing vouches for."""
-  record = run_directory.read_run_file(made, RECORD)
+def _record_notes(model_dir: pathlib.Path, not_compared: list[str]) -> None:
+  """Records and logs the comparisons that were skipped."""
+  record = run_directory.read_run_file(model_dir, RECORD)
   run_directory.write_run_file(
-    made, RECORD, record | {'not_compared': not_compared}
+    model_dir, RECORD, record | {'not_compared': not_compared}
   )
   for note in not_compared:
     _LOG.warning('%s', note)
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
-  """Keyword arguments of `xlflax.models.heads.classification_heads` for an imported model."""
+  """Returns the keyword arguments of the head of an imported model.
+
+  Args:
+    model_dir: Directory of the imported model.
+
+  Returns:
+    Keyword arguments of `xlflax.models.heads.classification_heads`.
+  """
   record = run_directory.read_run_file(paths.to_path(model_dir), RECORD)
   return record.get('head', {})
 
 
 def _write(checked: Import, params, directory: pathlib.Path) -> None:
+  """Writes the files of a model directory."""
   run_directory.write_model(
-    directory, model_of(checked.config), vocabulary=checked.vocabulary
+    directory, build_model(checked.config), vocabulary=checked.vocabulary
   )
-  described = checked.description
-  task, options = described.task, described.options
-  style = described.architecture.head_style(checked.config, options)
+  description = checked.description
+  task, options = description.task, description.options
+  style = description.architecture.head_style(checked.config, options)
   objectives = labeled_heads.head_objectives(
     task, options, params.get('heads', {}).get(task.value, {}), style
   )
-  inputs = labeled_heads.inputs(
+  inputs = labeled_heads.head_input_settings(
     objectives, checked.vocabulary, max_length=checked.config.max_length
   )
   objective_config.write_objectives(directory, objectives, inputs)
@@ -396,7 +434,7 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       'base_model': (checked.hub or {}).get('repository', checked.folder.name),
       'hub': checked.hub,
       'card': card_metadata.read_card_metadata(checked.folder),
-      generation_config.KEY: _generation(checked.folder),
+      generation_config.KEY: _read_generation_config(checked.folder),
     },
   )
   if checked.sentence:
@@ -404,26 +442,23 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   checkpoints.write_parameters(directory, params, write_concurrent_gb=1)
 
 
-def _generation(folder: pathlib.Path) -> dict[str, Any] | None:
+def _read_generation_config(folder: pathlib.Path) -> dict[str, Any] | None:
   path = folder / generation_config.FILE
   return config_json.read_json(path) if path.is_file() else None
 
 
 def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
-  imported_vocabulary = checked.vocabulary
-  described = imported_vocabulary.description | imported_vocabulary.describe()
-  names = (
-    tokenizer_reader.tokenizer_file_names(checked.folder)
-    if checked.own_tokenizer
-    else []
-  )
+  """Writes the vocabulary and copies the tokenizer files."""
+  vocabulary = checked.vocabulary
+  description = vocabulary.description | vocabulary.describe()
+  names = []
+  if checked.own_tokenizer:
+    names = tokenizer_reader.tokenizer_file_names(checked.folder)
   if names:
-    described['tokenizer_files'] = {
+    description['tokenizer_files'] = {
       name: checksums.digest_file(checked.folder / name) for name in names
     }
-    described['model_type'] = checked.description.architecture.model_type
-  vocabulary_training.write_vocabulary(
-    imported_vocabulary, described, directory
-  )
+    description['model_type'] = checked.description.architecture.model_type
+  vocabulary_training.write_vocabulary(vocabulary, description, directory)
   for name in names:
     (directory / name).write_bytes((checked.folder / name).read_bytes())

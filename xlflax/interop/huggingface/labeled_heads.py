@@ -1,7 +1,8 @@
-"""Heads of imported classifiers as objectives, and their labels both ways.
+"""Conversion of classification heads and their labels to and from objectives.
 
-An imported model records what it was fine-tuned for, so that evaluation knows
-its labels and how its head reads states.
+The directory of an imported model records the objective that the model was
+fine-tuned for. Evaluation reads the labels and the structure of the head from
+it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +16,15 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
   Task,
 )
 from xlflax.models import activations
-from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.objectives.finetuning import (
+  finetuning_objective,
   question_answering,
   sequence_classification,
   token_classification,
 )
 from xlflax.utils import errors
 
-_QUESTION_LENGTH = 384  # `max_seq_length` of run_qa.py in transformers
+_QUESTION_LENGTH = 384  # Value of `max_seq_length` in run_qa.py, transformers.
 
 
 def head_objectives(
@@ -31,23 +32,27 @@ def head_objectives(
   options: Mapping[str, Any],
   head: Mapping[str, Any],
   style: Mapping[str, Any],
-) -> list[finetuning.FineTuning]:
-  """What a checkpoint was trained for; [] if it has no head with labels.
+) -> list[finetuning_objective.FineTuning]:
+  """Returns the objectives that a checkpoint was fine-tuned for.
 
   Args:
-    task: what its head does.
-    options: config.json.
-    head: the head's parameters, as `xlflax.models.heads.classification_heads` has them.
-    style: keyword arguments of `xlflax.models.heads.classification_heads`.
+    task: Task of the head.
+    options: Options of config.json.
+    head: Parameters of the head, in the format of
+      `xlflax.models.heads.classification_heads`.
+    style: Keyword arguments of `xlflax.models.heads.classification_heads`.
+
+  Returns:
+    List of at most one objective. It is empty if the checkpoint has no head
+    with labels.
   """
-  kinds = {
-    ('dense', 'norm'): finetuning.HeadKind.DENSE_NORM,
-    ('dense',): finetuning.HeadKind.DENSE,
-  }
+  head_kind = finetuning_objective.HeadKind.OUTPUT
+  if 'dense' in head:
+    head_kind = finetuning_objective.HeadKind.DENSE
+    if 'norm' in head:
+      head_kind = finetuning_objective.HeadKind.DENSE_NORM
   settings: dict[str, Any] = {
-    'head': kinds.get(
-      tuple(sorted({'dense', 'norm'} & set(head))), finetuning.HeadKind.OUTPUT
-    ),
+    'head': head_kind,
     'activation': style.get('activation', 'tanh'),
   }
   if task is Task.QUESTION_ANSWERING:
@@ -55,7 +60,7 @@ def head_objectives(
   if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
     return []
   labels = _labels(options, head['output']['kernel'].shape[-1])
-  if len(labels) < 2:  # a regression
+  if len(labels) < 2:  # A regression head.
     return []
   if task is Task.TOKEN_CLASSIFICATION:
     return [token_classification.TokenClassification(labels=labels, **settings)]
@@ -66,53 +71,60 @@ def head_objectives(
   ]
 
 
-def inputs(
-  objectives: Sequence[finetuning.FineTuning],
+def head_input_settings(
+  objectives: Sequence[finetuning_objective.FineTuning],
   vocabulary: base_vocabulary.Vocabulary,
   *,
   max_length: int,
 ) -> dict[str, dict[str, Any]]:
   """Returns the input settings of imported heads, for evaluation.
 
-  config.json does not record them. Text pairs get the template of the
-  tokenizer; without one, `separator` is left out, and evaluation requires it.
-  Sequences are as long as the model reads; for questions, the settings are
-  those of `run_qa.py` of transformers, and the defaults of `QuestionRows`.
+  config.json does not record them. Text pairs use the special-token template of
+  the tokenizer. If it has no such template, `separator` is omitted, and
+  evaluation requires it. Sequences have the maximum length of the model. For
+  questions, the settings are those of `run_qa.py` in transformers and the
+  defaults of `QuestionRows`.
 
   Args:
-    objectives: The objectives of the imported heads.
-    vocabulary: The vocabulary of the imported model.
-    max_length: Maximum number of tokens that the model reads.
+    objectives: Objectives of the imported heads.
+    vocabulary: Vocabulary of the imported model.
+    max_length: Maximum number of tokens in a sequence.
+
+  Returns:
+    Mapping from the name of each objective to its input settings.
   """
   template = vocabulary.encode_empty_pair()
   separators = [
-    one
-    for one in Separator
-    if template == featurizer.pair_frame(vocabulary.spec, one)
+    separator
+    for separator in Separator
+    if template == featurizer.pair_frame(vocabulary.spec, separator)
   ]
-  found: dict[str, dict[str, Any]] = {}
+  settings_by_objective: dict[str, dict[str, Any]] = {}
   for objective in objectives:
-    maker = question_featurizer.QuestionRows(
+    question_rows = question_featurizer.QuestionRows(
       separator=(*separators, *Separator)[0]
     )
-    settings = {'length': max_length} | maker.input_settings()
+    settings = {'length': max_length} | question_rows.input_settings()
     if isinstance(objective, question_answering.QuestionAnswering):
       settings['length'] = min(max_length, _QUESTION_LENGTH)
     if not separators:
       del settings['separator']
-    found[objective.name] = settings
-  return found
+    settings_by_objective[objective.name] = settings
+  return settings_by_objective
 
 
-def label_options(objective: Any, count: int) -> dict[str, Any]:
-  """id2label and label2id of config.json; {} where there are no names.
+def label_options(objective: Any, num_labels: int) -> dict[str, Any]:
+  """Returns the options id2label and label2id of config.json.
 
   Args:
-    objective: what the head was trained for; None if that is not known.
-    count: outputs of the head.
+    objective: Objective of the head, or None if it is not recorded.
+    num_labels: Number of outputs of the head.
+
+  Returns:
+    The options. They are empty if the objective does not name the labels.
   """
   labels = getattr(objective, 'labels', ())
-  if len(labels) != count or tuple(labels) == _numbered(count):
+  if len(labels) != num_labels or tuple(labels) == _numbered_labels(num_labels):
     return {}
   return {
     'id2label': {str(i): label for i, label in enumerate(labels)},
@@ -123,10 +135,16 @@ def label_options(objective: Any, count: int) -> dict[str, Any]:
 def style_options(
   architecture: Architecture, config: Any, objective: Any, options: dict
 ) -> dict[str, Any]:
-  """How a classifier's head reads states, where config.json can say it.
+  """Returns the options of config.json that describe the head of a classifier.
+
+  Args:
+    architecture: Architecture of the export.
+    config: Configuration of the model.
+    objective: Objective of the head.
+    options: Other options of config.json.
 
   Raises:
-    ConfigError: the architecture's head reads them otherwise.
+    ConfigError: If the architecture has a different head.
   """
   pooling = getattr(objective.pooling, 'value', 'first')
   head_options: dict[str, Any] = {}
@@ -134,48 +152,45 @@ def style_options(
     name = activations.to_huggingface(objective.activation)
     head_options = {'pooler_hidden_act': name}
   elif architecture.model_type == 'eurobert':
-    head_options = {
-      'classifier_pooling': {'first': 'bos'}.get(pooling, pooling)
-    }
+    classifier_pooling = 'bos' if pooling == 'first' else pooling
+    head_options = {'classifier_pooling': classifier_pooling}
   else:
-    return {}  # `verification.model_checks` compares the logits
+    return {}  # `verification.model_checks` compares the logits.
   style = architecture.head_style(config, options | head_options)
-  exported_style = (
-    style.get('activation', 'tanh'),
-    style.get('pooling', 'first'),
-  )
-  if exported_style != (objective.activation, pooling):
+  expected_activation = style.get('activation', 'tanh')
+  expected_pooling = style.get('pooling', 'first')
+  if (objective.activation, pooling) != (expected_activation, expected_pooling):
     raise errors.ConfigError(
-      f'The head of {architecture.model_type} is another one',
+      f'The head of the run differs from that of {architecture.model_type}',
       got=f'activation {objective.activation}, pooling {pooling}',
-      expected=f'activation {exported_style[0]}, pooling {exported_style[1]}',
+      expected=f'activation {expected_activation}, pooling {expected_pooling}',
       where=f'objective {objective.name!r}',
     )
   return head_options
 
 
 def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
-  """The names of config.json, in the order of their numbers.
+  """Returns the labels of config.json, in the order of their ids.
 
   Raises:
-    ConfigError: they are not those of the head's outputs.
+    ConfigError: If the labels do not match the outputs of the head.
   """
-  named = options.get('id2label')
-  if not named:
-    return _numbered(count)
+  id2label = options.get('id2label')
+  if not id2label:
+    return _numbered_labels(count)
   try:
-    labels = {int(number): str(label) for number, label in named.items()}
+    labels = {int(index): str(label) for index, label in id2label.items()}
   except (ValueError, AttributeError):
     labels = {}
   names = tuple(labels.get(i, '') for i in range(count))
   if len(labels) != count or len(set(names)) != count or '' in names:
     raise errors.ConfigError(
-      "config.json does not name the head's labels",
-      got=f'id2label {named}',
+      'The labels in config.json do not match the outputs of the head',
+      got=f'id2label {id2label}',
       expected=f'{count} different names, numbered from 0',
     )
   return names
 
 
-def _numbered(count: int) -> tuple[str, ...]:
+def _numbered_labels(count: int) -> tuple[str, ...]:
   return tuple(f'LABEL_{i}' for i in range(count))

@@ -1,4 +1,4 @@
-"""What becomes what, as text for `--dry_run`."""
+"""Mapping of tensors to parameters as text, for `--dry_run`."""
 
 import math
 
@@ -11,61 +11,69 @@ from xlflax.interop.huggingface.architectures.tensor_rules import (
 _TRANSPOSED = (Transform.LINEAR, Transform.LINEAR_FROM_TWO)
 
 
-def of_import(checked: huggingface_import.Import) -> str:
-  """A line for each tensor: where it goes, or why it does not."""
+def format_import_table(checked: huggingface_import.Import) -> str:
+  """Returns one line per tensor of an import, with its parameter."""
   plan = checked.plan
   lines = [
-    _line(tensor.name, assignment, '->') for tensor, assignment in plan.each()
+    _line(tensor.name, assignment, '->')
+    for tensor, assignment in plan.tensor_assignments()
   ]
   lines += [
-    f'{name} not kept: {reason}' for name, reason in plan.skipped.items()
+    f'{name} not converted: {reason}' for name, reason in plan.skipped.items()
   ]
-  described = checked.description
   spec = checked.vocabulary.spec
   vocabulary = (
     f'vocabulary: {checked.vocabulary.kind}, {spec.size:,} '
-    f'entries, {len(spec.languages)} languages'
+    f'tokens, {len(spec.languages)} languages'
   )
-  return '\n'.join([_head(described, plan), vocabulary, *lines])
+  return '\n'.join([_import_summary(checked), vocabulary, *lines])
 
 
-def _head(described, plan) -> str:
-  """The architecture, and how much is imported."""
-  values = sum(map(math.prod, plan.shapes.values()))
+def _import_summary(checked: huggingface_import.Import) -> str:
+  """Returns the architecture and the numbers of tensors and parameters."""
+  plan, description = checked.plan, checked.description
+  num_values = sum(map(math.prod, plan.shapes.values()))
   return (
-    f'{described.architecture.classes[described.task]} '
-    f'({described.architecture.model_type}, '
-    f'{described.task.value}): {len(plan.assignments)} tensors, '
-    f'{len(plan.shapes)} parameters of {values:,} values'
+    f'{description.architecture.classes[description.task]} '
+    f'({description.architecture.model_type}, '
+    f'{description.task.value}): {len(plan.assignments)} tensors, '
+    f'{len(plan.shapes)} parameters of {num_values:,} values'
   )
 
 
-def of_export(checked: huggingface_export.Export) -> str:
-  """A line for each tensor: what it is made of."""
-  lines = [_line(a.tensor, a, '<-') for a in checked.assignments]
+def format_export_table(checked: huggingface_export.Export) -> str:
+  """Returns one line per tensor of an export, with its parameter."""
+  lines = [
+    _line(assignment.tensor, assignment, '<-')
+    for assignment in checked.assignments
+  ]
   lines += [
     f'{name} {list(table.shape)} <- configuration'
     for name, table in checked.constants.items()
   ]
   lines += [
-    f'{name} not kept: {reason}' for name, reason in checked.left_out.items()
+    f'{name} not converted: {reason}'
+    for name, reason in checked.left_out.items()
   ]
-  head = (
+  summary = (
     f'{checked.options["architectures"][0]} '
     f'({checked.architecture.model_type}, {checked.task.value}), '
     f'step {checked.step}: {len(checked.assignments)} tensors'
   )
-  return '\n'.join([head, *lines])
+  return '\n'.join([summary, *lines])
 
 
 def _line(tensor: str, assignment: Assignment, arrow: str) -> str:
-  how = 'transposed' if assignment.transform in _TRANSPOSED else ''
+  """Returns the line of one tensor."""
   layer = '' if assignment.layer is None else f'[{assignment.layer}]'
-  number, count = assignment.part
+  remarks = []
+  index, count = assignment.part
   if count > 1:
-    how = ', '.join(filter(None, [f'part {number + 1} of {count}', how]))
-  return (
+    remarks.append(f'part {index + 1} of {count}')
+  if assignment.transform in _TRANSPOSED:
+    remarks.append('transposed')
+  line = (
     f'{tensor} {list(assignment.whole_shape)} {arrow} '
     f'{assignment.parameter}{layer} {list(assignment.shape)}'
-    + (f' ({how})' if how else '')
   )
+  return f'{line} ({", ".join(remarks)})' if remarks else line

@@ -1,4 +1,4 @@
-"""A folder's encoder as ONNX, by torch's exporter, compared in onnxruntime."""
+"""Export of a folder's encoder to ONNX with torch, verified in onnxruntime."""
 
 import importlib.util
 import pathlib
@@ -11,50 +11,61 @@ from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.verification import tokenizer_checks
 from xlflax.utils import errors
 
-FILE = 'onnx/model.onnx'  # where the Hub's programs look
-_NEEDED = ('torch', 'transformers', 'onnx', 'onnxscript', 'onnxruntime')
+FILE = 'onnx/model.onnx'  # Path that libraries of the Hub expect.
+_PACKAGES = ('torch', 'transformers', 'onnx', 'onnxscript', 'onnxruntime')
 _INPUTS = ('input_ids', 'attention_mask', 'token_type_ids')
-_TOLERANCE = 1e-4  # beside the largest value
+_TOLERANCE = 1e-4  # Relative to the largest absolute value.
 
 
 def check_onnx_support(options: Mapping[str, Any]) -> None:
-  """Raises ConfigError if a folder with these options cannot become ONNX."""
-  missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
+  """Checks that a model can be exported to ONNX.
+
+  Args:
+    options: Options of config.json.
+
+  Raises:
+    ConfigError: If packages are missing or the model is not supported.
+  """
+  missing = [name for name in _PACKAGES if not importlib.util.find_spec(name)]
   if missing:
     raise errors.ConfigError(
-      'Packages that write and run ONNX are missing',
+      'The ONNX export requires packages that are not installed',
       got=', '.join(missing),
       where='--onnx',
-      fix="install xlflax with the extra 'onnx'",
+      fix="Install xlflax with the extra 'onnx'",
     )
   name = options['architectures'][0]
   if name.endswith(('ForConditionalGeneration', 'ForQuestionAnswering')):
     raise errors.ConfigError(
-      'This model is no single graph with one output',
+      'The ONNX export requires a model that is a single graph with one output',
       got=name,
-      expected='an encoder with logits, or states',
+      expected='an encoder that returns logits or hidden states',
       where='--onnx',
-      fix='export it without --onnx',
+      fix='Export without --onnx',
     )
 
 
 def write_onnx(folder: pathlib.Path) -> None:
-  """Writes `FILE` beside config.json, weights and tokenizer of an encoder.
+  """Writes an ONNX graph next to the config.json, weights and tokenizer.
 
-  Its inputs are those of the tokenizer, [batch, length] of any sizes; its
-  output is `logits`, or `last_hidden_state` of a model without a head.
+  The inputs are those of the tokenizer, of shape [batch, length] with dynamic
+  sizes. The output is `logits`, or `last_hidden_state` for a model without a
+  head.
+
+  Args:
+    folder: Folder of an encoder. The graph is written to `FILE`.
 
   Raises:
-    ConfigError: it is no encoder, or packages are missing.
-    CheckpointError: onnxruntime computes something else than transformers.
+    ConfigError: If the model is not an encoder, or if packages are missing.
+    CheckpointError: If the outputs of onnxruntime and transformers differ.
   """
   options = config_json.read_json(folder / config_json.CONFIG)
   check_onnx_support(options)
   torch: Any = importlib.import_module('torch')
-  library: Any = importlib.import_module('transformers')
-  kind = getattr(library, options['architectures'][0])
-  model = kind.from_pretrained(folder).eval()
-  tokens = library.AutoTokenizer.from_pretrained(folder)(
+  transformers: Any = importlib.import_module('transformers')
+  model_class = getattr(transformers, options['architectures'][0])
+  model = model_class.from_pretrained(folder).eval()
+  tokens = transformers.AutoTokenizer.from_pretrained(folder)(
     list(tokenizer_checks.DIFFICULT_TEXTS[:4]),
     padding=True,
     truncation=True,
@@ -66,19 +77,26 @@ def write_onnx(folder: pathlib.Path) -> None:
 
 
 def _export(torch: Any, model, inputs, path: pathlib.Path) -> None:
+  """Writes the graph of a model."""
+
   class Graph(torch.nn.Module):
-    """The first output of a model, by the names of its inputs."""
+    """Module that returns only the first output of the model."""
 
     def __init__(self):
       super().__init__()
       self.model = model
 
     def forward(self, input_ids, attention_mask, token_type_ids=None):
-      more = {} if token_type_ids is None else {_INPUTS[2]: token_type_ids}
-      return self.model(input_ids, attention_mask, return_dict=False, **more)[0]
+      optional_inputs = {}
+      if token_type_ids is not None:
+        optional_inputs['token_type_ids'] = token_type_ids
+      outputs = self.model(
+        input_ids, attention_mask, return_dict=False, **optional_inputs
+      )
+      return outputs[0]
 
   path.parent.mkdir()
-  is_head = 'For' in type(model).__name__
+  has_head = 'For' in type(model).__name__
   sizes = {0: 'batch', 1: 'length'}
   torch.onnx.export(
     Graph().eval(),
@@ -86,34 +104,39 @@ def _export(torch: Any, model, inputs, path: pathlib.Path) -> None:
     f=path,
     dynamo=True,
     input_names=list(inputs),
-    output_names=['logits' if is_head else 'last_hidden_state'],
+    output_names=['logits' if has_head else 'last_hidden_state'],
     dynamic_shapes=dict.fromkeys(inputs, sizes),
     verbose=False,
   )
 
 
 def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
-  """Runs rows of other sizes than those that the graph was made of."""
+  """Compares the outputs of onnxruntime and torch.
+
+  The second comparison has another batch size and length than the inputs of the
+  export.
+  """
   runtime: Any = importlib.import_module('onnxruntime')
   session = runtime.InferenceSession(
     str(path), providers=['CPUExecutionProvider']
   )
-  rows = {key: value[1:, :-1] for key, value in inputs.items()}
-  for model_inputs in (inputs, rows):
+  smaller_inputs = {key: value[1:, :-1] for key, value in inputs.items()}
+  for model_inputs in (inputs, smaller_inputs):
     onnx_output, *_ = session.run(
-      None, {k: v.numpy() for k, v in model_inputs.items()}
+      None, {key: value.numpy() for key, value in model_inputs.items()}
     )
     with torch.no_grad():
       torch_output = model(**model_inputs, return_dict=False)[0].numpy()
-    apart = np.abs(onnx_output - torch_output)
+    difference = np.abs(onnx_output - torch_output)
     if onnx_output.ndim == 3:
-      apart = apart * model_inputs['attention_mask'].numpy()[..., None]
+      mask = model_inputs['attention_mask'].numpy()
+      difference = difference * mask[..., None]
     tolerance = _TOLERANCE * max(1.0, float(np.abs(torch_output).max()))
-    if not (apart <= tolerance).all():
+    if not (difference <= tolerance).all():
       raise errors.CheckpointError(
-        'onnxruntime computes something else than the folder',
-        got=f'{apart.max():.3g} apart',
+        'The outputs of onnxruntime and transformers differ',
+        got=f'a difference of {difference.max():.3g}',
         expected=f'at most {tolerance:.1g}',
         where=str(path),
-        fix='nothing was written; please report this model',
+        fix='Report this model. No folder was written',
       )

@@ -1,8 +1,9 @@
-"""Sentence-Transformers folders: what follows the encoder, both ways.
+"""Reader and writer of the modules in Sentence-Transformers folders.
 
-`modules.json` lists the modules after the Transformer: pooling, dense maps,
-normalisation. The files of all versions since 2 are read; those of version 2
-are written, which later ones read, too.
+`modules.json` lists the modules after the Transformer: pooling, dense layers
+and normalization. The files of all versions since 2 can be read. The files of
+version 2 are written, which later versions can read.
+
 Source: Reimers and Gurevych, 2019; https://www.sbert.net.
 """
 
@@ -28,9 +29,10 @@ from xlflax.utils import errors
 MODULES = 'modules.json'
 _CONFIG = 'config_sentence_transformers.json'
 _TRANSFORMER = 'sentence_bert_config.json'
-_KINDS = ('Transformer', 'Pooling', 'Dense', 'Normalize')
+_MODULE_TYPES = ('Transformer', 'Pooling', 'Dense', 'Normalize')
 _POOLING = {'cls': Pooling.FIRST, 'mean': Pooling.MEAN_ALL}
-POOLINGS = frozenset(_POOLING.values())  # that the library knows
+# Poolings that Sentence-Transformers and xlflax support.
+POOLINGS = frozenset(_POOLING.values())
 _ACTIVATIONS = {
   'Identity': IDENTITY,
   'Tanh': 'tanh',
@@ -51,22 +53,40 @@ Heads = dict[str, dict[str, np.ndarray]]
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
-  """Where the encoder's own files lie: the folder, or one inside it."""
+  """Returns the folder of the encoder's files.
+
+  Args:
+    folder: Sentence-Transformers folder, or folder of an encoder.
+
+  Returns:
+    The folder itself, or the folder inside it that modules.json specifies.
+  """
   if not (folder / MODULES).exists():
     return folder
-  paths = [m['path'] for m in _modules(folder) if _kind(m) == 'Transformer']
+  paths = [
+    module['path']
+    for module in _read_modules(folder)
+    if _module_type(module) == 'Transformer'
+  ]
   return safe_paths.path_inside(folder, paths[0]) if paths else folder
 
 
 def read_sentence_modules(
   folder: pathlib.Path,
 ) -> tuple[SentenceEncoding, Heads] | None:
-  """The settings and dense layers of a folder; None if it has no modules.
+  """Reads the sentence encoding and the dense layers of a folder.
+
+  Args:
+    folder: Sentence-Transformers folder, or folder of an encoder.
+
+  Returns:
+    The sentence encoding and the parameters of the dense layers, or None if the
+    folder has no modules.
 
   Raises:
-    ConfigError: a module, or an option of one, that is not supported; all of
-      them are listed.
-    CheckpointError: the weights of a dense layer cannot be read.
+    ConfigError: If a module, or an option of a module, is not supported. The
+      message lists all of them.
+    CheckpointError: If the weights of a dense layer cannot be read.
   """
   if not (folder / MODULES).exists():
     return None
@@ -74,77 +94,80 @@ def read_sentence_modules(
     return _read(folder)
   except (TypeError, ValueError, LookupError, AttributeError) as error:
     raise errors.ConfigError(
-      'The Sentence-Transformers modules hold a value that none has',
+      'The Sentence-Transformers modules contain an invalid value',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(folder / MODULES),
     ) from error
 
 
 def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
-  modules = _modules(folder)
-  kinds = [_kind(module) for module in modules]
-  problems = _order_problems(kinds)
-  pooling, heads, settings = Pooling.MEAN_ALL, Heads(), _json(folder / _CONFIG)
+  modules = _read_modules(folder)
+  module_types = [_module_type(module) for module in modules]
+  problems = _order_problems(module_types)
+  settings = _read_json(folder / _CONFIG)
+  pooling = Pooling.MEAN_ALL
+  heads = Heads()
   activations: list[str] = []
-  for module, kind in zip(modules, kinds, strict=True):
+  for module, module_type in zip(modules, module_types, strict=True):
     module_folder = safe_paths.path_inside(folder, module['path'])
-    if kind == 'Pooling':
-      config = _json(module_folder / 'config.json')
+    if module_type == 'Pooling':
+      config = _read_json(module_folder / 'config.json')
       pooling = _pooling(config, problems)
       has_prompts = any((settings.get('prompts') or {}).values())
       if has_prompts and config.get('include_prompt') is False:
         problems.append('include_prompt is false')
-    elif kind == 'Dense':
-      activation = _activation(_json(module_folder / 'config.json'), problems)
-      heads[DENSE.format(len(activations))] = _dense(module_folder)
+    elif module_type == 'Dense':
+      config = _read_json(module_folder / 'config.json')
+      activation = _activation(config, problems)
+      heads[DENSE.format(len(activations))] = _read_dense(module_folder)
       activations.append(activation)
-  transformer = _transformer(transformer_folder(folder))
+  transformer = _read_transformer(transformer_folder(folder))
   if transformer.get('do_lower_case'):
     problems.append('do_lower_case is true')
   if problems:
     raise errors.ConfigError(
       'The Sentence-Transformers modules are not supported',
       got='; '.join(problems),
-      expected='a Transformer, pooling by cls or mean, then dense layers and '
-      'normalisation',
+      expected='a Transformer and a Pooling (cls or mean), optionally followed '
+      'by Dense and Normalize',
       where=str(folder / MODULES),
-      fix=f'remove {MODULES} to import the encoder alone',
+      fix=f'Remove {MODULES} to import only the encoder',
     )
-  return (
-    SentenceEncoding(
-      pooling=pooling,
-      dense=tuple(activations),
-      normalize='Normalize' in kinds,
-      centre=Centre.NONE,
-      max_length=_max_length(folder, transformer),
-      prompts=settings.pop('prompts', None) or {},
-      default_prompt=settings.pop('default_prompt_name', None),
-      settings=settings,
-    ),
-    heads,
+  encoding = SentenceEncoding(
+    pooling=pooling,
+    dense=tuple(activations),
+    normalize='Normalize' in module_types,
+    centre=Centre.NONE,
+    max_length=_max_length(folder, transformer),
+    prompts=settings.pop('prompts', None) or {},
+    default_prompt=settings.pop('default_prompt_name', None),
+    settings=settings,
   )
+  return encoding, heads
 
 
 def write_sentence_modules(
   encoding: SentenceEncoding, heads: Mapping[str, Any], folder: pathlib.Path
 ) -> None:
-  """Writes the modules beside the encoder's files.
+  """Writes the modules next to the encoder's files.
 
   Args:
-    encoding: what follows the encoder.
-    heads: the dense layers, `sentence_dense_0` and so on.
-    folder: with the encoder's config.json.
+    encoding: Sentence encoding.
+    heads: Parameters of the dense layers `sentence_dense_0`,
+      `sentence_dense_1`, and so on.
+    folder: Folder with the encoder's config.json.
   """
-  width = _hidden_size(folder)
-  listed = [('', 'Transformer'), ('1_Pooling', 'Pooling')]
-  _write_pooling(folder / '1_Pooling', encoding.pooling, width)
+  modules = [('', 'Transformer'), ('1_Pooling', 'Pooling')]
+  _write_pooling(folder / '1_Pooling', encoding.pooling, _hidden_size(folder))
   for i, activation in enumerate(encoding.dense):
-    name = f'{len(listed)}_Dense'
-    listed.append((name, 'Dense'))
+    name = f'{len(modules)}_Dense'
+    modules.append((name, 'Dense'))
     _write_dense(folder / name, heads[DENSE.format(i)], activation)
   if encoding.normalize:
-    listed.append((f'{len(listed)}_Normalize', 'Normalize'))
-    (folder / listed[-1][0]).mkdir()
+    name = f'{len(modules)}_Normalize'
+    modules.append((name, 'Normalize'))
+    (folder / name).mkdir()
+
   config_json.write_json(
     folder / MODULES,
     [
@@ -152,9 +175,9 @@ def write_sentence_modules(
         'idx': i,
         'name': str(i),
         'path': path,
-        'type': f'sentence_transformers.models.{kind}',
+        'type': f'sentence_transformers.models.{module_type}',
       }
-      for i, (path, kind) in enumerate(listed)
+      for i, (path, module_type) in enumerate(modules)
     ],
   )
   config_json.write_json(
@@ -168,9 +191,9 @@ def write_sentence_modules(
   config_json.write_json(folder / _CONFIG, prompts | dict(encoding.settings))
 
 
-def _transformer(folder: pathlib.Path) -> dict[str, Any]:
-  """The settings of the encoder, whose file older versions named otherwise."""
-  kinds = [
+def _read_transformer(folder: pathlib.Path) -> dict[str, Any]:
+  """Reads the encoder's settings, whose file name depends on the version."""
+  model_types = (
     'bert',
     'roberta',
     'distilbert',
@@ -178,37 +201,55 @@ def _transformer(folder: pathlib.Path) -> dict[str, Any]:
     'albert',
     'xlm-roberta',
     'xlnet',
-  ]
-  files = [folder / _TRANSFORMER.replace('bert', kind) for kind in kinds]
-  return _json(next(filter(pathlib.Path.exists, files), files[0]))
+  )
+  for model_type in model_types:
+    path = folder / _TRANSFORMER.replace('bert', model_type)
+    if path.exists():
+      return _read_json(path)
+  return {}
 
 
-def _modules(folder: pathlib.Path) -> list[dict[str, str]]:
+def _read_modules(folder: pathlib.Path) -> list[dict[str, str]]:
+  """Reads modules.json.
+
+  Raises:
+    ConfigError: If the file is not valid.
+  """
   try:
     modules = json.loads((folder / MODULES).read_text(encoding='utf-8'))
     for module in modules:
       if not all(isinstance(module[key], str) for key in ('path', 'type')):
-        raise TypeError('a module has no path or no type')
+        raise TypeError('A module requires a path and a type.')
     return sorted(modules, key=lambda module: module['idx'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     raise errors.ConfigError(
-      f'{MODULES} cannot be read', got=str(error), where=str(folder / MODULES)
+      f'Reading {MODULES} failed', got=str(error), where=str(folder / MODULES)
     ) from error
 
 
-def _kind(module: Mapping[str, str]) -> str:
+def _module_type(module: Mapping[str, str]) -> str:
   return module['type'].rpartition('.')[-1]
 
 
-def _order_problems(kinds: list[str]) -> list[str]:
-  problems = [f'a module {kind}' for kind in kinds if kind not in _KINDS]
-  ranks = [_KINDS.index(kind) for kind in kinds if kind in _KINDS]
-  if kinds[:2] != ['Transformer', 'Pooling'] or ranks != sorted(ranks):
-    problems.append('the modules are ' + ', '.join(kinds))
+def _order_problems(module_types: list[str]) -> list[str]:
+  """Returns problems with the types and the order of the modules."""
+  problems = [
+    f'unsupported module {module_type}'
+    for module_type in module_types
+    if module_type not in _MODULE_TYPES
+  ]
+  ranks = [
+    _MODULE_TYPES.index(module_type)
+    for module_type in module_types
+    if module_type in _MODULE_TYPES
+  ]
+  if module_types[:2] != ['Transformer', 'Pooling'] or ranks != sorted(ranks):
+    problems.append('unsupported order of modules ' + ', '.join(module_types))
   return problems
 
 
 def _pooling(config: Mapping[str, Any], problems: list[str]) -> Pooling:
+  """Returns the pooling of a Pooling module and records problems."""
   modes = config.get('pooling_mode')
   if modes is None:
     modes = [
@@ -216,19 +257,21 @@ def _pooling(config: Mapping[str, Any], problems: list[str]) -> Pooling:
     ]
   modes = [modes] if isinstance(modes, str) else list(map(str, modes))
   if len(modes) != 1 or modes[0] not in _POOLING:
-    problems.append('pooling by ' + (' and '.join(modes) or 'nothing'))
+    problems.append('unsupported pooling ' + (' and '.join(modes) or 'none'))
     return Pooling.MEAN_ALL
   return _POOLING[modes[0]]
 
 
 def _activation(config: Mapping[str, Any], problems: list[str]) -> str:
+  """Returns the activation of a Dense module and records problems."""
   name = str(config.get('activation_function', 'Tanh')).rpartition('.')[-1]
   if name not in _ACTIVATIONS:
     problems.append(f'activation_function is {name}')
   return _ACTIVATIONS.get(name, IDENTITY)
 
 
-def _dense(folder: pathlib.Path) -> dict[str, np.ndarray]:
+def _read_dense(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  """Reads the parameters of a Dense module."""
   tensors = {
     tensor.name: np.asarray(value, np.float32)
     for tensor, value in tensor_files.read_tensors(
@@ -236,40 +279,53 @@ def _dense(folder: pathlib.Path) -> dict[str, np.ndarray]:
     )
   }
   head = {'kernel': np.ascontiguousarray(tensors['linear.weight'].T)}
-  return head | (
-    {'bias': tensors['linear.bias']} if 'linear.bias' in tensors else {}
-  )
+  if 'linear.bias' in tensors:
+    head['bias'] = tensors['linear.bias']
+  return head
 
 
 def _max_length(folder: pathlib.Path, transformer) -> int | None:
+  """Returns the maximum number of tokens, or None if there is no limit."""
   length = transformer.get('max_seq_length')
   if length is None:
-    tokenizer = _json(transformer_folder(folder) / 'tokenizer_config.json')
-    length = tokenizer.get('model_max_length')
+    path = transformer_folder(folder) / 'tokenizer_config.json'
+    length = _read_json(path).get('model_max_length')
+  # transformers writes a very large number if there is no limit.
   return int(length) if length is not None and length < 10**6 else None
 
 
 def _hidden_size(folder: pathlib.Path) -> int:
-  config = _json(folder / config_json.CONFIG)
+  config = _read_json(folder / config_json.CONFIG)
   names = ('hidden_size', 'dim', 'emb_dim', 'd_model')
   return next(config[name] for name in names if name in config)
 
 
 def _write_pooling(folder: pathlib.Path, pooling: Pooling, width: int) -> None:
+  """Writes the configuration of a Pooling module."""
   folder.mkdir()
-  mode = next(name for name, kind in _POOLING.items() if kind is pooling)
+  pooling_mode = next(
+    mode for mode, supported in _POOLING.items() if supported is pooling
+  )
   config_json.write_json(
     folder / 'config.json',
     {'word_embedding_dimension': width}
-    | {f'pooling_mode_{key}': name == mode for name, key in _MODES.items()}
+    | {
+      f'pooling_mode_{key}': mode == pooling_mode
+      for mode, key in _MODES.items()
+    }
     | {'include_prompt': True},
   )
 
 
 def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
+  """Writes the configuration and the weights of a Dense module."""
   folder.mkdir()
   kernel = np.asarray(head['kernel'], np.float32)
-  name = next(n for n, ours in _ACTIVATIONS.items() if ours == activation)
+  name = next(
+    torch_name
+    for torch_name, registered_name in _ACTIVATIONS.items()
+    if registered_name == activation
+  )
   torch_module = 'linear' if name == 'Identity' else 'activation'
   config_json.write_json(
     folder / 'config.json',
@@ -291,5 +347,6 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   )
 
 
-def _json(path: pathlib.Path) -> dict[str, Any]:
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a JSON file, or returns {} if it does not exist."""
   return config_json.read_json(path) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Which tensor goes where, after every check that needs no values."""
+"""Mapping of tensors to parameters, with all checks that need no values."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
   Architecture,
   Config,
   Task,
-  model_of,
+  build_model,
 )
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Assignment,
@@ -22,14 +22,15 @@ from xlflax.interop.huggingface.architectures.tensor_rules import (
 )
 from xlflax.interop.huggingface.config_json import Description
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.models import model_params as models_api
+from xlflax.models import model_params
 from xlflax.training import param_tree
 from xlflax.utils import errors
 
+# Patterns of names in old files, and their replacements.
 _OLD_NAMES = (
   (r'LayerNorm\.gamma$', 'LayerNorm.weight'),
   (r'LayerNorm\.beta$', 'LayerNorm.bias'),
-  (r'^new\.', 'gte.'),  # mGTE, by the code that it was published with
+  (r'^new\.', 'gte.'),  # The custom code that mGTE was published with.
 )
 _NEXT_SENTENCE_CLASSES = 2
 
@@ -38,15 +39,17 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """What an import does with each tensor of a folder.
+  """Mapping of the tensors of a folder to parameters.
 
   Attributes:
-    shapes: every parameter's shape, by name.
-    assignments: tensor -> what it becomes, or what its parts do.
-    copies: tensor -> the one whose values it must repeat.
-    constants: tensor -> the values that it must have.
-    skipped: tensor -> why it is left out.
-    unread: parameters without a tensor, which the model does not read either.
+    shapes: Mapping from the name of each parameter to its shape.
+    assignments: Mapping from each tensor to its assignments. A tensor that
+      concatenates several parameters has several assignments.
+    copies: Mapping from tensors to the tensors whose values they must repeat.
+    constants: Mapping from tensors to the values that they must have.
+    skipped: Mapping from the names of tensors that are not imported to the
+      reasons.
+    unread: Parameters without a tensor, which the model does not use.
   """
 
   shapes: Shapes
@@ -56,28 +59,30 @@ class Plan:
   skipped: dict[str, str]
   unread: list[str]
 
-  def each(self) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
-    """Every tensor with each parameter that has something of it."""
+  def tensor_assignments(
+    self,
+  ) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
+    """Yields each assignment with its tensor."""
     for tensor, assignments in self.assignments.items():
       for assignment in assignments:
         yield tensor, assignment
 
 
-def rules_for(
+def collect_rules(
   architecture: Architecture,
   task: Task,
   config: Config,
   *,
   has: Collection[str],
 ) -> list[Rule]:
-  """The rules of a model with a head, tensors named in full.
+  """Returns the rules of a model with a head, with complete tensor names.
 
   Args:
-    architecture: the table.
-    task: what the head does.
-    config: the model's configuration.
-    has: names of tensors, or of parameters, that are there; groups of rules
-      that are optional are taken if one of theirs is.
+    architecture: Table of the architecture.
+    task: Task of the head.
+    config: Configuration of the model.
+    has: Names of existing tensors or parameters. A group of optional rules is
+      included if it contains one of them.
   """
   rules = [
     dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
@@ -85,29 +90,31 @@ def rules_for(
   ]
   if task.predicts_tokens:
     has_own_output = config.output_embeddings == 'own'
-    rules += _head(architecture, own_output=has_own_output, has=has)
-  absent = tuple(
-    end
-    for end, is_present in architecture.head_biases(config).items()
+    rules += _head_rules(architecture, own_output=has_own_output, has=has)
+  absent_biases = tuple(
+    suffix
+    for suffix, is_present in architecture.head_biases(config).items()
     if not is_present
   )
   rules += [
     rule
     for rule in architecture.heads.get(task, ())
-    if not rule.parameter.endswith(absent)
+    if not rule.parameter.endswith(absent_biases)
   ]
+
   used_tensors = {rule.tensor for rule in rules}
   for group in architecture.optional:
-    if not used_tensors & {rule.tensor for rule in group} and any(
-      rule.tensor in has or rule.parameter in has for rule in group
-    ):
+    is_used = any(rule.tensor in used_tensors for rule in group)
+    exists = any(rule.tensor in has or rule.parameter in has for rule in group)
+    if exists and not is_used:
       rules += group
   return rules
 
 
-def _head(
+def _head_rules(
   architecture: Architecture, *, own_output: bool, has: Collection[str]
 ) -> list[Rule]:
+  """Returns the rules of the head that predicts tokens."""
   if not own_output:
     return list(architecture.head)
   weight, bias = architecture.output
@@ -125,18 +132,19 @@ def _head(
     and architecture.bias != bias
     and (architecture.bias in has or UNREAD_BIAS in has)
   ):
-    # transformers saves this bias, but computes with the other.
+    # transformers stores this bias, but uses the other one.
     rules.append(Rule(architecture.bias, UNREAD_BIAS))
   return rules
 
 
-def shapes_of(config: Config) -> Shapes:
-  """Shapes of the model's parameters, named `model/...`."""
-  boxed = models_api.abstract_params(model_of(config))
+def parameter_shapes(config: Config) -> Shapes:
+  """Returns the shapes of the model's parameters, with names `model/...`."""
+  boxed = model_params.abstract_params(build_model(config))
   return param_tree.param_shapes({'model': nn.meta.unbox(boxed)})
 
 
 def _head_shapes(rules: Sequence[Rule], description: Description) -> Shapes:
+  """Returns the shapes of the parameters in `heads/...`."""
   config = description.config
   assert config.vocab_size is not None
   shapes: Shapes = {}
@@ -162,37 +170,40 @@ def make_tensor_mapping(
   *,
   drop: Sequence[str] = (),
 ) -> Plan:
-  """Matches a folder's tensors and the model's parameters.
+  """Maps the tensors of a folder to the parameters of the model.
 
   Args:
-    description: the model.
-    tensors: what the folder holds, by name.
-    drop: patterns of tensors to leave out, at the user's word.
+    description: Description of the model.
+    tensors: Mapping from names to the tensors of the folder.
+    drop: Patterns of tensors that the user excludes.
 
   Raises:
-    CheckpointError: missing or surplus tensors, or wrong shapes; all listed.
+    CheckpointError: If tensors are missing, are not part of the model, or have
+      wrong shapes. The message lists all of them.
   """
   architecture, config = description.architecture, description.config
   skipped = {
-    name: 'left out at your word'
+    name: 'excluded by a pattern'
     for name in tensors
     if any(re.search(pattern, name) for pattern in drop)
   }
   skipped |= {
-    name: 'a buffer that the model does not read'
+    name: 'buffer that the model does not use'
     for name in tensors
-    if any(re.search(p, name) for p in architecture.buffers)
+    if any(re.search(pattern, name) for pattern in architecture.buffers)
   }
   head = linear_head.head_tensors(architecture, config)
-  skipped |= dict.fromkeys(head & tensors.keys(), 'changes nothing')
-  present = _canonical(
-    {n: t for n, t in tensors.items() if n not in skipped}, architecture
+  skipped |= dict.fromkeys(head & tensors.keys(), 'identity transform')
+
+  present = _rename_tensors(
+    {name: tensor for name, tensor in tensors.items() if name not in skipped},
+    architecture,
   )
   has_own_output = config.output_embeddings == 'own'
   copies = _resolve_copies(present, architecture, tied=not has_own_output)
-  constants = _take_constants(present, description)
-  rules = rules_for(architecture, description.task, config, has=present)
-  shapes = shapes_of(config) | _head_shapes(rules, description)
+  constants = _pop_constants(present, description)
+  rules = collect_rules(architecture, description.task, config, has=present)
+  shapes = parameter_shapes(config) | _head_shapes(rules, description)
   assert config.vocab_size is not None
   assignments_by_tensor: dict[str, list[Assignment]] = {}
   for assignment in tensor_rules.assign_tensors(
@@ -206,11 +217,19 @@ def make_tensor_mapping(
     set(shapes) - set(unread),
     where=next(iter(tensors.values())).file,
   )
-  skipped |= {t.name: f'the same as {of.name}' for t, of in copies.items()}
-  skipped |= {t.name: 'follows from the configuration' for t in constants}
+  skipped |= {
+    copy.name: f'duplicate of {original.name}'
+    for copy, original in copies.items()
+  }
+  skipped |= {
+    tensor.name: 'derived from the configuration' for tensor in constants
+  }
   return Plan(
     shapes,
-    {present[n]: a for n, a in assignments_by_tensor.items()},
+    {
+      present[name]: assignments
+      for name, assignments in assignments_by_tensor.items()
+    },
     copies,
     constants,
     skipped,
@@ -218,23 +237,26 @@ def make_tensor_mapping(
   )
 
 
-def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
-  """Tensors by the names that a model with a head has today."""
-  canonical = {}
+def _rename_tensors(tensors, architecture) -> dict[str, tensor_files.Tensor]:
+  """Returns the tensors by the current names in a model with a head."""
+  renamed = {}
   for name, tensor in tensors.items():
     for pattern, replacement in _OLD_NAMES:
       name = re.sub(pattern, replacement, name)
-    canonical[name] = tensor
-  if any(name.startswith(architecture.prefix) for name in canonical):
-    return canonical
+    renamed[name] = tensor
+  if any(name.startswith(architecture.prefix) for name in renamed):
+    return renamed
   return {
-    architecture.prefix + name: tensor_info
-    for name, tensor_info in canonical.items()
+    architecture.prefix + name: tensor for name, tensor in renamed.items()
   }
 
 
 def _resolve_copies(present, architecture, *, tied: bool):
-  """Takes tied tensors out of `present`: each -> the one it repeats."""
+  """Removes tied tensors from `present`.
+
+  Returns:
+    Mapping from each removed tensor to the tensor that it repeats.
+  """
   weight, bias = architecture.output
   pairs = [
     (copy, original, True) for copy, original in architecture.copies.items()
@@ -247,51 +269,69 @@ def _resolve_copies(present, architecture, *, tied: bool):
   else:
     pairs.append((architecture.bias, bias, False))
   copies = {}
-  for copy, original, same in pairs:
+  for copy, original, is_tied in pairs:
     if None in (copy, original) or copy == original or copy not in present:
       continue
-    if original not in present:  # Files keep either name of the two.
+    if original not in present:  # Some files contain only the copy.
       present[original] = present.pop(copy)
-    elif same:
+    elif is_tied:
       copies[present.pop(copy)] = present[original]
   return copies
 
 
-def _take_constants(present, description):
+def _pop_constants(present, description):
+  """Removes constant tensors from `present` and returns their values."""
   constants = {}
-  for name, values in description.architecture.constants.items():
+  for name, compute_table in description.architecture.constants.items():
     name = description.architecture.prefix + name
-    expected = values(description.config)
+    expected = compute_table(description.config)
     if expected is not None and name in present:
       constants[present.pop(name)] = expected
   return constants
 
 
 def _check(
-  wanted: dict[str, list[Assignment]], present, parameters: set[str], *, where
+  assignments_by_tensor: dict[str, list[Assignment]],
+  present,
+  parameters: set[str],
+  *,
+  where,
 ) -> None:
-  filled = {a.parameter for parts in wanted.values() for a in parts}
+  """Checks that the tensors of a folder are those of the model.
+
+  Raises:
+    CheckpointError: If tensors are missing, are not part of the model, or have
+      wrong shapes.
+  """
+  filled = {
+    assignment.parameter
+    for assignments in assignments_by_tensor.values()
+    for assignment in assignments
+  }
   assert filled == parameters, filled ^ parameters
-  sizes = {name: parts[0].whole_shape for name, parts in wanted.items()}
+  shapes = {
+    name: assignments[0].whole_shape
+    for name, assignments in assignments_by_tensor.items()
+  }
   problems = [
-    f'{name} {list(size)} is missing'
-    for name, size in sizes.items()
+    f'{name} {list(shape)} is missing'
+    for name, shape in shapes.items()
     if name not in present
   ]
   problems += [
-    f'{t.name} {list(t.shape)} has no place in the model'
-    for name, t in present.items()
-    if name not in wanted
+    f'{tensor.name} {list(tensor.shape)} has no place in the model'
+    for name, tensor in present.items()
+    if name not in shapes
   ]
   problems += [
-    f'{present[name].name} is {list(present[name].shape)}, not {list(size)}'
-    for name, size in sizes.items()
-    if name in present and present[name].shape != size
+    f'{present[name].name} is {list(present[name].shape)}, not {list(shape)}'
+    for name, shape in shapes.items()
+    if name in present and present[name].shape != shape
   ]
   if problems:
     raise errors.CheckpointError(
       'The tensors do not fit the model that config.json describes',
       got='; '.join(problems),
       where=str(where.parent),
-      fix='correct config.json, or leave surplus tensors out by --exclude=PATTERN',
+      fix='Correct config.json, or exclude tensors with --exclude=PATTERN',
     )

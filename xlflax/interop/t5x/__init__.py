@@ -1,17 +1,16 @@
-"""T5X as an engine for xlflax's models and objectives, and its checkpoints.
+"""Training of xlflax models with T5X, and conversion of T5X checkpoints.
 
-| module | holds | needs |
+| module | content | requires |
 | --- | --- | --- |
-| `models`, `objective_model` | T5X models made of a module and an objective |
-  T5X |
-| `axes`, `metrics` | parameters' axes and metrics in T5X's terms | T5X |
-| `tasks` | SeqIO tasks that tell each text's language | SeqIO |
-| `feature_converters` | examples of these tasks to batches | SeqIO |
-| `checkpoint_files` | reading the tensors of T5X's checkpoints | Orbax |
-| `t5_rules` | which of T5's tensors is which parameter | - |
-| `importing` | what becomes what, after every check | - |
-| `model_directory` | reading it, and writing a model directory | - |
+| `t5x_models`, `objective_model` | models of T5X with an objective | T5X |
+| `logical_axes`, `clu_metrics` | parameter axes and metrics for T5X | T5X |
+| `t5x_tasks` | SeqIO tasks with the language of each text | SeqIO |
+| `feature_converters` | conversion of the tasks' examples to batches | SeqIO |
+| `checkpoint_files` | reader of the tensors in T5X checkpoints | Orbax |
+| `t5_rules` | mapping of T5's tensors to parameters | - |
+| `t5x_import` | checks of a checkpoint and mapping of its tensors | - |
+| `model_directory` | conversion of a checkpoint to a model directory | - |
 
-Nothing outside this package imports T5X, and converting a checkpoint does not
-need it. The gin files are in `gin_configs/t5x/`.
+No other package imports T5X, and the conversion of a checkpoint does not
+require it. The gin files are in `gin_configs/t5x/`.
 """

@@ -1,7 +1,7 @@
-"""Tensors of a T5X checkpoint, one at a time; T5X itself is not needed.
+"""Reader of the tensors in a T5X checkpoint, one at a time, without T5X.
 
-T5X writes its checkpoints by Orbax; before, by MessagePack, which holds small
-arrays and says in which TensorStore folders the others are.
+T5X writes checkpoints with Orbax. Older versions wrote MessagePack files, which
+contain small arrays and the names of TensorStore folders with the others.
 """
 
 import dataclasses
@@ -26,18 +26,19 @@ _MSGPACK = 'checkpoint'
 _STATE = 'state'
 _ORBAX_METADATA = '_METADATA'
 _TARGET = 'target/'
-_DRIVERS = ('zarr', 'zarr3')  # of what TensorStore reads, those of T5X
-_SLACK = 1 << 20  # numbers that small checkpoints may pack as zeros
+_DRIVERS = ('zarr', 'zarr3')  # TensorStore drivers that T5X uses.
+# Number of values that small checkpoints may omit or compress as zeros.
+_NUM_UNSTORED_VALUES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """A parameter of a checkpoint.
+  """Parameter in a checkpoint.
 
   Attributes:
-    name: its path, without 'target'.
-    shape: its shape.
-    read: reads it, in float32.
+    name: Path of the parameter, without 'target'.
+    shape: Shape of the parameter.
+    read: Function that reads the parameter as float32.
   """
 
   name: str
@@ -46,69 +47,82 @@ class Tensor:
 
 
 def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
-  """The parameters of a checkpoint, by name; no values are read of them.
+  """Finds the parameters of a checkpoint without reading their values.
 
   Args:
-    checkpoint: a folder such as `checkpoint_1000`.
+    checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.
+
+  Returns:
+    Mapping from names to parameters.
 
   Raises:
-    CheckpointError: it is no checkpoint of T5X, or it is damaged.
+    CheckpointError: If the folder is not a T5X checkpoint or is damaged.
   """
   folder = bucket_staging.stage_input(checkpoint).absolute()
   if (folder / _MSGPACK).is_file():
-    found = _from_msgpack(folder)
+    tensors = _from_msgpack(folder)
   elif (folder / _STATE / _ORBAX_METADATA).is_file():
-    found = _from_orbax(folder / _STATE)
+    tensors = _from_orbax(folder / _STATE)
   else:
-    raise _no_checkpoint(folder)
-  if not found:
+    raise _not_a_checkpoint_error(folder)
+  if not tensors:
     raise errors.CheckpointError(
-      'The checkpoint has no parameters',
+      'The checkpoint contains no parameters',
       got='no target',
-      expected="what T5X's trainer writes",
+      expected='a checkpoint of the T5X trainer',
       where=str(folder),
     )
-  _check_size(folder, found)
-  return {tensor.name: tensor for tensor in found}
+  _check_size(folder, tensors)
+  return {tensor.name: tensor for tensor in tensors}
 
 
-def _check_size(folder: pathlib.Path, found: list[Tensor]) -> None:
-  """Refuses shapes that the files cannot have the numbers of.
+def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
+  """Checks that the files are large enough for the shapes of the parameters.
 
-  Arrays may lack chunks, which are zeros then: a few bytes can stand for any
-  size. Trained parameters take a byte each at least, however they are packed.
+  Missing chunks of an array are zeros, so that a few bytes can represent an
+  array of any size. Trained parameters need at least one byte per value, even
+  if they are compressed.
+
+  Raises:
+    CheckpointError: If the files are too small.
   """
-  numbers = sum(math.prod(tensor.shape) for tensor in found)
-  there = sum(p.stat().st_size for p in folder.rglob('*') if p.is_file())
-  if numbers > there + _SLACK:
+  num_values = sum(math.prod(tensor.shape) for tensor in tensors)
+  num_bytes = sum(
+    path.stat().st_size for path in folder.rglob('*') if path.is_file()
+  )
+  if num_values > num_bytes + _NUM_UNSTORED_VALUES:
     raise errors.CheckpointError(
-      'The parameters of the checkpoint are not there',
-      got=f'{numbers:,} numbers in files of {there:,} bytes',
-      expected='a byte for each number, at least',
+      'The files of the checkpoint are too small for its parameters',
+      got=f'{num_values:,} values in files of {num_bytes:,} bytes',
+      expected='at least one byte per value',
       where=str(folder),
-      fix='copy it again, with all of its files',
+      fix='Copy the checkpoint again, with all of its files',
     )
 
 
-def step_of(checkpoint: str | pathlib.Path) -> int:
-  """The step that a checkpoint's name tells; 0 if it tells none."""
+def parse_step(checkpoint: str | pathlib.Path) -> int:
+  """Returns the training step in the name of a checkpoint, or 0."""
   number = pathlib.Path(checkpoint).absolute().name.rpartition('_')[2]
   return int(number) if number.isdigit() else 0
 
 
-def _no_checkpoint(folder: pathlib.Path) -> errors.CheckpointError:
-  inside = sorted(folder.glob('checkpoint_*'), key=step_of)
+def _not_a_checkpoint_error(folder: pathlib.Path) -> errors.CheckpointError:
+  """Returns an error that suggests a checkpoint inside the folder."""
+  checkpoints = sorted(folder.glob('checkpoint_*'), key=parse_step)
+  if checkpoints:
+    hint = f'Pass {checkpoints[-1]}'
+  else:
+    hint = 'Pass a folder such as MODEL_DIR/checkpoint_1000'
   return errors.CheckpointError(
-    'This is no checkpoint of T5X',
+    'The folder is not a T5X checkpoint',
     got=str(folder),
     expected=f'a folder with {_MSGPACK} or {_STATE}/{_ORBAX_METADATA}',
-    fix=f'take {inside[-1]}'
-    if inside
-    else 'take a folder such as MODEL_DIR/checkpoint_1000',
+    fix=hint,
   )
 
 
 def _from_orbax(state: pathlib.Path) -> list[Tensor]:
+  """Finds the parameters of an Orbax checkpoint."""
   try:
     metadata: Any = ocp.PyTreeCheckpointHandler().metadata(state)
     tree = getattr(metadata, 'tree', metadata)
@@ -118,7 +132,7 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
       if name.startswith(_TARGET)
     }
   except Exception as error:
-    raise _damaged(state, error) from error
+    raise _read_error(state, error) from error
   return [
     Tensor(
       name.removeprefix(_TARGET),
@@ -134,13 +148,14 @@ def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
     {name: np.broadcast_to(np.float32(0), shape)}
   )
   try:
-    found = checkpoint_reader.restore_subtree(state.parent, state.name, item)
+    params = checkpoint_reader.restore_subtree(state.parent, state.name, item)
   except Exception as error:
-    raise _damaged(state, error, name) from error
-  return np.asarray(param_tree.flatten_params(found)[name], np.float32)
+    raise _read_error(state, error, name) from error
+  return np.asarray(param_tree.flatten_params(params)[name], np.float32)
 
 
 def _from_msgpack(folder: pathlib.Path) -> list[Tensor]:
+  """Finds the parameters of a MessagePack checkpoint."""
   try:
     content = flax.serialization.msgpack_restore(
       (folder / _MSGPACK).read_bytes()
@@ -150,11 +165,11 @@ def _from_msgpack(folder: pathlib.Path) -> list[Tensor]:
   except errors.XlflaxError:
     raise
   except Exception as error:
-    raise _damaged(folder, error) from error
+    raise _read_error(folder, error) from error
 
 
 def _leaves(tree, prefix: str = ''):
-  """(name, array or TensorStore's description) of each parameter."""
+  """Yields the name and the array, or TensorStore spec, of each parameter."""
   if isinstance(tree, dict) and 'kvstore' not in tree and 'base' not in tree:
     for key, value in tree.items():
       yield from _leaves(value, f'{prefix}{key}/')
@@ -163,14 +178,18 @@ def _leaves(tree, prefix: str = ''):
 
 
 def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
+  """Returns the tensor of an array or of a TensorStore spec."""
   if not isinstance(leaf, dict):
     array = np.asarray(leaf, np.float32)
     return Tensor(name, array.shape, lambda: array)
-  while 'base' in leaf:  # of what casts when it reads
+  while 'base' in leaf:  # Skips drivers that cast values.
     leaf = leaf['base']
   if leaf['driver'] not in _DRIVERS:
-    raise ValueError(f'{name} is stored by {leaf["driver"]!r}')
-  # Where it was written, possibly in another place or a bucket.
+    raise ValueError(
+      f'{name} is stored with the unsupported driver {leaf["driver"]!r}'
+    )
+  # The path at which the array was written, possibly on another file system.
+  # Only its last component is used.
   path = leaf['kvstore'].get('path') or leaf['path']
   store = _open(
     leaf['driver'],
@@ -181,7 +200,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
     try:
       values = np.asarray(store.read().result()).astype(np.float32)
     except Exception as error:
-      raise _damaged(folder, error, name) from error
+      raise _read_error(folder, error, name) from error
     nonfinite_checks.check_finite(name, values, where=folder)
     return values
 
@@ -189,7 +208,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
 
 
 def _open(driver: str, path: pathlib.Path):
-  """Opens an array; there is a folder for each, with its description."""
+  """Opens the array in a folder."""
   return tensorstore.open(
     {'driver': driver, 'kvstore': {'driver': 'file', 'path': f'{path}/'}},
     read=True,
@@ -197,12 +216,13 @@ def _open(driver: str, path: pathlib.Path):
   ).result()
 
 
-def _damaged(where, error: Exception, name: str = '') -> errors.XlflaxError:
-  first = (str(error).strip() or type(error).__name__).splitlines()[0]
+def _read_error(where, error: Exception, name: str = '') -> errors.XlflaxError:
+  """Returns an error with the first line of a library's message."""
+  message = (str(error).strip() or type(error).__name__).splitlines()[0]
   return errors.CheckpointError(
-    'A checkpoint of T5X cannot be read',
-    got=f'{name}: {first}' if name else first,
+    'Reading the T5X checkpoint failed',
+    got=f'{name}: {message}' if name else message,
     expected='a complete checkpoint',
     where=str(where),
-    fix='copy it again, with all of its files',
+    fix='Copy the checkpoint again, with all of its files',
   )

@@ -1,4 +1,7 @@
-"""Metrics of objectives as CLU metrics, which T5X sums up. Needs T5X."""
+"""Conversion of objectives' metrics to CLU metrics, which T5X accumulates.
+
+This module requires T5X.
+"""
 
 import flax.struct
 import jax.numpy as jnp
@@ -10,7 +13,7 @@ from xlflax.objectives import objective_base, objective_metrics
 
 @flax.struct.dataclass
 class Perplexity(clu_metrics.Average):
-  """exp of a mean of losses in nats."""
+  """Exponential of a mean of losses in nats."""
 
   def compute(self):
     """Returns the value of the metric."""
@@ -19,7 +22,7 @@ class Perplexity(clu_metrics.Average):
 
 @flax.struct.dataclass
 class Total(clu_metrics.Average):
-  """The total alone."""
+  """Sum of the values, without averaging."""
 
   def compute(self):
     """Returns the value of the metric."""
@@ -29,34 +32,38 @@ class Total(clu_metrics.Average):
 def from_output(
   output: objective_base.ObjectiveOutput, languages: tuple[str, ...]
 ) -> dict[str, clu_metrics.Metric]:
-  """Metrics of one batch, by name.
+  """Returns the metrics of one batch, by name.
 
-  Before: `{'mlm/loss': WeightedMean([6., 1.], [3., 1.])}` with languages
-  `('en', 'fr')`; after: averages under 'mlm/loss' (7 / 4), 'mlm/loss/en' and
-  'mlm/loss/fr', the loss as 'loss', and steps per second. What has no weight
-  is NaN.
+  For example, `{'mlm/loss': WeightedMean([6., 1.], [3., 1.])}` with the
+  languages `('en', 'fr')` becomes averages under 'mlm/loss' (7 / 4),
+  'mlm/loss/en' and 'mlm/loss/fr'. The result also contains the loss as 'loss'
+  and the steps per second. Averages without weight are NaN.
 
   Args:
-    output: of the objective.
-    languages: codes, in the order of the language ids.
+    output: Output of the objective.
+    languages: Language codes, in the order of the language ids.
   """
-  found: dict[str, clu_metrics.Metric] = {
+  clu_metrics_by_name: dict[str, clu_metrics.Metric] = {
     'loss': _metric('loss', output.loss.total, output.loss.weight),
     'timing/steps_per_second': t5x_metrics.StepsPerTime.from_model_output(),
   }
   for name, value in output.metrics.items():
-    found[name] = _metric(name, value.total.sum(), value.weight.sum())
+    clu_metrics_by_name[name] = _metric(
+      name, value.total.sum(), value.weight.sum()
+    )
     if value.total.ndim:
-      found |= {
+      clu_metrics_by_name |= {
         f'{name}/{code}': _metric(name, value.total[i], value.weight[i])
         for i, code in enumerate(languages)
       }
-  return found
+  return clu_metrics_by_name
 
 
 def _metric(name: str, total, weight) -> clu_metrics.Metric:
-  kind = {
+  metric_classes = {
     objective_metrics.TOKENS: Total,
     objective_metrics.PERPLEXITY: Perplexity,
-  }.get(name.rsplit('/', 1)[-1], clu_metrics.Average)
-  return kind(total=total, count=weight)
+  }
+  metric_type = name.rsplit('/', 1)[-1]
+  metric_class = metric_classes.get(metric_type, clu_metrics.Average)
+  return metric_class(total=total, count=weight)

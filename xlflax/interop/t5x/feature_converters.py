@@ -1,4 +1,4 @@
-"""From examples of SeqIO tasks to xlflax's batches. Needs TensorFlow."""
+"""Conversion of SeqIO examples to xlflax batches. Requires TensorFlow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,8 @@ from xlflax.data.dataset_config import Layout, PairOptions, Positions, Separator
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.utils import errors, validation
 
-# A task's feature -> the one that holds its language's id, int32 [1].
+# Suffix of the feature that contains the language id of a feature's text, int32
+# of shape [1].
 LANGUAGE_SUFFIX = '_language'
 _KEYS = (
   batch_keys.TOKEN_IDS,
@@ -27,21 +28,21 @@ _SEPARATORS = {
 
 
 class RowConverter(seqio.FeatureConverter):
-  """Makes the rows of a `Layout`, as `xlflax.data.batching.collate` does.
+  """Converter that builds sequences as `xlflax.data.batching.collate` does.
 
-  | layout | task features | row |
+  | layout | task features | sequence |
   | --- | --- | --- |
   | SENTENCES | targets | `<s> targets </s>` |
-  | PAIRS | inputs, targets | `<s> inputs </s> </s> targets </s>`, as long as
-    the two lengths together |
+  | PAIRS | inputs, targets | `<s> inputs </s> </s> targets </s>`, whose length is
+    the sum of the two lengths |
   | SIDES | inputs, targets | `<s> inputs </s>`, and under `paired_*`
     `<s> targets </s>` |
 
-  A feature `targets_language` (int32 [1]) tells the id of the text's
-  language, as `tasks.mixture` adds it; without one, it is 0. Every position
-  of the text has its language, segment and position; objectives choose what
-  is predicted. (SeqIO's own converter for encoders weights the positions of
-  mask symbols only.)
+  The feature `targets_language` (int32 of shape [1]) contains the language id
+  of the text, as `t5x_tasks.register_mixture` adds it. Without this feature,
+  the id is 0. Every position of the text has a language, a segment and a
+  position. The objective chooses the tokens to predict. (SeqIO's converter for
+  encoders assigns weights only to the positions of mask symbols.)
   """
 
   TASK_FEATURES: Mapping[str, Any] = {}
@@ -57,33 +58,39 @@ class RowConverter(seqio.FeatureConverter):
     pack: bool = False,
     **options,
   ):
-    """Checks the layout.
+    """Initializes the converter.
 
     Args:
-      spec: special symbols.
+      spec: Vocabulary specification.
       layout: SENTENCES, PAIRS or SIDES.
-      pairs: separator and positions, with PAIRS.
-      pack: whether several examples share a row.
-      **options: of `seqio.FeatureConverter`.
+      pairs: Separator and positions of PAIRS.
+      pack: Whether to pack several examples into one sequence.
+      **options: Keyword arguments for `seqio.FeatureConverter`.
 
     Raises:
-      ConfigError: another layout, or one that cannot be packed.
+      ConfigError: If the layout is not supported or cannot be packed.
     """
     layout = validation.validate(layout, Layout, name='layout')
     _check(layout, pack)
-    names = (
-      ('targets',) if layout is Layout.SENTENCES else ('inputs', 'targets')
-    )
-    number = self.FeatureSpec(tf.int32)
-    self.TASK_FEATURES = dict.fromkeys(names, number)
-    self._spec, self._layout, self._pairs = spec, layout, pairs
+    names = ('inputs', 'targets')
+    if layout is Layout.SENTENCES:
+      names = ('targets',)
+    feature_spec = self.FeatureSpec(tf.int32)
+    self.TASK_FEATURES = dict.fromkeys(names, feature_spec)
+    self._spec = spec
+    self._layout = layout
+    self._pairs = pairs
     self.MODEL_FEATURES = dict.fromkeys(
-      self.get_model_feature_lengths(dict.fromkeys(names, 0)), number
+      self.get_model_feature_lengths(dict.fromkeys(names, 0)), feature_spec
     )
     super().__init__(pack=pack, **options)
 
   def __call__(self, ds, task_feature_lengths):
-    """As SeqIO's; `t5x.eval` tells the languages' lengths as well."""
+    """Converts a dataset. See `seqio.FeatureConverter`.
+
+    `t5x.eval` also passes the lengths of the language features, which are
+    removed.
+    """
     return super().__call__(
       ds,
       {
@@ -94,7 +101,7 @@ class RowConverter(seqio.FeatureConverter):
     )
 
   def get_model_feature_lengths(self, task_feature_lengths):
-    """Key of the batch -> length of its rows."""
+    """Returns the length of the sequences under each key of the batch."""
     lengths = task_feature_lengths
     if self._layout is Layout.SIDES:
       return dict.fromkeys(_KEYS, lengths['inputs']) | {
@@ -108,69 +115,78 @@ class RowConverter(seqio.FeatureConverter):
 
   def _convert_features(self, ds, task_feature_lengths):
     lengths = self.get_model_feature_lengths(task_feature_lengths)
-    written = {
+    padded_lengths = {
       key: length
       for key, length in lengths.items()
       if not key.endswith(batch_keys.SEGMENT_IDS)
     }
 
     @tf.autograph.experimental.do_not_convert
-    def rows(example):
-      # SeqIO takes 0 for padding: all values are one more until `finish`.
-      return {
-        key: value + 1 for key, value in self._rows(example, lengths).items()
-      }
+    def convert(example):
+      # SeqIO interprets 0 as padding. All values are therefore incremented, and
+      # `finish` decrements them.
+      arrays = self._convert_example(example, lengths)
+      return {key: value + 1 for key, value in arrays.items()}
 
     @tf.autograph.experimental.do_not_convert
-    def finish(row):
-      return self._finish(row, lengths)
+    def finish(arrays):
+      return self._finish(arrays, lengths)
 
-    ds = ds.map(rows, num_parallel_calls=tf.data.AUTOTUNE)
-    return self._pack_or_pad(ds, written).map(
+    ds = ds.map(convert, num_parallel_calls=tf.data.AUTOTUNE)
+    return self._pack_or_pad(ds, padded_lengths).map(
       finish, num_parallel_calls=tf.data.AUTOTUNE
     )
 
-  def _rows(self, example, lengths):
-    """Arrays of the rows of one example, without padding."""
-    room = lengths[batch_keys.TOKEN_IDS]
+  def _convert_example(self, example, lengths):
+    """Returns the arrays of one example, without padding."""
+    length = lengths[batch_keys.TOKEN_IDS]
     if self._layout is Layout.SENTENCES:
-      return self._side(example, 'targets', room)
+      return self._convert_text(example, 'targets', length)
     if self._layout is Layout.SIDES:
-      paired = self._side(
-        example, 'targets', lengths[batch_keys.PAIRED + batch_keys.TOKEN_IDS]
-      )
-      return self._side(example, 'inputs', room) | {
+      paired_length = lengths[batch_keys.PAIRED + batch_keys.TOKEN_IDS]
+      paired = self._convert_text(example, 'targets', paired_length)
+      return self._convert_text(example, 'inputs', length) | {
         batch_keys.PAIRED + key: value for key, value in paired.items()
       }
-    return self._pair(example, room)
+    return self._convert_pair(example, length)
 
-  def _side(self, example, name: str, length: int):
+  def _convert_text(self, example, name: str, length: int):
+    """Returns the arrays of one text."""
     ids = example[name][: length - 2]
-    return self._piece(ids, _language(example, name), (self._spec.bos_id,))
+    language = _language(example, name)
+    return self._text_arrays(ids, language, (self._spec.bos_id,))
 
-  def _pair(self, example, length: int):
-    """Both sides in one row, the longer one cut first."""
+  def _convert_pair(self, example, length: int):
+    """Returns the arrays of a pair. The longer text is truncated first."""
     first, second = example['inputs'], example['targets']
-    room = length - self._pairs.separator.num_special
-    first = first[: tf.maximum(room - tf.size(second), (room + 1) // 2)]
-    second = second[: room - tf.size(first)]
-    symbols = [
+    max_tokens = length - self._pairs.separator.num_special
+    first = first[
+      : tf.maximum(max_tokens - tf.size(second), (max_tokens + 1) // 2)
+    ]
+    second = second[: max_tokens - tf.size(first)]
+    separator_ids = [
       getattr(self._spec, name) for name in _SEPARATORS[self._pairs.separator]
     ]
-    start = self._piece(
+    first_arrays = self._text_arrays(
       first, _language(example, 'inputs'), (self._spec.bos_id,)
     )
-    end = self._piece(second, _language(example, 'targets'), symbols)
+    second_arrays = self._text_arrays(
+      second, _language(example, 'targets'), separator_ids
+    )
     if self._pairs.positions is Positions.RUNNING:
-      end[batch_keys.POSITIONS] += tf.size(start[batch_keys.TOKEN_IDS])
-    for side, piece in enumerate((start, end)):
-      piece[batch_keys.SIDE_IDS] = tf.fill(
-        tf.shape(piece[batch_keys.TOKEN_IDS]), side
+      offset = tf.size(first_arrays[batch_keys.TOKEN_IDS])
+      second_arrays[batch_keys.POSITIONS] += offset
+    for side, arrays in enumerate((first_arrays, second_arrays)):
+      arrays[batch_keys.SIDE_IDS] = tf.fill(
+        tf.shape(arrays[batch_keys.TOKEN_IDS]), side
       )
-    return {key: tf.concat([start[key], end[key]], 0) for key in start}
+    return {
+      key: tf.concat([first_arrays[key], second_arrays[key]], 0)
+      for key in first_arrays
+    }
 
-  def _piece(self, ids, language, prefix):
-    """`prefix ids eos` with its positions and language."""
+  def _text_arrays(self, ids, language, prefix):
+    """Returns the arrays of the sequence `prefix ids eos`."""
     ids = tf.concat(
       [tf.constant(prefix, tf.int32, [len(prefix)]), ids, [self._spec.eos_id]],
       0,
@@ -181,41 +197,51 @@ class RowConverter(seqio.FeatureConverter):
       batch_keys.LANGUAGE_IDS: tf.fill(tf.shape(ids), language),
     }
 
-  def _finish(self, row, lengths):
-    """Segments and the padding symbol."""
-    out = {}
+  def _finish(self, arrays, lengths):
+    """Adds the segment ids and sets the values of padding."""
+    batch = {}
     for key in lengths:
       prefix = batch_keys.PAIRED if key.startswith(batch_keys.PAIRED) else ''
-      tokens = row[prefix + batch_keys.TOKEN_IDS]
+      tokens = arrays[prefix + batch_keys.TOKEN_IDS]
       if key == prefix + batch_keys.SEGMENT_IDS:
-        packed = row.get(f'{prefix}{batch_keys.TOKEN_IDS}_segment_ids')
-        out[key] = tf.cast(tokens > 0, tf.int32) if packed is None else packed
+        segment_ids = arrays.get(f'{prefix}{batch_keys.TOKEN_IDS}_segment_ids')
+        if segment_ids is None:  # The examples were not packed.
+          segment_ids = tokens > 0
+        values = segment_ids
       else:
-        empty = self._spec.pad_id if key.endswith(batch_keys.TOKEN_IDS) else 0
-        out[key] = tf.where(tokens > 0, row[key] - 1, empty)
-      out[key] = tf.ensure_shape(tf.cast(out[key], tf.int32), [lengths[key]])
-    return out
+        padding = self._spec.pad_id if key.endswith(batch_keys.TOKEN_IDS) else 0
+        values = tf.where(tokens > 0, arrays[key] - 1, padding)
+      batch[key] = tf.ensure_shape(tf.cast(values, tf.int32), [lengths[key]])
+    return batch
 
 
 def _language(example, name: str):
-  """The language id of a feature's text, int32 scalar."""
-  found = example.get(name + LANGUAGE_SUFFIX)
-  return tf.constant(0) if found is None else tf.cast(found[0], tf.int32)
+  """Returns the language id of a feature's text, an int32 scalar."""
+  language = example.get(name + LANGUAGE_SUFFIX)
+  return tf.constant(0) if language is None else tf.cast(language[0], tf.int32)
 
 
 def _check(layout: Layout, pack: bool) -> None:
-  allowed = (Layout.SENTENCES, Layout.PAIRS, Layout.SIDES)
-  if layout not in allowed:
+  """Checks that a layout is supported.
+
+  Raises:
+    ConfigError: If the layout is not supported or cannot be packed.
+  """
+  supported = (Layout.SENTENCES, Layout.PAIRS, Layout.SIDES)
+  if layout not in supported:
     raise errors.ConfigError(
-      'A feature converter has no such layout',
+      'The layout is not supported by feature converters',
       got=layout.value,
-      expected=', '.join(kind.value for kind in allowed),
+      expected=', '.join(
+        supported_layout.value for supported_layout in supported
+      ),
       where='layout',
     )
   if pack and layout is Layout.SIDES:
     raise errors.ConfigError(
-      'The two sides of pairs are rows of their own and cannot be packed',
+      'Examples with the layout SIDES cannot be packed, because the two texts '
+      'of a pair are separate sequences',
       got='pack = True',
       where='utils.DatasetConfig.pack',
-      fix='set pack = False',
+      fix='Set pack = False',
     )

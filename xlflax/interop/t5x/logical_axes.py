@@ -1,4 +1,4 @@
-"""Logical axes of parameters, as T5X's partitioner wants them. Needs T5X."""
+"""Logical axes of parameters for the partitioner of T5X. Requires T5X."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,47 +8,48 @@ from flax.linen import partitioning as flax_partitioning
 from xlflax.training import param_tree
 from xlflax.training.devices import partitioning
 
-# What T5X's standard rules have no axis for; none is sharded.
+# Logical axes that are not in the standard rules of T5X. They are not sharded.
 _ADDITIONAL = ('position', 'language', 'type', 'norm')
 
 
 def additional_rules() -> Sequence[tuple[str, str | None]]:
-  """Rules for `t5x.partitioning.standard_logical_axis_rules`."""
+  """Returns rules for `t5x.partitioning.standard_logical_axis_rules`."""
   assert set(_ADDITIONAL) <= {name for name, _ in partitioning.DEFAULT_RULES}
   return tuple((name, None) for name in _ADDITIONAL)
 
 
 def params_axes(boxed) -> dict[str, Any]:
-  """The collection 'params_axes' of a tree of boxed parameters.
+  """Returns the collection 'params_axes' of a tree of boxed parameters.
 
-  Columns of tables are split as widths of other weights ('embed').
+  The columns of tables are sharded as the 'embed' axis of other weights.
 
-  Before: `{'a': {'kernel': box(w, names=('embed', 'mlp'))}}`; after:
-  `{'a': {'kernel_axes': AxisMetadata(('embed', 'mlp'))}}`. A parameter that
-  is not boxed has no named axis.
+  For example, `{'a': {'kernel': box(w, names=('embed', 'mlp'))}}` becomes
+  `{'a': {'kernel_axes': AxisMetadata(('embed', 'mlp'))}}`. A parameter that is
+  not boxed has no named axis.
 
   Args:
-    boxed: parameters or their shapes, boxed with logical axes.
+    boxed: Parameters or their shapes, boxed with logical axes.
   """
-  named = param_tree.flatten_params(_unwrapped(boxed))
+  axes_by_name = param_tree.flatten_params(_unwrap(boxed))
   return param_tree.unflatten_params(
     {
       f'{name}_axes': flax_partitioning.AxisMetadata(names=axes.names)
-      for name, axes in named.items()
+      for name, axes in axes_by_name.items()
     }
   )
 
 
 class _Axes:
-  """A leaf, unlike a tuple."""
+  """Axis names of a parameter. Unlike a tuple, it is a leaf of a tree."""
 
   def __init__(self, names: tuple):
     self.names = names
 
 
-def _unwrapped(tree):
+def _unwrap(tree):
+  """Replaces the parameters of a tree by their axis names."""
   if isinstance(tree, dict):
-    return {key: _unwrapped(value) for key, value in tree.items()}
+    return {key: _unwrap(value) for key, value in tree.items()}
   names = getattr(tree, 'names', None)
   names = names or (None,) * tree.ndim
-  return _Axes(tuple('embed' if n == 'columns' else n for n in names))
+  return _Axes(tuple('embed' if name == 'columns' else name for name in names))

@@ -1,4 +1,4 @@
-"""Reads a checked T5X checkpoint and writes a model directory."""
+"""Conversion of a checked T5X checkpoint to a model directory."""
 
 import json
 import pathlib
@@ -20,22 +20,26 @@ RECORD = 't5x.json'
 
 
 def load_t5x_parameters(checked: Import) -> dict[str, Any]:
-  """The parameters, `{'model': ..., 'heads': ...}`, read one by one.
+  """Reads the parameters `{'model': ..., 'heads': ...}` one by one.
 
   Raises:
-    CheckpointError: a tensor cannot be read.
+    CheckpointError: If a tensor cannot be read.
   """
   return param_tree.unflatten_params(
-    {name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes}
+    {
+      name: jnp.asarray(_read_parameter(checked, name))
+      for name in checked.shapes
+    }
   )
 
 
-def _parameter(checked: Import, name: str) -> np.ndarray:
-  parts, shape = checked.sources[name], checked.shapes[name]
-  if parts == [(name, None)]:
+def _read_parameter(checked: Import, name: str) -> np.ndarray:
+  """Reads a parameter from its source tensors."""
+  sources, shape = checked.sources[name], checked.shapes[name]
+  if sources == [(name, None)]:
     return checked.tensors[name].read()
   if t5_rules.is_vocabulary_table(name):
-    ((tensor, _),) = parts
+    ((tensor, _),) = sources
     array = checked.tensors[tensor].read()
     num_rows = t5_rules.part_shape(tensor, array.shape, None)[0]
     return t5_rules.with_padded_rows(
@@ -43,53 +47,67 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
       vocab_size=len(checked.vocabulary),
       num_rows=shape[0],
     )
-  # All layers of a scanned parameter here, or one array.
-  stacked = '/layers/' in name
-  arrays: dict[str, np.ndarray] = {}
-  made = []
-  for tensor, layer in parts:
-    if tensor not in arrays:
-      arrays[tensor] = checked.tensors[tensor].read()
-    made.append(
+
+  # A scanned parameter consists of the arrays of all layers.
+  is_stacked = '/layers/' in name
+  tensors: dict[str, np.ndarray] = {}
+  arrays = []
+  for tensor, layer in sources:
+    if tensor not in tensors:
+      tensors[tensor] = checked.tensors[tensor].read()
+    arrays.append(
       t5_rules.convert_array(
         tensor,
-        t5_rules.select_layer(arrays[tensor], layer),
-        shape[1:] if stacked else shape,
+        t5_rules.select_layer(tensors[tensor], layer),
+        shape[1:] if is_stacked else shape,
       )
     )
     if layer is None:
-      del arrays[tensor]
-  return np.stack(made) if stacked else made[0]
+      del tensors[tensor]
+  return np.stack(arrays) if is_stacked else arrays[0]
 
 
 @validation.validate_call
 def convert_t5x_checkpoint(
   checked: Import, model_dir: validation.FilePath
 ) -> pathlib.Path:
-  """Reads the tensors and writes a model directory, on disk at once complete.
+  """Reads the tensors and writes a model directory.
+
+  The directory is created only after it is complete.
+
+  Args:
+    checked: Checked checkpoint.
+    model_dir: Model directory to write.
+
+  Returns:
+    Absolute path of the model directory.
 
   Raises:
-    RunDirectoryError: there is something already, or a bucket cannot be used.
-    CheckpointError: a tensor cannot be read, or the checkpoint not be written.
+    RunDirectoryError: If the directory exists, or if a bucket is not usable.
+    CheckpointError: If a tensor cannot be read, or if the checkpoint cannot be
+      written.
   """
   model_dir = paths.to_absolute_path(model_dir)
   bucket_access.check_usable(model_dir)
-  with paths.new_directory(model_dir, where='--output') as made:
-    _write(checked, load_t5x_parameters(checked), made)
-    text = gin_file.of_model(checked.model.config, str(model_dir))
-    manifests.write_files(made, manifests.Kind.RUN, {gin_file.FILE: text})
+  with paths.new_directory(model_dir, where='--output') as temporary_dir:
+    _write(checked, load_t5x_parameters(checked), temporary_dir)
+    text = gin_file.format_gin_file(checked.model.config, str(model_dir))
+    manifests.write_files(
+      temporary_dir, manifests.Kind.RUN, {gin_file.FILE: text}
+    )
   return model_dir
 
 
 def _write(checked: Import, params, directory: pathlib.Path) -> None:
-  step = checkpoint_files.step_of(checked.checkpoint)
+  """Writes the files of a model directory."""
+  step = checkpoint_files.parse_step(checked.checkpoint)
   run_directory.write_model(
     directory, checked.model, vocabulary=checked.vocabulary
   )
-  found = checked.vocabulary
+  vocabulary = checked.vocabulary
   vocabulary_training.write_vocabulary(
-    found,
-    found.description | found.describe(),
+    vocabulary,
+    vocabulary.description | vocabulary.describe(),
     directory / run_directory.VOCABULARY,
   )
   run_directory.record_vocabulary(directory)

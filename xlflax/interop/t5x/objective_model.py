@@ -1,4 +1,4 @@
-"""What T5X models of every kind of module share. Needs T5X.
+"""Base class of T5X models for all types of modules. Requires T5X.
 
 The parameters are those of a run of `xlflax train`: `{'model': ..., 'heads':
 {objective: ...}}`.
@@ -19,31 +19,32 @@ from t5x import models as t5x_models
 from xlflax.data import batch_keys, dataset_config
 from xlflax.data.seqio_tasks import seqio_vocabulary
 from xlflax.interop.t5x import clu_metrics, feature_converters, logical_axes
-from xlflax.models import encoder_config as model_config
-from xlflax.models import model_params as models_api
+from xlflax.models import encoder_config, model_params
 from xlflax.objectives import duplicate_detection, objective_base
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.utils import errors, validation
 
 
 class Normalization(enum.Enum):
-  """What T5X takes the gradient of."""
+  """Normalization of the loss whose gradient T5X computes."""
 
-  MEAN = 'mean'  # over the predicted tokens of the batch, as xlflax does
-  SUM = 'sum'  # for Adafactor, and with several micro-batches
+  MEAN = 'mean'  # Mean over the predicted tokens of the batch, as in xlflax.
+  SUM = 'sum'  # For Adafactor, and for several microbatches.
 
 
 class ObjectiveModel(t5x_models.BaseModel):
-  """A module trained by one objective.
+  """T5X model that trains a module with one objective.
 
   Attributes:
-    module: the Linen module, with the vocabulary's sizes filled in.
-    objective: what it is trained by.
-    optimizer_def: T5X's optimizer.
-    input_vocabulary: the tasks' vocabulary; T5X compares the two.
-    output_vocabulary: the same.
-    spec: its sizes and special ids.
-    FEATURE_CONVERTER_CLS: makes converters of the layout.
+    module: Linen module, with the sizes of the vocabulary.
+    objective: Training objective.
+    optimizer_def: Optimizer of T5X.
+    input_vocabulary: Vocabulary of the tasks. T5X compares it with
+      `output_vocabulary`.
+    output_vocabulary: The same vocabulary.
+    spec: Sizes and special ids of the vocabulary.
+    FEATURE_CONVERTER_CLS: Function that creates a feature converter for the
+      layout.
   """
 
   def __init__(
@@ -58,26 +59,28 @@ class ObjectiveModel(t5x_models.BaseModel):
     normalization: Normalization | str = Normalization.MEAN,
     seed: int = 0,
   ):
-    """Checks that the objective can be trained by T5X.
+    """Initializes the model and checks that T5X can train the objective.
 
     Args:
-      module: an encoder or encoder-decoder.
-      vocabulary: of the tasks.
-      objective: without a state or schedules, which T5X does not keep.
-      optimizer_def: T5X's optimizer.
-      layout: how examples become rows: SENTENCES, PAIRS or SIDES.
-      pairs: separator and positions, with PAIRS.
-      normalization: T5X adds the gradients of micro-batches, so several of
-        them need SUM.
-      seed: of what is masked in evaluations.
+      module: Encoder or encoder-decoder.
+      vocabulary: Vocabulary of the tasks.
+      objective: Training objective. It must not have a state or schedules,
+        because T5X does not store them.
+      optimizer_def: Optimizer of T5X.
+      layout: Layout of the examples: SENTENCES, PAIRS or SIDES.
+      pairs: Separator and positions of PAIRS.
+      normalization: Normalization of the loss. T5X sums the gradients of
+        microbatches, so several microbatches require SUM.
+      seed: Random seed for masking in evaluations.
 
     Raises:
-      ConfigError: the objective needs what T5X does not have, or other rows.
+      ConfigError: If T5X does not support the objective, or if the objective
+        does not support the layout.
     """
     super().__init__(optimizer_def=optimizer_def)
     spec = vocabulary.vocabulary.spec
     self.module = module.clone(
-      config=model_config.with_vocabulary(module.config, spec)
+      config=encoder_config.with_vocabulary(module.config, spec)
     )
     self.objective = objective
     self.input_vocabulary = self.output_vocabulary = vocabulary
@@ -102,10 +105,10 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def get_initial_variables(self, rng, input_shapes, input_types=None):
-    """Fresh 'params' and their 'params_axes'."""
-    del input_shapes, input_types  # nothing depends on the batch
+    """Returns initialized 'params' and their 'params_axes'."""
+    del input_shapes, input_types  # The parameters do not depend on the batch.
     model_rng, head_rng = jax.random.split(rng)
-    boxed = {'model': models_api.init_params(self.module, model_rng)}
+    boxed = {'model': model_params.init_params(self.module, model_rng)}
     heads = self.objective.init_heads(self.module, head_rng)
     if heads:
       boxed['heads'] = {self.objective.name: heads}
@@ -117,22 +120,25 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def loss_fn(self, params, batch: Mapping[str, jax.Array], dropout_rng):
-    """The objective's loss, as `Normalization` says, and its metrics.
+    """Computes the normalized loss of the objective and its metrics.
 
     Args:
-      params: as `get_initial_variables` makes them.
-      batch: arrays [batch, length] as `xlflax.data.batch_keys` documents.
-      dropout_rng: key of masking and dropout; None for an evaluation, which
-        masks the same tokens of a batch each time.
+      params: Parameters, as returned by `get_initial_variables`.
+      batch: Arrays of shape [batch, length], documented in
+        `xlflax.data.batch_keys`.
+      dropout_rng: Random key for masking and dropout. If None, the model is
+        evaluated, and the masked tokens depend only on the batch.
+
+    Returns:
+      The loss and the metrics by name.
     """
     train = dropout_rng is not None
     rng = dropout_rng if train else self.key(batch)
     output = self._output(self.objective, params, batch, rng, train=train)
-    loss = (
-      objective_base.weighted_mean(output.loss)
-      if self._normalization is Normalization.MEAN
-      else output.loss.total
-    )
+    if self._normalization is Normalization.MEAN:
+      loss = objective_base.weighted_mean(output.loss)
+    else:
+      loss = output.loss.total
     return loss, clu_metrics.from_output(output, self.spec.languages)
 
   def score_batch(
@@ -141,38 +147,43 @@ class ObjectiveModel(t5x_models.BaseModel):
     batch: Mapping[str, jax.Array],
     return_intermediates: bool = False,
   ):
-    """Log-likelihood of each row's predicted tokens, float32 [B].
+    """Computes the log-likelihood of the predicted tokens of each sequence.
 
-    Of a masked language model, the tokens depend on the row alone.
+    For a masked language model, the predicted tokens depend only on the
+    sequence.
 
     Args:
-      params: as `get_initial_variables` makes them.
-      batch: as `xlflax.data.batch_keys` documents.
-      return_intermediates: whether to give, besides, `{'tokens': float32
-        [B]}`: how many tokens were predicted.
+      params: Parameters, as returned by `get_initial_variables`.
+      batch: Arrays documented in `xlflax.data.batch_keys`.
+      return_intermediates: Whether to also return `{'tokens': ...}`, the number
+        of predicted tokens, as float32 of shape [batch].
+
+    Returns:
+      Log-likelihoods as float32, of shape [batch].
     """
     objective = self.objective
     if isinstance(objective, seq2seq.SequenceToSequence):
       objective = dataclasses.replace(objective, label_smoothing=0.0)
 
-    def score(row, mark):
-      rng = jax.random.fold_in(jax.random.key(self._seed), mark)
-      row = {name: array[None] for name, array in row.items()}
-      return self._output(objective, params, row, rng, train=False).loss
+    def score(example, fingerprint):
+      rng = jax.random.fold_in(jax.random.key(self._seed), fingerprint)
+      example = {name: array[None] for name, array in example.items()}
+      return self._output(objective, params, example, rng, train=False).loss
 
-    losses = jax.vmap(score)(dict(batch), _marks(batch))
+    losses = jax.vmap(score)(dict(batch), _fingerprints(batch))
     if return_intermediates:
       return -losses.total, {'tokens': losses.weight}
     return -losses.total
 
   def key(self, batch) -> jax.Array:
-    """A key that depends on the batch's tokens alone."""
+    """Returns a random key that depends only on the tokens of the batch."""
     return jax.random.fold_in(
-      jax.random.key(self._seed), jnp.sum(_marks(batch), dtype=jnp.uint32)
+      jax.random.key(self._seed),
+      jnp.sum(_fingerprints(batch), dtype=jnp.uint32),
     )
 
   def context(self, rng, *, train: bool) -> objective_base.Context:
-    """What the objective is told."""
+    """Returns the context of a call of the objective."""
     return objective_base.Context(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )
@@ -187,21 +198,23 @@ class ObjectiveModel(t5x_models.BaseModel):
 
 
 def unfreeze_params(params):
-  """T5X freezes its parameters."""
-  return (
-    flax.core.unfreeze(params)
-    if isinstance(params, flax.core.FrozenDict)
-    else params
-  )
+  """Returns the parameters as plain dicts. T5X freezes its parameters."""
+  if isinstance(params, flax.core.FrozenDict):
+    return flax.core.unfreeze(params)
+  return params
 
 
-def _marks(batch) -> jax.Array:
-  """A number for each row's tokens, uint32 [B]."""
+def _fingerprints(batch) -> jax.Array:
+  """Returns a hash of the tokens of each sequence, uint32 of shape [batch]."""
   return duplicate_detection.fingerprint_rows(batch[batch_keys.TOKEN_IDS])[:, 0]
 
 
 def _check(objective: objective_base.Objective, module) -> None:
-  """Raises ConfigError for what T5X's training would leave out."""
+  """Checks that T5X supports the objective.
+
+  Raises:
+    ConfigError: If the objective has a state or schedules.
+  """
   where = f'objective {objective.name!r}'
   schedules = [
     field.name
@@ -210,24 +223,26 @@ def _check(objective: objective_base.Objective, module) -> None:
   ]
   if schedules:
     raise errors.ConfigError(
-      'A schedule of an objective needs the step, which T5X does not tell',
+      'Schedules of an objective are not supported, because T5X does not pass '
+      'the training step to the model',
       got=', '.join(schedules),
       expected='numbers',
       where=where,
-      fix='set them to numbers, or train with `xlflax train`',
+      fix='Set them to numbers, or train with `xlflax train`',
     )
-  kind = type(objective)
-  kept = [
-    name
+  objective_class = type(objective)
+  has_state = any(
+    getattr(objective_class, name)
+    is not getattr(objective_base.Objective, name)
     for name in ('init_state', 'load_state', 'start_step')
-    if getattr(kind, name) is not getattr(objective_base.Objective, name)
-  ]
-  if kept:
+  )
+  if has_state:
     raise errors.ConfigError(
-      'The objective has a state, which T5X does not keep',
-      got=kind.__name__,
-      expected='one without',
+      'Objectives with a state are not supported, because T5X does not store '
+      'the state',
+      got=objective_class.__name__,
+      expected='an objective without a state',
       where=where,
-      fix='train with `xlflax train`',
+      fix='Train with `xlflax train`',
     )
   objective.init_heads(module, jax.random.key(0))

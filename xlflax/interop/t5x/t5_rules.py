@@ -1,6 +1,9 @@
-"""T5X's T5 (`t5x.examples.t5` and `scalable_t5`): tensors and parameters.
+"""Mapping of the tensors of T5X's T5 to parameters.
 
-| | in T5X | here |
+The implementations `t5x.examples.t5` and `scalable_t5` are supported. Their
+tensors differ from the parameters of xlflax as follows.
+
+| | T5X | xlflax |
 | --- | --- | --- |
 | kernel of queries, keys, values | [embed, heads * kv], or [embed, heads, kv]
   | [embed, heads, kv] |
@@ -27,8 +30,8 @@ _ATTENTION = {
   'value/kernel': 'value/kernel',
   'out/kernel': 'output/kernel',
 }
-# Block in T5X -> here; both are within a layer.
-_ATTENTIONS = {
+# Mapping from the attention blocks of a layer in T5X to those in xlflax.
+_ATTENTION_BLOCKS = {
   'encoder': {'attention': 'attention'},
   'decoder': {
     'self_attention': 'attention',
@@ -55,98 +58,124 @@ _GATED_MLP = {
 _BIAS = 'relpos_bias/rel_embedding'
 EMBEDDING = 'token_embedder/embedding'
 _OUTPUT = 'logits_dense/kernel'
-_MAX_LENGTH = 1024  # relative positions have no bound of their own
+_MAX_LENGTH = 1024  # Relative positions do not limit the length.
 
 
-def names_of(
-  half: str, config: encoder_decoder_config.EncoderDecoderConfig
+def layer_names(
+  stack: str, config: encoder_decoder_config.EncoderDecoderConfig
 ) -> dict[str, str]:
-  """Tensor -> parameter, within a layer of the encoder or the decoder."""
-  found = {
-    f'{there}/{name}': f'{here}/{parameter}'
-    for there, here in _ATTENTIONS[half].items()
-    for name, parameter in _ATTENTION.items()
+  """Returns the names within a layer of the encoder or the decoder.
+
+  Args:
+    stack: 'encoder' or 'decoder'.
+    config: Configuration of the model.
+
+  Returns:
+    Mapping from the tensors of T5X to the parameters of xlflax.
+  """
+  names = {
+    f'{block}/{tensor}': f'{parameter_block}/{parameter}'
+    for block, parameter_block in _ATTENTION_BLOCKS[stack].items()
+    for tensor, parameter in _ATTENTION.items()
   }
-  found |= {
-    f'{there}/scale': f'{here}/scale' for there, here in _NORMS[half].items()
+  names |= {
+    f'{norm}/scale': f'{parameter_norm}/scale'
+    for norm, parameter_norm in _NORMS[stack].items()
   }
   if config.per_layer_relative_bias:
-    found[_BIAS] = 'relative_bias/table'
-  return found | (_GATED_MLP if config.gated_mlp else _MLP)
+    names[_BIAS] = 'relative_bias/table'
+  return names | (_GATED_MLP if config.gated_mlp else _MLP)
 
 
 def top_names(
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> dict[str, str]:
-  """Tensor -> parameter, outside of layers."""
-  found = {EMBEDDING: 'model/encoder/token'}
-  for half in _NORMS:
-    found[f'{half}/{half}_norm/scale'] = f'model/{half}/final_norm/scale'
+  """Returns the names outside of layers.
+
+  Args:
+    config: Configuration of the model.
+
+  Returns:
+    Mapping from the tensors of T5X to the parameters of xlflax.
+  """
+  names = {EMBEDDING: 'model/encoder/token'}
+  for stack in _NORMS:
+    names[f'{stack}/{stack}_norm/scale'] = f'model/{stack}/final_norm/scale'
     if not config.per_layer_relative_bias:
-      found[f'{half}/{_BIAS}'] = f'model/{half}/relative_bias/table'
+      names[f'{stack}/{_BIAS}'] = f'model/{stack}/relative_bias/table'
   if config.output_embeddings == 'own':
-    found[f'decoder/{_OUTPUT}'] = 'model/output'
-  return found
+    names[f'decoder/{_OUTPUT}'] = 'model/output'
+  return names
 
 
 def is_vocabulary_table(parameter: str) -> bool:
-  """Returns whether a parameter has a row for each token."""
+  """Returns True if a parameter has one row per token."""
   return parameter in ('model/encoder/token', 'model/output')
 
 
-def tensors_of(
+def find_sources(
   parameter: str,
   sources: Mapping[str, str],
   config: encoder_decoder_config.EncoderDecoderConfig,
   *,
   scanned: bool,
 ) -> list[tuple[str, int | None]]:
-  """What a parameter is made of: (tensor, layer of a scanned one) pairs.
+  """Returns the tensors that a parameter consists of.
 
   Args:
-    parameter: name here; of scanned layers without a number.
-    sources: of `top_names`, turned round: parameter -> tensor.
-    config: of the model here.
-    scanned: whether T5X's layers are.
+    parameter: Name of the parameter. The names of scanned layers have no
+      number.
+    sources: Inverse of `top_names`: mapping from parameters to tensors.
+    config: Configuration of the model.
+    scanned: Whether the layers of T5X are scanned.
+
+  Returns:
+    Pairs of a tensor and a layer. The layer is None for tensors that are not
+    scanned.
   """
   if parameter in sources:
     return [(sources[parameter], None)]
   match = re.fullmatch(r'model/(\w+)/layers(?:_(\d+))?/(.*)', parameter)
   assert match is not None, parameter
-  half, number, within = match.groups()
-  there = {here: name for name, here in names_of(half, config).items()}
-  layers = range(layers_of(config, half)) if number is None else (int(number),)
-  return [
-    (f'{half}/{half}/{there[within]}', layer)
-    if scanned
-    else (f'{half}/layers_{layer}/{there[within]}', None)
-    for layer in layers
-  ]
+  stack, number, suffix = match.groups()
+  tensors = {
+    parameter_name: tensor
+    for tensor, parameter_name in layer_names(stack, config).items()
+  }
+  tensor = tensors[suffix]
+  if number is not None:
+    layers = [int(number)]
+  else:
+    layers = list(range(num_layers(config, stack)))
+  if scanned:
+    return [(f'{stack}/{stack}/{tensor}', layer) for layer in layers]
+  return [(f'{stack}/layers_{layer}/{tensor}', None) for layer in layers]
 
 
-def layers_of(
-  config: encoder_decoder_config.EncoderDecoderConfig, half: str
+def num_layers(
+  config: encoder_decoder_config.EncoderDecoderConfig, stack: str
 ) -> int:
-  """Layers of the encoder or the decoder."""
-  return (
-    config.num_encoder_layers
-    if half == 'encoder'
-    else config.num_decoder_layers
-  )
+  """Returns the number of layers of the encoder or the decoder."""
+  if stack == 'encoder':
+    return config.num_encoder_layers
+  return config.num_decoder_layers
 
 
 def select_layer(array: np.ndarray, layer: int | None) -> np.ndarray:
-  """Returns a layer of a scanned tensor [rows, layers, ...], or all of it."""
+  """Returns one layer of a scanned tensor [rows, layers, ...].
+
+  If `layer` is None, returns the complete tensor.
+  """
   return array if layer is None else np.take(array, layer, _SCAN_AXIS)
 
 
 def with_padded_rows(
   table: np.ndarray, *, vocab_size: int, num_rows: int
 ) -> np.ndarray:
-  """Returns a table [num_rows, H] whose rows beyond the vocabulary are 0.
+  """Returns a table [num_rows, H] whose rows beyond the vocabulary are zero.
 
   Args:
-    table: Array [R, H] with at least `vocab_size` rows.
+    table: Array of shape [R, H] with at least `vocab_size` rows.
     vocab_size: Number of tokens.
     num_rows: Number of rows of the result.
   """
@@ -154,12 +183,12 @@ def with_padded_rows(
 
 
 def convert_array(tensor: str, array: np.ndarray, shape) -> np.ndarray:
-  """Returns a tensor's array as an array of the parameter's shape.
+  """Returns a tensor as an array with the shape of the parameter.
 
   Args:
-    tensor: its name, which says whether it is transposed.
-    array: [...], one layer of it.
-    shape: of the parameter.
+    tensor: Name of the tensor, which determines whether to transpose it.
+    array: Values of one layer.
+    shape: Shape of the parameter.
   """
   if tensor.endswith(_TRANSPOSED):
     array = array.T
@@ -169,14 +198,14 @@ def convert_array(tensor: str, array: np.ndarray, shape) -> np.ndarray:
 def part_shape(
   tensor: str, shape: tuple[int, ...], layer: int | None
 ) -> tuple[int, ...]:
-  """The shape of `select_layer`, transposed as by `convert_array`."""
+  """Returns the shape of `select_layer`, transposed as in `convert_array`."""
   if layer is not None:
     shape = shape[:_SCAN_AXIS] + shape[_SCAN_AXIS + 1 :]
   return shape[::-1] if tensor.endswith(_TRANSPOSED) else shape
 
 
 def is_scanned(names) -> bool:
-  """Whether T5X's layers are stacked."""
+  """Returns True if the layers of T5X are scanned."""
   return any(name.startswith('encoder/encoder/') for name in names)
 
 
@@ -187,70 +216,78 @@ def read_config(
   scan_layers: bool = True,
   max_length: int = _MAX_LENGTH,
 ) -> encoder_decoder_config.EncoderDecoderConfig:
-  """What the shapes of a checkpoint's tensors say of the model.
+  """Derives the configuration of a T5 from the shapes of its tensors.
 
   Args:
-    shapes: of each tensor, by name.
-    activation: of the feed-forward blocks; None for T5 v1.1's and mT5's
-      gated 'gelu_tanh', or T5's 'relu', which the shapes do not tell.
-    scan_layers: whether the layers are stacked here.
-    max_length: longest row.
+    shapes: Mapping from the names of tensors to their shapes.
+    activation: Activation of the feed-forward layers, which the shapes do not
+      determine. If None, it is 'gelu_tanh' for gated layers (T5 v1.1 and mT5)
+      and 'relu' for others (T5).
+    scan_layers: Whether the layers of the resulting model are scanned.
+    max_length: Maximum number of tokens of a sequence.
 
   Raises:
-    CheckpointError: these are not the tensors of a T5.
+    CheckpointError: If the tensors are not those of a T5.
   """
   scanned = is_scanned(shapes)
-  inside = '{0}/{0}/' if scanned else '{0}/layers_0/'
-  layer = inside.format('encoder')
-  per_layer = layer + _BIAS in shapes
-  bias = layer + _BIAS if per_layer else f'encoder/{_BIAS}'
-  wanted = (
+  layer_prefix = '{0}/{0}/' if scanned else '{0}/layers_0/'
+  encoder_layer = layer_prefix.format('encoder')
+  decoder_layer = layer_prefix.format('decoder')
+  per_layer_bias = encoder_layer + _BIAS in shapes
+  bias_table = f'encoder/{_BIAS}'
+  if per_layer_bias:
+    bias_table = encoder_layer + _BIAS
+  query_kernel = f'{encoder_layer}attention/query/kernel'
+  mlp_output_kernel = f'{encoder_layer}mlp/wo/kernel'
+  encoder_norm = f'{encoder_layer}pre_mlp_layer_norm/scale'
+  decoder_norm = f'{decoder_layer}pre_mlp_layer_norm/scale'
+
+  required = (
     EMBEDDING,
-    bias,
-    f'{layer}attention/query/kernel',
-    f'{layer}mlp/wo/kernel',
-    f'{layer}pre_mlp_layer_norm/scale',
-    inside.format('decoder') + 'pre_mlp_layer_norm/scale',
+    bias_table,
+    query_kernel,
+    mlp_output_kernel,
+    encoder_norm,
+    decoder_norm,
   )
-  missing = [name for name in wanted if name not in shapes]
+  missing = [name for name in required if name not in shapes]
   if missing:
     raise errors.CheckpointError(
-      'The checkpoint is not of a T5 that is known',
-      got='no '
-      + ', '.join(missing)
-      + '; there are '
-      + ', '.join(sorted(shapes)[:6]),
-      expected="t5x.examples.t5's or scalable_t5's tensors",
-      fix="for xlflax's own models, give the model that t5x.train was "
-      'given: --gin_file=models/SIZE.gin',
+      'The checkpoint does not contain a supported T5 model',
+      got=f'the tensors {", ".join(sorted(shapes)[:6])} without '
+      + ', '.join(missing),
+      expected='the tensors of t5x.examples.t5 or scalable_t5',
+      fix='For an xlflax model, pass the gin file of the model that was passed '
+      'to t5x.train: --gin_file=models/SIZE.gin',
     )
-  query = part_shape('', shapes[wanted[2]], 0 if scanned else None)
-  buckets, heads = part_shape(
-    bias, shapes[bias], 0 if scanned and per_layer else None
+
+  layer = 0 if scanned else None
+  query_shape = part_shape('', shapes[query_kernel], layer)
+  mlp_output_shape = part_shape('', shapes[mlp_output_kernel], layer)
+  num_buckets, num_heads = part_shape(
+    bias_table, shapes[bias_table], layer if per_layer_bias else None
   )
-  gated = f'{layer}mlp/wi_0/kernel' in shapes
-  counts = {
-    half: (
-      shapes[inside.format(half) + 'pre_mlp_layer_norm/scale'][_SCAN_AXIS]
-      if scanned
-      else _count(shapes, half)
-    )
-    for half in ('encoder', 'decoder')
-  }
+  gated = f'{encoder_layer}mlp/wi_0/kernel' in shapes
+  if scanned:
+    num_encoder_layers = shapes[encoder_norm][_SCAN_AXIS]
+    num_decoder_layers = shapes[decoder_norm][_SCAN_AXIS]
+  else:
+    num_encoder_layers = _count_layers(shapes, 'encoder')
+    num_decoder_layers = _count_layers(shapes, 'decoder')
   return encoder_decoder_config.EncoderDecoderConfig(
     family=encoder_decoder_config.EncoderDecoderFamily.T5,
-    num_encoder_layers=counts['encoder'],
-    num_decoder_layers=counts['decoder'],
+    num_encoder_layers=num_encoder_layers,
+    num_decoder_layers=num_decoder_layers,
     hidden_dim=shapes[EMBEDDING][1],
-    num_heads=heads,
-    head_dim=int(np.prod(query[1:])) // heads,
-    mlp_dim=part_shape('', shapes[wanted[3]], 0 if scanned else None)[0],
+    num_heads=num_heads,
+    head_dim=int(np.prod(query_shape[1:])) // num_heads,
+    mlp_dim=mlp_output_shape[0],
     max_length=max_length,
     layer_norm_epsilon=1e-6,
     gated_mlp=gated,
     activation=activation or ('gelu_tanh' if gated else 'relu'),
-    relative_buckets=buckets,
-    per_layer_relative_bias=per_layer,
+    relative_buckets=num_buckets,
+    per_layer_relative_bias=per_layer_bias,
     output_embeddings=encoder_decoder_config.OutputEmbeddings(
       'own' if f'decoder/{_OUTPUT}' in shapes else 'tied'
     ),
@@ -258,10 +295,11 @@ def read_config(
   )
 
 
-def _count(shapes, half: str) -> int:
-  numbers = [
+def _count_layers(shapes, stack: str) -> int:
+  """Returns the number of unrolled layers of the encoder or the decoder."""
+  layers = [
     int(match.group(1))
     for name in shapes
-    if (match := re.match(rf'{half}/layers_(\d+)/', name))
+    if (match := re.match(rf'{stack}/layers_(\d+)/', name))
   ]
-  return max(numbers) + 1
+  return max(layers) + 1

@@ -1,4 +1,7 @@
-"""What of a T5X checkpoint becomes which parameter. T5X is not needed."""
+"""Checks of a T5X checkpoint and mapping of its tensors to parameters.
+
+This module does not require T5X.
+"""
 
 import dataclasses
 import math
@@ -10,31 +13,31 @@ from flax import linen as nn
 
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.interop.t5x import checkpoint_files, t5_rules
-from xlflax.models import encoder_config as model_config
-from xlflax.models import encoder_decoder
-from xlflax.models import model_params as models_api
+from xlflax.models import encoder_config, encoder_decoder, model_params
 from xlflax.storage import bucket_staging
 from xlflax.training import param_tree
 from xlflax.utils import errors, validation
 
-_OWN = 'model/'  # xlflax's own models have their parameters under these
+# Prefixes of the parameters in checkpoints of xlflax models.
+_MODEL = 'model/'
 _HEADS = 'heads/'
 
-# (tensor, layer of a scanned one) pairs, of which a parameter is made.
+# Tensors that a parameter consists of. Each is a pair of a name and a layer,
+# which is None for tensors that are not scanned.
 Sources = list[tuple[str, int | None]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """A checkpoint that has been checked, but not read.
+  """Checked import of a checkpoint, before its values are read.
 
   Attributes:
-    checkpoint: the folder.
-    model: the Linen module, with the vocabulary's sizes.
-    vocabulary: the model's.
-    tensors: what the checkpoint holds, by name.
-    shapes: every parameter's shape, by name.
-    sources: parameter -> what it is made of.
+    checkpoint: Folder of the checkpoint.
+    model: Linen module, with the sizes of the vocabulary.
+    vocabulary: Vocabulary of the model.
+    tensors: Mapping from names to the tensors of the checkpoint.
+    shapes: Mapping from the name of each parameter to its shape.
+    sources: Mapping from the name of each parameter to its source tensors.
   """
 
   checkpoint: pathlib.Path
@@ -54,146 +57,186 @@ def check_t5x_import(
   scan_layers: bool = True,
   activation: str | None = None,
 ) -> Import:
-  """Checks all of a checkpoint but the values of its tensors.
+  """Checks all requirements of an import that do not depend on tensor values.
 
   Args:
-    checkpoint: a folder such as `checkpoint_1000`.
-    vocabulary: what the model was trained with.
-    model: the module, for a checkpoint of one of xlflax's own models; None
-      for T5X's T5, whose tensors tell its sizes.
-    scan_layers: stacked layers, or unrolled ones (T5X's T5).
-    activation: see `t5_rules.read_config`.
+    checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.
+    vocabulary: Vocabulary that the model was trained with.
+    model: Module of an xlflax model. For T5X's T5, it must be None, because the
+      tensors determine the sizes.
+    scan_layers: Whether to stack the parameters of all layers (T5X's T5).
+    activation: Activation of the feed-forward layers. See
+      `t5_rules.read_config`.
 
   Raises:
-    CheckpointError: it is damaged, or its tensors are not the model's; all
-      that are missing, surplus or of another shape are listed.
-    VocabularyError: the vocabulary does not fit the embeddings.
+    ConfigError: If the model is missing, or if it is passed for T5X's T5.
+    CheckpointError: If the checkpoint is damaged, or if its tensors are not
+      those of the model. The message lists all tensors that are missing, are
+      not part of the model, or have another shape.
+    VocabularyError: If the vocabulary does not fit the embedding table.
   """
   checkpoint = bucket_staging.stage_input(checkpoint).absolute()
   tensors = checkpoint_files.find_t5x_tensors(checkpoint)
   shapes = {name: tensor.shape for name, tensor in tensors.items()}
-  own = any(name.startswith(_OWN) for name in tensors)
-  if own:
-    model = _own_model(model, vocabulary, checkpoint)
+  is_xlflax_model = any(name.startswith(_MODEL) for name in tensors)
+  if is_xlflax_model:
+    model = _configure_model(model, vocabulary, checkpoint)
   else:
     if model is not None:
       raise errors.ConfigError(
-        "The model is given for a checkpoint of T5X's own T5",
+        "A model must not be passed for a checkpoint of T5X's T5, because the "
+        'tensors determine its sizes',
         got=type(model).__name__,
         where=str(checkpoint),
-        fix='leave --gin_file out: the tensors tell the sizes',
+        fix='Remove --gin_file',
       )
-    model = _t5(shapes, vocabulary, scan_layers, activation)
-  boxed = models_api.abstract_params(model)
-  wanted = param_tree.param_shapes({'model': nn.meta.unbox(boxed)})
-  if own:
-    wanted |= {n: s for n, s in shapes.items() if n.startswith(_HEADS)}
-    sources: dict[str, Sources] = {name: [(name, None)] for name in wanted}
+    model = _build_t5(shapes, vocabulary, scan_layers, activation)
+
+  boxed = model_params.abstract_params(model)
+  expected_shapes = param_tree.param_shapes({'model': nn.meta.unbox(boxed)})
+  if is_xlflax_model:
+    expected_shapes |= {
+      name: shape for name, shape in shapes.items() if name.startswith(_HEADS)
+    }
+    sources: dict[str, Sources] = {
+      name: [(name, None)] for name in expected_shapes
+    }
   else:
-    sources = _t5_sources(wanted, model.config, shapes)
-  vocab_size = None if own else len(vocabulary)
-  _check(wanted, sources, shapes, vocab_size, checkpoint)
-  return Import(checkpoint, model, vocabulary, tensors, wanted, sources)
+    sources = _t5_sources(expected_shapes, model.config, shapes)
+  vocab_size = None if is_xlflax_model else len(vocabulary)
+  _check(expected_shapes, sources, shapes, vocab_size, checkpoint)
+  return Import(
+    checkpoint, model, vocabulary, tensors, expected_shapes, sources
+  )
 
 
-def _own_model(model, vocabulary, checkpoint):
+def _configure_model(model, vocabulary, checkpoint):
+  """Returns an xlflax model with the sizes of the vocabulary.
+
+  Raises:
+    ConfigError: If no model was passed.
+  """
   if model is None:
     raise errors.ConfigError(
-      "A checkpoint of xlflax's own model does not tell its configuration",
+      'A checkpoint of an xlflax model requires the configuration of the model',
       got='no model',
       where=str(checkpoint),
-      fix='give the model that t5x.train was given, such as '
+      fix='Pass the gin file of the model that was passed to t5x.train, such as '
       '--gin_file=models/SIZE.gin',
     )
   return model.clone(
-    config=model_config.with_vocabulary(model.config, vocabulary.spec)
+    config=encoder_config.with_vocabulary(model.config, vocabulary.spec)
   )
 
 
-def _t5(shapes, vocabulary, scan_layers, activation):
+def _build_t5(shapes, vocabulary, scan_layers, activation):
+  """Builds the model of a T5X T5 checkpoint.
+
+  Raises:
+    VocabularyError: If the vocabulary is larger than the embedding table.
+  """
   config = t5_rules.read_config(
     shapes, scan_layers=scan_layers, activation=activation
   )
-  rows = shapes[t5_rules.EMBEDDING][0]
-  if len(vocabulary) > rows:
+  num_rows = shapes[t5_rules.EMBEDDING][0]
+  if len(vocabulary) > num_rows:
     raise errors.VocabularyError(
-      'The vocabulary has more entries than the embeddings have rows',
-      got=f'{len(vocabulary)} entries',
-      expected=f'at most {rows}',
-      fix='give the vocabulary that the model was trained with',
+      'The vocabulary is larger than the embedding table',
+      got=f'{len(vocabulary)} tokens',
+      expected=f'at most {num_rows}',
+      fix='Pass the vocabulary that the model was trained with',
     )
   return encoder_decoder.EncoderDecoder(
-    model_config.with_vocabulary(config, vocabulary.spec)
+    encoder_config.with_vocabulary(config, vocabulary.spec)
   )
 
 
-def _t5_sources(wanted, config, shapes) -> dict[str, Sources]:
-  top = {here: there for there, here in t5_rules.top_names(config).items()}
-  scanned = t5_rules.is_scanned(shapes)
+def _t5_sources(expected_shapes, config, tensor_shapes) -> dict[str, Sources]:
+  """Returns the source tensors of each parameter of a T5."""
+  top_sources = {
+    parameter: tensor
+    for tensor, parameter in t5_rules.top_names(config).items()
+  }
+  scanned = t5_rules.is_scanned(tensor_shapes)
   return {
-    name: t5_rules.tensors_of(name, top, config, scanned=scanned)
-    for name in wanted
+    name: t5_rules.find_sources(name, top_sources, config, scanned=scanned)
+    for name in expected_shapes
   }
 
 
-def _check(wanted, sources, shapes, vocab_size, checkpoint) -> None:
-  """Raises CheckpointError that lists all problems.
+def _check(
+  expected_shapes, sources_by_name, tensor_shapes, vocab_size, checkpoint
+) -> None:
+  """Checks that the tensors of the checkpoint are those of the model.
 
   Args:
-    wanted: Parameter -> its shape.
-    sources: Parameter -> what it is made of.
-    shapes: Tensor of the checkpoint -> its shape.
-    vocab_size: Rows that the embedding tables of T5X's own T5 need, which may
-      have more; None for xlflax's own models.
-    checkpoint: The folder.
+    expected_shapes: Mapping from parameters to shapes.
+    sources_by_name: Mapping from parameters to source tensors.
+    tensor_shapes: Mapping from the tensors of the checkpoint to shapes.
+    vocab_size: Minimum number of rows in the embedding tables of T5X's T5.
+      None for xlflax models.
+    checkpoint: Folder of the checkpoint.
+
+  Raises:
+    CheckpointError: If there are problems. The message lists all of them.
   """
-  own = vocab_size is None
-  used = {tensor for parts in sources.values() for tensor, _ in parts}
-  problems = [f'missing {name}' for name in sorted(used - set(shapes))]
-  problems += [f'surplus {name}' for name in sorted(set(shapes) - used)]
-  for name, parts in sources.items():
-    stacked = len(parts) > 1 or (not own and '/layers/' in name)
-    shape = wanted[name][1:] if stacked else wanted[name]
-    for tensor, layer in parts:
-      if tensor not in shapes:
+  is_xlflax_model = vocab_size is None
+  used = {
+    tensor for sources in sources_by_name.values() for tensor, _ in sources
+  }
+  problems = [
+    f'{name} is missing' for name in sorted(used - set(tensor_shapes))
+  ]
+  problems += [
+    f'{name} has no place in the model'
+    for name in sorted(set(tensor_shapes) - used)
+  ]
+  for name, sources in sources_by_name.items():
+    is_stacked = len(sources) > 1 or (
+      not is_xlflax_model and '/layers/' in name
+    )
+    expected_shape = expected_shapes[name]
+    if is_stacked:
+      expected_shape = expected_shape[1:]
+    for tensor, layer in sources:
+      if tensor not in tensor_shapes:
         continue
-      found = (
-        shapes[tensor]
-        if own
-        else t5_rules.part_shape(tensor, shapes[tensor], layer)
-      )
-      if not own and t5_rules.is_vocabulary_table(name):
-        # The rows of both tables are padded, maybe to different numbers.
-        found = (min(found[0], vocab_size), *found[1:])
-        shape = (vocab_size, *wanted[name][1:])
-      fits = (
-        found == shape
-        if own or len(found) == len(shape)
-        else (math.prod(found) == math.prod(shape))
-      )
+      shape = tensor_shapes[tensor]
+      if not is_xlflax_model:
+        shape = t5_rules.part_shape(tensor, shape, layer)
+      if not is_xlflax_model and t5_rules.is_vocabulary_table(name):
+        # Both tables can be padded, to different numbers of rows.
+        shape = (min(shape[0], vocab_size), *shape[1:])
+        expected_shape = (vocab_size, *expected_shapes[name][1:])
+      if is_xlflax_model or len(shape) == len(expected_shape):
+        fits = shape == expected_shape
+      else:
+        fits = math.prod(shape) == math.prod(expected_shape)
       if not fits:
         problems.append(
-          f'{tensor} has the shape {shapes[tensor]} for {name} {wanted[name]}'
+          f'{tensor} has the shape {tensor_shapes[tensor]} for {name} '
+          f'{expected_shapes[name]}'
         )
   if problems:
     raise errors.CheckpointError(
       'The tensors of the checkpoint are not those of the model',
       got='; '.join(dict.fromkeys(problems)),
       where=str(checkpoint),
-      expected=f'the {len(wanted)} parameters of the model',
-      fix='give the model and vocabulary that it was trained with',
+      expected=f'the {len(expected_shapes)} parameters of the model',
+      fix='Pass the model and the vocabulary that it was trained with',
     )
 
 
 def t5x_mapping_lines(checked: Import) -> str:
-  """What becomes what, a line for each parameter."""
+  """Returns one line per parameter with its source tensors."""
 
-  def source(parts: Sources) -> str:
-    (tensor, layer), more = parts[0], len(parts) - 1
-    place = '' if layer is None else f'[:, {layer}]'
-    return tensor + place + (f', and {more} layers more' if more else '')
+  def format_sources(sources: Sources) -> str:
+    tensor, layer = sources[0]
+    text = tensor if layer is None else f'{tensor}[:, {layer}]'
+    num_others = len(sources) - 1
+    return f'{text}, and {num_others} more layers' if num_others else text
 
   return '\n'.join(
-    f'{source(parts)} -> {name} {checked.shapes[name]}'
-    for name, parts in checked.sources.items()
+    f'{format_sources(sources)} -> {name} {checked.shapes[name]}'
+    for name, sources in checked.sources.items()
   )

@@ -1,4 +1,4 @@
-"""T5X models made of an xlflax module and an objective. Needs T5X."""
+"""T5X models that combine an xlflax module and an objective. Requires T5X."""
 
 import jax
 import jax.numpy as jnp
@@ -18,19 +18,20 @@ __all__ = ['EncoderDecoderModel', 'EncoderModel', 'Normalization']
 
 
 class EncoderModel(ObjectiveModel):
-  """An encoder: masked and translation language modelling."""
+  """Encoder for masked and translation language modeling."""
 
   def predict_batch_with_aux(self, params, batch, rng=None):
-    """Rows with mask symbols replaced by the most probable tokens.
+    """Replaces the mask symbols of sequences by the most probable tokens.
 
     Args:
-      params: as `get_initial_variables` makes them.
-      batch: rows, some tokens of which are the mask symbol.
-      rng: not used.
+      params: Parameters, as returned by `get_initial_variables`.
+      batch: Sequences of shape [batch, length] that contain mask symbols.
+      rng: Random key. It is ignored.
 
     Returns:
-      int32 [B, T], and `{'scores': float32 [B]}`: the sum of the log
-      probabilities of the tokens put in.
+      Token ids as int32, of shape [batch, length], and `{'scores': ...}`, the
+      sum of the log probabilities of the predicted tokens as float32, of shape
+      [batch].
     """
     del rng
     params = model_calls.bind_language_params(
@@ -49,17 +50,17 @@ class EncoderModel(ObjectiveModel):
       jnp.arange(logits.shape[-1]), jnp.asarray(self.spec.special_ids)
     )
     logits = jnp.where(special[None, None], -jnp.inf, logits)
-    masked = token_ids == self.spec.mask_id
-    chances = jnp.max(jax.nn.log_softmax(logits), axis=-1)
-    best = jnp.argmax(logits, axis=-1).astype(token_ids.dtype)
+    is_masked = token_ids == self.spec.mask_id
+    log_probs = jnp.max(jax.nn.log_softmax(logits), axis=-1)
+    predictions = jnp.argmax(logits, axis=-1).astype(token_ids.dtype)
     return (
-      jnp.where(masked, best, token_ids),
-      {'scores': jnp.sum(jnp.where(masked, chances, 0.0), axis=-1)},
+      jnp.where(is_masked, predictions, token_ids),
+      {'scores': jnp.sum(jnp.where(is_masked, log_probs, 0.0), axis=-1)},
     )
 
 
 class EncoderDecoderModel(ObjectiveModel):
-  """An encoder-decoder: translation, span corruption, infilling."""
+  """Encoder-decoder for translation, span corruption and text infilling."""
 
   def __init__(
     self,
@@ -68,44 +69,51 @@ class EncoderDecoderModel(ObjectiveModel):
     decoding_options: decoding.DecodingOptions | None = None,
     **arguments,
   ):
-    """As `ObjectiveModel`, and how `predict_batch` generates.
+    """Initializes the model. See `ObjectiveModel` for other arguments.
+
+    Args:
+      objective: Sequence-to-sequence objective.
+      decoding_options: Options of generation in `predict_batch`.
+      **arguments: Arguments of `ObjectiveModel`.
 
     Raises:
-      ConfigError: the objective has no target rows.
+      ConfigError: If the objective does not predict target sequences.
     """
     if not isinstance(objective, seq2seq.SequenceToSequence):
       raise errors.ConfigError(
-        'The objective predicts no rows',
+        'The objective does not predict target sequences',
         got=objective.name,
-        expected='translation, span corruption or the like',
+        expected='a sequence-to-sequence objective, such as translation or span '
+        'corruption',
         where='EncoderDecoderModel.objective',
-        fix='use an EncoderModel',
+        fix='Use an EncoderModel',
       )
     super().__init__(objective=objective, **arguments)
     self._sequences = objective
     self._decoding = decoding_options or decoding.DecodingOptions()
 
   def predict_batch_with_aux(self, params, batch, rng=None):
-    """What the decoder generates from the encoder's rows.
+    """Generates target sequences from the source sequences of the objective.
 
-    These are the objective's: of translation the first side, of span
-    corruption the corrupted row, the same one each time.
+    The source of translation is the first text of a pair. The source of span
+    corruption is the corrupted sequence, which is always the same for a batch.
 
     Args:
-      params: as `get_initial_variables` makes them.
-      batch: as in training.
-      rng: key to sample with, with `Method.SAMPLE`.
+      params: Parameters, as returned by `get_initial_variables`.
+      batch: Batch, as in training.
+      rng: Random key for sampling with `Method.SAMPLE`.
 
     Returns:
-      int32 [B, L], the best hypothesis, and `{'scores': float32 [B]}`.
+      Token ids of the best hypothesis as int32, of shape [batch, length], and
+      `{'scores': ...}`, as float32 of shape [batch].
     """
     objective = self._sequences
-    source, goal, _ = objective.rows(
+    source, target, _ = objective.rows(
       batch, self.context(self.key(batch), train=False), self.key(batch)
     )
     source = seq2seq.with_symbols(source, objective.source_symbols, self.spec)
-    languages = teacher_forcing.row_languages(goal, self.spec)
-    found = decoding.generate(
+    languages = teacher_forcing.row_languages(target, self.spec)
+    hypotheses = decoding.generate(
       self.module,
       unfreeze_params(params),
       source,
@@ -117,4 +125,4 @@ class EncoderDecoderModel(ObjectiveModel):
         languages, objective.decoder_start, self.spec
       ),
     )
-    return found.token_ids[:, 0], {'scores': found.scores[:, 0]}
+    return hypotheses.token_ids[:, 0], {'scores': hypotheses.scores[:, 0]}

@@ -1,7 +1,7 @@
-"""SeqIO tasks for T5X: with a vocabulary, and each text's language.
+"""SeqIO tasks for T5X with a vocabulary and the language of each text.
 
-Called by gin files: T5X finds a task by its name, so `register_mixture` registers what
-it is asked for and returns the name. Needs TensorFlow.
+Gin files call this module. T5X finds a task by its name, so `register_mixture`
+registers the requested task and returns its name. Requires TensorFlow.
 """
 
 import enum
@@ -25,16 +25,18 @@ SUFFIX = '.t5x'
 
 
 class Metric(enum.Enum):
-  """What `t5x.eval` measures of a task."""
+  """Metric that `t5x.eval` computes for a task."""
 
-  LOG_LIKELIHOOD = 'log_likelihood'  # mean score of a row, in nats
-  EXACT_MATCH = 'exact_match'  # percent of predictions that are the target
+  LOG_LIKELIHOOD = 'log_likelihood'  # Mean score of a sequence, in nats.
+  EXACT_MATCH = (
+    'exact_match'  # Percentage of predictions that equal the target.
+  )
 
 
 def load_seqio_vocabulary(
   *, directory: str
 ) -> seqio_vocabulary.SeqioVocabulary:
-  """The vocabulary of a directory made by `xlflax vocab`, for T5X."""
+  """Loads the vocabulary of a directory that `xlflax vocab` wrote, for T5X."""
   return seqio_vocabulary.SeqioVocabulary(
     base_vocabulary.Vocabulary.load(directory)
   )
@@ -49,33 +51,33 @@ def register_mixture(
   pairs: dataset_config.PairOptions = dataset_config.PairOptions(),  # noqa: B008
   metrics: Sequence[Metric | str] = (Metric.LOG_LIKELIHOOD,),
 ) -> str:
-  """Registers a task or mixture for T5X; again replaces it.
+  """Registers a task or mixture for T5X. An existing registration is replaced.
 
-  Its tasks have the run's vocabulary, examples without text left out, and
-  the features `targets_language` (and `inputs_language`).
+  The tasks use the vocabulary of the run. They skip examples without text and
+  add the features `targets_language` and, for pairs, `inputs_language`.
 
   Args:
-    name: of a task or mixture with languages, such as 'corpus.mono'.
-    vocabulary: that of the run.
-    corpus: directory whose tasks are registered first.
-    task_modules: modules that register tasks, imported first.
-    pairs: length filters of tasks with two sides.
-    metrics: what `t5x.eval` measures.
+    name: Name of a task or mixture with languages, such as 'corpus.mono'.
+    vocabulary: Vocabulary of the run.
+    corpus: Directory of a corpus whose tasks are registered first.
+    task_modules: Modules that register tasks. They are imported first.
+    pairs: Length filters of tasks with text pairs.
+    metrics: Metrics that `t5x.eval` computes.
 
   Returns:
     `name` with a suffix.
 
   Raises:
-    CorpusError: there is no such task, or its languages are not known.
-    VocabularyError: a language is not one of the vocabulary's.
+    CorpusError: If the task does not exist, or if its languages are unknown.
+    VocabularyError: If a language is not part of the vocabulary.
   """
   task_registration.register_tasks(corpus, task_modules)
   rates = task_registry.expand_mixture(name)
-  chosen = [
+  metric_types = [
     validation.validate(metric, Metric, name='metrics') for metric in metrics
   ]
   names = {
-    task: _add_task(task, vocabulary.vocabulary, pairs, chosen)
+    task: _add_task(task, vocabulary.vocabulary, pairs, metric_types)
     for task in rates
   }
   if name in names:
@@ -88,59 +90,75 @@ def register_mixture(
 
 
 def _add_task(
-  name: str, found: base_vocabulary.Vocabulary, pairs, metrics
+  name: str, vocabulary: base_vocabulary.Vocabulary, pairs, metrics
 ) -> str:
+  """Registers a task for T5X and returns its name."""
   languages = task_registry.task_languages(name)
   task = seqio_vocabulary.resolve_deferred(
-    task_registry.get_task(name), found, languages=languages
+    task_registry.get_task(name), vocabulary, languages=languages
   )
-  sides = ('targets',) if len(languages) == 1 else ('inputs', 'targets')
-  ids = {
-    side + feature_converters.LANGUAGE_SUFFIX: found.language_id(code)
-    for side, code in zip(sides, languages, strict=True)
+  features = ('targets',) if len(languages) == 1 else ('inputs', 'targets')
+  language_ids = {
+    feature + feature_converters.LANGUAGE_SUFFIX: vocabulary.language_id(code)
+    for feature, code in zip(features, languages, strict=True)
   }
-  functions = {
+  metric_functions = {
     Metric.LOG_LIKELIHOOD: log_likelihood,
     Metric.EXACT_MATCH: exact_match,
   }
-  number = seqio.Feature(
-    seqio.PassThroughVocabulary(len(found)), add_eos=False, dtype=tf.int32
+  language_feature = seqio.Feature(
+    seqio.PassThroughVocabulary(len(vocabulary)), add_eos=False, dtype=tf.int32
   )
-  kept = {side: task.output_features[side] for side in sides}
-  steps = [*task.preprocessors, _Keep(sides, pairs), _AddLanguages(ids)]
-  replaced = task.replace(
+  output_features = {
+    feature: task.output_features[feature] for feature in features
+  }
+  output_features |= dict.fromkeys(language_ids, language_feature)
+  t5x_task = task.replace(
     name=name + SUFFIX,
-    preprocessors=steps,
-    metric_fns=[functions[metric] for metric in metrics],
-    output_features=kept | dict.fromkeys(ids, number),
+    preprocessors=[
+      *task.preprocessors,
+      _LengthFilter(features, pairs),
+      _AddLanguages(language_ids),
+    ],
+    metric_fns=[metric_functions[metric] for metric in metrics],
+    output_features=output_features,
   )
   seqio.TaskRegistry.remove(name + SUFFIX)
-  seqio.TaskRegistry.add_provider(name + SUFFIX, replaced)
+  seqio.TaskRegistry.add_provider(name + SUFFIX, t5x_task)
   return name + SUFFIX
 
 
-class _Keep:
-  """Leaves out what streams leave out: empty texts, pairs by length."""
+class _LengthFilter:
+  """Preprocessor that skips empty texts and filters pairs by their lengths.
 
-  def __init__(self, sides: Sequence[str], pairs: dataset_config.PairOptions):
-    self._sides, self._pairs = sides, pairs
+  The rules are those of xlflax datasets.
+  """
+
+  def __init__(
+    self, features: Sequence[str], pairs: dataset_config.PairOptions
+  ):
+    self._features = features
+    self._pairs = pairs
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     @tf.autograph.experimental.do_not_convert
-    def keep(example):
-      sizes = [tf.size(example[side]) for side in self._sides]
-      if len(sizes) == 1:
-        return sizes[0] > 0
-      kept = tf.reduce_min(sizes) >= self._pairs.min_tokens
+    def is_valid(example):
+      lengths = [tf.size(example[feature]) for feature in self._features]
+      if len(lengths) == 1:
+        return lengths[0] > 0
+      valid = tf.reduce_min(lengths) >= self._pairs.min_tokens
       if self._pairs.max_tokens is not None:
-        kept &= tf.reduce_sum(sizes) <= self._pairs.max_tokens
-      return kept
+        valid &= tf.reduce_sum(lengths) <= self._pairs.max_tokens
+      return valid
 
-    return dataset.filter(keep)
+    return dataset.filter(is_valid)
 
 
 class _AddLanguages:
-  """Before: `{'targets': [7]}`; after: also `'targets_language': [1]`."""
+  """Preprocessor that adds the language ids of the texts.
+
+  For example, it adds `'targets_language': [1]` to `{'targets': [7]}`.
+  """
 
   def __init__(self, ids: dict[str, int]):
     self._ids = ids
@@ -160,19 +178,23 @@ class _AddLanguages:
 
 
 def log_likelihood(targets, scores) -> dict[str, float]:
-  """The mean score of a row, in nats."""
+  """Computes the mean score of a sequence, in nats."""
   del targets
   return {'log_likelihood': float(np.mean(scores))}
 
 
 def exact_match(targets, predictions) -> dict[str, float]:
-  """Percent of the predictions that are the target."""
+  """Computes the percentage of predictions that equal the target.
+
+  Raises:
+    CorpusError: If there are no predictions.
+  """
   if not targets:
     raise errors.CorpusError(
-      'There is no prediction to compare', got='no example'
+      'Exact match requires at least one prediction', got='no example'
     )
-  hits = [
-    str(t).strip() == str(p).strip()
-    for t, p in zip(targets, predictions, strict=True)
+  matches = [
+    str(target).strip() == str(prediction).strip()
+    for target, prediction in zip(targets, predictions, strict=True)
   ]
-  return {'exact_match': 100.0 * float(np.mean(hits))}
+  return {'exact_match': 100.0 * float(np.mean(matches))}

@@ -116,4 +116,4 @@ def test_the_small_recipe_can_be_exported():
   model = gin_config.load_gin_files(['recipes/small.gin'], partial=True).macro(
     'MODEL'
   )
-  assert huggingface_export.expressed_as(model.config, pad_id=0) == 'esm'
+  assert huggingface_export.find_export_type(model.config, pad_id=0) == 'esm'

@@ -33,7 +33,7 @@ def test_measured_results_are_in_the_card(run_of):
   _note(directory, 3, 0.5)
   _note(directory, 2, 0.1)
   checked = huggingface_export.check_export(directory)
-  text = model_card.of_export(checked, name='mine', license='mit')
+  text = model_card.format_model_card(checked, name='mine', license='mit')
   card = huggingface_hub.ModelCard(text)
   found = {one.metric_name: one for one in card.data.eval_results}
   assert found.keys() == {'accuracy/mean', 'accuracy/de'}
@@ -45,7 +45,7 @@ def test_measured_results_are_in_the_card(run_of):
 
 def test_a_card_without_results(run_of):
   directory, *_ = run_of()
-  text = model_card.of_export(
+  text = model_card.format_model_card(
     huggingface_export.check_export(directory), name='mine'
   )
   card = huggingface_hub.ModelCard(text)
@@ -68,10 +68,12 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
     directory, run_directory.TRAINER, {'fields': fields}
   )
   checked = huggingface_export.check_export(directory)
-  assert 'training text' not in model_card.of_export(checked, name='mine')
+  assert '## Training text' not in model_card.format_model_card(
+    checked, name='mine'
+  )
   (corpus / 'NOTICE').write_text('Text by A and B, CC BY 4.0.\n')
-  card = model_card.of_export(checked, name='mine')
-  assert '## The training text\n\nText by A and B, CC BY 4.0.\n' in card
+  card = model_card.format_model_card(checked, name='mine')
+  assert '## Training text\n\nText by A and B, CC BY 4.0.\n' in card
 
 
 def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
@@ -93,11 +95,12 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   start = {'fields': {'model_dir': str(first)}}
   content = {'fields': fields | {'init_from': start}}
   run_directory.write_run_file(directory, run_directory.TRAINER, content)
-  text = model_card.of_export(
+  text = model_card.format_model_card(
     huggingface_export.check_export(directory), name='mine'
   )
-  told = 'Started from: a run of xlflax of 7 steps (mlm), which started from '
-  assert f'- {told}random parameters' in text and str(first) not in text
+  description = 'an xlflax run of 7 steps (mlm), which was initialized from '
+  assert f'- Initialized from: {description}random parameters' in text
+  assert str(first) not in text
 
 
 def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
@@ -108,7 +111,7 @@ def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
   _note(directory, 3, 0.4, parameters='not averaged')
   for pooling, value in (('mean_all', 0.2), (None, 0.1)):
     checked = huggingface_export.check_export(directory, pooling=pooling)
-    text = model_card.of_export(checked, name='mine')
+    text = model_card.format_model_card(checked, name='mine')
     found = huggingface_hub.ModelCard(text).data.eval_results
     assert [one.metric_value for one in found if 'mean' in one.metric_name] == [
       value

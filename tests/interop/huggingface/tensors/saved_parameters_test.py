@@ -45,11 +45,11 @@ def _saved(directory, in_pieces, ema=()):
 @pytest.mark.parametrize('in_pieces', [False, True])
 def test_whole_and_rows(tmp_path, monkeypatch, in_pieces):
   monkeypatch.setattr(checkpoint_items, '_CHUNK', 80)
-  monkeypatch.setattr(saved_parameters, '_PIECE', 80)
+  monkeypatch.setattr(saved_parameters, '_BLOCK_BYTES', 80)
   read = _saved(tmp_path, in_pieces)
   read.verify()
   if in_pieces:
-    stored = read._stored('model/table')
+    stored = read._open('model/table')
     assert stored.chunk_layout.read_chunk.shape[0] < 7
   np.testing.assert_array_equal(read('model/table'), _TABLE)
   rows = np.array([6, 0, 3])

@@ -51,7 +51,7 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
   for path in folder.iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())
   changed = post_processor.match_run_template(
-    tmp_path, vocabulary, separator, types=2
+    tmp_path, vocabulary, separator, num_types=2
   )
   assert changed == (separator is not Separator.BERT)
   found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
@@ -94,17 +94,17 @@ def test_the_separator_of_a_run(tmp_path):
     'layout': 'pairs',
     'pairs': {'class': 'pair_options', 'fields': {'separator': 'xlm'}},
   }
-  assert post_processor.separator_of(tmp_path) is None
+  assert post_processor.read_separator(tmp_path) is None
   _trained(tmp_path, pairs)
-  assert post_processor.separator_of(tmp_path) is Separator.XLM
+  assert post_processor.read_separator(tmp_path) is Separator.XLM
   objective_config.write_objectives(
     tmp_path, [], {'tagger': {'length': 9}, 'pairs': {'separator': 'bert'}}
   )
-  assert post_processor.separator_of(tmp_path) is Separator.BERT
+  assert post_processor.read_separator(tmp_path) is Separator.BERT
   objective_config.write_objectives(
     tmp_path, [], {'one': {'separator': 'xlmr'}, 'two': {'separator': 'bert'}}
   )
-  assert post_processor.separator_of(tmp_path) is None
+  assert post_processor.read_separator(tmp_path) is None
 
 
 def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
@@ -135,7 +135,7 @@ def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   )
   tokenizer_checks.check_tokenizer(vocabulary, tmp_path)
   assert not post_processor.match_run_template(
-    tmp_path, vocabulary, Separator.BERT, types=2
+    tmp_path, vocabulary, Separator.BERT, num_types=2
   )
 
 

@@ -92,7 +92,7 @@ def test_a_wrong_folder_is_not_published(
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   checked = huggingface_export.check_export(directory, model_type='roberta')
   checked = dataclasses.replace(checked, options=checked.options | options)
-  values = folder_writer._values
+  values = folder_writer._tensor_values
 
   def wrong(checked):
     order = list(values(checked))
@@ -103,7 +103,7 @@ def test_a_wrong_folder_is_not_published(
       assert any(tensors[n] is not before[n] for n in before)
     yield from zip((n for n, _ in order), tensors.values(), strict=True)
 
-  monkeypatch.setattr(folder_writer, '_values', wrong)
+  monkeypatch.setattr(folder_writer, '_tensor_values', wrong)
   with pytest.raises(model_checks.ConversionMismatchError):
     folder_writer.write_folder(checked, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
@@ -160,7 +160,7 @@ def test_a_wrong_translation_model_is_not_published(
   checked = huggingface_export.check_export(directory)
   wrong = dataclasses.replace(checked, options=checked.options | options)
   assert wrong.options != checked.options or mutate
-  values = folder_writer._values
+  values = folder_writer._tensor_values
 
   def changed(checked):
     order = [one for one, _ in values(checked)]
@@ -169,7 +169,7 @@ def test_a_wrong_translation_model_is_not_published(
       mutate(tensors)
     yield from zip(order, tensors.values(), strict=True)
 
-  monkeypatch.setattr(folder_writer, '_values', changed)
+  monkeypatch.setattr(folder_writer, '_tensor_values', changed)
   with pytest.raises(model_checks.ConversionMismatchError):
     folder_writer.write_folder(wrong, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
@@ -319,7 +319,7 @@ def _swap_in(monkeypatch):
 
 def _swap_out(monkeypatch):
   """Swaps the queries and keys of a layer in the files of an export."""
-  values = folder_writer._values
+  values = folder_writer._tensor_values
 
   def swapped(checked):
     tensors = dict(values(checked))
@@ -327,7 +327,7 @@ def _swap_out(monkeypatch):
     _renamed(f'roberta.{_QUERY}', f'roberta.{_KEY}')(tensors)
     yield from ((name, tensors[name]) for name in names)
 
-  monkeypatch.setattr(folder_writer, '_values', swapped)
+  monkeypatch.setattr(folder_writer, '_tensor_values', swapped)
 
 
 def test_transformers_detects_what_export_and_import_have_in_common(

@@ -1,1 +1,1 @@
-"""One module for each architecture: its options and tensors."""
+"""Architectures of Hugging Face models: options, classes and tensor names."""

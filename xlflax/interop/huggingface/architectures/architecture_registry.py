@@ -1,7 +1,7 @@
-"""What an architecture is to the converter: one table and its options.
+"""Registry of the architectures that can be imported and exported.
 
-Add one by writing a module with an `Architecture` (see `bert.py`) and naming
-it in `_MODULES`.
+To add an architecture, write a module with an `Architecture` (see `bert.py`)
+and name the module in `_MODULES`.
 """
 
 import dataclasses
@@ -16,33 +16,38 @@ from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   linear_rules,
 )
-from xlflax.models import encoder, encoder_decoder, encoder_decoder_config
-from xlflax.models import encoder_config as model_config
+from xlflax.models import (
+  encoder,
+  encoder_config,
+  encoder_decoder,
+  encoder_decoder_config,
+)
 from xlflax.utils import errors
 
 Config = (
-  model_config.EncoderConfig | encoder_decoder_config.EncoderDecoderConfig
+  encoder_config.EncoderConfig | encoder_decoder_config.EncoderDecoderConfig
 )
 
 
 class Task(enum.StrEnum):
-  """What the head of a checkpoint does."""
+  """Task of a checkpoint's head."""
 
-  STATES = 'states'  # no head: the base model
+  STATES = 'states'  # The base model without a head.
   MASKED_LM = 'masked_lm'
-  PRETRAINING = 'pretraining'  # BERT: masked LM and next sentence
+  PRETRAINING = 'pretraining'  # BERT: masked LM and next sentence prediction.
   SEQUENCE_CLASSIFICATION = 'sequence_classification'
   TOKEN_CLASSIFICATION = 'token_classification'
   QUESTION_ANSWERING = 'question_answering'
-  SEQ2SEQ = 'seq2seq'  # encoder-decoders: the target's tokens
+  SEQ2SEQ = 'seq2seq'  # Encoder-decoders: prediction of the target's tokens.
 
   @property
   def predicts_tokens(self) -> bool:
+    """True if the head predicts tokens."""
     return self in (Task.MASKED_LM, Task.PRETRAINING, Task.SEQ2SEQ)
 
 
-# The heads of a task whose output has one column for each label.
-LABELLED = (
+# Tasks whose head has one output per label.
+LABELED_TASKS = (
   Task.SEQUENCE_CLASSIFICATION,
   Task.TOKEN_CLASSIFICATION,
   Task.QUESTION_ANSWERING,
@@ -61,34 +66,43 @@ class Architecture:
   """Names, classes and options of one `model_type`.
 
   Attributes:
-    model_type: as config.json tells it.
-    prefix: of the base model's tensors in a model with a head: 'bert.'.
-    classes: the class of each task that the architecture has.
-    body: rules of the model without any head; tensors without prefix.
-    head: rules of the masked LM's head.
-    heads: rules of the other tasks' heads.
-    variants: rules of the body that depend on the configuration.
-    head_biases: from the configuration to which biases of a task's head there
-      are, by the end of their names; others are there.
-    head_style: from the configuration and config.json to the keyword
-      arguments of `xlflax.models.heads.classification_heads`.
-    optional: rules of heads that may be there whatever the task, each group
-      as a whole: a pooler.
-    output: names of (weight, bias) of the output table, where it is not the
-      token embeddings; None for a bias that is in `head` in either case.
-    output_parameter: the parameter that such a table becomes.
-    copies: tensors that repeat another, if they are there: name -> its name.
-    buffers: patterns of tensors that hold no weights (positions 0, 1, 2, ...).
-    constants: tensors that follow from the configuration: name -> from the
-      encoder's configuration to their values, or None.
-    aliases: other name -> name of an option of config.json.
-    positions_after_padding: whether positions are counted from the row after
-      the padding's id, so that they depend on the vocabulary.
-    linear_head: whether a model without the head's transform becomes one
-      whose transform changes nothing (`linear_head`).
-    config_class: of the model's configuration.
-    read: from options to the arguments of `config_class`.
-    write: from a configuration to (options, what they cannot express).
+    model_type: Value of `model_type` in config.json.
+    prefix: Prefix of the base model's tensors in a model with a head, such as
+      'bert.'.
+    classes: Mapping from each supported task to the name of its class.
+    body: Rules of the model without a head. Tensor names have no prefix.
+    head: Rules of the masked LM's head.
+    heads: Rules of the heads of the other tasks.
+    variants: Function from the configuration to rules of the body that depend
+      on it.
+    head_biases: Function from the configuration to a mapping that specifies
+      which biases of a task's head exist, by the end of their names. Biases
+      that are not in the mapping exist.
+    head_style: Function from the configuration and the options of config.json
+      to the keyword arguments of `xlflax.models.heads.classification_heads`.
+    optional: Groups of rules for heads that can exist in addition to the
+      task's head, such as a pooler. A group is used completely or not at all.
+    output: Names of the weight and the bias of the output table, if it is
+      separate from the token embeddings. The bias is None if `head` contains
+      it in both cases.
+    output_parameter: Name of the parameter that stores the output table.
+    copies: Mapping from the name of a tensor that repeats another tensor, if it
+      exists, to the name of the repeated tensor.
+    buffers: Patterns of tensors that hold no weights, such as the positions
+      0, 1, 2, ....
+    constants: Mapping from the name of a tensor that follows from the
+      configuration to a function that returns its values or None.
+    aliases: Mapping from alternative names of config.json options to the names
+      that are used here.
+    positions_after_padding: Whether to count positions from the row after the
+      padding id. The position offset then depends on the vocabulary.
+    linear_head: Whether to export a model without a head transform with a
+      transform that is an identity. See the module `linear_head`.
+    config_class: Class of the model's configuration.
+    read: Function from the options and the task to the arguments of
+      `config_class`.
+    write: Function from a configuration to the options and a list of the
+      settings that these options cannot express.
   """
 
   model_type: str
@@ -113,20 +127,20 @@ class Architecture:
   aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
   positions_after_padding: bool = False
   linear_head: bool = False
-  config_class: type = model_config.EncoderConfig
+  config_class: type = encoder_config.EncoderConfig
   read: Callable[[config_options.Options, Task], dict[str, Any]]
   write: Callable[[Any], tuple[dict[str, Any], list[str]]]
 
   @property
   def embedding(self) -> str:
-    """The tensor of token embeddings."""
+    """Name of the token embedding tensor."""
     return self.prefix + next(
       rule.tensor for rule in self.body if rule.parameter.endswith('/token')
     )
 
   @property
   def bias(self) -> str | None:
-    """The tensor of the masked LM's bias, where embeddings are tied."""
+    """Name of the masked LM's bias tensor for tied embeddings, if it exists."""
     return next(
       (
         rule.tensor
@@ -136,7 +150,8 @@ class Architecture:
       None,
     )
 
-  def task_of(self, class_name: str) -> Task | None:
+  def find_task(self, class_name: str) -> Task | None:
+    """Returns the task of a class, or None if the class is not supported."""
     for task, task_class_name in self.classes.items():
       if task_class_name == class_name:
         return task
@@ -166,49 +181,59 @@ _MODULES = {
   'nomic_bert': 'gte',
 }
 MODEL_TYPES = tuple(_MODULES)
-# An option of config.json, or a type, that tells of what has no place here:
-# why, and what to take instead.
-_REFUSED = {
+# Unsupported model types and options of config.json, with the unsupported
+# feature and a supported alternative.
+_UNSUPPORTED = {
   't5gemma': (
-    'blocks between two norms each, and attention with capped logits or '
-    'normalised queries, which no layer here has',
-    'mmBERT or EuroBERT for states, umT5 or mT5 for text to text',
+    'blocks with a layer norm on both sides, and attention with capped logits '
+    'or normalized queries',
+    'Use mmBERT or EuroBERT for hidden states, or umT5 or mT5 for text '
+    'generation',
   ),
   'lora_adaptations': (
-    'code of its own, whose matrices carry an adapter for each task',
-    'jinaai/jina-embeddings-v3-hf, which is in the form that transformers '
-    'knows; an adapter must be merged into its matrices first',
+    'custom code with a LoRA adapter for each task',
+    'Use jinaai/jina-embeddings-v3-hf, which has the format of transformers. '
+    'Merge an adapter into its matrices first',
   ),
   'moe_every_n_layers': (
-    'layers of several experts, of which each token takes some',
-    'nomic-embed-text-v1.5, or gte-multilingual-base for many languages',
+    'mixture-of-experts layers',
+    'Use nomic-embed-text-v1.5, or gte-multilingual-base for many languages',
   ),
 }
 
 
 def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
-  """Raises ConfigError for a model that is known to have no place here."""
-  kind = str(options.get('model_type'))
-  settings = {**options, kind.rstrip('2'): kind}
-  for name, (why, instead) in _REFUSED.items():
+  """Rejects models with features that xlflax is known not to support.
+
+  Args:
+    options: Options of config.json.
+    path: Path of config.json, for the error message.
+
+  Raises:
+    ConfigError: If the model has such a feature.
+  """
+  model_type = str(options.get('model_type'))
+  # t5gemma2 is rejected for the same reasons as t5gemma.
+  settings = {**options, model_type.rstrip('2'): model_type}
+  for name, (feature, hint) in _UNSUPPORTED.items():
     if settings.get(name):
       raise errors.ConfigError(
-        f'This model cannot be imported: it has {why}',
+        f'The model requires features that are not supported: {feature}',
         got=f'{name}: {settings[name]}',
         where=str(path),
-        fix=f'take {instead}',
+        fix=hint,
       )
 
 
 def find_architecture(model_type) -> Architecture:
-  """The architecture of a `model_type`.
+  """Returns the architecture of a `model_type`.
 
   Raises:
-    ConfigError: there is none.
+    ConfigError: If the architecture is not supported.
   """
   if model_type not in _MODULES:
     raise errors.ConfigError(
-      'A model of an architecture that is not known',
+      'The architecture is not supported',
       got=model_type,
       expected='one of ' + ', '.join(MODEL_TYPES),
       where='model_type',
@@ -217,20 +242,26 @@ def find_architecture(model_type) -> Architecture:
   return module.ARCHITECTURES[model_type]
 
 
-def model_of(config: Config):
-  """The model of a configuration."""
+def build_model(config: Config):
+  """Returns the Flax module of a configuration."""
   if isinstance(config, encoder_decoder_config.EncoderDecoderConfig):
     return encoder_decoder.EncoderDecoder(config)
   return encoder.Encoder(config)
 
 
 def pooler_rules(tensor: str) -> tuple[Rule, ...]:
+  """Returns the rules of a pooler."""
   return linear_rules(tensor, 'heads/pooler/dense')
 
 
 def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
-  """The class of each task that an encoder's name begins."""
-  classes = {task: f'{name}For{end}' for task, end in _CLASSES.items()}
+  """Returns the class name of each task of an encoder.
+
+  Args:
+    name: Common prefix of the class names, such as 'Bert'.
+    questions: Whether to include question answering.
+  """
+  classes = {task: f'{name}For{suffix}' for task, suffix in _CLASSES.items()}
   if not questions:
     del classes[Task.QUESTION_ANSWERING]
   return {Task.STATES: f'{name}Model'} | classes
@@ -239,7 +270,14 @@ def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
 def classifier_rules(
   *, dense: str | None = None, output: str = 'classifier', questions=True
 ) -> dict[Task, tuple[Rule, ...]]:
-  """Rules of the labelled tasks' heads: `dense` and `output` of sequences'."""
+  """Returns the rules of the heads in `LABELED_TASKS`.
+
+  Args:
+    dense: Name of the dense layer of sequence classification. If None, the head
+      has no dense layer.
+    output: Name of the output layer of sequence classification.
+    questions: Whether to include question answering.
+  """
   names = {
     Task.SEQUENCE_CLASSIFICATION: output,
     Task.TOKEN_CLASSIFICATION: 'classifier',
@@ -248,9 +286,10 @@ def classifier_rules(
   if not questions:
     del names[Task.QUESTION_ANSWERING]
   rules: dict[Task, tuple[Rule, ...]] = {
-    t: linear_rules(tensor, f'heads/{t}/output') for t, tensor in names.items()
+    task: linear_rules(tensor, f'heads/{task}/output')
+    for task, tensor in names.items()
   }
   if dense:
-    first = Task.SEQUENCE_CLASSIFICATION
-    rules[first] = linear_rules(dense, f'heads/{first}/dense') + rules[first]
+    task = Task.SEQUENCE_CLASSIFICATION
+    rules[task] = linear_rules(dense, f'heads/{task}/dense') + rules[task]
   return rules

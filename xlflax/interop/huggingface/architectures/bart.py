@@ -1,6 +1,7 @@
-"""BART (Lewis et al., 2020), and the post-LN encoder-decoders of xlflax.
+"""BART (Lewis et al., 2020) and post-LN encoder-decoders of xlflax.
 
-mBART's tensors, with layer norms after the blocks and none after the last.
+The tensors are those of mBART. Layer norms follow the blocks, and no layer
+norm follows the last layer.
 """
 
 import dataclasses
@@ -35,8 +36,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     classes={Task.SEQ2SEQ: 'BartForConditionalGeneration'},
     body=(
       Rule(mbart.SHARED, 'model/encoder/embeddings/token', Transform.ROWS),
-      *mbart.side_rules('encoder', final_norm=False),
-      *mbart.side_rules('decoder', final_norm=False),
+      *mbart.stack_rules('encoder', final_norm=False),
+      *mbart.stack_rules('decoder', final_norm=False),
     ),
     read=_read,
     write=_write,

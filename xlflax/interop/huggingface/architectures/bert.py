@@ -1,4 +1,4 @@
-"""BERT and its multilingual form (Devlin et al., 2019)."""
+"""BERT and multilingual BERT (Devlin et al., 2019)."""
 
 import math
 from collections.abc import Collection
@@ -15,16 +15,15 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   Transform,
+  layer_rules,
   linear_rules,
   norm_rules,
-  of_layers,
 )
-from xlflax.models import activations
-from xlflax.models import encoder_config as model_config
+from xlflax.models import activations, encoder_config
 
 _EMBEDDINGS = 'model/embeddings'
 
-# Shared with RoBERTa: all but the layer norms.
+# Rules that RoBERTa shares. Its layer norms differ.
 TABLES = (
   Rule(
     'embeddings.word_embeddings.weight', f'{_EMBEDDINGS}/token', Transform.ROWS
@@ -32,16 +31,24 @@ TABLES = (
   Rule('embeddings.position_embeddings.weight', f'{_EMBEDDINGS}/position'),
   Rule('embeddings.token_type_embeddings.weight', f'{_EMBEDDINGS}/token_type'),
 )
-LAYERS = of_layers(
-  """attention.self.query=attention/query attention.self.key=attention/key
-  attention.self.value=attention/value attention.output.dense=attention/output
-  intermediate.dense=mlp/wi output.dense=mlp/wo""",
+LAYERS = layer_rules(
+  {
+    'attention.self.query': 'attention/query',
+    'attention.self.key': 'attention/key',
+    'attention.self.value': 'attention/value',
+    'attention.output.dense': 'attention/output',
+    'intermediate.dense': 'mlp/wi',
+    'output.dense': 'mlp/wo',
+  },
   'encoder.layer.{layer}.',
 )
 POST_NORMS = (
   *norm_rules('embeddings.LayerNorm', f'{_EMBEDDINGS}/norm'),
-  *of_layers(
-    'attention.output.LayerNorm=attention_norm output.LayerNorm=mlp_norm',
+  *layer_rules(
+    {
+      'attention.output.LayerNorm': 'attention_norm',
+      'output.LayerNorm': 'mlp_norm',
+    },
     'encoder.layer.{layer}.',
   ),
 )
@@ -49,7 +56,13 @@ BUFFERS = (r'embeddings\.position_ids$', r'embeddings\.token_type_ids$')
 
 
 def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
-  """Rules of the masked LM's transform and bias."""
+  """Returns the rules of the masked LM's transform and bias.
+
+  Args:
+    prefix: Name of the transform's module.
+    norm_name: Name of the layer norm in that module.
+    bias: Name of the bias tensor.
+  """
   return (
     *linear_rules(f'{prefix}.dense', 'model/head_dense'),
     *norm_rules(f'{prefix}.{norm_name}', 'model/head_norm'),
@@ -57,15 +70,19 @@ def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
   )
 
 
-# Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:30522 hidden_size=hidden_dim:768
-  num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
-  intermediate_size=mlp_dim:3072 hidden_dropout_prob=dropout_rate:0.1
-  attention_probs_dropout_prob=attention_dropout_rate:0.1
-  type_vocab_size=type_vocab_size:2 initializer_range=initializer_range:0.02
-  layer_norm_eps=layer_norm_epsilon:1e-12"""
-)
+# Option -> (field of EncoderConfig, default value in transformers).
+_FIELDS = {
+  'vocab_size': ('vocab_size', 30522),
+  'hidden_size': ('hidden_dim', 768),
+  'num_hidden_layers': ('num_layers', 12),
+  'num_attention_heads': ('num_heads', 12),
+  'intermediate_size': ('mlp_dim', 3072),
+  'hidden_dropout_prob': ('dropout_rate', 0.1),
+  'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
+  'type_vocab_size': ('type_vocab_size', 2),
+  'initializer_range': ('initializer_range', 0.02),
+  'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
+}
 
 
 def read_options(
@@ -74,7 +91,13 @@ def read_options(
   *,
   defaults: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-  """`EncoderConfig`'s arguments that BERT and RoBERTa read alike."""
+  """Reads the arguments of `EncoderConfig` that BERT and RoBERTa share.
+
+  Args:
+    options: Options of config.json.
+    task: Task of the model's head.
+    defaults: Default values of options that differ from BERT's.
+  """
   defaults = defaults or {}
   fields = options.fields(_FIELDS, defaults)
   fields['activation'] = options.activation(
@@ -87,32 +110,36 @@ def read_options(
 
 
 def write_options(
-  config: model_config.EncoderConfig, **wanted: Any
+  config: encoder_config.EncoderConfig, **required: Any
 ) -> tuple[dict[str, Any], list[str]]:
-  """The inverse, and what such a configuration cannot express.
+  """Writes the options of a configuration. The inverse of `read_options`.
 
   Args:
-    config: the configuration.
-    **wanted: fields that are not as in BERT -> their values.
+    config: Configuration of the model.
+    **required: Required values of fields, where they differ from BERT's.
+
+  Returns:
+    The options of config.json and a list of the settings that they cannot
+    express.
   """
-  options = config_options.of_fields(config, _FIELDS)
+  options = config_options.write_fields(config, _FIELDS)
   options |= {
     'hidden_act': activations.to_huggingface(config.activation),
     'max_position_embeddings': config.max_length + config.position_offset,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
   problems = find_differences(
-    config, **{'position_embedding': 'learned'} | wanted
+    config, **{'position_embedding': 'learned'} | required
   )
   if config.mlm_head == 'tied':
     problems.append("mlm_head is 'tied'")
-  if not config.type_vocab_size and 'type_vocab_size' not in wanted:
+  if not config.type_vocab_size and 'type_vocab_size' not in required:
     problems.append('type_vocab_size is 0')
   return options, problems
 
 
-# What BERT's layers are, and those of all that are like it.
-_PLAIN = dict(
+# Fields of BERT's layers and of the layers of similar architectures.
+_BERT_FIELDS = dict(
   norm='layer',
   padding_states='keep',
   use_language_embeddings=False,
@@ -133,21 +160,26 @@ _PLAIN = dict(
 
 
 def find_differences(
-  config: model_config.EncoderConfig, *, free: Collection[str] = (), **wanted
+  config: encoder_config.EncoderConfig,
+  *,
+  free: Collection[str] = (),
+  **required: Any,
 ) -> list[str]:
-  """Fields of a configuration that have other values, a line each.
+  """Returns one line per field with an unsupported value.
 
   Args:
-    config: the configuration.
-    free: of the fields that are as BERT's unless `wanted` has them, those
-      that may be anything; 'head_dim', too.
-    **wanted: field -> its value.
+    config: Configuration of the model.
+    free: Names of fields that may have any value, among those that must
+      otherwise be equal to BERT's. It can include 'head_dim'.
+    **required: Required values of fields.
   """
-  plain = {name: value for name, value in _PLAIN.items() if name not in free}
-  wanted = plain | wanted | dict(cross_attention=False, sharing=None)
+  fields = {
+    name: value for name, value in _BERT_FIELDS.items() if name not in free
+  }
+  fields |= required | dict(cross_attention=False, sharing=None)
   problems = [
     f'{name} is {getattr(config, name)!r}, not {value!r}'
-    for name, value in wanted.items()
+    for name, value in fields.items()
     if getattr(config, name) != value
   ]
   size = config.num_heads, config.dim_per_head

@@ -1,9 +1,8 @@
-"""Reading config.json: every option is used, known to be harmless, or refused.
+"""Reader of config.json that uses, ignores or rejects every option.
 
-An option that nobody looked at could change what a model computes.
+An option that is skipped silently could change the model's outputs.
 """
 
-import ast
 import contextlib
 import dataclasses
 import re
@@ -12,7 +11,7 @@ from typing import Any
 
 from xlflax.models import activations
 
-# Options without influence on what a model computes from its inputs.
+# Options that do not change the outputs of a model.
 HARMLESS = frozenset(
   {
     'architectures',
@@ -97,7 +96,7 @@ HARMLESS = frozenset(
   }
 )
 
-# Options that may only have the value that stands for "not used".
+# Options that are supported only with a value that disables them.
 UNUSED: Mapping[str, tuple[Any, ...]] = {
   'is_decoder': (False,),
   'add_cross_attention': (False,),
@@ -113,15 +112,16 @@ UNUSED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclasses.dataclass
 class Options:
-  """The options of a config.json, and what is wrong with them so far.
+  """Options of config.json, and the problems that were found in them.
 
   Attributes:
-    values: the options, other names of one and the same option resolved.
-    problems: what is wrong, a line each.
-    has_bias: whether the files hold a bias of the output, which those of base
+    values: Mapping from option names to values, with aliases resolved.
+    problems: Descriptions of the problems, one per line.
+    has_bias: Whether the weight files contain an output bias. Files of base
       models do not.
-    has_output: whether the files hold an output table that differs from the
-      token embeddings, which some architectures' options do not tell.
+    has_output: Whether the weight files contain an output table that differs
+      from the token embeddings. For some architectures, the options do not
+      specify this.
   """
 
   values: dict[str, Any]
@@ -131,19 +131,29 @@ class Options:
   _used: set[str] = dataclasses.field(default_factory=set)
 
   def get(self, name: str, default) -> Any:
-    """An option's value; null counts as the default, whose type it has."""
+    """Returns the value of an option and marks the option as used.
+
+    Args:
+      name: Name of the option.
+      default: Value if the option is missing or null. Unless it is None, it
+        also determines the type that the value must have.
+    """
     self._used.add(name)
     value = self.values.get(name)
     if value is None:
       return default
-    kind: Any = type(default)
-    if kind is float and isinstance(value, int):
-      with contextlib.suppress(OverflowError):  # no float is so large
+    expected_type: Any = type(default)
+    if expected_type is float and isinstance(value, int):
+      # An integer that is too large for a float is reported below.
+      with contextlib.suppress(OverflowError):
         value = float(value)
     if default is not None and (
-      not isinstance(value, kind) or (kind is int and isinstance(value, bool))
+      not isinstance(value, expected_type)
+      or (expected_type is int and isinstance(value, bool))
     ):
-      self.problems.append(f'{name} is {value!r}, which is no {kind.__name__}')
+      self.problems.append(
+        f'{name} is {value!r}, which is not of type {expected_type.__name__}'
+      )
       return default
     return value
 
@@ -152,9 +162,14 @@ class Options:
     table: Mapping[str, tuple[str, Any]],
     defaults: Mapping[str, Any] | None = None,
   ) -> dict[str, Any]:
-    """Field -> value, of a table of option -> (field, default).
+    """Returns the values of the fields in a table.
 
-    `defaults` has others, by option.
+    Args:
+      table: Mapping from an option to its field and default value.
+      defaults: Default values that replace those of `table`, by option.
+
+    Returns:
+      Mapping from fields to values.
     """
     return {
       field: self.get(name, (defaults or {}).get(name, default))
@@ -162,7 +177,13 @@ class Options:
     }
 
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
-    """What one of some values stands for."""
+    """Returns the choice that corresponds to the value of an option.
+
+    Args:
+      name: Name of the option.
+      default: Value if the option is missing or not supported.
+      choices: Mapping from each supported value to the choice.
+    """
     value = self.get(name, default)
     if value not in choices:
       self.problems.append(
@@ -172,18 +193,18 @@ class Options:
     return choices[value]
 
   def activation(self, name: str, default: str) -> str:
-    """The registered name of an activation."""
+    """Returns the registered name of an activation function."""
     return self.choose(name, default, activations.from_huggingface())
 
   def head(
     self, kind: str, *, predicts: bool, tied: bool = True
   ) -> dict[str, str]:
-    """Fields of a masked LM's head.
+    """Returns the fields of a masked LM's head.
 
     Args:
-      kind: of the head.
-      predicts: whether the model predicts tokens; others have no head.
-      tied: the library's default of `tie_word_embeddings`.
+      kind: Value of `mlm_head` for models with a head.
+      predicts: Whether the model predicts tokens. Other models have no head.
+      tied: Default value of `tie_word_embeddings` in transformers.
     """
     tied = self.get('tie_word_embeddings', tied)
     return {
@@ -192,7 +213,10 @@ class Options:
     }
 
   def require(self, name: str, *allowed) -> None:
-    """Complains unless an option is absent or has one of these values."""
+    """Reports an option whose value is not one of the allowed values.
+
+    A missing option is not reported.
+    """
     self._used.add(name)
     if name in self.values and self.values[name] not in allowed:
       self.problems.append(
@@ -201,29 +225,29 @@ class Options:
       )
 
   def ignore(self, *names: str) -> None:
-    """Marks options as harmless for this architecture."""
+    """Marks options as having no effect in this architecture."""
     self._used.update(names)
 
   def finish(self) -> None:
-    """Complains of options in use that are not, and of unknown ones."""
+    """Reports unknown options and unsupported values of other options."""
     for name, allowed in UNUSED.items():
       if name not in self._used:
         self.require(name, *allowed)
     for name in sorted(self.values.keys() - self._used - HARMLESS):
       if not re.match(r'id2|label2|lang2', name):
         self.problems.append(
-          f'{name} = {self.values[name]!r} is not an option that is known'
+          f'{name} = {self.values[name]!r} is not an option of this model type'
         )
 
 
 def read_config_options(
   config: Mapping[str, Any], aliases: Mapping[str, str]
 ) -> Options:
-  """Options from a parsed config.json.
+  """Returns the options of a parsed config.json.
 
   Args:
-    config: what the file holds.
-    aliases: other name -> name of an option.
+    config: Parsed content of config.json.
+    aliases: Mapping from alternative option names to option names.
   """
   values: dict[str, Any] = {}
   for name, value in config.items():
@@ -234,40 +258,37 @@ def read_config_options(
 
 
 def rotary_fields(options: Options, theta: float) -> dict[str, Any]:
-  """Fields of rotary positions: plain ones, or all periods stretched alike.
+  """Returns the fields of rotary position embeddings.
+
+  The default and the linearly scaled embeddings are supported.
 
   Args:
-    options: of config.json.
-    theta: the library's default.
+    options: Options of config.json.
+    theta: Default value of `rope_theta` in transformers.
   """
-  periods = dict(options.get('rope_parameters', {}))
-  kind = periods.pop('rope_type', 'default')
-  base = periods.pop('rope_theta', options.get('rope_theta', theta))
-  factor = periods.pop('factor', 1.0) if kind == 'linear' else 1.0
-  if kind not in ('default', 'linear') or periods:
+  rope_parameters = dict(options.get('rope_parameters', {}))
+  rope_type = rope_parameters.pop('rope_type', 'default')
+  rope_theta = rope_parameters.pop(
+    'rope_theta', options.get('rope_theta', theta)
+  )
+  factor = rope_parameters.pop('factor', 1.0) if rope_type == 'linear' else 1.0
+  if rope_type not in ('default', 'linear') or rope_parameters:
     options.problems.append(
       f'rope_parameters is {options.values["rope_parameters"]}'
     )
-  return {'rotary_theta': float(base), 'rotary_factor': float(factor)}
+  return {'rotary_theta': float(rope_theta), 'rotary_factor': float(factor)}
 
 
-def of_rotary(config) -> dict[str, Any]:
-  """rope_parameters, the inverse of `rotary_fields`."""
-  rope_parameters = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
+def rope_parameters(config) -> dict[str, Any]:
+  """Returns the option `rope_parameters`. The inverse of `rotary_fields`."""
+  parameters = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
   if config.rotary_factor != 1:
-    rope_parameters |= {'rope_type': 'linear', 'factor': config.rotary_factor}
-  return rope_parameters
+    parameters |= {'rope_type': 'linear', 'factor': config.rotary_factor}
+  return parameters
 
 
-def option_table(text: str) -> dict[str, tuple[str, Any]]:
-  """Option -> (field, default), of words such as `dim=hidden_dim:768`."""
-  table = {}
-  for word in text.split():
-    option, field, default = re.split('[=:]', word)
-    table[option] = field, ast.literal_eval(default)
-  return table
-
-
-def of_fields(config, table: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-  """Option -> value, the inverse of `Options.fields`."""
+def write_fields(
+  config, table: Mapping[str, tuple[str, Any]]
+) -> dict[str, Any]:
+  """Returns the options of a configuration. The inverse of `Options.fields`."""
   return {name: getattr(config, field) for name, (field, _) in table.items()}

@@ -1,4 +1,4 @@
-"""DeBERTa-v2, and DeBERTa-v3 with its multilingual form (He et al., 2021; 2023)."""
+"""DeBERTa-v2 and DeBERTa-v3, also multilingual (He et al., 2021; 2023)."""
 
 from typing import Any
 
@@ -11,25 +11,28 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 )
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
+  layer_rules,
   norm_rules,
-  of_layers,
 )
-from xlflax.models import activations
-from xlflax.models import encoder_config as model_config
+from xlflax.models import activations, encoder_config
 
-_TERMS = {'c2p', 'p2c'}
+_ATTENTION_TERMS = {'c2p', 'p2c'}
 
-# Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:128100 hidden_size=hidden_dim:1536
-  num_hidden_layers=num_layers:24 num_attention_heads=num_heads:24
-  intermediate_size=mlp_dim:6144 max_position_embeddings=max_length:512
-  hidden_dropout_prob=dropout_rate:0.1
-  attention_probs_dropout_prob=attention_dropout_rate:0.1
-  initializer_range=initializer_range:0.02
-  layer_norm_eps=layer_norm_epsilon:1e-7 position_buckets=relative_buckets:-1"""
-)
-# What makes the attention disentangled, as in all published models.
+# Option -> (field of EncoderConfig, default value in transformers).
+_FIELDS = {
+  'vocab_size': ('vocab_size', 128100),
+  'hidden_size': ('hidden_dim', 1536),
+  'num_hidden_layers': ('num_layers', 24),
+  'num_attention_heads': ('num_heads', 24),
+  'intermediate_size': ('mlp_dim', 6144),
+  'max_position_embeddings': ('max_length', 512),
+  'hidden_dropout_prob': ('dropout_rate', 0.1),
+  'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
+  'initializer_range': ('initializer_range', 0.02),
+  'layer_norm_eps': ('layer_norm_epsilon', 1e-7),
+  'position_buckets': ('relative_buckets', -1),
+}
+# Options that select disentangled attention. All published models have them.
 _REQUIRED: dict[str, Any] = {
   'relative_attention': True,
   'share_att_key': True,
@@ -41,17 +44,19 @@ _REQUIRED: dict[str, Any] = {
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = options.fields(_FIELDS)
   _check(options, fields)
-  longest = options.get('max_relative_positions', -1)
   fields |= options.head('transform', predicts=task.predicts_tokens)
-  return fields | {
-    'activation': options.activation('hidden_act', 'gelu'),
-    'relative_max_distance': longest if longest > 0 else fields['max_length'],
-    'position_embedding': 'disentangled',
-  }
+  fields['activation'] = options.activation('hidden_act', 'gelu')
+  fields['position_embedding'] = 'disentangled'
+
+  max_distance = options.get('max_relative_positions', -1)
+  if max_distance <= 0:
+    max_distance = fields['max_length']
+  fields['relative_max_distance'] = max_distance
+  return fields
 
 
 def _check(options: config_options.Options, fields: dict[str, Any]) -> None:
-  """Complains of what other members of the family have."""
+  """Reports options of the model family that are not supported."""
   for name, value in _REQUIRED.items():
     if options.values.get(name) != value:
       options.problems.append(
@@ -60,7 +65,7 @@ def _check(options: config_options.Options, fields: dict[str, Any]) -> None:
   options.ignore(*_REQUIRED)
   terms = options.values.get('pos_att_type') or ()
   terms = terms.split('|') if isinstance(terms, str) else terms
-  if set(terms) != _TERMS:
+  if set(terms) != _ATTENTION_TERMS:
     options.problems.append(f'pos_att_type is {terms}; supported: c2p and p2c')
   if fields['relative_buckets'] < 2:
     options.problems.append('position_buckets is not set')
@@ -86,8 +91,8 @@ def _head_sizes(fields: dict[str, Any]) -> tuple[int, ...]:
   return (fields['hidden_dim'] // heads,) if heads else ()
 
 
-def _write(config: model_config.EncoderConfig):
-  options = config_options.of_fields(config, _FIELDS)
+def _write(config: encoder_config.EncoderConfig):
+  options = config_options.write_fields(config, _FIELDS)
   options |= _REQUIRED | {
     'hidden_act': activations.to_huggingface(config.activation),
     'max_relative_positions': config.relative_max_distance,
@@ -119,12 +124,15 @@ ARCHITECTURES = {
       *bert.POST_NORMS,
       Rule('encoder.rel_embeddings.weight', 'model/relative/table'),
       *norm_rules('encoder.LayerNorm', 'model/relative/norm'),
-      *of_layers(
-        """attention.self.query_proj=attention/query
-        attention.self.key_proj=attention/key
-        attention.self.value_proj=attention/value
-        attention.output.dense=attention/output
-        intermediate.dense=mlp/wi output.dense=mlp/wo""",
+      *layer_rules(
+        {
+          'attention.self.query_proj': 'attention/query',
+          'attention.self.key_proj': 'attention/key',
+          'attention.self.value_proj': 'attention/value',
+          'attention.output.dense': 'attention/output',
+          'intermediate.dense': 'mlp/wi',
+          'output.dense': 'mlp/wo',
+        },
         'encoder.layer.{layer}.',
       ),
     ),
@@ -138,8 +146,8 @@ ARCHITECTURES = {
       ]
     },
     output=('cls.predictions.decoder.weight', 'cls.predictions.decoder.bias'),
-    # The published files of v3 also hold what it was pretrained with, and
-    # positions that the model does not add.
+    # The published files of v3 also contain the heads of pretraining and
+    # position embeddings that the model does not use.
     buffers=(
       *bert.BUFFERS,
       r'^(lm_predictions|mask_predictions)\.',

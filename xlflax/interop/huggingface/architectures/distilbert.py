@@ -1,4 +1,4 @@
-"""DistilBERT, and its multilingual form (Sanh et al., 2019)."""
+"""DistilBERT and its multilingual version (Sanh et al., 2019)."""
 
 from typing import Any
 
@@ -12,38 +12,41 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   Transform,
+  layer_rules,
   linear_rules,
   norm_rules,
-  of_layers,
 )
-from xlflax.models import activations
-from xlflax.models import encoder_config as model_config
+from xlflax.models import activations, encoder_config
 
-_EPSILON = 1e-12  # of every layer norm; no option
+_EPSILON = 1e-12  # Fixed epsilon of every layer norm.
 
-# Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:30522 dim=hidden_dim:768 n_layers=num_layers:6
-  n_heads=num_heads:12 hidden_dim=mlp_dim:3072
-  max_position_embeddings=max_length:512 dropout=dropout_rate:0.1
-  attention_dropout=attention_dropout_rate:0.1
-  initializer_range=initializer_range:0.02"""
-)
+# Option -> (field of EncoderConfig, default value in transformers).
+_FIELDS = {
+  'vocab_size': ('vocab_size', 30522),
+  'dim': ('hidden_dim', 768),
+  'n_layers': ('num_layers', 6),
+  'n_heads': ('num_heads', 12),
+  'hidden_dim': ('mlp_dim', 3072),
+  'max_position_embeddings': ('max_length', 512),
+  'dropout': ('dropout_rate', 0.1),
+  'attention_dropout': ('attention_dropout_rate', 0.1),
+  'initializer_range': ('initializer_range', 0.02),
+}
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = options.fields(_FIELDS)
   fields['activation'] = options.activation('activation', 'gelu')
   fields['layer_norm_epsilon'] = _EPSILON
-  # Sinusoidal positions are a table in the files like others; the classifiers
-  # have dropout of their own.
+  # The files store sinusoidal positions as an ordinary table. The other two
+  # options are dropout rates of the classifiers.
   options.ignore('sinusoidal_pos_embds', 'seq_classif_dropout', 'qa_dropout')
   options.require('tie_weights_', True)
   return fields | options.head('transform', predicts=task.predicts_tokens)
 
 
-def _write(config: model_config.EncoderConfig):
-  options = config_options.of_fields(config, _FIELDS)
+def _write(config: encoder_config.EncoderConfig):
+  options = config_options.write_fields(config, _FIELDS)
   options |= {
     'activation': activations.to_huggingface(config.activation),
     'tie_word_embeddings': config.output_embeddings == 'tied',
@@ -70,11 +73,17 @@ ARCHITECTURES = {
     body=(
       *bert.TABLES[:2],
       *norm_rules('embeddings.LayerNorm', 'model/embeddings/norm'),
-      *of_layers(
-        """attention.q_lin=attention/query attention.k_lin=attention/key
-        attention.v_lin=attention/value attention.out_lin=attention/output
-        sa_layer_norm=attention_norm ffn.lin1=mlp/wi ffn.lin2=mlp/wo
-        output_layer_norm=mlp_norm""",
+      *layer_rules(
+        {
+          'attention.q_lin': 'attention/query',
+          'attention.k_lin': 'attention/key',
+          'attention.v_lin': 'attention/value',
+          'attention.out_lin': 'attention/output',
+          'sa_layer_norm': 'attention_norm',
+          'ffn.lin1': 'mlp/wi',
+          'ffn.lin2': 'mlp/wo',
+          'output_layer_norm': 'mlp_norm',
+        },
         'transformer.layer.{layer}.',
       ),
     ),

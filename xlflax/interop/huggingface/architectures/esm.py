@@ -1,8 +1,9 @@
-"""ESM with rotary positions (Lin et al., 2023): norms before plain blocks.
+"""ESM with rotary positions (Lin et al., 2023): pre-LN blocks without gates.
 
-Made for proteins, it is what models of text such as `recipes/small.gin` fit.
-Its own checkpoints scale embeddings by the share of masked tokens
-(`token_dropout`), which nothing here does; those are refused.
+ESM was published for proteins, but text models such as `recipes/small.gin`
+also fit its format. The published ESM checkpoints scale embeddings by the
+fraction of masked tokens (`token_dropout`). xlflax does not implement this
+scaling and rejects these checkpoints.
 """
 
 import dataclasses
@@ -17,10 +18,11 @@ from xlflax.interop.huggingface.architectures import (
 )
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.architectures.tensor_rules import norm_rules
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 
 _LAYER = 'encoder.layer.{layer}'
-_CONTACTS = 'contact_head.regression'  # of proteins; no other head reads it
+# Predicts contacts in proteins. No other head uses it.
+_CONTACTS = 'contact_head.regression'
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   }
 
 
-def _write(config: model_config.EncoderConfig):
+def _write(config: encoder_config.EncoderConfig):
   options, problems = bert.write_options(
     config,
     norm_position='pre',

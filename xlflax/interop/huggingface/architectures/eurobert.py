@@ -1,5 +1,6 @@
 """EuroBERT (Boizard et al., 2025)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
@@ -12,30 +13,33 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   Transform,
-  of_layers,
+  layer_rules,
 )
-from xlflax.models import activations
-from xlflax.models import encoder_config as model_config
+from xlflax.models import activations, encoder_config
 
 _THETA = 10000.0
 
-# Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:128256 hidden_size=hidden_dim:768
-  num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
-  intermediate_size=mlp_dim:3072 max_position_embeddings=max_length:8192
-  rms_norm_eps=layer_norm_epsilon:1e-5
-  attention_dropout=attention_dropout_rate:0.0
-  initializer_range=initializer_range:0.02 attention_bias=attention_bias:False
-  mlp_bias=mlp_bias:False"""
-)
+# Option -> (field of EncoderConfig, default value in transformers).
+_FIELDS = {
+  'vocab_size': ('vocab_size', 128256),
+  'hidden_size': ('hidden_dim', 768),
+  'num_hidden_layers': ('num_layers', 12),
+  'num_attention_heads': ('num_heads', 12),
+  'intermediate_size': ('mlp_dim', 3072),
+  'max_position_embeddings': ('max_length', 8192),
+  'rms_norm_eps': ('layer_norm_epsilon', 1e-5),
+  'attention_dropout': ('attention_dropout_rate', 0.0),
+  'initializer_range': ('initializer_range', 0.02),
+  'attention_bias': ('attention_bias', False),
+  'mlp_bias': ('mlp_bias', False),
+}
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = options.fields(_FIELDS)
-  heads = fields['num_heads']
-  groups = options.get('num_key_value_heads', heads)
-  width = options.get('head_dim', fields['hidden_dim'] // heads)
+  num_heads = fields['num_heads']
+  num_kv_heads = options.get('num_key_value_heads', num_heads)
+  head_dim = options.get('head_dim', fields['hidden_dim'] // num_heads)
   options.require('classifier_pooling', 'late', 'mean', 'bos')
   options.require('pretraining_tp', 1)
   options.require('hidden_dropout', 0)
@@ -45,8 +49,8 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     | config_options.rotary_fields(options, _THETA)
     | options.head('tied', predicts=task.predicts_tokens, tied=False)
     | {
-      'num_kv_heads': None if groups == heads else groups,
-      'head_dim': width,
+      'num_kv_heads': None if num_kv_heads == num_heads else num_kv_heads,
+      'head_dim': head_dim,
       'dropout_rate': 0.0,
       'activation': options.activation('hidden_act', 'silu'),
       'norm_position': 'pre',
@@ -59,13 +63,13 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   )
 
 
-def _write(config: model_config.EncoderConfig):
-  options = config_options.of_fields(config, _FIELDS)
+def _write(config: encoder_config.EncoderConfig):
+  options = config_options.write_fields(config, _FIELDS)
   options |= {
     'num_key_value_heads': config.num_kv_heads or config.num_heads,
     'head_dim': config.dim_per_head,
     'hidden_act': activations.to_huggingface(config.activation),
-    'rope_parameters': config_options.of_rotary(config),
+    'rope_parameters': config_options.rope_parameters(config),
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
   problems = bert.find_differences(
@@ -93,6 +97,15 @@ def _write(config: model_config.EncoderConfig):
   return options, problems
 
 
+def _head_style(config, options: Mapping[str, Any]) -> dict[str, Any]:
+  del config
+  pooling = options.get('clf_pooling', 'late')
+  pooling = options.get('classifier_pooling', pooling)
+  if pooling == 'bos':
+    pooling = 'first'
+  return {'activation': 'gelu', 'pooling': pooling}
+
+
 ARCHITECTURES = {
   'eurobert': Architecture(
     model_type='eurobert',
@@ -100,26 +113,25 @@ ARCHITECTURES = {
     classes=model_classes('EuroBert', questions=False),
     body=(
       Rule('embed_tokens.weight', 'model/embeddings/token', Transform.ROWS),
-      *of_layers(
-        """self_attn.q_proj=attention/query self_attn.k_proj=attention/key
-        self_attn.v_proj=attention/value self_attn.o_proj=attention/output
-        mlp.gate_proj=mlp/gate mlp.up_proj=mlp/wi mlp.down_proj=mlp/wo
-        input_layernorm=attention_norm post_attention_layernorm=mlp_norm""",
+      *layer_rules(
+        {
+          'self_attn.q_proj': 'attention/query',
+          'self_attn.k_proj': 'attention/key',
+          'self_attn.v_proj': 'attention/value',
+          'self_attn.o_proj': 'attention/output',
+          'mlp.gate_proj': 'mlp/gate',
+          'mlp.up_proj': 'mlp/wi',
+          'mlp.down_proj': 'mlp/wo',
+          'input_layernorm': 'attention_norm',
+          'post_attention_layernorm': 'mlp_norm',
+        },
         'layers.{layer}.',
       ),
       Rule('norm.weight', 'model/final_norm/scale'),
     ),
     head=(Rule('lm_head.bias', 'model/output_bias', Transform.ROWS),),
     heads=classifier_rules(dense='dense', questions=False),
-    head_style=lambda config, options: {
-      'activation': 'gelu',
-      'pooling': {'bos': 'first'}.get(
-        pooling := options.get(
-          'classifier_pooling', options.get('clf_pooling', 'late')
-        ),
-        pooling,
-      ),
-    },
+    head_style=_head_style,
     buffers=(r'rotary_emb\.inv_freq$',),
     output=('lm_head.weight', 'lm_head.bias'),
     read=_read,

@@ -1,7 +1,7 @@
-"""Rotary positions and norms after blocks: mGTE, jina-embeddings-v3, nomic.
+"""mGTE, jina-embeddings-v3 and nomic-embed: rotary positions, post-LN blocks.
 
-Sources: Zhang et al., 2024; Sturua et al., 2024; Nussbaum et al., 2024.
-Their files hold queries, keys and values as one matrix, whoever writes them.
+Sources: Zhang et al., 2024; Sturua et al., 2024; Nussbaum et al., 2024. The
+files of these models always store queries, keys and values as one matrix.
 """
 
 import functools
@@ -17,14 +17,16 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
   pooler_rules,
 )
 from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Rule,
+  layer_rules,
   norm_rules,
-  of_layers,
 )
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 
-# Options of the code that mGTE and nomic came with: those that are off, those
-# that have another value in all of their models, and those about speed.
-_OFF = [
+# Options of the custom code that mGTE and nomic were published with: options
+# that are disabled in all of their models, options with another fixed value,
+# and options that only affect the speed.
+_DISABLED = (
   'causal',
   'qkv_proj_bias',
   'mlp_fc1_bias',
@@ -39,10 +41,14 @@ _OFF = [
   'rotary_scaling_factor',
   'logn_attention_scale',
   'scale_attn_by_inverse_layer_idx',
-]
-_FIXED = {'activation_function': 'swiglu', 'rotary_emb_fraction': 1.0}
-_FIXED |= {'scale_attn_weights': True, 'layer_norm_type': 'layer_norm'}
-_UNREAD = [
+)
+_FIXED = {
+  'activation_function': 'swiglu',
+  'rotary_emb_fraction': 1.0,
+  'scale_attn_weights': True,
+  'layer_norm_type': 'layer_norm',
+}
+_IGNORED = (
   'dense_seq_output',
   'fused_bias_fc',
   'fused_dropout_add_ln',
@@ -60,7 +66,7 @@ _UNREAD = [
   'logn_attention_clip1',
   'max_trained_positions',
   'use_memory_efficient_attention',
-]
+)
 _ALIASES = {
   'n_embd': 'hidden_size',
   'n_layer': 'num_hidden_layers',
@@ -74,28 +80,36 @@ _ALIASES = {
 }
 
 
-def of_first_code(options: Mapping[str, Any]) -> dict[str, Any]:
-  """mGTE's config.json for the code it was published with, as that of `gte`.
+def convert_remote_code_options(options: Mapping[str, Any]) -> dict[str, Any]:
+  """Converts options of mGTE's custom code to those of the `gte` model type.
 
-  Its 'ntk' stretches all periods by factor^(2 / D) besides the base by factor.
+  The 'ntk' scaling multiplies theta by the factor and, in addition, all periods
+  by factor^(2 / D), where D is the size of a head.
+
+  Args:
+    options: Options of the config.json that mGTE was published with.
   """
-  names = [str(n).replace('New', 'Gte') for n in options['architectures']]
-  gte_options = dict(options) | {'model_type': 'gte', 'architectures': names}
+  class_names = [
+    str(name).replace('New', 'Gte') for name in options['architectures']
+  ]
+  gte_options = dict(options)
+  gte_options |= {'model_type': 'gte', 'architectures': class_names}
   gte_options.pop('auto_map', None)
+
   scaling = options.get('rope_scaling') or {}
   if scaling.keys() == {'type', 'factor'} and scaling['type'] == 'ntk':
-    width = options['hidden_size'] / options['num_attention_heads']
+    head_dim = options['hidden_size'] / options['num_attention_heads']
     gte_options['rope_scaling'] = None
     gte_options['rope_parameters'] = {
       'rope_type': 'linear',
       'rope_theta': gte_options.pop('rope_theta') * scaling['factor'],
-      'factor': scaling['factor'] ** (2 / width),
+      'factor': scaling['factor'] ** (2 / head_dim),
     }
   return gte_options
 
 
-# Fields that all models of a type have, and the library's options, where
-# neither shapes nor BERT's tell. jina-embeddings-v3's blocks are plain.
+# Fields of all models of a type, and the default values of transformers where
+# they differ from BERT's. The blocks of jina-embeddings-v3 are not gated.
 _GATED = {'gated_mlp': True, 'mlp_bias': False}
 _FIELDS: dict[str, dict[str, Any]] = {
   'gte': _GATED | {'mlp_output_bias': True},
@@ -112,11 +126,11 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 def _read(
   options: config_options.Options, task: Task, kind: str
 ) -> dict[str, Any]:
-  for name in _OFF:
+  for name in _DISABLED:
     options.require(name, False, None, 0)
   for name, value in _FIXED.items():
     options.require(name, value)
-  options.ignore(*_UNREAD)
+  options.ignore(*_IGNORED)
   options.require('position_embedding_type', 'rope', 'rotary', 'absolute', None)
   defaults = _DEFAULTS[kind]
   fields = bert.read_options(options, task, defaults=defaults)
@@ -128,87 +142,118 @@ def _read(
   return fields | _FIELDS[kind] | rotary
 
 
-def _write(config: model_config.EncoderConfig, kind: str):
+def _write(config: encoder_config.EncoderConfig, kind: str):
   options, problems = bert.write_options(
     config,
     **_FIELDS[kind] | {'position_embedding': 'rotary'},
     rotary_factor=config.rotary_factor,
   )
-  head = config.head_activation or config.activation
-  if head != (config.activation if kind == 'nomic_bert' else 'gelu'):
+  head_activation = config.head_activation or config.activation
+  required = config.activation if kind == 'nomic_bert' else 'gelu'
+  if head_activation != required:
     problems.append(f'head_activation is {config.head_activation!r}')
   options['max_position_embeddings'] = config.max_length
   return options | {
-    'rope_parameters': config_options.of_rotary(config)
+    'rope_parameters': config_options.rope_parameters(config)
   }, problems
 
 
-def _architecture(
-  kind: str, name: str, prefix: str, first: str, *layers: str, **others
+def _build_architecture(
+  model_type: str,
+  class_prefix: str,
+  *,
+  prefix: str,
+  embedding_norm: str,
+  layers: tuple[Rule, ...],
+  **attributes,
 ) -> Architecture:
-  """One of the family: `first` is the embeddings' norm."""
+  """Builds an `Architecture` from the names that differ between the models."""
   return Architecture(
-    model_type=kind,
+    model_type=model_type,
     prefix=prefix,
     classes=model_classes(
-      name, questions=Task.QUESTION_ANSWERING in others['heads']
+      class_prefix, questions=Task.QUESTION_ANSWERING in attributes['heads']
     ),
     body=(
       bert.TABLES[0],
       bert.TABLES[2],
-      *norm_rules(first, 'model/embeddings/norm'),
-      *of_layers(*layers),
+      *norm_rules(embedding_norm, 'model/embeddings/norm'),
+      *layers,
     ),
     optional=(pooler_rules(f'{prefix}pooler.dense'),),
     buffers=(*bert.BUFFERS, r'inv_freq$'),
     aliases=_ALIASES,
-    read=functools.partial(_read, kind=kind),
-    write=functools.partial(_write, kind=kind),
-    **others,
+    read=functools.partial(_read, kind=model_type),
+    write=functools.partial(_write, kind=model_type),
+    **attributes,
   )
 
 
-_HEAD, _BERT = 'lm_head.decoder', 'cls.predictions'
+_QUERY_KEY_VALUE = ('attention/query', 'attention/key', 'attention/value')
 ARCHITECTURES = {
-  'gte': _architecture(
+  'gte': _build_architecture(
     'gte',
     'Gte',
-    'gte.',
-    'embeddings.LayerNorm',
-    """attention.qkv_proj=attention/query,attention/key,attention/value
-    attention.o_proj=attention/output attn_ln=attention_norm mlp_ln=mlp_norm
-    mlp.up_gate_proj=mlp/wi,mlp/gate mlp.down_proj=mlp/wo""",
-    'encoder.layer.{layer}.',
-    head=bert.token_head('lm_head', 'norm', f'{_HEAD}.bias'),
+    prefix='gte.',
+    embedding_norm='embeddings.LayerNorm',
+    layers=layer_rules(
+      {
+        'attention.qkv_proj': _QUERY_KEY_VALUE,
+        'attention.o_proj': 'attention/output',
+        'attn_ln': 'attention_norm',
+        'mlp_ln': 'mlp_norm',
+        'mlp.up_gate_proj': ('mlp/wi', 'mlp/gate'),
+        'mlp.down_proj': 'mlp/wo',
+      },
+      'encoder.layer.{layer}.',
+    ),
+    head=bert.token_head('lm_head', 'norm', 'lm_head.decoder.bias'),
     heads=classifier_rules(dense='gte.pooler.dense', questions=False),
-    output=(f'{_HEAD}.weight', f'{_HEAD}.bias'),
+    output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
   ),
-  'jina_embeddings_v3': _architecture(
+  'jina_embeddings_v3': _build_architecture(
     'jina_embeddings_v3',
     'JinaEmbeddingsV3',
-    'roberta.',
-    'emb_ln',
-    """mixer.Wqkv=attention/query,attention/key,attention/value
-    mixer.out_proj=attention/output norm1=attention_norm norm2=mlp_norm
-    mlp.fc1=mlp/wi mlp.fc2=mlp/wo""",
-    'encoder.layers.{layer}.',
+    prefix='roberta.',
+    embedding_norm='emb_ln',
+    layers=layer_rules(
+      {
+        'mixer.Wqkv': _QUERY_KEY_VALUE,
+        'mixer.out_proj': 'attention/output',
+        'norm1': 'attention_norm',
+        'norm2': 'mlp_norm',
+        'mlp.fc1': 'mlp/wi',
+        'mlp.fc2': 'mlp/wo',
+      },
+      'encoder.layers.{layer}.',
+    ),
     head=bert.token_head('lm_head', 'layer_norm', 'lm_head.bias'),
     heads=classifier_rules(
       dense='classifier.dense', output='classifier.out_proj'
     ),
-    output=(f'{_HEAD}.weight', f'{_HEAD}.bias'),
+    output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
   ),
-  'nomic_bert': _architecture(
+  'nomic_bert': _build_architecture(
     'nomic_bert',
     'NomicBert',
-    'nomic_bert.',
-    'emb_ln',
-    """attn.Wqkv=attention/query,attention/key,attention/value
-    attn.out_proj=attention/output norm1=attention_norm norm2=mlp_norm
-    mlp.fc11=mlp/wi mlp.fc12=mlp/gate mlp.fc2=mlp/wo""",
-    'encoder.layers.{layer}.',
-    head=bert.token_head(f'{_BERT}.transform', 'layer_norm', f'{_BERT}.bias'),
+    prefix='nomic_bert.',
+    embedding_norm='emb_ln',
+    layers=layer_rules(
+      {
+        'attn.Wqkv': _QUERY_KEY_VALUE,
+        'attn.out_proj': 'attention/output',
+        'norm1': 'attention_norm',
+        'norm2': 'mlp_norm',
+        'mlp.fc11': 'mlp/wi',
+        'mlp.fc12': 'mlp/gate',
+        'mlp.fc2': 'mlp/wo',
+      },
+      'encoder.layers.{layer}.',
+    ),
+    head=bert.token_head(
+      'cls.predictions.transform', 'layer_norm', 'cls.predictions.bias'
+    ),
     heads=classifier_rules(dense='nomic_bert.pooler.dense', questions=False),
-    output=(f'{_BERT}.decoder.weight', f'{_BERT}.decoder.bias'),
+    output=('cls.predictions.decoder.weight', 'cls.predictions.decoder.bias'),
   ),
 }

@@ -1,53 +1,69 @@
-"""A model without a head's transform, in a form of files that has one.
+"""Export of models without a head transform to formats that require one.
 
-Published heads compute norm(gelu(dense(x))) before the output table. Near
-zero, gelu(z) is z / 2, and a norm whose epsilon is far above the variance
-divides by the root of epsilon, so that such a transform is linear. The last
-states are x = scale * n + bias with n normalised; `dense` makes a tiny
-multiple of n of them, whose mean is zero as the head's norm wants it, and the
-head's norm makes x of that again.
+The heads of published models compute norm(gelu(dense(x))) before the output
+table. Near zero, gelu(z) is z / 2. A norm whose epsilon is far above the
+variance divides by the square root of epsilon. Such a transform is therefore
+linear, and can be made an identity.
+
+The last hidden states are x = scale * n + bias, where n is normalized. `dense`
+maps x to a tiny multiple of n. The mean of n is zero, which the head's norm
+requires, and the scale and bias of the head's norm map the result back to x.
 """
 
 import math
 
 import numpy as np
 
-OPTION = 'linear_head'  # of config.json: reads such a folder as it was trained
-_TINY = 2.0**-26  # float32 does not see the square of it beside 1
-_SCALE, _BIAS = 'model/final_norm/scale', 'model/final_norm/bias'
-_HEAD = 'model/head_{}'
-NAMES = tuple(
-  map(_HEAD.format, ('dense/kernel', 'dense/bias', 'norm/scale', 'norm/bias'))
+# Option of config.json. It marks an exported folder whose head is an identity,
+# so that an import restores the model without a head transform.
+OPTION = 'linear_head'
+_TINY = 2.0**-26  # In float32, 1 plus the square of this value equals 1.
+_SCALE = 'model/final_norm/scale'
+_BIAS = 'model/final_norm/bias'
+NAMES = (
+  'model/head_dense/kernel',
+  'model/head_dense/bias',
+  'model/head_norm/scale',
+  'model/head_norm/bias',
 )
 
 
 def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
-  """Of the parameters of the head."""
+  """Returns the shapes of the head's parameters.
+
+  Args:
+    width: Size of the hidden states.
+  """
   return dict.fromkeys(NAMES, (width,)) | {NAMES[0]: (width, width)}
 
 
 def head_tensors(architecture, config) -> set[str]:
-  """Names of the head's tensors, where a model without it was read."""
+  """Returns the tensors of the head if a model without a head was read.
+
+  Otherwise, returns an empty set.
+  """
   if not architecture.linear_head or config.mlm_head != 'tied':
     return set()
-  return {r.tensor for r in architecture.head if r.parameter in NAMES}
+  return {rule.tensor for rule in architecture.head if rule.parameter in NAMES}
 
 
 def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
-  """One of `NAMES`, float32.
+  """Computes a parameter of the head, as float32.
 
   Args:
-    name: which.
-    read: reads the run's parameters by their names.
-    epsilon: of the norms.
+    name: One of `NAMES`.
+    read: Function that returns the run's parameter of a given name.
+    epsilon: Epsilon of the layer norms.
   """
-  scale, bias = (read(n).astype(np.float64) for n in (_SCALE, _BIAS))
-  kernel, shift, head_scale, _ = NAMES
-  parameter = bias
-  if name == kernel:
+  scale = read(_SCALE).astype(np.float64)
+  bias = read(_BIAS).astype(np.float64)
+  dense_kernel, dense_bias, norm_scale, _ = NAMES
+  if name == dense_kernel:
     parameter = np.diag(_TINY / scale)
-  elif name == shift:
+  elif name == dense_bias:
     parameter = -_TINY * bias / scale
-  elif name == head_scale:
+  elif name == norm_scale:
     parameter = scale * math.sqrt(epsilon + (_TINY / 2) ** 2) * 2 / _TINY
+  else:
+    parameter = bias
   return parameter.astype(np.float32)

@@ -1,7 +1,7 @@
 """M2M-100 and NLLB-200 (Fan et al., 2021; NLLB Team, 2022).
 
-mBART's layers, without a norm after the embeddings or a bias of the logits,
-and with constant positions.
+The layers are those of mBART. There is no layer norm after the embeddings and
+no bias of the logits, and the position embeddings are constant.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 )
 from xlflax.models import encoder_decoder_config
 
-# Option -> the library's default, where it is not mBART's.
+# Option -> default value in transformers, where it differs from mBART's.
 _DEFAULTS: dict[str, Any] = {
   'vocab_size': 128112,
   'attention_dropout': 0.1,
@@ -35,15 +35,10 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     training_only=('encoder_layerdrop', 'decoder_layerdrop'),
   )
   offset = options.get('pad_token_id', 1) + 1
-  usual = 'relu' if 'activation_function' not in options.values else 'gelu'
-  return (
-    fields
-    | _FIXED
-    | {
-      'position_offset': offset,
-      'activation': options.activation('activation_function', usual),
-    }
-  )
+  # A missing option and an option that is null have different defaults.
+  default = 'gelu' if 'activation_function' in options.values else 'relu'
+  activation = options.activation('activation_function', default)
+  return fields | _FIXED | {'position_offset': offset, 'activation': activation}
 
 
 def _write(config: encoder_decoder_config.EncoderDecoderConfig):

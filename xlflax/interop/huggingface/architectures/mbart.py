@@ -11,25 +11,30 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   Transform,
+  layer_rules,
   norm_rules,
-  of_layers,
 )
 from xlflax.models import activations, encoder_decoder_config
 
-_OFFSET = 2  # rows of the position tables before the first position
+_OFFSET = 2  # Number of rows before the first position in the position tables.
 SHARED = 'shared.weight'
 
-# Option -> (field of EncoderDecoderConfig, the library's default).
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:50265 d_model=hidden_dim:1024
-  encoder_layers=num_encoder_layers:12 decoder_layers=num_decoder_layers:12
-  encoder_attention_heads=num_heads:16 encoder_ffn_dim=mlp_dim:4096
-  max_position_embeddings=max_length:1024 dropout=dropout_rate:0.1
-  attention_dropout=attention_dropout_rate:0.0 init_std=initializer_range:0.02
-  scale_embedding=scale_embeddings:False"""
-)
+# Option -> (field of EncoderDecoderConfig, default value in transformers).
+_FIELDS = {
+  'vocab_size': ('vocab_size', 50265),
+  'd_model': ('hidden_dim', 1024),
+  'encoder_layers': ('num_encoder_layers', 12),
+  'decoder_layers': ('num_decoder_layers', 12),
+  'encoder_attention_heads': ('num_heads', 16),
+  'encoder_ffn_dim': ('mlp_dim', 4096),
+  'max_position_embeddings': ('max_length', 1024),
+  'dropout': ('dropout_rate', 0.1),
+  'attention_dropout': ('attention_dropout_rate', 0.0),
+  'init_std': ('initializer_range', 0.02),
+  'scale_embedding': ('scale_embeddings', False),
+}
 _PRE_LN = encoder_decoder_config.EncoderDecoderFamily.PRE_LN
-_EPSILON = 1e-5  # of every layer norm; no option
+_EPSILON = 1e-5  # Fixed epsilon of every layer norm.
 
 
 def read_options(
@@ -40,15 +45,15 @@ def read_options(
   defaults: Mapping[str, Any] | None = None,
   training_only: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """`EncoderDecoderConfig`'s arguments that BART and its heirs read alike.
+  """Reads the arguments of `EncoderDecoderConfig` of BART's model family.
 
   Args:
-    options: of config.json.
-    task: that of the model; there is but one.
-    family: where the layer norms are.
-    defaults: of options, where they are not mBART's.
-    training_only: options that may have any value, as no model trains with
-      them here.
+    options: Options of config.json.
+    task: Task of the model, which is always `SEQ2SEQ`.
+    family: Position of the layer norms.
+    defaults: Default values of options that differ from mBART's.
+    training_only: Options that may have any value, because they only affect
+      training and xlflax does not implement them.
   """
   del task
   defaults = defaults or {}
@@ -57,18 +62,20 @@ def read_options(
     size = options.get(f'decoder_{name}', fields[field])
     if size != fields[field]:
       options.problems.append(
-        f'decoder_{name} is {size}, not {fields[field]} as the encoder has'
+        f'decoder_{name} is {size}, which differs from the value '
+        f'{fields[field]} of the encoder'
       )
   options.require('is_encoder_decoder', True)
   options.require('tie_word_embeddings', True)
-  # Those of checkpoints of its first years; each had but one value.
+  # These options occur in old checkpoints, always with the same value.
   options.require('normalize_before', family is _PRE_LN)
   options.require('normalize_embedding', True)
   options.require('add_final_layer_norm', family is _PRE_LN)
   options.require('add_bias_logits', False)
   options.require('static_position_embeddings', False)
   options.ignore('extra_pos_embeddings', *training_only)
-  options.ignore('activation_dropout')  # of training, which has no such here
+  # Only affects training, and xlflax does not implement it.
+  options.ignore('activation_dropout')
   for name in ('encoder_layerdrop', 'decoder_layerdrop'):
     if name not in training_only:
       options.require(name, 0, None)
@@ -85,13 +92,17 @@ def read_options(
 def write_options(
   config: encoder_decoder_config.EncoderDecoderConfig, **fixed: Any
 ) -> tuple[dict[str, Any], list[str]]:
-  """The inverse, and what such a configuration cannot express.
+  """Writes the options of a configuration. The inverse of `read_options`.
 
   Args:
-    config: the configuration.
-    **fixed: fields that must have these values, where they are not mBART's.
+    config: Configuration of the model.
+    **fixed: Required values of fields, where they differ from mBART's.
+
+  Returns:
+    The options of config.json and a list of the settings that they cannot
+    express.
   """
-  options = config_options.of_fields(config, _FIELDS)
+  options = config_options.write_fields(config, _FIELDS)
   options |= {
     'activation_function': activations.to_huggingface(config.activation),
     'decoder_attention_heads': config.num_heads,
@@ -113,43 +124,58 @@ def write_options(
   )
   required_fields |= fixed
   problems = [
-    f'{name} is {_said(getattr(config, name))}, not {_said(value)}'
+    f'{name} is {_format_value(getattr(config, name))}, '
+    f'not {_format_value(value)}'
     for name, value in required_fields.items()
     if getattr(config, name) != value
   ]
   return options, problems
 
 
-def _said(value: Any) -> str:
-  """A field's value as a gin file has it."""
+def _format_value(value: Any) -> str:
+  """Formats the value of a field as in a gin file."""
   return repr(str(value) if isinstance(value, str) else value)
 
 
-_LAYERS = """self_attn.q_proj=attention/query self_attn.k_proj=attention/key
-  self_attn.v_proj=attention/value self_attn.out_proj=attention/output
-  self_attn_layer_norm=attention_norm fc1=mlp/wi fc2=mlp/wo
-  final_layer_norm=mlp_norm encoder_attn.q_proj=cross_attention/query
-  encoder_attn.k_proj=cross_attention/key
-  encoder_attn.v_proj=cross_attention/value
-  encoder_attn.out_proj=cross_attention/output
-  encoder_attn_layer_norm=cross_attention_norm"""
+_LAYER_NAMES = {
+  'self_attn.q_proj': 'attention/query',
+  'self_attn.k_proj': 'attention/key',
+  'self_attn.v_proj': 'attention/value',
+  'self_attn.out_proj': 'attention/output',
+  'self_attn_layer_norm': 'attention_norm',
+  'fc1': 'mlp/wi',
+  'fc2': 'mlp/wo',
+  'final_layer_norm': 'mlp_norm',
+  'encoder_attn.q_proj': 'cross_attention/query',
+  'encoder_attn.k_proj': 'cross_attention/key',
+  'encoder_attn.v_proj': 'cross_attention/value',
+  'encoder_attn.out_proj': 'cross_attention/output',
+  'encoder_attn_layer_norm': 'cross_attention_norm',
+}
 
 
-def side_rules(side: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
-  """Rules of the encoder or the decoder.
+def stack_rules(stack: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
+  """Returns the rules of the encoder or the decoder.
 
   Args:
-    side: 'encoder' or 'decoder'.
-    final_norm: whether a layer norm follows the last layer.
+    stack: 'encoder' or 'decoder'.
+    final_norm: Whether to include a layer norm after the last layer.
   """
-  table = f'{side}.embed_positions.weight'
-  last = norm_rules(f'{side}.layer_norm', f'model/{side}/final_norm')
-  return (
-    Rule(table, f'model/{side}/embeddings/position'),
-    *norm_rules(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
-    *of_layers(_LAYERS, f'{side}.layers.{{layer}}.', f'model/{side}/layers'),
-    *(last if final_norm else ()),
-  )
+  parameters = f'model/{stack}'
+  rules = [
+    Rule(
+      f'{stack}.embed_positions.weight', f'{parameters}/embeddings/position'
+    ),
+    *norm_rules(
+      f'{stack}.layernorm_embedding', f'{parameters}/embeddings/norm'
+    ),
+    *layer_rules(
+      _LAYER_NAMES, f'{stack}.layers.{{layer}}.', f'{parameters}/layers'
+    ),
+  ]
+  if final_norm:
+    rules += norm_rules(f'{stack}.layer_norm', f'{parameters}/final_norm')
+  return tuple(rules)
 
 
 ARCHITECTURES = {
@@ -159,8 +185,8 @@ ARCHITECTURES = {
     classes={Task.SEQ2SEQ: 'MBartForConditionalGeneration'},
     body=(
       Rule(SHARED, 'model/encoder/embeddings/token', Transform.ROWS),
-      *side_rules('encoder'),
-      *side_rules('decoder'),
+      *stack_rules('encoder'),
+      *stack_rules('decoder'),
     ),
     head=(
       Rule('final_logits_bias', 'model/encoder/output_bias', Transform.ROW),
@@ -168,8 +194,8 @@ ARCHITECTURES = {
     heads={},
     output=('lm_head.weight', None),
     copies={
-      f'model.{side}.embed_tokens.weight': f'model.{SHARED}'
-      for side in ('encoder', 'decoder')
+      f'model.{stack}.embed_tokens.weight': f'model.{SHARED}'
+      for stack in ('encoder', 'decoder')
     },
     aliases={
       'hidden_size': 'd_model',

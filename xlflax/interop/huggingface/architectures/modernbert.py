@@ -1,13 +1,14 @@
-"""ModernBERT (Warner et al., 2024), which mmBERT is one of, too.
+"""ModernBERT (Warner et al., 2024), which includes mmBERT.
 
-Dropout is not laid out alike: the embeddings' is taken for that of each
-block's output.
+The dropout of ModernBERT is arranged differently. The dropout rate of its
+embeddings is used for the output of each block.
 """
 
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architecture_registry import (
+  LABELED_TASKS,
   Architecture,
   Task,
   model_classes,
@@ -15,28 +16,34 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   Transform,
+  layer_rules,
   linear_rules,
   norm_rules,
-  of_layers,
 )
-from xlflax.models import activations
-from xlflax.models import encoder_config as model_config
+from xlflax.models import activations, encoder_config
 
-# More are refused by the config; here they would take memory first.
-_MOST_LAYERS = 10_000
+# EncoderConfig rejects larger numbers of layers. This limit prevents the list
+# of layer types from using much memory before that check.
+_MAX_LAYERS = 10_000
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 
-# Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:50368 hidden_size=hidden_dim:768
-  num_hidden_layers=num_layers:22 num_attention_heads=num_heads:12
-  intermediate_size=mlp_dim:1152 max_position_embeddings=max_length:8192
-  norm_eps=layer_norm_epsilon:1e-5
-  attention_dropout=attention_dropout_rate:0.0
-  embedding_dropout=dropout_rate:0.0 initializer_range=initializer_range:0.02
-  attention_bias=attention_bias:False mlp_bias=mlp_bias:False
-  classifier_bias=head_bias:False decoder_bias=output_bias:True"""
-)
+# Option -> (field of EncoderConfig, default value in transformers).
+_FIELDS = {
+  'vocab_size': ('vocab_size', 50368),
+  'hidden_size': ('hidden_dim', 768),
+  'num_hidden_layers': ('num_layers', 22),
+  'num_attention_heads': ('num_heads', 12),
+  'intermediate_size': ('mlp_dim', 1152),
+  'max_position_embeddings': ('max_length', 8192),
+  'norm_eps': ('layer_norm_epsilon', 1e-5),
+  'attention_dropout': ('attention_dropout_rate', 0.0),
+  'embedding_dropout': ('dropout_rate', 0.0),
+  'initializer_range': ('initializer_range', 0.02),
+  'attention_bias': ('attention_bias', False),
+  'mlp_bias': ('mlp_bias', False),
+  'classifier_bias': ('head_bias', False),
+  'decoder_bias': ('output_bias', True),
+}
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -48,8 +55,8 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields['norm'] = 'layer' if options.get('norm_bias', False) else 'scale'
   options.require('mlp_dropout', fields['dropout_rate'], 0)
   options.require('classifier_pooling', 'cls', 'mean')
-  # mmBERT's name for: positions are only in the attention, as in every
-  # model of this type.
+  # mmBERT uses 'sans_pos' for positions that are encoded only in the
+  # attention, which holds for every model of this type.
   options.require('position_embedding_type', 'absolute', 'sans_pos', None)
   options.ignore(
     'initializer_cutoff_factor',
@@ -60,11 +67,11 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'reference_compile',
     'repad_logits_with_grad',
   )
-  # Pooled states go through a dense map and norm like those of the masked
-  # LM's head, which are parameters of the task then.
+  # The classifiers apply a dense layer and a norm to the pooled states, as the
+  # masked LM's head does. These are parameters of the task's head.
   return (
     fields
-    | _read_layers(options, min(fields['num_layers'], _MOST_LAYERS))
+    | _read_layers(options, min(fields['num_layers'], _MAX_LAYERS))
     | options.head('transform', predicts=task.predicts_tokens)
     | {
       'norm_position': 'pre',
@@ -75,54 +82,63 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   )
 
 
-def _read_layers(options, count: int) -> dict[str, Any]:
-  """Fields of attention: which layers are local, and their positions."""
+def _read_layers(options, num_layers: int) -> dict[str, Any]:
+  """Returns the fields of local attention and rotary positions."""
   global_every = options.get('global_attn_every_n_layers', 3)
-  kinds = options.get(
+  layer_types = options.get(
     'layer_types',
     [
       _LOCAL if global_every > 0 and i % global_every else _GLOBAL
-      for i in range(count)
+      for i in range(num_layers)
     ],
   )
-  global_every = next(
-    (i for i in range(1, count) if i < len(kinds) and kinds[i] == _GLOBAL),
-    count,
+  global_layers = (
+    i
+    for i in range(1, min(num_layers, len(layer_types)))
+    if layer_types[i] == _GLOBAL
   )
-  if kinds != [_LOCAL if i % global_every else _GLOBAL for i in range(count)]:
+  global_every = next(global_layers, num_layers)
+  if layer_types != [
+    _LOCAL if i % global_every else _GLOBAL for i in range(num_layers)
+  ]:
     options.problems.append(
-      f'layer_types is {kinds}, which does not repeat a global layer and '
-      'some local ones'
+      f'layer_types is {layer_types}, which is not a repeated sequence of one '
+      'global layer and a fixed number of local layers'
     )
+
   window = options.get('local_attention', 128)
-  periods = options.get('rope_parameters', {})
-  theta_by_kind = {}
-  for kind, name, usual in (
+  rope_parameters_by_type = options.get('rope_parameters', {})
+  theta_by_type = {}
+  for layer_type, name, default in (
     (_GLOBAL, 'global_rope_theta', 160000.0),
     (_LOCAL, 'local_rope_theta', 10000.0),
   ):
-    rope_parameters = dict(periods.get(kind) or {})
-    theta = options.get(name, usual)
-    theta_by_kind[kind] = float(rope_parameters.pop('rope_theta', theta))
+    rope_parameters = dict(rope_parameters_by_type.get(layer_type) or {})
+    theta = options.get(name, default)
+    theta_by_type[layer_type] = float(rope_parameters.pop('rope_theta', theta))
     if (
       rope_parameters.pop('rope_type', 'default') != 'default'
       or rope_parameters
     ):
-      options.problems.append(f'rope_parameters[{kind}] is {periods[kind]}')
-  if set(periods) - set(theta_by_kind):
-    options.problems.append(f'rope_parameters is {periods}')
-  if global_every == 1:  # none is local
-    return {'rotary_theta': theta_by_kind[_GLOBAL]}
+      options.problems.append(
+        f'rope_parameters[{layer_type}] is '
+        f'{rope_parameters_by_type[layer_type]}'
+      )
+  if set(rope_parameters_by_type) - set(theta_by_type):
+    options.problems.append(f'rope_parameters is {rope_parameters_by_type}')
+
+  if global_every == 1:  # All layers have global attention.
+    return {'rotary_theta': theta_by_type[_GLOBAL]}
   return {
-    'rotary_theta': theta_by_kind[_GLOBAL],
+    'rotary_theta': theta_by_type[_GLOBAL],
     'global_every': global_every,
-    'local_rotary_theta': theta_by_kind[_LOCAL],
+    'local_rotary_theta': theta_by_type[_LOCAL],
     'local_window': window // 2,
   }
 
 
-def _write(config: model_config.EncoderConfig):
-  options = config_options.of_fields(config, _FIELDS)
+def _write(config: encoder_config.EncoderConfig):
+  options = config_options.write_fields(config, _FIELDS)
   window = config.local_window
   local_theta = config.local_rotary_theta or config.rotary_theta
   global_every = config.global_every if window is not None else 1
@@ -166,15 +182,13 @@ def _write(config: model_config.EncoderConfig):
   return options, problems
 
 
-def _head(task: Task) -> dict[Task, tuple[Rule, ...]]:
-  here = f'heads/{task.value}'
-  return {
-    task: (
-      *linear_rules('head.dense', f'{here}/dense'),
-      *norm_rules('head.norm', f'{here}/norm'),
-      *linear_rules('classifier', f'{here}/output'),
-    )
-  }
+def _head_rules(task: Task) -> tuple[Rule, ...]:
+  head = f'heads/{task.value}'
+  return (
+    *linear_rules('head.dense', f'{head}/dense'),
+    *norm_rules('head.norm', f'{head}/norm'),
+    *linear_rules('classifier', f'{head}/output'),
+  )
 
 
 ARCHITECTURES = {
@@ -192,10 +206,14 @@ ARCHITECTURES = {
       *norm_rules(
         'layers.{layer}.attn_norm', 'model/layers/attention_norm', first_layer=1
       ),
-      *of_layers(
-        """attn.Wqkv=attention/query,attention/key,attention/value
-        attn.Wo=attention/output mlp_norm=mlp_norm
-        mlp.Wi=mlp/gate,mlp/wi mlp.Wo=mlp/wo""",
+      *layer_rules(
+        {
+          'attn.Wqkv': ('attention/query', 'attention/key', 'attention/value'),
+          'attn.Wo': 'attention/output',
+          'mlp_norm': 'mlp_norm',
+          'mlp.Wi': ('mlp/gate', 'mlp/wi'),
+          'mlp.Wo': 'mlp/wo',
+        },
         'layers.{layer}.',
       ),
       *norm_rules('final_norm', 'model/final_norm'),
@@ -205,11 +223,7 @@ ARCHITECTURES = {
       *norm_rules('head.norm', 'model/head_norm'),
       Rule('decoder.bias', 'model/output_bias', Transform.ROWS),
     ),
-    heads={
-      **_head(Task.SEQUENCE_CLASSIFICATION),
-      **_head(Task.TOKEN_CLASSIFICATION),
-      **_head(Task.QUESTION_ANSWERING),
-    },
+    heads={task: _head_rules(task) for task in LABELED_TASKS},
     head_style=lambda config, options: {
       'activation': config.head_activation,
       'epsilon': config.layer_norm_epsilon,

@@ -1,4 +1,4 @@
-"""RoBERTa, XLM-R (post-LN), XLM-R XL and RoBERTa-PreLayerNorm (pre-LN).
+"""RoBERTa and XLM-R (post-LN), XLM-R XL and RoBERTa-PreLayerNorm (pre-LN).
 
 Sources: Liu et al., 2019; Conneau et al., 2020; Goyal et al., 2021; Ott et
 al., 2019 (fairseq, `--encoder-normalize-before`).
@@ -15,26 +15,33 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
   pooler_rules,
 )
 from xlflax.interop.huggingface.architectures.tensor_rules import (
+  layer_rules,
   norm_rules,
-  of_layers,
 )
 
 _PRE_NORMS = (
-  *of_layers(
-    'attention.self_attn_layer_norm=attention_norm LayerNorm=mlp_norm',
+  *layer_rules(
+    {
+      'attention.self_attn_layer_norm': 'attention_norm',
+      'LayerNorm': 'mlp_norm',
+    },
     'encoder.layer.{layer}.',
   ),
   *norm_rules('encoder.LayerNorm', 'model/final_norm'),
 )
 _PRE_LAYER_NORMS = (
   *norm_rules('embeddings.LayerNorm', 'model/embeddings/norm'),
-  *of_layers(
-    'attention.LayerNorm=attention_norm intermediate.LayerNorm=mlp_norm',
+  *layer_rules(
+    {
+      'attention.LayerNorm': 'attention_norm',
+      'intermediate.LayerNorm': 'mlp_norm',
+    },
     'encoder.layer.{layer}.',
   ),
   *norm_rules('LayerNorm', 'model/final_norm'),
 )
-_PADDING = 1  # row of padding, before the first position, in all of them
+# Id of padding in all models. The first position is in the following row.
+_PADDING = 1
 
 
 def _read(
@@ -43,7 +50,8 @@ def _read(
   fields = bert.read_options(options, task, defaults=defaults)
   offset = options.get('pad_token_id', _PADDING) + 1
   if task.predicts_tokens:
-    fields['head_activation'] = 'gelu'  # whatever hidden_act is
+    # The head does not use hidden_act.
+    fields['head_activation'] = 'gelu'
   return fields | {
     'position_offset': offset,
     'max_length': fields['max_length'] - offset,
@@ -71,16 +79,12 @@ def _read_pre_layer_norm(options, task):
   return _read(options, task) | {'norm_position': 'pre'}
 
 
-def _write(config, **wanted):
-  options, problems = bert.write_options(config, **wanted)
-  if (
-    config.mlm_head == 'transform'
-    and (config.head_activation or config.activation) != 'gelu'
-  ):
+def _write(config, **required):
+  options, problems = bert.write_options(config, **required)
+  head_activation = config.head_activation or config.activation
+  if config.mlm_head == 'transform' and head_activation != 'gelu':
     problems.append(
-      "the head's activation is "
-      f'{config.head_activation or config.activation!r}, not '
-      "'gelu'"
+      f"the activation of the head is {head_activation!r}, not 'gelu'"
     )
   return options | {'pad_token_id': config.position_offset - 1}, problems
 
@@ -103,7 +107,17 @@ def make_architecture(
   prefix='roberta.',
   questions=True,
 ) -> Architecture:
-  """Of RoBERTa's names, with the rules of its norms."""
+  """Returns an architecture with the tensor names of RoBERTa.
+
+  Args:
+    model_type: Value of `model_type` in config.json.
+    name: Common prefix of the class names, such as 'Roberta'.
+    norms: Rules of the layer norms.
+    read: Value of `Architecture.read`.
+    write: Value of `Architecture.write`.
+    prefix: Prefix of the base model's tensors.
+    questions: Whether to include question answering.
+  """
   return Architecture(
     model_type=model_type,
     prefix=prefix,

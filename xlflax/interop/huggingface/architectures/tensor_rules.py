@@ -1,16 +1,16 @@
-"""How one tensor becomes a parameter, and back.
+"""Rules that map checkpoint tensors to parameters and back.
 
-A rule names a tensor and a parameter; `{layer}` in the tensor's name stands
-for the index of a layer, whose parameter is written `model/layers/...` for
-scanned and unrolled layers alike (of encoder-decoders:
-`model/decoder/layers/...`).
+A rule names a tensor and a parameter. In the tensor's name, `{layer}`
+represents the index of a layer. The parameter of a layer is written as
+`model/layers/...` for both scanned and unrolled layers. For encoder-decoders,
+it is written as `model/decoder/layers/...`.
 """
 
 import dataclasses
 import enum
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -19,15 +19,22 @@ _LAYERS = 'layers/'
 
 
 class Transform(enum.Enum):
-  """What a tensor is to its parameter."""
+  """Transformation between a tensor and its parameter."""
 
-  COPY = 'copy'  # the same
-  ROWS = 'rows'  # the same; rows of the vocabulary, rounded up here
-  VECTOR = 'vector'  # [n] there, of any shape here
-  ROW = 'row'  # [1, rows of the vocabulary] there, [rows] here
-  # A matrix [outputs, inputs] there; here [inputs, *outputs], or with two
-  # axes of inputs: [*inputs, outputs].
+  # The shapes are equal.
+  COPY = 'copy'
+  # The first axis is the vocabulary. It is padded in the parameter.
+  ROWS = 'rows'
+  # The tensor has shape [n], and the parameter has any shape.
+  VECTOR = 'vector'
+  # The tensor has shape [1, vocab_size], and the parameter has shape
+  # [padded_vocab_size].
+  ROW = 'row'
+  # The tensor has shape [outputs, inputs], and the parameter has shape
+  # [inputs, *outputs].
   LINEAR = 'linear'
+  # The tensor has shape [outputs, inputs], and the parameter has shape
+  # [*inputs, outputs] with two axes of inputs.
   LINEAR_FROM_TWO = 'linear_from_two'
 
 
@@ -36,13 +43,14 @@ class Rule:
   """One line of an architecture's table.
 
   Attributes:
-    tensor: name in the checkpoint, as `encoder.layer.{layer}.output.bias`.
-    parameter: name here, as `model/layers/mlp/wo/bias`.
-    transform: what is done to the array.
-    part: (i, n) where the tensor's rows are n parameters' in turn, of which
-      this is the i-th: queries, keys and values in one matrix.
-    first_layer: layers before this one have no such tensor, and do not read
-      the parameter, which is 1 there.
+    tensor: Name of the tensor in the checkpoint, such as
+      `encoder.layer.{layer}.output.bias`.
+    parameter: Name of the parameter, such as `model/layers/mlp/wo/bias`.
+    transform: Transformation of the array.
+    part: Pair (i, n) for a tensor that concatenates n parameters along its
+      first axis, such as queries, keys and values. This parameter is the i-th.
+    first_layer: Index of the first layer with such a tensor. Earlier layers do
+      not use the parameter, which is 1 there.
   """
 
   tensor: str
@@ -54,17 +62,17 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-  """A rule applied to a tensor of a model.
+  """Assignment of a tensor to a parameter of a model.
 
   Attributes:
-    tensor: name in the checkpoint.
-    tensor_shape: shape of its rows that the parameter has.
-    parameter: name here.
-    shape: shape of the parameter, or of a layer's part of it.
-    layer: index in the parameter's first axis; None if the tensor is all of
-      the parameter.
-    transform: what is done to the array.
-    part: as of a `Rule`.
+    tensor: Name of the tensor in the checkpoint.
+    tensor_shape: Shape of the rows of the tensor that belong to the parameter.
+    parameter: Name of the parameter.
+    shape: Shape of the parameter, or of one layer's slice of it.
+    layer: Index in the first axis of the parameter. If None, the tensor fills
+      the complete parameter.
+    transform: Transformation of the array.
+    part: Index and number of the parameters in the tensor. See `Rule`.
   """
 
   tensor: str
@@ -77,17 +85,18 @@ class Assignment:
 
   @property
   def whole_shape(self) -> tuple[int, ...]:
-    """Shape of the tensor, with the rows of all parts."""
+    """Shape of the tensor, including the rows of all its parameters."""
     if self.part[1] == 1:
       return self.tensor_shape
     return (self.tensor_shape[0] * self.part[1], *self.tensor_shape[1:])
 
   def read(self, tensor: np.ndarray, parameter: np.ndarray) -> None:
-    """Writes the tensor into its place in the parameter, without a copy.
+    """Writes the tensor into its slice of the parameter, without a copy.
 
     Args:
-      tensor: [*whole_shape], all parts of it.
-      parameter: [layers, *shape], or [*shape] where the rule names no layer.
+      tensor: Complete tensor of shape [*whole_shape].
+      parameter: Array of shape [num_layers, *shape], or [*shape] if `layer` is
+        None. It is modified in place.
     """
     if self.layer is not None:
       parameter = parameter[self.layer]
@@ -100,13 +109,13 @@ class Assignment:
       parameter[: len(tensor)] = tensor
       parameter[len(tensor) :] = 0
     elif self.transform in (Transform.LINEAR, Transform.LINEAR_FROM_TWO):
-      # A view with two axes, as a part of a contiguous array has one.
+      # A slice of a contiguous array can be reshaped without a copy.
       parameter.reshape(self.tensor_shape[::-1])[...] = tensor.T
     else:
       parameter[...] = tensor.reshape(self.shape)
 
   def write(self, part: np.ndarray) -> np.ndarray:
-    """Returns the tensor [*tensor_shape] of a parameter's part [*shape]."""
+    """Returns the tensor [*tensor_shape] of a parameter's slice [*shape]."""
     if self.transform is Transform.ROWS:
       return part[: self.tensor_shape[0]]
     if self.transform is Transform.ROW:
@@ -119,7 +128,7 @@ class Assignment:
 def linear_rules(
   tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
 ) -> tuple[Rule, Rule]:
-  """Rules of a linear map's weight and bias."""
+  """Returns the rules of a linear layer's weight and bias."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/kernel', transform, **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', Transform.VECTOR, **kwargs),
@@ -127,50 +136,56 @@ def linear_rules(
 
 
 def norm_rules(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
-  """Rules of a layer norm's weight and bias."""
+  """Returns the rules of a layer norm's weight and bias."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', **kwargs),
   )
 
 
-def of_layers(
-  text: str, prefix: str = '', ours: str = 'model/layers'
+def layer_rules(
+  names: Mapping[str, str | Sequence[str]],
+  tensor_prefix: str = '',
+  parameter_prefix: str = 'model/layers',
 ) -> tuple[Rule, ...]:
-  """Rules of the linear maps and norms of layers.
+  """Returns the rules of the linear maps and layer norms of layers.
 
   Args:
-    text: words such as `self.query=attention/query`: a tensor's name without
-      its last part, and the parameter's; several, with commas, whose rows are
-      one tensor.
-    prefix: of the tensors' names.
-    ours: of the parameters'.
+    names: Mapping from the name of a tensor to the name of its parameter, both
+      without the last component, such as `{'self.query': 'attention/query'}`.
+      A sequence of parameters represents a tensor that concatenates them.
+    tensor_prefix: Prefix of the tensor names.
+    parameter_prefix: Prefix of the parameter names.
   """
   rules: list[Rule] = []
-  for word in text.split():
-    tensor, _, here = word.partition('=')
-    parts = here.split(',')
-    for i, name in enumerate(parts):
-      names = f'{prefix}{tensor}', f'{ours}/{name}'
-      two = name.endswith('attention/output')
-      kind = Transform.LINEAR_FROM_TWO if two else Transform.LINEAR
-      if name.endswith('norm'):
-        rules += norm_rules(*names)
-      else:
-        rules += linear_rules(*names, kind, part=(i, len(parts)))
+  for tensor_name, parameter_names in names.items():
+    tensor = f'{tensor_prefix}{tensor_name}'
+    if isinstance(parameter_names, str):
+      parameter_names = (parameter_names,)
+    for i, parameter_name in enumerate(parameter_names):
+      parameter = f'{parameter_prefix}/{parameter_name}'
+      if parameter_name.endswith('norm'):
+        rules += norm_rules(tensor, parameter)
+        continue
+      transform = Transform.LINEAR
+      if parameter_name.endswith('attention/output'):
+        transform = Transform.LINEAR_FROM_TWO
+      part = (i, len(parameter_names))
+      rules += linear_rules(tensor, parameter, transform, part=part)
   return tuple(rules)
 
 
 def assign_tensors(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *, vocab_size: int
 ) -> list[Assignment]:
-  """The tensors that fill the parameters that a model has.
+  """Returns the assignments that fill the parameters of a model.
 
   Args:
-    rules: of an architecture; those whose parameter the model lacks are left
-      out.
-    shapes: name -> shape of every parameter, stacked or not.
-    vocab_size: rows of the vocabulary's tables in the checkpoint.
+    rules: Rules of an architecture. Rules for parameters that the model does
+      not have are skipped.
+    shapes: Mapping from the name of each parameter, stacked or not, to its
+      shape.
+    vocab_size: Number of rows of the vocabulary tables in the checkpoint.
   """
   assignments = []
   for rule in rules:
@@ -187,7 +202,7 @@ def assign_tensors(
           )
         )
       continue
-    for parameter, layer in _places(rule, shapes):
+    for parameter, layer in _layer_parameters(rule, shapes):
       shape = shapes[parameter]
       stacked = parameter == rule.parameter
       if layer >= rule.first_layer:
@@ -207,30 +222,28 @@ def assign_tensors(
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
-  """Parameters of single layers that no tensor fills, nor the model reads."""
+  """Returns parameters of layers that no tensor fills and no layer uses."""
   unused = []
   for rule in rules:
     if rule.first_layer:
-      places = _places(rule, shapes)
-      read = {name for name, layer in places if layer >= rule.first_layer}
-      unused += [name for name in dict(places) if name not in read]
+      parameters = _layer_parameters(rule, shapes)
+      used = {name for name, layer in parameters if layer >= rule.first_layer}
+      unused += [name for name in dict(parameters) if name not in used]
   return unused
 
 
-def _places(rule: Rule, shapes) -> list[tuple[str, int]]:
-  """(the parameter, the index) of each layer, stacked or not."""
+def _layer_parameters(rule: Rule, shapes) -> list[tuple[str, int]]:
+  """Returns the parameter name and the index of each layer, stacked or not."""
   if rule.parameter in shapes:
     return [(rule.parameter, i) for i in range(shapes[rule.parameter][0])]
   outer, _, inner = rule.parameter.partition(_LAYERS)
   pattern = re.compile(re.escape(outer) + r'layers_(\d+)/' + re.escape(inner))
-  return sorted(
-    (
-      (name, int(match.group(1)))
-      for name in shapes
-      if (match := pattern.fullmatch(name))
-    ),
-    key=lambda place: place[1],
-  )
+  parameters = [
+    (name, int(match.group(1)))
+    for name in shapes
+    if (match := pattern.fullmatch(name))
+  ]
+  return sorted(parameters, key=lambda parameter: parameter[1])
 
 
 def _assignment(rule, tensor, parameter, shape, layer, vocab_size):
@@ -248,6 +261,7 @@ def _assignment(rule, tensor, parameter, shape, layer, vocab_size):
 def _tensor_shape(
   transform: Transform, shape: tuple[int, ...], vocab_size: int
 ) -> tuple[int, ...]:
+  """Returns the shape of a tensor from the shape of its parameter."""
   if transform is Transform.COPY:
     return shape
   if transform is Transform.ROWS:

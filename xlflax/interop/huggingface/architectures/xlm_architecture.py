@@ -1,6 +1,7 @@
 """XLM (Conneau and Lample, 2019).
 
-Not converted: token types, which XLM draws from the token embeddings.
+Token types are not converted. XLM takes their embeddings from the token
+embeddings.
 """
 
 from typing import Any
@@ -14,22 +15,26 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 from xlflax.interop.huggingface.architectures.tensor_rules import (
   Rule,
   Transform,
+  layer_rules,
   norm_rules,
-  of_layers,
 )
-from xlflax.models import embeddings
-from xlflax.models import encoder_config as model_config
+from xlflax.models import embeddings, encoder_config
 
 _POSITIONS = 'position_embeddings.weight'
-_FIELDS = config_options.option_table(
-  """vocab_size=vocab_size:30145 emb_dim=hidden_dim:2048
-  n_layers=num_layers:12 n_heads=num_heads:16 dropout=dropout_rate:0.1
-  attention_dropout=attention_dropout_rate:0.1
-  max_position_embeddings=max_length:512
-  layer_norm_eps=layer_norm_epsilon:1e-12 init_std=initializer_range:0.02"""
-)
-# The `asm_` ones are of the softmax that `asm` chooses.
-_HARMLESS = [
+_FIELDS = {
+  'vocab_size': ('vocab_size', 30145),
+  'emb_dim': ('hidden_dim', 2048),
+  'n_layers': ('num_layers', 12),
+  'n_heads': ('num_heads', 16),
+  'dropout': ('dropout_rate', 0.1),
+  'attention_dropout': ('attention_dropout_rate', 0.1),
+  'max_position_embeddings': ('max_length', 512),
+  'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
+  'init_std': ('initializer_range', 0.02),
+}
+# Options without effect. The `asm_` options configure the adaptive softmax,
+# which `asm` enables.
+_IGNORED = (
   'embed_init_std',
   'asm_cutoffs',
   'asm_div_value',
@@ -45,7 +50,7 @@ _HARMLESS = [
   'min_count',
   'same_enc_dec',
   'share_inout_emb',
-]
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -53,7 +58,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   options.require('causal', False)
   options.require('asm', False)
   options.require('is_encoder', True)
-  options.ignore(*_HARMLESS)
+  options.ignore(*_IGNORED)
   summary = (
     'summary_type',
     'summary_use_proj',
@@ -67,8 +72,8 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     options.require('summary_activation', None, '')
   else:
     options.ignore(*summary)
-  languages = options.get('n_langs', 1)
-  embedded = options.get('use_lang_emb', True) and languages > 1
+  num_languages = options.get('n_langs', 1)
+  embedded = options.get('use_lang_emb', True) and num_languages > 1
   fields |= options.head('tied', predicts=task.predicts_tokens)
   return fields | {
     'mlp_dim': 4 * fields['hidden_dim'],
@@ -77,13 +82,13 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
       'sinusoidal' if options.get('sinusoidal_embeddings', False) else 'learned'
     ),
     'use_language_embeddings': embedded,
-    'num_languages': languages if embedded else None,
+    'num_languages': num_languages if embedded else None,
     'padding_states': 'zero',
   }
 
 
-def _write(config: model_config.EncoderConfig):
-  options = config_options.of_fields(config, _FIELDS)
+def _write(config: encoder_config.EncoderConfig):
+  options = config_options.write_fields(config, _FIELDS)
   options |= {
     'gelu_activation': config.activation == 'gelu',
     'sinusoidal_embeddings': config.position_embedding == 'sinusoidal',
@@ -106,12 +111,14 @@ def _write(config: model_config.EncoderConfig):
   if config.mlm_head == 'transform':
     problems.append("mlm_head is 'transform'")
   if config.use_language_embeddings and (config.num_languages or 1) < 2:
-    problems.append('language embeddings of a single language')
+    problems.append(
+      'use_language_embeddings is True, but there is only one language'
+    )
   return options, problems
 
 
-def _positions(config: model_config.EncoderConfig):
-  """The table that transformers saves though it is constant."""
+def _positions(config: encoder_config.EncoderConfig):
+  """Returns the constant position table, which transformers stores in files."""
   if config.position_embedding != 'sinusoidal':
     return None
   return embeddings.sinusoidal_positions(config.max_length, config.hidden_dim)
@@ -133,14 +140,18 @@ ARCHITECTURES = {
       Rule(_POSITIONS, 'model/embeddings/position'),
       Rule('lang_embeddings.weight', 'model/embeddings/language'),
       *norm_rules('layer_norm_emb', 'model/embeddings/norm'),
-      *of_layers("""
-        attentions.{layer}.q_lin=attention/query
-        attentions.{layer}.k_lin=attention/key
-        attentions.{layer}.v_lin=attention/value
-        attentions.{layer}.out_lin=attention/output
-        layer_norm1.{layer}=attention_norm ffns.{layer}.lin1=mlp/wi
-        ffns.{layer}.lin2=mlp/wo layer_norm2.{layer}=mlp_norm
-      """),
+      *layer_rules(
+        {
+          'attentions.{layer}.q_lin': 'attention/query',
+          'attentions.{layer}.k_lin': 'attention/key',
+          'attentions.{layer}.v_lin': 'attention/value',
+          'attentions.{layer}.out_lin': 'attention/output',
+          'layer_norm1.{layer}': 'attention_norm',
+          'ffns.{layer}.lin1': 'mlp/wi',
+          'ffns.{layer}.lin2': 'mlp/wo',
+          'layer_norm2.{layer}': 'mlp_norm',
+        }
+      ),
     ),
     head=(Rule('pred_layer.proj.bias', 'model/output_bias', Transform.ROWS),),
     heads=classifier_rules(output='sequence_summary.summary'),

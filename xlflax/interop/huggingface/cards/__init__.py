@@ -1,1 +1,1 @@
-"""Model cards, read and written."""
+"""Reader and writer of model cards."""

@@ -1,4 +1,4 @@
-"""What the README.md of a published model says about it."""
+"""Metadata of model cards: licenses and languages in README.md."""
 
 import pathlib
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from xlflax.data.corpus import language_codes
 from xlflax.utils import errors, name_suggestions
 
-# The identifiers that the Hub's model cards may name.
+# License identifiers that the Hugging Face Hub accepts in model cards.
 LICENSES = (
   'apache-2.0',
   'mit',
@@ -94,68 +94,92 @@ LICENSES = (
   'other',
 )
 FILE = 'README.md'
-_MOST = 1 << 20  # bytes that are read of it
+_MAX_BYTES = 1 << 20  # Maximum number of bytes that are read from README.md.
 
 
 def check_license(name: str | None) -> None:
-  """Raises ConfigError for a licence that the Hub's cards cannot name."""
+  """Checks that a license is valid in a model card.
+
+  Args:
+    name: License identifier. None is valid.
+
+  Raises:
+    ConfigError: If the Hub does not accept the identifier in model cards.
+  """
   if name is not None and name not in LICENSES:
     raise errors.ConfigError(
-      'There is no such licence in model cards',
+      'The license is not valid in model cards',
       got=repr(name),
       expected=name_suggestions.some_of(LICENSES),
       where='license',
       fix=name_suggestions.did_you_mean(name, LICENSES)
-      or "take 'other', and add license_name to the card",
+      or "Pass 'other', and add license_name to the card",
     )
 
 
 def hub_languages(codes: Sequence[str]) -> dict[str, list[str]]:
-  """The languages of a card: ISO 639 codes, and BCP-47 tags of scripts.
+  """Returns the language metadata of a model card.
 
-  Before: `['de', 'zh_Hans', 'srp_Latn']`; after: `{'language': ['de', 'zh',
-  'sr'], 'language_bcp47': ['zh-Hans', 'sr-Latn']}`. Codes that are none, such
-  as a synthetic language's, are left out.
+  The metadata contains ISO 639 codes and, for languages with a script, BCP-47
+  tags. For example, `['de', 'zh_Hans', 'srp_Latn']` becomes `{'language':
+  ['de', 'zh', 'sr'], 'language_bcp47': ['zh-Hans', 'sr-Latn']}`. Codes that are
+  not ISO 639 codes, such as those of synthetic languages, are skipped.
+
+  Args:
+    codes: Language codes of a vocabulary or a model card.
   """
   codes_by_key: dict[str, list[str]] = {'language': [], 'language_bcp47': []}
   for code in codes:
-    language, *more = re.split('[_-]', code)
+    language, *subtags = re.split('[_-]', code)
     language = language_codes.short_code(language.lower())
     if not re.fullmatch('[a-z]{2,3}|multilingual', language):
       continue
     codes_by_key['language'].append(language)
-    if more:
-      codes_by_key['language_bcp47'].append('-'.join([language, *more]))
-  return {key: list(dict.fromkeys(v)) for key, v in codes_by_key.items() if v}
+    if subtags:
+      codes_by_key['language_bcp47'].append('-'.join([language, *subtags]))
+  return {
+    key: list(dict.fromkeys(languages))
+    for key, languages in codes_by_key.items()
+    if languages
+  }
 
 
 def read_card_metadata(folder: pathlib.Path) -> dict[str, Any]:
-  """The licence and languages that a folder's README.md states.
+  """Reads the license and the languages from the README.md of a folder.
 
-  Before: the lines `license: mit`, `language:`, `- en`, `- de` between two
-  lines of `---`; after: {'license': 'mit', 'language': ['en', 'de']}.
+  For example, the lines `license: mit`, `language:`, `- en`, `- de` between two
+  lines of `---` become {'license': 'mit', 'language': ['en', 'de']}.
+
+  Args:
+    folder: Folder of a published model.
+
+  Returns:
+    The keys `license` and `language`, as far as README.md specifies them.
   """
   path = folder / FILE
   if not path.is_file():
     return {}
   with path.open('rb') as file:
-    lines = file.read(_MOST).decode('utf-8', 'replace').splitlines()
+    lines = file.read(_MAX_BYTES).decode('utf-8', 'replace').splitlines()
   if not lines or lines[0] != '---' or '---' not in lines[1:]:
     return {}
   metadata: dict[str, Any] = {}
   key = None
   for line in lines[1 : lines.index('---', 1)]:
     if line.lstrip().startswith('- ') and key:
-      if isinstance(items := metadata.setdefault(key, []), list):
-        items.append(_plain(line.lstrip()[2:]))
+      items = metadata.setdefault(key, [])
+      if isinstance(items, list):
+        items.append(_strip_quotes(line.lstrip()[2:]))
     elif not line.startswith((' ', '#')) and ':' in line:
       key, _, value = line.partition(':')
       if value.strip():
-        metadata[key] = _plain(value)
+        metadata[key] = _strip_quotes(value)
   if isinstance(metadata.get('language'), str):
     metadata['language'] = [metadata['language']]
-  return {k: metadata[k] for k in ('license', 'language') if k in metadata}
+  return {
+    key: metadata[key] for key in ('license', 'language') if key in metadata
+  }
 
 
-def _plain(value: str) -> str:
+def _strip_quotes(value: str) -> str:
   return value.strip().strip('"\'')

@@ -1,7 +1,7 @@
-"""README.md of a Hugging Face folder: the model card and its metadata.
+"""Model card (README.md) of a Hugging Face folder.
 
-The metadata are those of the Hub's model cards: languages, licence, base
-model, tags. What was trained, on what and how, is read from the run.
+The metadata follow the Hub's model cards: languages, license, base model and
+tags. The description of the training is read from the run.
 """
 
 import importlib.metadata
@@ -17,7 +17,9 @@ from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.huggingface_export import Export
 from xlflax.training.checkpointing import config_serialization, run_directory
 
-_MANY = 30  # languages of a vocabulary beyond this are no claim about a model
+# The languages of a vocabulary with more languages are not listed, because the
+# model may not have been trained on all of them.
+_MAX_LANGUAGES = 30
 _PIPELINES = {
   Task.STATES: 'feature-extraction',
   Task.MASKED_LM: 'fill-mask',
@@ -29,55 +31,62 @@ _PIPELINES = {
 }
 
 
-def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
-  """The model card of a folder.
+def format_model_card(
+  export: Export, *, name: str, license: str | None = None
+) -> str:
+  """Returns the text of the model card of an exported folder.
 
   Args:
-    checked: what is exported.
-    name: of the model.
-    license: such as 'mit'; None takes that of the model that the run starts
-      from, if its folder stated one.
+    export: Checked export.
+    name: Name of the model.
+    license: License identifier, such as 'mit'. If None, the license of the
+      model that the run was initialized from is used, if it is recorded.
   """
-  origin = _read(checked.run.directory, run_directory.ORIGIN)
-  trainer = run_directory.read_trainer(checked.run.directory)
+  origin = _read(export.run.directory, run_directory.ORIGIN)
+  trainer = run_directory.read_trainer(export.run.directory)
   settings = trainer.get(config_serialization.FIELDS, {})
-  stated = origin.get('card', {})
-  is_mean = (checked.run.directory / run_directory.AVERAGED).exists()
-  kind = 'the mean of checkpoints up to step' if is_mean else 'step'
+  license = license or origin.get('card', {}).get('license')
+  is_average = (export.run.directory / run_directory.AVERAGED).exists()
+  step = f'step {export.step}'
+  if is_average:
+    step = f'average of checkpoints up to {step}'
+  version = importlib.metadata.version('xlflax')
   return '\n'.join(
     [
       '---',
-      *_metadata(checked, origin, license or stated.get('license'), settings),
-      *_measured(checked, name, _PIPELINES[checked.task]),
+      *_metadata(export, origin, license, settings),
+      *_model_index(export, name, _PIPELINES[export.task]),
       '---',
       '',
       f'# {name}',
       '',
-      f'{checked.options["architectures"][0]}, {kind} {checked.step}, exported '
-      f'by xlflax {importlib.metadata.version("xlflax")}.',
+      f'{export.options["architectures"][0]}, {step}, exported by xlflax '
+      f'{version}.',
       '',
       *_training(settings, origin),
       *_notice(settings.get('corpus')),
-      *_left_out(checked.left_out),
+      *_excluded_parameters(export.left_out),
     ]
   )
 
 
-def _metadata(checked: Export, origin, license, settings) -> list[str]:
-  vocabulary_languages = checked.run.vocabulary.spec.languages
+def _metadata(export: Export, origin, license, settings) -> list[str]:
+  """Returns the metadata of the model card as lines of YAML."""
+  vocabulary_languages = export.run.vocabulary.spec.languages
   languages = origin.get('card', {}).get('language') or (
-    vocabulary_languages if len(vocabulary_languages) <= _MANY else ()
+    vocabulary_languages if len(vocabulary_languages) <= _MAX_LANGUAGES else ()
   )
-  library, pipeline = 'transformers', _PIPELINES[checked.task]
-  if checked.sentence:
+  library, pipeline = 'transformers', _PIPELINES[export.task]
+  if export.sentence:
     library, pipeline = 'sentence-transformers', 'sentence-similarity'
   lines = [f'library_name: {library}']
   for key, codes in card_metadata.hub_languages(languages).items():
     lines += _list(key, codes)
   if license:
-    listed = license in card_metadata.LICENSES
-    lines.append(f'license: {license if listed else "other"}')
-    lines += [] if listed else [f'license_name: {json.dumps(license)}']
+    if license in card_metadata.LICENSES:
+      lines.append(f'license: {license}')
+    else:
+      lines += ['license: other', f'license_name: {json.dumps(license)}']
   if origin.get('hub'):
     lines.append(f'base_model: {json.dumps(origin["hub"]["repository"])}')
   lines.append(f'pipeline_tag: {pipeline}')
@@ -85,70 +94,75 @@ def _metadata(checked: Export, origin, license, settings) -> list[str]:
   return lines + _list('tags', ['xlflax', *names])
 
 
-def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
-  """What evaluation found of this checkpoint, as a `model-index`."""
+def _model_index(export: Export, name: str, pipeline: str) -> list[str]:
+  """Returns the evaluation results of this checkpoint as a `model-index`."""
   results = []
-  for group, by_step in result_store.find_results(
-    checked.run.directory
-  ).items():
-    result = by_step.get(checked.step)
-    scores = result.score_metrics if result else ()
-    metrics = [
-      {'type': name.partition('/')[0], 'name': name, 'value': value}
-      for name, value in (result.metrics if result else {}).items()
-      if name.partition('/')[0] in scores and math.isfinite(value)
-    ]
-    data = {'name': f'{group.task} ({group.split})', 'type': group.task}
-    if metrics and _is_of_folder(checked, group):
+  groups = result_store.find_results(export.run.directory)
+  for group, result_by_step in groups.items():
+    result = result_by_step.get(export.step)
+    if result is None:
+      continue
+    metrics = []
+    for metric_name, value in result.metrics.items():
+      metric_type = metric_name.partition('/')[0]
+      if metric_type in result.score_metrics and math.isfinite(value):
+        metrics.append(
+          {'type': metric_type, 'name': metric_name, 'value': value}
+        )
+    dataset = {'name': f'{group.task} ({group.split})', 'type': group.task}
+    if metrics and _matches_export(export, group):
       results.append(
-        {'task': {'type': pipeline}, 'dataset': data, 'metrics': metrics}
+        {'task': {'type': pipeline}, 'dataset': dataset, 'metrics': metrics}
       )
   if not results:
     return []
   return ['model-index: ' + json.dumps([{'name': name, 'results': results}])]
 
 
-def _is_of_folder(checked: Export, group: result_store.Group) -> bool:
-  """Whether the folder has the parameters, and makes the vectors, of a result."""
-  result_folder = (
-    checked.run.directory / run_directory.EVALUATION / group.folder
-  )
-  record = (result_folder / f'{checked.step}.json').read_text(encoding='utf-8')
+def _matches_export(export: Export, group: result_store.Group) -> bool:
+  """Returns True if a result used the exported parameters and embeddings."""
+  result_folder = export.run.directory / run_directory.EVALUATION / group.folder
+  record = (result_folder / f'{export.step}.json').read_text(encoding='utf-8')
   settings = json.loads(record)['settings']
   task = settings['task']
   if settings['parameters'] != 'default' or 'pooling' not in task:
     return settings['parameters'] == 'default'
   pooling, layer = task['pooling'], task['layer']
-  if checked.sentence is None:
+  if export.sentence is None:
     return pooling is layer is None
-  of_run = settings.get('sentence') or {'pooling': 'mean', 'layers': [-1]}
-  exported_encoding = checked.sentence.pooling.value, [*checked.sentence.layers]
-  layers = of_run['layers'] if layer is None else [layer]
-  return (pooling or of_run['pooling'], [*layers]) == exported_encoding
+  # The task's settings override the sentence encoding of the run.
+  encoding = settings.get('sentence') or {'pooling': 'mean', 'layers': [-1]}
+  pooling = pooling or encoding['pooling']
+  layers = encoding['layers'] if layer is None else [layer]
+  return pooling == export.sentence.pooling.value and [*layers] == [
+    *export.sentence.layers
+  ]
 
 
 def _training(settings: Mapping[str, Any], origin) -> list[str]:
-  """What was trained, on what, and how."""
+  """Returns the section that describes the training."""
   base = origin.get('base_model')
   if not settings:
     return [f'Converted from {base}, without training.', ''] if base else []
+
+  optimizer_name = settings['optimizer'][config_serialization.CLASS]
   optimizer = settings['optimizer'][config_serialization.FIELDS]
-  rate = optimizer.get('learning_rate')
-  if isinstance(rate, dict):
-    rate = rate[config_serialization.FIELDS].get(
-      'peak', rate[config_serialization.CLASS]
+  learning_rate = optimizer.get('learning_rate')
+  if isinstance(learning_rate, dict):
+    learning_rate = learning_rate[config_serialization.FIELDS].get(
+      'peak', learning_rate[config_serialization.CLASS]
     )
+  objectives = ', '.join(fields['name'] for fields in _objectives(settings))
   lines = [
     '## Training',
     '',
-    f'- Started from: {base or _start(settings)}',
+    f'- Initialized from: {base or _initialization(settings)}',
     f'- Steps: {settings["total_steps"]}, seed {settings["seed"]}',
-    f'- Optimizer: {settings["optimizer"][config_serialization.CLASS]}, learning rate '
-    f'{rate}, weight decay {optimizer.get("weight_decay")}',
-    '- Objectives: '
-    + ', '.join(fields['name'] for fields in _objectives(settings)),
+    f'- Optimizer: {optimizer_name}, learning rate {learning_rate}, weight '
+    f'decay {optimizer.get("weight_decay")}',
+    f'- Objectives: {objectives}',
     '',
-    '| training data | rows a step | tokens a row | sampling exponent |',
+    '| training data | batch size | sequence length | sampling exponent |',
     '| --- | --- | --- | --- |',
   ]
   for stream in settings['streams']:
@@ -161,47 +175,53 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
   return [*lines, '']
 
 
-def _start(settings: Mapping[str, Any]) -> str:
-  """The runs of xlflax that a run begins with, as far as they are there."""
+def _initialization(settings: Mapping[str, Any]) -> str:
+  """Describes the runs that a run was initialized from, if they exist."""
   init_from = settings.get('init_from')
   if not init_from:
     return 'random parameters'
-  sentences = []
+  descriptions = []
   for source in init_from if isinstance(init_from, list) else [init_from]:
     source_dir = pathlib.Path(source[config_serialization.FIELDS]['model_dir'])
-    before = _read(source_dir, run_directory.TRAINER).get(
-      config_serialization.FIELDS, {}
+    trainer = _read(source_dir, run_directory.TRAINER)
+    source_settings = trainer.get(config_serialization.FIELDS, {})
+    if not source_settings:
+      descriptions.append('another xlflax run')
+      continue
+    names = ', '.join(fields['name'] for fields in _objectives(source_settings))
+    descriptions.append(
+      f'an xlflax run of {source_settings["total_steps"]} steps ({names}), '
+      f'which was initialized from {_initialization(source_settings)}'
     )
-    names = ', '.join(fields['name'] for fields in _objectives(before))
-    sentences.append(
-      f'a run of xlflax of {before["total_steps"]} steps ({names}), which '
-      f'started from {_start(before)}'
-      if before
-      else 'another run of xlflax'
-    )
-  return '; '.join(sentences)
+  return '; '.join(descriptions)
 
 
 def _notice(corpus: str | None) -> list[str]:
-  """Whose text it was, as the corpus says beside its files."""
+  """Returns the section with the NOTICE file of the training corpus."""
   path = pathlib.Path(corpus or '', 'NOTICE')
   if corpus is None or not path.is_file():
     return []
   text = path.read_text(encoding='utf-8', errors='replace')
-  return ['## The training text', '', text.strip(), '']
+  return ['## Training text', '', text.strip(), '']
 
 
-def _left_out(left_out: Mapping[str, str]) -> list[str]:
-  if not left_out:
+def _excluded_parameters(reasons: Mapping[str, str]) -> list[str]:
+  """Returns the section with the parameters that are not in the folder."""
+  if not reasons:
     return []
-  lines = ['## Not in these files', '']
-  for reason in dict.fromkeys(left_out.values()):
-    names = [name for name, why in left_out.items() if why == reason]
-    lines.append(f'- {", ".join(f"`{n}`" for n in names)}: {reason}')
+  names_by_reason: dict[str, list[str]] = {}
+  for name, reason in reasons.items():
+    names_by_reason.setdefault(reason, []).append(f'`{name}`')
+  lines = ['## Excluded parameters', '']
+  lines += [
+    f'- {", ".join(names)}: {reason}'
+    for reason, names in names_by_reason.items()
+  ]
   return [*lines, '']
 
 
 def _objectives(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+  """Returns the fields of the objectives in the settings of a trainer."""
   if not settings:
     return []
   mixture = settings['objectives'][config_serialization.FIELDS]
@@ -212,10 +232,13 @@ def _objectives(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _list(key: str, values: Sequence[str]) -> list[str]:
-  return [f'{key}:', *(f'- {json.dumps(v)}' for v in dict.fromkeys(values))]
+  """Returns a YAML list, without duplicates."""
+  items = [f'- {json.dumps(value)}' for value in dict.fromkeys(values)]
+  return [f'{key}:', *items]
 
 
 def _read(directory: pathlib.Path, name: str) -> dict[str, Any]:
+  """Reads a file of a run directory, or returns {} if it does not exist."""
   if not (directory / name).exists():
     return {}
   return run_directory.read_run_file(directory, name)

@@ -1,1 +1,1 @@
-"""Files of tensors: names and shapes first, then one by one."""
+"""Readers and writers of tensor files."""

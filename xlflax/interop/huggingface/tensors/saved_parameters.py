@@ -1,4 +1,4 @@
-"""A checkpoint's parameters, read one at a time."""
+"""Reader of a checkpoint's parameters, one at a time."""
 
 import pathlib
 from typing import Any
@@ -10,14 +10,17 @@ from xlflax.storage import paths, tensorstore_specs
 from xlflax.training import nonfinite_checks
 from xlflax.training.checkpointing import checkpoint_reader
 
-_PIECE = 1 << 26  # bytes of an array that are read at once
+_BLOCK_BYTES = 1 << 26  # Number of bytes of an array that are read at once.
 
 
 class Reader:
-  """Reads parameters by name; running averages, if the run keeps them.
+  """Reader of parameters by name.
+
+  If the run maintains an exponential moving average of the parameters, the
+  average is read.
 
   Attributes:
-    shapes: of the parameters, by name.
+    shapes: Mapping from parameter names to shapes.
   """
 
   def __init__(self, checkpoint: pathlib.Path):
@@ -29,24 +32,40 @@ class Reader:
     )
 
   def verify(self) -> None:
-    """Raises CheckpointError if the files have changed."""
+    """Checks that the files of the checkpoint have not changed.
+
+    Raises:
+      CheckpointError: If a file has changed.
+    """
     checkpoint_reader.verify_checkpoint(self._checkpoint, self._item)
 
   def __call__(
     self, parameter: str, rows: np.ndarray | None = None
   ) -> np.ndarray:
-    """The values, or some rows; CheckpointError if one is not finite."""
+    """Reads a parameter.
+
+    Args:
+      parameter: Name of the parameter.
+      rows: Indices of the rows to read. If None, all rows are read.
+
+    Returns:
+      The values as float32.
+
+    Raises:
+      CheckpointError: If a value is not finite.
+    """
     name = f'ema/{parameter}' if self._averaged else parameter
-    values = _read(self._stored(name), rows)
+    values = _read(self._open(name), rows)
     nonfinite_checks.check_finite(parameter, values, where=self._checkpoint)
     return values
 
   @property
   def _item(self) -> str:
+    """Name of the checkpoint item that contains the parameters."""
     return 'train' if self._averaged else 'params'
 
-  def _stored(self, name: str) -> Any:
-    """The array as it is stored, where parts of it can be read."""
+  def _open(self, name: str) -> Any:
+    """Opens the stored array, so that slices of it can be read."""
     return tensorstore.open(
       {
         'driver': 'zarr',
@@ -64,17 +83,20 @@ class Reader:
 
 
 def _read(stored: Any, rows: np.ndarray | None) -> np.ndarray:
-  """An array, or rows of it, float32; a piece of the file at a time."""
+  """Reads an array or some of its rows as float32, block by block."""
   if rows is not None:
     return np.asarray(stored[rows].read().result(), np.float32)
-  length = stored.shape[0] if stored.shape else 0
-  piece = (stored.chunk_layout.read_chunk.shape or (0,))[0]
-  if not 0 < piece < length:
+  num_rows = stored.shape[0] if stored.shape else 0
+  chunk_rows = (stored.chunk_layout.read_chunk.shape or (0,))[0]
+  if not 0 < chunk_rows < num_rows:
     return np.asarray(stored.read().result(), np.float32)
-  row = stored.dtype.numpy_dtype.itemsize * stored[0].size
-  piece *= max(1, _PIECE // (piece * row))  # chunks can be of few rows
+
+  # A chunk can consist of few rows, so a block consists of several chunks.
+  row_bytes = stored.dtype.numpy_dtype.itemsize * stored[0].size
+  chunks_per_block = max(1, _BLOCK_BYTES // (chunk_rows * row_bytes))
+  block_rows = chunk_rows * chunks_per_block
   values = np.empty(stored.shape, np.float32)
-  for start in range(0, length, piece):
-    part = slice(start, min(start + piece, length))
-    values[part] = stored[part].read().result()
+  for start in range(0, num_rows, block_rows):
+    block = slice(start, min(start + block_rows, num_rows))
+    values[block] = stored[block].read().result()
   return values

@@ -1,8 +1,9 @@
-"""The tensors of a checkpoint folder: names and shapes first, then one by one.
+"""Reader and writer of the tensors in a checkpoint folder.
 
-A folder has `model.safetensors` or `pytorch_model.bin`, or shards of either
-with an index. Shards are opened one at a time, so that the memory that a file
-takes is given back before the next.
+A folder contains `model.safetensors` or `pytorch_model.bin`, or shards of
+either format with an index. Names and shapes are read first, and then the
+values of one tensor at a time. Shards are opened one at a time, so that the
+memory of a file is released before the next file is opened.
 """
 
 import dataclasses
@@ -23,8 +24,9 @@ from xlflax.utils import errors
 
 SAFETENSORS = 'model.safetensors'
 INDEX = f'{SAFETENSORS}.index.json'
-_METADATA = {'format': 'pt'}  # transformers refuses files without it
-FORMS = (
+_METADATA = {'format': 'pt'}  # transformers rejects files without this entry.
+# Files that contain or list the weights, in order of preference.
+WEIGHT_FILES = (
   SAFETENSORS,
   INDEX,
   'pytorch_model.bin',
@@ -47,12 +49,12 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """Where a tensor is.
+  """Tensor in a file.
 
   Attributes:
-    file: the file that holds it.
-    name: its name there.
-    shape: its shape.
+    file: File that contains the tensor.
+    name: Name of the tensor in the file.
+    shape: Shape of the tensor.
   """
 
   file: pathlib.Path
@@ -66,28 +68,31 @@ def write_safetensors(
   dtype: Any,
   values: Iterator[tuple[str, np.ndarray]],
 ) -> None:
-  """Writes a safetensors file of which one tensor at a time is in memory.
+  """Writes a safetensors file, with one tensor at a time in memory.
 
   Args:
-    path: the file.
-    shapes: of the tensors, in the order in which they come.
-    dtype: of all of them.
-    values: gives each with its name; what follows them is left.
+    path: File to write.
+    shapes: Mapping from the names of the tensors to their shapes.
+    dtype: Data type of all tensors.
+    values: Iterator over names and values, in the order of `shapes`. Further
+      elements of the iterator are not consumed.
   """
   dtype = np.dtype(dtype)
-  name = next(name for name, candidate in _DTYPES.items() if candidate == dtype)
+  dtype_name = next(
+    name for name, candidate in _DTYPES.items() if candidate == dtype
+  )
   header: dict[str, Any] = {'__metadata__': _METADATA}
   start = 0
   for tensor, shape in shapes.items():
     stop = start + math.prod(shape) * dtype.itemsize
     header[tensor] = {
-      'dtype': name,
+      'dtype': dtype_name,
       'shape': shape,
       'data_offsets': [start, stop],
     }
     start = stop
   text = json.dumps(header).encode()
-  text += b' ' * (-len(text) % 8)  # so that tensors are aligned
+  text += b' ' * (-len(text) % 8)  # Aligns the tensors.
   with errors.naming_path(path), path.open('wb') as stream:
     stream.write(len(text).to_bytes(8, 'little') + text)
     for tensor, shape in shapes.items():
@@ -101,42 +106,53 @@ def write_safetensors(
 
 
 def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
-  """Name -> place of every tensor of a checkpoint; at least one.
+  """Finds the tensors of a checkpoint.
+
+  Args:
+    folder: Folder of the checkpoint.
+
+  Returns:
+    Mapping from names to tensors, with at least one element.
 
   Raises:
-    CheckpointError: If there is no checkpoint, files are missing, damaged or
-      outside of the folder, or the index does not match the files; all
-      problems are listed. Also if the files are torch's, and torch is not
-      installed.
+    CheckpointError: If the folder contains no checkpoint, if files are missing,
+      damaged or outside of the folder, or if the index does not match the
+      files. The message lists all problems. Also if the files were written by
+      torch and torch is not installed.
   """
-  form = next((f for f in FORMS if (folder / f).is_file()), None)
-  if form is None:
+  existing_files = (name for name in WEIGHT_FILES if (folder / name).is_file())
+  weight_file = next(existing_files, None)
+  if weight_file is None:
     raise errors.CheckpointError(
-      'There is no checkpoint in the folder',
+      'The folder contains no checkpoint',
       got=str(folder),
-      expected='one of ' + ', '.join(FORMS),
+      expected='one of ' + ', '.join(WEIGHT_FILES),
     )
-  if form.startswith('pytorch_model'):
-    torch_files.check_installed(folder / form)
-  index = _read_index(folder / form) if form.endswith('.json') else None
-  names = [form] if index is None else sorted(set(index.values()))
+  if weight_file.startswith('pytorch_model'):
+    torch_files.check_installed(folder / weight_file)
+
+  index = None
+  names = [weight_file]
+  if weight_file.endswith('.json'):
+    index = _read_index(folder / weight_file)
+    names = sorted(set(index.values()))
   tensors: dict[str, Tensor] = {}
   problems = []
   for file in [safe_paths.path_inside(folder, name) for name in names]:
     try:
-      tensors |= _list(file)
+      tensors |= _list_tensors(file)
     except errors.CheckpointError as error:
       problems.append(f'{file.name}: {error.got}')
   if index is not None and not problems:
-    problems += _differences(index, tensors)
+    problems += _index_problems(index, tensors)
   if not tensors and not problems:
-    problems.append(f'{form} holds no tensors')
+    problems.append(f'{weight_file} contains no tensors')
   if problems:
     raise errors.CheckpointError(
       'The checkpoint is incomplete or damaged',
       got='; '.join(problems),
       where=str(folder),
-      fix='copy its files again',
+      fix='Copy its files again',
     )
   return tensors
 
@@ -144,48 +160,50 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
 def read_tensors(
   tensors: Iterable[Tensor],
 ) -> Iterator[tuple[Tensor, np.ndarray]]:
-  """Each tensor with its values, file by file.
+  """Yields the tensors with their values, file by file.
 
   Raises:
-    CheckpointError: a file is damaged, or a value is not finite.
+    CheckpointError: If a file is damaged, or if a value is not finite.
   """
-  by_file: dict[pathlib.Path, list[Tensor]] = {}
+  tensors_by_file: dict[pathlib.Path, list[Tensor]] = {}
   for tensor in tensors:
-    by_file.setdefault(tensor.file, []).append(tensor)
-  for file, file_tensors in sorted(by_file.items()):
-    get = _open(file)[1]
+    tensors_by_file.setdefault(tensor.file, []).append(tensor)
+  for file, file_tensors in sorted(tensors_by_file.items()):
+    _, read = _open(file)
     for tensor in file_tensors:
       try:
-        value = get(tensor.name)
+        value = read(tensor.name)
       except Exception as error:
-        raise _damaged(file, error) from error
+        raise _read_error(file, error) from error
       nonfinite_checks.check_finite(tensor.name, value, where=file)
       yield tensor, value
-    del get
+    # Releases the memory of the file before the next file is opened.
+    del read
 
 
 def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
-  """Some rows of a tensor; of a safetensors file no others are read.
+  """Reads some rows of a tensor. From safetensors files, only these are read.
 
   Args:
-    tensor: of two axes, or one.
-    rows: their indices, of any shape.
+    tensor: Tensor with one or two axes.
+    rows: Indices of the rows, of any shape.
 
   Returns:
-    [*rows.shape, *tensor.shape[1:]].
+    Array of shape [*rows.shape, *tensor.shape[1:]].
 
   Raises:
-    CheckpointError: the file is damaged, or a value is not finite.
+    CheckpointError: If the file is damaged, or if a value is not finite.
   """
   try:
-    values = _open(tensor.file)[1](tensor.name, rows)
+    _, read = _open(tensor.file)
+    values = read(tensor.name, rows)
   except (OSError, ValueError, LookupError) as error:
-    raise _damaged(tensor.file, error) from error
+    raise _read_error(tensor.file, error) from error
   nonfinite_checks.check_finite(tensor.name, values, where=tensor.file)
   return values
 
 
-def _list(file: pathlib.Path) -> dict[str, Tensor]:
+def _list_tensors(file: pathlib.Path) -> dict[str, Tensor]:
   shapes, _ = _open(file)
   return {name: Tensor(file, name, shape) for name, shape in shapes.items()}
 
@@ -193,70 +211,76 @@ def _list(file: pathlib.Path) -> dict[str, Tensor]:
 def _open(
   file: pathlib.Path,
 ) -> tuple[dict[str, tuple[int, ...]], Callable[..., np.ndarray]]:
-  """(the shapes in a file, what reads a tensor, or rows of one)."""
+  """Opens a file.
+
+  Returns:
+    The shapes of the tensors in the file, and a function that reads a tensor or
+    some rows of a tensor.
+  """
   try:
     if not file.is_file():
-      raise FileNotFoundError('there is no such file')
+      raise FileNotFoundError('The file does not exist.')
     if file.suffix == '.safetensors':
       return _open_safetensors(file)
     state = torch_files.load_tensors(file)
 
-    def get(name: str, rows: np.ndarray | None = None) -> np.ndarray:
+    def read(name: str, rows: np.ndarray | None = None) -> np.ndarray:
       values = torch_files.to_numpy(state[name])
       return values.copy() if rows is None else values[rows]
 
-    return {name: tuple(tensor.shape) for name, tensor in state.items()}, get
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}, read
   except errors.XlflaxError:
     raise
-  except Exception as error:  # Both libraries raise many kinds.
-    raise _damaged(file, error) from error
+  except Exception as error:  # Both libraries raise many types of exceptions.
+    raise _read_error(file, error) from error
 
 
 def _open_safetensors(file: pathlib.Path):
-  """As `_open`; the library checks the file.
+  """Opens a safetensors file. See `_open`.
 
-  Values are read from it plainly: mapped into memory, as the library does it,
-  a whole file would stay there besides the copies.
+  The library validates the file, but does not read the values. It would map the
+  complete file into memory, which would then be used in addition to the copies.
   """
-  opened: Any = safetensors.safe_open(str(file), framework='numpy')
+  handle: Any = safetensors.safe_open(str(file), framework='numpy')
   shapes = {
-    name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()
+    name: tuple(handle.get_slice(name).get_shape()) for name in handle.keys()
   }
-  del opened
+  del handle
   with file.open('rb') as stream:
     length = int.from_bytes(stream.read(8), 'little')
     header = json.loads(stream.read(length))
 
-  def get(name: str, rows: np.ndarray | None = None) -> np.ndarray:
+  def read(name: str, rows: np.ndarray | None = None) -> np.ndarray:
     entry = header[name]
-    dtype, shape = np.dtype(_DTYPES[entry['dtype']]), tuple(entry['shape'])
+    dtype = np.dtype(_DTYPES[entry['dtype']])
+    shape = tuple(entry['shape'])
     start = 8 + length + entry['data_offsets'][0]
     if rows is not None:
       return _read_rows(file, start, shape, dtype, rows)
     count = math.prod(shape)
     return np.fromfile(file, dtype, count, offset=start).reshape(shape)
 
-  return shapes, get
+  return shapes, read
 
 
 def _read_rows(file, start: int, shape, dtype, rows: np.ndarray):
-  """Rows of the array [*shape] that begins at a byte of a file."""
+  """Reads rows of an array [*shape] that starts at a byte of a file."""
   result = np.empty((rows.size, *shape[1:]), dtype)
-  size = result.nbytes // max(rows.size, 1)
+  row_bytes = result.nbytes // max(rows.size, 1)
   with file.open('rb') as stream:
     for i, row in enumerate(rows.ravel()):
-      stream.seek(start + int(row) * size)
-      values = np.fromfile(stream, dtype, size // dtype.itemsize)
+      stream.seek(start + int(row) * row_bytes)
+      values = np.fromfile(stream, dtype, row_bytes // dtype.itemsize)
       result[i] = values.reshape(shape[1:])
   return result.reshape(*rows.shape, *shape[1:])
 
 
-def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
+def _read_error(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'A file of the checkpoint cannot be read',
+    'Reading a file of the checkpoint failed',
     got=str(error),
     where=str(file),
-    fix='copy it again',
+    fix='Copy the file again',
   )
 
 
@@ -273,23 +297,27 @@ def _read_index(path: pathlib.Path) -> dict[str, str]:
     RecursionError,
   ) as error:
     raise errors.CheckpointError(
-      "The checkpoint's index cannot be read",
+      'Reading the index of the checkpoint failed',
       got=f'{type(error).__name__}: {error}',
       where=str(path),
       expected='JSON with a "weight_map"',
     ) from error
 
 
-def _differences(index: dict[str, str], found: dict[str, Tensor]) -> list[str]:
+def _index_problems(
+  index: dict[str, str], tensors: dict[str, Tensor]
+) -> list[str]:
+  """Returns differences between the index and the files."""
   problems = []
-  for name in sorted(index.keys() | found.keys()):
-    if name not in found:
+  for name in sorted(index.keys() | tensors.keys()):
+    if name not in tensors:
       problems.append(f'{name} is in the index, but not in {index[name]}')
-    elif name not in index:
-      problems.append(f'{name} of {found[name].file.name} is not in the index')
-    elif index[name] != found[name].file.name:
+      continue
+    file_name = tensors[name].file.name
+    if name not in index:
+      problems.append(f'{name} is in {file_name}, but not in the index')
+    elif index[name] != file_name:
       problems.append(
-        f'{name} is in {found[name].file.name}, not, as the '
-        f'index says, in {index[name]}'
+        f'{name} is in {file_name}, but the index specifies {index[name]}'
       )
   return problems

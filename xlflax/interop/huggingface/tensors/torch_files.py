@@ -1,8 +1,8 @@
-"""Tensors of files written by `torch.save`, loaded by torch.
+"""Reader of tensor files that were written with `torch.save`.
 
-`torch.load(weights_only=True)` builds tensors and plain containers only, so no
-code in such a file is executed. torch is an optional dependency: without it,
-only safetensors files can be read.
+`torch.load(weights_only=True)` creates only tensors and plain containers, so
+code in such a file is not executed. torch is an optional dependency. Without
+it, only safetensors files can be read.
 """
 
 import importlib
@@ -31,7 +31,7 @@ def check_installed(file: pathlib.Path) -> None:
       got=file.name,
       expected='model.safetensors, which is read without torch',
       where=str(file),
-      fix='convert the checkpoint to safetensors (the Hugging Face Hub has a '
+      fix='Convert the checkpoint to safetensors (the Hugging Face Hub has a '
       'conversion service, https://huggingface.co/spaces/safetensors/convert),'
       ' or install torch',
     )
@@ -46,7 +46,7 @@ def load_tensors(file: pathlib.Path) -> dict[str, Any]:
   Raises:
     CheckpointError: If torch is not installed.
     ValueError: If the file contains anything other than named tensors.
-    Exception: Whatever torch raises for a damaged file.
+    Exception: If the file is damaged. torch raises exceptions of various types.
   """
   check_installed(file)
   torch: Any = importlib.import_module('torch')
@@ -58,12 +58,12 @@ def load_tensors(file: pathlib.Path) -> dict[str, Any]:
     # torch's message recommends to load the file without this protection.
     _, _, reason = str(error).partition('WeightsUnpickler error: ')
     raise ValueError(
-      'it contains objects other than tensors and plain containers: '
+      'The file contains objects other than tensors and plain containers: '
       + (reason or str(error)).partition('\n')[0][:200]
     ) from error
   if not isinstance(state, dict):
     raise ValueError(
-      f'it contains a {type(state).__name__}, expected tensors by name'
+      f'The file contains a {type(state).__name__} instead of named tensors.'
     )
   other_keys = [
     name if isinstance(name, str) else f'a key of type {type(name).__name__}'
@@ -72,7 +72,7 @@ def load_tensors(file: pathlib.Path) -> dict[str, Any]:
   ]
   if other_keys:
     raise ValueError(
-      'it contains more than named tensors: '
+      'The file contains objects other than named tensors: '
       + ', '.join(sorted(other_keys)[:9])
     )
   return dict(state)

@@ -1,18 +1,23 @@
-"""The values of an import: read parameter by parameter."""
+"""Reader of the parameter values of an import."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlflax.interop.huggingface import tensor_mapping
-from xlflax.interop.huggingface.architectures.tensor_rules import Transform
+from xlflax.interop.huggingface.architectures.tensor_rules import (
+  Assignment,
+  Transform,
+)
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training import param_tree
 from xlflax.utils import errors
 
-_TOLERANCE = 1e-5  # of constants, which other programs round otherwise
+_TOLERANCE = (
+  1e-5  # Absolute tolerance of constants. Libraries round differently.
+)
 
 Place = Callable[[str, np.ndarray], Any]
 
@@ -20,48 +25,55 @@ Place = Callable[[str, np.ndarray], Any]
 def parameter_readers(
   plan: tensor_mapping.Plan,
 ) -> dict[str, Callable[[], np.ndarray]]:
-  """Name -> what reads the parameter, float32; one tensor is held besides.
+  """Returns functions that read the parameters.
+
+  Args:
+    plan: Mapping of the tensors to parameters.
+
+  Returns:
+    Mapping from the name of each parameter to a function that returns its
+    values as float32. One tensor is held in memory in addition to the
+    parameter. The function raises a CheckpointError if a file is damaged.
 
   Raises:
-    CheckpointError: tied tensors differ, or constants have other values; when
-      a parameter is read: a file is damaged.
+    CheckpointError: If tied tensors differ, or if constants have other values.
   """
   _check_copies(plan)
-  parts: dict[str, dict[tensor_files.Tensor, list[Any]]] = {}
-  for tensor, assignment in plan.each():
-    of_one = parts.setdefault(assignment.parameter, {})
-    of_one.setdefault(tensor, []).append(assignment)
+  assignments_by_parameter: dict[
+    str, dict[tensor_files.Tensor, list[Assignment]]
+  ] = {}
+  for tensor, assignment in plan.tensor_assignments():
+    assignments = assignments_by_parameter.setdefault(assignment.parameter, {})
+    assignments.setdefault(tensor, []).append(assignment)
 
   def read(name: str) -> np.ndarray:
-    of_one = parts.get(name, {})
-    is_single_tensor = len(of_one) == 1 and _is_whole(plan, *of_one.items())
-    values = None if is_single_tensor else _new(plan, name)
-    for tensor, value in tensor_files.read_tensors(of_one):
-      if values is None:
-        return value.astype(np.float32, copy=False)
-      for assignment in parts[name][tensor]:
+    assignments = assignments_by_parameter.get(name, {})
+    if _is_unchanged_tensor(plan, assignments):
+      _, value = next(tensor_files.read_tensors(assignments))
+      return value.astype(np.float32, copy=False)
+    values = _initial_values(plan, name)
+    for tensor, value in tensor_files.read_tensors(assignments):
+      for assignment in assignments[tensor]:
         assignment.read(value, values)
-    assert values is not None
     return values
 
-  names = [*parts, *plan.unread]
+  names = [*assignments_by_parameter, *plan.unread]
   return {name: functools.partial(read, name) for name in names}
 
 
 def load_parameters(
   plan: tensor_mapping.Plan, *, place: Place | None = None
 ) -> dict[str, Any]:
-  """The parameters, as a tree.
-
-  `place` gets each as soon as it is complete, so that what is placed on
-  devices leaves the host's memory.
+  """Loads the parameters as a tree.
 
   Args:
-    plan: what goes where.
-    place: (name, float32 array) -> what stands for it in the tree.
+    plan: Mapping of the tensors to parameters.
+    place: Function from the name and the float32 values of a parameter to its
+      value in the tree. It is called as soon as a parameter is complete, so
+      that parameters that are transferred to devices do not use host memory.
 
   Raises:
-    CheckpointError: as `parameter_readers`.
+    CheckpointError: See `parameter_readers`.
   """
   return param_tree.unflatten_params(
     {
@@ -71,43 +83,53 @@ def load_parameters(
   )
 
 
-def _is_whole(
-  plan: tensor_mapping.Plan, part: tuple[tensor_files.Tensor, list[Any]]
+def _is_unchanged_tensor(
+  plan: tensor_mapping.Plan,
+  assignments: Mapping[tensor_files.Tensor, Sequence[Assignment]],
 ) -> bool:
-  """Whether a parameter is a tensor as it is, which needs no copy."""
-  tensor, (assignment, *other_assignments) = part
+  """Returns True if a parameter equals one tensor and needs no copy."""
+  if len(assignments) != 1:
+    return False
+  ((tensor, tensor_assignments),) = assignments.items()
+  if len(tensor_assignments) != 1:
+    return False
+  assignment = tensor_assignments[0]
   return (
-    not other_assignments
-    and assignment.layer is None
+    assignment.layer is None
     and assignment.part[1] == 1
     and assignment.transform in (Transform.COPY, Transform.ROWS)
     and tensor.shape == plan.shapes[assignment.parameter]
   )
 
 
-def _new(plan: tensor_mapping.Plan, name: str) -> np.ndarray:
-  """An array to fill; what the model does not read stays as it starts."""
-  make = np.ones if name.endswith('/scale') else np.zeros
-  return make(plan.shapes[name], np.float32)
+def _initial_values(plan: tensor_mapping.Plan, name: str) -> np.ndarray:
+  """Returns the values of the elements that no tensor fills."""
+  create = np.ones if name.endswith('/scale') else np.zeros
+  return create(plan.shapes[name], np.float32)
 
 
 def _check_copies(plan: tensor_mapping.Plan) -> None:
+  """Checks the values of tied tensors and constants.
+
+  Raises:
+    CheckpointError: If the values of a tensor are not as expected.
+  """
   problems = []
   for copy, original in plan.copies.items():
     values = dict(tensor_files.read_tensors([copy, original]))
     if not np.array_equal(values[copy], values[original]):
-      problems.append(f'{copy.name} is not the same as {original.name}')
+      problems.append(f'{copy.name} differs from {original.name}')
   for tensor, expected in plan.constants.items():
     value = dict(tensor_files.read_tensors([tensor]))[tensor]
     if value.shape != expected.shape or not np.allclose(
       value, expected, rtol=0, atol=_TOLERANCE
     ):
-      problems.append(f'{tensor.name} is not the constant table')
+      problems.append(f'{tensor.name} differs from the constant table')
   if problems:
     raise errors.CheckpointError(
       'The tensors do not fit the configuration',
       got='; '.join(problems),
       where=str(next(iter(plan.assignments)).file.parent),
-      fix='set tie_word_embeddings or sinusoidal_embeddings to false in '
-      'config.json if the model was trained like that',
+      fix='Set tie_word_embeddings or sinusoidal_embeddings to false in '
+      'config.json if the model was trained without them',
     )

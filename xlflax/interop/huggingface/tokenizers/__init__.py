@@ -1,1 +1,1 @@
-"""Tokenizer files and vocabularies, both ways; their languages."""
+"""Conversion of tokenizer files to and from vocabularies."""

@@ -1,8 +1,9 @@
-"""Languages of multilingual checkpoints, where the files do not tell them.
+"""Languages of multilingual checkpoints whose files do not specify them.
 
-A language's id matters only to models with language embeddings, which name
-their languages; to others it is a label of text. So a long list does no harm,
-and a model can be trained and evaluated on any of its languages.
+The id of a language affects only models with language embeddings, whose files
+specify the languages. For other models, a language is a label of a text. A
+long list therefore has no disadvantage, and a model can be trained and
+evaluated in any of its languages.
 """
 
 import json
@@ -13,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from xlflax.data.corpus import language_codes
 from xlflax.utils import errors
 
-# Those of CC-100 (Conneau et al., 2020, appendix A) and of the 104 largest
-# Wikipedias, as BERT's multilingual model was trained on, in ISO 639 codes.
+# Languages of CC-100 (Conneau et al., 2020, appendix A) and of the 104 largest
+# Wikipedias, on which multilingual BERT was trained, as ISO 639 codes.
 DEFAULT = (
   'af',
   'am',
@@ -140,8 +141,11 @@ DEFAULT = (
 )
 
 
-def from_options(options: dict) -> tuple[str, ...] | None:
-  """The languages that config.json names (XLM's `lang2id`), by id."""
+def languages_from_options(options: dict) -> tuple[str, ...] | None:
+  """Returns the languages that config.json specifies (`lang2id` of XLM), by id.
+
+  Returns None if config.json does not specify valid ids.
+  """
   ids_by_language = options.get('lang2id')
   if (
     not isinstance(ids_by_language, dict)
@@ -152,10 +156,10 @@ def from_options(options: dict) -> tuple[str, ...] | None:
   return tuple(sorted(ids_by_language, key=ids_by_language.__getitem__))
 
 
-# In the order of their ids, which the SentencePiece model does not tell: those
-# of mBART (Liu et al., 2020, table 1), then those that mBART-50 adds (Tang et
-# al., 2020, table 1).
-_FIRST = (
+# Language symbols in the order of their ids, which the SentencePiece model does
+# not contain: the symbols of mBART (Liu et al., 2020, table 1), and those that
+# mBART-50 adds (Tang et al., 2020, table 1).
+_MBART_SYMBOLS = (
   'ar_AR',
   'cs_CZ',
   'de_DE',
@@ -182,7 +186,7 @@ _FIRST = (
   'vi_VN',
   'zh_CN',
 )
-_MORE = (
+_MBART_50_SYMBOLS = (
   'af_ZA',
   'az_AZ',
   'bn_IN',
@@ -211,86 +215,100 @@ _MORE = (
   'gl_ES',
   'sl_SI',
 )
-# mBART's en_XX, NLLB's eng_Latn, M2M-100's __en__.
+# Language symbols such as en_XX (mBART), eng_Latn (NLLB) and __en__ (M2M-100).
 _SYMBOL = re.compile(
   r'[a-z]{2,3}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}|__[a-z]{2,3}__'
 )
 
 
-def symbols_of(
+def read_language_symbols(
   folder: pathlib.Path, settings: Mapping, model_type: str
 ) -> tuple[str, ...]:
-  """The symbols of a folder's tokenizer, in the order of their ids.
+  """Returns the language symbols of a tokenizer, in the order of their ids.
 
   Args:
-    folder: a folder as `save_pretrained` writes it.
-    settings: of its tokenizer_config.json.
-    model_type: of its config.json; only mBART and M2M-100 have symbols.
+    folder: Folder that `save_pretrained` wrote.
+    settings: Content of its tokenizer_config.json.
+    model_type: Model type of its config.json. Only mBART and M2M-100 have
+      language symbols.
   """
   if model_type not in ('mbart', 'm2m_100'):
     return ()
   path = folder / 'tokenizer.json'
   if path.is_file():
     try:
-      added = json.loads(path.read_bytes()).get('added_tokens', [])
+      added_tokens = json.loads(path.read_bytes()).get('added_tokens', [])
       ids_by_symbol = {
-        entry['content']: int(entry['id'])
-        for entry in added
-        if _SYMBOL.fullmatch(entry['content'])
+        token['content']: int(token['id'])
+        for token in added_tokens
+        if _SYMBOL.fullmatch(token['content'])
       }
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-      return ()  # who reads the tokenizer complains
+      return ()  # `read_tokenizer` reports the error.
     return tuple(sorted(ids_by_symbol, key=ids_by_symbol.__getitem__))
   if model_type == 'm2m_100':
-    return ()  # its older files are not read
+    return ()  # The files that preceded tokenizer.json are not supported.
   if 'MBart50' in str(settings.get('tokenizer_class', '')):
-    return _FIRST + _MORE
-  return _FIRST
+    return _MBART_SYMBOLS + _MBART_50_SYMBOLS
+  return _MBART_SYMBOLS
 
 
 def choose_languages(
-  symbols: Sequence[str], wanted: Sequence[str] | None
+  symbols: Sequence[str], languages: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """(codes of languages, the symbol of each).
+  """Chooses the languages of a vocabulary and their symbols.
 
   Args:
-    symbols: from `symbols_of`.
-    wanted: codes of languages, or None for all; 'en' stands for eng_Latn, but
-      'zh' for neither of zho_Hans and zho_Hant.
+    symbols: Result of `read_language_symbols`.
+    languages: Language codes that the user chose. If None, all languages with
+      a symbol are used, or `DEFAULT` if there are no symbols. 'en' selects
+      eng_Latn, but 'zh' is ambiguous and selects neither zho_Hans nor
+      zho_Hant.
+
+  Returns:
+    The codes of the languages and the symbol of each.
 
   Raises:
-    VocabularyError: a language that is wanted has no symbol.
+    VocabularyError: If a chosen language has no symbol.
   """
   if not symbols:
-    return tuple(wanted or DEFAULT), ()
-  by_code = {_code(symbol): symbol for symbol in symbols}
-  chosen = tuple(wanted or by_code)
-  matches = [_match(code, tuple(by_code)) for code in chosen]
-  missing = [c for c, match in zip(chosen, matches, strict=True) if not match]
+    return tuple(languages or DEFAULT), ()
+  symbol_by_code = {_language_code(symbol): symbol for symbol in symbols}
+  codes = tuple(languages or symbol_by_code)
+  matches = [_match_code(code, tuple(symbol_by_code)) for code in codes]
+  missing = [
+    code for code, match in zip(codes, matches, strict=True) if not match
+  ]
   if missing:
     raise errors.VocabularyError(
-      'The tokenizer has no symbol for some languages',
+      'The tokenizer has no symbol for some of the languages',
       got=', '.join(missing),
-      expected='of ' + ', '.join(by_code),
+      expected='languages among ' + ', '.join(symbol_by_code),
       where='--languages',
     )
-  return chosen, tuple(by_code[match] for match in matches if match)
+  return codes, tuple(symbol_by_code[match] for match in matches if match)
 
 
-def _match(code: str, codes: Sequence[str]) -> str | None:
-  """The one of a tokenizer's codes: 'en' means eng_Latn, if there is one."""
+def _match_code(code: str, codes: Sequence[str]) -> str | None:
+  """Returns the only code of a tokenizer that matches, or None.
+
+  For example, 'en' matches eng_Latn.
+  """
   if code in codes:
     return code
-  same = [
+  matches = [
     candidate
     for candidate in codes
     if language_codes.short_code(candidate.partition('_')[0]) == code
   ]
-  return same[0] if len(same) == 1 else None
+  return matches[0] if len(matches) == 1 else None
 
 
-def _code(symbol: str) -> str:
-  """A symbol's code: en_XX and __en__ are 'en', eng_Latn is itself."""
+def _language_code(symbol: str) -> str:
+  """Returns the language code of a symbol.
+
+  The code of en_XX and __en__ is 'en'. eng_Latn is itself a code.
+  """
   if re.fullmatch(r'[a-z]{3}_[A-Z][a-z]{3}', symbol):
-    return symbol  # a language may have several scripts
+    return symbol  # A language can have several scripts.
   return symbol.strip('_').partition('_')[0]

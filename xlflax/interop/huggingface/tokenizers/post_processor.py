@@ -1,7 +1,8 @@
-"""The special symbols that a written tokenizer puts around texts and pairs.
+"""Special-token templates of exported tokenizers.
 
-They must be those of the rows that the model was trained with, whatever the
-tokenizer of the model that training began with did.
+The special tokens around texts and text pairs must be those that the model was
+trained with. The tokenizer of the model that the training was initialized from
+can have others.
 """
 
 import json
@@ -26,48 +27,73 @@ from xlflax.training.checkpointing import (
 )
 
 FILE = 'tokenizer.json'
-_TYPES = ('token_type_ids',)  # what models with several of them are given
+# Inputs of models with several token types.
+_TYPE_INPUTS = ('token_type_ids',)
 
 
-def separator_of(model_dir: pathlib.Path) -> Separator | None:
-  """What a run's rows have between two texts; None if it read no pairs.
+def read_separator(model_dir: pathlib.Path) -> Separator | None:
+  """Returns the separator of text pairs in the training of a run.
 
-  The inputs of heads count before the streams of pretraining.
+  The input settings of heads take precedence over the datasets of pretraining.
+
+  Args:
+    model_dir: Directory of the run.
+
+  Returns:
+    The separator, or None if the run used no text pairs or several separators.
   """
   inputs = objective_config.read_inputs(model_dir).values()
-  values = {one['separator'] for one in inputs if 'separator' in one}
-  trainer = run_directory.read_trainer(model_dir)
-  streams = trainer.get(config_serialization.FIELDS, {}).get('streams', [])
-  for fields in (
-    () if values else (one[config_serialization.FIELDS] for one in streams)
-  ):
-    if 'rows' not in fields and fields.get('layout') == Layout.PAIRS.value:
-      values.add(fields['pairs'][config_serialization.FIELDS]['separator'])
-  return Separator(values.pop()) if len(values) == 1 else None
+  separators = {
+    settings['separator'] for settings in inputs if 'separator' in settings
+  }
+  if not separators:
+    trainer = run_directory.read_trainer(model_dir)
+    streams = trainer.get(config_serialization.FIELDS, {}).get('streams', [])
+    for stream in streams:
+      fields = stream[config_serialization.FIELDS]
+      if 'rows' not in fields and fields.get('layout') == Layout.PAIRS.value:
+        pairs = fields['pairs'][config_serialization.FIELDS]
+        separators.add(pairs['separator'])
+  return Separator(separators.pop()) if len(separators) == 1 else None
 
 
 def pair_template(
-  vocabulary: base_vocabulary.Vocabulary, separator: Separator, *, types: int
+  vocabulary: base_vocabulary.Vocabulary,
+  separator: Separator,
+  *,
+  num_types: int,
 ) -> list[tuple[int, int]]:
-  """(id, token type) of each symbol around a pair of empty texts."""
-  nothing = np.zeros(0, np.int32)
-  row = featurizer.text_row(
-    [nothing] * 2, (0, 0), vocabulary.spec, separator=separator
+  """Returns the special tokens around a pair of empty texts.
+
+  Args:
+    vocabulary: Vocabulary of the run.
+    separator: Special tokens between the two texts of a pair.
+    num_types: Number of token types of the model.
+
+  Returns:
+    The id and the token type of each special token.
+  """
+  empty_text = np.zeros(0, np.int32)
+  example = featurizer.text_row(
+    [empty_text] * 2, (0, 0), vocabulary.spec, separator=separator
   )
-  sides = np.minimum(row[batch_keys.SIDE_IDS], max(types, 1) - 1)
-  return list(
-    zip(row[batch_keys.TOKEN_IDS].tolist(), sides.tolist(), strict=True)
-  )
+  token_ids = example[batch_keys.TOKEN_IDS]
+  types = np.minimum(example[batch_keys.SIDE_IDS], max(num_types, 1) - 1)
+  return list(zip(token_ids.tolist(), types.tolist(), strict=True))
 
 
 def load_without_truncation(
   folder: pathlib.Path,
 ) -> tokenizers.Tokenizer | None:
-  """A folder's tokenizer.json as texts of any length need it, or None."""
+  """Loads the tokenizer.json of a folder, without truncation and padding.
+
+  Returns None if the file does not exist.
+  """
   if not (folder / FILE).exists():
     return None
   tokenizer = tokenizers.Tokenizer.from_file(str(folder / FILE))
-  tokenizer.no_truncation()  # some files fill rows up, or cut them
+  # Some files enable truncation or padding.
+  tokenizer.no_truncation()
   tokenizer.no_padding()
   return tokenizer
 
@@ -77,15 +103,17 @@ def match_run_template(
   vocabulary: base_vocabulary.Vocabulary,
   separator: Separator,
   *,
-  types: int,
+  num_types: int,
 ) -> bool:
-  """Makes the tokenizer in a folder frame pairs as the run's rows are.
+  """Sets the special-token template of a tokenizer to that of the run.
 
   Args:
-    folder: with tokenizer.json; nothing is done without it.
-    vocabulary: the run's.
-    separator: what its rows have between two texts.
-    types: token types of the model, of which the second text has the second.
+    folder: Folder with tokenizer.json. Without this file, the function does
+      nothing.
+    vocabulary: Vocabulary of the run.
+    separator: Special tokens between the two texts of a pair in the run.
+    num_types: Number of token types of the model. If there are several, the
+      second text has the second type.
 
   Returns:
     Whether the tokenizer was changed.
@@ -93,53 +121,69 @@ def match_run_template(
   tokenizer = load_without_truncation(folder)
   if tokenizer is None:
     return False
-  frame = pair_template(vocabulary, separator, types=types)
+  template = pair_template(vocabulary, separator, num_types=num_types)
   encoding = tokenizer.encode('', '')
-  same = encoding.ids == [index for index, _ in frame]
-  if same and (types < 2 or encoding.type_ids == [side for _, side in frame]):
+  has_same_ids = encoding.ids == [index for index, _ in template]
+  has_same_types = num_types < 2 or encoding.type_ids == [
+    token_type for _, token_type in template
+  ]
+  if has_same_ids and has_same_types:
     return False
-  (first, _), *other_symbols = frame
-  inside = [f'{i}:{side}' for i, side in other_symbols]
-  last = '$B:1' if types > 1 else '$B:0'
+
+  (first_id, _), *other_symbols = template
+  symbols = [f'{index}:{token_type}' for index, token_type in other_symbols]
+  second_text = '$B:1' if num_types > 1 else '$B:0'
   set_template(
     folder,
     tokenizer,
-    single=[f'{first}', '$A', f'{other_symbols[0][0]}'],
-    pair=[f'{first}', '$A', *inside[:-1], last, inside[-1]],
-    names=('input_ids', *_TYPES[: types - 1], 'attention_mask'),
+    single=[f'{first_id}', '$A', f'{other_symbols[0][0]}'],
+    pair=[f'{first_id}', '$A', *symbols[:-1], second_text, symbols[-1]],
+    names=('input_ids', *_TYPE_INPUTS[: num_types - 1], 'attention_mask'),
   )
   return True
 
 
 def set_template(
   folder: pathlib.Path,
-  made: tokenizers.Tokenizer,
+  tokenizer: tokenizers.Tokenizer,
   *,
   single: list[str],
   pair: list[str],
   names: Sequence[str] = ('input_ids', 'attention_mask'),
 ) -> None:
-  """Writes the tokenizer with other symbols around texts, for transformers.
+  """Writes a tokenizer with another special-token template.
 
-  Its classes of single models have symbols of their own, so it becomes one of
-  the general class, which takes the file as it is. Symbols are given by their
-  ids, such as '2' or, for the second type of token, '2:1'.
+  The tokenizer classes of specific models in transformers have fixed templates.
+  The written tokenizer therefore has the general class
+  `PreTrainedTokenizerFast`, which uses the template in the file.
+
+  Args:
+    folder: Folder with the tokenizer files.
+    tokenizer: Tokenizer to write. Its post-processor is replaced.
+    single: Template of a single text. Special tokens are specified by their
+      ids, such as '2', or '2:1' for the second token type.
+    pair: Template of a text pair.
+    names: Names of the model inputs that the tokenizer returns.
   """
   symbols = {name.partition(':')[0] for name in (*single, *pair)}
-  made.post_processor = processors.TemplateProcessing(
-    single=single,
-    pair=pair,
-    special_tokens=[  # by number: names may have a colon
-      {'id': number, 'ids': [i], 'tokens': [made.id_to_token(i)]}
-      for number in sorted(symbols - {'$A', '$B'})
-      for i in [int(number)]
-    ],
+  # Special tokens are named by their ids, because tokens can contain a colon.
+  special_tokens = [
+    {
+      'id': symbol,
+      'ids': [int(symbol)],
+      'tokens': [tokenizer.id_to_token(int(symbol))],
+    }
+    for symbol in sorted(symbols - {'$A', '$B'})
+  ]
+  tokenizer.post_processor = processors.TemplateProcessing(
+    single=single, pair=pair, special_tokens=special_tokens
   )
-  made.save(str(folder / FILE), pretty=False)
+  tokenizer.save(str(folder / FILE), pretty=False)
+
   path = folder / 'tokenizer_config.json'
-  settings: dict[str, Any] = (
-    config_json.read_json(path) if path.exists() else {}
-  )
+  settings: dict[str, Any] = {}
+  if path.exists():
+    settings = config_json.read_json(path)
   settings['tokenizer_class'] = 'PreTrainedTokenizerFast'
   settings['model_input_names'] = [*names]
   paths.write_atomically(path, json.dumps(settings, indent=2) + '\n')

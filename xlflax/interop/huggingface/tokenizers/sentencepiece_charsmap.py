@@ -1,11 +1,12 @@
-"""SentencePiece's normalisation as a normaliser of `tokenizers`.
+"""SentencePiece's normalization as a normalizer of `tokenizers`.
 
-SentencePiece replaces, from the left, the longest sequence of characters that
-its table has. `Precompiled`, which reads the same table, looks up grapheme
-clusters: decomposed text stays decomposed, or loses accents. NFKC composes
-text, but also sorts its accents. So a mark (a code point that no text has) is
-put wherever SentencePiece begins anew, which keeps NFKC and `Precompiled` from
-looking across, and is taken out at the end.
+SentencePiece replaces, from the left, the longest sequence of characters in
+its table. `Precompiled`, which uses the same table, looks up grapheme
+clusters, so that decomposed text stays decomposed or loses accents. NFKC
+composes text, but also reorders accents. Therefore, a marker (a code point that
+no text contains) is inserted wherever SentencePiece starts a new lookup. It
+prevents NFKC and `Precompiled` from combining characters across it, and is
+removed at the end.
 """
 
 import collections
@@ -16,71 +17,87 @@ import tokenizers
 from tokenizers import normalizers
 
 _MARK, _TILDE = '\ufdd0', '\ufdd1'
-_WIDE_TILDE = '～'  # the `nmt` tables leave it as it is
+_WIDE_TILDE = '～'  # The `nmt` tables do not change it.
 _SYLLABLES = '\uac00-\ud7a3'
 _FINAL_JAMO = map(chr, range(0x11A8, 0x11C3))
-# What extends a grapheme cluster.
+# Characters that extend a grapheme cluster.
 _EXTENDING = r'\p{M}\p{Cf}' + '\u0e33\u0eb3\U0001f3fb-\U0001f3ff'
-_LAST = 0x1FFFF  # code point; ideographs beyond it compose with nothing
+# End of the range of code points. Ideographs beyond it do not compose.
+_END = 0x1FFFF
 
 
-def of_charsmap(charsmap: bytes, *, keeps_tilde: bool):
-  """The normaliser of a model's table of replacements.
+def build_normalizer(charsmap: bytes, *, keeps_tilde: bool):
+  """Returns the normalizer of a model's table of replacements.
 
-  Before: 'e' + U+0323 + U+0302 and 'e' + U+0302 + U+0323; after, by nmt_nfkc:
+  For example, nmt_nfkc maps 'e' + U+0323 + U+0302 and 'e' + U+0302 + U+0323 to
   'ệ' (one character) and 'ê' + U+0323.
 
   Args:
-    charsmap: of a model whose rule is one of SentencePiece's.
-    keeps_tilde: whether the full-width tilde stays.
+    charsmap: Table of a model that uses one of SentencePiece's rules.
+    keeps_tilde: Whether to keep the full-width tilde.
   """
-  parts = [
+  steps = [
     normalizers.Replace(tokenizers.Regex(_boundaries()), _MARK),
     normalizers.NFKC(),
     normalizers.Precompiled(charsmap),
     normalizers.Replace(_MARK, ''),
   ]
   if keeps_tilde:
-    parts.insert(0, normalizers.Replace(_WIDE_TILDE, _TILDE))
-    parts.append(normalizers.Replace(_TILDE, _WIDE_TILDE))
-  return normalizers.Sequence(parts)
+    steps.insert(0, normalizers.Replace(_WIDE_TILDE, _TILDE))
+    steps.append(normalizers.Replace(_TILDE, _WIDE_TILDE))
+  return normalizers.Sequence(steps)
 
 
 @functools.cache
 def _boundaries() -> str:
-  """A pattern of the places before a mark that composes with nothing."""
+  """Returns a pattern of the positions at which no composition is possible.
+
+  The pattern matches where a character composes with none of the preceding
+  characters.
+  """
   variants, composed = _compositions()
 
-  def any_of(characters) -> str:
-    return f'[{"".join(sorted("".join(variants[c] for c in characters)))}]'
+  def character_class(characters) -> str:
+    members = ''.join(variants[character] for character in characters)
+    return f'[{"".join(sorted(members))}]'
 
-  before = collections.defaultdict(set)
+  prefixes_by_last = collections.defaultdict(set)
   for text in composed:
-    before[text[-1]].add(text[:-1])
-  any_last = any_of(before)
+    prefixes_by_last[text[-1]].add(text[:-1])
+  any_last_character = character_class(prefixes_by_last)
   alternatives = []
-  for last, texts in before.items():
-    patterns = [any_of({t for t in texts if len(t) == 1} or {last})]
-    patterns += [''.join(map(any_of, t)) for t in sorted(texts) if len(t) > 1]
-    alternatives.append(f'(?={any_of(last)})(?<!{"|".join(patterns)})')
+  for last, prefixes in prefixes_by_last.items():
+    characters = {prefix for prefix in prefixes if len(prefix) == 1}
+    patterns = [character_class(characters or {last})]
+    patterns += [
+      ''.join(map(character_class, prefix))
+      for prefix in sorted(prefixes)
+      if len(prefix) > 1
+    ]
+    alternatives.append(f'(?={character_class(last)})(?<!{"|".join(patterns)})')
   return (
-    f'(?<!^)(?:(?={any_last})(?:{"|".join(alternatives)})'
-    f'|(?=[{_EXTENDING}])(?!{any_last})'
-    f'|(?<=[{_SYLLABLES}])(?={any_of(_FINAL_JAMO)}))'
+    f'(?<!^)(?:(?={any_last_character})(?:{"|".join(alternatives)})'
+    f'|(?=[{_EXTENDING}])(?!{any_last_character})'
+    f'|(?<=[{_SYLLABLES}])(?={character_class(_FINAL_JAMO)}))'
   )
 
 
 def _compositions() -> tuple[dict[str, str], list[str]]:
-  """(character -> those that NFKC makes the same, what NFC makes one of)."""
+  """Returns the variants of characters and the composable sequences.
+
+  Returns:
+    A mapping from a character to the characters that NFKC maps to it, and the
+    sequences that NFC composes to one character.
+  """
   variants: dict[str, str] = collections.defaultdict(str)
   composed = []
-  for character in map(chr, range(_LAST)):
+  for character in map(chr, range(_END)):
     plain = unicodedata.normalize('NFKD', character)
     if len(plain) == 1:
       variants[plain] += character
     decomposed = unicodedata.normalize('NFD', character)
-    syllable = '\uac00' <= character <= '\ud7a3'
-    if len(decomposed) > 1 and not syllable:
+    is_syllable = '\uac00' <= character <= '\ud7a3'
+    if len(decomposed) > 1 and not is_syllable:
       if unicodedata.is_normalized('NFC', character):
         composed.append(decomposed)
   return variants, composed

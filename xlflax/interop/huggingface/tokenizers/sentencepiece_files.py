@@ -1,4 +1,7 @@
-"""A SentencePiece vocabulary as a tokenizer.json: xlflax's, fairseq's, T5's."""
+"""Conversion of SentencePiece vocabularies to tokenizer.json.
+
+The vocabularies of xlflax, fairseq and T5 are supported.
+"""
 
 import json
 from typing import Any
@@ -8,105 +11,125 @@ import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from xlflax.data.tokenizers import fairseq_vocabulary
-from xlflax.data.tokenizers import (
-  sentencepiece_vocabulary as vocabulary_sentencepiece,
-)
+from xlflax.data.tokenizers import fairseq_vocabulary, sentencepiece_vocabulary
 from xlflax.interop.huggingface.tokenizers import sentencepiece_charsmap
 
 Vocabulary = (
-  vocabulary_sentencepiece.SentencePieceVocabulary
+  sentencepiece_vocabulary.SentencePieceVocabulary
   | fairseq_vocabulary.MovedSentencePieceVocabulary
 )
 # Field numbers of SentencePiece's model file (sentencepiece_model.proto).
 _TRAINER, _NORMALIZER = 2, 3
 _MODEL_TYPE, _CHARSMAP = 3, 2
 _UNIGRAM, _BPE = 1, 2
-_MAX_PIECE = 64  # characters; longer pieces are never merged
-_FIRST_MBART = 25  # languages; the symbol follows the text, later models lead
+# Maximum number of characters of a token with merges.
+_MAX_TOKEN_LENGTH = 64
+# Number of languages of the first mBART, which places the language symbol after
+# the text. Later models place it before the text.
+_NUM_MBART_LANGUAGES = 25
 
 
 def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
-  """The files of a tokenizer that gives the same ids, by name.
+  """Converts a vocabulary to tokenizer files that return the same token ids.
 
-  Only a mark of SentencePiece's own (U+2581) in a text may give others, and
-  special symbols in it, which the library takes for what they stand for. None
-  for models of whole words or characters, which the library lacks.
+  The ids can differ only for texts that contain SentencePiece's space marker
+  (U+2581) or special tokens, which the library interprets as such.
+
+  Args:
+    vocabulary: Vocabulary to convert.
+
+  Returns:
+    Mapping from file names to contents, or None for word and character models,
+    which the library does not support.
   """
   fields = _fields(vocabulary.model)
   trainer = _fields(fields.get(_TRAINER, [b''])[0])
-  kind = trainer.get(_MODEL_TYPE, [_UNIGRAM])[0]
-  if kind not in (_UNIGRAM, _BPE):
+  model_type = trainer.get(_MODEL_TYPE, [_UNIGRAM])[0]
+  if model_type not in (_UNIGRAM, _BPE):
     return None
+
   processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
-  names = vocabulary.pieces()
-  piece_ids = range(processor.get_piece_size())
-  scores = np.zeros(len(names))
-  scores[_ids(vocabulary)] = processor.get_score(list(piece_ids))
-  pieces = list(zip(names, scores.tolist(), strict=True))
-  has_bytes = any(map(processor.is_byte, piece_ids))
-  unknown = vocabulary.spec.unk_id
-  model = (
-    models.Unigram(pieces, unk_id=unknown, byte_fallback=has_bytes)
-    if kind == _UNIGRAM
-    else _bpe(pieces, unknown, has_bytes)
-  )
+  tokens = vocabulary.pieces()
+  model_ids = range(processor.get_piece_size())
+  scores = np.zeros(len(tokens))
+  scores[_token_ids(vocabulary)] = processor.get_score(list(model_ids))
+  scored_tokens = list(zip(tokens, scores.tolist(), strict=True))
+  has_bytes = any(map(processor.is_byte, model_ids))
+  unk_id = vocabulary.spec.unk_id
+  if model_type == _UNIGRAM:
+    model = models.Unigram(
+      scored_tokens, unk_id=unk_id, byte_fallback=has_bytes
+    )
+  else:
+    model = _build_bpe(scored_tokens, unk_id, has_bytes)
+
   tokenizer = tokenizers.Tokenizer(model)
   normalizer = _fields(fields.get(_NORMALIZER, [b''])[0])
-  if charsmap := normalizer.get(_CHARSMAP, [b''])[0]:
-    wide = '～'
-    tokenizer.normalizer = sentencepiece_charsmap.of_charsmap(
-      charsmap, keeps_tilde=processor.normalize(wide).endswith(wide)
+  charsmap = normalizer.get(_CHARSMAP, [b''])[0]
+  if charsmap:
+    wide_tilde = '～'
+    keeps_tilde = processor.normalize(wide_tilde).endswith(wide_tilde)
+    tokenizer.normalizer = sentencepiece_charsmap.build_normalizer(
+      charsmap, keeps_tilde=keeps_tilde
     )
-  _add_parts(tokenizer, vocabulary)
-  special = [i for i in vocabulary.spec.special_ids if i < len(names)]
-  tokenizer.add_special_tokens([names[i] for i in special])
+  _set_components(tokenizer, vocabulary)
+  tokenizer.add_special_tokens(
+    [tokens[i] for i in vocabulary.spec.special_ids if i < len(tokens)]
+  )
   return {
     'tokenizer.json': tokenizer.to_str().encode(),
-    'tokenizer_config.json': _settings(vocabulary),
+    'tokenizer_config.json': _tokenizer_config(vocabulary),
   }
 
 
-def _ids(vocabulary: Vocabulary):
-  """The id of each of the model's own pieces."""
+def _token_ids(vocabulary: Vocabulary):
+  """Returns the id of each token of the SentencePiece model."""
   if isinstance(vocabulary, fairseq_vocabulary.MovedSentencePieceVocabulary):
     return vocabulary.model_ids
   return np.arange(len(vocabulary))
 
 
-def _bpe(pieces, unknown: int, has_bytes: bool) -> models.BPE:
-  """A merge for each way to make a piece of two, best pieces first."""
-  rank = {piece: i for i, (piece, _) in enumerate(pieces)}
+def _build_bpe(scored_tokens, unk_id: int, has_bytes: bool) -> models.BPE:
+  """Builds a BPE model with all merges that result in a token.
+
+  The merges of tokens with higher scores come first.
+  """
+  ids = {token: i for i, (token, _) in enumerate(scored_tokens)}
   merges = []
-  for piece, _ in sorted(pieces, key=lambda entry: -entry[1]):
-    if len(piece) > _MAX_PIECE:
+  for token, _ in sorted(scored_tokens, key=lambda scored: -scored[1]):
+    if len(token) > _MAX_TOKEN_LENGTH:
       continue
-    halves = [(piece[:i], piece[i:]) for i in range(1, len(piece))]
-    merges += [pair for pair in halves if pair[0] in rank and pair[1] in rank]
+    splits = [(token[:i], token[i:]) for i in range(1, len(token))]
+    merges += [
+      (left, right) for left, right in splits if left in ids and right in ids
+    ]
   return models.BPE(
-    rank,
+    ids,
     merges,
-    unk_token=pieces[unknown][0],
+    unk_token=scored_tokens[unk_id][0],
     fuse_unk=True,
     byte_fallback=has_bytes,
   )
 
 
-def _add_parts(made: tokenizers.Tokenizer, vocabulary: Vocabulary) -> None:
-  made.pre_tokenizer = pre_tokenizers.Sequence(
+def _set_components(
+  tokenizer: tokenizers.Tokenizer, vocabulary: Vocabulary
+) -> None:
+  """Sets the pre-tokenizer, the decoder and the post-processor."""
+  tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
     [
       pre_tokenizers.Split(tokenizers.Regex(' +'), 'removed'),
       pre_tokenizers.Metaspace(replacement='▁', prepend_scheme='always'),
     ]
   )
-  made.decoder = decoders.Sequence(
+  tokenizer.decoder = decoders.Sequence(
     [
       decoders.ByteFallback(),
       decoders.Metaspace(replacement='▁', prepend_scheme='always'),
     ]
   )
-  single, pair = _frames(vocabulary)
-  made.post_processor = processors.TemplateProcessing(
+  single, pair = _templates(vocabulary)
+  tokenizer.post_processor = processors.TemplateProcessing(
     single=single,
     pair=pair,
     special_tokens=[
@@ -117,31 +140,38 @@ def _add_parts(made: tokenizers.Tokenizer, vocabulary: Vocabulary) -> None:
   )
 
 
-def _frames(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
-  """A text, and a pair of texts, with special symbols around them."""
-  begin = vocabulary.piece(vocabulary.spec.bos_id)
-  end = vocabulary.piece(vocabulary.spec.eos_id)
+def _templates(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
+  """Returns the special-token templates of a text and of a text pair."""
+  bos = vocabulary.piece(vocabulary.spec.bos_id)
+  eos = vocabulary.piece(vocabulary.spec.eos_id)
   if isinstance(vocabulary, fairseq_vocabulary.MovedSentencePieceVocabulary):
     codes = vocabulary.codes
     if vocabulary.id_layout is fairseq_vocabulary.IdLayout.T5:
-      return ['$A', end], ['$A', end, '$B', end]
+      return ['$A', eos], ['$A', eos, '$B', eos]
     if vocabulary.id_layout is fairseq_vocabulary.IdLayout.DEBERTA:
-      return [begin, '$A', end], [begin, '$A', end, '$B', end]
+      return [bos, '$A', eos], [bos, '$A', eos, '$B', eos]
     if codes:
       language = 'en_XX' if 'en_XX' in codes else codes[0]
-      last = len(codes) <= _FIRST_MBART
-      before, after = ([], [language]) if last else ([language], [])
-      return [*before, '$A', end, *after], [*before, '$A', '$B', end, *after]
-  return [begin, '$A', end], [begin, '$A', end, end, '$B', end]
+      if len(codes) <= _NUM_MBART_LANGUAGES:
+        return ['$A', eos, language], ['$A', '$B', eos, language]
+      return [language, '$A', eos], [language, '$A', '$B', eos]
+  return [bos, '$A', eos], [bos, '$A', eos, eos, '$B', eos]
 
 
-def _settings(vocabulary: Vocabulary) -> bytes:
-  """tokenizer_config.json, by which transformers takes the file as it is."""
+def _tokenizer_config(vocabulary: Vocabulary) -> bytes:
+  """Returns tokenizer_config.json.
+
+  The general tokenizer class makes transformers use tokenizer.json unchanged.
+  """
   spec = vocabulary.spec
   roles = {'pad': spec.pad_id, 'eos': spec.eos_id, 'unk': spec.unk_id}
-  if spec.bos_id != spec.pad_id:  # T5 has no such symbols
-    roles |= {'bos': spec.bos_id, 'cls': spec.bos_id, 'sep': spec.eos_id}
-    roles |= {'mask': spec.mask_id}
+  if spec.bos_id != spec.pad_id:  # T5 does not have these tokens.
+    roles |= {
+      'bos': spec.bos_id,
+      'cls': spec.bos_id,
+      'sep': spec.eos_id,
+      'mask': spec.mask_id,
+    }
   return json.dumps(
     {
       'tokenizer_class': 'PreTrainedTokenizerFast',
@@ -153,33 +183,42 @@ def _settings(vocabulary: Vocabulary) -> bytes:
 
 
 def _fields(message: bytes) -> dict[int, list[Any]]:
-  """A protocol buffer's fields: number -> values, in order.
+  """Returns the fields of a protocol buffer message.
 
-  Whole numbers and bytes (strings, messages) only; others are passed over.
+  Only integers and bytes (strings and messages) are parsed. The values of other
+  fields are None.
+
+  Args:
+    message: Serialized message.
+
+  Returns:
+    Mapping from field numbers to values, in order.
   """
   values_by_field: dict[int, list[Any]] = {}
-  at = 0
-  while at < len(message):
-    key, at = _number(message, at)
-    number, kind = key >> 3, key & 7
+  offset = 0
+  while offset < len(message):
+    key, offset = _read_varint(message, offset)
+    number, wire_type = key >> 3, key & 7
     value: Any = None
-    if kind == 0:
-      value, at = _number(message, at)
-    elif kind == 2:
-      length, at = _number(message, at)
-      value, at = message[at : at + length], at + length
+    if wire_type == 0:
+      value, offset = _read_varint(message, offset)
+    elif wire_type == 2:
+      length, offset = _read_varint(message, offset)
+      value = message[offset : offset + length]
+      offset += length
     else:
-      at += 8 if kind == 1 else 4
+      offset += 8 if wire_type == 1 else 4
     values_by_field.setdefault(number, []).append(value)
   return values_by_field
 
 
-def _number(message: bytes, at: int) -> tuple[int, int]:
-  """(a number in base 128, where the next field begins)."""
+def _read_varint(message: bytes, offset: int) -> tuple[int, int]:
+  """Returns a base-128 varint and the offset of the next field."""
   value = shift = 0
   while True:
-    byte = message[at]
+    byte = message[offset]
     value |= (byte & 127) << shift
-    at, shift = at + 1, shift + 7
+    offset += 1
+    shift += 7
     if byte < 128:
-      return value, at
+      return value, offset

@@ -1,29 +1,32 @@
-"""A folder's tokenizer files as an `xlflax` vocabulary.
+"""Reader of a folder's tokenizer files as an xlflax vocabulary.
 
-tokenizer.json is read as it is; without it, the older files are: vocab.txt
-(WordPiece), vocab.json and merges.txt (byte-level BPE; XLM's BPE), and
-SentencePiece models with the ids of fairseq, T5 or DeBERTa. ByT5 has none.
+tokenizer.json is used if it exists. Otherwise, the files that preceded it are
+read: vocab.txt (WordPiece), vocab.json and merges.txt (byte-level BPE and
+XLM's BPE), and SentencePiece models with the ids of fairseq, T5 or DeBERTa.
+ByT5 has no tokenizer files.
 """
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from xlflax.data.tokenizers import base_vocabulary, tokenizer_errors
-from xlflax.data.tokenizers import fairseq_vocabulary as vocabulary_fairseq
 from xlflax.data.tokenizers import (
-  huggingface_vocabulary as vocabulary_tokenizers,
+  base_vocabulary,
+  fairseq_vocabulary,
+  huggingface_vocabulary,
+  imported_vocabulary,
+  tokenizer_errors,
+  xlm_vocabulary,
 )
-from xlflax.data.tokenizers import imported_vocabulary as vocabulary_imported
-from xlflax.data.tokenizers import xlm_vocabulary as vocabulary_xlm
 from xlflax.interop import safe_paths
 from xlflax.interop.huggingface.tokenizers import checkpoint_languages
 from xlflax.utils import errors
 
-# What is copied, so that a model goes back with the files that it came with.
+# Files that are copied, so that an export contains the imported files.
 FILES = (
   'tokenizer.json',
   'tokenizer_config.json',
@@ -39,17 +42,17 @@ FILES = (
 _FAIRSEQ_MODEL = 'sentencepiece.bpe.model'
 _T5_MODEL = 'spiece.model'
 _DEBERTA_MODEL = 'spm.model'
-# T5 has no symbols for these: its text begins without one, and what is
-# masked is marked by sentinels.
 _WORDPIECE = dict(
   pad='[PAD]', bos='[CLS]', eos='[SEP]', unk='[UNK]', mask='[MASK]'
 )
 _ROBERTA = dict(pad='<pad>', bos='<s>', eos='</s>', unk='<unk>', mask='<mask>')
 _XLM = dict(pad='<pad>', bos='<s>', eos='</s>', unk='<unk>', mask='<special1>')
+# T5 has no tokens for the start of a text and for masks. Texts start without a
+# special token, and sentinels replace masked spans.
 _T5 = dict(
   pad='<pad>', bos='<pad>', eos='</s>', unk='<unk>', mask='<extra_id_0>'
 )
-_USUAL = {
+_DEFAULT_ROLES = {
   'bert': _WORDPIECE,
   'modernbert': _WORDPIECE,
   'distilbert': _WORDPIECE,
@@ -61,11 +64,28 @@ _USUAL = {
   'umt5': _T5,
 }
 _CLASS = 'tokenizer_class'
-# What reads vocab.txt, and what reads vocab.json with merges.txt.
-_WORDPIECES = (
-  'Bert DistilBert Electra MobileBert ConvBert Funnel MPNet Splinter'
+# Tokenizer classes that use vocab.txt.
+_WORDPIECE_CLASSES = (
+  'Bert',
+  'DistilBert',
+  'Electra',
+  'MobileBert',
+  'ConvBert',
+  'Funnel',
+  'MPNet',
+  'Splinter',
 )
-_BYTE_LEVELS = 'Roberta Bart GPT2 Longformer LED Deberta Blenderbot ModernBert'
+# Tokenizer classes that use vocab.json and merges.txt.
+_BYTE_LEVEL_CLASSES = (
+  'Roberta',
+  'Bart',
+  'GPT2',
+  'Longformer',
+  'LED',
+  'Deberta',
+  'Blenderbot',
+  'ModernBert',
+)
 _KEYS = {
   'pad': ('pad_token',),
   'bos': ('cls_token', 'bos_token'),
@@ -82,76 +102,81 @@ def read_tokenizer(
   size: int | None,
   languages: tuple[str, ...] | None,
 ) -> base_vocabulary.Vocabulary:
-  """The folder's tokenizer.
+  """Reads the tokenizer of a folder.
 
   Args:
-    folder: a folder as `save_pretrained` writes it.
-    model_type: of its config.json.
-    size: rows of the embeddings, if more than the tokenizer's are wanted.
-    languages: codes to give ids to; of mBART, those of its symbols that are
-      wanted, None for all.
+    folder: Folder that `save_pretrained` wrote.
+    model_type: Model type of its config.json.
+    size: Number of rows of the embeddings, if it is larger than the size of the
+      tokenizer, or None.
+    languages: Codes of the languages that get an id. For models with language
+      symbols, these select some of the symbols, and None selects all.
 
   Raises:
-    VocabularyError: there are no tokenizer files, or they cannot be read.
+    VocabularyError: If the tokenizer files do not exist or cannot be read.
   """
   safe_paths.check_no_links(folder, FILES)
-  settings = _settings(folder)
-  codes = checkpoint_languages.symbols_of(folder, settings, model_type)
-  languages, symbols = checkpoint_languages.choose_languages(codes, languages)
-  layout = vocabulary_imported.Layout(
+  settings = _read_settings(folder)
+  all_symbols = checkpoint_languages.read_language_symbols(
+    folder, settings, model_type
+  )
+  languages, symbols = checkpoint_languages.choose_languages(
+    all_symbols, languages
+  )
+  layout = imported_vocabulary.Layout(
     _roles(settings, model_type), languages, size, symbols
   )
-  if (folder / vocabulary_tokenizers.FILE).is_file():
-    content = (folder / vocabulary_tokenizers.FILE).read_bytes()
-    return vocabulary_tokenizers.TokenizersVocabulary(content, layout)
+  if (folder / huggingface_vocabulary.FILE).is_file():
+    content = (folder / huggingface_vocabulary.FILE).read_bytes()
+    return huggingface_vocabulary.TokenizersVocabulary(content, layout)
   if model_type == 'm2m_100':
     raise errors.VocabularyError(
-      "M2M-100's and NLLB's older files are not read: their ids are not those "
-      'of the SentencePiece model',
+      'Importing M2M-100 and NLLB requires tokenizer.json, because the ids of '
+      'the SentencePiece model are not those of the tokenizer',
       got=', '.join(tokenizer_file_names(folder)) or 'no tokenizer',
-      expected=vocabulary_tokenizers.FILE,
+      expected=huggingface_vocabulary.FILE,
       where=str(folder),
-      fix='save the tokenizer with transformers, which writes tokenizer.json',
+      fix='Save the tokenizer with transformers, which writes tokenizer.json',
     )
-  for name, kind in (
-    (_FAIRSEQ_MODEL, vocabulary_fairseq.IdLayout.FAIRSEQ),
-    (_T5_MODEL, vocabulary_fairseq.IdLayout.T5),
-    (_DEBERTA_MODEL, vocabulary_fairseq.IdLayout.DEBERTA),
+  for name, id_layout in (
+    (_FAIRSEQ_MODEL, fairseq_vocabulary.IdLayout.FAIRSEQ),
+    (_T5_MODEL, fairseq_vocabulary.IdLayout.T5),
+    (_DEBERTA_MODEL, fairseq_vocabulary.IdLayout.DEBERTA),
   ):
     if (folder / name).is_file():
-      return vocabulary_fairseq.MovedSentencePieceVocabulary(
+      return fairseq_vocabulary.MovedSentencePieceVocabulary(
         (folder / name).read_bytes(),
         layout,
-        id_layout=kind,
+        id_layout=id_layout,
         extra_ids=settings.get('extra_ids', 100) if name == _T5_MODEL else 0,
-        codes=codes if name == _FAIRSEQ_MODEL else (),
+        codes=all_symbols if name == _FAIRSEQ_MODEL else (),
       )
-  if model_type == 'xlm' and (folder / vocabulary_xlm.MERGES).is_file():
-    return vocabulary_xlm.XLMVocabulary(
+  if model_type == 'xlm' and (folder / xlm_vocabulary.MERGES).is_file():
+    return xlm_vocabulary.XLMVocabulary(
       {
         name: _read(folder / name)
-        for name in (vocabulary_xlm.VOCABULARY, vocabulary_xlm.MERGES)
+        for name in (xlm_vocabulary.VOCABULARY, xlm_vocabulary.MERGES)
       },
       layout,
       lower=settings.get('do_lowercase_and_remove_accent', True),
     )
-  built = _build(folder, settings)
-  if built is None:
+  tokenizer = _build_tokenizer(folder, settings)
+  if tokenizer is None:
     raise errors.VocabularyError(
-      'There are no tokenizer files that are known',
+      'The folder contains no supported tokenizer files',
       got=str(folder),
       expected='tokenizer.json, vocab.txt, vocab.json with merges.txt, '
       f'{_FAIRSEQ_MODEL}, {_T5_MODEL} or {_DEBERTA_MODEL}',
-      fix='save the tokenizer there, or name an xlflax vocabulary by '
+      fix='Save the tokenizer in the folder, or pass an xlflax vocabulary with '
       '--vocabulary=DIR',
     )
-  return vocabulary_tokenizers.TokenizersVocabulary(
-    built.to_str().encode(), layout
+  return huggingface_vocabulary.TokenizersVocabulary(
+    tokenizer.to_str().encode(), layout
   )
 
 
 def tokenizer_file_names(folder: pathlib.Path) -> list[str]:
-  """The tokenizer's own files in a folder."""
+  """Returns the names of the tokenizer files in a folder."""
   return [name for name in FILES if (folder / name).is_file()]
 
 
@@ -160,13 +185,12 @@ def _read(path: pathlib.Path) -> bytes:
     return path.read_bytes()
   except OSError as error:
     raise errors.VocabularyError(
-      'A file of the tokenizer cannot be read',
-      got=error.strerror,
-      where=str(path),
+      'Reading a tokenizer file failed', got=error.strerror, where=str(path)
     ) from error
 
 
-def _settings(folder: pathlib.Path) -> dict[str, Any]:
+def _read_settings(folder: pathlib.Path) -> dict[str, Any]:
+  """Reads the settings of the tokenizer from all files that contain them."""
   settings: dict[str, Any] = {}
   for name in (
     'config.json',
@@ -176,151 +200,184 @@ def _settings(folder: pathlib.Path) -> dict[str, Any]:
     try:
       text = (folder / name).read_text(encoding='utf-8')
       settings |= json.loads(text)
-      if name == 'config.json':  # which has settings of the model, too
+      if name == 'config.json':
+        # The other settings in this file are those of the model.
         settings = {_CLASS: settings.get(_CLASS)}
     except FileNotFoundError:
       continue
     except (OSError, ValueError, TypeError, RecursionError) as error:
       raise errors.VocabularyError(
-        f'{name} cannot be read', got=str(error), where=str(folder / name)
+        f'Reading {name} failed', got=str(error), where=str(folder / name)
       ) from error
   return settings
 
 
 def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
-  """The token of each role: what the files say, else the model's usual."""
-  usual = _USUAL.get(model_type, _ROBERTA)
+  """Returns the token of each role: the configured or the default one."""
+  defaults = _DEFAULT_ROLES.get(model_type, _ROBERTA)
+  is_t5 = model_type in ('t5', 'mt5', 'umt5')
   roles = {}
   for role, keys in _KEYS.items():
-    if model_type == 'xlm':  # which names </s> as class token
-      keys = keys[::-1] if role == 'bos' else keys
-    configured = [_content(settings[key]) for key in keys if settings.get(key)]
-    is_configurable = model_type not in ('t5', 'mt5', 'umt5') or role in (
-      'pad',
-      'eos',
-      'unk',
-    )
-    roles[role] = (
-      configured[0] if configured and is_configurable else usual[role]
-    )
+    if model_type == 'xlm' and role == 'bos':
+      # XLM configures </s> as the class token.
+      keys = keys[::-1]
+    configured = [
+      _token_text(settings[key]) for key in keys if settings.get(key)
+    ]
+    is_configurable = not is_t5 or role in ('pad', 'eos', 'unk')
+    if configured and is_configurable:
+      roles[role] = configured[0]
+    else:
+      roles[role] = defaults[role]
     if not configured and role == 'unk' and model_type == 'eurobert':
-      roles[role] = roles['pad']  # bytes know no unknown
-    if role == 'bos' and not is_configurable:  # T5 begins with padding
+      # A byte-level tokenizer has no unknown token.
+      roles[role] = roles['pad']
+    if role == 'bos' and not is_configurable:
+      # T5 uses padding as the start token.
       roles[role] = roles['pad']
   return roles
 
 
-def _content(token) -> str:
-  content = token.get('content') if isinstance(token, dict) else token
-  if not isinstance(content, str):
+def _token_text(token) -> str:
+  """Returns the text of a special token in a settings file.
+
+  Raises:
+    VocabularyError: If the token has no text.
+  """
+  text = token.get('content') if isinstance(token, dict) else token
+  if not isinstance(text, str):
     raise errors.VocabularyError(
-      'A special token is no text', got=str(token)[:300]
+      'A special token must be a string', got=str(token)[:300]
     )
-  return content
+  return text
 
 
-def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
-  """A tokenizer from the files that preceded tokenizer.json, or None."""
+def _build_tokenizer(
+  folder: pathlib.Path, settings
+) -> tokenizers.Tokenizer | None:
+  """Builds a tokenizer from the files that preceded tokenizer.json.
+
+  Returns None if there are no such files.
+  """
   with tokenizer_errors.converting_tokenizer_errors(
-    'The tokenizer files cannot be read'
+    'Reading the tokenizer files failed'
   ):
     if (folder / 'vocab.txt').is_file():
-      _check_class(settings, _WORDPIECES)
-      return _wordpiece(str(folder / 'vocab.txt'), settings)
+      _check_class(settings, _WORDPIECE_CLASSES)
+      return _build_wordpiece(str(folder / 'vocab.txt'), settings)
     if (folder / 'vocab.json').is_file() and (folder / 'merges.txt').is_file():
-      _check_class(settings, _BYTE_LEVELS)
-      return _byte_level(folder, settings)
+      _check_class(settings, _BYTE_LEVEL_CLASSES)
+      return _build_byte_level_bpe(folder, settings)
     if settings.get('tokenizer_class') == 'ByT5Tokenizer':
-      return _bytes(settings)
+      return _build_byt5(settings)
   return None
 
 
-def _check_class(settings, known: str) -> None:
-  """Refuses tokenizers that have such files and cut text by other rules."""
-  full = settings.get('tokenizer_class') or ''
-  class_stem = full.removesuffix('Fast').removesuffix('Tokenizer')
-  cut = settings.get('word_tokenizer_type', 'basic')  # of Japanese ones
-  if class_stem not in ('', 'PreTrained', *known.split()) or cut != 'basic':
+def _check_class(settings, supported: Sequence[str]) -> None:
+  """Checks that the tokenizer class does not have other segmentation rules.
+
+  Raises:
+    VocabularyError: If the class is not supported.
+  """
+  class_name = settings.get('tokenizer_class') or ''
+  class_stem = class_name.removesuffix('Fast').removesuffix('Tokenizer')
+  # Japanese tokenizers have other word tokenizers.
+  word_tokenizer = settings.get('word_tokenizer_type', 'basic')
+  if (
+    class_stem not in ('', 'PreTrained', *supported)
+    or word_tokenizer != 'basic'
+  ):
     raise errors.VocabularyError(
-      'The tokenizer cuts text by rules of its own',
-      got=f'{full or "a tokenizer"}, word_tokenizer_type {cut!r}',
-      expected=f'{vocabulary_tokenizers.FILE}, or one of {known}',
-      fix='give a vocabulary of xlflax by --vocabulary=DIR',
+      'The tokenizer class is not supported without tokenizer.json',
+      got=f'{class_name or "a tokenizer"}, word_tokenizer_type '
+      f'{word_tokenizer!r}',
+      expected=f'{huggingface_vocabulary.FILE}, or one of the classes '
+      + ', '.join(supported),
+      fix='Pass an xlflax vocabulary with --vocabulary=DIR',
     )
 
 
-def _bytes(settings) -> tokenizers.Tokenizer:
-  """ByT5's: three special tokens, the bytes, sentinels (Xue et al., 2022)."""
+def _build_byt5(settings) -> tokenizers.Tokenizer:
+  """Builds the tokenizer of ByT5 (Xue et al., 2022).
+
+  Its tokens are three special tokens, the bytes and the sentinels.
+  """
   special = [_T5[role] for role in ('pad', 'eos', 'unk')]
-  # A byte stands for itself, or, if that is no visible character, for one
-  # beyond them all, in order.
+  # A printable byte is represented by itself. The other bytes are represented,
+  # in order, by characters beyond 255.
   letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-  hidden = sorted({*range(256)} - {*map(ord, letters)})
   printable_bytes = [ord(letter) for letter in letters if ord(letter) < 256]
+  other_bytes = sorted({*range(256)} - {*map(ord, letters)})
   tokens = {
-    letter: 3 + i
-    for letter, i in zip(letters, printable_bytes + hidden, strict=True)
+    letter: 3 + byte
+    for letter, byte in zip(letters, printable_bytes + other_bytes, strict=True)
   }
   tokens |= {token: i for i, token in enumerate(special)}
-  built = tokenizers.Tokenizer(models.BPE(tokens, []))
-  built.pre_tokenizer = pre_tokenizers.ByteLevel(
+  tokenizer = tokenizers.Tokenizer(models.BPE(tokens, []))
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
     add_prefix_space=False, use_regex=False
   )
-  built.decoder = decoders.ByteLevel()
-  extra = range(settings.get('extra_ids') or 125)
-  built.add_special_tokens([*special, *(f'<extra_id_{i}>' for i in extra)])
-  built.post_processor = processors.TemplateProcessing(
+  tokenizer.decoder = decoders.ByteLevel()
+  num_sentinels = settings.get('extra_ids') or 125
+  sentinels = [f'<extra_id_{i}>' for i in range(num_sentinels)]
+  tokenizer.add_special_tokens([*special, *sentinels])
+  tokenizer.post_processor = processors.TemplateProcessing(
     single='$A </s>', pair='$A </s> $B </s>', special_tokens=[('</s>', 1)]
   )
-  return built
+  return tokenizer
 
 
-def _wordpiece(path: str, settings) -> tokenizers.Tokenizer:
-  unknown = _content(settings.get('unk_token', _WORDPIECE['unk']))
-  built = tokenizers.Tokenizer(
-    models.WordPiece.from_file(path, unk_token=unknown)
+def _build_wordpiece(path: str, settings) -> tokenizers.Tokenizer:
+  """Builds a WordPiece tokenizer from vocab.txt."""
+  unk_token = _token_text(settings.get('unk_token', _WORDPIECE['unk']))
+  tokenizer = tokenizers.Tokenizer(
+    models.WordPiece.from_file(path, unk_token=unk_token)
   )
-  built.normalizer = normalizers.BertNormalizer(
+  tokenizer.normalizer = normalizers.BertNormalizer(
     clean_text=True,
     handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
     strip_accents=settings.get('strip_accents'),
     lowercase=settings.get('do_lower_case', True),
   )
-  built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-  built.decoder = decoders.WordPiece(prefix='##')
-  _, begin, end, *_ = special = [
-    _content(settings.get(f'{key}_token', f'[{key.upper()}]'))
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  tokenizer.decoder = decoders.WordPiece(prefix='##')
+  special = {
+    key: _token_text(settings.get(f'{key}_token', f'[{key.upper()}]'))
     for key in ('pad', 'cls', 'sep', 'unk', 'mask')
-  ]
-  built.add_special_tokens(special)
-  built.post_processor = processors.BertProcessing(
-    _numbered(built, end), _numbered(built, begin)
+  }
+  tokenizer.add_special_tokens(list(special.values()))
+  tokenizer.post_processor = processors.BertProcessing(
+    _with_id(tokenizer, special['sep']), _with_id(tokenizer, special['cls'])
   )
-  return built
+  return tokenizer
 
 
-def _numbered(built: tokenizers.Tokenizer, token: str) -> tuple[str, int]:
-  """A token that was added, and its id."""
-  number = built.token_to_id(token)
-  assert number is not None
-  return token, number
+def _with_id(tokenizer: tokenizers.Tokenizer, token: str) -> tuple[str, int]:
+  """Returns a token of the tokenizer and its id."""
+  token_id = tokenizer.token_to_id(token)
+  assert token_id is not None
+  return token, token_id
 
 
-def _byte_level(folder: pathlib.Path, settings) -> tokenizers.Tokenizer:
-  vocabulary_imported.check_ids(
+def _build_byte_level_bpe(
+  folder: pathlib.Path, settings
+) -> tokenizers.Tokenizer:
+  """Builds a byte-level BPE tokenizer from vocab.json and merges.txt."""
+  imported_vocabulary.check_ids(
     json.loads((folder / 'vocab.json').read_bytes()).values()
   )
-  built = tokenizers.Tokenizer(
+  tokenizer = tokenizers.Tokenizer(
     models.BPE.from_file(str(folder / 'vocab.json'), str(folder / 'merges.txt'))
   )
-  built.pre_tokenizer = pre_tokenizers.ByteLevel(
-    add_prefix_space=settings.get('add_prefix_space', False)
+  add_prefix_space = settings.get('add_prefix_space', False)
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
+    add_prefix_space=add_prefix_space
   )
-  built.decoder = decoders.ByteLevel()
-  built.add_special_tokens(list(_ROBERTA.values()))
-  built.post_processor = processors.RobertaProcessing(
-    _numbered(built, _ROBERTA['eos']),
-    _numbered(built, _ROBERTA['bos']),
-    add_prefix_space=settings.get('add_prefix_space', False),
+  tokenizer.decoder = decoders.ByteLevel()
+  tokenizer.add_special_tokens(list(_ROBERTA.values()))
+  tokenizer.post_processor = processors.RobertaProcessing(
+    _with_id(tokenizer, _ROBERTA['eos']),
+    _with_id(tokenizer, _ROBERTA['bos']),
+    add_prefix_space=add_prefix_space,
   )
-  return built
+  return tokenizer

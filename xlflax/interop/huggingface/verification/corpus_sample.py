@@ -1,4 +1,4 @@
-"""A sample of the text that a run was trained on."""
+"""Sample of the training texts of a run."""
 
 import itertools
 import json
@@ -8,31 +8,31 @@ from xlflax.data.corpus import corpus_directory
 from xlflax.training.checkpointing import config_serialization, run_directory
 from xlflax.utils import errors
 
-_NUM_LINES = 50  # of each language, and of each pair
+_NUM_LINES = 50  # Number of lines per language and per language pair.
 _MAX_CHARACTERS = 1000
 
 
 def sample_texts(directory: pathlib.Path) -> tuple[list[str], list[str]]:
-  """Reads the first lines of each language and pair of the run's corpus.
+  """Reads the first lines of each language and pair in the run's corpus.
 
   Args:
-    directory: A model directory.
+    directory: Model directory.
 
   Returns:
-    The texts, and sentences that describe why a run that was trained has none.
+    The texts, and notes on why a trained run has no texts.
   """
   trainer = run_directory.read_trainer(directory)
   if not trainer:
     return [], []
   path = trainer.get(config_serialization.FIELDS, {}).get('corpus')
-  note = 'no text of the run was compared: '
+  note = 'The token ids of the training texts were not compared'
   if path is None:
-    return [], [f'{note}it does not name a corpus']
+    return [], [f'{note}, because the run does not record its corpus.']
   try:
     return _first_lines(corpus_directory.Corpus(path)), []
   except (errors.XlflaxError, OSError) as error:
     reason = getattr(error, 'what', error)
-    return [], [f'{note}{reason} ({json.dumps(str(path))})']
+    return [], [f'{note}. {reason} ({json.dumps(str(path))}).']
 
 
 def _first_lines(corpus: corpus_directory.Corpus) -> list[str]:

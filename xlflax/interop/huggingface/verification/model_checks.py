@@ -2,8 +2,8 @@
 
 An export is imported again, and the imported model must return the values of
 the run's model for a small batch of difficult texts, including padding and a
-text pair. If transformers is installed, its model of the folder must return
-them, too. An import is compared with transformers only.
+text pair. If transformers is installed, its model of the folder must return the
+same values. An import is compared with transformers only.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from xlflax.interop.huggingface import (
   tensor_mapping,
 )
 from xlflax.interop.huggingface.architectures.architecture_registry import (
-  LABELLED,
+  LABELED_TASKS,
   Task,
-  model_of,
+  build_model,
 )
 from xlflax.interop.huggingface.tensors import (
   saved_parameters,
@@ -43,8 +43,7 @@ from xlflax.interop.huggingface.tensors import (
 )
 from xlflax.interop.huggingface.tokenizers import post_processor
 from xlflax.interop.huggingface.verification import tokenizer_checks
-from xlflax.models import encoder_config as model_config
-from xlflax.models import encoder_decoder
+from xlflax.models import encoder_config, encoder_decoder
 from xlflax.objectives import model_calls
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import saved_run
@@ -57,28 +56,28 @@ _EMBEDDINGS = 'embeddings'
 _TOKEN_LOGITS = 'token logits'
 _LABEL_LOGITS = 'label logits'
 _NUM_SAMPLED_TOKENS = 512
-_LENGTHS = (12, 5, 8)  # tokens of the compared texts
+_LENGTHS = (12, 5, 8)  # Number of tokens of the compared texts.
 _DECODER_LENGTH = 4
-_TOLERANCE = 2e-3  # relative to the largest value, in float32
-_BFLOAT16_TOLERANCE = 2.0**-7  # the precision of bfloat16
-_MAX_TRANSFORMERS_PARAMETERS = 4_000_000_000  # 16 GB in float32
+_TOLERANCE = 2e-3  # Relative to the largest value, in float32.
+_BFLOAT16_TOLERANCE = 2.0**-7  # Precision of bfloat16.
+_MAX_TRANSFORMERS_PARAMETERS = 4_000_000_000  # 16 GB in float32.
 _LOG = logging.getLogger(__name__)
 
 Outputs = dict[str, np.ndarray]
 
 
 class ConversionMismatchError(errors.CheckpointError):
-  """A converted model that computes other values than the original."""
+  """Error for a converted model whose outputs differ from the original."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """A batch of difficult texts.
+  """Batch of difficult texts.
 
   Attributes:
-    texts: Text of each sequence; the last one is a pair.
+    texts: Text of each sequence. The last sequence is a pair.
     batch: Arrays of shape [batch, length].
-    token_ids: Token ids whose logits are compared: those of the batch, and a
+    token_ids: Token ids whose logits are compared: those of the batch and a
       sample of the vocabulary.
   """
 
@@ -99,17 +98,17 @@ def check_export(
 
   Args:
     folder: Folder with config.json and safetensors files.
-    run: The exported run.
-    read: Reader of its parameters.
+    run: Exported run.
+    read: Reader of the run's parameters.
     names: Names of the parameters of the model and its heads.
     dtype: Data type of the tensors, to which the parameters are rounded.
 
   Returns:
-    Sentences that describe what was not compared, and why.
+    Sentences that describe which comparisons were skipped and why.
 
   Raises:
-    ConversionMismatchError: If the folder cannot be imported, or hidden states
-      or logits differ.
+    ConversionMismatchError: If the folder cannot be imported, or if hidden
+      states or logits differ.
   """
   try:
     tensors = tensor_files.find_tensors(folder)
@@ -135,20 +134,22 @@ def check_export(
   sample = make_sample(run)
   task = description.task
   expected = _run_outputs(run, read, names, task, sample, dtype)
-  heads = {
-    name: parameters[name] for name in parameters if name.startswith('heads/')
-  }
-  labels = labeled_heads.head_objectives(
+  heads = param_tree.unflatten_params(
+    {
+      name: read_parameter()
+      for name, read_parameter in parameters.items()
+      if name.startswith('heads/')
+    }
+  ).get('heads', {})
+  objectives = labeled_heads.head_objectives(
     task,
     options,
-    param_tree.unflatten_params({n: read() for n, read in heads.items()})
-    .get('heads', {})
-    .get(task.value, {}),
+    heads.get(task.value, {}),
     description.architecture.head_style(description.config, options),
   )
   actual = _outputs(
-    model_of(description.config),
-    next(iter(labels), None),
+    build_model(description.config),
+    next(iter(objectives), None),
     spec,
     _rounded(
       {name: lambda rows, n=name: parameters[n]() for name in parameters},
@@ -159,7 +160,7 @@ def check_export(
   )
   _compare_all('the imported model', actual, expected, sample, folder)
   notes = [
-    f'the {name} were not compared: the exported model has none'
+    f'The {name} were not compared, because the exported model has none.'
     for name in expected.keys() - actual.keys()
     if name != _TOKEN_LOGITS or task.predicts_tokens
   ]
@@ -179,20 +180,22 @@ def check_import(
   """Compares an imported model with the model of transformers.
 
   Args:
-    folder: The folder that was imported.
-    description: Its model.
-    run: The imported model.
-    read: Reader of its parameters.
+    folder: Folder that was imported.
+    description: Description of the model in the folder.
+    run: Imported model.
+    read: Reader of the imported parameters.
 
   Returns:
-    Sentences that describe what was not compared, and why.
+    Sentences that describe which comparisons were skipped and why.
 
   Raises:
     ConversionMismatchError: If hidden states or logits differ.
   """
   if not is_transformers_installed():
-    return ['the hidden states were not compared: transformers or torch is not '
-            'installed']  # fmt: skip
+    return [
+      'The hidden states were not compared, because transformers or torch is '
+      'not installed.'
+    ]
   sample = make_sample(run)
   task = description.task
   return _compare_with_transformers(
@@ -206,6 +209,7 @@ def check_import(
 
 
 def is_transformers_installed() -> bool:
+  """Returns True if transformers and torch are installed."""
   return all(
     importlib.util.find_spec(name) is not None
     for name in ('torch', 'transformers')
@@ -213,9 +217,9 @@ def is_transformers_installed() -> bool:
 
 
 def make_sample(run: saved_run.SavedRun) -> Sample:
-  """Builds a batch of three texts of different lengths and of a pair."""
+  """Builds a batch of three texts of different lengths and of a text pair."""
   vocabulary, spec = run.vocabulary, run.vocabulary.spec
-  separator = post_processor.separator_of(run.directory) or Separator.XLMR
+  separator = post_processor.read_separator(run.directory) or Separator.XLMR
   texts = [text for text in tokenizer_checks.DIFFICULT_TEXTS if text]
   texts = texts[: len(_LENGTHS)]
   max_length = min(max(_LENGTHS), run.model.config.max_length)
@@ -247,7 +251,7 @@ def _run_outputs(
   sample: Sample,
   dtype: Any,
 ) -> Outputs:
-  """Hidden states and logits of the run's model."""
+  """Computes the hidden states and logits of the run's model."""
   params = _rounded(
     {name: lambda rows, n=name: read(n, rows) for name in names}, sample, dtype
   )
@@ -259,7 +263,7 @@ def _run_outputs(
 def _rounded(readers: Mapping[str, Any], sample: Sample, dtype: Any) -> Any:
   """Reads parameters and rounds them to `dtype`.
 
-  Of the embedding tables, only the rows of the sample's token ids are kept.
+  Only the rows of the sample's token ids are read from the embedding tables.
   """
 
   def read(name: str) -> jax.Array:
@@ -274,15 +278,15 @@ def _rounded(readers: Mapping[str, Any], sample: Sample, dtype: Any) -> Any:
 
 
 def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
-  """Hidden states and logits of a model in float32.
+  """Computes the hidden states and logits of a model in float32.
 
   Args:
-    model: An encoder or an encoder-decoder.
+    model: Encoder or encoder-decoder.
     objective: Fine-tuning objective whose label logits are returned, or None.
     spec: Vocabulary specification.
-    params: Parameters of the model and its heads; the embedding tables have
-      the rows of `sample.token_ids` only.
-    sample: The compared batch.
+    params: Parameters of the model and its heads. The embedding tables have
+      only the rows of `sample.token_ids`.
+    sample: Batch to compare.
   """
   config = dataclasses.replace(
     model.config,
@@ -312,6 +316,7 @@ def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _apply(model, objective, spec, params, batch):
+  """Computes the hidden states of all layers, the token and the label logits."""
   ids, mask = batch[batch_keys.TOKEN_IDS], batch[batch_keys.SEGMENT_IDS]
 
   def run(module):
@@ -323,7 +328,7 @@ def _apply(model, objective, spec, params, batch):
       )
     arguments = model_calls.model_kwargs(batch) | {'segment_ids': mask}
     states = module.encode_layers(ids, **arguments)
-    has_head = module.config.mlm_head is not model_config.MlmHead.NONE
+    has_head = module.config.mlm_head is not encoder_config.MlmHead.NONE
     return states, module.logits(states[-1]) if has_head else None
 
   with jax.default_matmul_precision('highest'):
@@ -332,7 +337,7 @@ def _apply(model, objective, spec, params, batch):
     if objective is not None:
       context = batch | {batch_keys.CONTEXT_MASK: jnp.ones_like(mask)}
       label_logits = objective.predict(model, params, context, spec)
-      if isinstance(label_logits, tuple):  # start and end of an answer
+      if isinstance(label_logits, tuple):  # Start and end of an answer.
         label_logits = jnp.stack(label_logits, -1)
   return states, token_logits, label_logits
 
@@ -345,32 +350,46 @@ def _compare_with_transformers(
   expected: Any,
   sample: Sample,
 ) -> list[str]:
-  """Compares `expected`, or what it returns, with transformers' outputs."""
-  skipped = 'the hidden states were not compared with transformers: '
-  size = sum(math.prod(tensor.shape) for tensor in tensors.values())
-  if size > _MAX_TRANSFORMERS_PARAMETERS:
-    return [f'{skipped}the model has {size:,} parameters']
-  library: Any = importlib.import_module('transformers')
-  name = next(iter(options.get('architectures') or ['AutoModel']))
-  model_class = getattr(library, name, None)
+  """Compares outputs with those of transformers.
+
+  Args:
+    folder: Hugging Face folder.
+    options: Options of config.json.
+    task: Task of the head.
+    tensors: Tensors of the folder.
+    expected: Expected outputs, or a function that returns them.
+    sample: Batch to compare.
+
+  Returns:
+    Sentences that describe which comparisons were skipped and why.
+  """
+  note = 'The hidden states were not compared with transformers'
+  num_parameters = sum(math.prod(tensor.shape) for tensor in tensors.values())
+  if num_parameters > _MAX_TRANSFORMERS_PARAMETERS:
+    return [f'{note}, because the model has {num_parameters:,} parameters.']
+  transformers: Any = importlib.import_module('transformers')
+  class_name = next(iter(options.get('architectures') or ['AutoModel']))
+  model_class = getattr(transformers, class_name, None)
   if model_class is None:
-    return [f'{skipped}it has no {name}']
+    return [f'{note}, because transformers has no class {class_name}.']
   if callable(expected):
     expected = expected()
-  with _quiet(library):
+  with _quiet(transformers):
     try:
       actual = _transformers_outputs(model_class, folder, task, sample)
     except Exception as error:  # transformers raises errors of many types.
-      _LOG.debug('transformers cannot run %s', folder, exc_info=True)
-      return [f'{skipped}{type(error).__name__}: {error}'[:300]]
-  last = [name for name in expected if name.startswith('layer ')][-1:]
-  wanted = {
+      _LOG.debug('Running %s with transformers failed', folder, exc_info=True)
+      return [f'{note}. {type(error).__name__}: {error}'[:300]]
+
+  # transformers returns the hidden states of the last layer.
+  last_layer = [name for name in expected if name.startswith('layer ')][-1:]
+  compared_outputs = {
     name: value
     for name, value in expected.items()
-    if name in (*last, _TOKEN_LOGITS, _LABEL_LOGITS)
+    if name in (*last_layer, _TOKEN_LOGITS, _LABEL_LOGITS)
   }
-  if last:
-    actual[last[0]] = actual.pop('states')
+  if last_layer:
+    actual[last_layer[0]] = actual.pop('states')
   # The constants of a head without a transform are rounded in bfloat16.
   is_rounded_head = options.get('linear_head') and 'bfloat16' in (
     options.get('dtype'),
@@ -379,7 +398,7 @@ def _compare_with_transformers(
   _compare_all(
     'transformers',
     actual,
-    wanted,
+    compared_outputs,
     sample,
     folder,
     tolerance=_BFLOAT16_TOLERANCE if is_rounded_head else _TOLERANCE,
@@ -404,46 +423,49 @@ def _transformers_outputs(
     )
   )
   arguments = {'input_ids': ids, 'attention_mask': (mask > 0).long()}
-  accepted = inspect.signature(model.forward).parameters
+  model_parameters = inspect.signature(model.forward).parameters
   num_types = getattr(model.config, 'type_vocab_size', None) or 0
   if model.config.is_encoder_decoder:
     arguments['decoder_input_ids'] = ids[:, :_DECODER_LENGTH]
-  elif 'token_type_ids' in accepted and num_types > 1:
+  elif 'token_type_ids' in model_parameters and num_types > 1:
     arguments['token_type_ids'] = sides.clamp(max=num_types - 1)
   if getattr(model.config, 'use_lang_emb', False):
     arguments['langs'] = torch.zeros_like(ids)
   with torch.no_grad():
-    base = model.base_model(**arguments, return_dict=True)
-    full = model(**arguments, return_dict=True)
-  is_seq2seq = model.config.is_encoder_decoder
-  states = base.encoder_last_hidden_state if is_seq2seq else base[0]
+    base_outputs = model.base_model(**arguments, return_dict=True)
+    model_outputs = model(**arguments, return_dict=True)
+  if model.config.is_encoder_decoder:
+    states = base_outputs.encoder_last_hidden_state
+  else:
+    states = base_outputs[0]
   outputs = {'states': states.numpy()}
   if task.predicts_tokens:
-    logits = full.get('prediction_logits', full.get('logits'))
+    logits = model_outputs.get('prediction_logits', model_outputs.get('logits'))
     if logits is not None:
       outputs[_TOKEN_LOGITS] = logits.numpy()[..., sample.token_ids]
   elif task is Task.QUESTION_ANSWERING:
     outputs[_LABEL_LOGITS] = torch.stack(
-      (full.start_logits, full.end_logits), -1
+      (model_outputs.start_logits, model_outputs.end_logits), -1
     ).numpy()
-  elif task in LABELLED:
-    outputs[_LABEL_LOGITS] = full.logits.numpy()
+  elif task in LABELED_TASKS:
+    outputs[_LABEL_LOGITS] = model_outputs.logits.numpy()
   return outputs
 
 
 @contextlib.contextmanager
-def _quiet(library: Any) -> Iterator[None]:
-  """Suppresses the log and the progress bars of transformers."""
-  logs = library.utils.logging
-  level, has_bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
-  logs.set_verbosity_error()
-  logs.disable_progress_bar()
+def _quiet(transformers: Any) -> Iterator[None]:
+  """Context in which transformers prints no logs and no progress bars."""
+  logging_utils = transformers.utils.logging
+  verbosity = logging_utils.get_verbosity()
+  has_progress_bar = logging_utils.is_progress_bar_enabled()
+  logging_utils.set_verbosity_error()
+  logging_utils.disable_progress_bar()
   try:
     yield
   finally:
-    logs.set_verbosity(level)
-    if has_bars:
-      logs.enable_progress_bar()
+    logging_utils.set_verbosity(verbosity)
+    if has_progress_bar:
+      logging_utils.enable_progress_bar()
 
 
 def _compare_all(
@@ -482,9 +504,9 @@ def _mismatch(
   reference: str, folder: pathlib.Path, *, got: str, expected: str
 ) -> ConversionMismatchError:
   return ConversionMismatchError(
-    f'The model and {reference} compute different values',
+    f'The outputs of the model and of {reference} differ',
     got=got,
     expected=expected,
     where=str(folder),
-    fix='nothing was written; please report this model',
+    fix='Report this model. Nothing was written',
   )

@@ -24,7 +24,8 @@ DIFFICULT_TEXTS = (
   'zero\u200bwidth\u00a0nbsp İstanbul ẞ',
   '',
 )
-_SPACE_MARKER = '▁'  # SentencePiece's marker, which tokenizers read as a space
+# Marker of SentencePiece, which tokenizers interpret as a space.
+_SPACE_MARKER = '▁'
 _NUM_SAMPLED_TOKENS = 512
 
 
@@ -38,12 +39,12 @@ def check_tokenizer(
 
   Args:
     vocabulary: Vocabulary of the run.
-    folder: Folder with the tokenizer's files.
+    folder: Folder with the tokenizer files.
     texts: Texts to compare in addition to `DIFFICULT_TEXTS` and decoded tokens
       of the vocabulary.
 
   Returns:
-    Sentences that describe what was not compared, and why.
+    Sentences that describe which comparisons were skipped and why.
 
   Raises:
     VocabularyError: If the token ids of a text differ.
@@ -51,7 +52,8 @@ def check_tokenizer(
   tokenizer = post_processor.load_without_truncation(folder)
   if tokenizer is None:
     return [
-      f'the token ids were not compared: there is no {post_processor.FILE}'
+      'The token ids were not compared, because the folder has no '
+      f'{post_processor.FILE}.'
     ]
   tokenizer.encode_special_tokens = True
   spec = vocabulary.spec
@@ -64,17 +66,16 @@ def check_tokenizer(
     if _SPACE_MARKER not in text:
       actual = tokenizer.encode(text, add_special_tokens=False).ids
       _compare_ids(text, actual, vocabulary.encode(text), folder)
-  settings = folder / 'tokenizer_config.json'
-  padding = (
-    config_json.read_json(settings).get('pad_token')
-    if settings.exists()
-    else None
-  )
-  if isinstance(padding, Mapping):
-    padding = padding.get('content')
-  if padding is not None:
+
+  config_path = folder / 'tokenizer_config.json'
+  pad_token = None
+  if config_path.exists():
+    pad_token = config_json.read_json(config_path).get('pad_token')
+  if isinstance(pad_token, Mapping):
+    pad_token = pad_token.get('content')
+  if pad_token is not None:
     _compare_ids(
-      padding, [tokenizer.token_to_id(padding)], [spec.pad_id], folder
+      pad_token, [tokenizer.token_to_id(pad_token)], [spec.pad_id], folder
     )
   return []
 
@@ -90,25 +91,25 @@ def check_pair_template(
 
   Args:
     vocabulary: Vocabulary of the run.
-    folder: Folder with the tokenizer's files.
+    folder: Folder with the tokenizer files.
     separator: Special tokens between the two texts of a pair.
     num_types: Number of token types of the model.
 
   Raises:
-    VocabularyError: If the token ids, or the token types of a model with more
-      than one, differ.
+    VocabularyError: If the token ids differ, or if the token types of a model
+      with several types differ.
   """
   tokenizer = post_processor.load_without_truncation(folder)
   if tokenizer is None:
     return
   actual = tokenizer.encode('', '')
   ids, types = zip(
-    *post_processor.pair_template(vocabulary, separator, types=num_types),
+    *post_processor.pair_template(vocabulary, separator, num_types=num_types),
     strict=True,
   )
-  _compare_ids('a pair', actual.ids, ids, folder)
+  _compare_ids('a text pair', actual.ids, ids, folder)
   if num_types > 1:
-    _compare_ids('the types of a pair', actual.type_ids, types, folder)
+    _compare_ids('the types of a text pair', actual.type_ids, types, folder)
 
 
 def _compare_ids(
@@ -119,9 +120,10 @@ def _compare_ids(
 ) -> None:
   if list(actual) != list(expected):
     raise errors.VocabularyError(
-      'The exported tokenizer returns other token ids than the vocabulary',
+      'The token ids of the exported tokenizer differ from those of the '
+      'vocabulary',
       got=f'{list(actual)[:40]} for {text!r}',
       expected=str(list(expected)[:40]),
       where=str(folder / post_processor.FILE),
-      fix='nothing was written; please report this vocabulary',
+      fix='Report this vocabulary. Nothing was written',
     )
