@@ -52,7 +52,7 @@ class ParsingRows(featurizer.RowMaker):
     relation_indices = {name: i for i, name in enumerate(self.relations)}
     labeled = [example for example in examples if example.heads is not None]
     rows = iter(word_level.text_rows(labeled, vocabulary, length=length))
-    sequences = []
+    sequences: list[list[featurizer.Row]] = []
     for example in examples:
       if example.heads is None:
         sequences.append([])

@@ -44,7 +44,7 @@ class TaggingRows(featurizer.RowMaker):
     label_indices = {label: i for i, label in enumerate(self.labels)}
     labeled = [example for example in examples if example.tags is not None]
     rows = iter(word_level.text_rows(labeled, vocabulary, length=length))
-    sequences = []
+    sequences: list[list[featurizer.Row]] = []
     for example in examples:
       if example.tags is None:
         sequences.append([])

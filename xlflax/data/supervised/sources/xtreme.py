@@ -67,7 +67,7 @@ def find_xtreme_files(
   """
   root = _find_root(directory)
   task = find_xtreme_task(name, version)
-  files = {}
+  files: dict[str, tuple[str, ...]] = {}
   for part in task.parts(split):
     language = part.split('-')[0]
     part_files = [
