@@ -90,14 +90,14 @@ def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):
   assert statuses == [74, 74], outputs
   for process, output in enumerate(outputs):
     (told,) = [line for line in output.splitlines() if 'wrong values' in line]
-    assert f'process {process} of 2: A device computes or keeps wrong' in told
-    assert 'A step that was computed twice gave different bits.' in told
+    assert f'process {process} of 2: A device has computed' in told
+    assert 'two computations of one step differ.' in told
     assert (
       f'Got: params/model/head_norm/scale on process 1 on {_HOST} (device '
     ) in told
     assert 'process 0 on' not in told
-    assert 'Where: step 24 (replays that agreed: up to step 12).' in told
-    assert told.endswith('goes on from its last good checkpoint, step 16.')
+    assert 'Where: step 24 (last agreement at step 12).' in told
+    assert 'the checkpoint of step 16' in told
     assert 'Traceback' not in output
   assert _saved(run) == [8, 16]
 
@@ -123,13 +123,13 @@ def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
   statuses, (output,) = _run(workspace, run, 'wrong_replica', devices=8)
   assert statuses == [74], output
   assert (
-    'xlflax train: A device computes or keeps wrong values: Devices hold '
-    'different bits of what should be copies of one array. Got: '
+    'xlflax train: A device has computed or stored wrong values: the replicas '
+    'of an array on different devices differ. Got: '
   ) in output
   assert f'params/model/head_norm/scale on process 0 on {_HOST} (device 7' in (
     output
   )
-  assert 'Where: step 24 (replays that agreed: up to step 12)' in output
+  assert 'Where: step 24 (last agreement at step 12)' in output
   assert _saved(run) == [8, 16]
   statuses, (output,) = _run(workspace, run, 'none', devices=8)
   assert statuses == [0], output
@@ -149,5 +149,5 @@ def test_a_wrong_replica_is_not_saved(workspace, tmp_path, replay_every):
     workspace, tmp_path / 'run', 'wrong_replica', devices=8, more=(flag,)
   )
   assert statuses == [74], output
-  assert 'Where: step 24 (replays that agreed: ' in output
+  assert 'Where: step 24 (' in output
   assert _saved(tmp_path / 'run') == [8, 16]

@@ -129,9 +129,8 @@ def test_queue_that_the_batch_does_not_divide(fails):
     'MIN_TOKENS=2',
     'MAX_TOKENS=20',
   )
-  assert 'The queue does not hold a whole number of batches' in message
   assert 'Got: a queue of 20 keys and batches of 8 pairs' in message
-  assert 'set MomentumQueue.size to 16' in message
+  assert 'MomentumQueue.size to 16' in message
 
 
 @pytest.mark.slow

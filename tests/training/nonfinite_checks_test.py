@@ -25,7 +25,7 @@ def test_one_value_of_an_array(value, dtype):
 
 
 def test_arrays_of_many_pieces_and_other_types(monkeypatch):
-  monkeypatch.setattr(nonfinite_checks, '_PIECE', 4)
+  monkeypatch.setattr(nonfinite_checks, '_CHUNK_SIZE', 4)
   values = np.zeros(10, np.float32)
   nonfinite_checks.check_finite('w', values, where='')
   values[[3, 9]] = np.inf

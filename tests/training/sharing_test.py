@@ -74,16 +74,14 @@ def test_batches_of_mixed_languages():
   mixed = dataclasses.replace(
     _SIDES, batching=dataset_config.LanguageBatching.MIXED
   )
-  assert _fails(mixed) == (
-    'A sharing plan needs batches of one language. Got: batching=MIXED. '
-    "Expected: ONE_LANGUAGE. Where: stream 'sides'. What to do: set the "
-    "stream's batching to 'one_language'."
-  )
+  text = _fails(mixed)
+  assert 'Got: batching=MIXED. Expected: batching=ONE_LANGUAGE.' in text
+  assert "Where: stream 'sides'." in text and "batching='one_language'" in text
 
 
 def test_rows_of_two_languages():
   text = _fails(dataclasses.replace(_SIDES, layout=dataset_config.Layout.PAIRS))
-  assert 'A row of two languages cannot be read' in text
+  assert 'Got: layout=PAIRS.' in text
   assert "Where: stream 'sides'" in text
 
 
@@ -99,13 +97,12 @@ def test_sides_exchanged_at_random():
 @pytest.mark.parametrize('plan', [None, SharingPlan(layers=2)])
 def test_one_id_for_two_words_needs_separate_embeddings(plan):
   text = _fails(_SIDES, plan=plan)
-  assert 'one id for different words' in text
   assert 'Expected: SharingPlan(embeddings=True)' in text
 
 
 def test_a_run_is_checked_when_it_is_set_up():
   settings = training_setup_test.make_settings(model=_model())
-  with pytest.raises(errors.ConfigError, match='batches of one language'):
+  with pytest.raises(errors.ConfigError, match='ONE_LANGUAGE'):
     training_setup.Setup(settings)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import pytest
 
+from tests.errors import raises_error
 from tests.training import tiny
 from xlflax import trainer as trainer_lib
 from xlflax.data import dataset_config
@@ -125,19 +126,20 @@ def test_last_step():
 
 def test_rows_longer_than_the_model_takes():
   settings = make_settings(streams=(dataclasses.replace(MONO, length=33),))
-  with pytest.raises(errors.ConfigError) as error:
+  with raises_error(
+    errors.ConfigError,
+    got='length 33',
+    expected='at most 32',
+    where='stream mono',
+    mentions='max_length',
+  ):
     training_setup.Setup(settings)
-  assert str(error.value) == (
-    'A stream has longer rows than the model takes. Got: length 33. '
-    'Expected: at most 32. Where: stream mono. What to do: shorten the '
-    "stream, or raise the model's max_length."
-  )
 
 
 @pytest.mark.parametrize(
   ('length', 'message'),
   [
-    (36, 'needs an encoder-decoder'),  # the next check: 32 tokens are taken
+    (36, 'EncoderDecoder'),  # The next check, because 32 tokens are allowed.
     (37, 'Got: length 33. Expected: at most 32'),
   ],
 )
@@ -212,13 +214,13 @@ def test_learning_rate_that_follows_from_the_run():
     )
 
   setup = made(None)
-  assert setup.followed_rate == (
-    '5.7e-4, from width 256, 208 tokens a step, 3,000 steps, post-norm; '
-    'set LEARNING_RATE to choose'
+  assert setup.rate_description == (
+    '5.7e-4, from width 256, 208 tokens per step, 3,000 steps, post-norm. '
+    'Set LEARNING_RATE to override it'
   )
   assert setup.settings.optimizer.rate_at(0) == pytest.approx(5.7e-4)
   given = made(5.7e-4)
-  assert given.followed_rate == ''
+  assert given.rate_description == ''
   assert given.description == setup.description
 
 

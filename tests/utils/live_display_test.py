@@ -43,7 +43,7 @@ logging.info('the end %s', 'x' * 130)
 def test_no_line_of_a_run_is_lost_or_glued(width):
   seen = terminal.lines([sys.executable, '-c', _RUN], width)
   told = [line.partition(' I ')[2] or line for line in seen]
-  assert told[0].startswith('step 1/60 | loss 9.5000 | the first step took')
+  assert told[0].startswith('step 1/60 | loss 9.5000 | first step: ')
   reports = [line for line in told if ' tok/s' in line]
   assert [line.partition(' | ')[0] for line in reports] == [
     f'step {step}/60' for step in range(10, 61, 10)

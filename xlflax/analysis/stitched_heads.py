@@ -142,7 +142,9 @@ def _mapped_class(
 
     def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
       states = super()._encode(model, params, batch, vocabulary, rng)
-      return map_states(states, self.head_of(params)[_MAP]).astype(states.dtype)
+      return map_states(states, self.head_params(params)[_MAP]).astype(
+        states.dtype
+      )
 
   return Mapped
 

@@ -1,4 +1,4 @@
-"""What is learned: each objective maps (model, batch) to loss and metrics."""
+"""Training objectives, which map a model and a batch to a loss and metrics."""
 
 from etils import epy as _epy
 

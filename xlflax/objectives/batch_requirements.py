@@ -1,4 +1,4 @@
-"""Whether a stream has the rows that an objective reads."""
+"""Checks that a dataset provides the batches that an objective reads."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -9,47 +9,58 @@ from xlflax.data.dataset_config import Layout
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.utils import errors
 
-_SECOND = batch_keys.PAIRED + batch_keys.TOKEN_IDS
+_PAIRED_TOKEN_IDS = batch_keys.PAIRED + batch_keys.TOKEN_IDS
 _SHAPES = {1: '[B]', 2: '[B, T]'}
-_SIZES = vocabulary_spec.make_dummy_spec(
-  128
-)  # the keys of a batch depend on none
+# The keys of a batch do not depend on the sizes of the vocabulary.
+_DUMMY_VOCABULARY = vocabulary_spec.make_dummy_spec(128)
 
 
 class Rows(enum.Enum):
-  """The rows that an objective reads."""
+  """Arrangement of the sequences that an objective reads.
 
-  ANY = 'any'  # single ones, and each side of a pair as one of its own
-  SINGLE = 'single'  # one for each example; a second side would not be read
-  PAIR = 'pair'  # both sides of a pair in one row
-  SIDES = 'sides'  # the sides of a pair in two rows
-  TRANSLATIONS = 'translations'  # the same, of two languages
+  Attributes:
+    ANY: Single sequences or pairs. Each side of a pair is read as a sequence of
+      its own.
+    SINGLE: One sequence per example. A second side would be ignored.
+    PAIR: Both sides of a pair in one sequence.
+    SIDES: The sides of a pair in two sequences.
+    TRANSLATIONS: The sides of a pair of two languages in two sequences.
+  """
+
+  ANY = 'any'
+  SINGLE = 'single'
+  PAIR = 'pair'
+  SIDES = 'sides'
+  TRANSLATIONS = 'translations'
 
 
 _EXPECTED = {
-  Rows.SINGLE: 'one row for each example',
-  Rows.PAIR: 'rows such as <s> text </s> </s> translation </s>',
-  Rows.SIDES: f'batches with {_SECOND} too',
-  Rows.TRANSLATIONS: f'batches with {_SECOND} of another language',
+  Rows.SINGLE: 'one sequence per example',
+  Rows.PAIR: 'sequences such as <s> text </s> </s> translation </s>',
+  Rows.SIDES: f'batches that contain {_PAIRED_TOKEN_IDS}',
+  Rows.TRANSLATIONS: (
+    f'batches that contain {_PAIRED_TOKEN_IDS} of another language'
+  ),
 }
-_WRONG: Mapping[Rows, tuple[str, str]] = {
+# Error message and hint for each requirement.
+_ERRORS: Mapping[Rows, tuple[str, str]] = {
   Rows.SINGLE: (
-    'An objective would not read the second side of each pair',
-    'use a stream with Layout.BLOCKS, SENTENCES or PAIRS',
+    'The objective would ignore the second side of each pair',
+    'Use a dataset with Layout.BLOCKS, SENTENCES or PAIRS',
   ),
   Rows.PAIR: (
-    'An objective needs both sides of a pair in one row',
-    'use a stream of a parallel mixture with Layout.PAIRS, or train '
+    'The objective requires both sides of a pair in one sequence',
+    'Use a dataset over a parallel mixture with Layout.PAIRS, or train '
     'MaskedLM on monolingual text',
   ),
   Rows.SIDES: (
-    'An objective needs the two sides of a pair as separate rows',
-    'use a stream with Layout.SIDES or Layout.ADJACENT, or PairedRows of '
-    'labelled examples',
+    'The objective requires the two sides of a pair as separate sequences',
+    'Use a dataset with Layout.SIDES or Layout.ADJACENT, or PairedRows of '
+    'labeled examples',
   ),
   Rows.TRANSLATIONS: (
-    'An objective needs a text and its translation as separate rows',
-    'use a stream of a parallel mixture with Layout.SIDES',
+    'The objective requires a text and its translation as separate sequences',
+    'Use a dataset over a parallel mixture with Layout.SIDES',
   ),
 }
 
@@ -57,81 +68,99 @@ _WRONG: Mapping[Rows, tuple[str, str]] = {
 def check_batches(
   stream: Any, rows: Rows, labels: Mapping[str, int], *, objective: str
 ) -> None:
-  """Compares the batches of a stream with what an objective reads.
+  """Checks that the batches of a dataset contain what an objective reads.
 
   Args:
-    stream: as `Trainer.streams` has it.
-    rows: what the objective reads.
-    labels: keys of gold labels that it reads, and the rank of their arrays: 1
-      for [B], 2 for [B, T].
-    objective: its name.
+    stream: Element of `Trainer.streams`.
+    rows: Required arrangement of the sequences.
+    labels: Required keys of gold labels, mapped to the rank of their arrays: 1
+      for shape [B], 2 for shape [B, T].
+    objective: Name of the objective, for error messages.
 
   Raises:
-    ConfigError: the stream has other rows, or no such labels.
+    ConfigError: If the dataset arranges its sequences differently or lacks a
+      label.
   """
-  shapes = {
+  ranks = {
     key: len(array_spec.shape)
-    for key, array_spec in stream.batch_spec(_SIZES).items()
+    for key, array_spec in stream.batch_spec(_DUMMY_VOCABULARY).items()
   }
   where = f'objective {objective!r}, stream {stream.name!r}'
-  if not _has(stream, shapes, rows):
-    requirement, fix = _WRONG[rows]
+
+  if not _provides_rows(stream, ranks, rows):
+    requirement, fix = _ERRORS[rows]
     raise errors.ConfigError(
       requirement,
-      got=_told(stream),
+      got=_describe_dataset(stream),
       expected=_EXPECTED[rows],
       where=where,
       fix=fix,
     )
-  missing = [key for key, rank in labels.items() if shapes.get(key) != rank]
+
+  missing = [key for key, rank in labels.items() if ranks.get(key) != rank]
   if missing:
+    required_arrays = ', '.join(
+      f'{key} {_SHAPES[rank]}' for key, rank in labels.items()
+    )
     raise errors.ConfigError(
-      'An objective needs labels that a stream has not',
-      got=_told(stream),
-      expected='batches with '
-      + ', '.join(f'{key} {_SHAPES[rank]}' for key, rank in labels.items()),
+      'The dataset lacks the labels that the objective requires',
+      got=_describe_dataset(stream),
+      expected=f'batches with {required_arrays}',
       where=where,
-      fix='use a LabelledStream with the rows of this family of tasks',
+      fix='Use a LabelledStream with the rows of this task family',
     )
 
 
-def check_same(
-  stream: Any, field: str, wanted: Sequence[str], *, objective: str
+def check_class_names(
+  stream: Any, field: str, class_names: Sequence[str], *, objective: str
 ) -> None:
-  """Compares the classes of a stream's rows with an objective's.
+  """Checks that a dataset and an objective have the same class names.
+
+  Datasets that do not define class names are not checked.
+
+  Args:
+    stream: Element of `Trainer.streams`.
+    field: Field of the dataset's `rows` that holds the class names.
+    class_names: Class names of the objective, in order.
+    objective: Name of the objective, for error messages.
 
   Raises:
-    ConfigError: they are others, or in another order.
+    ConfigError: If the names or their order differ.
   """
-  maker = getattr(stream, 'rows', None)
-  maker = getattr(maker, 'rows', maker)  # of `PairedRows`
-  row_classes = getattr(maker, field, None)
-  if row_classes is not None and tuple(row_classes) != tuple(wanted):
+  featurizer = getattr(stream, 'rows', None)
+  # `PairedRows` wraps the featurizer that has the class names.
+  featurizer = getattr(featurizer, 'rows', featurizer)
+  dataset_names = getattr(featurizer, field, None)
+  if dataset_names is not None and tuple(dataset_names) != tuple(class_names):
     raise errors.ConfigError(
-      f'The {field} of an objective are not those of the rows that it reads',
-      got=f'{", ".join(wanted)}, and {", ".join(row_classes)} of the rows',
-      expected='the same, in the same order',
+      f'The `{field}` of the objective and of its dataset differ',
+      got=f'{", ".join(class_names)} in the objective, '
+      f'{", ".join(dataset_names)} in the dataset',
+      expected='the same names in the same order',
       where=f'objective {objective!r}, stream {stream.name!r}',
-      fix='give both the same tuple',
+      fix=f'Pass the same tuple as `{field}` to both',
     )
 
 
-def _has(stream: Any, shapes: Mapping[str, int], rows: Rows) -> bool:
-  """Whether batches have such rows."""
+def _provides_rows(stream: Any, ranks: Mapping[str, int], rows: Rows) -> bool:
+  """Returns whether a dataset arranges its sequences as required."""
+  layout = getattr(stream, 'layout', None)
+  has_two_sides = _PAIRED_TOKEN_IDS in ranks
   if rows is Rows.ANY:
     return True
-  if rows is Rows.PAIR:
-    return getattr(stream, 'layout', None) is Layout.PAIRS
   if rows is Rows.SINGLE:
-    return _SECOND not in shapes
-  adjacent = getattr(stream, 'layout', None) is Layout.ADJACENT
-  return _SECOND in shapes and not (adjacent and rows is Rows.TRANSLATIONS)
+    return not has_two_sides
+  if rows is Rows.PAIR:
+    return layout is Layout.PAIRS
+  if rows is Rows.TRANSLATIONS:
+    return has_two_sides and layout is not Layout.ADJACENT
+  return has_two_sides
 
 
-def _told(stream: Any) -> str:
-  """What a stream reads, in words."""
+def _describe_dataset(stream: Any) -> str:
+  """Describes the sequences of a dataset for an error message."""
   layout = getattr(stream, 'layout', None)
   if isinstance(layout, Layout):
     return f'Layout.{layout.name} of {stream.mixture!r}'
-  rows = type(getattr(stream, 'rows', stream)).__name__
-  return f'labelled rows ({rows})'
+  featurizer = getattr(stream, 'rows', stream)
+  return f'labeled examples ({type(featurizer).__name__})'

@@ -1,30 +1,54 @@
-"""Hashes of token rows, to find equal sentences in a batch."""
+"""Hashes of token sequences for detecting duplicates in a batch."""
 
 import jax
 import jax.numpy as jnp
 
 
 def fingerprint_rows(token_ids: jax.Array) -> jax.Array:
-  """Two 32-bit hashes of each row of `token_ids [B, T]`: uint32 [B, 2]."""
-  ids = token_ids.astype(jnp.uint32)
-  position = jnp.arange(ids.shape[1], dtype=jnp.uint32)[None, :]
+  """Computes two 32-bit hashes of each sequence.
 
-  def hashed(multiplier, offset):
+  Args:
+    token_ids: Integer array of shape [B, T].
+
+  Returns:
+    uint32 array of shape [B, 2].
+  """
+  ids = token_ids.astype(jnp.uint32)
+  positions = jnp.arange(ids.shape[1], dtype=jnp.uint32)[None, :]
+
+  def hash_rows(multiplier, offset):
     mixed = (ids + jnp.uint32(1)) * jnp.uint32(multiplier)
-    mixed ^= (position + jnp.uint32(offset)) * jnp.uint32(0x9E3779B1)
+    mixed ^= (positions + jnp.uint32(offset)) * jnp.uint32(0x9E3779B1)
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     return jnp.sum(mixed ^ (mixed >> 16), axis=1, dtype=jnp.uint32)
 
-  return jnp.stack([hashed(0x27D4EB2F, 1), hashed(0x165667B1, 77)], axis=1)
+  return jnp.stack(
+    [hash_rows(0x27D4EB2F, 1), hash_rows(0x165667B1, 77)], axis=1
+  )
 
 
 def equal_fingerprints(first: jax.Array, second: jax.Array) -> jax.Array:
-  """bool [B, K]: which fingerprints `[B, 2]` and `[K, 2]` are equal."""
+  """Compares all pairs of fingerprints.
+
+  Args:
+    first: Fingerprints of shape [B, 2].
+    second: Fingerprints of shape [K, 2].
+
+  Returns:
+    Boolean array of shape [B, K], True where two fingerprints are equal.
+  """
   return jnp.all(first[:, None] == second[None, :], axis=-1)
 
 
-def same_rows(token_ids: jax.Array) -> jax.Array:
-  """bool [B, B]: rows of `token_ids [B, T]` that are equal, by 64-bit hash."""
-  prints = fingerprint_rows(token_ids)
-  return equal_fingerprints(prints, prints)
+def find_equal_rows(token_ids: jax.Array) -> jax.Array:
+  """Compares all pairs of sequences in a batch by their 64-bit hashes.
+
+  Args:
+    token_ids: Integer array of shape [B, T].
+
+  Returns:
+    Boolean array of shape [B, B], True where two sequences are equal.
+  """
+  fingerprints = fingerprint_rows(token_ids)
+  return equal_fingerprints(fingerprints, fingerprints)

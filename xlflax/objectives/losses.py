@@ -1,4 +1,7 @@
-"""Pure losses: arrays in, one loss per row out; the caller weights and sums."""
+"""Loss functions that return one loss per example.
+
+The caller weights and sums the losses.
+"""
 
 from typing import NamedTuple
 
@@ -9,10 +12,13 @@ from xlflax.models.attention.masks import MASKED_SCORE
 
 
 class TokenLoss(NamedTuple):
-  """Per row, the loss and 1.0 if the label has the largest logit, else 0.0.
+  """Loss and correctness of each example.
 
-  A tie for the largest logit counts as right. No gradient flows through
-  `correct`.
+  Attributes:
+    loss: float32 array with one loss per example.
+    correct: float32 array of the same shape, 1.0 where the label has the
+      largest logit and 0.0 elsewhere. A tie for the largest logit counts as
+      correct. No gradient flows through it.
   """
 
   loss: jax.Array
@@ -20,14 +26,16 @@ class TokenLoss(NamedTuple):
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
-  """-log softmax(logits)[label], in nats, computed in float32.
+  """Computes the softmax cross-entropy in nats, in float32.
+
+    loss = -log softmax(logits)[label]
 
   Args:
-    logits: [..., V].
-    labels: int [...] in 0 .. V - 1.
+    logits: Logits of shape [..., V].
+    labels: Integer array of shape [...] with values in 0 .. V - 1.
 
   Returns:
-    Loss and correctness (a tie counts as right), float32 [...] each.
+    Loss and correctness, float32 arrays of shape [...].
   """
   logits = logits.astype(jnp.float32)
   maximum = jax.lax.stop_gradient(jnp.max(logits, axis=-1))
@@ -40,9 +48,17 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
 
 
 def l2_normalize(vectors: jax.Array, *, epsilon: float = 1e-12) -> jax.Array:
-  """Scales vectors [..., D] to unit length; a zero vector stays zero.
+  """Scales vectors to unit length.
 
-  The squared length is kept above `epsilon`, so the gradient is finite.
+  The squared length is clipped from below at `epsilon`. The gradient is
+  therefore finite, and a zero vector stays zero.
+
+  Args:
+    vectors: Array of shape [..., D].
+    epsilon: Smallest squared length to divide by.
+
+  Returns:
+    float32 array of shape [..., D].
   """
   vectors = vectors.astype(jnp.float32)
   square = jnp.sum(vectors * vectors, axis=-1, keepdims=True)
@@ -57,21 +73,24 @@ def info_nce(
   weights: jax.Array | None = None,
   excluded: jax.Array | None = None,
 ) -> TokenLoss:
-  """InfoNCE with the other rows' keys as negatives (van den Oord et al. 2018).
+  """Computes InfoNCE with in-batch negatives (van den Oord et al. 2018).
 
-  loss_i = -log exp(q_i . k_i / t) / sum_j exp(q_i . k_j / t)
+    loss_i = -log exp(q_i . k_i / t) / sum_j exp(q_i . k_j / t)
 
   Args:
-    queries: [B, D]; row i belongs to key i. Not normalised here.
-    keys: [B, D].
-    temperature: t > 0.
-    weights: [B] or None (all 1). A row of weight 0 has loss 0, and its key is
-      in no row's denominator.
-    excluded: bool [B, B] or None; True takes key j out of the denominator of
-      query i. The diagonal is ignored.
+    queries: Array of shape [B, D]. Query i belongs to key i. The vectors are
+      not normalized here.
+    keys: Array of shape [B, D].
+    temperature: Temperature t > 0.
+    weights: Array of shape [B]. An example of weight 0 has loss 0, and its key
+      is not a negative of any query. If None, all weights are 1.
+    excluded: Boolean array of shape [B, B]. True removes key j from the
+      denominator of query i. The diagonal is ignored. If None, all keys are
+      used.
 
   Returns:
-    Float32 [B] each: the loss, and 1 where no other key is more similar.
+    The loss, and 1 where no other key is more similar than the query's own,
+    float32 arrays of shape [B].
   """
   size = queries.shape[0]
   valid = jnp.ones([size], bool) if weights is None else weights > 0
@@ -84,11 +103,11 @@ def info_nce(
     )
     / temperature
   )
-  out = jnp.broadcast_to(~valid[None, :], (size, size))
+  is_masked = jnp.broadcast_to(~valid[None, :], (size, size))
   if excluded is not None:
-    out |= excluded
-  out &= ~jnp.eye(size, dtype=bool)
-  similarity = jnp.where(out, MASKED_SCORE, similarity)
+    is_masked |= excluded
+  is_masked &= ~jnp.eye(size, dtype=bool)
+  similarity = jnp.where(is_masked, MASKED_SCORE, similarity)
   result = cross_entropy(similarity, jnp.arange(size))
   return TokenLoss(
     jnp.where(valid, result.loss, 0.0), jnp.where(valid, result.correct, 0.0)
@@ -96,20 +115,24 @@ def info_nce(
 
 
 def binary_cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
-  """-log of the probability of a label, in nats.
+  """Computes the sigmoid binary cross-entropy in nats, in float32.
+
+    loss = -log sigmoid(logit) if the label is True, else -log sigmoid(-logit)
 
   Args:
-    logits: [...], of the label 1.
-    labels: bool [...].
+    logits: Logits of the label True, of shape [...].
+    labels: Boolean array of shape [...].
 
   Returns:
-    Float32 [...] each: the loss, and 1 where the label is the likelier one
-    (at logit 0 that is label 0).
+    The loss, and 1 where the label is the more likely one, float32 arrays of
+    shape [...]. At logit 0, the label False counts as more likely.
   """
   logits = logits.astype(jnp.float32)
-  signed = jnp.where(labels, logits, -logits)
+  label_logits = jnp.where(labels, logits, -logits)
   correct = ((logits > 0) == labels).astype(jnp.float32)
-  return TokenLoss(jax.nn.softplus(-signed), jax.lax.stop_gradient(correct))
+  return TokenLoss(
+    jax.nn.softplus(-label_logits), jax.lax.stop_gradient(correct)
+  )
 
 
 def kl_divergence(
@@ -119,20 +142,21 @@ def kl_divergence(
   *,
   temperature: float,
 ) -> TokenLoss:
-  """T^2 KL(p || q), in nats, of softmaxes over a part of the entries.
+  """Computes T^2 KL(p || q) in nats over a subset of the vocabulary.
 
-  p and q are the softmaxes of teacher / T and student / T over the entries of
-  the support.
+  p and q are the softmaxes of teacher / T and student / T over the tokens in
+  `support`. The factor T^2 keeps the size of the gradients roughly independent
+  of T (Hinton et al. 2015).
 
   Args:
-    teacher: logits [..., V].
-    student: logits [..., V].
-    support: bool [V].
-    temperature: T > 0.
+    teacher: Teacher logits of shape [..., V].
+    student: Student logits of shape [..., V].
+    support: Boolean array of shape [V], True for tokens in the subset.
+    temperature: Temperature T > 0.
 
   Returns:
-    Float32 [...] each: the divergence (0 over no entry), and 1 where both
-    have the largest logit at one entry.
+    The divergence (0 if the support is empty), and 1 where both models have the
+    same most likely token, float32 arrays of shape [...].
   """
   support = jnp.expand_dims(support, tuple(range(teacher.ndim - 1)))
   scaled = [
@@ -141,9 +165,9 @@ def kl_divergence(
   ]
   log_p, log_q = (jax.nn.log_softmax(x, axis=-1) for x in scaled)
   terms = jnp.where(support, jnp.exp(log_p) * (log_p - log_q), 0.0)
-  same = jnp.argmax(scaled[0], axis=-1) == jnp.argmax(scaled[1], axis=-1)
+  agreement = jnp.argmax(scaled[0], axis=-1) == jnp.argmax(scaled[1], axis=-1)
   return TokenLoss(
-    temperature**2 * jnp.sum(terms, axis=-1), same.astype(jnp.float32)
+    temperature**2 * jnp.sum(terms, axis=-1), agreement.astype(jnp.float32)
   )
 
 
@@ -155,22 +179,27 @@ def linear_kl(
   temperature: float,
   slots_per_chunk: int | None = None,
 ) -> TokenLoss:
-  """Computes `kl_divergence` of logits from tables, all or some slots at once.
+  """Computes `kl_divergence` of logits that are given as linear layers.
+
+  The logits are hidden @ table^T + bias.
 
   Args:
-    student: hidden [B, K, H], table [R, H], bias [R].
-    teacher: likewise, with a width of its own.
-    support: bool [R].
-    temperature: T > 0.
-    slots_per_chunk: None holds logits [B, K, R]; a number, [B, that, R].
+    student: Hidden states of shape [B, K, H], embedding table of shape [R, H]
+      and bias of shape [R] of the student.
+    teacher: The same arrays of the teacher, whose width H may differ.
+    support: Boolean array of shape [R], True for tokens in the subset.
+    temperature: Temperature T > 0.
+    slots_per_chunk: Number of the K positions to score at a time, which holds
+      logits of shape [B, slots_per_chunk, R]. If None, all logits [B, K, R] are
+      held at once.
 
   Returns:
-    Float32 [B, K] each.
+    Divergence and agreement, float32 arrays of shape [B, K].
   """
 
-  def score(hidden_s, hidden_t):
-    student_logits = _logits(hidden_s, *student[1:])
-    teacher_logits = _logits(hidden_t, *teacher[1:])
+  def score(student_hidden, teacher_hidden):
+    student_logits = _compute_logits(student_hidden, *student[1:])
+    teacher_logits = _compute_logits(teacher_hidden, *teacher[1:])
     return kl_divergence(
       teacher_logits, student_logits, support, temperature=temperature
     )
@@ -178,16 +207,16 @@ def linear_kl(
   slots = student[0].shape[1]
   if slots_per_chunk is None or slots_per_chunk >= slots:
     return score(student[0], teacher[0])
-  parts = -(-slots // slots_per_chunk)
-  missing = parts * slots_per_chunk - slots
+  num_chunks = -(-slots // slots_per_chunk)
+  num_padding = num_chunks * slots_per_chunk - slots
 
-  def split(hidden):  # [B, K, H] -> [parts, B, slots_per_chunk, H]
-    hidden = jnp.pad(hidden, ((0, 0), (0, missing), (0, 0)))
+  def split(hidden):  # [B, K, H] -> [num_chunks, B, slots_per_chunk, H]
+    hidden = jnp.pad(hidden, ((0, 0), (0, num_padding), (0, 0)))
     return jnp.swapaxes(
-      hidden.reshape(hidden.shape[0], parts, slots_per_chunk, -1), 0, 1
+      hidden.reshape(hidden.shape[0], num_chunks, slots_per_chunk, -1), 0, 1
     )
 
-  def join(values):  # [parts, B, slots_per_chunk] -> [B, K]
+  def join(values):  # [num_chunks, B, slots_per_chunk] -> [B, K]
     return jnp.swapaxes(values, 0, 1).reshape(values.shape[1], -1)[:, :slots]
 
   scored = jax.lax.map(
@@ -197,7 +226,8 @@ def linear_kl(
   return TokenLoss(join(scored.loss), join(scored.correct))
 
 
-def _logits(hidden, table, bias) -> jax.Array:
+def _compute_logits(hidden, table, bias) -> jax.Array:
+  """Returns float32 logits [B, K, R] of hidden states [B, K, H]."""
   logits = jnp.einsum(
     'bkh,vh->bkv',
     hidden,

@@ -1,4 +1,4 @@
-"""How objectives call the model: keyword arguments from a batch."""
+"""Calls of the model: keyword arguments, encoding, pooling and parameters."""
 
 import enum
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives.corruption import masking, random_words
 
-# Key of the batch -> the model's argument.
-_OPTIONAL = {
+# Batch keys and the model arguments that they are passed as.
+_OPTIONAL_ARGUMENTS = {
   batch_keys.SEGMENT_IDS: 'segment_ids',
   batch_keys.POSITIONS: 'positions',
   batch_keys.LANGUAGE_IDS: 'language_ids',
@@ -22,39 +22,44 @@ _OPTIONAL = {
 
 
 class Pooling(enum.Enum):
-  """How the states of a sentence become its vector."""
+  """Pooling of hidden states to a sentence vector.
 
-  MEAN = 'mean'  # over the tokens that are not special
-  MEAN_ALL = 'mean_all'  # over all tokens (Sentence-Transformers' mean)
-  FIRST = 'first'  # the state of the first position
+  Attributes:
+    MEAN: Mean over the tokens that are not special.
+    MEAN_ALL: Mean over all tokens, as in Sentence-Transformers.
+    FIRST: Hidden state of the first position.
+  """
 
-
-# Output bias of a word that the batch's language does not have.
+  MEAN = 'mean'
+  MEAN_ALL = 'mean_all'
+  FIRST = 'first'
 
 
 def language_of(batch) -> jax.Array:
-  """Returns the language id of a batch of one language, int32 scalar.
+  """Returns the language id of a batch of one language, an int32 scalar.
 
-  Over a sharded batch it is that of the whole batch: padding, and rows that
-  fill up an evaluation's last batch, have the language id 0.
+  Padding, and the sequences that fill the last evaluation batch, have the
+  language id 0. The maximum is therefore the language of the complete batch,
+  even if the batch is sharded.
   """
   return jnp.max(batch[batch_keys.LANGUAGE_IDS])
 
 
 def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
-  """Returns the parameters that read the text of a batch.
+  """Selects the parameters for the language of a batch.
 
-  For a model without a sharing plan these are `params`. Otherwise they are
-  those of an ordinary encoder: the shared ones and those of the batch's
-  language. Where the language has embeddings of its own, its softmax is over
-  its own words and the special symbols: other languages' words get
-  probability 0, if the vocabulary knows the language of a word.
+  Without a sharing plan, `params` is returned unchanged. With a plan, the
+  result has the shape of an ordinary encoder's parameters: the shared
+  parameters and those of the batch's language. If the language has its own
+  embeddings, its softmax covers its own words and the special symbols. Words of
+  other languages get probability 0, provided that the vocabulary records the
+  languages of its words.
 
   Args:
-    model: the Linen module.
-    params: `{'model': ..., 'heads': ...}`.
-    batch: one side's arrays, all of one language.
-    vocabulary: says which words each language has.
+    model: Linen module.
+    params: Parameters `{'model': ..., 'heads': ...}`.
+    batch: Arrays of one side, all of one language.
+    vocabulary: Sizes, special ids and the words of each language.
 
   Returns:
     A tree like `params`, for `call_model` and `encode_batch`.
@@ -68,8 +73,10 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   )
   if plan.embeddings and vocabulary.language_words:
     bias = selected['output_bias']
-    is_own_word = random_words.is_word_of(language, vocabulary, bias.shape[0])
-    selected['output_bias'] = jnp.where(is_own_word, bias, MASKED_SCORE)
+    in_language = random_words.language_token_mask(
+      language, vocabulary, bias.shape[0]
+    )
+    selected['output_bias'] = jnp.where(in_language, bias, MASKED_SCORE)
   return {**params, 'model': selected}
 
 
@@ -81,9 +88,16 @@ def call_model(
   rng: jax.Array | None = None,
   **kwargs,
 ):
-  """Calls `model.method(*args, **kwargs)` with `params['model']` of `bind_language_params`.
+  """Calls a method of the model with `params['model']`.
 
-  A function serves as a method, too; it takes the bound model first.
+  Args:
+    model: Linen module.
+    params: Parameters returned by `bind_language_params`.
+    method: Name of a method, or a function that takes the bound model as its
+      first argument.
+    *args: Positional arguments of the method.
+    rng: Random key for dropout. If None, no key is passed.
+    **kwargs: Keyword arguments of the method.
   """
   rngs = None if rng is None else {'dropout': rng}
   return model.apply(
@@ -92,27 +106,32 @@ def call_model(
 
 
 def model_kwargs(batch) -> dict[str, jax.Array]:
-  """Returns the model's keyword arguments in a batch except `token_ids`."""
-  return {name: batch[key] for key, name in _OPTIONAL.items() if key in batch}
+  """Returns the optional arguments of the model that a batch contains."""
+  return {
+    name: batch[key]
+    for key, name in _OPTIONAL_ARGUMENTS.items()
+    if key in batch
+  }
 
 
 def encode_batch(
   model, params, batch, *, context, rng: jax.Array, layer: int | None = None
 ) -> jax.Array:
-  """Computes states [B, T, H] of a batch, with dropout in training.
+  """Computes hidden states of a batch, with dropout during training.
 
   Args:
-    model: the Linen module.
-    params: `{'model': ..., 'heads': ...}`.
-    batch: `token_ids [B, T]` and what there is of segment_ids, positions and
-      language_ids.
-    context: says whether dropout is on.
-    rng: key of dropout.
-    layer: None for the final states; 0 for the embeddings' output, i for
-      layer i's.
+    model: Linen module.
+    params: Parameters `{'model': ..., 'heads': ...}`.
+    batch: `token_ids` of shape [B, T] and, optionally, segment_ids, positions
+      and language_ids.
+    context: Context of the objective, which determines whether dropout is
+      applied.
+    rng: Random key for dropout.
+    layer: Layer whose output is returned, where 0 is the embedding layer. If
+      None, the final hidden states are returned.
 
   Returns:
-    [B, T, H] in the model's compute dtype.
+    Hidden states of shape [B, T, H] in the compute dtype of the model.
   """
   kwargs = model_kwargs(batch)
   method = 'encode' if layer is None else 'encode_layers'
@@ -131,15 +150,15 @@ def encode_batch(
 def pool_hidden_states(
   states: jax.Array, text: jax.Array, pooling: Pooling
 ) -> jax.Array:
-  """Pools states to sentence vectors.
+  """Pools hidden states to sentence vectors.
 
   Args:
-    states: [B, T, H].
-    text: bool [B, T], the tokens that count for the mean.
-    pooling: a mean, or FIRST.
+    states: Hidden states of shape [B, T, H].
+    text: Boolean array of shape [B, T], True for tokens to average.
+    pooling: FIRST, or one of the means.
 
   Returns:
-    float32 [B, H]; the mean over no token is 0.
+    float32 array of shape [B, H]. The mean over no tokens is 0.
   """
   if pooling is Pooling.FIRST:
     return states[:, 0].astype(jnp.float32)
@@ -156,18 +175,32 @@ def pool_hidden_states(
 def sentence_vectors(
   model, params, batch, *, context, rng: jax.Array, pooling: Pooling
 ) -> jax.Array:
-  """Encodes rows and pools their states: float32 [B, H].
+  """Encodes sequences and pools their hidden states.
 
-  MEAN is over text, the other mean over all tokens; arguments of `encode_batch` and
-  `pool_hidden_states`, `params` those of `bind_language_params`.
+  MEAN averages over text tokens and MEAN_ALL over all tokens.
+
+  Args:
+    model: Linen module.
+    params: Parameters returned by `bind_language_params`.
+    batch: See `encode_batch`.
+    context: See `encode_batch`.
+    rng: Random key for dropout.
+    pooling: Pooling of the hidden states.
+
+  Returns:
+    float32 array of shape [B, H].
   """
-  counted = masking.is_text if pooling is Pooling.MEAN else masking.is_present
+  token_mask = (
+    masking.is_text if pooling is Pooling.MEAN else masking.is_present
+  )
   states = encode_batch(model, params, batch, context=context, rng=rng)
-  return pool_hidden_states(states, counted(batch, context.vocabulary), pooling)
+  return pool_hidden_states(
+    states, token_mask(batch, context.vocabulary), pooling
+  )
 
 
 def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns the language of each row's first token of text, int [B]."""
+  """Returns the language of each sequence's first text token, int [B]."""
   text = masking.is_text(batch, vocabulary)
   first = jnp.argmax(text, axis=1)
   return masking.gather_rows(batch[batch_keys.LANGUAGE_IDS], first[:, None])[

@@ -1,4 +1,7 @@
-"""The interface of objectives: (model, params, batch, rng) -> loss, metrics."""
+"""The interface of objectives.
+
+An objective maps (model, params, batch, context) to a loss and metrics.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,11 +17,15 @@ from xlflax.objectives.batch_requirements import Rows
 
 
 class WeightedMean(NamedTuple):
-  """A mean kept as a weighted sum and its weight, so that parts add up.
+  """A mean that is stored as a weighted sum and its weight.
 
-  Both fields have one shape: [] for a number, [languages] for one number per
-  language. Micro-batches, devices and evaluation batches add both fields;
-  `total / weight` is taken once, on the host.
+  Micro-batches, devices and evaluation batches are combined by adding both
+  fields. `total / weight` is computed once, on the host.
+
+  Attributes:
+    total: Weighted sum, of shape [] or, for one value per language,
+      [languages].
+    weight: Sum of the weights, of the same shape.
   """
 
   total: jax.Array | np.ndarray
@@ -26,17 +33,16 @@ class WeightedMean(NamedTuple):
 
 
 class ObjectiveOutput(NamedTuple):
-  """The result of an objective for one (micro-)batch.
+  """Result of an objective for one batch or micro-batch.
 
   Attributes:
-    loss: the loss as a `WeightedMean` of shape []: the gradient is taken of
-      `loss.total`, and divided by the weight summed over micro-batches, so
-      accumulation over k micro-batches equals one batch of k times the size.
-    metrics: name -> `WeightedMean`, shape [] or [languages]. The key 'loss'
-      need not be repeated. Those of shape [languages] are reported per
-      language.
-    state: the objective's state after this batch (see
-      `Objective.init_state`).
+    loss: Loss of shape []. The gradient of `loss.total` is divided by the
+      weight summed over micro-batches, so accumulation over k micro-batches
+      equals one batch of k times the size.
+    metrics: Metrics of shape [] or [languages] by name. Metrics of shape
+      [languages] are reported per language. The key 'loss' does not need to be
+      repeated.
+    state: State of the objective after this batch (see `Objective.init_state`).
   """
 
   loss: WeightedMean
@@ -46,17 +52,19 @@ class ObjectiveOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-  """The arguments of an objective besides model, parameters and batch.
+  """Arguments of an objective in addition to model, parameters and batch.
 
   Attributes:
-    vocabulary: sizes and special ids.
-    step: int32 scalar, the global step; drives schedules of an objective.
-    train: whether dropout is on.
-    rng: key of this step and micro-batch; the only source of randomness.
-    state: the objective's state (see `Objective.init_state`).
-    micro_batches: k, the micro-batches of the step; micro-batch j holds the
-      rows j, j + k, j + 2k, … of the batch, or so many groups of rows.
-    micro_batch: j, int32 scalar.
+    vocabulary: Sizes and special ids of the vocabulary.
+    step: Global step, an int32 scalar, for schedules of the objective.
+    train: Whether to apply dropout.
+    rng: Random key of this step and micro-batch. It is the only source of
+      randomness.
+    state: State of the objective (see `Objective.init_state`).
+    micro_batches: Number k of micro-batches per step. Micro-batch j contains
+      the examples j, j + k, j + 2k, … of the batch, or the groups of examples
+      with these indices.
+    micro_batch: Index j of the micro-batch, an int32 scalar.
   """
 
   vocabulary: vocabulary_spec.VocabularySpec
@@ -69,13 +77,14 @@ class Context:
 
 
 class TeacherParameters(NamedTuple):
-  """A teacher's parameters as a student takes them, on the host.
+  """Parameters of a teacher on the host, arranged for a student.
 
   Attributes:
-    params: the encoder's, its table and output bias in the order of the
-      student's vocabulary.
-    matched: bool [rows], the student's tokens that the teacher scores.
-    languages: the teacher's language codes.
+    params: Parameters of the encoder. The embedding table and the output bias
+      are in the order of the student's vocabulary.
+    matched: Boolean array of shape [rows], True for student tokens that the
+      teacher can score.
+    languages: Language codes of the teacher.
   """
 
   params: dict[str, Any]
@@ -86,14 +95,17 @@ class TeacherParameters(NamedTuple):
 class Teacher(Protocol):
   """A trained model that an objective learns from.
 
-  Objectives open no runs themselves: whoever makes one hands it a teacher,
-  such as `xlflax.training.initialization.teachers.Teacher`.
+  Objectives do not open runs themselves. They receive a teacher, such as
+  `xlflax.training.initialization.teachers.Teacher`.
   """
 
   def encoder(self, like: Any) -> Any:
-    """Returns the teacher's module over the vocabulary of configuration `like`.
+    """Returns the teacher's module over the vocabulary of a student.
 
-    Called whenever the objective is traced, so it must be cheap.
+    It is called whenever the objective is traced and must therefore be cheap.
+
+    Args:
+      like: Configuration of the student's encoder.
     """
 
   def load(
@@ -102,26 +114,26 @@ class Teacher(Protocol):
     """Returns the parameters in the order of the student's vocabulary.
 
     Args:
-      vocabulary: the student's `Vocabulary`.
-      rows: of the student's embedding table.
-      temperature: of the distillation.
+      vocabulary: `Vocabulary` of the student.
+      rows: Number of rows in the student's embedding table.
+      temperature: Temperature of the distillation.
     """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-  """Base of objectives: a frozen dataclass of hyper-parameters.
+  """Base class of objectives, a frozen dataclass of hyperparameters.
 
-  The tree of trained parameters is `{'model': ..., 'heads': {name: ...}}`;
-  an objective with parameters of its own (a projection head) makes them in
-  `init_heads` and finds them in `params['heads'][self.name]`.
+  The trained parameters are `{'model': ..., 'heads': {name: ...}}`. An
+  objective with its own parameters, such as a projection head, creates them in
+  `init_heads` and reads them from `params['heads'][self.name]`.
 
   Attributes:
-    name: prefix of its metrics and key of its head, such as 'mlm'; no two
-      objectives of a mixture share one.
-    ROWS: of the class; the rows that it reads.
-    GOLD: of the class; keys of gold labels that it reads, and the rank of
-      their arrays.
+    ROWS: Class attribute with the required arrangement of the sequences.
+    GOLD: Class attribute with the required keys of gold labels, mapped to the
+      rank of their arrays.
+    name: Prefix of the objective's metrics and key of its head, such as 'mlm'.
+      Names are unique within a mixture.
   """
 
   ROWS: ClassVar[Rows] = Rows.ANY
@@ -131,20 +143,22 @@ class Objective:
 
   @property
   def sentence(self) -> dict[str, Any] | None:
-    """What the run's sentence vectors are, where it trains them.
+    """The definition of the sentence vectors that the objective trains.
 
-    The fields of `evaluation.sentence_encoding.SentenceEncoding` as JSON.
+    The value has the fields of `evaluation.sentence_encoding.SentenceEncoding`
+    as JSON. It is None for objectives that do not train sentence vectors.
     """
     return None
 
   def check_stream(self, stream) -> None:
-    """Checks that a stream has what the objective reads.
+    """Checks that a dataset provides the batches that the objective reads.
 
     Args:
-      stream: a `Stream`, a `LabelledStream` or what else gives batches.
+      stream: A `Stream`, a `LabelledStream`, or another source of batches.
 
     Raises:
-      ConfigError: it has other rows, or lacks the labels.
+      ConfigError: If the sequences are arranged differently or labels are
+        missing.
     """
     batch_requirements.check_batches(
       stream, self.ROWS, self.GOLD, objective=self.name
@@ -152,57 +166,67 @@ class Objective:
 
   @property
   def rows_together(self) -> int:
-    """How many rows that follow each other stay in one micro-batch."""
+    """The number of consecutive sequences that stay in one micro-batch."""
     return 1
 
   def longest_row(self, length: int) -> int:
-    """Returns the tokens of the longest row that the model reads.
+    """Returns the maximum length of the sequences that the model reads.
 
     Args:
-      length: tokens of a row of the stream.
+      length: Number of tokens in a sequence of the dataset.
     """
     return length
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Returns the head's parameters, boxed with logical axes; {} if none.
+    """Initializes the parameters of the objective's head.
 
-    `rng` is a key.
+    Args:
+      model: Linen module.
+      rng: Random key.
+
+    Returns:
+      Parameters boxed with logical axes, or {} if the objective has no head.
     """
     del model, rng
     return {}
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns the state that is kept between steps; () if none."""
+    """Returns the initial state that is kept between steps, or () if none."""
     del model, params, vocabulary
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Returns the state that a fresh run begins with, loading what it needs.
+    """Returns the state of a new run, and loads the data that it depends on.
 
-    Called on the host, once, when a run begins; a resumed run takes the state
-    from its checkpoint.
+    It is called once on the host when a new run starts. A resumed run restores
+    the state from its checkpoint.
 
     Args:
-      state: what `init_state` made, sharded.
-      model: the Linen module.
-      params: the initial parameters, those taken from another run included.
-      vocabulary: the run's `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
+      state: Sharded result of `init_state`.
+      model: Linen module.
+      params: Initial parameters, including those taken from another run.
+      vocabulary: `xlflax.data.tokenizers.base_vocabulary.Vocabulary` of the
+        run.
 
     Returns:
-      A tree like `state` with the same shapes, types and shardings.
+      A tree like `state` with the same shapes, dtypes and shardings.
     """
     del model, params, vocabulary
     return state
 
   def start_step(self, params, state) -> Any:
-    """Updates the state at the start of a step, before its micro-batches.
+    """Updates the state at the start of a step, before the micro-batches.
 
-    It is part of the jitted step and runs once, however many micro-batches the
-    step has: the place for a momentum update.
+    The update is part of the jitted step and runs once per step, independent of
+    the number of micro-batches. Momentum updates are an example.
 
     Args:
-      params: `{'model': ..., 'heads': ...}`, before the step's update.
-      state: the objective's state.
+      params: Parameters `{'model': ..., 'heads': ...}` before the step's
+        update.
+      state: State of the objective.
+
+    Returns:
+      The updated state.
     """
     del params
     return state
@@ -211,19 +235,26 @@ class Objective:
     """Computes loss and metrics of one batch.
 
     Args:
-      model: the Linen module.
-      params: `{'model': ..., 'heads': ...}`, unboxed.
-      batch: arrays as `xlflax.data.batch_keys` documents, on the device.
-      context: vocabulary, step, train flag, rng, state.
+      model: Linen module.
+      params: Unboxed parameters `{'model': ..., 'heads': ...}`.
+      batch: Arrays on the device, as documented in `xlflax.data.batch_keys`.
+      context: Vocabulary, step, train flag, random key and state.
 
     Returns:
-      The loss sum with its weight, metrics, and the new state.
+      The summed loss with its weight, the metrics, and the new state.
     """
     raise NotImplementedError
 
 
 def weighted_mean(value: WeightedMean) -> jax.Array:
-  """Returns total / weight, [] or [languages]; 0 where the weight is 0."""
+  """Returns total / weight, or 0 where the weight is 0.
+
+  Args:
+    value: Weighted mean of shape [] or [languages].
+
+  Returns:
+    Array of the same shape.
+  """
   return jnp.where(
     value.weight > 0,
     value.total / jnp.where(value.weight > 0, value.weight, 1),

@@ -1,11 +1,12 @@
-"""Metrics as `WeightedMean`s: added up on device or host, finished on the host.
+"""Metrics as `WeightedMean`s, which are summed and then finalized on the host.
 
-The last part of a metric's name decides how it is reported:
+Sums may be taken on the device or on the host. The last component of a metric's
+name determines the reported value:
 
-| last part | reported |
+| last component | reported value |
 | --- | --- |
-| `token_counts` | the total (the weight is the total again) |
-| `perplexity` | exp(total / weight), of losses in nats |
+| `tokens` | total (the weight equals the total) |
+| `perplexity` | exp(total / weight) of losses in nats |
 | any other | total / weight |
 """
 
@@ -22,13 +23,16 @@ from xlflax.objectives.objective_base import ObjectiveOutput, WeightedMean
 
 TOKENS = 'tokens'
 PERPLEXITY = 'perplexity'
-_LARGEST_EXPONENT = 700.0  # exp stays a finite double
+_MAX_EXPONENT = 700.0  # exp(700) is a finite float64.
 
 
 def add_metrics(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
-  """Adds two dicts of metrics; a name in only one of them stays as it is."""
+  """Adds two dictionaries of metrics.
+
+  A metric that only one of them contains is copied unchanged.
+  """
   common = {
     name: WeightedMean(
       a[name].total + b[name].total, a[name].weight + b[name].weight
@@ -40,7 +44,7 @@ def add_metrics(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """Adds outputs, without their states."""
+  """Adds the losses and metrics of several outputs and drops their states."""
   total, *other_outputs = outputs
   for output in other_outputs:
     loss = WeightedMean(
@@ -57,17 +61,18 @@ def by_language(
   language_ids: jax.Array,
   num_languages: int,
 ) -> WeightedMean:
-  """Sums weights * values, and weights, for each language.
+  """Sums weights * values, and the weights, for each language.
 
-  A masked reduction, not a scatter: exact in float32, the same bits in every
-  run, and no communication but one sum over a sharded batch.
+  The sum is a masked reduction instead of a scatter. It is exact in float32,
+  bitwise reproducible, and needs a single all-reduce if the batch is sharded.
 
   Args:
-    values: any shape; ignored (even NaN) where the weight is 0. No gradient
-      runs through them.
-    weights: the same shape.
-    language_ids: int, the same shape, in 0 .. num_languages - 1.
-    num_languages: at least 1.
+    values: Array of any shape. Values of weight 0 are ignored, even NaN. No
+      gradient flows through the values.
+    weights: Array of the same shape.
+    language_ids: Integer array of the same shape, with values in 0 ..
+      num_languages - 1.
+    num_languages: Number of languages, at least 1.
 
   Returns:
     `WeightedMean` of shape [num_languages].
@@ -75,19 +80,19 @@ def by_language(
   values = jax.lax.stop_gradient(values)
   values = jnp.where(weights > 0, values * weights, 0.0).reshape(1, -1)
   ids = jnp.asarray(language_ids).reshape(1, -1)
-  mine = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
+  in_language = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
   return WeightedMean(
-    jnp.sum(jnp.where(mine, values, 0.0), axis=1),
-    jnp.sum(jnp.where(mine, weights.reshape(1, -1), 0.0), axis=1),
+    jnp.sum(jnp.where(in_language, values, 0.0), axis=1),
+    jnp.sum(jnp.where(in_language, weights.reshape(1, -1), 0.0), axis=1),
   )
 
 
 def count_by_language(
   present: jax.Array, language_ids: jax.Array, num_languages: int
 ) -> WeightedMean:
-  """Counts true entries of `present` per language, for a `token_counts` metric.
+  """Counts the true entries of `present` per language, for a `tokens` metric.
 
-  Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages; after:
+  Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages. After:
   total and weight [0, 0, 2].
   """
   weights = present.astype(jnp.float32)
@@ -103,7 +108,15 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """`<name>/<key>` -> `by_language`, for each key of `values`."""
+  """Returns the metrics `<name>/<key>`, summed by language, for all values.
+
+  Args:
+    name: Name of the objective.
+    values: Arrays of one shape by key.
+    weights: Array of the same shape.
+    language_ids: Integer array of the same shape.
+    vocabulary: Provides the number of languages.
+  """
   count = len(vocabulary.languages)
   return {
     f'{name}/{key}': by_language(value, weights, language_ids, count)
@@ -114,7 +127,7 @@ def metrics_by_language(
 def token_counts(
   name: str, vocabulary: VocabularySpec, *batches: Mapping[str, jax.Array]
 ) -> dict[str, WeightedMean]:
-  """`<name>/tokens`: those of all batches, padding left out."""
+  """Returns the metric `<name>/tokens`: non-padding tokens of all batches."""
   counts = [
     count_by_language(
       masking.is_present(batch, vocabulary),
@@ -123,56 +136,61 @@ def token_counts(
     )
     for batch in batches
   ]
-  return {f'{name}/{TOKENS}': jax.tree.map(lambda *one: sum(one), *counts)}
+  return {
+    f'{name}/{TOKENS}': jax.tree.map(lambda *values: sum(values), *counts)
+  }
 
 
-def _finish(name: str, total: float, weight: float) -> float:
+def _finalize_metric(name: str, total: float, weight: float) -> float:
+  """Computes the reported value of one metric from its sums."""
   kind = name.rsplit('/', 1)[-1]
   if kind == TOKENS:
     return total
   mean = total / weight
   if kind == PERPLEXITY:
-    return float(np.exp(min(mean, _LARGEST_EXPONENT)))
+    return float(np.exp(min(mean, _MAX_EXPONENT)))
   return mean
 
 
 def finalize_metrics(
   metrics: dict[str, WeightedMean], languages: tuple[str, ...]
 ) -> dict[str, float]:
-  """Turns summed metrics into plain numbers, on the host, in float64.
+  """Converts summed metrics to numbers, on the host and in float64.
 
   Before: `{'mlm/loss': WeightedMean([6., 0., 1.], [3., 0., 1.])}` with
-  languages `('en', 'de', 'fr')`; after:
-  `{'mlm/loss': 1.75, 'mlm/loss/en': 2.0, 'mlm/loss/fr': 1.0}`.
+  languages `('en', 'de', 'fr')`. After: `{'mlm/loss': 1.75, 'mlm/loss/en': 2.0,
+  'mlm/loss/fr': 1.0}`.
 
   Args:
-    metrics: name -> `WeightedMean` of shape [] or [languages].
-    languages: codes, in the order of the language ids.
+    metrics: Metrics of shape [] or [languages] by name.
+    languages: Language codes in the order of the language ids.
 
   Returns:
-    name -> number over all languages, and name/code -> number of that
-    language. Metrics of weight 0 are left out.
+    The value over all languages by metric name, and the value of each language
+    under `<name>/<code>`. Metrics of weight 0 are left out.
 
   Raises:
-    ValueError: a metric's length is not the number of languages.
+    ValueError: If the length of a metric is not the number of languages.
   """
-  finished = {}
+  results = {}
   for name, value in metrics.items():
     total = np.asarray(value.total, np.float64)
     weight = np.asarray(value.weight, np.float64)
     if total.shape not in ((), (len(languages),)):
       raise ValueError(
-        f'metric {name!r} has shape {total.shape}; expected () '
-        f'or ({len(languages)},), the number of languages.'
+        f'Metric {name!r} has shape {total.shape}. Expected () or '
+        f'({len(languages)},), the number of languages.'
       )
     if weight.sum() > 0:
-      finished[name] = _finish(name, float(total.sum()), float(weight.sum()))
+      results[name] = _finalize_metric(
+        name, float(total.sum()), float(weight.sum())
+      )
     if total.ndim:
-      finished.update(
+      results.update(
         {
-          f'{name}/{code}': _finish(name, float(t), float(w))
+          f'{name}/{code}': _finalize_metric(name, float(t), float(w))
           for code, t, w in zip(languages, total, weight, strict=True)
           if w > 0
         }
       )
-  return finished
+  return results

@@ -1,7 +1,7 @@
-"""Mixtures of objectives: which of them each step trains.
+"""Mixtures of objectives, which select the objectives to train at each step.
 
-Everything here runs on the host and is a pure function of the settings and
-the step, so a resumed run goes on exactly.
+All computations run on the host and depend only on the settings and the step. A
+resumed run therefore selects the same objectives as an uninterrupted run.
 """
 
 import dataclasses
@@ -14,26 +14,34 @@ import numpy as np
 from xlflax.objectives import objective_base
 from xlflax.utils import class_registry, errors, name_suggestions, validation
 
-_MAX_BLOCK = 1000  # steps over which sampled entries have exact shares
+# Maximum number of steps over which sampled entries have exact shares.
+_MAX_BLOCK = 1000
 
 
 class Combine(enum.Enum):
-  """How the entries of a mixture share the steps."""
+  """Assignment of the training steps to the entries of a mixture.
 
-  SUM = 'sum'  # all in every step, losses added
-  ALTERNATE = 'alternate'  # by a repeated pattern
-  SAMPLE = 'sample'  # one a step, drawn in proportion to the weights
+  Attributes:
+    SUM: All entries are trained at every step and their losses are added.
+    ALTERNATE: The entries follow a repeated pattern.
+    SAMPLE: One entry per step is drawn in proportion to the weights.
+  """
+
+  SUM = 'sum'
+  ALTERNATE = 'alternate'
+  SAMPLE = 'sample'
 
 
 @class_registry.register('entry')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-  """An objective and the stream that feeds it.
+  """An objective and the dataset that it reads.
 
   Attributes:
-    stream: name of the stream.
-    objective: what is trained on it.
-    weight: factor of the loss (SUM, ALTERNATE), or share of steps (SAMPLE).
+    stream: Name of the dataset.
+    objective: Objective that is trained on the dataset.
+    weight: Factor of the loss (SUM, ALTERNATE) or relative number of steps
+      (SAMPLE).
   """
 
   stream: str
@@ -42,16 +50,16 @@ class Entry:
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
-  """splitmix64's finaliser: uint64 -> uint64, one to one."""
+  """Applies the bijective finalizer of splitmix64 to uint64 keys."""
   keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
   keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
   return keys ^ (keys >> np.uint64(31))
 
 
-def _shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
-  """Distributes `block` steps by largest remainder, at least one to each.
+def _round_shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
+  """Distributes `block` steps by largest remainder, at least one per entry.
 
-  Before: weights (2, 1), block 10; after: (7, 3).
+  Before: weights (2, 1), block 10. After: (7, 3).
   """
   quotas = [weight / math.fsum(weights) * block for weight in weights]
   counts = [max(1, math.floor(quota)) for quota in quotas]
@@ -59,7 +67,8 @@ def _shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
     gaps = [quota - count for quota, count in zip(quotas, counts, strict=True)]
     if sum(counts) < block:
       counts[int(np.argmax(gaps))] += 1
-    else:  # from the one that has most over its quota, of those with several
+    else:
+      # Only entries with several steps can give one up.
       gaps = [
         gap if count > 1 else math.inf
         for gap, count in zip(gaps, counts, strict=True)
@@ -70,10 +79,11 @@ def _shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _block_counts(weights: tuple[float, ...]) -> tuple[int, ...]:
-  """Steps of each entry in one block.
+  """Returns the number of steps of each entry in one block.
 
-  The block is the shortest in which every share is a whole number, and
-  1,000 steps long where there is none: weights (0.7, 0.3) give (7, 3).
+  The block is the shortest one in which all shares are integers. If there is
+  none below 1,000 steps, the block has 1,000 steps and the shares are rounded.
+  Weights (0.7, 0.3) give (7, 3).
   """
   total = math.fsum(weights)
   shares = np.asarray([weight / total for weight in weights])
@@ -81,12 +91,15 @@ def _block_counts(weights: tuple[float, ...]) -> tuple[int, ...]:
     counts = np.round(shares * block)
     if counts.all() and np.abs(shares * block - counts).max() < 1e-6:
       return tuple(int(count) for count in counts)
-  return _shares(weights, max(_MAX_BLOCK, len(weights)))
+  return _round_shares(weights, max(_MAX_BLOCK, len(weights)))
 
 
 @functools.lru_cache(maxsize=64)
-def _drawn(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
-  """Entry of each step of a block: a permutation keyed by (seed, block)."""
+def _sample_block(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
+  """Returns the entry of each step of a block.
+
+  The order is a pseudorandom permutation that depends on (seed, block).
+  """
   size = sum(counts)
   with np.errstate(over='ignore'):
     key = _mix(
@@ -103,17 +116,18 @@ def _drawn(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
 @class_registry.register('objective_mixture')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveMixture:
-  """Entries, and the rule that gives steps to them.
+  """Objectives and the rule that assigns training steps to them.
 
   Attributes:
-    entries: at least one.
-    combine: SUM trains all entries in every step. ALTERNATE follows
-      `pattern`. SAMPLE draws one entry a step: blocks of steps in which each
-      entry has exactly its share, in an order drawn from (seed, block).
-    pattern: for ALTERNATE, what each step of a cycle trains: an entry's index
-      or a tuple of them. `(0, 0, 1)`: twice entry 0, then entry 1;
-      `((0, 1), 2)`: entries 0 and 1 together, then 2. None: each in turn.
-    seed: of SAMPLE.
+    entries: Objectives with their datasets, at least one.
+    combine: SUM trains all entries at every step. ALTERNATE follows `pattern`.
+      SAMPLE draws one entry per step. It uses blocks of steps in which each
+      entry has exactly its share, in an order that is drawn from (seed, block).
+    pattern: Cycle of steps for ALTERNATE. Each element is the index of an
+      entry, or a tuple of indices. `(0, 0, 1)` trains entry 0 twice and then
+      entry 1. `((0, 1), 2)` trains entries 0 and 1 together and then entry 2.
+      If None, the entries take turns.
+    seed: Random seed for SAMPLE.
   """
 
   entries: tuple[Entry, ...]
@@ -129,7 +143,7 @@ class ObjectiveMixture:
   def __post_init__(self):
     if not self.entries:
       raise errors.ConfigError(
-        'The objective mixture has no entries', expected='at least one Entry'
+        'The objective mixture has no entries', expected='at least one `Entry`'
       )
     self._check_entries()
     self._check_pattern()
@@ -140,10 +154,10 @@ class ObjectiveMixture:
       name = entry.objective.name
       if by_name.setdefault(name, entry.objective) != entry.objective:
         raise errors.ConfigError(
-          'Two different objectives of a mixture have one name',
+          'Two different objectives of a mixture have the same name',
           got=repr(name),
           where=f'entry {i}, stream {entry.stream!r}',
-          fix='give one of them another name',
+          fix='Set a different `name` for one of them',
         )
 
   def _check_pattern(self):
@@ -151,24 +165,24 @@ class ObjectiveMixture:
       return
     if self.combine is not Combine.ALTERNATE:
       raise errors.ConfigError(
-        'A pattern is for Combine.ALTERNATE only',
+        '`pattern` requires Combine.ALTERNATE',
         got=self.combine,
-        fix='set combine to Combine.ALTERNATE or drop the pattern',
+        fix='Set `combine` to Combine.ALTERNATE, or remove `pattern`',
       )
     used = {index for group in self._cycle for index in group}
     if used != set(range(len(self.entries))) or any(
       not group or len(set(group)) != len(group) for group in self._cycle
     ):
       raise errors.ConfigError(
-        'The pattern does not fit the entries',
+        '`pattern` does not match the entries of the mixture',
         got=self.pattern,
-        expected='every index from 0 to '
-        f'{len(self.entries) - 1}, none twice in one group',
+        expected='all indices from 0 to '
+        f'{len(self.entries) - 1}, without repetitions in a group',
       )
 
   @property
   def _cycle(self) -> tuple[tuple[int, ...], ...]:
-    """The pattern as groups."""
+    """The pattern as tuples of entry indices."""
     pattern = range(len(self.entries)) if self.pattern is None else self.pattern
     return tuple(
       (group,) if isinstance(group, int) else tuple(group) for group in pattern
@@ -176,22 +190,23 @@ class ObjectiveMixture:
 
   @property
   def _counts(self) -> tuple[int, ...]:
+    """The number of steps of each entry in one sampled block."""
     return _block_counts(tuple(float(e.weight) for e in self.entries))
 
   @property
   def streams(self) -> tuple[str, ...]:
-    """Distinct stream names, in order of first use."""
+    """The distinct names of the datasets, in order of first use."""
     return tuple(dict.fromkeys(entry.stream for entry in self.entries))
 
   @property
   def objectives(self) -> tuple[objective_base.Objective, ...]:
-    """Distinct objectives, in order of first use."""
+    """The distinct objectives, in order of first use."""
     by_name = {entry.objective.name: entry.objective for entry in self.entries}
     return tuple(by_name.values())
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """Every tuple that `active` can return, each once."""
+    """The distinct tuples that `active` can return."""
     if self.combine is Combine.SUM:
       return (tuple(range(len(self.entries))),)
     if self.combine is Combine.ALTERNATE:
@@ -200,38 +215,47 @@ class ObjectiveMixture:
 
   @property
   def period(self) -> int:
-    """Steps in which each group has exactly its share."""
-    cycles = {Combine.SUM: 1, Combine.ALTERNATE: len(self._cycle)}
-    return cycles.get(self.combine) or sum(self._counts)
+    """The number of steps after which each group has exactly its share."""
+    if self.combine is Combine.SUM:
+      return 1
+    if self.combine is Combine.ALTERNATE:
+      return len(self._cycle)
+    return sum(self._counts)
 
   def loss_weight(self, index: int) -> float:
-    """Factor of an entry's loss: 1 where weights are shares of steps."""
-    return (
-      1.0
-      if self.combine is Combine.SAMPLE
-      else float(self.entries[index].weight)
-    )
+    """Returns the factor of an entry's loss, which is 1 for SAMPLE."""
+    if self.combine is Combine.SAMPLE:
+      return 1.0
+    return float(self.entries[index].weight)
 
   def active(self, step: int) -> tuple[int, ...]:
-    """Indices of the entries that global step `step` (from 0) trains."""
+    """Returns the indices of the entries that are trained at a step.
+
+    Args:
+      step: Global step, from 0.
+    """
     if self.combine is Combine.SUM:
       return self.groups[0]
     if self.combine is Combine.ALTERNATE:
       return self._cycle[step % len(self._cycle)]
     block, offset = divmod(step, sum(self._counts))
-    return (int(_drawn(self._counts, self.seed, block)[offset]),)
+    return (int(_sample_block(self._counts, self.seed, block)[offset]),)
 
   def stream_step(self, stream: str, step: int) -> int:
-    """How many of the steps 0 .. step - 1 read a batch of `stream`.
+    """Returns the number of batches read from a dataset before a step.
 
-    Entries of one step that share a stream read one batch.
+    Entries that share a dataset and a step read the same batch.
+
+    Args:
+      stream: Name of the dataset.
+      step: Global step, from 0.
 
     Raises:
-      ConfigError: no entry uses the stream.
+      ConfigError: If no entry uses the dataset.
     """
     if stream not in self.streams:
       raise errors.ConfigError(
-        'No entry of the mixture uses the stream',
+        'No entry of the objective mixture uses the stream',
         got=repr(stream),
         expected=f'one of {self.streams}',
         fix=name_suggestions.did_you_mean(str(stream), self.streams),
@@ -239,15 +263,16 @@ class ObjectiveMixture:
     if self.combine is Combine.SUM:
       return step
     if self.combine is Combine.ALTERNATE:
-      uses = [
+      is_read = [
         any(self.entries[i].stream == stream for i in group)
         for group in self._cycle
       ]
-      cycles, offset = divmod(step, len(uses))
-      return cycles * sum(uses) + sum(uses[:offset])
+      cycles, offset = divmod(step, len(is_read))
+      return cycles * sum(is_read) + sum(is_read[:offset])
     block, offset = divmod(step, sum(self._counts))
-    mine = np.asarray([entry.stream == stream for entry in self.entries])
-    started_entries = _drawn(self._counts, self.seed, block)[:offset]
-    return block * int(np.dot(self._counts, mine)) + int(
-      np.count_nonzero(mine[started_entries])
+    reads_stream = np.asarray(
+      [entry.stream == stream for entry in self.entries]
     )
+    block_start = block * int(np.dot(self._counts, reads_stream))
+    block_entries = _sample_block(self._counts, self.seed, block)[:offset]
+    return block_start + int(np.count_nonzero(reads_stream[block_entries]))

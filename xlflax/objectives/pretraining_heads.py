@@ -8,28 +8,42 @@ import jax.numpy as jnp
 
 
 class ProjectionHead(nn.Module):
-  """W2 relu(W1 h) without biases (PPA, section 2; Chen et al. 2020).
+  """Projection head without biases (Chen et al. 2020; PPA, section 2).
+
+    output = W2 relu(W1 h)
 
   Attributes:
-    dim: width of the output (PPA: 300).
+    dim: Width of the output (PPA: 300).
   """
 
   dim: int
 
   @nn.compact
   def __call__(self, vectors: jax.Array) -> jax.Array:
-    """[..., H] -> [..., dim], float32."""
+    """Projects vectors of shape [..., H] to float32 [..., dim]."""
     dense = functools.partial(_dense, use_bias=False)
     hidden = dense(vectors.shape[-1], ('embed', 'mlp'), 'inner')(vectors)
     return dense(self.dim, ('mlp', None), 'outer')(nn.relu(hidden))
 
 
 class DiscriminatorHead(nn.Module):
-  """w . gelu(W h + b) + c (Clark et al. 2020, as their code has it)."""
+  """Binary head of replaced-token detection (Clark et al. 2020).
+
+    logit = w . gelu(W h + b) + c
+
+  The architecture follows the code of the paper.
+  """
 
   @nn.compact
   def __call__(self, states: jax.Array) -> jax.Array:
-    """[..., H] -> float32 logits [...] that the token was replaced."""
+    """Computes the logits that tokens were replaced.
+
+    Args:
+      states: Hidden states of shape [..., H].
+
+    Returns:
+      float32 logits of shape [...].
+    """
     states = states.astype(jnp.float32)
     hidden = _dense(states.shape[-1], ('embed', 'mlp'), 'inner')(states)
     outer = _dense(1, ('mlp', None), 'outer')
@@ -39,12 +53,15 @@ class DiscriminatorHead(nn.Module):
 def _dense(
   width: int, axes: tuple[str | None, ...], name: str, *, use_bias: bool = True
 ) -> nn.Dense:
-  """A linear map with the logical axes of its parameters."""
-  initial = nn.initializers
+  """Returns a dense layer with the logical axes of its parameters."""
   return nn.Dense(
     width,
     use_bias=use_bias,
     name=name,
-    kernel_init=nn.with_logical_partitioning(initial.xavier_uniform(), axes),
-    bias_init=nn.with_logical_partitioning(initial.zeros_init(), axes[1:]),
+    kernel_init=nn.with_logical_partitioning(
+      nn.initializers.xavier_uniform(), axes
+    ),
+    bias_init=nn.with_logical_partitioning(
+      nn.initializers.zeros_init(), axes[1:]
+    ),
   )

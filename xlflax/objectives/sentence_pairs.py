@@ -1,4 +1,7 @@
-"""Batches whose pairs have two rows: `Layout.SIDES` and `Layout.ADJACENT`."""
+"""Batches that store the sides of a pair as two sequences.
+
+These are the batches of `Layout.SIDES` and `Layout.ADJACENT`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,30 +14,38 @@ _Side = dict[str, jax.Array]
 
 
 def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
-  """Returns the two sides of a batch, each with the keys of one row.
+  """Splits a batch into its two sides.
+
+  Args:
+    batch: Batch with two sides.
+    objective: Name of the objective, for error messages.
+
+  Returns:
+    The first and the second side, both with the keys of a one-sided batch.
 
   Raises:
-    ConfigError: the batch has one side only.
+    ConfigError: If the batch has only one side.
   """
   first, second = (
     batch_keys.select_side(batch, prefix) for prefix in ('', batch_keys.PAIRED)
   )
   if not second:
     raise errors.ConfigError(
-      'An objective needs the two sides of a pair as separate rows',
-      got=f'a batch with {sorted(batch)}',
-      expected=f'also {batch_keys.PAIRED}{batch_keys.TOKEN_IDS}',
+      'The objective requires the two sides of a pair as separate sequences',
+      got=f'a batch with the keys {sorted(batch)}',
+      expected=f'a batch with {batch_keys.PAIRED}{batch_keys.TOKEN_IDS}',
       where=f'objective {objective!r}',
-      fix='use a stream with Layout.SIDES or Layout.ADJACENT',
+      fix='Use a dataset with Layout.SIDES or Layout.ADJACENT',
     )
   return first, second
 
 
 def encoding_parts(model, batch) -> list[_Side]:
-  """Splits a batch into the parts that are encoded one after the other.
+  """Splits a batch into parts that are encoded one after the other.
 
-  A one-sided batch is one part; the two sides of pairs are one part of 2B
-  rows, or two parts if a sharing plan binds parameters side by side.
+  A one-sided batch is one part. The two sides of pairs are one part of 2B
+  sequences. If a sharing plan selects parameters by language, the sides are two
+  parts.
   """
   first, second = (
     batch_keys.select_side(batch, prefix) for prefix in ('', batch_keys.PAIRED)
@@ -47,16 +58,17 @@ def encoding_parts(model, batch) -> list[_Side]:
 
 
 def split_keys(rng: jax.Array, parts: list) -> list[jax.Array]:
-  """Returns a key for each of `parts`; for one part it is `rng` itself."""
+  """Returns a random key for each part; a single part gets `rng` itself."""
   return [rng] if len(parts) == 1 else list(jax.random.split(rng, len(parts)))
 
 
 def interleave_sides(first: _Side, second: _Side) -> _Side:
-  """Puts both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
+  """Merges both sides of B pairs into one batch of 2B sequences.
 
-  Unlike a concatenation, it moves no row to another device.
+  Sequences 2b and 2b + 1 are the sides of pair b. Unlike concatenation,
+  interleaving does not move sequences between devices.
 
-  Before: `{'token_ids': [a, b]}` and `{'token_ids': [c, d]}`; after:
+  Before: `{'token_ids': [a, b]}` and `{'token_ids': [c, d]}`. After:
   `{'token_ids': [a, c, b, d]}`.
   """
   return {
@@ -69,6 +81,6 @@ def interleave_sides(first: _Side, second: _Side) -> _Side:
 
 
 def swap_sides(rows: jax.Array) -> jax.Array:
-  """Exchanges the sides of interleaved rows: [a, c, b, d] -> [c, a, d, b]."""
+  """Swaps the sides of interleaved pairs: [a, c, b, d] becomes [c, a, d, b]."""
   pairs = rows.reshape(-1, 2, *rows.shape[1:])
   return pairs[:, ::-1].reshape(rows.shape)

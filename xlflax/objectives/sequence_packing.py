@@ -1,4 +1,4 @@
-"""Short texts share rows: fewer tokens are padding, on the device."""
+"""On-device packing of short texts into fewer sequences with less padding."""
 
 import functools
 import math
@@ -13,7 +13,9 @@ from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.model_calls import Pooling
 
-_TOGETHER = 64  # rows that are packed with each other: a device's own ones
+# Number of sequences that are packed together. Packing in blocks keeps the
+# sequences on their device.
+_BLOCK_SIZE = 64
 _KEYS = (
   batch_keys.TOKEN_IDS,
   batch_keys.SEGMENT_IDS,
@@ -21,16 +23,20 @@ _KEYS = (
   batch_keys.LANGUAGE_IDS,
   batch_keys.SIDE_IDS,
 )
-_WIDTH = 128  # tokens of a packed row, or of one text that is longer
+# Length of a packed sequence, unless one text is longer.
+_PACKED_LENGTH = 128
 
 
-class Packed(NamedTuple):
-  """Texts of N rows, one after the other in fewer and wider ones.
+class PackedTexts(NamedTuple):
+  """The texts of N sequences, packed into R sequences of W tokens.
 
   Attributes:
-    batch: arrays [R, W]; a text is a segment, and its positions are its own.
-    inside: bool [blocks, N / blocks, R * W / blocks], where a text stands.
-    placed: bool [N], texts that had room.
+    batch: Arrays of shape [R, W]. Each text is a segment with positions of its
+      own.
+    inside: Boolean array of shape [blocks, N / blocks, R * W / blocks], True at
+      the tokens of each text.
+    placed: Boolean array of shape [N], True for texts that were packed. Texts
+      that do not fit are left out.
   """
 
   batch: Mapping[str, jax.Array]
@@ -40,22 +46,32 @@ class Packed(NamedTuple):
   def pool(
     self, states: jax.Array, pooling: Pooling, vocabulary: VocabularySpec
   ) -> jax.Array:
-    """Pools states [R, W, H] of the batch to float32 [N, H]; see `inputs`."""
-    of_text = pooling is Pooling.MEAN
-    is_counted = masking.is_text if of_text else masking.is_present
-    counted = is_counted(self.batch, vocabulary)
+    """Pools the hidden states of each packed text.
+
+    Args:
+      states: Hidden states of the packed sequences, of shape [R, W, H].
+      pooling: Pooling of the hidden states.
+      vocabulary: Special ids.
+
+    Returns:
+      float32 array of shape [N, H].
+    """
+    if pooling is Pooling.MEAN:
+      token_mask = masking.is_text(self.batch, vocabulary)
+    else:
+      token_mask = masking.is_present(self.batch, vocabulary)
     if pooling is Pooling.FIRST:
-      counted &= self.batch[batch_keys.POSITIONS] == 0
+      token_mask &= self.batch[batch_keys.POSITIONS] == 0
     blocks, _, size = self.inside.shape
-    weights = self.inside & counted.reshape(blocks, 1, size)
+    weights = self.inside & token_mask.reshape(blocks, 1, size)
     total = jnp.einsum(
       'bnt,bth->bnh',
       weights.astype(jnp.float32),
       states.reshape(blocks, size, -1).astype(jnp.float32),
       precision=jax.lax.Precision.HIGHEST,
     )
-    number = jnp.sum(weights, axis=2)[..., None]
-    return (total / jnp.maximum(number, 1)).reshape(-1, states.shape[-1])
+    count = jnp.sum(weights, axis=2)[..., None]
+    return (total / jnp.maximum(count, 1)).reshape(-1, states.shape[-1])
 
 
 def pack_sequences(
@@ -64,41 +80,52 @@ def pack_sequences(
   *,
   share: float,
   longest: int,
-) -> Packed:
-  """Packs the texts of a batch, the longest first, each where it fits first.
+) -> PackedTexts:
+  """Packs the texts of a batch with the first-fit decreasing algorithm.
 
   Args:
-    batch: arrays [N, T] of `supervised.featurizers.text_fields`.
-    vocabulary: has the id of padding.
-    share: tokens of the packed rows, of N * T.
-    longest: row that the model reads; T fits.
+    batch: Arrays of shape [N, T] of `supervised.featurizers.text_fields`.
+    vocabulary: Provides the padding id.
+    share: Number of tokens in the packed sequences, as a fraction of N * T.
+    longest: Maximum length that the model reads, at least T.
   """
   count, length = batch[batch_keys.TOKEN_IDS].shape
-  together = math.gcd(count, _TOGETHER)
-  width = length * max(1, min(_WIDTH, longest) // length)
-  rows = math.ceil(share * together * length / width)
-  block = functools.partial(
-    _block, shape=(rows, width), pad_id=vocabulary.pad_id
+  block_size = math.gcd(count, _BLOCK_SIZE)
+  width = length * max(1, min(_PACKED_LENGTH, longest) // length)
+  rows = math.ceil(share * block_size * length / width)
+  pack_block = functools.partial(
+    _pack_block, shape=(rows, width), pad_id=vocabulary.pad_id
   )
   blocks = {
-    key: batch[key].reshape(-1, together, length)
+    key: batch[key].reshape(-1, block_size, length)
     for key in _KEYS
     if key in batch
   }
-  packed, inside, placed = jax.vmap(block)(blocks)
-  wide = {key: x.reshape(-1, width) for key, x in packed.items()}
-  return Packed(wide, inside, placed.reshape(-1))
+  packed, inside, placed = jax.vmap(pack_block)(blocks)
+  packed_batch = {key: x.reshape(-1, width) for key, x in packed.items()}
+  return PackedTexts(packed_batch, inside, placed.reshape(-1))
 
 
-def _block(batch, *, shape: tuple[int, int], pad_id: int):
-  """Packs rows [N, T]: arrays [R * W], `inside` and `placed`."""
+def _pack_block(batch, *, shape: tuple[int, int], pad_id: int):
+  """Packs one block of sequences.
+
+  Args:
+    batch: Arrays of shape [N, T].
+    shape: Shape (R, W) of the packed sequences.
+    pad_id: Padding id.
+
+  Returns:
+    The packed arrays of shape [R * W], and the fields `inside` and `placed` of
+    `PackedTexts`.
+  """
   lengths = jnp.sum(batch[batch_keys.SEGMENT_IDS] > 0, axis=1)
-  starts = _starts(lengths, *shape)
+  starts = _first_fit(lengths, *shape)
   placed = starts >= 0
-  at = jnp.arange(math.prod(shape))[None] - starts[:, None]
-  inside = placed[:, None] & (at >= 0) & (at < lengths[:, None])
-  filled, text = jnp.any(inside, axis=0), jnp.argmax(inside, axis=0)
-  source_position = jnp.take_along_axis(at, text[None], axis=0)[0]
+  offsets = jnp.arange(math.prod(shape))[None] - starts[:, None]
+  inside = placed[:, None] & (offsets >= 0) & (offsets < lengths[:, None])
+  filled = jnp.any(inside, axis=0)
+  text = jnp.argmax(inside, axis=0)
+  source_position = jnp.take_along_axis(offsets, text[None], axis=0)[0]
   padding = {batch_keys.TOKEN_IDS: pad_id}
   packed = {
     key: jnp.where(filled, rows[text, source_position], padding.get(key, 0))
@@ -108,8 +135,18 @@ def _block(batch, *, shape: tuple[int, int], pad_id: int):
   return packed, inside, placed
 
 
-def _starts(lengths: jax.Array, rows: int, width: int) -> jax.Array:
-  """Where each text begins in rows that follow each other; -1: no room."""
+def _first_fit(lengths: jax.Array, rows: int, width: int) -> jax.Array:
+  """Assigns texts to sequences, longest first, by first fit.
+
+  Args:
+    lengths: Number of tokens of each text, of shape [N].
+    rows: Number of packed sequences.
+    width: Number of tokens in a packed sequence.
+
+  Returns:
+    Index of each text's first token in the flattened sequences, of shape [N].
+    It is -1 for texts that do not fit.
+  """
 
   def place(free, length):
     fits = free >= length

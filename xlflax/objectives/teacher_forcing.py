@@ -1,7 +1,7 @@
-"""The decoder's side of sequence-to-sequence objectives.
+"""Decoder inputs and labels of sequence-to-sequence objectives.
 
-A target row `<s> y </s>` becomes the decoder's input `start y` and its labels
-`y </s>`: at each position the next token is predicted from those before it.
+A target sequence `<s> y </s>` becomes the decoder input `start y` and the
+labels `y </s>`. Each token is predicted from the tokens before it.
 """
 
 import enum
@@ -23,21 +23,31 @@ from xlflax.utils import errors
 
 
 class DecoderStart(enum.Enum):
-  """The decoder's first input."""
+  """First input token of the decoder.
 
-  LANGUAGE = 'language'  # the symbol of the target's language (mBART)
+  Attributes:
+    LANGUAGE: Symbol of the target language (mBART).
+    BOS: Beginning-of-sequence token.
+    PAD: Padding token (T5).
+    EOS: End-of-sequence token (Transformers of fairseq, BART).
+  """
+
+  LANGUAGE = 'language'
   BOS = 'bos'
-  PAD = 'pad'  # T5
-  EOS = 'eos'  # fairseq's Transformers, BART
+  PAD = 'pad'
+  EOS = 'eos'
 
 
 class Target(NamedTuple):
-  """The input and the labels of a decoder.
+  """Input and labels of a decoder.
 
   Attributes:
-    rows: the model's arrays, [B, S] each: token_ids are the decoder's input.
-    labels: int32 [B, S], the token that follows each input.
-    weights: float32 [B, S], 1 where a label counts.
+    rows: Arrays of shape [B, S] that the model reads. `token_ids` is the
+      decoder input.
+    labels: int32 array of shape [B, S], the token that follows each input
+      token.
+    weights: float32 array of shape [B, S], 1 for labels that contribute to the
+      loss.
   """
 
   rows: dict[str, jax.Array]
@@ -46,11 +56,11 @@ class Target(NamedTuple):
 
 
 class Score(NamedTuple):
-  """Scores of labels, float32 [B, S] each.
+  """Scores of labels, float32 arrays of shape [B, S].
 
   Attributes:
-    loss: the cross-entropy with smoothed labels, which is trained.
-    nll: -log p(label).
+    loss: Cross-entropy with label smoothing, the training loss.
+    nll: Negative log-likelihood -log p(label).
     correct: 1 where the label has the largest logit.
   """
 
@@ -62,10 +72,18 @@ class Score(NamedTuple):
 def start_ids(
   row_languages: jax.Array, start: DecoderStart, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Returns the decoder's first input for rows of languages [B]: int32 [B].
+  """Returns the first input token of the decoder.
+
+  Args:
+    row_languages: Language ids of the target sequences, of shape [B].
+    start: Type of the first token.
+    vocabulary: Special ids.
+
+  Returns:
+    int32 array of shape [B].
 
   Raises:
-    VocabularyError: the vocabulary has no symbols of languages.
+    VocabularyError: If the vocabulary has no language symbols.
   """
   if start is DecoderStart.LANGUAGE:
     return language_symbols(row_languages, vocabulary)
@@ -80,18 +98,25 @@ def start_ids(
 def language_symbols(
   row_languages: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Returns the ids of languages' symbols, [B] -> int32 [B].
+  """Returns the ids of language symbols.
+
+  Args:
+    row_languages: Language ids of shape [B].
+    vocabulary: Language symbols.
+
+  Returns:
+    int32 array of shape [B].
 
   Raises:
-    VocabularyError: the vocabulary has no symbols of languages.
+    VocabularyError: If the vocabulary has no language symbols.
   """
   symbols = vocabulary.language_symbol_ids
   if len(symbols) != len(vocabulary.languages) or not symbols:
     raise errors.VocabularyError(
-      'The vocabulary has no symbol for each language',
+      'The vocabulary does not have a symbol for each language',
       got=f'{len(symbols)} symbols for {len(vocabulary.languages)} languages',
-      expected='one <lang:xx> per language',
-      fix="train it with `xlflax vocab`, or set decoder_start to 'bos'",
+      expected='one symbol <lang:xx> per language',
+      fix="Train the vocabulary with `xlflax vocab`, or set decoder_start='bos'",
     )
   return jnp.asarray(symbols, jnp.int32)[row_languages]
 
@@ -102,44 +127,55 @@ def make_target(
   vocabulary: VocabularySpec,
   scored: jax.Array | None = None,
 ) -> Target:
-  """Makes the decoder's input and labels from target rows.
+  """Converts target sequences to decoder inputs and labels.
 
-  Before: token_ids [[1, 7, 8, 2, 0]] (`<s> y </s>`), first [5]; after:
+  Before: token_ids [[1, 7, 8, 2, 0]] (`<s> y </s>`), first [5]. After:
   input [[5, 7, 8, 0, 0]], labels [[7, 8, 2, 0, 0]], weights [[1, 1, 1, 0, 0]].
 
   Args:
-    rows: token_ids, segment_ids, positions, language_ids [B, S]; the first
-      position of a row stands for the start and is not predicted.
-    first: int [B], the decoder's first input.
-    vocabulary: has the padding.
-    scored: bool [B, S], the tokens whose prediction counts; None for all.
+    rows: Target sequences: token_ids, segment_ids, positions and language_ids
+      of shape [B, S]. The first position of a sequence is the start symbol and
+      is not predicted.
+    first: First input token of the decoder, int [B].
+    vocabulary: Provides the padding id.
+    scored: Boolean array of shape [B, S], True for tokens whose prediction
+      contributes to the loss. If None, all tokens contribute.
 
   Returns:
-    The target; labels are in the row of the input, one place earlier.
+    The decoder input and its labels. The label of a token is at the position of
+    the preceding input token.
   """
   token_ids = rows[batch_keys.TOKEN_IDS]
 
-  def earlier(array):
+  def shift_left(array):
     return jnp.pad(array[:, 1:], ((0, 0), (0, 1)))
 
-  present = earlier(masking.is_present(rows, vocabulary))
-  weights = present if scored is None else present & earlier(scored)
+  present = shift_left(masking.is_present(rows, vocabulary))
+  weights = present if scored is None else present & shift_left(scored)
   shifted_ids = jnp.concatenate(
     [first[:, None].astype(token_ids.dtype), token_ids[:, 1:]], axis=1
   )
-  moved = {
+  decoder_rows = {
     batch_keys.TOKEN_IDS: jnp.where(present, shifted_ids, vocabulary.pad_id),
     batch_keys.SEGMENT_IDS: present.astype(jnp.int32),
   }
   for key in (batch_keys.POSITIONS, batch_keys.LANGUAGE_IDS):
     if key in rows:
-      moved[key] = jnp.where(present, rows[key], 0)
-  labels = jnp.where(present, earlier(token_ids), vocabulary.pad_id)
-  return Target(moved, labels, weights.astype(jnp.float32))
+      decoder_rows[key] = jnp.where(present, rows[key], 0)
+  labels = jnp.where(present, shift_left(token_ids), vocabulary.pad_id)
+  return Target(decoder_rows, labels, weights.astype(jnp.float32))
 
 
 def row_languages(rows, vocabulary: VocabularySpec) -> jax.Array:
-  """Language of each row's first token of text, int [B]; 0 if unknown."""
+  """Returns the language of each sequence's first text token.
+
+  Args:
+    rows: Sequences, with or without language_ids.
+    vocabulary: Special ids.
+
+  Returns:
+    Integer array of shape [B]. The language is 0 if `rows` has no language_ids.
+  """
   if batch_keys.LANGUAGE_IDS not in rows:
     return jnp.zeros(rows[batch_keys.TOKEN_IDS].shape[0], jnp.int32)
   return model_calls.row_languages(rows, vocabulary)
@@ -155,25 +191,27 @@ def decode_with_teacher_forcing(
   context,
   rng: jax.Array,
 ) -> tuple[jax.Array, Any]:
-  """Computes the decoder's states, with dropout in training.
+  """Computes the hidden states of the decoder, with dropout during training.
 
   Args:
-    model: a module with `encode` and `decode_with_teacher_forcing`.
-    source_params: parameters bound to the source's language.
-    params: parameters bound to the target's language.
-    source: the encoder's rows [B, T].
-    target: of `make_target`.
-    context: says whether dropout is on.
-    rng: key of dropout.
+    model: Module with the methods `encode` and `decode`.
+    source_params: Parameters for the source language.
+    params: Parameters for the target language.
+    source: Sequences of the encoder, of shape [B, T].
+    target: Result of `make_target`.
+    context: Context of the objective, which determines whether dropout is
+      applied.
+    rng: Random key for dropout.
 
   Returns:
-    The states [B, S, H], and the parameters for `score_labels`: `params`.
+    The hidden states of shape [B, S, H], and the parameters to pass to
+    `score_labels`.
   """
   encoder_rng, decoder_rng = jax.random.split(rng)
   memory = model_calls.encode_batch(
     model, source_params, source, context=context, rng=encoder_rng
   )
-  memory, params = _head_first(memory, params)
+  memory, params = _reduce_head_gradient_first(memory, params)
   states = model_calls.call_model(
     model,
     params,
@@ -188,11 +226,11 @@ def decode_with_teacher_forcing(
   return states, params
 
 
-def _head_first(memory: jax.Array, params):
-  """Has devices sum the gradient of T5's output table early in the step.
+def _reduce_head_gradient_first(memory: jax.Array, params):
+  """Schedules the all-reduce of the gradient of T5's output table early.
 
-  Several GPUs exchange it while they compute the decoder's gradients, and not
-  after the encoder's.
+  With several GPUs, the exchange then overlaps with the gradients of the
+  decoder instead of following those of the encoder.
   """
   is_multi_device = dense.on_several_accelerators()
   table = params['model'].get('output')
@@ -216,36 +254,42 @@ def score_labels(
   chunk_size: int | None,
   vocab_size: int,
 ) -> Score:
-  """Computes the smoothed cross-entropy (Szegedy et al. 2016, section 7).
+  """Computes the label-smoothed cross-entropy (Szegedy et al. 2016, section 7).
 
-  With e = label_smoothing, the label has the target probability 1 - e + e / V
-  and each other of the V entries e / V:
+  With e = label_smoothing, the label has the target probability 1 - e + e / V,
+  and each of the other V - 1 tokens has e / V:
 
   loss = (1 - e) * -log p(label) + e / V * sum_v -log p(v)
        = -log p(label) + e * (z_label - mean_v z_v)
 
-  for logits z. The mean logit is the product with the mean row of the output
-  table, so that the head never holds all logits.
+  for logits z. The mean logit is the product of the hidden state with the mean
+  row of the output table. The head therefore never holds all logits.
 
   Args:
-    model: a module with `transform` and `output_table`.
-    params: its parameters.
-    states: [B, S, H].
-    labels: int [B, S].
-    label_smoothing: e in [0, 1).
-    chunk_size: see `linear_cross_entropy.linear_cross_entropy`.
-    vocab_size: V; rows of the table beyond it do not count.
+    model: Module with the methods `transform` and `output_table`.
+    params: Parameters of the model.
+    states: Hidden states of shape [B, S, H].
+    labels: Integer array of shape [B, S].
+    label_smoothing: Smoothing e in [0, 1).
+    chunk_size: See `linear_cross_entropy.linear_cross_entropy`.
+    vocab_size: Size V of the vocabulary. Further rows of the table are padding
+      and are not counted.
+
+  Returns:
+    Loss, negative log-likelihood and correctness of the labels.
   """
   hidden = model_calls.call_model(model, params, 'transform', states)
   table, bias = model_calls.call_model(model, params, 'output_table')
   hidden = hidden.reshape(-1, hidden.shape[-1])
-  flat = labels.reshape(-1)
+  flat_labels = labels.reshape(-1)
   result = linear_cross_entropy(
-    hidden, table, bias, flat, chunk_size=chunk_size
+    hidden, table, bias, flat_labels, chunk_size=chunk_size
   )
   loss = result.loss
   if label_smoothing:
-    loss += label_smoothing * _above_mean(hidden, table, bias, flat, vocab_size)
+    loss += label_smoothing * _logit_above_mean(
+      hidden, table, bias, flat_labels, vocab_size
+    )
   return Score(
     *(
       value.reshape(labels.shape)
@@ -254,8 +298,10 @@ def score_labels(
   )
 
 
-def _above_mean(hidden, table, bias, labels, vocab_size: int) -> jax.Array:
-  """The label's logit minus the mean of all V logits: float32 [N]."""
+def _logit_above_mean(
+  hidden, table, bias, labels, vocab_size: int
+) -> jax.Array:
+  """Returns the label's logit minus the mean of all V logits, float32 [N]."""
   table, bias = table.astype(hidden.dtype), bias.astype(jnp.float32)
   counts = (jnp.arange(table.shape[0]) < vocab_size).astype(jnp.float32)
   mean_row = (

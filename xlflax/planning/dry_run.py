@@ -139,7 +139,7 @@ def _described(setup: training_setup.Setup) -> dict[str, Any]:
       'languages': list(setup.spec.languages),
     },
     'parameters': _parameters(setup),
-    'learning_rate': setup.followed_rate,
+    'learning_rate': setup.rate_description,
     'streams': streams,
   }
 

@@ -1,4 +1,4 @@
-"""State, optimizer, partitioning, checkpoints, and the training loop."""
+"""Train state, optimizers, partitioning, checkpoints, and the training loop."""
 
 from etils import epy as _epy
 

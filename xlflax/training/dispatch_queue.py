@@ -1,8 +1,9 @@
-"""Limits the number of steps that are dispatched and not finished.
+"""Limit on the number of steps that are dispatched to the devices ahead.
 
-JAX returns from a step before the device has finished it, and on CPUs allows 32
-dispatched steps. Saving and stopping wait for all of them. Few steps are
-therefore dispatched ahead if a step takes long, and enough that no device idles.
+JAX returns from a step before the device has finished it. On CPUs, it allows 32
+dispatched steps. Saving and stopping wait for all of them. Therefore, only few
+steps are dispatched ahead if a step takes long, but enough that no device
+idles.
 """
 
 import collections
@@ -12,8 +13,9 @@ from typing import Any
 
 import jax
 
-_LEAST, _MOST = 2, 32
-_SECONDS = 1.0  # of work ahead, where that is more than the least
+_MIN_STEPS, _MAX_STEPS = 2, 32
+# Duration of the dispatched steps, unless it is less than the minimum.
+_TARGET_SECONDS = 1.0
 
 
 class DispatchQueue:
@@ -24,7 +26,7 @@ class DispatchQueue:
 
   Args:
     on_finished: Function called with the number of a finished step.
-    clock: Function that returns seconds.
+    clock: Function that returns the time in seconds.
   """
 
   def __init__(
@@ -34,26 +36,27 @@ class DispatchQueue:
   ):
     self._on_finished, self._clock = on_finished, clock
     self._steps: collections.deque[tuple[int, Any]] = collections.deque()
-    self._seconds: float | None = None  # of a step
-    self._since = clock()
+    self._seconds_per_step: float | None = None
+    self._last_finish_time = clock()
     self.finished = 0
 
   @property
   def limit(self) -> int:
-    """Maximum number of dispatched steps."""
-    if not self._seconds:
-      return _LEAST
-    return max(_LEAST, min(_MOST, int(_SECONDS / self._seconds)))
+    """The maximum number of dispatched steps."""
+    if not self._seconds_per_step:
+      return _MIN_STEPS
+    num_steps = int(_TARGET_SECONDS / self._seconds_per_step)
+    return max(_MIN_STEPS, min(_MAX_STEPS, num_steps))
 
   def add(self, step: int, output: Any) -> None:
     """Adds a step that was dispatched.
 
     Args:
       step: Number of the step.
-      output: Arrays that are ready when it is finished.
+      output: Arrays that are ready when the step is finished.
     """
     if not self._steps:
-      self._since = self._clock()
+      self._last_finish_time = self._clock()
     self._steps.append((step, output))
     self._poll()
 
@@ -73,19 +76,19 @@ class DispatchQueue:
     self._poll()
 
   def _poll(self) -> None:
-    """Removes finished steps, and estimates the time of a step."""
+    """Removes finished steps and estimates the duration of a step."""
     count = 0
     while self._steps and _is_ready(self._steps[0][1]):
       self.finished, _ = self._steps.popleft()
       count += 1
     if count:
       current_time = self._clock()
-      self._seconds, self._since = (
-        (current_time - self._since) / count,
-        current_time,
-      )
+      elapsed = current_time - self._last_finish_time
+      self._seconds_per_step = elapsed / count
+      self._last_finish_time = current_time
       self._on_finished(self.finished)
 
 
 def _is_ready(output: Any) -> bool:
+  """Returns whether all arrays of an output are computed."""
   return all(leaf.is_ready() for leaf in jax.tree.leaves(output))

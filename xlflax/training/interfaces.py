@@ -1,4 +1,4 @@
-"""What training knows of the rooms above it."""
+"""Interfaces of objects that higher layers pass to training."""
 
 from typing import Any, Protocol
 
@@ -6,25 +6,33 @@ from xlflax.training import train_state
 
 
 class Evaluation(Protocol):
-  """What runs during training, such as `evaluation.during_training`."""
+  """Evaluation during training, such as `evaluation.during_training`."""
 
   def is_due(self, step: int, last_step: int) -> bool:
-    """Returns whether to evaluate after `step` of `last_step` steps."""
-
-  def run(self, setup: Any, state: train_state.TrainState) -> dict[str, float]:
-    """Evaluates a state.
+    """Returns whether to evaluate after a step.
 
     Args:
-      setup: the run's `xlflax.training.training_setup.Setup`.
-      state: the train state.
+      step: Number of finished steps.
+      last_step: Number of steps of the run.
+    """
+
+  def run(self, setup: Any, state: train_state.TrainState) -> dict[str, float]:
+    """Evaluates a train state.
+
+    Args:
+      setup: `xlflax.training.training_setup.Setup` of the run.
+      state: Train state.
 
     Returns:
-      'task/metric' -> number.
+      Metrics with names such as 'task/metric'.
     """
 
   def is_better_higher(self, metric: str) -> bool:
-    """Returns whether more of 'task/metric' is better.
+    """Returns whether higher values of a metric are better.
+
+    Args:
+      metric: Name of the metric, such as 'task/metric'.
 
     Raises:
-      ConfigError: nothing says so.
+      ConfigError: If the direction of the metric is unknown.
     """

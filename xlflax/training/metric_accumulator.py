@@ -1,7 +1,8 @@
-"""The metric accumulator: sums of the steps since the last report.
+"""Sums of the metrics since the last report.
 
-Steps hand over small device arrays; they are fetched only when a report or a
-checkpoint needs them, so that the host never waits for a step in between.
+Steps pass small device arrays to the accumulator. They are fetched only when a
+report or a checkpoint needs them, so that the host does not wait for a step in
+between.
 """
 
 import dataclasses
@@ -15,19 +16,19 @@ from xlflax.training import train_step
 
 @dataclasses.dataclass
 class Sums:
-  """Totals over the accumulated steps, on the host, in float64.
+  """Sums over the accumulated steps, on the host and in float64.
 
   Attributes:
-    steps: how many steps.
-    skipped: how many of them were not finite.
-    spikes: how many of them were skipped since their loss had risen.
-    streak: how many of the last ones were either, in a row, before this
-      report too.
-    unsound: steps after which the parameters were not finite.
-    loss: mean loss of the steps that were not skipped.
-    grad_norm: mean gradient norm of the same.
-    tokens: tokens trained on.
-    metrics: name -> (total, weight) arrays.
+    steps: Number of steps.
+    skipped: Number of steps that were skipped because they were not finite.
+    spikes: Number of steps that were skipped because of a loss spike.
+    streak: Number of consecutive skipped steps up to the last step, including
+      those before the last report.
+    unsound: Number of steps after which the parameters were not finite.
+    loss: Mean loss of the steps that were not skipped.
+    grad_norm: Mean gradient norm of the steps that were not skipped.
+    tokens: Number of tokens.
+    metrics: Pairs (total, weight) of arrays by metric name.
   """
 
   steps: int = 0
@@ -44,7 +45,7 @@ class Sums:
 
 
 class MetricAccumulator:
-  """Adds up the outputs of steps; a checkpoint holds what it has so far."""
+  """Sums the outputs of steps. The sums are part of each checkpoint."""
 
   def __init__(self):
     self._streak = self._unsound = 0
@@ -63,12 +64,12 @@ class MetricAccumulator:
     self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
   def add(self, output: train_step.StepOutput) -> None:
-    """Takes a step's output, still on the device."""
+    """Adds the output of a step, which stays on the device."""
     self._pending.append(output)
     self._steps += 1
 
   def peek(self) -> Sums:
-    """The sums so far."""
+    """Returns the current sums."""
     self._fetch()
     finite = self._scalars['finite']
 
@@ -88,13 +89,13 @@ class MetricAccumulator:
     )
 
   def take(self) -> Sums:
-    """The sums so far; the accumulator is then empty."""
+    """Returns the current sums and resets the accumulator."""
     sums = self.peek()
     self._clear()
     return sums
 
   def to_json(self) -> dict[str, Any]:
-    """Everything as plain JSON, exact in float64."""
+    """Returns the complete state as plain JSON, exact in float64."""
     self._fetch()
     return {
       'steps': self._steps,
@@ -108,6 +109,7 @@ class MetricAccumulator:
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'MetricAccumulator':
+    """Restores an accumulator from the result of `to_json`."""
     accumulator = cls()
     accumulator._steps = value['steps']
     accumulator._streak = value['streak']
@@ -119,13 +121,15 @@ class MetricAccumulator:
     return accumulator
 
   def _fetch(self) -> None:
+    """Fetches the pending outputs and adds them to the sums."""
     outputs, self._pending = jax.device_get(self._pending), []
     for output in outputs:
       self._scalars['tokens'] += float(output.tokens)
       if not output.finite:
+        # A step that is finite but was not applied is a loss spike.
         self._streak += 1
-        is_finite = np.isfinite(output.loss) and np.isfinite(output.grad_norm)
-        self._scalars['spikes'] += float(is_finite)
+        is_spike = np.isfinite(output.loss) and np.isfinite(output.grad_norm)
+        self._scalars['spikes'] += float(is_spike)
         continue
       self._streak = 0
       self._unsound += not np.isfinite(output.param_norm)

@@ -1,7 +1,7 @@
-"""Refuses parameters that are NaN or infinite where they enter and leave.
+"""Checks that parameters are finite when they are loaded or exported.
 
-A model with one such value answers everything alike, which looks like a bad
-model and not like a damaged file.
+A model with a single NaN predicts the same for all inputs, which is easily
+mistaken for a bad model instead of a damaged file.
 """
 
 import math
@@ -15,81 +15,88 @@ import numpy as np
 
 from xlflax.utils import errors
 
-_PIECE = 1 << 22  # values that are looked at together
+_CHUNK_SIZE = 1 << 22  # Number of values that are checked at a time.
 
 
 def check_finite(
   name: str, values: np.ndarray, *, where: str | pathlib.Path, fix: str = ''
 ) -> None:
-  """Refuses an array of the host with a value that is not finite.
+  """Checks that all values of a host array are finite.
 
   Args:
-    name: of the tensor or parameter.
-    values: of any shape and type.
-    where: it comes from.
-    fix: what to do about it; '' for what helps with a file.
+    name: Name of the tensor or parameter.
+    values: Array of any shape and dtype.
+    where: Location of the array, for the error message.
+    fix: Hint of the error message. If empty, a hint for damaged files.
 
   Raises:
-    CheckpointError: a value is NaN or infinite; their number is told.
+    CheckpointError: If values are NaN or infinite. The message contains their
+      number.
   """
   flat = values.reshape(-1)
-  odd = sum(
-    int(np.count_nonzero(~np.isfinite(flat[start : start + _PIECE])))
-    for start in range(0, flat.size, _PIECE)
+  num_nonfinite = sum(
+    int(np.count_nonzero(~np.isfinite(flat[start : start + _CHUNK_SIZE])))
+    for start in range(0, flat.size, _CHUNK_SIZE)
   )
-  if odd:
-    raise _not_finite(
-      [f'{odd:,} of {flat.size:,} values of {name}'], where, fix
+  if num_nonfinite:
+    raise _nonfinite_error(
+      f'{num_nonfinite:,} of {flat.size:,} values of {name}', where, fix
     )
 
 
 def check_arrays(
   named: Mapping[str, jax.Array], *, where: str | pathlib.Path, fix: str = ''
 ) -> None:
-  """As `check_finite`, of arrays on devices; every process finds the same.
+  """Checks that all values of device arrays are finite.
+
+  All processes get the same result.
 
   Args:
-    named: name -> array, each sharded in any way.
-    where: as of `check_finite`.
-    fix: as of `check_finite`.
+    named: Arrays by name, with any sharding.
+    where: See `check_finite`.
+    fix: See `check_finite`.
+
+  Raises:
+    CheckpointError: If values are NaN or infinite.
   """
   if all(_is_on_host(array) for array in named.values()):
     for name, array in named.items():
       for shard in array.addressable_shards:
         check_finite(name, np.asarray(shard.data), where=where, fix=fix)
     return
-  is_finite = _finite_each(dict(named))
-  odd = [name for name, finite in is_finite.items() if not bool(finite)]
-  if odd:
-    raise _not_finite([f'values of {", ".join(odd[:8])}'], where, fix)
+  is_finite = _are_finite(dict(named))
+  names = [name for name, finite in is_finite.items() if not bool(finite)]
+  if names:
+    raise _nonfinite_error(f'values of {", ".join(names[:8])}', where, fix)
 
 
 @jax.jit
-def _finite_each(named: dict[str, Any]) -> dict[str, jax.Array]:
+def _are_finite(named: dict[str, Any]) -> dict[str, jax.Array]:
+  """Returns for each array whether all values are finite."""
   return {name: jnp.isfinite(array).all() for name, array in named.items()}
 
 
 def _is_on_host(array: jax.Array) -> bool:
-  """Whether all of it can be looked at here without a transfer."""
+  """Returns whether an array can be read in this process without a transfer."""
   return array.is_fully_addressable and all(
     device.platform == 'cpu' for device in array.devices()
   )
 
 
-def _not_finite(found: list[str], where, fix: str) -> errors.CheckpointError:
+def _nonfinite_error(values: str, where, fix: str) -> errors.CheckpointError:
   return errors.CheckpointError(
     'Parameters are not finite',
-    got='; '.join(found) + ' are NaN or infinite',
+    got=f'{values} are NaN or infinite',
     expected='finite numbers',
     where=str(where),
     fix=fix
-    or 'copy the file again, or take a checkpoint before the training '
-    'that left it so',
+    or 'Copy the file again, or use a checkpoint from before the training '
+    'diverged',
   )
 
 
 def or_null(value: Any) -> Any:
-  """Plain JSON values in which NaN and infinity are null."""
+  """Replaces NaN and infinity by None in plain JSON values."""
   if isinstance(value, Mapping):
     return {key: or_null(item) for key, item in value.items()}
   if isinstance(value, (list, tuple)):

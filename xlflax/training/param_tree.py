@@ -1,4 +1,4 @@
-"""Names of parameters, and selecting them by pattern.
+"""Names of parameters, and their selection by patterns.
 
 The name of a parameter is its path joined by '/', such as
 `model/layers/attention/query/kernel`. Patterns are regular expressions that
@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 
 def path_name(path) -> str:
-  """'a/b/0' for a key path of `jax.tree_util`."""
+  """Returns the name of a key path of `jax.tree_util`, such as 'a/b/0'."""
   return '/'.join(
     str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
     for k in path
@@ -23,7 +23,7 @@ def path_name(path) -> str:
 
 
 def flatten_params(tree) -> dict[str, Any]:
-  """Name -> leaf, in the tree's order."""
+  """Returns the leaves of a tree by name, in the order of the tree."""
   return {
     path_name(path): leaf
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -31,56 +31,80 @@ def flatten_params(tree) -> dict[str, Any]:
 
 
 def param_shapes(tree) -> dict[str, tuple[int, ...]]:
-  """Name -> shape of each leaf."""
+  """Returns the shapes of the leaves of a tree by name."""
   return {
     name: tuple(leaf.shape) for name, leaf in flatten_params(tree).items()
   }
 
 
 def unflatten_params(named: Mapping[str, Any]) -> dict[str, Any]:
-  """The tree of names: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
+  """Returns the tree of named leaves: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
   tree: dict[str, Any] = {}
   for path, leaf in named.items():
-    *folders, last = path.split('/')
-    folder = tree
-    for part in folders:
-      folder = folder.setdefault(part, {})
-    folder[last] = leaf
+    *parent_keys, key = path.split('/')
+    subtree = tree
+    for parent_key in parent_keys:
+      subtree = subtree.setdefault(parent_key, {})
+    subtree[key] = leaf
   return tree
 
 
 def map_named(fn, tree, *rest) -> Any:
-  """Like `jax.tree.map`, with the leaf's name as first argument."""
+  """Maps a function over trees like `jax.tree.map`, with the names of leaves.
+
+  Args:
+    fn: Function of the name of a leaf and the leaves with that name.
+    tree: Tree whose structure determines the result.
+    *rest: Further trees with the same structure.
+  """
   return jax.tree_util.tree_map_with_path(
     lambda path, *leaves: fn(path_name(path), *leaves), tree, *rest
   )
 
 
 def matches_pattern(patterns: Sequence[str], parameter: str) -> bool:
+  """Returns whether the name of a parameter matches any of the patterns."""
   return any(re.search(pattern, parameter) for pattern in patterns)
 
 
 def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
-  """Raises ConfigError for a pattern that selects no parameter."""
+  """Checks that each pattern matches at least one parameter.
+
+  Args:
+    patterns: Regular expressions.
+    tree: Parameter tree.
+    where: Location of the patterns, for the error message.
+
+  Raises:
+    ConfigError: If a pattern matches no parameter or is not a valid regular
+      expression.
+  """
   parameter_names = list(flatten_params(tree))
   for pattern in patterns:
-    if not _selects(pattern, parameter_names, where):
+    if not _matches_any(pattern, parameter_names, where):
       raise errors.ConfigError(
         'A parameter pattern matches no parameter',
         got=pattern,
-        expected='part of one of '
+        expected='a regular expression that matches one of '
         + ', '.join(parameter_names[:8])
         + (', …' if len(parameter_names) > 8 else ''),
         where=where,
       )
 
 
-def _selects(pattern: str, known: Sequence[str], where: str) -> bool:
+def _matches_any(
+  pattern: str, parameter_names: Sequence[str], where: str
+) -> bool:
+  """Returns whether a pattern matches any of the names.
+
+  Raises:
+    ConfigError: If the pattern is not a valid regular expression.
+  """
   try:
-    return any(re.search(pattern, k) for k in known)
+    return any(re.search(pattern, name) for name in parameter_names)
   except re.error as error:
     raise errors.ConfigError(
-      'A parameter pattern is no regular expression',
+      'A parameter pattern is not a valid regular expression',
       got=pattern,
       expected='a Python regular expression',
       where=where,

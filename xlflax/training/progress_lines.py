@@ -1,4 +1,4 @@
-"""Progress of a run: lines, and a live line below them on a terminal."""
+"""Progress of a run: log lines, and a live line below them on a terminal."""
 
 import logging
 import threading
@@ -7,18 +7,22 @@ import time
 from xlflax.utils import live_display
 
 # XLA prints its banner "Very slow compile?" after two minutes.
-_LONG_COMPILATION = 110.0
-_QUIET = 30.0  # seconds without a line in a log, within a report's interval
+_LONG_COMPILATION_SECONDS = 110.0
+# Maximum time without a log line between two reports.
+_MAX_QUIET_SECONDS = 30.0
 
 
 class Progress:
-  """Speed, and lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
+  """Logs lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
 
   Args:
-    total_steps: where the run ends.
-    flops_per_step: model FLOPs of one step over all devices, or None.
-    peak_flops: peak FLOP/s of all devices together, or None for no MFU.
-    enabled: whether this process reports.
+    first_step: Number of finished steps at the start.
+    total_steps: Step at which the run ends.
+    flops_per_step: Model FLOPs of one step over all devices. If None, MFU is
+      not reported.
+    peak_flops: Peak FLOP/s of all devices together. If None, MFU is not
+      reported.
+    enabled: Whether this process logs.
   """
 
   def __init__(
@@ -35,82 +39,102 @@ class Progress:
     self._peak = peak_flops
     self._step = first_step
     self._time = time.perf_counter()
-    self._begun: tuple[int, float] | None = None
-    self._told = self._time
-    self._loss = 'the first step is compiled'
-    self._live = None
-    self._patience = threading.Timer(_LONG_COMPILATION, _tell_of_compilation)
-    self._patience.daemon = True
+    # Number of the first step of this process, and the time when it finished.
+    self._first_step: tuple[int, float] | None = None
+    self._last_log_time = self._time
+    self._loss_text = 'compiling the first step'
+    self._live_line = None
+    self._compilation_timer = threading.Timer(
+      _LONG_COMPILATION_SECONDS, _log_long_compilation
+    )
+    self._compilation_timer.daemon = True
     if enabled:
-      self._patience.start()
-      self._live = live_display.Line(
-        f'{self._place(first_step)} | {self._loss}', total=total_steps
+      self._compilation_timer.start()
+      self._live_line = live_display.Line(
+        f'{self._format_step(first_step)} | {self._loss_text}',
+        total=total_steps,
       )
 
   def advance(self, step: int) -> None:
-    """Moves the live line; in a log, a line where none was for a while."""
-    if self._live is None or self._begun is None:
-      return
-    current_time = time.perf_counter()
-    if self._live.is_open:
-      parts = [self._place(step), self._loss, *self._left(step)]
-      self._live.show(' | '.join(parts), step)
-    elif current_time - self._told > _QUIET:
-      self._told = current_time
-      logging.info(' | '.join([self._place(step), *self._left(step)]))
-
-  def begin(self, step: int, loss: float, seconds: float) -> None:
-    """Prints the line of the first step, and starts the clocks.
+    """Updates the live line, or logs a line if none was logged for a while.
 
     Args:
-      step: finished steps.
-      loss: of the first one.
-      seconds: that it took, compilation included.
+      step: Number of finished steps.
     """
-    self._patience.cancel()
-    self.restart(step)
-    self._begun = (step, self._time)
-    self._told = self._time
-    self._loss = f'loss {loss:.4f}'
-    if self._live:
+    if self._live_line is None or self._first_step is None:
+      return
+    current_time = time.perf_counter()
+    if self._live_line.is_open:
+      parts = [
+        self._format_step(step),
+        self._loss_text,
+        *self._format_eta(step),
+      ]
+      self._live_line.show(' | '.join(parts), step)
+    elif current_time - self._last_log_time > _MAX_QUIET_SECONDS:
+      self._last_log_time = current_time
       logging.info(
-        '%s | loss %.4f | the first step took %s, compilation included',
-        self._place(step),
+        ' | '.join([self._format_step(step), *self._format_eta(step)])
+      )
+
+  def begin(self, step: int, loss: float, seconds: float) -> None:
+    """Logs the line of the first step and starts the clocks.
+
+    Args:
+      step: Number of finished steps.
+      loss: Loss of the first step.
+      seconds: Duration of the first step in seconds, including compilation.
+    """
+    self._compilation_timer.cancel()
+    self.restart(step)
+    self._first_step = (step, self._time)
+    self._last_log_time = self._time
+    self._loss_text = f'loss {loss:.4f}'
+    if self._live_line:
+      logging.info(
+        '%s | loss %.4f | first step: %s including compilation',
+        self._format_step(step),
         loss,
         format_duration(seconds) if seconds >= 60 else f'{seconds:.1f} s',
       )
 
   def restart(self, step: int) -> None:
-    """Leaves what happened until now (compilation, evaluation) out of speed."""
+    """Excludes the time up to now (compilation, evaluation) from the speed.
+
+    Args:
+      step: Number of finished steps.
+    """
     self._step, self._time = step, time.perf_counter()
 
-  def _place(self, step: int) -> str:
+  def _format_step(self, step: int) -> str:
     return f'step {step:,}/{self._total:,}'
 
-  def _left(self, step: int) -> list[str]:
-    """['ETA 01:02:03'], from all since the first step; [] before it is known.
+  def _format_eta(self, step: int) -> list[str]:
+    """Returns the remaining time, such as ['ETA 01:02:03'], or [] if unknown.
 
-    Evaluations and checkpoints count: they will come again.
+    The estimate is based on the time since the first step, including
+    evaluations and checkpoints, which recur.
     """
-    if self._begun is None or step <= self._begun[0]:
+    if self._first_step is None or step <= self._first_step[0]:
       return []
-    first, start = self._begun
-    seconds_per_step = (time.perf_counter() - start) / (step - first)
+    first_step, start_time = self._first_step
+    elapsed = time.perf_counter() - start_time
+    seconds_per_step = elapsed / (step - first_step)
     return [f'ETA {format_duration((self._total - step) * seconds_per_step)}']
 
   def report(
     self, step: int, loss: float, tokens_per_step: float
   ) -> dict[str, float]:
-    """Prints a line; returns the speed since the last report.
+    """Logs a line and returns the speed since the last report.
 
     Args:
-      step: finished steps.
-      loss: mean loss since the last report.
-      tokens_per_step: mean tokens of a step since then; the clock may have
-        been restarted in between, so it is no total.
+      step: Number of finished steps.
+      loss: Mean loss since the last report.
+      tokens_per_step: Mean number of tokens per step since then. It is not a
+        total, because the clock may have been restarted in between.
 
     Returns:
-      'seconds_per_step', 'tokens_per_second' and, where known, 'mfu'.
+      'seconds_per_step', 'tokens_per_second' and, if known, 'mfu'.
     """
     current_time = time.perf_counter()
     steps, seconds = step - self._step, current_time - self._time
@@ -123,22 +147,23 @@ class Progress:
     }
     if self._flops and self._peak:
       speed['mfu'] = self._flops * steps / seconds / self._peak
-    self._print(step, loss, speed)
+    self._log(step, loss, speed)
     return speed
 
-  def _print(self, step, loss, speed) -> None:
-    if self._live is None:
+  def _log(self, step, loss, speed) -> None:
+    """Logs the line of a report."""
+    if self._live_line is None:
       return
-    self._told = time.perf_counter()
-    self._loss = f'loss {loss:.4f}'
+    self._last_log_time = time.perf_counter()
+    self._loss_text = f'loss {loss:.4f}'
     parts = [
-      self._place(step),
-      self._loss,
+      self._format_step(step),
+      self._loss_text,
       f'{speed["tokens_per_second"]:,.0f} tok/s',
     ]
     if 'mfu' in speed:
       parts.append(f'MFU {100 * speed["mfu"]:.1f} %')
-    parts += self._left(step)
+    parts += self._format_eta(step)
     logging.info(
       ' | '.join(parts),
       extra={
@@ -147,21 +172,24 @@ class Progress:
     )
 
   def close(self) -> None:
-    """Takes the live line off the screen."""
-    self._patience.cancel()
-    if self._live:
-      self._live.close()
+    """Removes the live line from the screen."""
+    self._compilation_timer.cancel()
+    if self._live_line:
+      self._live_line.close()
 
 
-def _tell_of_compilation() -> None:
+def _log_long_compilation() -> None:
+  """Logs that the compilation of the first step takes long."""
   logging.info(
-    'The first step is still being compiled, which happens once. XLA may ask '
-    '"Very slow compile?": nothing is wrong, and there is no bug to report.'
+    'Still compiling the first step, which is required only once. If XLA logs '
+    '"Very slow compile?", the message can be ignored.'
   )
 
 
 def format_duration(seconds: float) -> str:
-  """'2 d 03:04:05' or '03:04:05'."""
+  """Formats a duration as 'HH:MM:SS' or 'D d HH:MM:SS'."""
   days, remaining_seconds = divmod(int(seconds), 86400)
-  text = f'{remaining_seconds // 3600:02d}:{remaining_seconds % 3600 // 60:02d}:{remaining_seconds % 60:02d}'
+  hours, remaining_seconds = divmod(remaining_seconds, 3600)
+  minutes, seconds_left = divmod(remaining_seconds, 60)
+  text = f'{hours:02d}:{minutes:02d}:{seconds_left:02d}'
   return f'{days} d {text}' if days else text

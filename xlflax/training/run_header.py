@@ -1,4 +1,4 @@
-"""What a run says at its start: what it is, what it reads, and what is odd."""
+"""Run summary and data warnings that are logged at startup."""
 
 import logging
 from collections.abc import Mapping
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from xlflax.data import corpus_checks as oddities
-from xlflax.data import loader_base
+from xlflax.data import corpus_checks, loader_base
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.sampling import sampling_order
-from xlflax.models import compile_targets, vocabulary_padding
-from xlflax.models import encoder_config as model_config
+from xlflax.models import compile_targets, encoder_config, vocabulary_padding
 from xlflax.models.attention import attention_backends
 from xlflax.training import param_tree, training_setup
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax.trainer import Trainer
 
 
-MANY_EPOCHS = 40  # of a language: a model learns its text by heart
-MANY_UNKNOWN = 0.01  # share of unknown pieces in a language's text
-_LISTED = 12  # languages of a stream on one line
+# Number of epochs over a language's text from which memorization is likely.
+MANY_EPOCHS = 40
+# Fraction of unknown tokens in a language's text from which a warning is logged.
+MANY_UNKNOWN = 0.01
+_MAX_LISTED_LANGUAGES = 12
 
 
 def log_run_header(
@@ -30,12 +30,12 @@ def log_run_header(
   *,
   first_step: int,
 ) -> None:
-  """Logs `run_header_lines` and, as warnings, what is odd about the data.
+  """Logs the run summary, and data anomalies as warnings.
 
   Args:
-    setup: of the run.
-    loaders: stream -> its loader.
-    first_step: finished steps.
+    setup: Setup of the run.
+    loaders: Data loaders by dataset name.
+    first_step: Number of finished steps.
   """
   tasks = {name: loader.statistics() for name, loader in loaders.items()}
   for line in run_header_lines(setup, tasks, first_step=first_step):
@@ -43,8 +43,9 @@ def log_run_header(
   for line in data_warnings(setup.settings, tasks):
     logging.warning('%s', line)
   settings = setup.settings
-  if settings.corpus and not settings.cache_dir:  # `xlflax cache` has warned
-    oddities.log_anomalies(corpus_directory.Corpus(settings.corpus))
+  # If there is a cache, `xlflax cache` has logged the anomalies.
+  if settings.corpus and not settings.cache_dir:
+    corpus_checks.log_anomalies(corpus_directory.Corpus(settings.corpus))
 
 
 def run_header_lines(
@@ -53,43 +54,50 @@ def run_header_lines(
   *,
   first_step: int,
 ) -> list[str]:
-  """Returns lines on model, data, devices, steps and results.
+  """Returns lines on the model, data, devices, steps and results.
 
   Args:
-    setup: of the run.
-    tasks: stream -> its tasks.
-    first_step: finished steps.
+    setup: Setup of the run.
+    tasks: Task statistics by dataset name.
+    first_step: Number of finished steps.
   """
   settings = setup.settings
   mesh = settings.partitioner.mesh
   device = mesh.devices.flat[0]
-  accumulated = (
-    f', in {settings.accumulation} micro-batches'
+  micro_batches = (
+    f' in {settings.accumulation} micro-batches'
     if settings.accumulation > 1
     else ''
   )
-  return [
-    f'Model: {_model(setup)}.',
-    *(
-      f'Stream {stream.name}: {stream.batch_size:,} rows of {stream.length:,} '
-      f'tokens a step{accumulated}; {format_sequence_shares(tasks[stream.name])}.'
-      for stream in settings.streams
-      if stream.name in tasks
-    ),
-    *([f'Learning rate: {rate}.'] if (rate := setup.followed_rate) else []),
-    f'Devices: {mesh.size} x {getattr(device, "device_kind", device)}, '
-    + ' x '.join(f'{name} {size}' for name, size in mesh.shape.items())
-    + f', {jax.process_count()} process'
-    + ('es.' if jax.process_count() > 1 else '.'),
-    f'Steps: {first_step:,} to {settings.last_step:,}, a report every '
-    f'{settings.log_every_steps:,}, a checkpoint every '
-    f'{settings.checkpoints.every_steps:,}, {_evaluated(settings.evaluation)}.',
+  lines = [f'Model: {_describe_model(setup)}.']
+  for stream in settings.streams:
+    if stream.name in tasks:
+      shares = format_sequence_shares(tasks[stream.name])
+      lines.append(
+        f'Dataset {stream.name}: {stream.batch_size:,} sequences of '
+        f'{stream.length:,} tokens per step{micro_batches}, {shares}.'
+      )
+  if setup.rate_description:
+    lines.append(f'Learning rate: {setup.rate_description}.')
+  axes = ' x '.join(f'{name} {size}' for name, size in mesh.shape.items())
+  processes = 'processes' if jax.process_count() > 1 else 'process'
+  lines += [
+    f'Devices: {mesh.size} x {getattr(device, "device_kind", device)}, {axes}, '
+    f'{jax.process_count()} {processes}.',
+    f'Steps: {first_step:,} to {settings.last_step:,}, report every '
+    f'{settings.log_every_steps:,}, checkpoint every '
+    f'{settings.checkpoints.every_steps:,}, '
+    f'{_describe_evaluation(settings.evaluation)}.',
     f'Results: {setup.model_dir}.',
   ]
+  return lines
 
 
-def _evaluated(evaluation: Any) -> str:
-  """'retrieval every 1,000'; other protocols than ours say no more."""
+def _describe_evaluation(evaluation: Any) -> str:
+  """Describes the evaluation, for example 'retrieval every 1,000'.
+
+  Other implementations of the interface may lack the interval and the tasks.
+  """
   if evaluation is None:
     return 'no evaluation'
   every_steps = getattr(evaluation, 'every_steps', None)
@@ -99,8 +107,11 @@ def _evaluated(evaluation: Any) -> str:
   return f'{names} every {every_steps:,}'
 
 
-def _model(setup: training_setup.Setup) -> str:
-  """'Encoder, 12 layers of 768, 278,295,186 parameters, ...'."""
+def _describe_model(setup: training_setup.Setup) -> str:
+  """Describes the model.
+
+  An example is 'Encoder, 12 layers of 768, 278,295,186 parameters, ...'.
+  """
   config = setup.model.config
   shapes = param_tree.param_shapes(setup.factory.abstract.params)
   optimizer = setup.settings.optimizer
@@ -116,29 +127,31 @@ def _model(setup: training_setup.Setup) -> str:
     f'{total:,} parameters'
     + ('' if trained == total else f' ({trained:,} trained)')
   )
-  parts.append(f'{getattr(config, "dtype", "float32")} over float32')
-  return ', '.join([*parts, f'{attention_backend(setup.settings)} attention'])
+  dtype = getattr(config, 'dtype', 'float32')
+  parts.append(f'{dtype} compute, float32 parameters')
+  parts.append(f'{attention_backend(setup.settings)} attention')
+  return ', '.join(parts)
 
 
-def attention_backend(settings: 'trainer_lib.Trainer') -> str:
-  """The attention backend on the devices of this process."""
+def attention_backend(settings: 'Trainer') -> str:
+  """Returns the attention backend on the devices of this process."""
   config = settings.model.config
   configured = getattr(config, 'attention_backend', None)
   if configured is None:
-    return str(model_config.AttentionBackend.XLA)
+    return str(encoder_config.AttentionBackend.XLA)
   return str(
     attention_backends.resolve_backend(configured, attention_case(settings))
   )
 
 
 def attention_case(
-  settings: 'trainer_lib.Trainer', target: compile_targets.Target | None = None
+  settings: 'Trainer', target: compile_targets.Target | None = None
 ) -> attention_backends.Case:
-  """What the choice of the attention backend of a run depends on.
+  """Returns the properties of a run that determine its attention backend.
 
   Args:
-    settings: of the run.
-    target: the devices; None: those of this process.
+    settings: Fields of the run.
+    target: Target devices. If None, those of this process.
   """
   config = settings.model.config
   target = target or compile_targets.current_target()
@@ -155,44 +168,51 @@ def attention_case(
 
 
 def format_sequence_shares(tasks: list[loader_base.TaskStatistics]) -> str:
-  """'en 41.0 %, de 30.2 %, ...': languages or pairs by share of the rows."""
+  """Formats the fraction of sequences of each language or pair.
+
+  An example is 'en 41.0 %, de 30.2 %, ...'. At most 12 are listed.
+  """
   share_by_language: dict[str, float] = {}
   for task in tasks:
     name = '-'.join(task.languages)
     share_by_language[name] = share_by_language.get(name, 0.0) + task.rate
-  listed = sorted(share_by_language.items(), key=lambda entry: -entry[1])
-  text = ', '.join(f'{name} {share:.1%}' for name, share in listed[:_LISTED])
-  more = len(listed) - _LISTED
-  return text.replace('%', ' %') + (f' and {more} more' if more > 0 else '')
+  shares = sorted(share_by_language.items(), key=lambda entry: -entry[1])
+  text = ', '.join(
+    f'{name} {100 * share:.1f} %'
+    for name, share in shares[:_MAX_LISTED_LANGUAGES]
+  )
+  num_more = len(shares) - _MAX_LISTED_LANGUAGES
+  return text + (f' and {num_more} more' if num_more > 0 else '')
 
 
 def data_warnings(
-  settings: 'trainer_lib.Trainer',
-  tasks: Mapping[str, list[loader_base.TaskStatistics]],
+  settings: 'Trainer', tasks: Mapping[str, list[loader_base.TaskStatistics]]
 ) -> list[str]:
-  """Returns what people err in: too little text, or unknown pieces.
+  """Returns warnings of common data problems.
+
+  These are too little text of a language, and too many unknown tokens.
 
   Args:
-    settings: of the run.
-    tasks: stream -> its tasks.
+    settings: Fields of the run.
+    tasks: Task statistics by dataset name.
   """
   streams = {stream.name: stream for stream in settings.streams}
   messages = []
-  for name, ones in tasks.items():
+  for name, statistics in tasks.items():
     steps = settings.objectives.stream_step(name, settings.steps)
-    read = sampling_order.count_rows_read(streams[name], ones, steps)
-    for task, num_read in zip(ones, read.tolist(), strict=True):
-      where = f'{task.task} (stream {name})'
+    rows_read = sampling_order.count_rows_read(streams[name], statistics, steps)
+    for task, num_read in zip(statistics, rows_read.tolist(), strict=True):
+      where = f'{task.task} (dataset {name})'
       if task.rows and num_read / task.rows > MANY_EPOCHS:
         messages.append(
-          f'{where} is read {num_read / task.rows:,.0f} times over: give '
-          f'{"-".join(task.languages)} more text, train fewer steps, or raise '
-          'ALPHA so that small languages come less often.'
+          f'{where} will be read for {num_read / task.rows:,.0f} epochs. Add '
+          f'text for {"-".join(task.languages)}, train for fewer steps, or '
+          'raise ALPHA to sample small languages less often.'
         )
       messages += [
-        f'{share:.1%} of the pieces of {language} in {where} are unknown: '
-        'train the vocabulary on this text, with a higher '
-        '--character_coverage or with --byte_fallback.'
+        f'{share:.1%} of the tokens of {language} in {where} are unknown. Train '
+        'the vocabulary on this text with a higher --character_coverage or with '
+        '--byte_fallback.'
         for language, share in zip(
           task.languages, task.unknown or (), strict=False
         )

@@ -1,4 +1,4 @@
-"""Checks of streams and vocabulary against a sharing plan."""
+"""Checks of datasets and vocabulary against a sharing plan."""
 
 from collections.abc import Sequence
 
@@ -13,20 +13,28 @@ def check_sharing(
   streams: Sequence[loader_base.AnyStream],
   spec: VocabularySpec,
 ) -> None:
-  """Each batch has the parts of one language: so must its rows.
+  """Checks that each batch contains sequences of a single language.
+
+  A sharing plan selects the parameters of one language for each batch.
+
+  Args:
+    plan: Sharing plan of the model, or None.
+    streams: Datasets of the run.
+    spec: Sizes and special ids of the vocabulary.
 
   Raises:
-    ConfigError: a stream mixes languages in a batch or in a row, or one id of
-      the vocabulary means different words but embeddings are shared.
+    ConfigError: If a dataset mixes languages in a batch or in a sequence, or if
+      one id of the vocabulary stands for different words although embeddings
+      are shared.
   """
   if spec.words_overlap and not (plan is not None and plan.embeddings):
     raise errors.ConfigError(
-      'The vocabulary has one id for different words of its languages, but '
-      'their embeddings are shared',
+      'The languages of the vocabulary use the same ids for different words, '
+      'which requires separate embeddings',
       got=f'sharing={plan}',
       expected='SharingPlan(embeddings=True)',
       where='EncoderConfig.sharing',
-      fix='separate the embeddings, or make the vocabulary with '
+      fix='Set SharingPlan.embeddings, or train the vocabulary with '
       '`xlflax vocab --vocab_sharing=none`',
     )
   if plan is not None:
@@ -35,23 +43,24 @@ def check_sharing(
 
 
 def _check_stream(stream: loader_base.AnyStream) -> None:
+  """Raises ConfigError if a batch of a dataset can mix languages."""
   where = f'stream {stream.name!r}'
   text = stream if isinstance(stream, dataset_config.Stream) else None
   if text and text.layout is dataset_config.Layout.PAIRS:
     raise errors.ConfigError(
-      'A row of two languages cannot be read with the parts of one',
-      got='layout=PAIRS with a sharing plan',
-      expected='rows of one language',
+      'A sharing plan requires sequences of one language',
+      got='layout=PAIRS',
+      expected='layout=SIDES',
       where=where,
-      fix='take Layout.SIDES, or leave EncoderConfig.sharing unset',
+      fix='Use Layout.SIDES, or do not set EncoderConfig.sharing',
     )
   if stream.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
-      'A sharing plan needs batches of one language',
+      'A sharing plan requires batches of one language',
       got=f'batching={stream.batching.name}',
-      expected='ONE_LANGUAGE',
+      expected='batching=ONE_LANGUAGE',
       where=where,
-      fix="set the stream's batching to 'one_language'",
+      fix="Set batching='one_language' for the dataset",
     )
   if (
     text
@@ -59,9 +68,10 @@ def _check_stream(stream: loader_base.AnyStream) -> None:
     and text.pairs.order is dataset_config.SideOrder.RANDOM
   ):
     raise errors.ConfigError(
-      'Sides exchanged at random put two languages in the batch of a side',
-      got='pairs.order=RANDOM with a sharing plan',
-      expected='AS_IS',
+      'A sharing plan requires one language per side. Swapping the sides at '
+      'random mixes the languages',
+      got='pairs.order=RANDOM',
+      expected='pairs.order=AS_IS',
       where=where,
-      fix="set the order of the stream's PairOptions to 'as_is'",
+      fix="Set order='as_is' in the PairOptions of the dataset",
     )

@@ -1,4 +1,4 @@
-"""Timing steps of a configuration on synthetic batches."""
+"""Benchmark of training steps on synthetic batches."""
 
 import resource
 import time
@@ -14,25 +14,24 @@ from xlflax.training.devices import device_rates
 from xlflax.training.hooks import sdc_hook
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax.trainer import Trainer
 
 
-def time_steps(
-  settings: 'trainer_lib.Trainer', *, steps: int
-) -> dict[str, Any]:
-  """Times the most common kind of step on random tokens in full rows.
+def time_steps(settings: 'Trainer', *, steps: int) -> dict[str, Any]:
+  """Times the most common step of a run on random tokens without padding.
 
   Args:
-    settings: as for training; neither corpus nor cache is read, and nothing
+    settings: Fields of the run. Neither corpus nor cache is read, and nothing
       is written.
-    steps: timed steps, after one that compiles and one that warms up.
+    steps: Number of timed steps, after one step that compiles and one warmup
+      step.
 
   Returns:
-    'seconds_per_step' (median, minimum, maximum), 'tokens_per_second',
-    'mfu' (None where the device's peak is not known),
-    'peak_memory_bytes' and 'compile_seconds', with the settings they hold for;
-    'cpu_seconds_per_step', the mean of this process;
-    'replay' with the median seconds of a replayed step, where some are.
+    'seconds_per_step' (median, minimum, maximum), 'tokens_per_second', 'mfu'
+    (None if the peak of the device is unknown), 'peak_memory_bytes' and
+    'compile_seconds', with the settings that they hold for. Furthermore,
+    'cpu_seconds_per_step', the mean of this process, and 'replay' with the
+    median seconds of a step that is computed twice, if the run has such steps.
   """
   setup, active, state, batches = make_inputs(settings)
   with settings.partitioner.scope():
@@ -41,14 +40,17 @@ def time_steps(
     compile_seconds = time.perf_counter() - start
     state, output = step(state, batches)
     jax.block_until_ready(output)
-    times, cpu = [], time.process_time()
+    times = []
+    cpu_start = time.process_time()
     for _ in range(steps):
       start = time.perf_counter()
       state, output = step(state, batches)
       jax.block_until_ready(output)
       times.append(time.perf_counter() - start)
-    cpu = time.process_time() - cpu
-    replayed = _replayed(setup, step, active, state, batches, steps)
+    cpu_seconds = time.process_time() - cpu_start
+    replay_times = _time_replayed_steps(
+      setup, step, active, state, batches, steps
+    )
   tokens = sum(float(train_step.count_tokens(b)) for b in batches.values())
   median = float(np.median(times))
   flops = setup.flops(active)
@@ -68,29 +70,32 @@ def time_steps(
       'min': min(times),
       'max': max(times),
     },
-    'cpu_seconds_per_step': cpu / steps,
+    'cpu_seconds_per_step': cpu_seconds / steps,
     'tokens_per_second': tokens / median,
     'model_flops_per_step': flops,
     'mfu': flops / median / (peak * count) if peak else None,
     'peak_memory_bytes': peak_memory(),
     'compile_seconds': compile_seconds,
     'loss': float(output.loss),
-  } | replayed
+  } | replay_times
 
 
-def _replayed(
+def _time_replayed_steps(
   setup, step, active, state, batches, steps: int
 ) -> dict[str, Any]:
-  """Times steps that are computed twice, if the run has such."""
+  """Times steps that are computed twice, if the run has such steps."""
   replay_every = setup.settings.replay_every
   if not replay_every:
     return {}
-  check = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
+  hook = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
   times = []
-  for i in range(steps + 1):  # the first one compiles
+  # The first iteration compiles and is not counted.
+  for i in range(steps + 1):
     start = time.perf_counter()
-    number = (i + 1) * replay_every
-    state, output = check.compute_twice(step, active, number, state, batches)
+    step_number = (i + 1) * replay_every
+    state, output = hook.compute_twice(
+      step, active, step_number, state, batches
+    )
     jax.block_until_ready(output)
     times.append(time.perf_counter() - start)
   return {
@@ -102,13 +107,13 @@ def _replayed(
 
 
 class Inputs(NamedTuple):
-  """What a step on synthetic batches needs.
+  """Inputs of a step on synthetic batches.
 
   Attributes:
-    setup: of the run.
-    active: the entries that its most common kind of step trains.
-    state: a fresh train state.
-    batches: stream -> random tokens in full rows.
+    setup: Setup of the run.
+    active: Indices of the mixture's entries that the most common step trains.
+    state: Initial train state.
+    batches: Random tokens without padding by dataset name.
   """
 
   setup: training_setup.Setup
@@ -117,30 +122,34 @@ class Inputs(NamedTuple):
   batches: dict[str, Any]
 
 
-def make_inputs(settings: 'trainer_lib.Trainer') -> Inputs:
-  """Makes a run's most common kind of step and its inputs."""
+def make_inputs(settings: 'Trainer') -> Inputs:
+  """Returns the most common step of a run and its inputs."""
   setup = training_setup.Setup(settings)
-  kinds = [settings.objectives.active(s) for s in range(64)]
-  active = max(set(kinds), key=kinds.count)
+  active_by_step = [settings.objectives.active(step) for step in range(64)]
+  active = max(set(active_by_step), key=active_by_step.count)
   with settings.partitioner.scope():
     state = setup.initial_state()
     batches = {
-      name: _synthetic(specs, setup.spec, settings.seed)
+      name: _synthetic_batch(specs, setup.spec, settings.seed)
       for name, specs in setup.abstract_batches(active).items()
     }
   return Inputs(setup, active, state, batches)
 
 
 def peak_memory() -> int:
-  """Peak bytes: of the device where it counts them, else of this process."""
-  counted = device_rates.memory_in_use_peak(jax.local_devices()[0])
-  if counted is not None:
-    return counted
+  """Returns the peak memory in bytes.
+
+  It is the memory of the first device if the device counts it, and that of this
+  process otherwise.
+  """
+  device_peak = device_rates.memory_in_use_peak(jax.local_devices()[0])
+  if device_peak is not None:
+    return device_peak
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _synthetic(specs, vocabulary, seed: int):
-  """Random ordinary tokens in full rows, languages in turn."""
+def _synthetic_batch(specs, vocabulary, seed: int):
+  """Returns sequences of random ordinary tokens, with languages in turn."""
   rng = np.random.default_rng(seed)
   ordinary = np.setdiff1d(
     np.arange(vocabulary.size), vocabulary.special_ids
@@ -166,7 +175,8 @@ def _synthetic(specs, vocabulary, seed: int):
       value = np.broadcast_to(
         (column >= length // 2).astype(np.int32), spec.shape
       )
-    else:  # a label: the first class, the first position
+    else:
+      # A label: the first class or the first position.
       value = np.zeros(spec.shape, np.int32)
     return jax.make_array_from_callback(
       spec.shape, spec.sharding, lambda index: value[index]

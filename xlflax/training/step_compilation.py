@@ -1,4 +1,4 @@
-"""Compiles step functions, the first one while the state is restored."""
+"""Compilation of step functions, in parallel to restoring the state."""
 
 import contextvars
 import threading
@@ -16,16 +16,16 @@ class StepCompiler:
 
   The first step is compiled in a thread while the main thread initializes or
   restores the state, because XLA compiles without holding Python's lock. The
-  training loop then finds the program in JAX's cache. On GPUs the first step is
-  compiled in the main thread, as XLA times kernels during compilation, and so
-  it is in jobs of several processes, which compile together.
+  training loop then finds the program in JAX's cache. On GPUs, the first step
+  is compiled in the main thread, because XLA times kernels during compilation.
+  Jobs with several processes compile together and also use the main thread.
 
-  It is a context manager. At its end the thread has ended, or the command does
-  not wait for it.
+  The compiler is a context manager. On exit, it joins the thread, or leaves it
+  to the shutdown of a command.
 
   Args:
     setup: Setup of the run.
-    first: Number of steps that are likely finished when the run starts.
+    first: Number of steps that are likely to be finished when the run starts.
   """
 
   def __init__(self, setup: training_setup.Setup, first: int):
@@ -39,40 +39,41 @@ class StepCompiler:
     self._thread = threading.Thread(
       target=context.run, args=(self._compile,), name='compiling', daemon=True
     )
-    self._wanted = (
+    self._uses_thread = (
       first < setup.settings.last_step
       and jax.process_count() == 1
       and jax.default_backend() != 'gpu'
     )
 
   def __enter__(self) -> 'StepCompiler':
-    if self._wanted:
+    if self._uses_thread:
       self._thread.start()
     return self
 
   def __exit__(self, *error) -> None:
     if not self._thread.is_alive():
       return
-    if process_exit.is_command():  # stopped before the first step
+    # The run was stopped before the first step.
+    if process_exit.is_command():
       process_exit.leave_to_itself(self._thread)
     else:
       self._thread.join()
 
   def wait_lowered(self) -> None:
-    """Waits until only XLA's compilation is left to do in the thread.
+    """Waits until the thread only has to run XLA's compilation.
 
     Tracing another program at the same time would delay the compilation,
     because both hold Python's lock.
     """
-    if self._wanted:
+    if self._uses_thread:
       self._lowered.wait()
 
   def is_compiled(self, active: tuple[int, ...]) -> bool:
-    """Returns whether these entries have a step function already."""
+    """Returns whether the step function of these entries exists already."""
     return active in self._steps
 
   def step_of(self, active: tuple[int, ...]):
-    """Returns the compiled step function of some entries of the mixture.
+    """Returns the compiled step function of entries of the mixture.
 
     Args:
       active: Indices of the entries.
@@ -85,15 +86,17 @@ class StepCompiler:
     return self._steps[active]
 
   def _first_step(self, active: tuple[int, ...]):
+    """Returns a step function that is called for the first time."""
     if active != self._active:
       return self._setup.jitted_step(active)
-    if self._wanted:
+    if self._uses_thread:
       self._thread.join()
     if self._error is not None:
       raise self._error
     return self.step
 
   def _compile(self) -> None:
+    """Compiles the first step in the thread."""
     try:
       with self._setup.settings.partitioner.scope():
         batches = self._setup.abstract_batches(self._active)
@@ -102,7 +105,7 @@ class StepCompiler:
         lowered = self.step.lower(state, batches, *limits)
         self._lowered.set()
         lowered.compile()
-    except BaseException as error:  # noqa: BLE001, raised where it is used
+    except BaseException as error:  # noqa: BLE001, raised by `step_of`
       self._error = error
     finally:
       self._lowered.set()

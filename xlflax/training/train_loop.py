@@ -1,8 +1,8 @@
 """The training loop.
 
-`train` opens the run directory and the data, restores or initializes the
-state, and runs steps until the last one. Everything that is not a step
-(metrics, checkpoints, evaluation, fault detection) is a hook; see
+`train` opens the run directory and the data, restores or initializes the state,
+and runs all remaining steps. Everything that is not a step (metrics,
+checkpoints, evaluation, fault detection) is a hook; see
 `hooks.defaults.default_hooks`.
 """
 
@@ -14,25 +14,25 @@ from xlflax.storage import bucket_access, paths
 from xlflax.training import training_run, training_setup
 from xlflax.training.checkpointing import data_fingerprint, directory_claim
 from xlflax.training.hooks import defaults
-from xlflax.training.metric_writers import metric_writer as writers
+from xlflax.training.metric_writers import metric_writer
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax.trainer import Trainer
 
 
 def train(
-  trainer: 'trainer_lib.Trainer',
+  trainer: 'Trainer',
   *,
   gin_config: str = '',
-  report: writers.Report | None = None,
+  report: metric_writer.Report | None = None,
 ) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step.
 
   Args:
-    trainer: The run to train.
+    trainer: Run to train.
     gin_config: Text of the gin file that builds the trainer, for the run
       directory.
-    report: Function called with the step and metrics of each report.
+    report: Function called with the step and the metrics of each report.
 
   Returns:
     The last step and loss, the run directory, and whether training finished.
@@ -44,7 +44,8 @@ def train(
     loaders = setup.open_loaders()
     for loader in loaders.values():
       stack.callback(loader.close)
-    assert setup.vocabulary is not None  # It was loaded from its directory.
+    # `check_vocabulary_directory` has rejected vocabularies of sizes only.
+    assert setup.vocabulary is not None
     fingerprint = data_fingerprint.describe_inputs(
       setup.vocabulary.hash, loaders
     )
@@ -61,7 +62,7 @@ def train(
 
 
 def run_steps(run: training_run.TrainingRun) -> dict[str, Any]:
-  """Runs the steps that are left, and saves a checkpoint at the end."""
+  """Runs the remaining steps and saves a checkpoint at the end."""
   with run.open():
     run.restore_or_initialize()
     try:

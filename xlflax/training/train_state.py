@@ -1,4 +1,4 @@
-"""The train state: all that changes from step to step, and its shardings."""
+"""The train state: all values that change from step to step."""
 
 import functools
 from collections.abc import Collection
@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.models import compile_targets
-from xlflax.models import model_params as models_api
+from xlflax.models import compile_targets, model_params
 from xlflax.objectives import objective_mixture
 from xlflax.training import param_tree
 from xlflax.training.devices import partitioning
@@ -19,15 +18,16 @@ from xlflax.training.optimization import optimizers
 
 
 class TrainState(flax.struct.PyTreeNode):
-  """What a checkpoint holds, besides the loaders' positions.
+  """Train state, which a checkpoint stores together with the data positions.
 
   Attributes:
-    step: int32 [], number of finished steps.
-    params: `{'model': ..., 'heads': {objective name: ...}}`, float32.
-    opt_state: the optimizer's state.
-    ema: running average of `params`, or () when it is off.
-    objective_state: objective name -> what it keeps (queue, momentum
-      encoder); an objective without state has no entry.
+    step: Number of finished steps, int32 [].
+    params: Parameters `{'model': ..., 'heads': {objective name: ...}}`,
+      float32.
+    opt_state: State of the optimizer.
+    ema: Exponential moving average of `params`, or () if it is disabled.
+    objective_state: States of the objectives (queue, momentum encoder) by name.
+      Objectives without state have no entry.
   """
 
   step: jax.Array
@@ -40,19 +40,25 @@ class TrainState(flax.struct.PyTreeNode):
 def init_params(
   model, mixture: objective_mixture.ObjectiveMixture, rng: jax.Array
 ):
-  """Boxed parameters of the model and of the objectives' heads."""
+  """Initializes the boxed parameters of the model and of the objectives' heads.
+
+  Args:
+    model: Linen module.
+    mixture: Objectives of the run.
+    rng: Random key.
+  """
   model_rng, heads_rng = jax.random.split(rng)
   heads = {}
   for i, entry in enumerate(mixture.entries):
     head = entry.objective.init_heads(model, jax.random.fold_in(heads_rng, i))
     if head and entry.objective.name not in heads:
       heads[entry.objective.name] = head
-  boxed = {'model': models_api.init_params(model, model_rng)}
+  boxed = {'model': model_params.init_params(model, model_rng)}
   return boxed | {'heads': heads} if heads else boxed
 
 
 def init_objective_state(model, mixture, params, vocabulary) -> dict[str, Any]:
-  """What the objectives keep, at step 0 with these unboxed parameters."""
+  """Returns the states of the objectives at step 0 for unboxed parameters."""
   states = {
     objective.name: objective.init_state(model, params, vocabulary)
     for objective in mixture.objectives
@@ -73,7 +79,16 @@ def build_state(
   *,
   use_ema: bool,
 ) -> TrainState:
-  """The state at step 0 around unboxed parameters."""
+  """Returns the train state at step 0 for unboxed parameters.
+
+  Args:
+    model: Linen module.
+    mixture: Objectives of the run.
+    optimizer: Optimizer of the run.
+    vocabulary: Sizes and special ids.
+    params: Unboxed parameters.
+    use_ema: Whether to keep a moving average of the parameters.
+  """
   return TrainState(
     step=jnp.zeros([], jnp.int32),
     params=params,
@@ -84,11 +99,19 @@ def build_state(
 
 
 class StateFactory:
-  """Makes train states, abstract ones, and their shardings.
+  """Creates train states, abstract train states, and their shardings.
 
   Attributes:
-    abstract: the state as ShapeDtypeStructs.
-    shardings: the state's shardings on the partitioner's mesh.
+    abstract: Train state of ShapeDtypeStructs.
+    shardings: Shardings of the train state on the partitioner's mesh.
+
+  Args:
+    model: Linen module.
+    mixture: Objectives of the run.
+    optimizer: Optimizer of the run.
+    vocabulary: Sizes and special ids.
+    partitioner: Mesh and sharding rules.
+    use_ema: Whether to keep a moving average of the parameters.
   """
 
   def __init__(
@@ -103,19 +126,19 @@ class StateFactory:
   ):
     self._partitioner = partitioner
 
-    make = functools.partial(init_params, model, mixture)
+    init_boxed = functools.partial(init_params, model, mixture)
 
-    def around(boxed):
+    def build(boxed):
       params = nn.meta.unbox(boxed)
       return build_state(
         model, mixture, optimizer, vocabulary, params, use_ema=use_ema
       )
 
     def create(rng, without):
-      fresh = nn.meta.unbox(make(rng))
-      return around(
+      params = nn.meta.unbox(init_boxed(rng))
+      return build(
         param_tree.map_named(
-          lambda n, leaf: jnp.zeros_like(leaf) if n in without else leaf, fresh
+          lambda n, leaf: jnp.zeros_like(leaf) if n in without else leaf, params
         )
       )
 
@@ -123,32 +146,36 @@ class StateFactory:
     self._create_objective_state = lambda params: init_objective_state(
       model, mixture, params, vocabulary
     )
-    with partitioner.scope():  # as `create`, which then traces no second time
-      boxed = jax.eval_shape(make, jax.eval_shape(lambda: jax.random.key(0)))
+    # `create` runs in the same scope and can therefore reuse this trace.
+    with partitioner.scope():
+      boxed = jax.eval_shape(
+        init_boxed, jax.eval_shape(lambda: jax.random.key(0))
+      )
     optimizer.check(nn.meta.unbox(boxed))
-    self.abstract = jax.eval_shape(around, boxed)
-    self.shardings = self._shardings(boxed)
+    self.abstract = jax.eval_shape(build, boxed)
+    self.shardings = self._compute_shardings(boxed)
 
-  def _shardings(self, boxed) -> TrainState:
-    of_params = self._partitioner.shardings(boxed)
+  def _compute_shardings(self, boxed) -> TrainState:
+    """Returns the shardings of the train state for boxed parameters."""
+    param_shardings = self._partitioner.shardings(boxed)
     replicated = self._partitioner.replicated
-    match = functools.partial(
+    state_shardings = functools.partial(
       optimizers.state_shardings,
       params=self.abstract.params,
-      shardings=of_params,
+      shardings=param_shardings,
       replicated=replicated,
     )
     return self.abstract.replace(
       step=replicated,
-      params=of_params,
-      opt_state=match(self.abstract.opt_state),
-      ema=of_params if jax.tree.leaves(self.abstract.ema) else (),
-      objective_state=match(self.abstract.objective_state),
+      params=param_shardings,
+      opt_state=state_shardings(self.abstract.opt_state),
+      ema=param_shardings if jax.tree.leaves(self.abstract.ema) else (),
+      objective_state=state_shardings(self.abstract.objective_state),
     )
 
   @property
   def abstract_sharded(self) -> TrainState:
-    """`abstract` with the sharding in each ShapeDtypeStruct."""
+    """The abstract train state with the sharding in each ShapeDtypeStruct."""
     return jax.tree.map(
       lambda leaf, sharding: jax.ShapeDtypeStruct(
         leaf.shape, leaf.dtype, sharding=sharding
@@ -160,12 +187,15 @@ class StateFactory:
   def create(
     self, rng: jax.Array, *, without: Collection[str] = ()
   ) -> TrainState:
-    """A fresh, sharded state; each device makes only its own parts.
+    """Creates a new sharded train state.
+
+    Each device computes only its own shards.
 
     Args:
-      rng: a key.
-      without: names of parameters that will be replaced: they are 0, since to
-        draw all of a published model's takes as long as some training steps.
+      rng: Random key.
+      without: Names of parameters that will be replaced. They are initialized
+        to 0, because drawing all parameters of a published model takes as long
+        as several training steps.
     """
     with self._partitioner.scope():
       return jax.jit(
@@ -175,7 +205,7 @@ class StateFactory:
       )(rng)
 
   def create_objective_state(self, params) -> dict[str, Any]:
-    """The objectives' state at step 0 with these sharded parameters."""
+    """Creates the states of the objectives at step 0 for sharded parameters."""
     if not self.abstract.objective_state:
       return {}
     with self._partitioner.scope():

@@ -26,10 +26,14 @@ class NonFinite(enum.Enum):
 
   Neither policy applies the update, so the state stays finite. Parameters that
   become infinite through a finite gradient end the run under both policies.
+
+  Attributes:
+    STOP: The run ends with an error that contains the last checkpoint.
+    SKIP: The step is counted, and training continues.
   """
 
-  STOP = 'stop'  # The run ends with an error that names the last checkpoint.
-  SKIP = 'skip'  # The step is counted, and training continues.
+  STOP = 'stop'
+  SKIP = 'skip'
 
 
 class StepOutput(NamedTuple):
@@ -58,14 +62,14 @@ class TrainStepBuilder(NamedTuple):
 
   Attributes:
     model: Linen module.
-    mixture: Entries of (stream, objective, weight).
+    mixture: Objectives with their datasets and weights.
     optimizer: Optimizer with its learning rate schedule.
     vocabulary: Vocabulary sizes and special token ids.
     seed: Random seed of the run.
     accumulation: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
-    shardings: Shardings of the parameters, which gradients get too. If None,
-      gradients are not constrained (single device).
+    shardings: Shardings of the parameters, which are also used for gradients.
+      If None, gradients are not constrained (single device).
   """
 
   model: Any
@@ -78,15 +82,15 @@ class TrainStepBuilder(NamedTuple):
   shardings: Any = None
 
   def build(self, active: Sequence[int]):
-    """Returns the step function of some entries of the mixture.
+    """Returns the step function of entries of the mixture.
 
     Args:
       active: Indices of the entries that the step trains.
 
     Returns:
-      A function `(state, {stream: batch}, loss_limit=None) -> (state,
-      StepOutput)` to be compiled. A step whose loss exceeds `loss_limit`,
-      float32 [], is not applied.
+      A function `(state, batches, loss_limit=None) -> (state, StepOutput)` to
+      be compiled, where `batches` are batches by dataset name. If the loss of a
+      step exceeds `loss_limit`, float32 [], its update is not applied.
     """
 
     def train_step(state: train_state.TrainState, batches, loss_limit=None):
@@ -211,10 +215,11 @@ class TrainStepBuilder(NamedTuple):
     def body(carry, inputs):
       grads, state, sums = carry
       micro_batch, key, index = inputs
-      new_grads, out = grad_fn(params, micro_batch, key, state, index)
-      new_grads = self._constrain_shardings(new_grads)
+      micro_grads, out = grad_fn(params, micro_batch, key, state, index)
+      micro_grads = self._constrain_shardings(micro_grads)
+      grads = jax.tree.map(jnp.add, grads, micro_grads)
       sums = jax.tree.map(jnp.add, sums, (out.loss, out.metrics))
-      return (jax.tree.map(jnp.add, grads, new_grads), out.state, sums), None
+      return (grads, out.state, sums), None
 
     first = jax.tree.map(lambda x: x[0], (batches, keys))
     shapes = jax.eval_shape(grad_fn, params, *first, objective_state)[1]
@@ -263,7 +268,7 @@ class TrainStepBuilder(NamedTuple):
 
 
 def _advance_schedules(state: train_state.TrainState) -> train_state.TrainState:
-  """Counts a skipped step in the schedules, which follow the run's steps."""
+  """Counts a skipped step in the schedules, which follow the steps of the run."""
   opt_state = jax.tree.map(
     lambda x: x._replace(count=x.count + 1) if _is_schedule(x) else x,
     state.opt_state,
@@ -273,6 +278,7 @@ def _advance_schedules(state: train_state.TrainState) -> train_state.TrainState:
 
 
 def _is_schedule(state: Any) -> bool:
+  """Returns whether a node of an optimizer state belongs to a schedule."""
   return isinstance(state, optax.ScaleByScheduleState)
 
 
@@ -280,14 +286,14 @@ def select_update(
   condition: jax.Array,
   update: Callable[[Any], Any],
   state: Any,
-  otherwise: Callable[[Any], Any] = lambda same: same,
+  otherwise: Callable[[Any], Any] = lambda state: state,
 ) -> Any:
   """Returns `update(state)` if the condition holds, else `otherwise(state)`.
 
   On a CPU, a conditional lets XLA update donated arrays in place. A selection
   of values would copy arrays that several new values depend on, such as Adam's
-  moments. On other devices a conditional makes the host wait for the condition,
-  so values are selected instead.
+  moments. On other devices, a conditional makes the host wait for the
+  condition, so values are selected instead.
 
   Args:
     condition: Condition, bool [].
@@ -297,7 +303,7 @@ def select_update(
     otherwise: Alternative to `update`. Defaults to the identity.
 
   Returns:
-    The chosen tree.
+    The selected tree.
   """
   if compile_targets.current_target().platform == 'cpu':
     return jax.lax.cond(condition, update, otherwise, state)
@@ -313,14 +319,16 @@ def metric_prefix(
 ) -> str:
   """Returns the prefix of an entry's metrics.
 
-  The prefix is the objective's name. If several entries share that name, the
-  stream's name precedes it.
+  The prefix is the objective's name. If several entries have that name, it is
+  preceded by the name of the dataset.
+
+  Args:
+    mixture: Objectives of the run.
+    index: Index of the entry.
   """
   entry = mixture.entries[index]
-  same = [
-    e for e in mixture.entries if e.objective.name == entry.objective.name
-  ]
-  if len(same) == 1:
+  names = [e.objective.name for e in mixture.entries]
+  if names.count(entry.objective.name) == 1:
     return entry.objective.name
   return f'{entry.stream}_{entry.objective.name}'
 
@@ -328,7 +336,7 @@ def metric_prefix(
 def count_tokens(batch) -> jax.Array:
   """Returns the number of tokens that are not padding, float32 [].
 
-  Both texts of a pair are counted.
+  Both sides of a pair are counted.
   """
   keys = [
     k
@@ -341,13 +349,13 @@ def count_tokens(batch) -> jax.Array:
 
 
 def micro_batches(batch, count: int, *, together: int = 1):
-  """Splits a batch into micro-batches, [B, ...] -> [count, B / count, ...].
+  """Splits a batch into micro-batches: [B, ...] to [count, B / count, ...].
 
-  Micro-batch j holds the groups j, j + count, j + 2 count, … of `together`
-  sequences.
+  Micro-batch j contains the groups j, j + count, j + 2 count, … of `together`
+  consecutive sequences.
 
   Args:
-    batch: Batch of arrays [B, ...].
+    batch: Arrays of shape [B, ...].
     count: Number of micro-batches.
     together: Number of consecutive sequences that must not be separated.
 
@@ -362,12 +370,12 @@ def micro_batches(batch, count: int, *, together: int = 1):
     rows, other_dims = x.shape[0], x.shape[1:]
     if rows % (count * together):
       raise errors.ConfigError(
-        'The batch size must be a multiple of the micro-batches times the '
-        'sequences that belong together',
-        got=f'{rows} rows',
-        expected=f'a multiple of {count * together}: {count} micro-batches of '
-        f'groups of {together}',
-        fix='change the batch size or the accumulation',
+        'The batch size must be a multiple of the number of micro-batches '
+        'times the group size',
+        got=f'{rows} sequences',
+        expected=f'a multiple of {count * together} ({count} micro-batches, '
+        f'groups of {together})',
+        fix='Change the batch size or the number of micro-batches',
       )
     groups = x.reshape(-1, count, together, *other_dims)
     return jnp.swapaxes(groups, 0, 1).reshape(count, rows // count, *other_dims)

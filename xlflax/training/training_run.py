@@ -1,4 +1,4 @@
-"""A run while it trains: its state, its services, and its hooks."""
+"""A run during training: its state, its services, and its hooks."""
 
 import contextlib
 import copy
@@ -28,34 +28,34 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.training.distributed import distributed_job, goodput, stragglers
 from xlflax.training.hooks import hook_base
-from xlflax.training.metric_writers import metric_writer as writers
-from xlflax.training.metric_writers import run_metrics
+from xlflax.training.metric_writers import metric_writer, run_metrics
 from xlflax.utils import errors
 
 Activity = goodput.Activity
 
 
 class TrainingRun:
-  """A run while it trains, as passed to hooks.
+  """A run during training, which is passed to hooks.
 
   Attributes:
     setup: Model, vocabulary, state factory and step functions.
     trainer: Fields of the run, with the number of steps filled in.
-    loaders: Data loaders by stream.
-    lease: Lease of the run directory. None in all processes but the first.
+    loaders: Data loaders by dataset name.
+    lease: Lease of the run directory, or None in all processes but the first.
     state: Train state after `step`. The next step reuses its memory.
     step: Number of finished steps.
     first_step: Number of steps that were finished when this process started.
     previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
     stop_requested: Whether training ends after this step.
-    checkpoints: Reads and writes the checkpoints of the run directory.
+    checkpoints: Reader and writer of the checkpoints in the run directory.
     accumulator: Sums of the step outputs since the last report.
-    skipped_batches: Number of batches skipped by rewinds, by stream.
-    activities: Current activity of this process, and seconds of each.
+    skipped_batches: Number of batches skipped by rewinds, by dataset name.
+    activities: Current activity of this process, and the time spent on each.
     clock: Step times of this process.
-    clocks: Objects whose `restart(step)` excludes the elapsed time.
+    clocks: Objects with a method `restart(step)` that excludes the elapsed
+      time.
     results: Additional entries of the dictionary that `train` returns.
-    hooks: Hooks in the order in which they run.
+    hooks: Hooks in the order in which they are called.
   """
 
   state: train_state.TrainState
@@ -67,14 +67,17 @@ class TrainingRun:
     data_fingerprint: Mapping[str, Any],
     *,
     lease: directory_lease.Lease | None = None,
-    report: writers.Report | None = None,
+    report: metric_writer.Report | None = None,
   ):
-    """Args:
-    setup: Setup of the run.
-    loaders: Data loaders by stream.
-    data_fingerprint: Description of the data, saved with each checkpoint.
-    lease: Lease of the run directory.
-    report: Function called with the step and metrics of each report.
+    """Prepares a run without reading data or restoring its state.
+
+    Args:
+      setup: Setup of the run.
+      loaders: Data loaders by dataset name.
+      data_fingerprint: Description of the data, which is saved with each
+        checkpoint.
+      lease: Lease of the run directory.
+      report: Function called with the step and the metrics of each report.
     """
     self.setup, self.trainer = setup, setup.settings
     self.loaders, self.lease = loaders, lease
@@ -94,7 +97,7 @@ class TrainingRun:
     self._data_fingerprint = data_fingerprint
     self._report = report
     self._initial_states: dict[str, Any] = {}
-    self._feeds: dict[str, prefetch.Prefetcher] = {}
+    self._prefetchers: dict[str, prefetch.Prefetcher] = {}
     self._writer: run_metrics.RunMetrics | None = None
     self._queue = dispatch_queue.DispatchQueue(
       lambda step: self.activities.progress()
@@ -119,7 +122,7 @@ class TrainingRun:
     keys = [hook.state_key for hook in self.hooks if hook.state_dict()]
     if len(set(keys)) != len(keys):
       raise errors.ConfigError(
-        'The state of two hooks has the same key',
+        'Two hooks have the same `state_key`',
         got=sorted(keys),
         expected='a unique `state_key` for each hook',
         where='Trainer.hooks',
@@ -130,7 +133,7 @@ class TrainingRun:
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
-    """Context in which the run restores its state, trains and saves."""
+    """Opens the contexts in which the run restores its state, trains and saves."""
     with self._compiler, contextlib.ExitStack() as stack:
       for hook in self.hooks:
         stack.enter_context(hook.running(self))
@@ -163,20 +166,20 @@ class TrainingRun:
     """Opens the metrics and the data, and calls the hooks."""
     self._open_metrics(first_time=not self.step)
     requests = [hook.before_training(self) for hook in self.hooks]
-    # Some hooks read the loaders, which belong to the prefetchers from now on.
-    self._open_feeds()
+    # Hooks may read the loaders only before the prefetchers use them.
+    self._open_prefetchers()
     self.carry_out([request for request in requests if request])
 
   def close(self) -> None:
-    """Closes everything, the checkpoints last, even if something fails."""
+    """Closes all resources, the checkpoints last, even if an error occurs."""
     with contextlib.ExitStack() as stack:
       stack.callback(self.checkpoints.close)
       if self._writer:
         stack.callback(self._writer.close)
       for hook in reversed(self.hooks):
         stack.callback(hook.after_training, self)
-      for feed in self._feeds.values():
-        stack.callback(feed.close)
+      for prefetcher in self._prefetchers.values():
+        stack.callback(prefetcher.close)
 
   def summary(self) -> dict[str, Any]:
     """Marks a finished run, logs how training ended, and returns the result."""
@@ -198,22 +201,22 @@ class TrainingRun:
       'model_dir': str(self.setup.model_dir),
       'finished': finished,
       'interrupted': False,
-      'seconds': {name: round(spent, 1) for name, spent in seconds.items()},
+      'seconds': {name: round(value, 1) for name, value in seconds.items()},
     } | self.results
 
   # Steps.
 
   def next_batches(self, active: tuple[int, ...]) -> dict[str, Any]:
-    """Returns the batches of the next step by stream, waiting for them."""
+    """Waits for the batches of the next step and returns them by dataset name."""
     batches = {}
     for name in self.setup.streams_of(active):
       self.activities.begin(Activity.BATCH, f'of stream {name!r}')
       with self.clock.loading():
-        batches[name] = self._feeds[name].next()
+        batches[name] = self._prefetchers[name].next()
     return batches
 
   def step_function(self, active: tuple[int, ...]):
-    """Returns the compiled step function of some entries of the mixture.
+    """Returns the compiled step function of entries of the mixture.
 
     Args:
       active: Indices of the entries.
@@ -251,7 +254,7 @@ class TrainingRun:
     return requests
 
   def carry_out(self, requests: Sequence[hook_base.Request]) -> None:
-    """Rewinds, saves, and stops, as hooks requested."""
+    """Rewinds, saves, and stops, as requested by hooks."""
     for request in requests:
       if request.rewind:
         self._rewind(request.reason)
@@ -303,7 +306,8 @@ class TrainingRun:
     from_step = self.step
     self.wait_for_steps()
     self.checkpoints.wait()
-    for leaf in jax.tree.leaves(self.state):  # Two states may not fit.
+    # The devices may not have the memory for two states.
+    for leaf in jax.tree.leaves(self.state):
       leaf.delete()
     restored = self.checkpoints.restore_last(self.setup.factory)
     self.step = restored.step if restored else 0
@@ -325,9 +329,9 @@ class TrainingRun:
       self._writer.close()
       self._truncate_metrics(restored)
       self._open_metrics(first_time=False)
-    for feed in self._feeds.values():
-      feed.close()
-    self._open_feeds()
+    for prefetcher in self._prefetchers.values():
+      prefetcher.close()
+    self._open_prefetchers()
     self.restart_clocks()
     self.state = restored.state if restored else self.setup.initial_state()
     for hook in self.hooks:
@@ -337,19 +341,19 @@ class TrainingRun:
 
   @property
   def finished_on_devices(self) -> int:
-    """Last step that the devices are known to have finished."""
+    """The last step that the devices are known to have finished."""
     return self._queue.finished
 
   @property
   def is_report_step(self) -> bool:
-    """Whether metrics are reported after this step."""
+    """True if metrics are reported after this step."""
     return (
       self.step % self.trainer.log_every_steps == 0
       or self.step == self.trainer.steps
     )
 
   def is_output_step(self) -> bool:
-    """Returns whether something is written after this step."""
+    """Returns whether a report, evaluation or checkpoint follows this step."""
     trainer = self.trainer
     evaluation = trainer.evaluation
     return (
@@ -372,7 +376,7 @@ class TrainingRun:
 
     Args:
       step: Number of finished steps.
-      **metrics: Kind (such as 'train') -> name -> number.
+      **metrics: Values by name for each kind, such as 'train'.
     """
     if self._writer:
       self._writer.write(step, **metrics)
@@ -383,26 +387,28 @@ class TrainingRun:
       clock.restart(self.step)
 
   def last_good_checkpoint(self) -> int | None:
-    """Returns the step of the last checkpoint, waiting until it is written."""
+    """Waits for pending writes and returns the step of the last checkpoint."""
     self.checkpoints.wait()
     return self.checkpoints.last_step
 
   @property
   def model_dir(self) -> pathlib.Path:
-    """Directory of the run."""
+    """The run directory."""
     return self.setup.model_dir
 
   def _describe(self) -> str:
-    """Returns the last message if the failure of a process ends this one."""
+    """Returns the last message of this process if another process fails."""
     activity = f'This process has been {self.activities.describe()}.'
     return f'{activity} {self.checkpoints.describe_last()}'
 
   def _load_meta(self, restored: checkpoints.Restored | None) -> None:
     """Restores the accumulated metrics and the state of the hooks."""
-    kind = metric_accumulator.MetricAccumulator
-    self.accumulator = (
-      kind.from_json(restored.meta['metrics']) if restored else kind()
-    )
+    if restored:
+      self.accumulator = metric_accumulator.MetricAccumulator.from_json(
+        restored.meta['metrics']
+      )
+    else:
+      self.accumulator = metric_accumulator.MetricAccumulator()
     states = restored.meta['hooks'] if restored else self._initial_states
     for hook in self.hooks:
       state = states.get(hook.state_key)
@@ -419,6 +425,7 @@ class TrainingRun:
       )
 
   def _open_metrics(self, *, first_time: bool) -> None:
+    """Opens the metric writers in the first process."""
     if distributed_job.is_lead():
       self._writer = run_metrics.RunMetrics(
         self.setup.model_dir,
@@ -428,10 +435,10 @@ class TrainingRun:
         report=self._report,
       )
 
-  def _open_feeds(self) -> None:
+  def _open_prefetchers(self) -> None:
     """Starts prefetching batches from the current step on."""
     stream_step = self.trainer.objectives.stream_step
-    self._feeds = {
+    self._prefetchers = {
       name: prefetch.Prefetcher(
         loader,
         sharding=self.trainer.partitioner.batch_sharding,

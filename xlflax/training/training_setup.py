@@ -1,4 +1,4 @@
-"""From settings to everything that a run needs, checked before a step."""
+"""Setup of a run: resolves and checks its settings before the first step."""
 
 import dataclasses
 import functools
@@ -11,47 +11,50 @@ import jax.numpy as jnp
 
 from xlflax.data import loader_base, loader_factory
 from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
-from xlflax.models import compile_targets
-from xlflax.models import encoder_config as model_config
-from xlflax.models import model_params as models_api
+from xlflax.models import compile_targets, encoder_config, model_params
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base
 from xlflax.storage import paths
 from xlflax.training import randomness, sharing_checks, train_state, train_step
 from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
-from xlflax.training.initialization import init_from as initialization
+from xlflax.training.initialization import init_from
 from xlflax.training.optimization import learning_rates
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax.trainer import Trainer
 
 
 class Setup:
   """Vocabulary, model, state factory and compiled steps of a run.
 
   Attributes:
-    settings: what it was made from, with the number of steps filled in.
-    vocabulary: the run's vocabulary; None where only its sizes are given.
-    spec: the vocabulary's sizes and special ids.
-    model: the module with all sizes filled in.
-    factory: makes train states.
-    followed_rate: the learning rate in words, where the run gives none.
+    settings: Fields of the run, with the number of steps filled in.
+    vocabulary: Vocabulary of the run, or None if only its sizes are given.
+    spec: Sizes and special ids of the vocabulary.
+    model: Linen module with all sizes filled in.
+    factory: Factory of train states.
+    rate_description: Description of the default learning rate, or '' if the run
+      sets a learning rate.
+
+  Args:
+    settings: Fields of the run.
   """
 
-  def __init__(self, settings: 'trainer_lib.Trainer'):
+  def __init__(self, settings: 'Trainer'):
     if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
       self.vocabulary, self.spec = None, settings.vocabulary
     else:
       self.vocabulary = base_vocabulary.Vocabulary.load(settings.vocabulary)
       self.spec = self.vocabulary.spec
-    self.settings, self.followed_rate = settings.resolved(self.vocabulary), ''
+    self.settings = settings.resolved(self.vocabulary)
+    self.rate_description = ''
     if learning_rates.is_open(self.settings.optimizer):
-      self.settings = self._with_rate()
+      self.settings = self._with_default_rate()
     settings = self.settings
     self.model = settings.model.clone(
-      config=model_config.with_vocabulary(settings.model.config, self.spec)
+      config=encoder_config.with_vocabulary(settings.model.config, self.spec)
     )
     self._check_lengths()
     if settings.xla_checker:
@@ -73,50 +76,56 @@ class Setup:
       use_ema=settings.ema_decay is not None,
     )
 
-  def _with_rate(self) -> 'trainer_lib.Trainer':
-    """The run with the learning rate that follows from the rest of it."""
+  def _with_default_rate(self) -> 'Trainer':
+    """Returns the fields of the run with the default learning rate."""
     settings, config = self.settings, self.settings.model.config
-    kinds = [settings.objectives.active(step) for step in range(256)]
+    active_by_step = [settings.objectives.active(step) for step in range(256)]
     tokens = sum(
       math.prod(leaf.shape)
-      for kind in kinds
-      for batch in self.abstract_batches(kind).values()
+      for active in active_by_step
+      for batch in self.abstract_batches(active).values()
       for key, leaf in batch.items()
       if key.endswith('token_ids')
     )
     norm = getattr(getattr(config, 'encoder', config), 'norm_position', None)
     basis = learning_rates.Basis(
       width=config.hidden_dim,
-      tokens=round(tokens / len(kinds)),
+      tokens=round(tokens / len(active_by_step)),
       steps=settings.steps,
-      post_norm=norm is model_config.NormPosition.POST,
+      post_norm=norm is encoder_config.NormPosition.POST,
       continued=bool(settings.init_from),
     )
-    self.followed_rate = basis.words()
+    self.rate_description = basis.words()
     optimizer = learning_rates.with_peak(settings.optimizer, basis)
     return dataclasses.replace(settings, optimizer=optimizer)
 
   def _check_lengths(self):
+    """Checks that the model can read the sequences of all datasets.
+
+    Raises:
+      ConfigError: If a sequence is too long.
+    """
     max_length = getattr(self.model.config, 'max_length', None)
     lengths = {s.name: s.length for s in self.settings.streams}
     for entry in self.settings.objectives.entries:
       length = entry.objective.longest_row(lengths[entry.stream])
       if max_length is not None and length > max_length:
         raise errors.ConfigError(
-          'A stream has longer rows than the model takes',
+          'The sequences of a dataset exceed the `max_length` of the model',
           got=f'length {length}',
           expected=f'at most {max_length}',
           where=f'stream {entry.stream}',
-          fix="shorten the stream, or raise the model's max_length",
+          fix="Reduce the dataset's `length`, or increase the model's `max_length`",
         )
 
   @functools.cached_property
   def description(self) -> dict[str, Any]:
-    """The run as plain JSON (`training.description`)."""
+    """The run as plain JSON (`training.checkpointing.config_serialization`)."""
     return config_serialization.to_json_config(self.settings)
 
   @functools.cached_property
   def steps(self) -> train_step.TrainStepBuilder:
+    """The builder of the step functions."""
     return train_step.TrainStepBuilder(
       model=self.model,
       mixture=self.settings.objectives,
@@ -130,18 +139,20 @@ class Setup:
 
   @property
   def _gradient_shardings(self):
+    """The shardings of gradients, or None on a single device."""
     is_sharded = self.settings.partitioner.mesh.size > 1
     return self.factory.shardings.params if is_sharded else None
 
   def jitted_step(self, active: tuple[int, ...], *, checked: bool = False):
-    """The jitted step for these entries; the state is donated.
+    """Returns the jitted step of mixture entries, which donates its state.
 
     Args:
-      active: the entries.
-      checked: whether the program checks itself (`Trainer.xla_checker`).
+      active: Indices of the entries.
+      checked: Whether to compile the program with XLA's checker
+        (`Trainer.xla_checker`).
     """
     options = compile_targets.compiler_options(
-      models_api.count_params(self.factory.abstract.params)
+      model_params.count_params(self.factory.abstract.params)
     )
     if self.settings.replay_every:
       options |= compile_targets.repeatable_options()
@@ -158,15 +169,23 @@ class Setup:
     )
 
   def stream(self, name: str) -> loader_base.AnyStream:
+    """Returns the dataset with a name."""
     return next(s for s in self.settings.streams if s.name == name)
 
   def streams_of(self, active: tuple[int, ...]) -> list[str]:
-    """Names of the streams that these entries read."""
+    """Returns the names of the datasets that entries of the mixture read."""
     entries = self.settings.objectives.entries
     return sorted({entries[i].stream for i in active})
 
   def abstract_batches(self, active: tuple[int, ...]):
-    """{stream: {key: ShapeDtypeStruct with its sharding}}."""
+    """Returns the abstract batches of entries of the mixture, with shardings.
+
+    Args:
+      active: Indices of the entries.
+
+    Returns:
+      ShapeDtypeStructs by key for each dataset name.
+    """
     sharding = self.settings.partitioner.batch_sharding
     return {
       name: {
@@ -177,7 +196,10 @@ class Setup:
     }
 
   def open_loaders(self) -> dict[str, loader_base.Loader]:
-    """Stream name -> its loader; none for a vocabulary of sizes only."""
+    """Opens the data loaders and returns them by dataset name.
+
+    The result is empty if the vocabulary consists of sizes only.
+    """
     if self.vocabulary is None:
       return {}
     return {
@@ -199,22 +221,23 @@ class Setup:
   def initial_state(
     self, *, report_dir: pathlib.Path | None = None
   ) -> train_state.TrainState:
-    """A fresh state, with parameters from `init_from` where that is given.
+    """Creates a new state, with parameters from `init_from` if it is set.
 
     Args:
-      report_dir: where it is reported what came from there; None: nowhere.
+      report_dir: Directory for a report of the initialized parameters. If None,
+        no report is written.
     """
     key = randomness.purpose_key(
       self.settings.seed, randomness.Purpose.PARAMETERS
     )
     state = self.factory.create(
       key,
-      without=initialization.replaced_parameters(
+      without=init_from.replaced_parameters(
         self.settings.init_from, self.factory.abstract.params
       ),
     )
     if self.settings.init_from:
-      state = initialization.initialize_from_runs(
+      state = init_from.initialize_from_runs(
         self.settings.init_from,
         state,
         self.factory,
@@ -228,7 +251,7 @@ class Setup:
     return state.replace(objective_state=self._load_objective_state(state))
 
   def _load_objective_state(self, state):
-    """The state of each objective, what it reads from files included."""
+    """Returns the state of each objective, including data read from files."""
     return {
       objective.name: objective.load_state(
         state.objective_state[objective.name],
@@ -241,7 +264,7 @@ class Setup:
     }
 
   def flops(self, active: tuple[int, ...]) -> int:
-    """Model FLOPs of one step of these entries."""
+    """Returns the model FLOPs of one step of entries of the mixture."""
     params = self.factory.abstract.params
     batches = self.abstract_batches(active)
 
@@ -258,6 +281,7 @@ class Setup:
       return flops.of_training_step(forward, params, batches)
 
   def _context(self, entry) -> objective_base.Context:
+    """Returns a context for tracing the objective of an entry."""
     state = jax.tree.map(
       lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
       self.factory.abstract.objective_state.get(entry.objective.name, ()),
@@ -272,4 +296,5 @@ class Setup:
 
   @property
   def model_dir(self) -> pathlib.Path:
+    """The run directory."""
     return paths.to_path(self.settings.model_dir)

@@ -1,8 +1,9 @@
-"""Whether masked LM has learned more than how often each token comes.
+"""Detection of the unigram plateau of masked LM losses.
 
-A model first learns frequencies: its loss falls to the entropy of the tokens
-that it predicts, and may stay there for long before context tells it more. On
-this plateau it is no better than an untrained one for what people want of it.
+A model first learns token frequencies. Its loss falls to the entropy of the
+tokens that it predicts and may stay there for a long time before the model
+learns to use context. On this plateau, the model is no better than an untrained
+one for downstream tasks.
 """
 
 import logging
@@ -17,16 +18,22 @@ from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
 
-NEAR = 1.05  # a loss of so many entropies: frequencies are learned
-LEFT = 0.95  # and here more than they
-_SUM = cross_attention_mlm.CrossAttentionMLM  # of two losses a token
-_TOKENS, _ROWS = 2**20, 2**13  # of a stream's first batches, at most
+# The plateau is reached if the loss is at most this multiple of the entropy.
+NEAR = 1.05
+# The plateau is left if the loss is below this multiple of the entropy.
+LEFT = 0.95
+# The entropy is estimated from at most this number of tokens and sequences.
+_MAX_TOKENS, _MAX_ROWS = 2**20, 2**13
 
 
 class Entropy(NamedTuple):
-  """Of text tokens by their frequencies, in nats: in all, given the language.
+  """Unigram entropy of text tokens in nats.
 
-  A model that has learned frequencies only has a loss between the two.
+  The loss of a model that has only learned frequencies is between both values.
+
+  Attributes:
+    joint: Entropy over all languages.
+    within: Entropy given the language.
   """
 
   joint: float
@@ -37,11 +44,14 @@ class Entropy(NamedTuple):
 
 
 class Plateau:
-  """Losses of one objective beside the entropy of its tokens.
+  """Comparison of an objective's losses with the entropy of its tokens.
 
   Attributes:
-    reached: step of the first report that was near the entropy, or None.
-    left: step of the first report that was clearly below it, or None.
+    name: Name of the objective.
+    entropy: Unigram entropy of its tokens.
+    reached: Step of the first report with a loss close to the entropy, or None.
+    left: Step of the first report with a loss clearly below it, or None.
+    loss: Loss of the last report.
   """
 
   def __init__(self, name: str, entropy: Entropy):
@@ -51,71 +61,91 @@ class Plateau:
     self.loss = math.nan
 
   def add(self, step: int, loss: float, tokens: float = 0) -> str:
-    """What to say of the loss of a report; '' for nothing new.
+    """Adds the loss of a report, and returns a log message if it changes.
 
     Args:
-      step: of the report.
-      loss: mean of -log p over predicted tokens since the last report.
-      tokens: that were read until then.
+      step: Step of the report.
+      loss: Mean of -log p over predicted tokens since the last report.
+      tokens: Number of tokens read up to the report.
+
+    Returns:
+      A message if the plateau was reached or left, else ''.
     """
     self.loss = loss
-    below = LEFT * self.entropy.within
-    if self.left is None and loss < below:
+    threshold = LEFT * self.entropy.within
+    if self.left is None and loss < threshold:
       self.left = step
-      spent = f' after {step - self.reached:,} on it' if self.reached else ''
+      duration = f', {step - self.reached:,} steps after reaching it'
       return (
-        f'{self.name}: left the plateau of token frequencies (entropy '
-        f'{self.entropy}) by step {step:,}{spent} ({tokens / 1e6:,.1f}M tokens).'
+        f'{self.name}: left the unigram plateau (entropy {self.entropy}) by '
+        f'step {step:,}{duration if self.reached else ""} '
+        f'({tokens / 1e6:,.1f}M tokens).'
       )
     if self.reached or self.left or not loss <= NEAR * self.entropy.joint:
       return ''
     self.reached = step
     return (
-      f'{self.name}: the loss ({loss:.2f}) has come near the entropy of token '
-      f'frequencies ({self.entropy}): until it is below {below:.2f}, the model '
-      'has learned frequencies only.'
+      f'{self.name}: the loss ({loss:.2f}) is close to the unigram entropy '
+      f'({self.entropy}). Until it falls below {threshold:.2f}, the model has '
+      'only learned token frequencies.'
     )
 
   def advice(self) -> str:
-    """What to change where a run ends on the plateau; '' where it does not."""
+    """Returns a recommendation if a run ends on the plateau, else ''."""
     if self.left or not self.reached:
       return ''
     return (
-      f'{self.name}: the loss ({self.loss:.2f}) is still near the entropy of '
-      f'token frequencies ({self.entropy}): the model has learned '
-      f'frequencies only, since step {self.reached:,}. Train more steps, with '
-      'the settings of recipes/small.gin or another LEARNING_RATE: '
-      'docs/training.md, "The plateau of token frequencies".'
+      f'{self.name}: the loss ({self.loss:.2f}) is still close to the unigram '
+      f'entropy ({self.entropy}). The model has only learned token frequencies '
+      f'since step {self.reached:,}. Train for more steps, with the settings '
+      'of recipes/small.gin or another LEARNING_RATE. See docs/training.md, '
+      '"The plateau of token frequencies".'
     )
 
 
 class Plateaus:
-  """Those of a run; `entropies` gives each objective's."""
+  """Plateau detection for all objectives of a run.
+
+  Args:
+    entropies: Unigram entropy of each objective's tokens, by its name.
+  """
 
   def __init__(self, entropies: Mapping[str, Entropy]):
-    self.all = [Plateau(*entry) for entry in entropies.items()]
+    self._plateaus = [Plateau(*item) for item in entropies.items()]
 
-  def go_on(self, records: Iterable[Mapping[str, Any]]) -> None:
-    """Takes up what the reports of a run have said, in place of all so far."""
-    self.all = [Plateau(plateau.name, plateau.entropy) for plateau in self.all]
+  def restore(self, records: Iterable[Mapping[str, Any]]) -> None:
+    """Replaces the current state by that after the reports of a run.
+
+    Args:
+      records: Lines of `metrics.jsonl`.
+    """
+    self._plateaus = [
+      Plateau(plateau.name, plateau.entropy) for plateau in self._plateaus
+    ]
     for record in records:
-      for plateau in self.all:
+      for plateau in self._plateaus:
         loss = record.get('train', {}).get(f'{plateau.name}/loss')
         if loss is not None:
           plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
-    """Adds the entropies to the metrics of a report; logs what is new."""
-    for plateau in self.all:
+    """Adds the entropies to the metrics of a report, and logs changes.
+
+    Args:
+      step: Step of the report.
+      metrics: Metrics by name, to which the entropies are added.
+      tokens: Number of tokens read up to the report.
+    """
+    for plateau in self._plateaus:
       loss = metrics.get(f'{plateau.name}/loss')
       metrics[f'{plateau.name}/unigram_entropy'] = plateau.entropy.within
-      said = plateau.add(step, loss, tokens) if loss is not None else ''
-      if said:
-        logging.info('%s', said)
+      message = plateau.add(step, loss, tokens) if loss is not None else ''
+      if message:
+        logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Objective -> entropy and steps; logs advice on what is on a plateau."""
-    for plateau in self.all:
+    """Returns entropy and steps by objective, and logs recommendations."""
+    for plateau in self._plateaus:
       if advice := plateau.advice():
         logging.warning('%s', advice)
     return {
@@ -124,7 +154,7 @@ class Plateaus:
         'reached': plateau.reached,
         'left': plateau.left,
       }
-      for plateau in self.all
+      for plateau in self._plateaus
     }
 
 
@@ -133,53 +163,73 @@ def mixture_entropies(
   loaders: Mapping[str, loader_base.Loader],
   spec: vocabulary_spec.VocabularySpec,
 ) -> dict[str, Entropy]:
-  """The entropy of each masked LM's tokens, in nats.
+  """Estimates the unigram entropy of each masked LM objective.
 
   Args:
-    mixture: objectives of the run.
-    loaders: stream -> its loader; live ones, which would have to read their
-      first batches again, are left out.
-    spec: of the vocabulary.
+    mixture: Objectives of the run.
+    loaders: Data loaders by dataset name. Live loaders, which would have to
+      read their first batches again, are left out.
+    spec: Sizes and special ids of the vocabulary.
+
+  Returns:
+    The entropies in nats by objective name.
   """
   loaders_by_objective: dict[str, list[loader_base.Loader]] = {}
   for entry in mixture.entries if loaders else ():
     loader, objective = loaders[entry.stream], entry.objective
-    if isinstance(objective, _SUM) or not loader.signature:
+    # The loss of CrossAttentionMLM is the sum of two losses per token.
+    is_sum = isinstance(objective, cross_attention_mlm.CrossAttentionMLM)
+    if is_sum or not loader.signature:
       continue
     if isinstance(objective, masked_lm.MaskedLM):
       loaders_by_objective.setdefault(objective.name, []).append(loader)
   return {
-    name: unigram_entropy(ones, spec)
-    for name, ones in loaders_by_objective.items()
+    name: unigram_entropy(objective_loaders, spec)
+    for name, objective_loaders in loaders_by_objective.items()
   }
 
 
 def unigram_entropy(
   loaders: Iterable[loader_base.Loader], spec: vocabulary_spec.VocabularySpec
 ) -> Entropy:
-  """The entropy of the text of a run's first batches.
+  """Estimates the unigram entropy of the text in the first batches of a run.
 
-  Languages weigh as they are sampled. The same batches are counted wherever a
-  run goes on, up to some million tokens; kinds of tokens that are too rare for
-  these are estimated (Miller 1955: half the kinds seen, over the tokens).
+  Languages are weighted as they are sampled. The same batches, up to about a
+  million tokens per dataset, are read when a run is resumed. The entropy of
+  types that are too rare for this sample is estimated (Miller 1955: half the
+  number of observed types divided by the number of tokens).
+
+  Args:
+    loaders: Data loaders of an objective.
+    spec: Sizes and special ids of the vocabulary.
   """
-  keys = np.concatenate([_keys(loader, spec) for loader in loaders])
-  languages = _plug_in(keys // spec.size)
-  return Entropy(_plug_in(keys % spec.size), _plug_in(keys) - languages)
+  keys = np.concatenate(
+    [_language_token_keys(loader, spec) for loader in loaders]
+  )
+  language_entropy = _estimate_entropy(keys // spec.size)
+  return Entropy(
+    joint=_estimate_entropy(keys % spec.size),
+    within=_estimate_entropy(keys) - language_entropy,
+  )
 
 
-def _plug_in(keys: np.ndarray) -> float:
-  """The entropy of int64 [N], with Miller's correction."""
-  counts, total = np.unique(keys, return_counts=True)[1], max(len(keys), 1)
-  shares = counts / total
-  unseen = (len(counts) - 1) / 2 / total
-  return float(unseen - shares @ np.log(shares))
+def _estimate_entropy(keys: np.ndarray) -> float:
+  """Returns the entropy of int64 [N] in nats, with Miller's correction."""
+  _, counts = np.unique(keys, return_counts=True)
+  total = max(len(keys), 1)
+  probabilities = counts / total
+  correction = (len(counts) - 1) / 2 / total
+  return float(correction - probabilities @ np.log(probabilities))
 
 
-def _keys(loader, spec) -> np.ndarray:
-  """Language and token in one number, int64 [N], of a stream's first text."""
-  stream, found = loader.stream, []
-  rows = min(_ROWS, math.ceil(_TOKENS / stream.length))
+def _language_token_keys(loader, spec) -> np.ndarray:
+  """Returns one number per pair of language and token, for the first batches.
+
+  Returns:
+    The keys language * vocabulary_size + token of all text tokens, int64 [N].
+  """
+  stream, keys = loader.stream, []
+  rows = min(_MAX_ROWS, math.ceil(_MAX_TOKENS / stream.length))
   for step in range(math.ceil(rows / stream.batch_size)):
     batch = loader.rows(step, 0, stream.batch_size)
     for side in (batch, batch_keys.select_side(batch, batch_keys.PAIRED)):
@@ -189,5 +239,5 @@ def _keys(loader, spec) -> np.ndarray:
       text = side[batch_keys.SEGMENT_IDS] > 0
       text &= ~np.isin(tokens, spec.special_ids)
       languages = side[batch_keys.LANGUAGE_IDS].astype(np.int64)
-      found.append((languages * spec.size + tokens)[text])
-  return np.concatenate(found)
+      keys.append((languages * spec.size + tokens)[text])
+  return np.concatenate(keys)

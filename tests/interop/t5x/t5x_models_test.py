@@ -297,7 +297,7 @@ def test_states_are_refused():
 
 
 def test_an_encoder_can_not_translate():
-  with pytest.raises(errors.ConfigError, match='needs an encoder-decoder'):
+  with pytest.raises(errors.ConfigError, match='EncoderDecoder'):
     _encoder_model(seq2seq.Translation(), 'sides')
 
 

@@ -204,14 +204,10 @@ def test_scheduled_density():
 
 def test_too_few_sentinels():
   batch = fake.batch_of([[[8] * 60]], 62, [0])
-  with pytest.raises(errors.VocabularyError) as raised:
+  with raises_error(
+    errors.VocabularyError, got='4 sentinels', mentions='--extra_ids 9'
+  ):
     fake.rows(SpanCorruption(mean_span_length=1.0), batch, fake.context())
-  text = str(raised.value)
-  assert (
-    'too few sentinels for span corruption. Got: 4. Expected: at least 9'
-    in text
-  )
-  assert '--extra_ids 9' in text
 
 
 @pytest.mark.parametrize(

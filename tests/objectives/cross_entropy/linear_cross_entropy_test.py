@@ -99,7 +99,7 @@ def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
   monkeypatch.setattr(jax, 'device_count', lambda: devices)
   arrays = _case(vocab)
   kept = linear_cross_entropy._chunked_forward(
-    linear_cross_entropy._chunks_of(vocab, 7, sharded=devices > 1),
+    linear_cross_entropy._plan_chunks(vocab, 7, sharded=devices > 1),
     True,
     *arrays,
   )[1][-1]
@@ -215,8 +215,10 @@ def test_no_gradient_through_correct():
   ],
 )
 def test_plan_prefers_parts_that_shard_further(rows, chunk_size, want):
-  assert linear_cross_entropy._chunks_of(rows, chunk_size, sharded=True) == want
-  alone = linear_cross_entropy._chunks_of(rows, chunk_size, sharded=False)
+  assert (
+    linear_cross_entropy._plan_chunks(rows, chunk_size, sharded=True) == want
+  )
+  alone = linear_cross_entropy._plan_chunks(rows, chunk_size, sharded=False)
   assert alone == (rows, -(-rows // chunk_size), chunk_size, 1)
 
 

@@ -177,7 +177,7 @@ def test_words_are_means_of_their_tokens_if_asked(model, params, batch, arcs):
 
 
 def test_relations_without_a_root_are_all_allowed():
-  allowed = DependencyParsing(relations=('a', 'b'))._allowed()
+  allowed = DependencyParsing(relations=('a', 'b'))._allowed_relations()
   assert allowed.tolist() == [[True, True], [True, True]]
 
 

@@ -33,13 +33,13 @@ def _torch_loss(vectors, scale=20.0):
 def test_the_loss_is_that_of_sentence_transformers(group):
   objective = retrieval_contrastive.SearchContrast(group=group)
   vectors = _VECTORS[:, :group]
-  found = objective.ranked(jnp.asarray(vectors))
+  found = objective.ranking_loss(jnp.asarray(vectors))
   np.testing.assert_allclose(found.loss.mean(), _torch_loss(vectors), rtol=1e-6)
 
 
 def test_gradients_are_those_of_torch():
   objective = retrieval_contrastive.SearchContrast(group=3)
-  found = jax.grad(lambda v: objective.ranked(v).loss.mean())(_VECTORS)
+  found = jax.grad(lambda v: objective.ranking_loss(v).loss.mean())(_VECTORS)
   given = torch.from_numpy(_VECTORS).requires_grad_()
   made = torch.nn.functional.normalize(given, dim=-1)
   documents = torch.cat([made[:, 1], made[:, 2]])
@@ -56,7 +56,7 @@ def test_the_library_has_the_same_loss():
   columns = [torch.from_numpy(_VECTORS[:, i]) for i in range(3)]
   expected = theirs.compute_loss_from_embeddings(columns, None)
   objective = retrieval_contrastive.SearchContrast(group=3)
-  found = objective.ranked(jnp.asarray(_VECTORS)).loss.mean()
+  found = objective.ranking_loss(jnp.asarray(_VECTORS)).loss.mean()
   np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_equal_documents_and_queries_are_no_negatives():
 def test_cut_vectors_have_the_sum_of_their_losses():
   objective = retrieval_contrastive.SearchContrast(group=3, dimensions=(2, 8))
   found = sum(
-    objective.ranked(jnp.asarray(_VECTORS[..., :size])).loss.mean()
+    objective.ranking_loss(jnp.asarray(_VECTORS[..., :size])).loss.mean()
     for size in objective.dimensions
   )
   expected = _torch_loss(_VECTORS[..., :2]) + _torch_loss(_VECTORS)
@@ -273,7 +273,7 @@ def test_queries_without_room_are_left_out_and_counted(
 ):
   """The batch's texts have 6, and each third 4, tokens."""
   batch, params, _ = whole
-  monkeypatch.setattr(sequence_packing, '_WIDTH', 6)
+  monkeypatch.setattr(sequence_packing, '_PACKED_LENGTH', 6)
   context = fixtures.make_context()
   objective = retrieval_contrastive.SearchContrast(packed=0.5)
   output = jax.jit(lambda p: objective(model, p, batch, context))(params)

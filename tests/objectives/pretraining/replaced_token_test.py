@@ -86,7 +86,7 @@ def _generated(batch, params, rng):
   """
   context = _CONTEXT['make'](rng)
   rng, _ = jax.random.split(rng)
-  made = RTD._replace(MODEL, params, batch, context, rng)
+  made = RTD._replace_tokens(MODEL, params, batch, context, rng)
   mask_rng = jax.random.split(rng, 3)[0]
   masked, choice = RTD._masked_lm.mask(batch, context, mask_rng)
   logits = Encoder(

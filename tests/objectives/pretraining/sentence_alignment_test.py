@@ -28,7 +28,7 @@ from xlflax.objectives.pretraining.sentence_alignment import (
 from xlflax.utils import errors
 
 PLAIN = SentenceAlignment(temperature=0.5)
-same_rows = jax.jit(duplicate_detection.same_rows)
+find_equal_rows = jax.jit(duplicate_detection.find_equal_rows)
 VALID = np.array([0, 1, 2, 4])  # the pairs whose sides both have text
 
 
@@ -160,7 +160,7 @@ def test_sentences_that_are_equal_are_no_negatives(pairs, context, run):
   twice = jax.tree.map(lambda x: np.concatenate([x, x[:1]]), pairs)
   for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
     twice[f'paired_{key}'][5] = pairs[f'paired_{key}'][1][::1]
-  same = np.asarray(same_rows(twice['token_ids']))
+  same = np.asarray(find_equal_rows(twice['token_ids']))
   np.testing.assert_array_equal(
     same,
     np.eye(6, dtype=bool)
@@ -179,7 +179,7 @@ def test_row_hashes_see_order_and_do_not_collide():
   rows = np.random.default_rng(0).integers(0, 50, (600, 12), np.int32)
   rows[1] = rows[0][::-1]
   rows[2] = rows[0]
-  same = np.asarray(same_rows(jnp.asarray(rows)))
+  same = np.asarray(find_equal_rows(jnp.asarray(rows)))
   want = (rows[:, None] == rows[None]).all(-1)
   np.testing.assert_array_equal(same, want)
   assert same[0, 2] and not same[0, 1]

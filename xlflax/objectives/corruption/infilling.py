@@ -1,7 +1,7 @@
 """Text infilling and sentence permutation (BART, Lewis et al. 2020; mBART).
 
-A policy draws the spans of words that become one mask symbol each; `apply_infilling`
-writes the rows. All of it runs on the device with static shapes.
+A policy draws spans of words, and `apply_infilling` replaces each span by one
+mask symbol. All functions run on the device with static shapes.
 """
 
 import dataclasses
@@ -20,12 +20,16 @@ from xlflax.utils import validation
 
 
 class WordSpans(NamedTuple):
-  """The words of each row as gaps[0] spans[0] gaps[1] spans[1] … the rest.
+  """Spans of words in each sequence.
+
+  A sequence consists of gaps[0] words, spans[0] words, gaps[1] words, spans[1]
+  words, and so on, and the remaining words.
 
   Attributes:
-    gaps: int32 [B, K], words left before each span.
-    spans: int32 [B, K], words in each span; 0 is a mask that is inserted.
-    used: bool [B, K], which slots hold a span.
+    gaps: Number of unmasked words before each span, int32 [B, K].
+    spans: Number of words in each span, int32 [B, K]. A span of 0 words inserts
+      a mask.
+    used: Boolean array of shape [B, K], True for slots that contain a span.
   """
 
   gaps: jax.Array
@@ -36,27 +40,28 @@ class WordSpans(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InfillingPolicy:
-  """Draws spans of words whose lengths are Poisson distributed.
+  """Draws spans of words with Poisson-distributed lengths.
 
   Of w words, m = round(mask_ratio * w) are masked, at least one. Lengths are
-  drawn until they add up to m, the last one cut to fit; spans of length 0
-  insert a mask (they are left out of a row that has more spans than masked
-  words, which keeps it from growing). Where the spans stand is uniform, and
-  they do not overlap.
+  drawn until their sum reaches m, and the last length is cut to fit. A span of
+  length 0 inserts a mask. In a sequence that has more spans than masked words,
+  spans of length 0 are left out, which prevents the sequence from growing. The
+  positions of the spans are uniformly distributed, and spans do not overlap.
 
   Attributes:
-    mask_ratio: in (0, 1] (mBART: 0.35).
-    poisson_lambda: mean length of a span in words, at least 1 (3.5).
+    mask_ratio: Fraction of words to mask, in (0, 1] (mBART: 0.35).
+    poisson_lambda: Mean length of a span in words, at least 1 (mBART: 3.5).
   """
 
   mask_ratio: validation.PositiveFraction = 0.35
   poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
 
   def num_slots(self, length: int) -> int:
-    """K for rows of `length` words.
+    """Returns the number K of slots for sequences of up to `length` words.
 
-    Fewer than one row in 10^9 needs more lengths to mask m words; its last
-    span is then longer, so that m words are always masked.
+    The probability that a sequence needs more lengths to mask m words is below
+    10^-9. In that case, the last span is longer, so that m words are always
+    masked.
     """
     masked = math.ceil(self.mask_ratio * length)
     draws = (masked + 6.5 * math.sqrt(masked) + 20) / self.poisson_lambda
@@ -65,56 +70,77 @@ class InfillingPolicy:
   def __call__(
     self, rng: jax.Array, words: jax.Array, length: int
   ) -> WordSpans:
-    """Draws spans for rows of `words [B]` words, at most `length`."""
-    length_rng, place_rng = jax.random.split(rng)
+    """Draws spans.
+
+    Args:
+      rng: Random key.
+      words: Number of words in each sequence, int [B].
+      length: Maximum number of words.
+
+    Returns:
+      Spans with K = `num_slots(length)` slots.
+    """
+    length_rng, position_rng = jax.random.split(rng)
     slots = self.num_slots(length)
     num_to_mask = jnp.floor(self.mask_ratio * words.astype(jnp.float32) + 0.5)
     num_to_mask = jnp.minimum(
       jnp.maximum(num_to_mask.astype(jnp.int32), 1), words
     )
-    spans, used = self._lengths(length_rng, num_to_mask, slots)
+    spans, used = self._draw_lengths(length_rng, num_to_mask, slots)
+
+    # Each span counts as one position among the unmasked words.
     count = jnp.sum(used, axis=1, dtype=jnp.int32)
     width = length + slots
-    places = jnp.broadcast_to(
+    positions = jnp.broadcast_to(
       sequence_ops.column_indices(width), (words.shape[0], width)
     )
     order = masking.random_order(
-      place_rng, places < (words - num_to_mask + count)[:, None]
+      position_rng, positions < (words - num_to_mask + count)[:, None]
     )[:, :slots]
     slot = sequence_ops.column_indices(slots)
-    chosen = jnp.sort(jnp.where(slot < count[:, None], order, width), axis=1)
-    gaps = jnp.diff(
-      chosen - slot, axis=1, prepend=jnp.zeros_like(chosen[:, :1])
+    span_positions = jnp.sort(
+      jnp.where(slot < count[:, None], order, width), axis=1
     )
-    spans, used = _to_front(spans, used)
+    gaps = jnp.diff(
+      span_positions - slot,
+      axis=1,
+      prepend=jnp.zeros_like(span_positions[:, :1]),
+    )
+
+    spans, used = _move_to_front(spans, used)
     return WordSpans(jnp.where(used, gaps, 0), spans, used)
 
-  def _lengths(self, rng, wanted, slots: int):
-    """(lengths int32 [B, slots] that add up to `wanted [B]`, which count)."""
-    draw = jax.random.uniform(rng, (wanted.shape[0], slots))
+  def _draw_lengths(self, rng, num_to_mask, slots: int):
+    """Draws span lengths that add up to `num_to_mask`, of shape [B].
+
+    Returns:
+      The lengths, int32 [B, slots], and a boolean array of the same shape, True
+      for slots that contain a span.
+    """
+    draw = jax.random.uniform(rng, (num_to_mask.shape[0], slots))
     thresholds = jnp.asarray(_poisson_cdf(self.poisson_lambda), jnp.float32)
     drawn_lengths = jnp.searchsorted(thresholds, draw, side='right').astype(
       jnp.int32
     )
     before = sequence_ops.exclusive_sum(drawn_lengths)
     last = sequence_ops.column_indices(slots) == slots - 1
-    remaining = jnp.maximum(wanted[:, None] - before, 0)
+    remaining = jnp.maximum(num_to_mask[:, None] - before, 0)
     spans = jnp.where(last, remaining, jnp.minimum(drawn_lengths, remaining))
     used = remaining > 0
-    crowded = jnp.sum(used, axis=1) > wanted
-    return spans, used & ((spans > 0) | ~crowded[:, None])
+    has_excess = jnp.sum(used, axis=1) > num_to_mask
+    return spans, used & ((spans > 0) | ~has_excess[:, None])
 
 
 def _poisson_cdf(mean: float) -> np.ndarray:
-  """P(length <= k) for k = 0, 1, … up to where only 1e-9 is left."""
+  """Returns P(length <= k) for k = 0, 1, … until it exceeds 1 - 1e-9."""
   terms = [math.exp(-mean)]
   while sum(terms) < 1 - 1e-9:
     terms.append(terms[-1] * mean / len(terms))
   return np.cumsum(terms)
 
 
-def _to_front(spans, used):
-  """Moves the used slots of each row to its front, in their order."""
+def _move_to_front(spans, used):
+  """Moves the used slots of each sequence to the front, in their order."""
   slots = spans.shape[1]
   target_index = jnp.where(
     used, sequence_ops.exclusive_sum(used.astype(jnp.int32)), slots
@@ -125,21 +151,27 @@ def _to_front(spans, used):
 
 
 def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns bool [B, T]: the tokens of text that begin a word.
+  """Returns the text tokens that start a word, a boolean array [B, T].
 
-  The first token of text after a special one begins a word too. Every token
-  is a word of its own where the vocabulary does not say which begin one.
+  The first text token after a special token also starts a word. If the
+  vocabulary does not record word starts, each token is a word of its own.
   """
   text = masking.is_text(rows, vocabulary)
-  begins = begins_word(rows[batch_keys.TOKEN_IDS], vocabulary)
+  starts_word = begins_word(rows[batch_keys.TOKEN_IDS], vocabulary)
   after_text = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))
-  return text & (begins | ~after_text)
+  return text & (starts_word | ~after_text)
 
 
 def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
-  """Whether an id begins a word wherever it stands: bool, as `token_ids`.
+  """Returns whether ids start a word independent of their context.
 
-  Every id does where the vocabulary does not say which do.
+  Args:
+    token_ids: Integer array of any shape.
+    vocabulary: Provides the word starts. If it does not record them, all ids
+      start a word.
+
+  Returns:
+    Boolean array of the same shape.
   """
   if not any(vocabulary.word_starts):
     return jnp.ones(token_ids.shape, bool)
@@ -150,10 +182,18 @@ def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
-  """Permutes the sentences of rows `<s> a </s> b c </s>`.
+  """Permutes the sentences of sequences `<s> a </s> b c </s>`.
 
-  A sentence ends with its </s>. Before: token_ids
-  [[1, 7, 2, 8, 9, 2, 0]]; after: that, or [[1, 8, 9, 2, 7, 2, 0]].
+  A sentence ends with its </s>. Before: token_ids [[1, 7, 2, 8, 9, 2, 0]].
+  After: the same, or [[1, 8, 9, 2, 7, 2, 0]].
+
+  Args:
+    rows: Sequences with one segment each.
+    rng: Random key.
+    vocabulary: Special ids.
+
+  Returns:
+    `rows` with permuted token_ids.
   """
   token_ids = rows[batch_keys.TOKEN_IDS]
   length = token_ids.shape[1]
@@ -162,9 +202,10 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
   sentence = sequence_ops.exclusive_sum(ends)
   rank = masking.random_order(rng, jnp.ones(token_ids.shape, bool)) + 1
   rank = sequence_ops.gather_clipped(rank, sentence)
-  places = sequence_ops.column_indices(length)
-  body = present & (places > 0)
-  rank = jnp.where(body, rank, jnp.where(places == 0, 0, length + 1))
+  positions = sequence_ops.column_indices(length)
+  body = present & (positions > 0)
+  # The start symbol stays first and padding stays last.
+  rank = jnp.where(body, rank, jnp.where(positions == 0, 0, length + 1))
   order = jnp.argsort(rank, axis=1, stable=True)
   return {
     **rows,
@@ -175,16 +216,18 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
 def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   """Replaces each span of words by one mask symbol.
 
-  Before: token_ids `<s> a b c d </s>`, gaps [1], spans [2]; after:
-  `<s> a <mask> d </s>`. Special symbols stay, also inside a span.
+  Before: token_ids `<s> a b c d </s>`, gaps [1], spans [2]. After:
+  `<s> a <mask> d </s>`. Special symbols are kept, even within a span.
 
   Args:
-    rows: as `xlflax.data.batch_keys` documents, one segment a row.
-    word_spans: of `InfillingPolicy`, over the words that `word_starts` finds.
-    vocabulary: has the mask symbol.
+    rows: Sequences as documented in `xlflax.data.batch_keys`, with one segment
+      each.
+    word_spans: Result of `InfillingPolicy` for the words of `word_starts`.
+    vocabulary: Provides the mask symbol.
 
   Returns:
-    Rows of the same length, as `sequence_ops.make_sequences` gives them.
+    Sequences of the same length, in the format of
+    `sequence_ops.make_sequences`.
   """
   text = masking.is_text(rows, vocabulary)
   starts = word_starts(rows, vocabulary)
@@ -192,43 +235,58 @@ def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   first = sequence_ops.exclusive_sum(word_spans.spans) + jnp.cumsum(
     word_spans.gaps, axis=1
   )
-  where = jnp.where(word_spans.used, first, length + 1)  # beyond: dropped
-  stop = jnp.where(word_spans.used, first + word_spans.spans, length + 1)
+  # Unused slots get an index beyond the sequence, which scattering drops.
+  span_start = jnp.where(word_spans.used, first, length + 1)
+  span_end = jnp.where(word_spans.used, first + word_spans.spans, length + 1)
   ones = jnp.ones_like(word_spans.spans)
-  # Of each word, and of what follows the last one, [B, T + 1]:
+  # Both arrays have shape [B, T + 1], with one entry per word and one for the
+  # end of the text.
   covered = jnp.cumsum(
-    sequence_ops.scatter_add(length + 1, where, ones)
-    - sequence_ops.scatter_add(length + 1, stop, ones),
+    sequence_ops.scatter_add(length + 1, span_start, ones)
+    - sequence_ops.scatter_add(length + 1, span_end, ones),
     axis=1,
   )
-  masks = sequence_ops.scatter_add(length + 1, where, ones)
-  return _rewrite(rows, text, starts, covered, masks, vocabulary)
+  masks = sequence_ops.scatter_add(length + 1, span_start, ones)
+  return _insert_masks(rows, text, starts, covered, masks, vocabulary)
 
 
-def _rewrite(rows, text, starts, covered, masks, vocabulary):
-  """Masks go before the first token of their word; covered words go."""
+def _insert_masks(rows, text, starts, covered, masks, vocabulary):
+  """Inserts masks before the first token of their word; drops covered words.
+
+  Args:
+    rows: Sequences of shape [B, T].
+    text: Boolean array of shape [B, T], True for text tokens.
+    starts: Boolean array of shape [B, T], True for tokens that start a word.
+    covered: Number of spans that cover each word, of shape [B, T + 1].
+    masks: Number of masks before each word, of shape [B, T + 1].
+    vocabulary: Provides the mask symbol.
+  """
   token_ids = rows[batch_keys.TOKEN_IDS]
   length = token_ids.shape[1]
   word = jnp.cumsum(starts, axis=1) - 1
   num_words = word[:, -1:] + 1
   present = masking.is_present(rows, vocabulary)
-  places = sequence_ops.column_indices(length)
-  last_text = jnp.max(jnp.where(text, places, -1), axis=1, keepdims=True)
-  at_end = places == last_text + 1  # masks after the last word
-  before = jnp.where(
+  positions = sequence_ops.column_indices(length)
+  last_text = jnp.max(jnp.where(text, positions, -1), axis=1, keepdims=True)
+  # Masks after the last word are inserted at this position.
+  at_end = positions == last_text + 1
+  masks_before = jnp.where(
     starts,
     sequence_ops.gather_clipped(masks, word),
     jnp.where(at_end, sequence_ops.gather_clipped(masks, num_words), 0),
   )
-  stays = present & ~(text & (sequence_ops.gather_clipped(covered, word) > 0))
-  kept_counts = stays.astype(jnp.int32)
-  target_index = sequence_ops.exclusive_sum(before + kept_counts) + before
-  total = jnp.sum(before + kept_counts, axis=1)
-  canvas = jnp.where(
-    places < total[:, None], vocabulary.mask_id, vocabulary.pad_id
+  is_kept = present & ~(text & (sequence_ops.gather_clipped(covered, word) > 0))
+  kept_counts = is_kept.astype(jnp.int32)
+  target_index = (
+    sequence_ops.exclusive_sum(masks_before + kept_counts) + masks_before
+  )
+  total = jnp.sum(masks_before + kept_counts, axis=1)
+  # Masks fill the positions that no kept token is written to.
+  mask_ids = jnp.where(
+    positions < total[:, None], vocabulary.mask_id, vocabulary.pad_id
   ).astype(token_ids.dtype)
   tokens = sequence_ops.scatter_set(
-    canvas, jnp.where(stays, target_index, length), token_ids
+    mask_ids, jnp.where(is_kept, target_index, length), token_ids
   )
   languages = jnp.max(
     jnp.where(present, rows[batch_keys.LANGUAGE_IDS], 0), axis=1

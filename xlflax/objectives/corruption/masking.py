@@ -1,8 +1,8 @@
-"""Masking: which tokens are chosen and what the model sees instead.
+"""Token masking (Devlin et al. 2019, section 3.1).
 
-A policy returns a `Choice` (positions, weights, actions); a source of random
-words returns ids; `apply_choice` puts both together. All of it runs on the
-device with static shapes (Devlin et al. 2019, section 3.1).
+A policy selects tokens and returns a `Choice` (positions, weights, actions).
+Another function draws random words. `apply_choice` combines both to the model's
+input. All functions run on the device with static shapes.
 """
 
 import dataclasses
@@ -22,7 +22,13 @@ MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 
 
 class Action(enum.IntEnum):
-  """The input in place of a chosen token."""
+  """Replacement of a selected token in the model's input.
+
+  Attributes:
+    KEEP: The token itself.
+    MASK: The mask symbol.
+    RANDOM: A random word.
+  """
 
   KEEP = 0
   MASK = 1
@@ -30,13 +36,15 @@ class Action(enum.IntEnum):
 
 
 class Choice(NamedTuple):
-  """The chosen tokens of each row, in K slots.
+  """Selected tokens of each sequence, in K slots.
 
   Attributes:
-    positions: int32 [B, K], different ones within a row.
-    weights: float32 [B, K], 1 for a chosen token, 0 for a slot left over
-      (its position is then any other token of the row, its action KEEP).
-    actions: int32 [B, K], of `Action`.
+    positions: Positions of the tokens, int32 [B, K], distinct within a
+      sequence.
+    weights: float32 array of shape [B, K], 1 for a selected token and 0 for an
+      unused slot. An unused slot has the position of another token and the
+      action KEEP.
+    actions: Values of `Action`, int32 [B, K].
   """
 
   positions: jax.Array
@@ -45,21 +53,23 @@ class Choice(NamedTuple):
 
 
 def special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
-  """Returns runs (start, stop) of ids.
+  """Returns the ranges (start, stop) of consecutive special ids.
 
-  Before: (0, 1, 2, 9); after: [(0, 3), (9, 10)].
+  Before: (0, 1, 2, 9). After: [(0, 3), (9, 10)].
   """
-  runs: list[tuple[int, int]] = []
+  ranges: list[tuple[int, int]] = []
   for i in sorted(set(special_ids)):
-    if runs and runs[-1][1] == i:
-      runs[-1] = (runs[-1][0], i + 1)
+    if ranges and ranges[-1][1] == i:
+      ranges[-1] = (ranges[-1][0], i + 1)
     else:
-      runs.append((i, i + 1))
-  return runs
+      ranges.append((i, i + 1))
+  return ranges
 
 
 def is_special(token_ids: jax.Array, vocabulary: VocabularySpec) -> jax.Array:
-  """True where an id is in `vocabulary.special_ids`; shape of `token_ids`."""
+  """Returns whether ids are special, a boolean array of the shape of
+  `token_ids`.
+  """
   special = jnp.zeros(token_ids.shape, bool)
   for start, stop in special_runs(vocabulary.special_ids):
     special |= (token_ids >= start) & (token_ids < stop)
@@ -67,10 +77,17 @@ def is_special(token_ids: jax.Array, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def is_text(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """bool [B, T]: neither padding nor a special id.
+  """Returns the tokens that are text: neither padding nor special.
 
-  Before: token_ids [[1, 7, 9, 2, 0]] with special ids 0 to 4; after:
+  Before: token_ids [[1, 7, 9, 2, 0]] with special ids 0 to 4. After:
   [[F, T, T, F, F]].
+
+  Args:
+    batch: `token_ids` of shape [B, T] and, optionally, `segment_ids`.
+    vocabulary: Special ids.
+
+  Returns:
+    Boolean array of shape [B, T].
   """
   token_ids = batch['token_ids']
   text = ~is_special(token_ids, vocabulary)
@@ -80,7 +97,10 @@ def is_text(batch, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def is_present(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """bool [B, T]: not padding (special symbols count)."""
+  """Returns the tokens that are not padding, a boolean array [B, T].
+
+  Special symbols are not padding.
+  """
   if 'segment_ids' in batch:
     return batch['segment_ids'] > 0
   return batch['token_ids'] != vocabulary.pad_id
@@ -91,40 +111,43 @@ def uniform_words(
 ) -> jax.Array:
   """Draws ids uniformly from those that are not special.
 
-  Any function of this signature can take its place, such as one that draws
-  from the words of each position's language.
+  A function with the same signature can replace it, such as one that draws from
+  the words of each position's language.
 
   Args:
-    rng: key.
-    language_ids: int [B, K], of the chosen positions; not used here.
-    vocabulary: sizes and special ids.
+    rng: Random key.
+    language_ids: Languages of the selected positions, int [B, K]. Not used
+      here.
+    vocabulary: Sizes and special ids.
 
   Returns:
-    int32 [B, K].
+    int32 array of shape [B, K].
 
   Raises:
-    VocabularyError: every id of the vocabulary is special.
+    VocabularyError: If all ids of the vocabulary are special.
   """
   special = np.asarray(sorted(set(vocabulary.special_ids)), np.int32)
   ordinary = vocabulary.size - len(special)
   if ordinary < 1:
     raise errors.VocabularyError(
-      'The vocabulary has no ordinary entries to draw random words from',
-      got=f'{vocabulary.size} entries, all of them special',
+      'The vocabulary contains only special tokens. Random words cannot be '
+      'drawn from it',
+      got=f'{vocabulary.size} special tokens',
     )
   rank = jax.random.randint(rng, (language_ids.size,), 0, ordinary, jnp.int32)
-  rank = rank.reshape(language_ids.shape)  # see `_uniform`
-  # The id of the r-th ordinary entry is r plus the special ids before it.
+  rank = rank.reshape(language_ids.shape)  # See `_uniform`.
+  # The id of the r-th ordinary token is r plus the number of special ids
+  # before it.
   for start, stop in special_runs(vocabulary.special_ids):
     rank = jnp.where(rank >= start, rank + (stop - start), rank)
   return rank
 
 
 def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """`jax.random.uniform`, drawn in one dimension: the same numbers.
+  """Draws the numbers of `jax.random.uniform` as a one-dimensional array.
 
-  XLA:CPU unrolls the generator over short last dimensions, and compiles that
-  for a second.
+  The numbers are the same. XLA:CPU unrolls the generator over short last
+  dimensions, which takes a second to compile.
   """
   return jax.random.uniform(rng, (math.prod(shape),)).reshape(shape)
 
@@ -132,67 +155,74 @@ def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def random_order(
   rng: jax.Array, first: jax.Array, words: jax.Array | None = None
 ) -> jax.Array:
-  """Permutes each row at random, positions of `first` before the others.
+  """Permutes each sequence at random, positions in `first` before the others.
 
-  One uint32 per position is sorted: whether it is in `first`, random bits,
-  and the position in the lowest bits. (Sorting keeps a sharded batch where it
-  is, while `jax.lax.top_k` gathers all rows on every device.)
+  The function sorts one uint32 per position, which consists of a bit for
+  membership in `first`, random bits, and the position in the lowest bits.
+  Sorting does not move a sharded batch, whereas `jax.lax.top_k` gathers all
+  sequences on every device.
 
   Args:
-    rng: key.
-    first: bool [B, T].
-    words: int32 [B, T], below T: positions of one word stay together, in
-      their order; None: each stands for itself.
+    rng: Random key.
+    first: Boolean array of shape [B, T].
+    words: Index of each position's word, int32 [B, T], below T. Positions of
+      one word stay together and in order. If None, each position is a word.
 
   Returns:
-    int32 [B, T], positions.
+    Positions, int32 [B, T].
   """
   length = first.shape[1]
-  low = jnp.uint32((1 << max(length - 1, 1).bit_length()) - 1)
+  position_mask = jnp.uint32((1 << max(length - 1, 1).bit_length()) - 1)
   bits = jax.random.bits(rng, first.shape, jnp.uint32)
   if words is not None:
     bits = jnp.take_along_axis(bits, words, axis=1)
-  keys = (bits >> 1) & ~low
+  keys = (bits >> 1) & ~position_mask
   keys |= jnp.arange(length, dtype=jnp.uint32)[None, :]
   keys |= jnp.where(first, jnp.uint32(0), jnp.uint32(1 << 31))
-  return (jnp.sort(keys, axis=1) & low).astype(jnp.int32)
+  return (jnp.sort(keys, axis=1) & position_mask).astype(jnp.int32)
 
 
 def check_bound(name: str, value: Any, bound: float | None) -> None:
-  """Raises ConfigError for a schedule without bound, or a number above it.
+  """Checks that a scheduled value has a bound and a constant respects it.
 
   Args:
-    name: of the field; that of its bound begins with `max_`.
-    value: a number, or a function of the step.
-    bound: the largest value.
+    name: Name of the field. The field of its bound is `max_<name>`.
+    value: A number, or a function of the step.
+    bound: Maximum value. If None, there is no bound.
+
+  Raises:
+    ConfigError: If a schedule has no bound, or a number exceeds it.
   """
   if callable(value) and bound is None:
     raise errors.ConfigError(
-      f'A scheduled {name} needs max_{name}',
+      f'A scheduled `{name}` requires `max_{name}`',
       got=f'max_{name}=None',
-      expected='a number above 0, up to 1',
-      fix='set it to the largest value of the schedule',
+      expected='a number in (0, 1]',
+      fix=f'Set `max_{name}` to the largest value of the schedule',
     )
   if not callable(value) and bound is not None and value > bound:
     raise errors.ConfigError(
-      f'{name} is above max_{name}', got=value, expected=f'at most {bound}'
+      f'`{name}` exceeds `max_{name}`', got=value, expected=f'at most {bound}'
     )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingPolicy:
-  """Chooses an exact share of each row's maskable tokens, uniformly.
+  """Selects an exact fraction of each sequence's maskable tokens, uniformly.
 
-  A row with m maskable tokens gets n = round(mask_ratio * m) of them, at
-  least 1 (0 if m = 0), halves rounded up.
+  In a sequence with m maskable tokens, n = round(mask_ratio * m) tokens are
+  selected, with halves rounded up. At least one token is selected unless m = 0.
 
   Attributes:
-    mask_ratio: in (0, 1], or a function of the step (an Optax schedule).
-    max_mask_ratio: bound of a scheduled ratio; it fixes the number of slots.
-      Not needed for a constant one.
-    mask_probability: share of chosen tokens that the mask symbol replaces.
-    random_probability: share that random words replace; the rest is kept.
+    mask_ratio: Fraction of tokens to select, in (0, 1], or a function of the
+      step (an Optax schedule).
+    max_mask_ratio: Upper bound of a scheduled ratio, which determines the
+      number of slots. A constant ratio does not need it.
+    mask_probability: Probability of replacing a selected token by the mask
+      symbol.
+    random_probability: Probability of replacing it by a random word. Otherwise,
+      the token is kept.
   """
 
   mask_ratio: MaskRatio = 0.15
@@ -205,26 +235,26 @@ class MaskingPolicy:
     total = self.mask_probability + self.random_probability
     if total > 1 + 1e-6:
       raise errors.ConfigError(
-        'mask_probability and random_probability must be shares of one',
+        'The sum of `mask_probability` and `random_probability` exceeds 1',
         got=f'{self.mask_probability} and {self.random_probability}',
-        expected='two numbers whose sum is at most 1',
+        expected='two numbers with a sum of at most 1',
       )
 
   @property
   def largest_ratio(self) -> float:
-    """The ratio that fixes the number of slots."""
+    """The ratio that determines the number of slots."""
     if self.max_mask_ratio is not None:
       return self.max_mask_ratio
-    assert not callable(self.mask_ratio)  # refused by __post_init__
+    assert not callable(self.mask_ratio)  # Checked in `__post_init__`.
     return self.mask_ratio
 
   def num_slots(self, length: int) -> int:
-    """K for rows of `length` tokens: ceil(largest ratio * length)."""
+    """Returns K = ceil(largest_ratio * length), at least 1."""
     slots = math.ceil(round(self.largest_ratio * length, 6))
     return min(max(slots, 1), length)
 
-  def _counts(self, maskable: jax.Array, slots: int, step) -> jax.Array:
-    """Number of tokens to choose per row, int32 [B]."""
+  def _num_selected(self, maskable: jax.Array, slots: int, step) -> jax.Array:
+    """Returns the number of tokens to select per sequence, int32 [B]."""
     ratio = (
       self.mask_ratio(step) if callable(self.mask_ratio) else self.mask_ratio
     )
@@ -236,14 +266,16 @@ class MaskingPolicy:
   def __call__(
     self, rng: jax.Array, maskable: jax.Array, step, words=None
   ) -> Choice:
-    """Draws a choice.
+    """Selects tokens and draws their actions.
 
     Args:
-      rng: key.
-      maskable: bool [B, T], the tokens that may be chosen.
-      step: int scalar, for a scheduled ratio.
-      words: int32 [B, T], the word of each token, of which all or none is
-        chosen: no more tokens than without, and a longer word alone is cut.
+      rng: Random key.
+      maskable: Boolean array of shape [B, T], True for tokens that may be
+        selected.
+      step: Global step, an integer scalar, for a scheduled ratio.
+      words: Index of each token's word, int32 [B, T]. If set, the tokens of a
+        word are selected together. The number of selected tokens does not
+        exceed that of token masking. Only a single word that is longer is cut.
 
     Returns:
       A choice with K = `num_slots(T)` slots.
@@ -252,10 +284,12 @@ class MaskingPolicy:
     position_rng, action_rng = jax.random.split(rng)
     order = random_order(position_rng, maskable, words)
     positions = order[:, :slots]
-    counts = self._counts(maskable, slots, step)
+    counts = self._num_selected(maskable, slots, step)
     if words is not None:
-      counts = _whole(counts, jnp.take_along_axis(words, order, axis=1))
-    chosen = jnp.arange(slots)[None, :] < counts[:, None]
+      counts = _round_to_words(
+        counts, jnp.take_along_axis(words, order, axis=1)
+      )
+    is_selected = jnp.arange(slots)[None, :] < counts[:, None]
     draw = _uniform(action_rng, positions.shape)
     action = jnp.where(
       draw < self.mask_probability,
@@ -268,27 +302,41 @@ class MaskingPolicy:
     )
     return Choice(
       positions,
-      chosen.astype(jnp.float32),
-      jnp.where(chosen, action, Action.KEEP),
+      is_selected.astype(jnp.float32),
+      jnp.where(is_selected, action, Action.KEEP),
     )
 
 
-def _whole(counts: jax.Array, words: jax.Array) -> jax.Array:
-  """The largest counts [B] up to those given at which a word of [B, T] ends.
+def _round_to_words(counts: jax.Array, words: jax.Array) -> jax.Array:
+  """Reduces counts so that the selection ends with a complete word.
 
-  Before: counts [4], words [[2, 2, 0, 1, 1]]; after: [3].
+  The count is not reduced if its first word is longer.
+
+  Before: counts [4], words [[2, 2, 0, 1, 1]]. After: [3].
+
+  Args:
+    counts: Number of tokens to select, [B].
+    words: Index of each token's word in the order of selection, [B, T].
   """
   ends = jnp.pad(
     words[:, 1:] != words[:, :-1], ((0, 0), (0, 1)), constant_values=True
   )
-  places = jnp.arange(1, words.shape[1] + 1)[None]
-  fits = ends & (places <= counts[:, None])
-  largest_end = jnp.max(jnp.where(fits, places, 0), axis=1)
+  lengths = jnp.arange(1, words.shape[1] + 1)[None]
+  fits = ends & (lengths <= counts[:, None])
+  largest_end = jnp.max(jnp.where(fits, lengths, 0), axis=1)
   return jnp.where(largest_end > 0, largest_end, counts)
 
 
 def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
-  """Returns `array [B, T, ...]` at `positions [B, K]`: [B, K, ...]."""
+  """Gathers values at distinct positions of each sequence.
+
+  Args:
+    array: Array of shape [B, T, ...].
+    positions: Integer array of shape [B, K].
+
+  Returns:
+    Array of shape [B, K, ...].
+  """
   return jax.vmap(
     lambda row, index: row.at[index].get(
       unique_indices=True, mode='promise_in_bounds'
@@ -299,7 +347,16 @@ def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
 def scatter_rows(
   array: jax.Array, positions: jax.Array, values: jax.Array
 ) -> jax.Array:
-  """Returns `array [B, T]` with `values [B, K]` at `positions [B, K]`."""
+  """Replaces the values at distinct positions of each sequence.
+
+  Args:
+    array: Array of shape [B, T].
+    positions: Integer array of shape [B, K].
+    values: Array of shape [B, K].
+
+  Returns:
+    Array of shape [B, T].
+  """
   return jax.vmap(
     lambda row, index, value: row.at[index].set(
       value, unique_indices=True, mode='promise_in_bounds'
@@ -313,19 +370,19 @@ def apply_choice(
   words: jax.Array,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """Returns the model's input: chosen tokens masked, replaced or kept.
+  """Returns the model's input with selected tokens masked, replaced or kept.
 
   Before: token_ids [[1, 7, 8, 9, 2]], positions [[1, 3]], actions
-  [[MASK, RANDOM]], words [[5, 6]], mask_id 4; after: [[1, 4, 8, 6, 2]].
+  [[MASK, RANDOM]], words [[5, 6]], mask_id 4. After: [[1, 4, 8, 6, 2]].
 
   Args:
-    token_ids: int32 [B, T].
-    choice: K slots a row.
-    words: int32 [B, K], the random words.
-    vocabulary: has the mask symbol.
+    token_ids: Token ids, int32 [B, T].
+    choice: Selected tokens in K slots per sequence.
+    words: Ids of the random words, int32 [B, K].
+    vocabulary: Provides the mask symbol.
 
   Returns:
-    int32 [B, T].
+    int32 array of shape [B, T].
   """
   input_ids = gather_rows(token_ids, choice.positions)
   input_ids = jnp.where(

@@ -1,8 +1,9 @@
-"""Words of one language: random ones to draw, and all of them to score.
+"""Words of a language, for drawing random words and restricting the softmax.
 
-`VocabularySpec.language_words` says which ids they are. Source: Wu, Conneau
-et al. (2020), section 4.3: with embeddings of its own a language has a softmax
-of its own, and random words are sampled "within one language".
+`VocabularySpec.language_words` contains the ids of each language's words.
+Source: Wu, Conneau et al. (2020), section 4.3. A language with its own
+embeddings has its own softmax, and random words are sampled "within one
+language".
 """
 
 import enum
@@ -17,10 +18,15 @@ from xlflax.utils import errors
 
 
 class RandomWords(enum.Enum):
-  """Which words replace the chosen tokens that are shown as a random one."""
+  """Source of the random words that replace selected tokens.
 
-  VOCABULARY = 'vocabulary'  # any that are not special
-  LANGUAGE = 'language'  # those of the token's own language
+  Attributes:
+    VOCABULARY: All words of the vocabulary that are not special.
+    LANGUAGE: The words of the token's language.
+  """
+
+  VOCABULARY = 'vocabulary'
+  LANGUAGE = 'language'
 
 
 def draw_random_words(
@@ -29,98 +35,115 @@ def draw_random_words(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """Ids from a source: `masking.uniform_words` or `language_words`."""
-  function = (
-    language_words if source is RandomWords.LANGUAGE else masking.uniform_words
-  )
-  return function(rng, language_ids, vocabulary)
+  """Draws random words from a source.
+
+  The arguments are those of `masking.uniform_words` and `language_words`.
+  """
+  if source is RandomWords.LANGUAGE:
+    return language_words(rng, language_ids, vocabulary)
+  return masking.uniform_words(rng, language_ids, vocabulary)
 
 
 def language_words(
   rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Ids drawn uniformly from the words of each position's language.
+  """Draws ids uniformly from the words of each position's language.
 
   Args:
-    rng: key.
-    language_ids: int [B, K], of the chosen positions.
-    vocabulary: says which words each language has.
+    rng: Random key.
+    language_ids: Languages of the selected positions, int [B, K].
+    vocabulary: Provides the words of each language.
 
   Returns:
-    int32 [B, K].
+    int32 array of shape [B, K].
 
   Raises:
-    VocabularyError: it does not say so, or a language has no word.
+    VocabularyError: If the vocabulary does not record the words of each
+      language, or a language has no words.
   """
-  counts = _counts(vocabulary)
-  word_ranges = np.asarray(
-    [run for runs in vocabulary.language_words for run in runs], np.int32
+  counts = _count_language_words(vocabulary)
+  id_ranges = np.asarray(
+    [
+      id_range
+      for language_ranges in vocabulary.language_words
+      for id_range in language_ranges
+    ],
+    np.int32,
   )
-  lengths = word_ranges[:, 1] - word_ranges[:, 0]
-  # Words are numbered through all languages; each run begins at one number.
-  begins = jnp.asarray(np.cumsum(lengths) - lengths, jnp.int32)
-  before = jnp.asarray(np.cumsum(counts) - counts, jnp.int32)[language_ids]
-  number = before + jax.random.randint(
+  lengths = id_ranges[:, 1] - id_ranges[:, 0]
+  # Words have consecutive numbers over all languages. A draw is the number of
+  # a word, and the range with the largest start not above it contains the word.
+  range_starts = jnp.asarray(np.cumsum(lengths) - lengths, jnp.int32)
+  language_starts = jnp.asarray(np.cumsum(counts) - counts, jnp.int32)
+  number = language_starts[language_ids] + jax.random.randint(
     rng, language_ids.shape, 0, jnp.asarray(counts)[language_ids], jnp.int32
   )
-  run = jnp.searchsorted(begins, number, side='right') - 1
-  return jnp.asarray(word_ranges[:, 0])[run] + number - begins[run]
+  index = jnp.searchsorted(range_starts, number, side='right') - 1
+  return jnp.asarray(id_ranges[:, 0])[index] + number - range_starts[index]
 
 
-def _counts(vocabulary: VocabularySpec) -> np.ndarray:
-  """Number of words of each language, int32 [languages]; all above 0."""
-  runs = vocabulary.language_words
+def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
+  """Returns the positive number of words of each language, int32 [languages].
+
+  Raises:
+    VocabularyError: If the vocabulary does not record the words of each
+      language, or a language has no words.
+  """
   counts = [
     sum(stop - start for start, stop in language_ranges)
-    for language_ranges in runs
+    for language_ranges in vocabulary.language_words
   ]
-  if not runs or min(counts) < 1:
-    none = [
+  if not counts or min(counts) < 1:
+    empty_languages = [
       code
       for code, count in zip(vocabulary.languages, counts, strict=False)
       if not count
     ]
     raise errors.VocabularyError(
-      'Random words of its own language cannot be drawn for each token',
-      got=f'no word of {", ".join(none)}'
-      if none
-      else 'a vocabulary that all languages have in common',
-      expected='a vocabulary that says which words are whose',
+      "random_words='language' requires words for each language",
+      got=f'no words of {", ".join(empty_languages)}'
+      if empty_languages
+      else 'a vocabulary that all languages share',
+      expected='a vocabulary that records the language of its words',
       where="random_words='language'",
-      fix="make the vocabulary with `xlflax vocab --vocab_sharing=shared`, 'none' "
-      "or 'separate', or set random_words='vocabulary'",
+      fix='Train the vocabulary with `xlflax vocab` and --vocab_sharing=shared, '
+      "none or separate, or set random_words='vocabulary'",
     )
   return np.asarray(counts, np.int32)
 
 
-def is_word_of(
+def language_token_mask(
   language: jax.Array, vocabulary: VocabularySpec, size: int
 ) -> jax.Array:
-  """Whether text of a language can have an id: its words, special symbols.
+  """Returns the ids that can occur in text of a language.
+
+  These are the words of the language and the special symbols.
 
   Args:
-    language: int scalar.
-    vocabulary: says which words each language has; where it does not, all
-      words are everyone's.
-    size: ids 0 .. size - 1 are answered for.
+    language: Language id, an integer scalar.
+    vocabulary: Provides the words of each language. If it does not record them,
+      all ids can occur in all languages.
+    size: Number of ids to check, 0 .. size - 1.
 
   Returns:
-    bool [size].
+    Boolean array of shape [size].
   """
   if not vocabulary.language_words:
     return jnp.ones(size, bool)
   special = masking.special_runs(vocabulary.special_ids)
-  runs = [
+  allowed_ranges = [
     sorted([*special, *id_ranges]) for id_ranges in vocabulary.language_words
   ]
-  never = np.iinfo(np.int32).max
-  edges = np.full((len(runs), 2 * max(map(len, runs))), never, np.int32)
-  for row, id_ranges in zip(edges, runs, strict=True):
+  max_edges = 2 * max(map(len, allowed_ranges))
+  padding = np.iinfo(np.int32).max
+  edges = np.full((len(allowed_ranges), max_edges), padding, np.int32)
+  for row, id_ranges in zip(edges, allowed_ranges, strict=True):
     row[: 2 * len(id_ranges)] = np.ravel(id_ranges)
-  # Inside a run, an odd number of starts and stops lies at or before an id.
-  passed = jnp.searchsorted(
+  # An id is in a range if the number of edges (starts and stops) up to and
+  # including the id is not divisible by two.
+  num_edges = jnp.searchsorted(
     jnp.asarray(edges)[language],
     jnp.arange(size, dtype=jnp.int32),
     side='right',
   )
-  return passed % 2 == 1
+  return num_edges % 2 == 1

@@ -1,4 +1,4 @@
-"""Rows rewritten on the device: gathers and marks with static shapes."""
+"""Gather and scatter operations on sequences with static shapes."""
 
 import jax
 import jax.numpy as jnp
@@ -7,17 +7,31 @@ from xlflax.data import batch_keys
 
 
 def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
-  """Returns `array [B, N]` at `index [B, K]`, clipped to the row.
+  """Gathers values of each sequence, with indices clipped to its length.
 
   Unlike in `masking.gather_rows`, an index may occur more than once.
+
+  Args:
+    array: Array of shape [B, N].
+    index: Integer array of shape [B, K].
+
+  Returns:
+    Array of shape [B, K].
   """
   return jax.vmap(lambda row, i: row.at[i].get(mode='clip'))(array, index)
 
 
 def scatter_add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
-  """Adds `values [B, K]` at `index [B, K]`: int32 [B, length].
+  """Adds values to a zero array at the given indices.
 
-  Values beyond the row are dropped (use `length` to drop a value).
+  Args:
+    length: Length of the result. Values at larger indices are dropped, so
+      `length` can be used as the index of values to drop.
+    index: Integer array of shape [B, K].
+    values: Array of shape [B, K].
+
+  Returns:
+    int32 array of shape [B, length].
   """
   zeros = jnp.zeros((index.shape[0], length), jnp.int32)
   return jax.vmap(lambda row, i, value: row.at[i].add(value, mode='drop'))(
@@ -28,14 +42,24 @@ def scatter_add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
 def scatter_set(
   array: jax.Array, index: jax.Array, values: jax.Array
 ) -> jax.Array:
-  """Puts `values [B, K]` at `index` of `array [B, N]`; drops those beyond."""
+  """Replaces the values at the given indices of each sequence.
+
+  Args:
+    array: Array of shape [B, N].
+    index: Integer array of shape [B, K]. Values at indices beyond N are
+      dropped.
+    values: Array of shape [B, K].
+
+  Returns:
+    Array of shape [B, N].
+  """
   return jax.vmap(lambda row, i, value: row.at[i].set(value, mode='drop'))(
     array, index, values
   )
 
 
 def exclusive_sum(array: jax.Array) -> jax.Array:
-  """Sums the values before each position of a row: [B, N] -> [B, N]."""
+  """Sums the values before each position of a sequence: [B, N] to [B, N]."""
   return jnp.cumsum(array, axis=1) - array
 
 
@@ -44,11 +68,11 @@ def column_indices(length: int) -> jax.Array:
   return jnp.arange(length, dtype=jnp.int32)[None, :]
 
 
-def one_text(rows):
-  """Merges the segments of rows into one, with running positions.
+def merge_segments(rows):
+  """Merges the segments of each sequence into one, with consecutive positions.
 
-  Before: segment_ids [[1, 1, 2, 0]], positions [[0, 1, 0, 0]]; after:
-  [[1, 1, 1, 0]] and [[0, 1, 2, 0]]. Rows of one segment do not change.
+  Before: segment_ids [[1, 1, 2, 0]], positions [[0, 1, 0, 0]]. After:
+  [[1, 1, 1, 0]] and [[0, 1, 2, 0]]. Sequences of one segment do not change.
   """
   if batch_keys.SEGMENT_IDS not in rows:
     return rows
@@ -63,18 +87,19 @@ def one_text(rows):
 def make_sequences(
   token_ids: jax.Array, lengths: jax.Array, languages: jax.Array
 ):
-  """Makes rows of one segment each, as `xlflax.data.batch_keys` documents them.
+  """Creates sequences of one segment as documented in `xlflax.data.batch_keys`.
 
   Args:
-    token_ids: int32 [B, L].
-    lengths: int [B], tokens of each row; the rest is padding.
-    languages: int [B].
+    token_ids: Token ids, int32 [B, L].
+    lengths: Number of tokens in each sequence, int [B]. The remaining positions
+      are padding.
+    languages: Language ids, int [B].
   """
-  places = column_indices(token_ids.shape[1])
-  present = (places < lengths[:, None]).astype(jnp.int32)
+  positions = column_indices(token_ids.shape[1])
+  present = (positions < lengths[:, None]).astype(jnp.int32)
   return {
     batch_keys.TOKEN_IDS: token_ids.astype(jnp.int32),
     batch_keys.SEGMENT_IDS: present,
-    batch_keys.POSITIONS: places * present,
+    batch_keys.POSITIONS: positions * present,
     batch_keys.LANGUAGE_IDS: languages[:, None] * present,
   }

@@ -1,7 +1,7 @@
-"""Span corruption (Raffel et al. 2020): spans, and the rows without them.
+"""Span corruption (Raffel et al. 2020).
 
-A policy draws the lengths of spans; `apply_span_corruption` writes inputs and targets. All of
-it runs on the device with static shapes.
+A policy draws the lengths of spans, and `apply_span_corruption` creates inputs
+and targets. All functions run on the device with static shapes.
 """
 
 import dataclasses
@@ -23,12 +23,15 @@ Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 
 
 class Spans(NamedTuple):
-  """The text of each row as kept[0] dropped[0] kept[1] dropped[1] …
+  """Lengths of the kept and dropped spans of each text.
+
+  A text consists of kept[0] tokens, dropped[0] tokens, kept[1] tokens,
+  dropped[1] tokens, and so on.
 
   Attributes:
-    kept: int32 [B, K], tokens of each kept span.
-    dropped: int32 [B, K], tokens of each dropped one; 0 beyond the row's
-      number of spans.
+    kept: Number of tokens in each kept span, int32 [B, K].
+    dropped: Number of tokens in each dropped span, int32 [B, K]. Unused slots
+      are 0.
   """
 
   kept: jax.Array
@@ -38,18 +41,20 @@ class Spans(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanPolicy:
-  """Draws a fixed number of tokens in a fixed number of spans per row.
+  """Draws a fixed number of tokens in a fixed number of spans per text.
 
-  Of n tokens of text, m = round(noise_density * n) are dropped, at least one
-  and not all, in round(m / mean_span_length) spans, at least one. Each way to
-  cut m tokens into that many spans, and the n - m others between them, is as
-  likely. A row begins with a kept span and ends with a dropped one, as in T5.
-  Rows of fewer than two tokens are left as they are.
+  Of n text tokens, m = round(noise_density * n) are dropped, at least one but
+  not all, in round(m / mean_span_length) spans, at least one. All divisions of
+  the m tokens into that number of spans are equally likely, and likewise those
+  of the n - m tokens between them. As in T5, a text starts with a kept span and
+  ends with a dropped one. Texts of fewer than two tokens are not changed.
 
   Attributes:
-    noise_density: in (0, 1), or a function of the step.
-    max_noise_density: bound of a scheduled density; fixes static lengths.
-    mean_span_length: at least 1.
+    noise_density: Fraction of tokens to drop, in (0, 1), or a function of the
+      step.
+    max_noise_density: Upper bound of a scheduled density, which determines the
+      static lengths.
+    mean_span_length: Mean number of tokens in a dropped span, at least 1.
   """
 
   noise_density: Density = 0.15
@@ -63,18 +68,19 @@ class SpanPolicy:
 
   @property
   def largest_density(self) -> float:
+    """The density that determines the static lengths."""
     if self.max_noise_density is not None:
       return self.max_noise_density
-    assert not callable(self.noise_density)  # refused by __post_init__
+    assert not callable(self.noise_density)  # Checked in `__post_init__`.
     return self.noise_density
 
   def counts(self, tokens, density, xp: Any = jnp):
-    """(tokens to drop, spans) of rows with so many tokens of text.
+    """Returns the number of tokens to drop and the number of spans.
 
     Args:
-      tokens: int array.
-      density: a number, or a scalar array.
-      xp: numpy or jax.numpy; both round alike, in float32.
+      tokens: Number of text tokens, an integer array.
+      density: Fraction of tokens to drop, a number or a scalar array.
+      xp: numpy or jax.numpy. Both round in the same way, in float32.
     """
     n = tokens.astype(xp.float32)
     drop = xp.round(n * xp.asarray(density, xp.float32)).astype(xp.int32)
@@ -85,26 +91,36 @@ class SpanPolicy:
     spans = xp.minimum(
       xp.maximum(spans.astype(xp.int32), 1), xp.minimum(drop, tokens - drop)
     )
-    short = tokens < 2
-    return xp.where(short, 0, drop), xp.where(short, 0, spans)
+    too_short = tokens < 2
+    return xp.where(too_short, 0, drop), xp.where(too_short, 0, spans)
 
-  def _static(self, text_length: int):
-    """`counts` for rows of 0 .. text_length tokens, at the largest density."""
+  def _largest_counts(self, text_length: int):
+    """Returns the counts at the largest density for all lengths of a text.
+
+    Returns:
+      The lengths 0 .. text_length and, for each, the number of tokens to drop
+      and the number of spans.
+    """
     tokens = np.arange(text_length + 1, dtype=np.int32)
     return (tokens, *self.counts(tokens, self.largest_density, np))
 
   def num_slots(self, text_length: int) -> int:
-    """K for rows of up to `text_length` tokens: the most spans."""
-    return max(int(self._static(text_length)[2].max()), 1)
+    """Returns K, the maximum number of spans in a text of `text_length` tokens."""
+    _, _, spans = self._largest_counts(text_length)
+    return max(int(spans.max()), 1)
 
   def lengths(self, text_length: int) -> tuple[int, int]:
-    """Static lengths (inputs, targets) for rows of that many tokens of text.
+    """Returns the static lengths of inputs and targets.
 
-    Inputs hold the kept tokens, a sentinel for each span, and </s>; targets
-    <s>, the dropped tokens, a sentinel for each span, and </s>. With T5's 0.15
-    and 3: 568 tokens of text make 512 and 115 (<s> is the decoder's start).
+    Inputs contain the kept tokens, a sentinel for each span, and </s>. Targets
+    contain <s>, the dropped tokens, a sentinel for each span, and </s>. With
+    T5's density 0.15 and mean span length 3, 568 text tokens result in inputs
+    of 512 and targets of 115 tokens (<s> is the start symbol of the decoder).
+
+    Args:
+      text_length: Maximum number of text tokens.
     """
-    tokens, drop, spans = self._static(text_length)
+    tokens, drop, spans = self._largest_counts(text_length)
     num_inputs = (
       tokens if callable(self.noise_density) else tokens - drop + spans
     )
@@ -113,13 +129,18 @@ class SpanPolicy:
   def __call__(
     self, rng: jax.Array, tokens: jax.Array, text_length: int, step
   ) -> Spans:
-    """Draws spans for rows of `tokens [B]` tokens of text.
+    """Draws spans.
 
     Args:
-      rng: key.
-      tokens: int [B], at most `text_length`.
-      text_length: static; fixes the number of slots.
-      step: int scalar, for a scheduled density.
+      rng: Random key.
+      tokens: Number of text tokens in each sequence, int [B], at most
+        `text_length`.
+      text_length: Maximum number of text tokens, which determines the number of
+        slots.
+      step: Global step, an integer scalar, for a scheduled density.
+
+    Returns:
+      Spans with K = `num_slots(text_length)` slots.
     """
     density = (
       self.noise_density(step)
@@ -130,23 +151,32 @@ class SpanPolicy:
     slots = self.num_slots(text_length)
     kept_rng, drop_rng = jax.random.split(rng)
     return Spans(
-      _segments(kept_rng, tokens - drop, spans, slots, text_length),
-      _segments(drop_rng, drop, spans, slots, text_length),
+      _random_segments(kept_rng, tokens - drop, spans, slots, text_length),
+      _random_segments(drop_rng, drop, spans, slots, text_length),
     )
 
 
-def _segments(
+def _random_segments(
   rng, items: jax.Array, parts: jax.Array, slots: int, width: int
 ) -> jax.Array:
-  """Cuts `items [B]` into `parts [B]` runs of at least one: int32 [B, slots].
+  """Divides items into segments of at least one item, uniformly at random.
 
-  Each set of parts - 1 of the items - 1 places to cut at is as likely. Before:
-  items [5], parts [2], 3 slots; after: for instance [[1, 4, 0]].
+  Before: items [5], parts [2], 3 slots. After: for instance [[1, 4, 0]].
+
+  Args:
+    rng: Random key.
+    items: Number of items, int [B].
+    parts: Number of segments, int [B].
+    slots: Maximum number of segments.
+    width: Maximum number of items.
+
+  Returns:
+    Length of each segment, int32 [B, slots].
   """
-  places = jnp.broadcast_to(
+  positions = jnp.broadcast_to(
     sequence_ops.column_indices(width), (items.shape[0], width)
   )
-  order = masking.random_order(rng, places < items[:, None] - 1)[:, :slots]
+  order = masking.random_order(rng, positions < items[:, None] - 1)[:, :slots]
   is_cut = sequence_ops.column_indices(slots) < parts[:, None] - 1
   ends = jnp.sort(jnp.where(is_cut, order + 1, items[:, None]), axis=1)
   return jnp.diff(ends, axis=1, prepend=jnp.zeros_like(ends[:, :1]))
@@ -155,26 +185,26 @@ def _segments(
 def apply_span_corruption(
   rows, spans: Spans, lengths: tuple[int, int], vocabulary: VocabularySpec
 ):
-  """Makes the rows of encoder and decoder.
+  """Creates the sequences of the encoder and the decoder.
 
-  Before: text `a b c d e`, kept [1, 2], dropped [1, 1]; after: inputs
-  `a X c d Y </s>`, targets `<s> X b Y e </s>` with the sentinels X, Y.
+  Before: text `a b c d e`, kept [1, 2], dropped [1, 1]. After: inputs
+  `a X c d Y </s>`, targets `<s> X b Y e </s>` with the sentinels X and Y.
 
   Args:
-    rows: token_ids and perhaps segment_ids, [B, T]. Padding, <s> and the </s>
-      between lines are left out, as T5 has none.
-    spans: of `SpanPolicy`.
-    lengths: static lengths of inputs and targets.
-    vocabulary: has the sentinels.
+    rows: token_ids and, optionally, segment_ids of shape [B, T]. Padding, <s>
+      and the </s> between lines are removed, because T5 does not use them.
+    spans: Result of `SpanPolicy`.
+    lengths: Static lengths of inputs and targets.
+    vocabulary: Provides the sentinels.
 
   Returns:
-    (inputs, targets), as `sequence_ops.make_sequences` gives them. A row without spans has
-    no target.
+    Inputs and targets in the format of `sequence_ops.make_sequences`. A
+    sequence without spans has an empty target.
 
   Raises:
-    VocabularyError: there are fewer sentinels than spans.
+    VocabularyError: If the vocabulary has fewer sentinels than spans.
   """
-  sentinels = _sentinels(spans.kept.shape[1], vocabulary)
+  sentinels = _sentinel_ids(spans.kept.shape[1], vocabulary)
   text = masking.is_text(rows, vocabulary)
   length = text.shape[1]
   text_index = jnp.where(
@@ -189,10 +219,10 @@ def apply_span_corruption(
   dropped_end = jnp.cumsum(spans.dropped, axis=1)
   dropped_start = dropped_end - spans.dropped
   num_kept = jnp.sum(spans.kept, axis=1)
-  dropped = dropped_end[:, -1]
+  num_dropped = dropped_end[:, -1]
   used = spans.dropped > 0
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
-  inputs = _write(
+  inputs = _insert_sentinels(
     compact,
     sentinels,
     used,
@@ -202,14 +232,14 @@ def apply_span_corruption(
     lengths[0],
     vocabulary,
   )
-  begins = jnp.pad(kept_end, ((0, 0), (1, 0)))
-  targets = _write(
+  kept_start = jnp.pad(kept_end, ((0, 0), (1, 0)))
+  targets = _insert_sentinels(
     compact,
     sentinels,
     used,
     dropped_start,
-    begins,
-    dropped + count,
+    kept_start,
+    num_dropped + count,
     lengths[1] - 1,
     vocabulary,
   )
@@ -220,12 +250,12 @@ def apply_span_corruption(
   return (
     sequence_ops.make_sequences(inputs, num_kept + count + 1, languages),
     sequence_ops.make_sequences(
-      targets, jnp.where(count > 0, dropped + count + 2, 0), languages
+      targets, jnp.where(count > 0, num_dropped + count + 2, 0), languages
     ),
   )
 
 
-def _write(
+def _insert_sentinels(
   compact,
   sentinels,
   used,
@@ -235,46 +265,57 @@ def _write(
   length: int,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """Writes tokens with sentinels among them, then </s>: int32 [B, length].
+  """Returns kept or dropped tokens with sentinels, followed by </s>.
 
   Args:
-    compact: [B, T], the text of each row.
-    sentinels: [K].
-    used: bool [B, K], the slots that hold a span.
-    before: [B, K], tokens of this row before the sentinel of span s.
-    skipped: [B, K or K + 1], tokens of the other row before this row's next
-      token, when s sentinels stand before it.
-    total: [B], tokens and sentinels.
-    length: of the rows.
-    vocabulary: has padding and </s>.
+    compact: Text of each sequence, [B, T].
+    sentinels: Sentinel ids, [K].
+    used: Boolean array of shape [B, K], True for slots that contain a span.
+    before: Number of this sequence's tokens before the sentinel of each span,
+      [B, K].
+    skipped: Number of the other sequence's tokens before this sequence's next
+      token after s sentinels, [B, K or K + 1].
+    total: Number of tokens and sentinels, [B].
+    length: Length of the result.
+    vocabulary: Provides padding and </s>.
+
+  Returns:
+    int32 array of shape [B, length].
   """
   slots = sequence_ops.column_indices(used.shape[1])
-  marks = sequence_ops.scatter_add(
+  is_sentinel = sequence_ops.scatter_add(
     length, jnp.where(used, before + slots, length), used
   )
-  marks_so_far = jnp.cumsum(marks, axis=1)
-  places = sequence_ops.column_indices(length)
-  text_ids = sequence_ops.gather_clipped(
-    compact,
-    places - marks_so_far + sequence_ops.gather_clipped(skipped, marks_so_far),
+  num_sentinels = jnp.cumsum(is_sentinel, axis=1)
+  positions = sequence_ops.column_indices(length)
+  text_index = (
+    positions
+    - num_sentinels
+    + sequence_ops.gather_clipped(skipped, num_sentinels)
   )
-  row = jnp.where(
-    marks > 0, sentinels[jnp.maximum(marks_so_far - 1, 0)], text_ids
+  text_ids = sequence_ops.gather_clipped(compact, text_index)
+  token_ids = jnp.where(
+    is_sentinel > 0, sentinels[jnp.maximum(num_sentinels - 1, 0)], text_ids
   )
   end = jnp.where(
-    places == total[:, None], vocabulary.eos_id, vocabulary.pad_id
+    positions == total[:, None], vocabulary.eos_id, vocabulary.pad_id
   )
-  return jnp.where(places < total[:, None], row, end).astype(jnp.int32)
+  return jnp.where(positions < total[:, None], token_ids, end).astype(jnp.int32)
 
 
-def _sentinels(slots: int, vocabulary: VocabularySpec) -> jax.Array:
+def _sentinel_ids(slots: int, vocabulary: VocabularySpec) -> jax.Array:
+  """Returns the sentinel ids, at least one per slot.
+
+  Raises:
+    VocabularyError: If the vocabulary has fewer sentinels than slots.
+  """
   sentinel_ids = vocabulary.sentinel_ids
   if len(sentinel_ids) < slots:
     raise errors.VocabularyError(
       'The vocabulary has too few sentinels for span corruption',
-      got=f'{len(sentinel_ids)}',
-      expected=f'at least {slots}, as many as a row can have spans',
-      fix='train it with `xlflax vocab --extra_ids '
-      f'{slots}`, or use shorter rows or longer spans',
+      got=f'{len(sentinel_ids)} sentinels',
+      expected=f'at least {slots}, the maximum number of spans in a sequence',
+      fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or use '
+      'shorter sequences or longer spans',
     )
   return jnp.asarray(sentinel_ids, jnp.int32)

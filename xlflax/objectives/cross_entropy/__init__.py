@@ -1,1 +1,1 @@
-"""Cross-entropy over a vocabulary, and draws from its softmax."""
+"""Cross-entropy and sampling over a vocabulary table."""

@@ -1,9 +1,8 @@
-"""Cross-entropy on accelerators: bfloat16 logits, read as rarely as can be.
+"""Cross-entropy on accelerators with bfloat16 logits and few memory accesses.
 
-Logits are written once, in the dtype of the product, and read twice: by one
-pass that finds maximum and sum together (online log-sum-exp, Milakov &
-Gimelshein 2018) and by the backward pass. Biases, exponentials and sums are
-float32.
+Logits are written once, in the dtype of the matmul, and read twice: by one pass
+that computes maximum and sum together (online log-sum-exp, Milakov & Gimelshein
+2018) and by the backward pass. Biases, exponentials and sums are float32.
 """
 
 import jax
@@ -19,56 +18,61 @@ from xlflax.objectives.losses import TokenLoss
 def cross_entropy(
   hidden: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
 ) -> TokenLoss:
-  """-log softmax(hidden table^T + bias)[label] per row, in nats.
+  """Computes the softmax cross-entropy of a linear layer in nats.
 
-  A row counts as correct if no rounded logit is above the label's.
+    loss = -log softmax(hidden table^T + bias)[label]
+
+  A label counts as correct if no rounded logit exceeds its own.
 
   Args:
-    hidden: [N, H], bfloat16; the dtype of products and logits.
-    table: [V, H].
-    bias: [V].
-    labels: int [N].
+    hidden: Hidden states of shape [N, H], bfloat16, which is the dtype of the
+      matmuls and logits.
+    table: Embedding table of shape [V, H].
+    bias: Output bias of shape [V].
+    labels: Integer array of shape [N].
 
   Returns:
-    Loss and correctness, float32 [N] each.
+    Loss and correctness, float32 arrays of shape [N].
   """
   return _forward(hidden, table, bias, labels)[0]
 
 
 def _forward(hidden, table, bias, labels):
   products = _matmul(hidden, table, (1, 1))
-  logits = _logits(products, bias)
+  logits = _add_bias(products, bias)
   maximum, total = max_and_sum(logits)
-  normaliser = maximum + jnp.log(total)
+  normalizer = maximum + jnp.log(total)
   label_logit = jnp.take_along_axis(products, labels[:, None], axis=1)[:, 0]
   label_logit = label_logit.astype(jnp.float32) + bias[labels].astype(
     jnp.float32
   )
   output = TokenLoss(
-    normaliser - label_logit, (label_logit >= maximum).astype(jnp.float32)
+    normalizer - label_logit, (label_logit >= maximum).astype(jnp.float32)
   )
-  return output, (hidden, table, bias, labels, products, normaliser)
+  return output, (hidden, table, bias, labels, products, normalizer)
 
 
 def _backward(saved, cotangent: TokenLoss):
-  hidden, table, bias, labels, products, normaliser = saved
+  hidden, table, bias, labels, products, normalizer = saved
   columns = jnp.arange(table.shape[0], dtype=labels.dtype)
-  hit = labels[:, None] == columns[None, :]
-  share = jnp.exp(_logits(products, bias) - normaliser[:, None]) - hit
-  gradient = (share * cotangent.loss[:, None]).astype(hidden.dtype)
+  one_hot = labels[:, None] == columns[None, :]
+  probabilities = jnp.exp(_add_bias(products, bias) - normalizer[:, None])
+  gradient = (probabilities - one_hot) * cotangent.loss[:, None]
+  gradient = gradient.astype(hidden.dtype)
   return (
     _matmul(gradient, table, (1, 0)),
     _table_gradient(gradient, hidden, table.dtype),
-    _written(gradient).astype(jnp.float32).sum(0).astype(bias.dtype),
+    _materialize(gradient).astype(jnp.float32).sum(0).astype(bias.dtype),
     None,
   )
 
 
-def _written(gradient: jax.Array) -> jax.Array:
-  """The same; for Blackwell an array that is read to be summed.
+def _materialize(gradient: jax.Array) -> jax.Array:
+  """Prevents XLA from fusing the sum of the gradient on Blackwell GPUs.
 
-  XLA sums it in the kernel that makes it, but there writes it in float32 once
-  more for that: 4.6 GiB of 19.7 at [4928, 250002].
+  XLA computes the sum in the kernel that produces the gradient. On Blackwell,
+  that kernel also writes the gradient in float32: 4.6 GiB of 19.7 GiB at shape
+  [4928, 250002]. On other devices, the gradient is returned unchanged.
   """
   capability = compile_targets.current_target().capability
   if capability and capability[0] >= 10:
@@ -80,7 +84,7 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 def _table_gradient(gradient, hidden, dtype) -> jax.Array:
-  """[N, V] and [N, H] -> [V, H]."""
+  """Returns gradient^T hidden, of shape [V, H], for [N, V] and [N, H]."""
   if collective_matmul.is_split():
     axes = ('vocab', 'embed')
     table_gradient = collective_matmul.sum_of_rows(
@@ -92,24 +96,26 @@ def _table_gradient(gradient, hidden, dtype) -> jax.Array:
 
 
 def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the maximum and sum of exp(x - maximum) of each row.
+  """Computes maximum and sum of exp(x - maximum) of each row in one pass.
 
   Args:
-    logits: float32 [N, V].
+    logits: float32 array of shape [N, V].
 
   Returns:
-    float32 [N] each, in one pass.
+    Maximum and sum, float32 arrays of shape [N].
   """
 
-  def combine(one, other):
-    (a, of_a), (b, of_b) = one, other
-    larger = jnp.maximum(a, b)
-    safe = jnp.where(jnp.isneginf(larger), 0.0, larger)
-    # The factor of the larger one is exp(0): one exponential is enough.
-    factor = jnp.exp(jnp.minimum(a, b) - safe)
-    is_a_larger = a >= b
-    total = jnp.where(is_a_larger, of_a, of_b)
-    return larger, total + factor * jnp.where(is_a_larger, of_b, of_a)
+  def combine(first, second):
+    first_max, first_sum = first
+    second_max, second_sum = second
+    maximum = jnp.maximum(first_max, second_max)
+    finite_max = jnp.where(jnp.isneginf(maximum), 0.0, maximum)
+    # The sum of the larger maximum is not rescaled. One exponential is enough.
+    factor = jnp.exp(jnp.minimum(first_max, second_max) - finite_max)
+    is_first_larger = first_max >= second_max
+    unscaled = jnp.where(is_first_larger, first_sum, second_sum)
+    rescaled = factor * jnp.where(is_first_larger, second_sum, first_sum)
+    return maximum, unscaled + rescaled
 
   maximum, total = lax.reduce(
     (logits, jnp.ones_like(logits)),
@@ -120,12 +126,13 @@ def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
   return maximum, total
 
 
-def _logits(products, bias) -> jax.Array:
+def _add_bias(products, bias) -> jax.Array:
+  """Returns the float32 logits [N, V]."""
   return products.astype(jnp.float32) + bias.astype(jnp.float32)[None, :]
 
 
 def _matmul(a, b, contract: tuple[int, int], dtype=None) -> jax.Array:
-  """Product over one axis of each, in the dtype of `a` or another."""
+  """Contracts one axis of each operand, in the dtype of `a` by default."""
   return lax.dot_general(
     a,
     b.astype(a.dtype),

@@ -1,11 +1,11 @@
-"""Cross-entropy against a tied vocabulary table, whole or in chunks.
+"""Cross-entropy over a tied embedding table, at once or in chunks.
 
-In chunks, the forward pass goes over parts of the vocabulary with a running
-maximum and sum of exponentials (online log-sum-exp, Milakov & Gimelshein
-2018). Only the logits of one part exist at a time, and the backward pass
-recomputes them. On a CPU they are kept, and the parts only serve to fit its
-cache, which is faster than the whole. Matrix products take the dtype of
-`hidden` and accumulate in float32.
+In chunks, the forward pass iterates over slices of the vocabulary with a
+running maximum and sum of exponentials (online log-sum-exp, Milakov &
+Gimelshein 2018). Only the logits of one chunk exist at a time, and the backward
+pass recomputes them. On a CPU, the logits are kept, and chunks serve to fit its
+cache, which is faster than computing all logits at once. Matmuls have the dtype
+of `hidden` and accumulate in float32.
 """
 
 import functools
@@ -21,30 +21,39 @@ from xlflax.models.linear import dense
 from xlflax.objectives.cross_entropy import compact_cross_entropy
 from xlflax.objectives.losses import TokenLoss
 
-# On a CPU, more float32 logits than the first number are computed in parts of
-# about the second one: 64 MB and 4 MB (docs/performance.md).
-_CPU_WHOLE_LOGITS = 2**24
-_CPU_PART_LOGITS = 2**20
+# On a CPU, up to 2^24 float32 logits (64 MB) are computed at once. More logits
+# are computed in chunks of about 2^20 (4 MB). See docs/performance.md.
+_CPU_MAX_UNCHUNKED_LOGITS = 2**24
+_CPU_CHUNK_LOGITS = 2**20
 
 
 class _Chunks(NamedTuple):
-  """How a table of `rows` rows is split into `num_parts` parts of `size` rows.
+  """Division of a table into chunks of rows.
 
-  With several groups, the table is that many equal groups of rows, and part i
-  has the i-th run of size / groups rows of each group: every part then takes
-  the same share of each shard of a table whose rows are sharded, and no shard
-  is sent to another device. It needs num_parts * size = rows. With one group,
-  part i starts at row i * size, and the last part is moved back to end at the
-  last row.
+  With several groups, the table is divided into `groups` equal groups of rows,
+  and chunk i contains the i-th run of size / groups rows of each group. If the
+  rows of the table are sharded, every chunk then contains an equal number of
+  rows of each shard, and no shard is sent to another device. This requires
+  num_chunks * size = rows.
+
+  With one group, chunk i starts at row i * size. The last chunk is moved back
+  to end at the last row.
+
+  Attributes:
+    rows: Number of rows in the table.
+    num_chunks: Number of chunks.
+    size: Number of rows in a chunk.
+    groups: Number of groups.
   """
 
   rows: int
-  num_parts: int
+  num_chunks: int
   size: int
   groups: int
 
   @property
   def _run(self) -> int:
+    """The number of consecutive rows that a chunk reads from each group."""
     return self.size // self.groups
 
   def _start(self, i):
@@ -52,23 +61,23 @@ class _Chunks(NamedTuple):
 
   def _grouped(self, array):
     return array.reshape(
-      (self.groups, self.num_parts, self._run) + array.shape[1:]
+      (self.groups, self.num_chunks, self._run) + array.shape[1:]
     )
 
   def read(self, array, i):
-    """Part i of `array [rows, ...]`: [size, ...]."""
+    """Returns chunk i, [size, ...], of an array of shape [rows, ...]."""
     if self.groups == 1:
       return lax.dynamic_slice_in_dim(array, self._start(i), self.size)
-    part = lax.dynamic_index_in_dim(
+    chunk = lax.dynamic_index_in_dim(
       self._grouped(array), i, axis=1, keepdims=False
     )
-    return part.reshape((self.size,) + array.shape[1:])
+    return chunk.reshape((self.size,) + array.shape[1:])
 
   def write(self, array, value, i):
-    """`array [rows, ...]` with `value [size, ...]` in part i.
+    """Returns `array [rows, ...]` with `value [size, ...]` in chunk i.
 
-    To be called from the last part to the first: rows that the last part
-    shares with the one before it get that one's value.
+    Chunks must be written from the last to the first. Rows that the last chunk
+    shares with the preceding one then get the value of the preceding one.
     """
     value = value.astype(array.dtype)
     if self.groups == 1:
@@ -80,30 +89,34 @@ class _Chunks(NamedTuple):
       self._grouped(array), value, i, axis=1
     ).reshape(array.shape)
 
-  def fresh(self, i):
-    """bool [size]: the rows of part i that no earlier part had."""
+  def is_new(self, i):
+    """Returns the rows of chunk i that no earlier chunk has, bool [size]."""
     if self.groups > 1:
       return jnp.ones(self.size, bool)
     return self._start(i) + jnp.arange(self.size) >= i * self.size
 
   def locate(self, labels, i) -> tuple[jax.Array, jax.Array]:
-    """(is the label in part i, its index there), both shaped as `labels`."""
+    """Returns whether labels are in chunk i, and their index in the chunk.
+
+    Both arrays have the shape of `labels`.
+    """
     if self.groups == 1:
       index = labels - self._start(i)
-      inside = (labels >= i * self.size) & (index < self.size)
-      return inside, jnp.clip(index, 0, self.size - 1)
+      in_chunk = (labels >= i * self.size) & (index < self.size)
+      return in_chunk, jnp.clip(index, 0, self.size - 1)
     runs, offset = labels // self._run, labels % self._run
-    inside = runs % self.num_parts == i
-    return inside, runs // self.num_parts * self._run + offset
+    in_chunk = runs % self.num_chunks == i
+    return in_chunk, runs // self.num_chunks * self._run + offset
 
 
-def _chunks_of(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
-  """Chooses parts of at most `chunk_size` rows, in groups if maybe sharded.
+def _plan_chunks(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
+  """Chooses chunks of at most `chunk_size` rows.
 
-  Among the counts of parts that divide `rows`, up to twice the smallest
-  possible one, that which allows the most groups is taken: powers of two up
-  to 64. Where none does, and for a table on one device, there is one group,
-  which is the fastest to read.
+  For a sharded table, the number of chunks must divide `rows` and be less than
+  twice the smallest possible number. Among these, the number that allows the
+  most groups is chosen, where the number of groups is a power of two up to 64.
+  If there is none, or the table is on one device, a single group is used, which
+  is the fastest to read.
   """
   min_chunks = -(-rows // chunk_size)
   if not sharded:
@@ -120,7 +133,7 @@ def _chunks_of(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
 
 
 def _matmul(a, b, contract: tuple[int, int]) -> jax.Array:
-  """Product over one axis of each, accumulated in float32."""
+  """Contracts one axis of each operand and accumulates in float32."""
   return lax.dot_general(
     a,
     b,
@@ -129,34 +142,39 @@ def _matmul(a, b, contract: tuple[int, int]) -> jax.Array:
   )
 
 
-def _logits(hidden, table, bias) -> jax.Array:
+def _compute_logits(hidden, table, bias) -> jax.Array:
+  """Returns float32 logits [N, V] of hidden states [N, H]."""
   logits = _matmul(hidden, table.astype(hidden.dtype), (1, 1))
   return logits + bias.astype(jnp.float32)[None, :]
 
 
-def _pick(logits, index) -> jax.Array:
+def _select(logits, index) -> jax.Array:
+  """Returns one logit per row, [N], of [N, V] at columns [N]."""
   return jnp.take_along_axis(logits, index[:, None], axis=1)[:, 0]
 
 
 def _chunk_logits(hidden, table, bias, chunks: _Chunks, i) -> jax.Array:
-  """Logits [N, size] of part i, -inf at rows that an earlier part had."""
-  logits = _logits(hidden, chunks.read(table, i), chunks.read(bias, i))
-  return jnp.where(chunks.fresh(i)[None, :], logits, -jnp.inf)
+  """Returns logits [N, size] of chunk i, -inf at rows of an earlier chunk."""
+  logits = _compute_logits(hidden, chunks.read(table, i), chunks.read(bias, i))
+  return jnp.where(chunks.is_new(i)[None, :], logits, -jnp.inf)
 
 
-def _logits_gradient(logits, normaliser, present, index, cotangent, dtype):
-  """d loss / d logits [N, size]: (softmax - one-hot) * cotangent [N]."""
+def _logits_gradient(logits, normalizer, present, index, cotangent, dtype):
+  """Returns the gradient of the loss with respect to the logits, [N, size].
+
+  d loss / d logits = (softmax - one_hot) * cotangent
+  """
   columns = jnp.arange(logits.shape[1], dtype=index.dtype)
-  hit = present[:, None] & (columns[None, :] == index[:, None])
-  difference = jnp.exp(logits - normaliser[:, None]) - hit
+  one_hot = present[:, None] & (columns[None, :] == index[:, None])
+  difference = jnp.exp(logits - normalizer[:, None]) - one_hot
   return (difference * cotangent[:, None]).astype(dtype)
 
 
-def _part_gradients(gradient, hidden, table):
-  """Float32 gradients of one part's hidden, table and bias.
+def _chunk_gradients(gradient, hidden, table):
+  """Returns the float32 gradients of hidden, table and bias for one chunk.
 
-  The columns of `gradient` are summed by a product: on a CPU that takes a
-  tenth of the time of XLA's sum.
+  The columns of `gradient` are summed by a matmul. On a CPU, this takes a tenth
+  of the time of XLA's sum.
   """
   ones = jnp.ones_like(gradient[:, :1])
   return (
@@ -166,48 +184,59 @@ def _part_gradients(gradient, hidden, table):
   )
 
 
-def _output(normaliser, label_logit, maximum) -> TokenLoss:
+def _output(normalizer, label_logit, maximum) -> TokenLoss:
+  """Returns loss and correctness from the log-sum-exp and the maximum."""
   return TokenLoss(
-    normaliser - label_logit, (label_logit >= maximum).astype(jnp.float32)
+    normalizer - label_logit, (label_logit >= maximum).astype(jnp.float32)
   )
 
 
 @jax.custom_vjp
-def _whole(hidden, table, bias, labels) -> TokenLoss:
-  return _whole_forward(hidden, table, bias, labels)[0]
+def _unchunked(hidden, table, bias, labels) -> TokenLoss:
+  """Computes the loss from all logits and keeps them."""
+  return _unchunked_forward(hidden, table, bias, labels)[0]
 
 
-def _whole_forward(hidden, table, bias, labels):
-  logits = _logits(hidden, table, bias)
+def _unchunked_forward(hidden, table, bias, labels):
+  logits = _compute_logits(hidden, table, bias)
   maximum = jnp.max(logits, axis=1)
   total = jnp.sum(jnp.exp(logits - maximum[:, None]), axis=1)
-  normaliser = maximum + jnp.log(total)
-  output = _output(normaliser, _pick(logits, labels), maximum)
-  return output, (hidden, table, bias, labels, logits, normaliser)
+  normalizer = maximum + jnp.log(total)
+  output = _output(normalizer, _select(logits, labels), maximum)
+  return output, (hidden, table, bias, labels, logits, normalizer)
 
 
-def _whole_backward(saved, cotangent: TokenLoss):
-  hidden, table, bias, labels, logits, normaliser = saved
+def _unchunked_backward(saved, cotangent: TokenLoss):
+  hidden, table, bias, labels, logits, normalizer = saved
   gradient = _logits_gradient(
-    logits, normaliser, labels >= 0, labels, cotangent.loss, hidden.dtype
+    logits, normalizer, labels >= 0, labels, cotangent.loss, hidden.dtype
   )
-  parts = _part_gradients(gradient, hidden, table)
+  d_hidden, d_table, d_bias = _chunk_gradients(gradient, hidden, table)
   return (
-    parts[0].astype(hidden.dtype),
-    parts[1].astype(table.dtype),
-    parts[2].astype(bias.dtype),
+    d_hidden.astype(hidden.dtype),
+    d_table.astype(table.dtype),
+    d_bias.astype(bias.dtype),
     None,
   )
 
 
-_whole.defvjp(_whole_forward, _whole_backward)
+_unchunked.defvjp(_unchunked_forward, _unchunked_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _chunked(
   chunks: _Chunks, keep: bool, hidden, table, bias, labels
 ) -> TokenLoss:
-  """Computes in chunks; keeps their logits for the backward pass if `keep`."""
+  """Computes the loss in chunks.
+
+  Args:
+    chunks: Division of the table.
+    keep: Whether to keep the logits for the backward pass.
+    hidden: Hidden states of shape [N, H].
+    table: Embedding table of shape [V, H].
+    bias: Output bias of shape [V].
+    labels: Integer array of shape [N].
+  """
   return _chunked_forward(chunks, keep, hidden, table, bias, labels)[0]
 
 
@@ -219,20 +248,20 @@ def _chunked_forward(chunks, keep, hidden, table, bias, labels):
     total = total * jnp.exp(maximum - larger)
     total += jnp.sum(jnp.exp(logits - larger[:, None]), axis=1)
     present, index = chunks.locate(labels, i)
-    label_logit = jnp.where(present, _pick(logits, index), label_logit)
+    label_logit = jnp.where(present, _select(logits, index), label_logit)
     return (larger, total, label_logit), logits if keep else None
 
   zeros = jnp.zeros(labels.shape, jnp.float32)
   (maximum, total, label_logit), kept_logits = lax.scan(
-    body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_parts)
+    body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_chunks)
   )
-  normaliser = maximum + jnp.log(total)
-  output = _output(normaliser, label_logit, maximum)
-  return output, (hidden, table, bias, labels, normaliser, kept_logits)
+  normalizer = maximum + jnp.log(total)
+  output = _output(normalizer, label_logit, maximum)
+  return output, (hidden, table, bias, labels, normalizer, kept_logits)
 
 
 def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
-  hidden, table, bias, labels, normaliser, kept_logits = saved
+  hidden, table, bias, labels, normalizer, kept_logits = saved
 
   def body(carry, inputs):
     i, logits = inputs
@@ -241,16 +270,18 @@ def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
       logits = _chunk_logits(hidden, table, bias, chunks, i)
     gradient = _logits_gradient(
       logits,
-      normaliser,
+      normalizer,
       *chunks.locate(labels, i),
       cotangent.loss,
       hidden.dtype,
     )
-    parts = _part_gradients(gradient, hidden, chunks.read(table, i))
+    hidden_part, table_chunk, bias_chunk = _chunk_gradients(
+      gradient, hidden, chunks.read(table, i)
+    )
     return (
-      d_hidden + parts[0],
-      chunks.write(d_table, parts[1], i),
-      chunks.write(d_bias, parts[2], i),
+      d_hidden + hidden_part,
+      chunks.write(d_table, table_chunk, i),
+      chunks.write(d_bias, bias_chunk, i),
     ), None
 
   start = (
@@ -259,7 +290,7 @@ def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
     jnp.zeros_like(bias),
   )
   gradients, _ = lax.scan(
-    body, start, (jnp.arange(chunks.num_parts), kept_logits), reverse=True
+    body, start, (jnp.arange(chunks.num_chunks), kept_logits), reverse=True
   )
   return gradients[0].astype(hidden.dtype), gradients[1], gradients[2], None
 
@@ -268,16 +299,17 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
-  """Returns the rows of a part if parts with kept logits are faster."""
+  """Returns the chunk size if chunks with kept logits are faster, else None."""
   if (
     compile_targets.current_target().platform != 'cpu'
-    or num_labels * rows <= _CPU_WHOLE_LOGITS
+    or num_labels * rows <= _CPU_MAX_UNCHUNKED_LOGITS
   ):
     return None
-  return max(_CPU_PART_LOGITS // num_labels, 256)
+  return max(_CPU_CHUNK_LOGITS // num_labels, 256)
 
 
 def _is_compact(hidden) -> bool:
+  """Returns whether `compact_cross_entropy` applies: bfloat16, not on a CPU."""
   on_cpu = compile_targets.current_target().platform == 'cpu'
   return hidden.dtype == jnp.bfloat16 and not on_cpu
 
@@ -290,21 +322,25 @@ def linear_cross_entropy(
   *,
   chunk_size: int | None = None,
 ) -> TokenLoss:
-  """-log softmax(hidden table^T + bias)[label] per row, in nats.
+  """Computes the softmax cross-entropy of a linear layer in nats.
+
+    loss = -log softmax(hidden table^T + bias)[label]
 
   Args:
-    hidden: [N, H]; its dtype is that of the matrix products.
-    table: [V, H], cast to the dtype of `hidden` part by part.
-    bias: [V].
-    labels: int [N] in 0 .. V - 1.
-    chunk_size: None keeps the logits [N, V] for the backward pass, in float32
-      or, of a bfloat16 model on an accelerator, in bfloat16;
-      a number of vocabulary rows keeps at most [N, chunk_size] at a time and
-      computes them twice. V need not be a multiple of it. Over a table that
-      is sharded over V, choose V with many small factors (a multiple of 128).
+    hidden: Hidden states of shape [N, H]. Their dtype is that of the matmuls.
+    table: Embedding table of shape [V, H], cast to the dtype of `hidden` chunk
+      by chunk.
+    bias: Output bias of shape [V].
+    labels: Integer array of shape [N] with values in 0 .. V - 1.
+    chunk_size: Number of vocabulary rows to score at a time. At most [N,
+      chunk_size] logits then exist at once, and they are computed twice. V does
+      not need to be a multiple of it. For a table that is sharded over V,
+      choose V with many small factors (a multiple of 128). If None, the logits
+      [N, V] are kept for the backward pass. They are float32, or bfloat16 for a
+      bfloat16 model on an accelerator.
 
   Returns:
-    Loss and correctness, float32 [N] each.
+    Loss and correctness, float32 arrays of shape [N].
   """
   rows, keep = table.shape[0], chunk_size is None
   if keep and _is_compact(hidden):
@@ -312,8 +348,9 @@ def linear_cross_entropy(
   if keep:
     chunk_size = _cpu_chunk_size(labels.shape[0], rows)
   if chunk_size is None or chunk_size >= rows:
-    return _whole(hidden, table, bias, labels)
+    return _unchunked(hidden, table, bias, labels)
   if dense.on_several_accelerators():
-    table = table.astype(hidden.dtype)  # as it has travelled
-  chunks = _chunks_of(rows, chunk_size, sharded=jax.device_count() > 1)
+    # The table is cast once, because devices exchange it in this dtype.
+    table = table.astype(hidden.dtype)
+  chunks = _plan_chunks(rows, chunk_size, sharded=jax.device_count() > 1)
   return _chunked(chunks, keep, hidden, table, bias, labels)

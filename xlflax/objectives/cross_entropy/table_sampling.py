@@ -1,12 +1,12 @@
-"""Draws tokens from the softmax over a tied vocabulary table."""
+"""Sampling of tokens from the softmax over a tied embedding table."""
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 
-def _scores(rng, hidden, table, bias) -> jax.Array:
-  """Returns logits plus Gumbel noise, whose argmax is a draw of the softmax."""
+def _perturbed_logits(rng, hidden, table, bias) -> jax.Array:
+  """Returns logits plus Gumbel noise; the argmax is a sample of the softmax."""
   logits = lax.dot_general(
     hidden,
     table.astype(hidden.dtype),
@@ -25,51 +25,54 @@ def sample_tokens(
   *,
   chunk_size: int | None = None,
 ) -> jax.Array:
-  """Draws one token per row from softmax(hidden table^T + bias) by Gumbel-max.
+  """Samples one token per row from a softmax with the Gumbel-max trick.
 
-  No gradient flows through it.
+  The distribution is softmax(hidden table^T + bias). No gradient flows through
+  the samples.
 
   Args:
-    rng: key.
-    hidden: [N, H]; its dtype is that of the product.
-    table: [V, H].
-    bias: [V].
-    chunk_size: None holds float32 [N, V] at once; a number of vocabulary rows
-      holds [N, chunk_size]. The draws differ, their distribution does not.
+    rng: Random key.
+    hidden: Hidden states of shape [N, H]. Their dtype is that of the matmul.
+    table: Embedding table of shape [V, H].
+    bias: Output bias of shape [V].
+    chunk_size: Number of vocabulary rows to score at a time, which holds
+      float32 [N, chunk_size] scores. If None, all scores [N, V] are held at
+      once. The samples depend on this value, but their distribution does not.
 
   Returns:
-    int32 [N], in 0 .. V - 1.
+    int32 array of shape [N] with values in 0 .. V - 1.
   """
   hidden, table, bias = lax.stop_gradient((hidden, table, bias))
   rows = table.shape[0]
   if chunk_size is None or chunk_size >= rows:
-    return jnp.argmax(_scores(rng, hidden, table, bias), axis=1).astype(
-      jnp.int32
-    )
+    scores = _perturbed_logits(rng, hidden, table, bias)
+    return jnp.argmax(scores, axis=1).astype(jnp.int32)
 
   def body(carry, i):
-    best, chosen = carry
+    best, sampled_ids = carry
     start = jnp.minimum(i * chunk_size, rows - chunk_size)
-    scores = _scores(
+    scores = _perturbed_logits(
       jax.random.fold_in(rng, i),
       hidden,
       lax.dynamic_slice_in_dim(table, start, chunk_size),
       lax.dynamic_slice_in_dim(bias, start, chunk_size),
     )
     ids = start + jnp.arange(chunk_size)
-    # The last part begins earlier to end at the last row: no row twice.
+    # The last chunk is moved back to end at the last row. Rows that an earlier
+    # chunk has scored are excluded.
     scores = jnp.where((ids >= i * chunk_size)[None, :], scores, -jnp.inf)
     best_index = jnp.argmax(scores, axis=1)
     top = jnp.max(scores, axis=1)
-    better = top > best
+    is_better = top > best
     return (
-      jnp.where(better, top, best),
-      jnp.where(better, start + best_index, chosen).astype(jnp.int32),
+      jnp.where(is_better, top, best),
+      jnp.where(is_better, start + best_index, sampled_ids).astype(jnp.int32),
     ), None
 
-  none = (
+  initial = (
     jnp.full(hidden.shape[:1], -jnp.inf, jnp.float32),
     jnp.zeros(hidden.shape[:1], jnp.int32),
   )
-  (_, chosen), _ = lax.scan(body, none, jnp.arange(-(-rows // chunk_size)))
-  return chosen
+  num_chunks = -(-rows // chunk_size)
+  (_, sampled_ids), _ = lax.scan(body, initial, jnp.arange(num_chunks))
+  return sampled_ids

@@ -1,12 +1,15 @@
-"""Fine-tuning: supervised heads on a pretrained encoder.
+"""Fine-tuning objectives: supervised heads on a pretrained model.
 
-| module | holds |
+| module | content |
 | --- | --- |
-| `base` | the features that every head reads, and settings that all share |
-| `head_settings` | the choices that every head has |
-| `sequence_classification` | a class for a row |
-| `sequence_regression` | a number for a row |
+| `finetuning_objective` | base class with the features that heads read |
+| `head_settings` | settings that are common to all heads |
+| `classification_objective` | base class of heads with named classes |
+| `sequence_classification` | a class for each sequence |
+| `sequence_regression` | a number for each sequence |
 | `token_classification` | a label for each word |
-| `question_answering` | the answer's span |
-| `dependency_parsing` | a tree over the words |
+| `multiple_choice` | the correct one of several choices |
+| `question_answering` | the span of an answer |
+| `dependency_parsing` | a tree over the words of a sentence |
+| `retrieval_contrastive` | sentence vectors for retrieval |
 """

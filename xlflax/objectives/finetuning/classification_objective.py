@@ -1,4 +1,4 @@
-"""The base of heads with named classes, and their loss."""
+"""The base class of objectives with named classes, and their loss."""
 
 import dataclasses
 import functools
@@ -21,15 +21,15 @@ from xlflax.utils import class_registry, errors
 @class_registry.register('classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(finetuning.FineTuning):
-  """Base of objectives that choose one of several names.
+  """Base class of objectives that predict one of several classes.
 
-  The batch's `labels` hold the class's number, -1 where there is none; the
-  loss is the mean over those that have one. Subclasses have `name`,
-  `head_logits` and `label_languages`.
+  The batch's `labels` contain class indices, and -1 for positions without a
+  label. The loss is the mean cross-entropy over the labeled positions.
+  Subclasses define `name`, `head_logits` and `label_languages`.
 
   Attributes:
-    labels: names of the classes, in the order of their numbers.
-    name: the objective's name.
+    labels: Names of the classes, in the order of their indices.
+    name: Name of the objective.
   """
 
   labels: tuple[str, ...]
@@ -43,31 +43,31 @@ class Classification(finetuning.FineTuning):
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
-    batch_requirements.check_same(
+    batch_requirements.check_class_names(
       stream, 'labels', self.labels, objective=self.name
     )
 
   @property
   def num_outputs(self) -> int:
-    """C, the number of labels."""
+    """C, the number of classes."""
     return len(self.labels)
 
   def head_logits(
     self, head, states: jax.Array, batch, **settings
   ) -> jax.Array:
-    """Computes the logits of the head, last axis C.
+    """Computes the logits of the head, with last axis C.
 
     Args:
-      head: its parameters.
-      states: [B, T, W].
-      batch: the rows.
-      **settings: activation, epsilon and drop, as `xlflax.models.heads.classification_heads` takes
-        them.
+      head: Parameters of the head.
+      states: Hidden states of shape [B, T, W].
+      batch: Batch of sequences.
+      **settings: The arguments `activation`, `epsilon` and `drop` of
+        `xlflax.models.heads.classification_heads`.
     """
     raise NotImplementedError
 
   def label_languages(self, batch, vocabulary: VocabularySpec) -> jax.Array:
-    """Returns the language of each label, in the labels' shape."""
+    """Returns the language of each label, in the shape of the labels."""
     raise NotImplementedError
 
   def __call__(
@@ -85,26 +85,31 @@ class Classification(finetuning.FineTuning):
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> jax.Array:
-    """Returns float32 logits in the labels' shape and C."""
+    """Returns float32 logits of shape [*labels.shape, C]."""
     return self._logits(model, params, batch, vocabulary).astype(jnp.float32)
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
     head = functools.partial(self.head_logits, batch=batch)
-    return self.through_head(head, model, params, batch, vocabulary, rng)
+    return self.apply_head(head, model, params, batch, vocabulary, rng)
 
 
 def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
-  """Returns the names of a head's classes as a tuple.
+  """Returns the class names of a head as a tuple.
+
+  Args:
+    labels: Names of the classes.
+    where: Name of the objective's class, for error messages.
+    field: Name of the field that holds the names.
 
   Raises:
-    ConfigError: there are fewer than two, or two are the same.
+    ConfigError: If there are fewer than two names, or names are repeated.
   """
   labels = tuple(labels)
   if len(labels) < 2 or len(set(labels)) < len(labels):
     raise errors.ConfigError(
-      'The labels of a head are not two or more different names',
+      f'`{field}` must contain at least two distinct names',
       got=labels,
-      expected='two names or more, each once',
+      expected='two or more distinct names',
       where=f'{where}.{field}',
     )
   return labels
@@ -117,25 +122,27 @@ def class_output(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> objective_base.ObjectiveOutput:
-  """Computes the mean cross-entropy of classes over all with a label.
+  """Computes the mean cross-entropy over all labeled positions.
 
   Before: logits [[1, 1], [9, 0]], labels [0, -1], language_ids [2, 0] of 3
-  languages; after: loss WeightedMean(log 2, 1), accuracy total [0, 0, 1] and
-  weight [0, 0, 1]: positions without a label do not count.
+  languages. After: loss WeightedMean(log 2, 1), accuracy with total [0, 0, 1]
+  and weight [0, 0, 1]. Positions without a label do not contribute.
 
   Args:
-    name: the objective's, prefix of the metrics.
-    logits: [..., C].
-    labels: int [...], 0 .. C - 1; negative where there is none.
-    language_ids: int [...].
-    vocabulary: says how many languages there are.
+    name: Name of the objective, the prefix of the metrics.
+    logits: Logits of shape [..., C].
+    labels: Class indices in 0 .. C - 1, negative for positions without a label,
+      int [...].
+    language_ids: Language ids, int [...].
+    vocabulary: Provides the number of languages.
 
   Returns:
-    The loss; metrics `<name>/loss` (nats) and `<name>/accuracy` by language.
+    The loss, and the metrics `<name>/loss` (nats) and `<name>/accuracy` by
+    language.
   """
   weights = (labels >= 0).astype(jnp.float32)
   loss, _ = losses.cross_entropy(logits, jnp.maximum(labels, 0))
-  # Of labels that tie one is right: an untrained head's all do.
+  # In a tie, only one class is correct. All logits of an untrained head tie.
   correct = (jnp.argmax(logits, axis=-1) == labels).astype(jnp.float32)
   return objective_base.ObjectiveOutput(
     objective_base.WeightedMean(

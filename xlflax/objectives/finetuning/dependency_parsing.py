@@ -17,16 +17,16 @@ from xlflax.objectives.finetuning import classification_objective
 from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.utils import class_registry, errors, validation
 
-ROOT = 'root'  # the relation of a sentence's root
+ROOT = 'root'  # Relation of the root of a sentence.
 
 
 class Arcs(NamedTuple):
   """Scores of heads and relations for the words of a batch.
 
   Attributes:
-    scores: float32 [B, W, W]: log-probability of word j as the head of word
-      i, at place (i, j); word 0 is the root.
-    relations: int32 [B, W, W]: number of the best relation of that arc.
+    scores: Log-probabilities of word j as the head of word i, at index (i, j),
+      float32 [B, W, W]. Word 0 is the root.
+    relations: Index of the best relation of each arc, int32 [B, W, W].
   """
 
   scores: jax.Array
@@ -36,23 +36,26 @@ class Arcs(NamedTuple):
 @class_registry.register('dependency_parsing')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DependencyParsing(finetuning.FineTuning):
-  """A head and a relation for each word (Dozat and Manning, 2017).
+  """Predicts a head and a relation for each word (Dozat and Manning, 2017).
 
-  The batch says where words are, and their heads (see
-  `xlflax.data.batch_keys`). The loss is the mean over words of the
-  cross-entropies of the head and of the relation to the gold head, added. The
-  scorer's dropout is `head_dropout`; `head` does not apply. Metrics by
-  language: `loss` of both, `arc_loss` and `relation_loss`, `uas` (the gold
-  head scores best: no tree is decoded) and `relation_accuracy` (at the gold
-  head).
+  The batch contains the positions of the words and their heads (see
+  `xlflax.data.batch_keys`). The loss is the mean over words of
+
+    -log p(head) - log p(relation | gold head).
+
+  The dropout rate of the scorer is `head_dropout`. The field `head` does not
+  apply. Metrics by language: `loss` (the sum of both terms), `arc_loss`,
+  `relation_loss`, `uas` (the gold head has the best score, without decoding a
+  tree) and `relation_accuracy` (for the gold head).
 
   Attributes:
-    relations: their names, in the order of their numbers. If 'root' is one of
-      them, the root and no other word has it.
-    arc_dim: width of the vectors that arcs are scored from.
-    relation_dim: width of those for relations.
-    word_pooling: the tokens that make a word's vector (ECS: its first).
-    name: the objective's name.
+    relations: Names of the relations, in the order of their indices. If 'root'
+      is one of them, it is the relation of the root and of no other word.
+    arc_dim: Width of the vectors that score arcs.
+    relation_dim: Width of the vectors that score relations.
+    word_pooling: Pooling of a word's tokens to its vector (ECS: first token).
+    head_dropout: Dropout rate of the scorer.
+    name: Name of the objective.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {
@@ -80,15 +83,15 @@ class DependencyParsing(finetuning.FineTuning):
     )
     if self.head is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
-        'A parser has a head of its own kind',
+        '`head` does not apply to dependency parsing, which has a biaffine head',
         got=f'head={self.head!s}',
-        expected='none',
+        expected=f'head={finetuning.HeadKind.OUTPUT!s}',
         where=type(self).__name__,
       )
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
-    batch_requirements.check_same(
+    batch_requirements.check_class_names(
       stream, 'relations', self.relations, objective=self.name
     )
 
@@ -98,86 +101,86 @@ class DependencyParsing(finetuning.FineTuning):
     return len(self.relations)
 
   def init_output(self, model, rng):
-    shape = (1, 2, self.width(model))
-    return self._scorer(model).init(rng, jnp.zeros(shape, jnp.float32))[
-      'params'
-    ]
+    word_vectors = jnp.zeros((1, 2, self.width(model)), jnp.float32)
+    return self._scorer(model).init(rng, word_vectors)['params']
 
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
-    word_states, rng = self._words(
+    word_states, rng = self._encode_words(
       model, params, batch, context.vocabulary, rng
     )
-    keys = (None, None) if rng is None else jax.random.split(rng)
+    arc_rng, relation_rng = (
+      (None, None) if rng is None else jax.random.split(rng)
+    )
     scorer = self._scorer(model)
     heads, relations = batch[batch_keys.HEADS], batch[batch_keys.RELATIONS]
-    arcs = biaffine.only_words(
-      _apply(scorer, self.head_of(params), 'arcs', word_states, rng=keys[0]),
+    arc_logits = biaffine.only_words(
+      _apply_scorer(
+        scorer, self.head_params(params), 'arcs', word_states, rng=arc_rng
+      ),
       batch[batch_keys.WORD_LENGTHS] > 0,
     )
-    kinds = _apply(
+    relation_logits = _apply_scorer(
       scorer,
-      self.head_of(params),
+      self.head_params(params),
       'relations',
       word_states,
       jnp.maximum(heads, 0),
-      rng=keys[1],
+      rng=relation_rng,
     )
     languages = masking.gather_rows(
       batch[batch_keys.LANGUAGE_IDS],
       jnp.maximum(batch[batch_keys.WORD_STARTS], 0),
     )
-    return _sum(
-      self.name,
-      *(
-        classification_objective.class_output(
-          name, logits, labels, languages, context.vocabulary
-        )
-        for name, logits, labels in (
-          ('arc', arcs, heads),
-          ('relation', kinds, relations),
-        )
-      ),
+    arc_output = classification_objective.class_output(
+      'arc', arc_logits, heads, languages, context.vocabulary
     )
+    relation_output = classification_objective.class_output(
+      'relation', relation_logits, relations, languages, context.vocabulary
+    )
+    return _add_outputs(self.name, arc_output, relation_output)
 
   def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Arcs:
-    """Scores of arcs and the best relation of each; see `Arcs`."""
-    word_states, _ = self._words(model, params, batch, vocabulary, None)
+    """Returns the scores of all arcs and their best relations."""
+    word_states, _ = self._encode_words(model, params, batch, vocabulary, None)
     scorer = self._scorer(model)
     scores = biaffine.only_words(
-      _apply(scorer, self.head_of(params), 'arcs', word_states),
+      _apply_scorer(scorer, self.head_params(params), 'arcs', word_states),
       batch[batch_keys.WORD_LENGTHS] > 0,
     )
-    return Arcs(
-      jax.nn.log_softmax(scores, axis=-1),
-      _apply(
-        scorer,
-        self.head_of(params),
-        'best_relations',
-        word_states,
-        jnp.asarray(self._allowed()),
-      ),
+    relations = _apply_scorer(
+      scorer,
+      self.head_params(params),
+      'best_relations',
+      word_states,
+      jnp.asarray(self._allowed_relations()),
     )
+    return Arcs(jax.nn.log_softmax(scores, axis=-1), relations)
 
-  def _allowed(self) -> np.ndarray:
-    """bool [2, R]: the relations to the root, and to other heads."""
+  def _allowed_relations(self) -> np.ndarray:
+    """Returns the relations allowed for the root and for other heads.
+
+    Returns:
+      Boolean array of shape [2, R].
+    """
     is_root = np.array([name == ROOT for name in self.relations])
     if not is_root.any():
       return np.ones((2, len(self.relations)), bool)
     return np.stack([is_root, ~is_root])
 
-  def _words(self, model, params, batch, vocabulary, rng):
-    """Returns vectors of the words [B, W, H], and a key for the scorer."""
+  def _encode_words(self, model, params, batch, vocabulary, rng):
+    """Returns word vectors [B, W, H], and a random key for the scorer."""
     states_rng, rng = (None, None) if rng is None else jax.random.split(rng)
     states = self.states(model, params, batch, vocabulary, states_rng)
-    return biaffine.word_vectors(
+    word_states = biaffine.word_vectors(
       states,
       batch[batch_keys.WORD_STARTS],
       batch[batch_keys.WORD_LENGTHS],
       self.word_pooling,
-    ), rng
+    )
+    return word_states, rng
 
   def _scorer(self, model) -> biaffine.Biaffine:
     return biaffine.Biaffine(
@@ -190,48 +193,43 @@ class DependencyParsing(finetuning.FineTuning):
     )
 
 
-def _sum(
+def _add_outputs(
   name: str,
   arcs: objective_base.ObjectiveOutput,
   relations: objective_base.ObjectiveOutput,
 ) -> objective_base.ObjectiveOutput:
-  """Adds both losses; metrics under the names of the class."""
-  by_language = [
-    out.metrics[f'{kind}/loss']
-    for kind, out in (('arc', arcs), ('relation', relations))
-  ]
+  """Adds the losses of arcs and relations and renames their metrics."""
+  arc_loss = arcs.metrics['arc/loss']
+  relation_loss = relations.metrics['relation/loss']
   return objective_base.ObjectiveOutput(
     objective_base.WeightedMean(
       arcs.loss.total + relations.loss.total, arcs.loss.weight
     ),
     {
       f'{name}/loss': objective_base.WeightedMean(
-        by_language[0].total + by_language[1].total, by_language[0].weight
+        arc_loss.total + relation_loss.total, arc_loss.weight
       ),
-      f'{name}/arc_loss': by_language[0],
-      f'{name}/relation_loss': by_language[1],
+      f'{name}/arc_loss': arc_loss,
+      f'{name}/relation_loss': relation_loss,
       f'{name}/uas': arcs.metrics['arc/accuracy'],
       f'{name}/relation_accuracy': relations.metrics['relation/accuracy'],
     },
   )
 
 
-def _apply(
+def _apply_scorer(
   scorer: biaffine.Biaffine,
   head,
   method: str,
   *args,
   rng: jax.Array | None = None,
 ):
-  """Applies a method of the scorer, with dropout if it has a key."""
+  """Applies a method of the scorer, with dropout if `rng` is set."""
   options: dict[str, Any] = (
     {} if rng is None else {'deterministic': False, 'rngs': {'dropout': rng}}
   )
-  return scorer.apply({'params': _own(head)}, *args, method=method, **options)
-
-
-def _own(head):
-  """Returns the scorer's parameters among the head's."""
-  return {
+  # The Transformer layers of the head do not belong to the scorer.
+  params = {
     name: value for name, value in head.items() if name != finetuning.LAYERS
   }
+  return scorer.apply({'params': params}, *args, method=method, **options)

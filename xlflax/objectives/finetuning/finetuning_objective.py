@@ -1,19 +1,19 @@
-"""The base of fine-tuning objectives: the features that a head reads.
+"""The base class of fine-tuning objectives, which computes a head's features.
 
-The optimizer chooses which parameters train, by patterns of their names:
+The optimizer selects the parameters to train by name patterns:
 
 | setting | `frozen` |
 | --- | --- |
-| everything trains | `()` |
+| All parameters are trained. | `()` |
 | ECS's sharing plans: each language's own parameters keep their pretrained
-  values, so that another language's fit in at test time (section
-  4.3) | `('model/language_specific',)` |
-| frozen body, `head_layers` on one of its layers (ECS, section 5.1.2) |
-  `('model/',)`, with `body='frozen'` here, which spares the body's backward
-  pass and its dropout |
+  values, so that those of another language can replace them at test time
+  (section 4.3). | `('model/language_specific',)` |
+| Frozen encoder with `head_layers` on one of its layers (ECS, section 5.1.2) |
+  `('model/',)`, with `body='frozen'` here, which avoids the backward pass
+  and the dropout of the encoder |
 
-Parameters that fine-tuning does not use, such as those of the masked LM's
-head, have no gradient, but they decay unless they are frozen.
+Parameters that fine-tuning does not use, such as those of the masked LM's head,
+have no gradient, but weight decay changes them unless they are frozen.
 """
 
 import dataclasses
@@ -58,38 +58,41 @@ __all__ = (
   'init_linear',
 )
 
-LAYERS = 'layers'  # of the head, in its parameters
+LAYERS = 'layers'  # Key of the head's Transformer layers in its parameters.
 
 
 @class_registry.register('fine_tuning')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuning(objective_base.Objective):
-  """Base of objectives with a head on the states of a model.
+  """Base class of objectives with a head on the hidden states of a model.
 
-  Subclasses have `name`, `num_outputs`, `__call__` and `predict`; they take
-  features from `states` and the head's parameters from `head_of`.
+  Subclasses define `name`, `num_outputs`, `__call__` and `predict`. They read
+  features from `states` and the parameters of the head from `head_params`.
 
-  Of an encoder-decoder, heads read the states of the decoder by default: the
-  encoder reads the sequence, and the decoder the same sequence shifted to the
-  right by one position (BART, Lewis et al. 2020, section 3; mBART in VECO, note
-  10). The decoder's first token is EOS, or PAD for T5. Its state at a position
-  depends on all tokens through the encoder. Heads for sequences read its last
-  position.
+  For an encoder-decoder, heads read the hidden states of the decoder by
+  default. The encoder reads the sequence, and the decoder reads the same
+  sequence shifted to the right by one position (BART, Lewis et al. 2020,
+  section 3; mBART in VECO, note 10). The first token of the decoder is EOS, or
+  PAD for T5. The hidden state of the decoder at a position depends on all
+  tokens through the encoder. Heads for sequences read its last position.
 
   Attributes:
-    features: what the head reads.
-    states_from: The part of an encoder-decoder whose states are read. If None,
-      the decoder, or the encoder if `layer` is set. Encoders have one part.
-    layer: Layer of the encoder whose states are read: 0 for the embeddings'
-      output, i for layer i, -1 or None for the last. PLUG_IN has the last only.
-    body: whether the encoder's states depend on what is trained.
-    head_layers: Transformer layers of the head's own before its output (ECS:
-      4), in size and kind the encoder's.
-    head: kind of the head's output.
-    activation: of the head's `dense`, one of `xlflax.models.activations`.
-    head_dropout: on what each linear map of the head reads.
-    memory_gradient: PLUG_IN only: whether the paired row's states are
-      constants ('stop') or trained through ('flow').
+    features: Features that the head reads.
+    states_from: Component of an encoder-decoder that provides the hidden
+      states. If None, this is the decoder, or the encoder if `layer` is set.
+      Encoders have only one component.
+    layer: Layer of the encoder that provides the hidden states: 0 for the
+      output of the embeddings, i for layer i, and -1 or None for the last
+      layer. PLUG_IN requires the last layer.
+    body: Treatment of the encoder, trained or frozen.
+    head_layers: Number of Transformer layers of the head before its output
+      (ECS: 4). They have the size and architecture of the encoder's layers.
+    head: Layers of the head's output.
+    activation: Activation of the head's dense layer, one of
+      `xlflax.models.activations`.
+    head_dropout: Dropout rate of the inputs of the head's linear layers.
+    memory_gradient: For PLUG_IN, whether to treat the hidden states of the
+      paired sequence as constants ('stop') or to train through them ('flow').
   """
 
   features: Features = Features.PLUG_OUT
@@ -106,30 +109,30 @@ class FineTuning(objective_base.Objective):
     where = type(self).__name__
     if self.activation not in activations.activation_names():
       raise errors.ConfigError(
-        'A head has no such activation',
+        'Unknown activation of a head',
         got=repr(self.activation),
         expected='one of ' + ', '.join(activations.activation_names()),
         where=where,
       )
     if self.features is Features.PLUG_IN and self.layer not in (None, -1):
       raise errors.ConfigError(
-        'Plugged-in features are those of the last layer',
+        'PLUG_IN features require the last layer',
         got=f'layer={self.layer}',
-        expected='None',
+        expected='layer=None or layer=-1',
         where=where,
       )
     if self.states_from is StatesFrom.DECODER and (
       self.layer is not None or self.features is Features.PLUG_IN
     ):
       raise errors.ConfigError(
-        'Only the final states of a decoder can be read',
+        'Heads can only read the final hidden states of a decoder',
         got=f'layer={self.layer}, features={self.features.value!r}',
         expected="layer=None and features='plug_out'",
         where=f'{where}.states_from',
       )
 
   def reads_decoder(self, model) -> bool:
-    """Returns whether the head reads the states of a decoder."""
+    """Returns whether the head reads the hidden states of a decoder."""
     if self.states_from is not None:
       return self.states_from is StatesFrom.DECODER
     return hasattr(model, 'decode') and self.layer is None
@@ -138,22 +141,24 @@ class FineTuning(objective_base.Objective):
     """Returns the pooling of a head for sequences.
 
     Args:
-      model: the Linen module.
-      pooling: The setting. If None, LAST for a decoder, else FIRST.
+      model: Linen module.
+      pooling: Configured pooling. If None, LAST for a decoder and FIRST
+        otherwise.
 
     Raises:
-      ConfigError: If FIRST is set for a decoder, whose first state is that of
-        the start symbol.
+      ConfigError: If FIRST is set for a decoder, whose first hidden state
+        belongs to the start symbol.
     """
     if not self.reads_decoder(model):
       return Pooling.FIRST if pooling is None else pooling
     if pooling is Pooling.FIRST:
       raise errors.ConfigError(
-        'The first state of a decoder is that of its start symbol',
+        "pooling='first' requires the hidden states of an encoder. The first "
+        'position of a decoder is its start symbol',
         got="pooling='first'",
         expected="'last' or 'mean', or None for 'last'",
         where=f'{type(self).__name__}.pooling',
-        fix="set states_from='encoder' to read the encoder's first state",
+        fix="Set states_from='encoder' to read the first state of the encoder",
       )
     return Pooling.LAST if pooling is None else pooling
 
@@ -166,34 +171,39 @@ class FineTuning(objective_base.Objective):
 
   @property
   def num_outputs(self) -> int:
-    """C, the classes of the head."""
+    """C, the number of outputs of the head."""
     raise NotImplementedError
 
   def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Any:
-    """Predicts a batch without dropout; pure, to be jitted.
+    """Predicts a batch without dropout. The function is pure and can be jitted.
 
     Args:
-      model: the Linen module.
-      params: `{'model': ..., 'heads': ...}`, unboxed.
-      batch: arrays on the device; labels need not be among them.
-      vocabulary: sizes and special ids.
+      model: Linen module.
+      params: Unboxed parameters `{'model': ..., 'heads': ...}`.
+      batch: Arrays on the device. Labels are not required.
+      vocabulary: Sizes and special ids.
 
     Returns:
-      Arrays as the subclass says, one row for each of the batch's.
+      Predictions of the subclass, one per sequence of the batch.
     """
     raise NotImplementedError
 
-  def head_of(self, params) -> Any:
-    """The head's own parameters."""
+  def head_params(self, params) -> Any:
+    """Returns the parameters of this objective's head."""
     return params['heads'][self.name]
 
   def width(self, model) -> int:
-    """Returns W, the width of the features: H, or 2 H with PLUG_IN."""
+    """Returns the width W of the features: H, or 2 H with PLUG_IN."""
     hidden = body_config(model).hidden_dim
     return hidden if self.features is Features.PLUG_OUT else 2 * hidden
 
   def init_heads(self, model, rng: jax.Array) -> dict[str, Any]:
-    """Makes the head's parameters from the key `rng`; checks the model."""
+    """Checks the model and initializes the parameters of the head.
+
+    Args:
+      model: Linen module.
+      rng: Random key.
+    """
     self._check(model)
     output_rng, layers_rng = jax.random.split(rng)
     head = self.init_output(model, output_rng)
@@ -205,7 +215,12 @@ class FineTuning(objective_base.Objective):
     return head
 
   def init_output(self, model, rng: jax.Array) -> dict[str, Any]:
-    """Makes the boxed parameters except `layers`; `rng` is a key."""
+    """Initializes the boxed parameters of the head's output layers.
+
+    Args:
+      model: Linen module.
+      rng: Random key.
+    """
     config = body_config(model)
     dense_rng, output_rng = jax.random.split(rng)
     width, hidden = self.width(model), config.hidden_dim
@@ -232,42 +247,42 @@ class FineTuning(objective_base.Objective):
     vocabulary: VocabularySpec,
     rng: jax.Array | None = None,
   ) -> jax.Array:
-    """Computes the features of each position, through the head's own layers.
+    """Computes the features of each position, including the head's own layers.
 
     Args:
-      model: the Linen module.
-      params: `{'model': ..., 'heads': ...}`.
-      batch: rows, and for PLUG_IN the paired ones.
-      vocabulary: sizes and special ids.
-      rng: key of dropout; None for none.
+      model: Linen module.
+      params: Parameters `{'model': ..., 'heads': ...}`.
+      batch: Sequences and, for PLUG_IN, paired sequences.
+      vocabulary: Sizes and special ids.
+      rng: Random key for dropout. If None, dropout is not applied.
 
     Returns:
-      [B, T, W] in the compute dtype.
+      Array of shape [B, T, W] in the compute dtype.
     """
     self._check(model)
     body_rng, layers_rng = (
       (None, None) if rng is None else jax.random.split(rng)
     )
-    frozen = self.body is Body.FROZEN
+    is_frozen = self.body is Body.FROZEN
     states = self._encode(
-      model, params, batch, vocabulary, None if frozen else body_rng
+      model, params, batch, vocabulary, None if is_frozen else body_rng
     )
-    if frozen:
+    if is_frozen:
       states = jax.lax.stop_gradient(states)
     if not self.head_layers:
       return states
     arguments = model_calls.model_kwargs(batch_keys.select_side(batch))
     features: Any = self._layers(model).apply(
-      {'params': self.head_of(params)[LAYERS]},
+      {'params': self.head_params(params)[LAYERS]},
       states,
       segment_ids=arguments.get('segment_ids'),
       positions=arguments.get('positions'),
       deterministic=layers_rng is None,
-      rngs=_rngs(layers_rng),
+      rngs=None if layers_rng is None else {'dropout': layers_rng},
     )
     return features
 
-  def through_head(
+  def apply_head(
     self,
     head: Callable[..., jax.Array],
     model,
@@ -277,24 +292,27 @@ class FineTuning(objective_base.Objective):
     rng: jax.Array | None = None,
     **settings: Any,
   ) -> jax.Array:
-    """Computes what `head` makes of the states.
+    """Applies a head to the features of a batch.
 
     Args:
-      head: function of its parameters and states [B, T, W], such as
-        `classification_heads.token_logits`; takes `activation`, `epsilon`, `drop`, and
-        `settings`.
-      model: this and what follows as of `states`.
-      params: `{'model': ..., 'heads': ...}`.
-      batch: the rows.
-      vocabulary: sizes and special ids.
-      rng: key of dropout; None for none.
-      **settings: further arguments of `head`.
+      head: Function of the head's parameters and the features [B, T, W], such
+        as `classification_heads.token_logits`. It accepts the keyword arguments
+        `activation`, `epsilon`, `drop`, and `settings`.
+      model: Linen module.
+      params: Parameters `{'model': ..., 'heads': ...}`.
+      batch: Batch of sequences.
+      vocabulary: Sizes and special ids.
+      rng: Random key for dropout. If None, dropout is not applied.
+      **settings: Further arguments of `head`.
+
+    Returns:
+      The result of `head`.
     """
     states_rng, head_rng = (
       (None, None) if rng is None else jax.random.split(rng)
     )
     return head(
-      self.head_of(params),
+      self.head_params(params),
       self.states(model, params, batch, vocabulary, states_rng),
       activation=self.activation,
       epsilon=body_config(model).layer_norm_epsilon,
@@ -303,9 +321,10 @@ class FineTuning(objective_base.Objective):
     )
 
   def drop(self, rng: jax.Array | None):
-    """Dropout of the head for `classification_heads.token_logits`; None without a key.
+    """Returns the dropout function of the head, or None without dropout.
 
-    Each call of the returned function draws a new mask.
+    Each call of the function draws a new mask from `rng`. It is the argument
+    `drop` of `classification_heads.token_logits`.
     """
     if rng is None or not self.head_dropout:
       return None
@@ -315,7 +334,7 @@ class FineTuning(objective_base.Objective):
     )
 
   def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
-    """[B, T, W] of the encoder."""
+    """Computes the features [B, T, W] before the head's own layers."""
     if self.features is Features.PLUG_IN:
       sides = [
         {'token_ids': side[batch_keys.TOKEN_IDS]}
@@ -356,7 +375,7 @@ class FineTuning(objective_base.Objective):
   def _check(self, model) -> None:
     if self.states_from is StatesFrom.DECODER and not hasattr(model, 'decode'):
       raise errors.ConfigError(
-        'The model has no decoder',
+        "states_from='decoder' requires a model with a decoder",
         got=type(model).__name__,
         expected='an encoder-decoder',
         where=f'{type(self).__name__}.states_from',
@@ -364,16 +383,16 @@ class FineTuning(objective_base.Objective):
     depth = body_config(model).num_layers
     if self.layer is not None and not -depth - 1 <= self.layer <= depth:
       raise errors.ConfigError(
-        'The model has no such layer',
+        'The model does not have the layer that the head reads',
         got=self.layer,
-        expected=f'0 (embeddings) to {depth}, or counted from the end',
+        expected=f'0 (embeddings) to {depth}, or -1 to {-depth - 1}',
         where=f'{type(self).__name__}.layer',
       )
     positions = getattr(body_config(model), 'position_embedding', None)
     if self.head_layers and positions == 'disentangled':
       raise errors.ConfigError(
-        'Layers of a head would not see positions',
-        got=f'head_layers={self.head_layers}, disentangled attention',
+        '`head_layers` does not support disentangled attention',
+        got=f'head_layers={self.head_layers}',
         expected='head_layers=0',
         where=f'{type(self).__name__}.head_layers',
       )
@@ -381,8 +400,9 @@ class FineTuning(objective_base.Objective):
       veco.check_enabled(model.config, where=f'{type(self).__name__}.features')
       if parameter_sharing.plan_of(model) is not None:
         raise errors.ConfigError(
-          'Two languages of a pair cannot be read with the parts of one',
-          got="features='plug_in' with a sharing plan",
+          "features='plug_in' does not support a sharing plan, which selects "
+          'parameters for one language',
+          got="features='plug_in'",
           expected="'plug_out'",
           where=f'{type(self).__name__}.features',
         )
@@ -391,9 +411,12 @@ class FineTuning(objective_base.Objective):
 def _decode(
   model, params, batch, vocabulary: VocabularySpec, rng: jax.Array | None
 ) -> jax.Array:
-  """Returns the decoder's states [B, T, H] for the shifted sequence.
+  """Returns the hidden states of the decoder for the shifted sequence.
 
-  Before: token_ids `<s> x </s>`; the decoder reads `</s> <s> x`.
+  For the token_ids `<s> x </s>`, the decoder reads `</s> <s> x`.
+
+  Returns:
+    Array of shape [B, T, H].
   """
   encoder_rng, decoder_rng = (
     (None, None) if rng is None else jax.random.split(rng)
@@ -424,7 +447,3 @@ def _decode(
     segment_ids=segments,
     language_ids=languages,
   )
-
-
-def _rngs(rng):
-  return None if rng is None else {'dropout': rng}

@@ -1,4 +1,4 @@
-"""Settings that all heads have, and their initial parameters."""
+"""Settings that are common to all heads, and their initial parameters."""
 
 import enum
 from typing import Any
@@ -7,40 +7,58 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 
 
 class Features(enum.StrEnum):
-  """The features of each position that a head reads."""
+  """Features of each position that a head reads.
 
-  PLUG_OUT = 'plug_out'  # H^L: the states of an ordinary encoder
-  PLUG_IN = 'plug_in'  # [H^L : S^L] (VECO, section 3.1); needs `paired_*` rows
+  Attributes:
+    PLUG_OUT: The hidden states H^L of an ordinary encoder.
+    PLUG_IN: The concatenation [H^L : S^L] of VECO (section 3.1), which requires
+      `paired_*` sequences in the batch.
+  """
+
+  PLUG_OUT = 'plug_out'
+  PLUG_IN = 'plug_in'
 
 
 class StatesFrom(enum.StrEnum):
-  """The part of an encoder-decoder whose states a head reads."""
+  """Component of an encoder-decoder that provides the hidden states of a head."""
 
   ENCODER = 'encoder'
   DECODER = 'decoder'
 
 
 class Body(enum.StrEnum):
-  """Whether the encoder is trained."""
+  """Treatment of the encoder below a head.
+
+  Attributes:
+    TRAINED: The encoder is trained.
+    FROZEN: The hidden states of the encoder are constants, without dropout.
+  """
 
   TRAINED = 'trained'
-  FROZEN = 'frozen'  # its states are constants, without dropout
+  FROZEN = 'frozen'
 
 
 class HeadKind(enum.StrEnum):
-  """The layers between features and classes; see `xlflax.models.heads.classification_heads`."""
+  """Layers of a head; see `xlflax.models.heads.classification_heads`.
 
-  OUTPUT = 'output'  # one linear map
-  DENSE = 'dense'  # dense and activation before it (BERT, RoBERTa)
-  DENSE_NORM = 'dense_norm'  # and a layer norm (ModernBERT)
+  Attributes:
+    OUTPUT: One linear layer.
+    DENSE: A dense layer with an activation, and a linear layer (BERT, RoBERTa).
+    DENSE_NORM: A dense layer with an activation, a layer norm, and a linear
+      layer (ModernBERT).
+  """
+
+  OUTPUT = 'output'
+  DENSE = 'dense'
+  DENSE_NORM = 'dense_norm'
 
 
-def body_config(model) -> model_config.EncoderConfig:
-  """Returns the configuration of a model's encoder."""
+def body_config(model) -> encoder_config.EncoderConfig:
+  """Returns the configuration of the encoder of a model."""
   return getattr(model.config, 'encoder', model.config)
 
 
@@ -48,16 +66,22 @@ def init_linear(
   rng: jax.Array,
   shape: tuple[int, ...],
   *,
-  config: model_config.EncoderConfig,
+  config: encoder_config.EncoderConfig,
   axes: tuple[str | None, ...] = ('embed', None),
 ) -> dict[str, Any]:
-  """Makes a head's linear map, boxed: normal(initializer_range), bias zero.
+  """Initializes a linear layer of a head.
+
+  The kernel is drawn from a normal distribution with standard deviation
+  `initializer_range`. The bias is zero.
 
   Args:
-    rng: key.
-    shape: of the kernel, [inputs, *outputs].
-    config: of the encoder.
-    axes: logical axes of the kernel.
+    rng: Random key.
+    shape: Shape of the kernel, [inputs, *outputs].
+    config: Configuration of the encoder.
+    axes: Logical axes of the kernel.
+
+  Returns:
+    Boxed `kernel` and `bias`.
   """
   kernel = config.initializer_range * jax.random.normal(rng, shape, jnp.float32)
   return {

@@ -1,4 +1,4 @@
-"""The right one of several choices."""
+"""Multiple choice: selection of the correct one of several texts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,18 +19,21 @@ from xlflax.utils import class_registry, errors
 @class_registry.register('multiple_choice')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(finetuning.FineTuning):
-  """A score for each choice; softmax over a question's (Radford et al. 2018).
+  """Scores each choice of a question (Radford et al. 2018).
 
-  Rows are those of `xlflax.data.supervised.featurizers.choice_featurizer`, so many that follow
-  each other for each question. The head is that of sequence classification
-  with one output. Metrics by language of the text: loss and accuracy.
+  The loss is the softmax cross-entropy over the choices of a question.
+  Sequences have the format of
+  `xlflax.data.supervised.featurizers.choice_featurizer`, and the `num_choices`
+  sequences of a question are consecutive. The head is that of sequence
+  classification with one output. Metrics by language of the text: loss and
+  accuracy.
 
   Attributes:
-    num_choices: C, of each question.
-    pooling: How the positions of a sequence become its score. If None, LAST
-      for the states of a decoder, else FIRST.
-    head: one linear map, or a dense one before it.
-    name: the objective's name.
+    num_choices: Number C of choices per question.
+    pooling: Pooling of the positions of a sequence to its score. If None, LAST
+      for the hidden states of a decoder and FIRST otherwise.
+    head: Layers of the head.
+    name: Name of the objective.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
@@ -44,21 +47,21 @@ class MultipleChoice(finetuning.FineTuning):
     super().check_stream(stream)
     if stream.group_size % self.num_choices:
       raise errors.ConfigError(
-        'The choices of a question would not be in one batch',
+        'The choices of a question must be in one batch',
         got=f'group_size={stream.group_size}',
         expected=f'a multiple of num_choices={self.num_choices}',
         where=f'objective {self.name!r}, stream {stream.name!r}',
-        fix='set LabelledStream.group_size to the number of choices',
+        fix='Set LabelledStream.group_size to the number of choices',
       )
 
   @property
   def rows_together(self) -> int:
-    """A question's choices."""
+    """The number of choices of a question."""
     return self.num_choices
 
   @property
   def num_outputs(self) -> int:
-    """One, the score."""
+    """One, the score of a choice."""
     return 1
 
   def __call__(
@@ -68,33 +71,38 @@ class MultipleChoice(finetuning.FineTuning):
     scores = self._scores(model, params, batch, context.vocabulary, rng)
     languages = model_calls.row_languages(batch, context.vocabulary)
     scores, labels, languages = (
-      self._by_question(x)
+      self._group_by_question(x)
       for x in (scores, batch[batch_keys.LABELS], languages)
     )  # [B / C, C]
-    is_labeled = jnp.min(labels, axis=1) >= 0  # rows of padding have -1
-    right = jnp.where(is_labeled, jnp.argmax(labels, axis=1), -1)
+    # Padding sequences have the label -1.
+    is_labeled = jnp.min(labels, axis=1) >= 0
+    correct_choice = jnp.where(is_labeled, jnp.argmax(labels, axis=1), -1)
     return classification_objective.class_output(
-      self.name, scores, right, languages[:, 0], context.vocabulary
+      self.name, scores, correct_choice, languages[:, 0], context.vocabulary
     )
 
   def predict(self, model, params, batch, vocabulary) -> jax.Array:
-    """Returns the score of each row's choice, float32 [B]."""
+    """Returns the score of each choice, float32 [B]."""
     return self._scores(model, params, batch, vocabulary)
 
-  def _by_question(self, values: jax.Array) -> jax.Array:
-    """[B] -> [B / C, C]."""
+  def _group_by_question(self, values: jax.Array) -> jax.Array:
+    """Reshapes values of shape [B] to [B / C, C].
+
+    Raises:
+      ConfigError: If the batch does not contain all choices of each question.
+    """
     if len(values) % self.num_choices:
       raise errors.ConfigError(
-        'The choices of a question are not in one batch',
-        got=f'{len(values)} rows',
+        'The choices of a question must be in one batch',
+        got=f'{len(values)} sequences',
         expected=f'a multiple of num_choices={self.num_choices}',
-        fix='set LabelledStream.group_size to the number of choices, and the '
+        fix='Set LabelledStream.group_size to the number of choices, and the '
         'batch size to a multiple of it',
       )
     return values.reshape(-1, self.num_choices)
 
   def _scores(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
-    scores = self.through_head(
+    scores = self.apply_head(
       classification_heads.sequence_logits,
       model,
       params,

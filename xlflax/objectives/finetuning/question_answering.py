@@ -1,4 +1,4 @@
-"""Answers to questions, as spans of a text."""
+"""Extractive question answering: prediction of answer spans."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from xlflax.utils import class_registry, validation
 
 
 class SpanLogits(NamedTuple):
-  """Logits of positions, float32 [B, T].
+  """Logits of the start and end positions, float32 arrays of shape [B, T].
 
-  They are `MASKED_SCORE` outside contexts, except at the first position, which
-  stands for no answer.
+  The first position stands for no answer. All other positions outside the
+  context have the logit `MASKED_SCORE`.
   """
 
   start: jax.Array
@@ -31,18 +31,22 @@ class SpanLogits(NamedTuple):
 @class_registry.register('question_answering')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(finetuning.FineTuning):
-  """The first and the last token of the answer (Devlin et al. 2019, 4.2).
+  """Predicts the first and last token of an answer (Devlin et al. 2019, 4.2).
 
-  Rows are those of `xlflax.data.supervised.featurizers.question_featurizer`. The loss of a row is
-  the mean of -log p of start and of end, each a softmax over the context's
-  tokens and the first position, which stands for a window without the answer;
-  question, separators and padding have no part in it. The head is a linear map
-  to two numbers, start's and end's. Metrics by language of the context: loss,
-  and accuracy (start and end both right).
+  Sequences have the format of
+  `xlflax.data.supervised.featurizers.question_featurizer`. The loss of a
+  sequence is
+
+    (-log p(start) - log p(end)) / 2,
+
+  where both softmaxes cover the tokens of the context and the first position,
+  which stands for a window without the answer. Question, separators and padding
+  are excluded. The head is a linear layer with two outputs. Metrics by language
+  of the context: loss, and accuracy (start and end are both correct).
 
   Attributes:
-    head_dropout: on what the head reads.
-    name: the objective's name.
+    head_dropout: Dropout rate of the head's input.
+    name: Name of the objective.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {
@@ -56,7 +60,7 @@ class QuestionAnswering(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
-    """Two: start and end."""
+    """Two, the logits of start and end."""
     return 2
 
   def __call__(
@@ -64,35 +68,32 @@ class QuestionAnswering(finetuning.FineTuning):
   ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
-    allowed = _allowed(batch)
-    answers = (
+    is_allowed = _allowed_positions(batch)
+    start = losses.cross_entropy(
+      jnp.where(is_allowed, logits.start, MASKED_SCORE),
       batch[batch_keys.START_POSITIONS],
+    )
+    end = losses.cross_entropy(
+      jnp.where(is_allowed, logits.end, MASKED_SCORE),
       batch[batch_keys.END_POSITIONS],
     )
-    span_losses = [
-      losses.cross_entropy(jnp.where(allowed, part, MASKED_SCORE), answer)
-      for part, answer in zip(logits, answers, strict=True)
-    ]
-    loss = (span_losses[0][0] + span_losses[1][0]) / 2
-    return self._output(
-      loss, span_losses[0][1] * span_losses[1][1], batch, context
-    )
+    loss = (start.loss + end.loss) / 2
+    return self._output(loss, start.correct * end.correct, batch, context)
 
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> SpanLogits:
-    """Returns logits of start and end; see `SpanLogits`."""
-    allowed = _allowed(batch)
+    """Returns the logits of start and end, masked outside the context."""
+    is_allowed = _allowed_positions(batch)
+    logits = self._logits(model, params, batch, vocabulary)
     return SpanLogits(
-      *(
-        jnp.where(allowed, part, MASKED_SCORE)
-        for part in self._logits(model, params, batch, vocabulary)
-      )
+      start=jnp.where(is_allowed, logits.start, MASKED_SCORE),
+      end=jnp.where(is_allowed, logits.end, MASKED_SCORE),
     )
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> SpanLogits:
-    """Returns the logits of all positions."""
-    logits = self.through_head(
+    """Returns the logits of all positions, without a mask."""
+    logits = self.apply_head(
       classification_heads.token_logits, model, params, batch, vocabulary, rng
     ).astype(jnp.float32)
     return SpanLogits(logits[:, :, 0], logits[:, :, 1])
@@ -100,7 +101,7 @@ class QuestionAnswering(finetuning.FineTuning):
   def _output(
     self, loss, correct, batch, context
   ) -> objective_base.ObjectiveOutput:
-    """Sums losses [B] and correctness [B]."""
+    """Sums the loss and correctness of shape [B]."""
     weights = jnp.ones_like(loss)
     first = jnp.argmax(batch[batch_keys.CONTEXT_MASK] > 0, axis=1)
     languages = masking.gather_rows(
@@ -118,7 +119,7 @@ class QuestionAnswering(finetuning.FineTuning):
     )
 
 
-def _allowed(batch) -> jax.Array:
-  """Where an answer may begin and end, and the first position: bool [B, T]."""
+def _allowed_positions(batch) -> jax.Array:
+  """Returns the positions of the context and the first one, bool [B, T]."""
   context = batch[batch_keys.CONTEXT_MASK] > 0
   return context | (jnp.arange(context.shape[1]) == 0)[None, :]

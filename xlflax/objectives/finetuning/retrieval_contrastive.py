@@ -1,4 +1,4 @@
-"""Contrastive fine-tuning for search: a query finds its document."""
+"""Contrastive fine-tuning for retrieval of documents by queries."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from xlflax.objectives import (
   objective_metrics,
   sequence_packing,
 )
-from xlflax.objectives.duplicate_detection import same_rows
+from xlflax.objectives.duplicate_detection import find_equal_rows
 from xlflax.objectives.model_calls import Pooling
 from xlflax.utils import class_registry, errors, validation
 
@@ -27,38 +27,46 @@ from xlflax.utils import class_registry, errors, validation
 class SearchContrast(objective_base.Objective):
   """Multiple negatives ranking loss (Henderson et al. 2017, section 4.4).
 
-  Rows come in groups: a query, its document, then hard negatives, as the
-  format `search` reads them. The candidates of a query are all documents of
-  the global batch; a document that equals its own, and the document of an
-  equal query, are no negatives. The loss is the mean over queries.
+  With q_i the unit vector of query i, d_i that of its document and C_i the set
+  of its candidates,
 
-  With `rows_at_once` the memory of the encoder is that of so many rows: each
-  part of the batch is encoded, its vectors are kept, and its states are
-  computed again when the gradient of the vectors is known. Loss and gradients
-  are those of the whole batch (GradCache; Gao et al. 2021, section 3).
+    loss_i = -log exp(q_i . d_i / t) / sum_{d in C_i} exp(q_i . d / t).
 
-  With `packed` the encoder reads rows that texts share, and little padding:
-  loss and gradients are those of the rows apart. A query is left out if one of
-  its texts finds no room; `left_out` is the share of these.
+  Sequences come in groups of a query, its document, and hard negatives, as read
+  by the format `search`. The candidates of a query are all documents of the
+  global batch. A document that equals the query's own document, and the
+  document of an equal query, are excluded. The loss is the mean over queries.
 
-  With `dimensions` it is the sum of the losses of vectors that are cut to
-  each of these sizes (Matryoshka; Kusupati et al. 2022, equation 1).
+  With `rows_at_once`, only that number of sequences is encoded at a time. The
+  vectors are kept, and the hidden states are recomputed when the gradient of
+  the vectors is available. Loss and gradients are those of the complete batch
+  (GradCache; Gao et al. 2021, section 3).
 
-  The run's sentence vectors are those that are trained here, at length 1.
-  Metrics by language of the query: loss, accuracy and, if packed, left_out.
+  With `packed`, several texts share a sequence, which reduces padding. Loss and
+  gradients are the same as without packing. A query is left out if one of its
+  texts does not fit. The metric `left_out` is the fraction of these queries.
+
+  With `dimensions`, the loss is the sum of the losses of vectors that are
+  truncated to each of these sizes (Matryoshka; Kusupati et al. 2022, equation
+  1).
+
+  The run's sentence vectors are those trained here, scaled to length 1. Metrics
+  by language of the query: loss, accuracy and, if packed, left_out.
 
   Attributes:
-    group: texts of a query, itself included.
-    temperature: of the softmax over cosines.
-    pooling: how states become a vector.
-    dimensions: sizes of the vectors; (): the whole vector.
-    prompts: what the stream puts before a `query` and a `document`; saved
-      with the run.
-    rows_at_once: rows that are encoded together, all devices' together, a
-      divisor of the batch; None: all.
-    packed: tokens that the encoder reads, as a share of the batch's, padding
-      included; None: all, in rows of their own.
-    name: the objective's name.
+    group: Number of texts in a group, including the query.
+    temperature: Temperature t of the softmax over cosines.
+    pooling: Pooling of hidden states to a vector.
+    dimensions: Sizes of the vectors. If empty, only the complete vector is
+      used.
+    prompts: Prefixes that the dataset adds to a `query` and a `document`. They
+      are saved with the run.
+    rows_at_once: Number of sequences that are encoded at a time, summed over
+      all devices. It must divide the batch size. If None, the complete batch is
+      encoded at once.
+    packed: Number of tokens that the encoder reads, as a fraction of the tokens
+      of the batch, including padding. If None, texts are not packed.
+    name: Name of the objective.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
@@ -77,23 +85,23 @@ class SearchContrast(objective_base.Objective):
     super().check_stream(stream)
     if stream.batch_size % (self.rows_at_once or 1):
       raise errors.ConfigError(
-        'A batch has no whole number of parts',
+        '`rows_at_once` must divide the batch size',
         got=f'rows_at_once={self.rows_at_once}, batch_size={stream.batch_size}',
-        expected='a divisor of the batch size',
+        expected=f'a divisor of {stream.batch_size}',
         where=f'objective {self.name!r}, stream {stream.name!r}',
       )
     if stream.group_size != self.group:
       raise errors.ConfigError(
-        'The texts of a query would not be in one batch',
+        '`group_size` of the dataset must equal `group` of the objective',
         got=f'group_size={stream.group_size}',
         expected=f'group={self.group}',
         where=f'objective {self.name!r}, stream {stream.name!r}',
-        fix='set the macro GROUP, which finetune/search.gin gives to both',
+        fix='Set the macro GROUP, which finetune/search.gin binds to both',
       )
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """The definition of the vectors (`evaluation.sentence_encoding`)."""
+    """The definition of the sentence vectors (`evaluation.sentence_encoding`)."""
     return {
       'pooling': self.pooling.value,
       'normalize': True,
@@ -106,27 +114,28 @@ class SearchContrast(objective_base.Objective):
   ) -> objective_base.ObjectiveOutput:
     if context.micro_batches > 1:
       raise errors.ConfigError(
-        'Micro-batches part the texts of a query',
+        f'The objective {self.name!r} does not support gradient accumulation',
         got=f'{context.micro_batches} micro-batches',
         expected='1',
-        fix='set ROWS_AT_ONCE in place of the accumulation',
+        fix='Set ROWS_AT_ONCE instead of the number of micro-batches',
       )
     vectors, placed = self._vectors(model, params, batch, context)
     is_labeled = jnp.min(self._grouped(batch[batch_keys.LABELS]), axis=1) >= 0
     valid = is_labeled & jnp.all(placed, axis=1)
     values = self._values(vectors, batch, valid)
     weights = valid.astype(jnp.float32)
-    languages = model_calls.row_languages(batch, context.vocabulary)[
-      :: self.group
-    ]
-    of_all = languages, context.vocabulary
+    languages = model_calls.row_languages(batch, context.vocabulary)
+    query_languages = languages[:: self.group]
     metrics = objective_metrics.metrics_by_language(
-      self.name, values, weights, *of_all
+      self.name, values, weights, query_languages, context.vocabulary
     )
     if self.packed is not None:
-      left_out = {'left_out': 1.0 * ~valid}
       metrics |= objective_metrics.metrics_by_language(
-        self.name, left_out, 1.0 * is_labeled, *of_all
+        self.name,
+        {'left_out': 1.0 * ~valid},
+        1.0 * is_labeled,
+        query_languages,
+        context.vocabulary,
       )
     return objective_base.ObjectiveOutput(
       objective_base.WeightedMean(
@@ -136,10 +145,10 @@ class SearchContrast(objective_base.Objective):
     )
 
   def _values(self, vectors, batch, valid) -> dict[str, jax.Array]:
-    """Loss and accuracy [N] of groups of vectors [N, group, H]."""
+    """Returns loss and accuracy [N] for groups of vectors [N, group, H]."""
     excluded = self._excluded(self._grouped(batch[batch_keys.TOKEN_IDS]), valid)
     losses_by_size = [
-      self.ranked(vectors[..., :size], excluded)
+      self.ranking_loss(vectors[..., :size], excluded)
       for size in self.dimensions or (vectors.shape[-1],)
     ]
     loss = jnp.sum(
@@ -147,15 +156,20 @@ class SearchContrast(objective_base.Objective):
     )
     return {'loss': loss, 'accuracy': losses_by_size[-1].correct}
 
-  def ranked(
+  def ranking_loss(
     self, vectors: jax.Array, excluded: jax.Array | None = None
   ) -> losses.TokenLoss:
-    """The loss of each query.
+    """Computes the loss of each query.
 
     Args:
-      vectors: [N, group, D], of any length.
-      excluded: bool [N, N * (group - 1)], documents that a query does not
-        see: the first of each group, then the second, and so on.
+      vectors: Vectors of any length, of shape [N, group, D].
+      excluded: Boolean array of shape [N, N * (group - 1)], True for documents
+        that are not candidates of a query. The first documents of all groups
+        come first, followed by the second documents, and so on. If None, all
+        documents are candidates.
+
+    Returns:
+      Loss and correctness, float32 arrays of shape [N].
     """
     vectors = losses.l2_normalize(vectors)
     documents = jnp.swapaxes(vectors[:, 1:], 0, 1)
@@ -170,23 +184,28 @@ class SearchContrast(objective_base.Objective):
     return losses.cross_entropy(scores, jnp.arange(len(vectors)))
 
   def _grouped(self, values: jax.Array) -> jax.Array:
-    """[N * group, ...] -> [N, group, ...]."""
+    """Reshapes [N * group, ...] to [N, group, ...]."""
     return values.reshape(-1, self.group, *values.shape[1:])
 
   def _vectors(self, model, params, batch, context):
-    """The pooled states [N, group, H], and which had room [N, group]."""
+    """Encodes the texts of a batch.
+
+    Returns:
+      The pooled hidden states [N, group, H], and a boolean array [N, group],
+      True for texts that were packed.
+    """
     params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
 
-    def encoded(part, rng):
+    def encode(chunk, rng):
       if self.packed is None:
         vectors = model_calls.sentence_vectors(
-          model, params, part, context=context, rng=rng, pooling=self.pooling
+          model, params, chunk, context=context, rng=rng, pooling=self.pooling
         )
         return vectors, jnp.ones(len(vectors), bool)
       packed = sequence_packing.pack_sequences(
-        part,
+        chunk,
         context.vocabulary,
         share=self.packed,
         longest=model.config.max_length,
@@ -200,45 +219,56 @@ class SearchContrast(objective_base.Objective):
     size = len(batch[batch_keys.TOKEN_IDS])
     count = size // (self.rows_at_once or size)
     if count == 1:
-      return jax.tree.map(self._grouped, encoded(batch, context.rng))
-    parts = {  # part j has the rows j, j + count, …: some of each device
+      return jax.tree.map(self._grouped, encode(batch, context.rng))
+
+    # Chunk j contains the sequences j, j + count, …, and thereby sequences of
+    # each device.
+    chunks = {
       key: jnp.swapaxes(x.reshape(-1, count, *x.shape[1:]), 0, 1)
       for key, x in batch.items()
     }
-    packed_states = jax.lax.map(
-      lambda one: jax.checkpoint(encoded)(*one),
-      (parts, jax.random.split(context.rng, count)),
+    encoded_chunks = jax.lax.map(
+      lambda arguments: jax.checkpoint(encode)(*arguments),
+      (chunks, jax.random.split(context.rng, count)),
     )  # [count, N * group / count, …]
-    return jax.tree.map(
-      lambda x: self._grouped(
-        jnp.swapaxes(x, 0, 1).reshape(size, *x.shape[2:])
-      ),
-      packed_states,
-    )
+
+    def merge_chunks(x):
+      return self._grouped(jnp.swapaxes(x, 0, 1).reshape(size, *x.shape[2:]))
+
+    return jax.tree.map(merge_chunks, encoded_chunks)
 
   def _excluded(self, tokens: jax.Array, valid: jax.Array) -> jax.Array:
-    """What no query sees, of groups [N, group, T]; see `ranked`."""
-    size, is_diagonal = len(tokens), jnp.eye(len(tokens), dtype=bool)
+    """Returns the argument `excluded` of `ranking_loss`.
+
+    Args:
+      tokens: Token ids of the groups, [N, group, T].
+      valid: Boolean array of shape [N], True for groups to train on.
+    """
+    size = len(tokens)
+    is_diagonal = jnp.eye(size, dtype=bool)
     documents = jnp.swapaxes(tokens[:, 1:], 0, 1).reshape(-1, tokens.shape[-1])
-    out = same_rows(documents)[:size] | jnp.tile(~valid, self.group - 1)[None]
-    out = out.at[:, :size].set(out[:, :size] | same_rows(tokens[:, 0]))
-    return out.at[:, :size].set(out[:, :size] & ~is_diagonal)
+    equal_documents = find_equal_rows(documents)[:size]
+    excluded = equal_documents | jnp.tile(~valid, self.group - 1)[None]
+    # The first `size` columns are the documents that belong to the queries.
+    own_documents = excluded[:, :size] | find_equal_rows(tokens[:, 0])
+    return excluded.at[:, :size].set(own_documents & ~is_diagonal)
 
 
 @class_registry.register('search_distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchDistillation(SearchContrast):
-  """Texts and their translations get a teacher's vector of the text.
+  """Trains texts and their translations on a teacher's vector of the text.
 
-  Reimers and Gurevych (2020), equation 1: the squared difference to the
-  teacher's vector, the mean over the texts of a group and over dimensions, as
-  Sentence-Transformers' MSELoss; with `dimensions` the sum over the sizes. The
-  batch's `vectors` [B, D] are the teacher's (`TaughtRows`), which is not run.
+  The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
+  to the teacher's vector, averaged over the texts of a group and over
+  dimensions, as in MSELoss of Sentence-Transformers. With `dimensions`, it is
+  the sum over the sizes. The batch's `vectors` [B, D] are those of the teacher
+  (`TaughtRows`). The teacher itself is not run.
 
-  The run's sentence vectors are the pooled states, at their own length.
+  The run's sentence vectors are the pooled hidden states, which are not scaled.
 
   Attributes:
-    contrast: weight of the contrastive loss, which is added.
+    contrast: Weight of the contrastive loss, which is added.
   """
 
   GOLD = {**SearchContrast.GOLD, batch_keys.VECTORS: 2}
@@ -253,12 +283,15 @@ class SearchDistillation(SearchContrast):
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:
       raise errors.ConfigError(
-        "A student's vectors have another size than its teacher's",
-        got=f'{vectors.shape[-1]} dimensions',
-        expected=gold.shape[-1],
+        'The vectors of student and teacher differ in size',
+        got=f'{vectors.shape[-1]} dimensions of the student',
+        expected=f'{gold.shape[-1]} dimensions, as in the teacher',
         where=f'objective {self.name!r}',
       )
     squares = jnp.square(vectors - self._grouped(gold))
     sizes = self.dimensions or (gold.shape[-1],)
-    loss = [jnp.mean(squares[..., :size], axis=(1, 2)) for size in sizes]
-    return metrics | {'loss': sum(loss) + self.contrast * metrics['loss']}
+    losses_by_size = [
+      jnp.mean(squares[..., :size], axis=(1, 2)) for size in sizes
+    ]
+    loss = sum(losses_by_size) + self.contrast * metrics['loss']
+    return metrics | {'loss': loss}

@@ -1,4 +1,4 @@
-"""Classes of texts and of pairs of texts."""
+"""Classification of texts and of pairs of texts."""
 
 import dataclasses
 import functools
@@ -18,18 +18,20 @@ from xlflax.utils import class_registry
 @class_registry.register('sequence_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceClassification(classification_objective.Classification):
-  """A class for each row (Devlin et al. 2019, 4.1); logits [B, C].
+  """Predicts a class for each sequence (Devlin et al. 2019, section 4.1).
 
-  The batch's `labels` are [B]. With the default settings the logits of an
-  encoder are those of RoBERTa and XLM-R: the first position's state through
-  dense, tanh and output, which are the parameters of `xlflax.models.heads.classification_heads`
-  and of imported checkpoints. The logits of an encoder-decoder are those of
-  BART: the decoder's last state through the same layers. Metrics by language of the (first) text: loss and accuracy.
+  The logits have shape [B, C] and the batch's `labels` have shape [B]. With the
+  default settings, the logits of an encoder are those of RoBERTa and XLM-R: the
+  hidden state of the first position passes through dense, tanh and output.
+  These are the parameters of `xlflax.models.heads.classification_heads` and of
+  imported checkpoints. The logits of an encoder-decoder are those of BART: the
+  last hidden state of the decoder passes through the same layers. Metrics by
+  language of the (first) text: loss and accuracy.
 
   Attributes:
-    pooling: How the positions of a sequence become its logits. If None, LAST
-      for the states of a decoder, else FIRST.
-    head: one linear map, or a dense one before it.
+    pooling: Pooling of the positions of a sequence to its logits. If None, LAST
+      for the hidden states of a decoder and FIRST otherwise.
+    head: Layers of the head.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
@@ -39,13 +41,13 @@ class SequenceClassification(classification_objective.Classification):
   name: str = 'sequence_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
-    """See `Classification.head_logits`; states are [B, T, W]."""
+    """See `Classification.head_logits`. The hidden states have shape [B, T, W]."""
     return classification_heads.sequence_logits(
       head, states, mask=batch.get(batch_keys.SEGMENT_IDS), **settings
     )
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
-    return self.through_head(
+    return self.apply_head(
       functools.partial(self.head_logits, batch=batch),
       model,
       params,

@@ -1,4 +1,4 @@
-"""A number for each text or pair of texts, such as how alike they are."""
+"""Regression of a number, such as a similarity, for a text or a pair of texts."""
 
 import dataclasses
 
@@ -15,14 +15,15 @@ from xlflax.utils import class_registry
 @class_registry.register('sequence_regression')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceRegression(sequence_classification.SequenceClassification):
-  """A number for each row by the head of a classifier; predictions [B, 1].
+  """Predicts a number for each sequence by the head of a classifier.
 
-  The loss is the mean squared error, as for STS-B in GLUE (Wang et al. 2019)
-  by BERT and RoBERTa. The batch's `labels` [B] hold the bits of float32
-  numbers (`RegressionRows`); one that is not finite does not count.
+  The loss is the mean squared error, as BERT and RoBERTa use for STS-B in GLUE
+  (Wang et al. 2019). Predictions have shape [B, 1]. The batch's `labels` [B]
+  contain the bits of float32 numbers (`RegressionRows`). Numbers that are not
+  finite do not contribute.
 
   Attributes:
-    labels: none.
+    labels: Not used.
   """
 
   labels: tuple[str, ...] = ()
@@ -36,6 +37,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
 
   @property
   def num_outputs(self) -> int:
+    """One, the predicted number."""
     return 1
 
   def __call__(
@@ -54,30 +56,30 @@ class SequenceRegression(sequence_classification.SequenceClassification):
 
 def squared_error(
   name: str,
-  found: jax.Array,
+  predictions: jax.Array,
   gold: jax.Array,
   language_ids: jax.Array,
-  languages: int,
+  num_languages: int,
 ) -> objective_base.ObjectiveOutput:
-  """The mean squared error of numbers.
+  """Computes the mean squared error of predictions.
 
-  Before: found [1, 2], gold [4, nan]; after: WeightedMean(9, 1).
+  Before: predictions [1, 2], gold [4, nan]. After: WeightedMean(9, 1).
 
   Args:
-    name: the objective's, prefix of the metric.
-    found: float32 [B].
-    gold: float32 [B]; not finite where there is none.
-    language_ids: int [B].
-    languages: how many there are.
+    name: Name of the objective, the prefix of the metric.
+    predictions: float32 array of shape [B].
+    gold: float32 array of shape [B], not finite for sequences without a label.
+    language_ids: Language ids, int [B].
+    num_languages: Number of languages.
 
   Returns:
-    The loss, and `<name>/loss` by language.
+    The loss, and the metric `<name>/loss` by language.
   """
   is_labeled = jnp.isfinite(gold)
   weights = is_labeled.astype(jnp.float32)
-  loss = jnp.square(found - jnp.where(is_labeled, gold, 0.0)) * weights
+  loss = jnp.square(predictions - jnp.where(is_labeled, gold, 0.0)) * weights
   loss_by_language = objective_metrics.by_language(
-    loss, weights, language_ids, languages
+    loss, weights, language_ids, num_languages
   )
   return objective_base.ObjectiveOutput(
     objective_base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),

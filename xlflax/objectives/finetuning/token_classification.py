@@ -1,4 +1,4 @@
-"""Labels of words: parts of speech, entities."""
+"""Classification of words, such as parts of speech and named entities."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,12 +15,13 @@ from xlflax.utils import class_registry
 @class_registry.register('token_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassification(classification_objective.Classification):
-  """A label for each word, read from its first token (Devlin et al. 2019, 5.3).
+  """Predicts a label for each word from the hidden state of its first token.
 
-  Logits are [B, T, C]; the batch's `labels` [B, T] are -1 except at the first
-  tokens of words. The head is a linear map, unless `head` says otherwise; its
-  parameters are those of `xlflax.models.heads.classification_heads` and of imported checkpoints.
-  Metrics by language of the word: loss and accuracy.
+  The method is that of Devlin et al. (2019), section 5.3. The logits have shape
+  [B, T, C], and the batch's `labels` [B, T] are -1 except at the first tokens
+  of words. The head is a linear layer unless `head` is set. Its parameters are
+  those of `xlflax.models.heads.classification_heads` and of imported
+  checkpoints. Metrics by language of the word: loss and accuracy.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 2}
@@ -28,7 +29,7 @@ class TokenClassification(classification_objective.Classification):
   name: str = 'token_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
-    """See `Classification.head_logits`; states are [B, T, W]."""
+    """See `Classification.head_logits`. The hidden states have shape [B, T, W]."""
     del batch
     return classification_heads.token_logits(head, states, **settings)
 

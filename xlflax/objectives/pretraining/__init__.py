@@ -1,1 +1,1 @@
-"""Objectives of pretraining, a module for each."""
+"""Pretraining objectives."""

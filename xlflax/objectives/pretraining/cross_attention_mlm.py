@@ -1,4 +1,4 @@
-"""Cross-attention masked language modelling (VECO)."""
+"""Cross-attention masked language modeling (VECO)."""
 
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
@@ -19,14 +19,14 @@ from xlflax.objectives.pretraining.masked_lm import MaskedLM
 from xlflax.utils import class_registry
 
 
-class _Rows(NamedTuple):
-  """Rows that one call of the model reads, of one side or both.
+class _MaskedSequences(NamedTuple):
+  """Sequences of one or both sides that one call of the model reads.
 
   Attributes:
-    params: parameters that read them (`model_calls.bind_language_params`).
-    batch: the original rows.
-    token_ids: [N, T], the masked rows.
-    choice: the chosen tokens.
+    params: Parameters for these sequences (`model_calls.bind_language_params`).
+    batch: Original sequences.
+    token_ids: Masked sequences, of shape [N, T].
+    choice: Selected tokens.
   """
 
   params: Any
@@ -38,28 +38,29 @@ class _Rows(NamedTuple):
 @class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """CA-MLM: predicts tokens from their own side, and also from both sides.
+  """CA-MLM: predicts tokens from one side of a pair and from both sides.
 
-  With x and y the sides of a pair and x̂, ŷ the same after two independent
-  draws of masks (VECO, section 2, equation 1):
+  With x and y the sides of a pair and x̂, ŷ their masked versions, with
+  independently drawn masks (VECO, section 2, equation 1):
 
       L(x, y) = - log P(x | x̂) - log P(y | ŷ)
                 - log P(x | ŷ, x̂) - log P(y | x̂, ŷ)
 
-  The first two terms (`self`) are scored on H^L, the plug-out pass of each
-  side (equations 10, 11); the other two (`cross`) on S^L, the plug-in pass
-  that attends to the other side's H^L (equations 12, 13), which is a constant
-  there: no gradient flows into it (section 2.2). All four share the output
-  head. Each -log P is summed over the chosen tokens, and the loss is the mean
-  over the chosen tokens of both sides of self + cross.
+  The first two terms (`self`) are computed from H^L, the plug-out pass over
+  each side (equations 10, 11). The other two (`cross`) are computed from S^L,
+  the plug-in pass, which attends to H^L of the other side (equations 12, 13).
+  In that pass, H^L of the other side is a constant, and no gradient flows into
+  it (section 2.2). All four terms share the output head. Each -log P is summed
+  over the selected tokens, and the loss is the mean of self + cross over the
+  selected tokens of both sides.
 
-  It reads streams with two sides: `Layout.ADJACENT` for monolingual text,
-  `Layout.SIDES` for parallel text (the paper chooses 15 % and 25 % of the
-  tokens). The model needs `EncoderConfig.cross_attention`.
+  The objective reads datasets with two sides: `Layout.ADJACENT` for monolingual
+  text and `Layout.SIDES` for parallel text. The paper selects 15 % and 25 % of
+  the tokens. The model requires `EncoderConfig.cross_attention`.
 
-  Metrics, per language of the token: loss (self + cross), self_loss,
-  cross_loss, self_accuracy and cross_accuracy over the chosen tokens, and
-  tokens (of both sides). The fields are those of `MaskedLM`.
+  Metrics by language of the token: loss (self + cross), self_loss, cross_loss,
+  self_accuracy and cross_accuracy over the selected tokens, and tokens (of both
+  sides). The fields are those of `MaskedLM`.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
@@ -67,10 +68,14 @@ class CrossAttentionMLM(MaskedLM):
   name: str = 'ca_mlm'
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Returns no parameters; checks the model. `rng` is a key.
+    """Checks the model and returns no parameters.
+
+    Args:
+      model: Linen module.
+      rng: Random key, not used.
 
     Raises:
-      ConfigError: the model has no cross-attention.
+      ConfigError: If the model has no cross-attention.
     """
     del rng
     veco.check_enabled(model.config, where=f'objective {self.name!r}')
@@ -83,7 +88,7 @@ class CrossAttentionMLM(MaskedLM):
     groups = self._groups(model, params, batch, context, mask_rng)
     plug_out = [
       model_calls.encode_batch(
-        model, group.params, _shown(group), context=context, rng=rng
+        model, group.params, _masked_batch(group), context=context, rng=rng
       )
       for group, rng in zip(
         groups, sentence_pairs.split_keys(out_rng, groups), strict=True
@@ -104,15 +109,21 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """What the other side attends to: constants, [N, T, H] each."""
+    """Returns the hidden states [N, T, H] that the other side attends to.
+
+    They are constants.
+    """
     return jax.lax.stop_gradient(states)
 
-  def _groups(self, model, params, batch, context, rng) -> list[_Rows]:
-    """Both sides as one batch of 2B rows.
+  def _groups(
+    self, model, params, batch, context, rng
+  ) -> list[_MaskedSequences]:
+    """Masks both sides and returns them as one batch of 2B sequences.
 
-    With a sharing plan, whose parameters are bound side by side: two groups.
+    With a sharing plan, which selects parameters by side, there are two groups.
     """
-    sentence_pairs.split_sides(batch, objective=self.name)  # refuses one side
+    # Raises an error if the batch has only one side.
+    sentence_pairs.split_sides(batch, objective=self.name)
     parts = sentence_pairs.encoding_parts(model, batch)
     groups = []
     for rows, key in zip(
@@ -121,11 +132,12 @@ class CrossAttentionMLM(MaskedLM):
       bound = model_calls.bind_language_params(
         model, params, rows, context.vocabulary
       )
-      groups.append(_Rows(bound, rows, *self.mask(rows, context, key)))
+      token_ids, choice = self.mask(rows, context, key)
+      groups.append(_MaskedSequences(bound, rows, token_ids, choice))
     return groups
 
   def _output(self, model, group, plug_out, plug_in, context):
-    """Loss and metrics of the states H^L and S^L [N, T, H] of a group."""
+    """Computes loss and metrics from H^L and S^L [N, T, H] of a group."""
     states = jnp.stack([plug_out, plug_in], axis=1)
     states = states.reshape(-1, *states.shape[2:])  # [2N, T, H]
     batch, choice = jax.tree.map(
@@ -138,7 +150,7 @@ class CrossAttentionMLM(MaskedLM):
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
     return objective_base.ObjectiveOutput(
       objective_base.WeightedMean(total, jnp.sum(weights[:, 0])),
-      self._terms(
+      self._metrics_by_term(
         group,
         context,
         jax.lax.stop_gradient(loss),
@@ -148,8 +160,8 @@ class CrossAttentionMLM(MaskedLM):
       ),
     )
 
-  def _terms(self, group, context, loss, correct, weights, languages):
-    """Metrics; `loss` and `correct` are [N, 2, K], self and cross."""
+  def _metrics_by_term(self, group, context, loss, correct, weights, languages):
+    """Returns the metrics of loss and correctness [N, 2, K] (self, cross)."""
     values = {'loss': jnp.sum(loss, axis=1)}
     for i, term in enumerate(('self', 'cross')):
       values |= {f'{term}_loss': loss[:, i], f'{term}_accuracy': correct[:, i]}
@@ -160,20 +172,22 @@ class CrossAttentionMLM(MaskedLM):
     )
 
 
-def _shown(group: _Rows) -> dict[str, jax.Array]:
-  """Returns the batch as the model sees it."""
+def _masked_batch(group: _MaskedSequences) -> dict[str, jax.Array]:
+  """Returns the batch with the masked sequences."""
   return {**group.batch, batch_keys.TOKEN_IDS: group.token_ids}
 
 
 def _other_sides(groups: list) -> list:
-  """Returns the arrays that each group's rows are paired with."""
+  """Returns the arrays of the other side for the sequences of each group."""
   if len(groups) == 1:
     return jax.tree.map(sentence_pairs.swap_sides, groups)
   return groups[::-1]
 
 
-def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
-  """S^L [N, T, H] of a group that attends to `memory` [N, T, H]."""
+def _plug_in(
+  model, group: _MaskedSequences, memory, memory_segments, *, context, rng
+):
+  """Returns S^L [N, T, H] of a group that attends to `memory` [N, T, H]."""
   return model_calls.call_model(
     model,
     group.params,

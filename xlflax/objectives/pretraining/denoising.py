@@ -1,4 +1,7 @@
-"""Denoising pretraining of encoder-decoders: rebuild a row from a noisy one."""
+"""Denoising pretraining of encoder-decoders.
+
+The decoder reconstructs a sequence from a corrupted version of it.
+"""
 
 import dataclasses
 import enum
@@ -31,17 +34,21 @@ from xlflax.utils import class_registry, validation
 class SpanCorruption(SequenceToSequence):
   """Predicts dropped spans (T5, Raffel et al. 2020, section 3.1.4; mT5).
 
-  Rows are those of Layout.BLOCKS or SENTENCES. Only their text counts: a
-  block is read without the </s> between its lines, as T5's blocks have none,
-  and a packed row as one text. With T tokens in a row, T - 2 of text, inputs
-  and targets have the static lengths of `SpanPolicy.lengths(T - 2)`.
+  The encoder reads the text with each dropped span replaced by a sentinel. The
+  decoder predicts the sentinels, each followed by the tokens of its span (see
+  `span_corruption.apply_span_corruption`).
+
+  Sequences are those of Layout.BLOCKS or SENTENCES, of which only the text
+  tokens are used. The </s> between the lines of a block are removed, because
+  T5's blocks have none, and a packed sequence is read as one text. With T
+  tokens in a sequence, T - 2 of them text, inputs and targets have the static
+  lengths `SpanPolicy.lengths(T - 2)`.
 
   Attributes:
-    noise_density: share of the text that is dropped, or a function of the
-      step.
-    max_noise_density: bound of a scheduled density.
-    mean_span_length: mean number of tokens in a dropped span.
-    decoder_start: T5 begins with the padding symbol.
+    noise_density: Fraction of the text to drop, or a function of the step.
+    max_noise_density: Upper bound of a scheduled density.
+    mean_span_length: Mean number of tokens in a dropped span.
+    decoder_start: First input token of the decoder, the padding symbol in T5.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -53,11 +60,11 @@ class SpanCorruption(SequenceToSequence):
   name: str = 'span_corruption'
 
   def __post_init__(self):
-    _ = self.policy
+    _ = self.policy  # The constructor of the policy checks the settings.
 
   @property
   def policy(self) -> span_corruption.SpanPolicy:
-    """The policy that chooses the spans to drop."""
+    """The policy that selects the spans to drop."""
     return span_corruption.SpanPolicy(
       noise_density=self.noise_density,
       max_noise_density=self.max_noise_density,
@@ -74,32 +81,34 @@ class SpanCorruption(SequenceToSequence):
     spans = policy(
       rng, jnp.sum(text, axis=1, dtype=jnp.int32), text_length, context.step
     )
-    return *span_corruption.apply_span_corruption(
+    inputs, targets = span_corruption.apply_span_corruption(
       batch, spans, policy.lengths(text_length), context.vocabulary
-    ), None
+    )
+    return inputs, targets, None
 
 
 def _text_length(length: int) -> int:
-  """Returns the tokens between a row's first and last one, at least one."""
+  """Returns the number of tokens without the first and last, at least one."""
   return max(length - 2, 1)
 
 
 @class_registry.register('infilling')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Infilling(SequenceToSequence):
-  """Rebuilds a block from masked spans and shuffled sentences (mBART).
+  """Reconstructs text from masked spans and permuted sentences (mBART).
 
-  Liu et al. (2020b), section 2.2: 35 % of the words are masked in spans of
-  Poisson lengths, each replaced by one mask symbol, and the sentences of a
-  block are permuted; the target is the original row. The encoder's row ends in
-  the symbol of its language, with which the decoder's begins. Rows are those of
-  Layout.BLOCKS, whose lines end in </s>, or of SENTENCES; a packed row is read
-  as one text.
+  Liu et al. (2020b), section 2.2: 35 % of the words are masked in spans with
+  Poisson-distributed lengths, each span is replaced by one mask symbol, and the
+  sentences of a block are permuted. The target is the original sequence. The
+  encoder's sequence ends with the symbol of its language, which is also the
+  first input token of the decoder. Sequences are those of Layout.BLOCKS, whose
+  lines end with </s>, or of SENTENCES. A packed sequence is read as one text.
 
   Attributes:
-    mask_ratio: share of the words that is masked.
-    poisson_lambda: mean number of words in a span.
-    permute_sentences: whether sentences are put in a random order.
+    mask_ratio: Fraction of the words to mask.
+    poisson_lambda: Mean number of words in a span.
+    permute_sentences: Whether to permute the sentences.
+    source_symbols: Special symbols of the encoder's sequences.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -111,11 +120,11 @@ class Infilling(SequenceToSequence):
   name: str = 'infilling'
 
   def __post_init__(self):
-    _ = self.policy
+    _ = self.policy  # The constructor of the policy checks the settings.
 
   @property
   def policy(self) -> infilling.InfillingPolicy:
-    """The policy that chooses the words to mask."""
+    """The policy that selects the words to mask."""
     return infilling.InfillingPolicy(
       mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda
     )
@@ -123,7 +132,8 @@ class Infilling(SequenceToSequence):
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
-    source = batch = sequence_ops.one_text(batch)
+    batch = sequence_ops.merge_segments(batch)
+    source = batch
     if self.permute_sentences:
       source = infilling.permute_sentences(source, order_rng, vocabulary)
     starts = infilling.word_starts(source, vocabulary)
@@ -138,31 +148,40 @@ class Infilling(SequenceToSequence):
 
 
 class Predicted(enum.Enum):
-  """The tokens that the decoder is trained to predict."""
+  """Tokens that the decoder is trained to predict.
 
-  MASKED = 'masked'  # those that the encoder does not see as they are
+  Attributes:
+    MASKED: The tokens that were selected for masking.
+    ALL: All tokens.
+  """
+
+  MASKED = 'masked'
   ALL = 'all'
 
 
 @class_registry.register('token_masking')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenMasking(SequenceToSequence):
-  """Predicts the masked tokens of the encoder's row by the decoder.
+  """Predicts the masked tokens of the encoder's sequence with the decoder.
 
-  What VECO's section 7 calls MLM for its baseline mBART: the encoder reads
-  the masked row as in masked language modelling, the decoder predicts the
-  masked words. (The paper does not say what else the decoder sees; here it
-  reads the whole row up to the word that it predicts.) With
-  `Translation(mask_ratio=...)` on parallel text it is the row MLM+TLM.
+  Section 7 of VECO calls this task MLM for its mBART baseline. The encoder
+  reads the masked sequence as in masked language modeling, and the decoder
+  predicts the masked words. The paper does not specify the other inputs of the
+  decoder. Here, the decoder reads the original sequence up to the word that it
+  predicts. Together with `Translation(mask_ratio=...)` on parallel text, it
+  corresponds to the paper's row MLM+TLM.
 
   Attributes:
-    mask_ratio: share of the text tokens that is chosen, or a function of the
+    mask_ratio: Fraction of the text tokens to select, or a function of the
       step.
-    max_mask_ratio: bound of a scheduled ratio.
-    mask_probability: share of these shown as the mask symbol.
-    random_probability: share shown as a random word; the rest as is.
-    random_words: which words these are.
-    predicted: the MASKED tokens only, or ALL (BART's token masking).
+    max_mask_ratio: Upper bound of a scheduled ratio.
+    mask_probability: Probability of replacing a selected token by the mask
+      symbol.
+    random_probability: Probability of replacing it by a random word. Otherwise,
+      the token is kept.
+    random_words: Source of the random words.
+    predicted: Tokens to predict: only the MASKED tokens, or ALL (BART's token
+      masking).
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -176,16 +195,17 @@ class TokenMasking(SequenceToSequence):
   name: str = 'token_masking'
 
   def __post_init__(self):
-    masked_lm.masked_lm_of(self)  # its settings are checked where it is made
+    # The constructor of the masked LM objective checks the settings.
+    masked_lm.make_masked_lm(self)
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
-    batch = sequence_ops.one_text(batch)
-    token_ids, choice = masked_lm.masked_lm_of(self).mask(batch, context, rng)
+    batch = sequence_ops.merge_segments(batch)
+    token_ids, choice = masked_lm.make_masked_lm(self).mask(batch, context, rng)
     source = {**batch, batch_keys.TOKEN_IDS: token_ids}
     if self.predicted is Predicted.ALL:
       return source, batch, None
     shape = batch[batch_keys.TOKEN_IDS].shape
-    chosen = (
+    is_selected = (
       sequence_ops.scatter_add(shape[1], choice.positions, choice.weights) > 0
     )
-    return source, batch, chosen
+    return source, batch, is_selected

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.models import model_params as models_api
+from xlflax.models import model_params
 from xlflax.objectives import model_calls, objective_base, objective_metrics
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.losses import linear_kl
@@ -20,45 +20,52 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(objective_base.Objective):
-  """KL to a frozen teacher's predictions (MetaXLM, section 5.3).
+  """KL divergence to a frozen teacher's predictions (MetaXLM, section 5.3).
 
-  The student's input is masked as for masked language modelling; the teacher
-  reads the same masked rows. Of the details, which the paper leaves open:
+  The student's input is masked as for masked language modeling, and the teacher
+  reads the same masked sequences. The loss of a selected position is
 
-  * Only rows all of whose text is in the teacher's language count.
-  * Tokens are matched by `training.initialization.vocabulary_matching`. A token
-    without a match is the teacher's unknown symbol in its input. Several that
-    match one token of the teacher share its probability evenly.
-  * Both distributions are restricted to the student's tokens of text with a
-    match, and renormalised: the loss ignores the others. A chosen
-    position whose own token has no match is left out.
-  * The loss of a position is T^2 KL(teacher || student) at temperature T
-    (Hinton et al. 2015), and the batch's the mean over positions.
+    T^2 KL(softmax(teacher / T) || softmax(student / T))
 
-  Metrics: loss; agreement (both have one likeliest token); coverage, the share
-  of the chosen positions in the teacher's language that count; tokens.
+  at temperature T (Hinton et al. 2015). The loss of the batch is the mean over
+  positions. The following details are not specified by the paper:
 
-  The teacher's parameters are loaded once, when a run begins, and kept in the
-  state; afterwards only its module is needed. Memory: float32 [B * K, V] for
-  each of the two and for gradients, unless `slots_per_chunk` is set, which
-  computes the logits of fewer positions at a time, and again in the backward
-  pass.
+  * Only sequences whose text is entirely in the teacher's language contribute.
+  * Tokens are matched by `training.initialization.vocabulary_matching`. In the
+    teacher's input, a token without a match becomes the unknown symbol. Several
+    tokens that match one token of the teacher share its probability evenly.
+  * Both distributions are restricted to the student's text tokens with a match
+    and renormalized. The loss ignores all other tokens. A selected position is
+    left out if its own token has no match.
+
+  Metrics: loss, agreement (the fraction of positions with the same most likely
+  token), coverage (the fraction of the selected positions in the teacher's
+  language that contribute), and tokens.
+
+  The teacher's parameters are loaded once, when a run starts, and kept in the
+  state. Afterwards, only its module is needed. The logits take float32 memory
+  of shape [B * K, V] for the teacher, for the student and for the gradients. If
+  `slots_per_chunk` is set, the logits of fewer positions are computed at a
+  time, and again in the backward pass.
 
   Attributes:
-    teacher: an encoder of any size; see `objective_base.Teacher`.
-    language: code of the teacher's language, one of the student's vocabulary.
-    temperature: T of both softmaxes.
-    mask_ratio: share of each row's text tokens that is chosen, or a function
+    teacher: Encoder of any size; see `objective_base.Teacher`.
+    language: Code of the teacher's language, which the student's vocabulary
+      must contain.
+    temperature: Temperature T of both softmaxes.
+    mask_ratio: Fraction of each sequence's text tokens to select, or a function
       of the step.
-    max_mask_ratio: bound of a scheduled ratio.
-    mask_probability: share of the chosen tokens shown as the mask symbol.
-    random_probability: share shown as a random word; the rest is shown as is.
-    masked_lm_weight: weight of the masked LM's mean loss on the same masked
-      rows, those of all languages; the student runs once for both. Of k
+    max_mask_ratio: Upper bound of a scheduled ratio.
+    mask_probability: Probability of replacing a selected token by the mask
+      symbol.
+    random_probability: Probability of replacing it by a random word. Otherwise,
+      the token is kept.
+    masked_lm_weight: Weight of the masked LM's mean loss on the same masked
+      sequences, in all languages. The student runs once for both losses. With k
       micro-batches, the mean of the distillation is that of their means.
-    slots_per_chunk: chosen positions of each row that are scored at a time;
-      None for all K.
-    name: the objective's name.
+    slots_per_chunk: Number of selected positions of each sequence to score at a
+      time. If None, all K positions are scored at once.
+    name: Name of the objective.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -75,25 +82,26 @@ class Distillation(objective_base.Objective):
   name: str = 'distill'
 
   def __post_init__(self):
-    _ = self._masked_lm  # its settings are checked where it is made
+    _ = self._masked_lm  # Its constructor checks the settings.
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
-    """The objective that masks the rows."""
-    return masked_lm.masked_lm_of(self)
+    """The objective that masks the sequences."""
+    return masked_lm.make_masked_lm(self)
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns zeros in the shapes of the teacher; `load_state` fills them.
+    """Returns zeros in the shapes of the teacher, which `load_state` replaces.
 
     Raises:
-      RunDirectoryError: the teacher's directory is no run.
-      ConfigError: no plain encoder, or a language that the student lacks.
+      RunDirectoryError: If the teacher's directory is not a run.
+      ConfigError: If the teacher is not a plain encoder, or the student's
+        vocabulary lacks its language.
     """
     del params
     self._language_id(vocabulary)
     module = self.teacher.encoder(model.config)
     shapes = jax.eval_shape(
-      lambda rng: nn.unbox(models_api.init_params(module, rng)),
+      lambda rng: nn.unbox(model_params.init_params(module, rng)),
       jax.random.key(0),
     )
     return {
@@ -105,19 +113,20 @@ class Distillation(objective_base.Objective):
     }
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Loads the teacher, its tokens in the student's order.
+    """Loads the teacher, with its tokens in the order of the student's.
 
     Raises:
-      CheckpointError: no such checkpoint.
-      VocabularyError: no token in common, or the run has no vocabulary but
-        its sizes.
-      ConfigError: the teacher has language embeddings, but not this one's.
+      CheckpointError: If the checkpoint does not exist.
+      VocabularyError: If teacher and student have no token in common, or the
+        vocabulary of the run consists of sizes only.
+      ConfigError: If the teacher has language embeddings, but not for
+        `language`.
     """
     del params
     if vocabulary is None:
       raise errors.VocabularyError(
-        "A teacher's tokens cannot be matched without the student's",
-        got='a vocabulary of sizes only',
+        'Distillation requires a vocabulary with tokens',
+        got='a vocabulary that consists of sizes only',
         where=f'objective {self.name!r}',
         expected='a vocabulary directory',
       )
@@ -129,37 +138,40 @@ class Distillation(objective_base.Objective):
     )
     language = 0
     if module.config.use_language_embeddings:
-      language = self._index(teacher_parameters.languages, 'the teacher')
+      language = self._find_language(
+        teacher_parameters.languages, 'the teacher'
+      )
     loaded = {
       'teacher': teacher_parameters.params,
       'matched': teacher_parameters.matched,
       'language': np.int32(language),
     }
-    return jax.tree.map(_place, state, loaded)
+    return jax.tree.map(_put_like, state, loaded)
 
   def _language_id(self, vocabulary) -> int:
-    return self._index(vocabulary.languages, 'the vocabulary')
+    return self._find_language(vocabulary.languages, 'the vocabulary')
 
-  def _index(self, languages, whose: str) -> int:
+  def _find_language(self, languages, owner: str) -> int:
+    """Returns the index of `language` in the languages of `owner`."""
     if self.language not in languages:
       raise errors.ConfigError(
-        f'The language of the distillation is none of {whose}',
+        f'The language of the distillation is not a language of {owner}',
         got=repr(self.language),
         expected=f'one of {tuple(languages)}',
         where=f'objective {self.name!r}',
       )
     return languages.index(self.language)
 
-  def _teacher_scorer(self, model, token_ids, batch, state, choice):
-    """Runs the teacher on the chosen positions; see `_scorer`."""
+  def _teacher_logits(self, model, token_ids, batch, state, choice):
+    """Runs the teacher on the selected positions; see `_linear_logits`."""
     module = self.teacher.encoder(model.config)
     if token_ids.shape[1] > module.config.max_length:
       raise errors.ConfigError(
-        'The rows are longer than the teacher reads',
+        'The sequences exceed the maximum length of the teacher',
         got=f'{token_ids.shape[1]} tokens',
-        expected=f'at most {module.config.max_length}',
+        expected=f'at most {module.config.max_length} tokens',
         where=f'objective {self.name!r}',
-        fix='shorten the stream',
+        fix='Reduce the `length` of the dataset',
       )
     params = jax.lax.stop_gradient({'model': state['teacher']})
     languages = jnp.full_like(token_ids, state['language'])
@@ -170,7 +182,7 @@ class Distillation(objective_base.Objective):
       token_ids,
       **{**model_calls.model_kwargs(batch), 'language_ids': languages},
     )
-    return _scorer(module, params, states, choice)
+    return _linear_logits(module, params, states, choice)
 
   def __call__(
     self, model, params, batch, context: objective_base.Context
@@ -188,8 +200,8 @@ class Distillation(objective_base.Objective):
       rng=dropout_rng,
     )
     scored = linear_kl(
-      _scorer(model, params, states, choice),
-      self._teacher_scorer(model, token_ids, batch, context.state, choice),
+      _linear_logits(model, params, states, choice),
+      self._teacher_logits(model, token_ids, batch, context.state, choice),
       context.state['matched'],
       temperature=self.temperature,
       slots_per_chunk=self.slots_per_chunk,
@@ -206,13 +218,13 @@ class Distillation(objective_base.Objective):
       batch, context, scored, weights, in_language, choice
     )
     if self.masked_lm_weight:
-      mlm = self._masked_lm_loss(model, params, states, batch, choice)
-      loss = _add_means(loss, mlm, self.masked_lm_weight)
-      metrics[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm)
+      mlm_loss = self._masked_lm_loss(model, params, states, batch, choice)
+      loss = _add_weighted_means(loss, mlm_loss, self.masked_lm_weight)
+      metrics[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm_loss)
     return objective_base.ObjectiveOutput(loss, metrics, context.state)
 
   def _masked_lm_loss(self, model, params, states, batch, choice):
-    """The masked LM's loss over all chosen tokens, from the same states."""
+    """Computes the masked LM loss of all selected tokens from the same states."""
     loss, _, weights, _ = self._masked_lm._losses(
       model, params, batch, states, choice
     )
@@ -236,14 +248,14 @@ class Distillation(objective_base.Objective):
     )
 
 
-def _add_means(
+def _add_weighted_means(
   first: objective_base.WeightedMean,
   second: objective_base.WeightedMean,
   factor: float,
 ) -> objective_base.WeightedMean:
-  """One mean that is `first`'s plus `factor` times `second`'s.
+  """Returns a mean that equals `first`'s plus `factor` times `second`'s.
 
-  Its weight is that of `second`, which a batch always has.
+  Its weight is that of `second`, which is positive for all batches.
   """
   scale = second.weight / jnp.maximum(first.weight, 1e-8)
   scale = jnp.where(first.weight > 0, scale, 0.0)
@@ -252,8 +264,8 @@ def _add_means(
   )
 
 
-def _place(leaf: jax.Array, value) -> jax.Array:
-  """Puts a host array on devices in the sharding of `leaf`."""
+def _put_like(leaf: jax.Array, value) -> jax.Array:
+  """Transfers a host array to the devices with the sharding of `leaf`."""
   value = np.asarray(value)
   assert leaf.shape == value.shape, (leaf.shape, value.shape)
   return jax.make_array_from_callback(
@@ -261,9 +273,15 @@ def _place(leaf: jax.Array, value) -> jax.Array:
   )
 
 
-def _scorer(model, params, states, choice):
-  """Returns hidden [B, K, H], table [R, H], bias [R], the factors of logits."""
+def _linear_logits(model, params, states, choice):
+  """Returns the logits of the selected positions as a linear layer.
+
+  Returns:
+    Hidden states of shape [B, K, H], embedding table of shape [R, H] and output
+    bias of shape [R].
+  """
   hidden = model_calls.call_model(
     model, params, 'transform', masking.gather_rows(states, choice.positions)
   )
-  return hidden, *model_calls.call_model(model, params, 'output_table')
+  table, bias = model_calls.call_model(model, params, 'output_table')
+  return hidden, table, bias

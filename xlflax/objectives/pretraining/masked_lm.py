@@ -1,4 +1,4 @@
-"""Masked language modelling, and its form over translation pairs."""
+"""Masked language modeling, and translation language modeling."""
 
 import dataclasses
 import enum
@@ -15,8 +15,10 @@ from xlflax.objectives import (
   sentence_pairs,
 )
 from xlflax.objectives.corruption import infilling, masking
-from xlflax.objectives.corruption import random_words as random_words_lib
-from xlflax.objectives.corruption.random_words import RandomWords
+from xlflax.objectives.corruption.random_words import (
+  RandomWords,
+  draw_random_words,
+)
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
@@ -25,14 +27,24 @@ from xlflax.utils import class_registry, validation
 
 
 class Head(enum.Enum):
-  """The positions that logits are computed for; the loss is the same."""
+  """Positions for which logits are computed. The loss is the same.
 
-  GATHERED = 'gathered'  # the chosen ones only: far cheaper
+  Attributes:
+    GATHERED: The selected positions only, which is much cheaper.
+    EVERY_POSITION: All positions.
+  """
+
+  GATHERED = 'gathered'
   EVERY_POSITION = 'every_position'
 
 
 class Units(enum.Enum):
-  """What is chosen as a whole."""
+  """Units that are masked.
+
+  Attributes:
+    TOKENS: Single tokens.
+    WORDS: All tokens of a word together.
+  """
 
   TOKENS = 'tokens'
   WORDS = 'words'
@@ -41,28 +53,35 @@ class Units(enum.Enum):
 @class_registry.register('masked_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskedLM(objective_base.Objective):
-  """Predicts chosen tokens from the rest (Devlin et al. 2019, section 3.1).
+  """Predicts selected tokens from their context (Devlin et al. 2019, 3.1).
 
-  The loss is the mean of -log p over the chosen tokens of the batch. Of a
-  stream with two sides, each side is a row of its own (PPA, section 4, "repl
-  TLM w/ MLM"). Metrics, per language of the token: loss, perplexity and
-  accuracy over the chosen tokens, and tokens (those of the batch that are not
-  padding).
+  With M the selected tokens of the batch and x̂ the sequences in which they are
+  masked, replaced by random words, or kept,
+
+    loss = 1 / |M| * sum_{i in M} -log p(x_i | x̂).
+
+  For a dataset with two sides, each side is a sequence of its own (PPA, section
+  4, "repl TLM w/ MLM"). Metrics by language of the token: loss, perplexity and
+  accuracy over the selected tokens, and tokens (the number of tokens that are
+  not padding).
 
   Attributes:
-    mask_ratio: share of each row's text tokens that is chosen, or a function
+    mask_ratio: Fraction of each sequence's text tokens to select, or a function
       of the step.
-    max_mask_ratio: bound of a scheduled ratio (fixes the static number of
-      scored positions).
-    mask_probability: share of the chosen tokens shown as the mask symbol.
-    random_probability: share shown as a random word; the rest is shown as is.
-    units: whether TOKENS are chosen, or whole WORDS, all of whose tokens are
-      (as in the later models of BERT's authors).
-    random_words: where these come from: the VOCABULARY, or the words of the
-      token's own LANGUAGE (which embeddings that are not shared need).
-    head: where the vocabulary is scored.
-    chunk_size: rows of the vocabulary scored at a time; None for all at once.
-    name: the objective's name.
+    max_mask_ratio: Upper bound of a scheduled ratio, which determines the
+      static number of scored positions.
+    mask_probability: Probability of replacing a selected token by the mask
+      symbol.
+    random_probability: Probability of replacing it by a random word. Otherwise,
+      the token is kept.
+    units: Units to select: TOKENS, or complete WORDS (as in the later models of
+      BERT's authors).
+    random_words: Source of the random words: the VOCABULARY, or the words of
+      the token's LANGUAGE (required by embeddings that are not shared).
+    head: Positions for which logits are computed.
+    chunk_size: Number of vocabulary rows to score at a time. If None, all are
+      scored at once.
+    name: Name of the objective.
   """
 
   mask_ratio: masking.MaskRatio = 0.15
@@ -76,11 +95,11 @@ class MaskedLM(objective_base.Objective):
   name: str = 'mlm'
 
   def __post_init__(self):
-    _ = self.policy  # its settings are checked where it is made
+    _ = self.policy  # The constructor of the policy checks the settings.
 
   @property
   def policy(self) -> masking.MaskingPolicy:
-    """The policy that chooses tokens and what happens to them."""
+    """The policy that selects tokens and their replacements."""
     return masking.MaskingPolicy(
       mask_ratio=self.mask_ratio,
       max_mask_ratio=self.max_mask_ratio,
@@ -89,18 +108,30 @@ class MaskedLM(objective_base.Objective):
     )
 
   def mask(self, batch, context: objective_base.Context, rng: jax.Array):
-    """Returns (masked ids [B, T], choice of K tokens a row); `rng` is a key."""
+    """Masks a batch.
+
+    Args:
+      batch: Sequences of shape [B, T].
+      context: Vocabulary and step.
+      rng: Random key.
+
+    Returns:
+      The masked token ids, int32 [B, T], and the selected tokens in K slots per
+      sequence, a `masking.Choice`.
+    """
     choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
-    units = None
+    word_indices = None
     if self.units is Units.WORDS:
       starts = infilling.word_starts(batch, context.vocabulary)
-      units = jnp.maximum(jnp.cumsum(starts, axis=1, dtype=jnp.int32) - 1, 0)
-    choice = self.policy(choice_rng, maskable, context.step, units)
+      word_indices = jnp.maximum(
+        jnp.cumsum(starts, axis=1, dtype=jnp.int32) - 1, 0
+      )
+    choice = self.policy(choice_rng, maskable, context.step, word_indices)
     languages = masking.gather_rows(
       batch[batch_keys.LANGUAGE_IDS], choice.positions
     )
-    random_ids = random_words_lib.draw_random_words(
+    random_ids = draw_random_words(
       self.random_words, word_rng, languages, context.vocabulary
     )
     token_ids = masking.apply_choice(
@@ -109,7 +140,7 @@ class MaskedLM(objective_base.Objective):
     return token_ids, choice
 
   def _score(self, model, params, states, labels) -> TokenLoss:
-    """Loss and correctness [B, N] of `states [B, N, H]`, `labels [B, N]`."""
+    """Returns loss and correctness [B, N] of hidden states [B, N, H]."""
     hidden = model_calls.call_model(model, params, 'transform', states)
     table, bias = model_calls.call_model(model, params, 'output_table')
     result = linear_cross_entropy(
@@ -122,7 +153,7 @@ class MaskedLM(objective_base.Objective):
     return TokenLoss(*(value.reshape(labels.shape) for value in result))
 
   def _losses(self, model, params, batch, states, choice):
-    """Loss, correctness, weights and languages, [B, K] or [B, T] each."""
+    """Returns loss, correctness, weights and languages, each [B, K] or [B, T]."""
     labels, languages = (
       batch[batch_keys.TOKEN_IDS],
       batch[batch_keys.LANGUAGE_IDS],
@@ -148,37 +179,42 @@ class MaskedLM(objective_base.Objective):
     parts = sentence_pairs.encoding_parts(model, batch)
     return objective_metrics.add_outputs(
       [
-        self._one(model, params, part, dataclasses.replace(context, rng=rng))
+        self._part_output(
+          model, params, part, dataclasses.replace(context, rng=rng)
+        )
         for part, rng in zip(
           parts, sentence_pairs.split_keys(context.rng, parts), strict=True
         )
       ]
     )
 
-  def _one(
+  def _part_output(
     self, model, params, batch, context
   ) -> objective_base.ObjectiveOutput:
-    """Loss and metrics of rows that share their parameters."""
-    chosen = self.chosen(model, params, batch, context)
-    loss, _, weights, _ = chosen
+    """Computes loss and metrics of sequences that share their parameters."""
+    loss, correct, weights, languages = self.score_masked_tokens(
+      model, params, batch, context
+    )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
     return objective_base.ObjectiveOutput(
       objective_base.WeightedMean(total, jnp.sum(weights)),
-      self._metrics(batch, context, *chosen),
+      self._metrics(batch, context, loss, correct, weights, languages),
     )
 
-  def chosen(self, model, params, batch, context: objective_base.Context):
-    """What is predicted of rows that share their parameters.
+  def score_masked_tokens(
+    self, model, params, batch, context: objective_base.Context
+  ):
+    """Masks sequences that share their parameters and scores the predictions.
 
     Args:
-      model: the encoder.
-      params: `{'model': ..., 'heads': ...}`.
-      batch: rows [B, T] of one side.
-      context: its key chooses the tokens.
+      model: Encoder.
+      params: Parameters `{'model': ..., 'heads': ...}`.
+      batch: Sequences of one side, of shape [B, T].
+      context: Context of the objective. Its random key selects the tokens.
 
     Returns:
-      Loss in nats, correctness, weight (0: padding) and language of the tokens,
-      [B, K] each; [B, T] where every position is scored.
+      Loss in nats, correctness, weight (0 for unused slots) and language of the
+      tokens, each of shape [B, K], or [B, T] if all positions are scored.
     """
     params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
@@ -207,13 +243,13 @@ class MaskedLM(objective_base.Objective):
 @class_registry.register('translation_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationLM(MaskedLM):
-  """TLM: MLM over a sentence and its translation in one row.
+  """Masked language modeling over a sentence and its translation.
 
   Source: Conneau & Lample (2019), section 3.3.
 
-  The stream makes the rows (`Layout.PAIRS`); the two sides attend to each
-  other, and tokens of both are chosen, together. XLM and PPA choose 15 %,
-  VECO 25 % of bilingual rows.
+  The dataset concatenates both sides to one sequence (`Layout.PAIRS`). The
+  sides attend to each other, and tokens of both are selected together. XLM and
+  PPA select 15 % of the tokens, VECO selects 25 % in bilingual sequences.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.PAIR
@@ -221,7 +257,7 @@ class TranslationLM(MaskedLM):
   name: str = 'tlm'
 
 
-_MASKING = (
+_MASKING_FIELDS = (
   'mask_ratio',
   'max_mask_ratio',
   'mask_probability',
@@ -230,16 +266,16 @@ _MASKING = (
 )
 
 
-def masked_lm_of(objective) -> MaskedLM:
-  """Returns the MLM that masks rows by the fields of another objective.
+def make_masked_lm(objective) -> MaskedLM:
+  """Returns a masked LM objective with the masking fields of another objective.
 
   Raises:
-    ConfigError: a field is out of range.
+    ConfigError: If a field is out of range.
   """
   return MaskedLM(
     **{
       name: getattr(objective, name)
-      for name in _MASKING
+      for name in _MASKING_FIELDS
       if hasattr(objective, name)
     }
   )

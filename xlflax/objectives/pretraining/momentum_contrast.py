@@ -1,17 +1,19 @@
-"""Momentum contrast: a slow copy of the encoder and a queue of its keys.
+"""Momentum contrast: a moving average of the encoder and a queue of its keys.
 
-MoCo (He et al. 2020, section 3), as PPA uses it for sentence pairs (Pan et
-al. 2021, section 2.1). The functions are pure; the state is a dict:
+The method is MoCo (He et al. 2020, section 3), as PPA applies it to sentence
+pairs (Pan et al. 2021, section 2.1). The functions are pure. The state is a
+dictionary:
 
 | key | content |
 | --- | --- |
-| `key_encoder` | `{'model': ...}`, and `'heads': {name: ...}` with a head: the
-  parameters of f_k, which no gradient reaches |
-| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32
-  [size, 4], if duplicates are told apart: hashes of both sides of each key's
-  pair, 0 for a key that no pair made |
-| `negatives` | the queue as it was when the step began |
-| `pointer` | int32 [], the slot that the next batch's first key gets |
+| `key_encoder` | parameters of f_k, which receive no gradient: `{'model': ...}`
+  and, with a head, `'heads': {name: ...}` |
+| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32 [size, 4],
+if
+  duplicates are excluded: hashes of both sides of each key's pair, 0 for the
+  initial random keys |
+| `negatives` | the queue at the start of the step |
+| `pointer` | int32 [], the slot of the first key of the next batch |
 """
 
 import dataclasses
@@ -31,28 +33,37 @@ class MomentumQueue:
   """Settings of momentum contrast.
 
   Attributes:
-    size: keys in the queue (PPA: 32,000); a multiple of the batch's pairs.
-    momentum: m of theta_k <- m theta_k + (1 - m) theta_q (PPA: 0.999).
+    size: Number of keys in the queue (PPA: 32,000), a multiple of the pairs in
+      a batch.
+    momentum: Momentum m of theta_k <- m theta_k + (1 - m) theta_q (PPA: 0.999).
   """
 
   size: validation.PositiveInt = 32_000
   momentum: validation.FractionBelowOne = 0.999
 
   def check_batch(self, pairs: int, where: str) -> None:
-    """Raises ConfigError unless `pairs` keys a step fill the queue evenly."""
+    """Checks that the queue holds an integer number of batches.
+
+    Args:
+      pairs: Number of pairs per step.
+      where: Location for the error message.
+
+    Raises:
+      ConfigError: If `size` is not a multiple of `pairs`.
+    """
     if self.size % pairs:
       nearest_size = max(round(self.size / pairs), 1) * pairs
       raise errors.ConfigError(
-        'The queue does not hold a whole number of batches',
+        'The size of the queue must be a multiple of the batch size',
         got=f'a queue of {self.size} keys and batches of {pairs} pairs',
-        expected=f'a size that is a multiple of {pairs}',
+        expected=f'a multiple of {pairs}',
         where=where,
-        fix=f'set MomentumQueue.size to {nearest_size}, or change the batch size',
+        fix=f'Set MomentumQueue.size to {nearest_size}, or change the batch size',
       )
 
 
 def _query_encoder(params, name: str) -> dict[str, Any]:
-  """The part of the parameters that f_q uses."""
+  """Returns the parameters of f_q: the model and the head of the objective."""
   encoder = {'model': params['model']}
   if name in params.get('heads', {}):
     encoder['heads'] = {name: params['heads'][name]}
@@ -65,11 +76,11 @@ def initial_state(
   """Returns f_k as a copy of f_q and a queue of random unit vectors (MoCo).
 
   Args:
-    queue: the settings.
-    params: `{'model': ..., 'heads': ...}` of f_q.
-    name: the objective's, under which its head is found.
-    dim: D, the width of a key.
-    with_prints: whether the queue keeps `prints`.
+    queue: Settings of momentum contrast.
+    params: Parameters `{'model': ..., 'heads': ...}` of f_q.
+    name: Name of the objective, the key of its head.
+    dim: Width D of a key.
+    with_prints: Whether to store the hashes `prints` in the queue.
   """
   vectors = jax.random.normal(jax.random.key(0), (queue.size, dim))
   queue_state = {'keys': losses.l2_normalize(vectors)}
@@ -88,8 +99,19 @@ def start_step(
 ) -> dict[str, Any]:
   """Applies the momentum update (He et al., equation 2), once per step.
 
-  It comes before the step's keys are made and takes the parameters of f_q
-  from before the step's update, as in MoCo's algorithm 1.
+    theta_k <- m theta_k + (1 - m) theta_q
+
+  The update precedes the computation of the step's keys. As in algorithm 1 of
+  MoCo, it uses the parameters of f_q before the step's optimizer update.
+
+  Args:
+    queue: Settings of momentum contrast.
+    params: Parameters of f_q.
+    state: State as documented in the module.
+    name: Name of the objective, the key of its head.
+
+  Returns:
+    The updated state.
   """
   m = queue.momentum
   return {
@@ -104,22 +126,26 @@ def start_step(
 
 
 def enqueue(
-  state, new, valid: jax.Array, context: objective_base.Context
+  state, new_entries, valid: jax.Array, context: objective_base.Context
 ) -> dict[str, Any]:
   """Replaces the oldest keys of the queue by those of a micro-batch.
 
-  A step fills the next B slots in the order of the global batch's pairs, in
-  whatever micro-batches they come. The slot of a pair that is not valid is
-  passed over: it keeps the key that it has.
+  A step fills the next B slots in the order of the pairs in the global batch,
+  independent of their division into micro-batches. The slot of an invalid pair
+  keeps its previous key.
 
-  Before: pointer 2, size 6, keys of pairs 0 to 3, pair 1 not valid; after:
-  slots 2, 4, 5 hold keys 0, 2, 3, and the pointer is 0.
+  Before: pointer 2, size 6, keys of pairs 0 to 3, pair 1 invalid. After: slots
+  2, 4, 5 contain keys 0, 2, 3, and the pointer is 0.
 
   Args:
-    state: as the module's docstring says.
-    new: like `state['queue']`, with b rows.
-    valid: bool [b].
-    context: says which micro-batch this is, of how many.
+    state: State as documented in the module.
+    new_entries: Entries like `state['queue']`, with b rows.
+    valid: Boolean array of shape [b], True for valid pairs.
+    context: Context of the objective, which provides the index and the number
+      of micro-batches.
+
+  Returns:
+    The updated state.
   """
   count = context.micro_batches
   size, rows = state['queue']['keys'].shape[0], valid.shape[0]
@@ -130,23 +156,33 @@ def enqueue(
       jnp.where(valid[:, None], values, old[slots]), unique_indices=True
     ),
     state['queue'],
-    new,
+    new_entries,
   )
-  last = jnp.asarray(context.micro_batch == count - 1)
-  pointer = jnp.where(last, state['pointer'] + count * rows, state['pointer'])
+  is_last = jnp.asarray(context.micro_batch == count - 1)
+  pointer = jnp.where(
+    is_last, state['pointer'] + count * rows, state['pointer']
+  )
   return {**state, 'queue': queue, 'pointer': pointer % size}
 
 
 def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
-  """bool [B, K]: pairs `[B, 4]` and `[K, 4]` with a sentence in common."""
+  """Finds pairs that have a sentence in common.
+
+  Args:
+    prints: Hashes of B pairs, of shape [B, 4].
+    queued: Hashes of K pairs, of shape [K, 4].
+
+  Returns:
+    Boolean array of shape [B, K].
+  """
   sides = (slice(0, 2), slice(2, 4))
-  out = jnp.zeros((prints.shape[0], queued.shape[0]), bool)
-  for mine in sides:
-    for other in sides:
-      out |= duplicate_detection.equal_fingerprints(
-        prints[:, mine], queued[:, other]
+  shared = jnp.zeros((prints.shape[0], queued.shape[0]), bool)
+  for side in sides:
+    for queued_side in sides:
+      shared |= duplicate_detection.equal_fingerprints(
+        prints[:, side], queued[:, queued_side]
       )
-  return out
+  return shared
 
 
 def info_nce(
@@ -158,21 +194,24 @@ def info_nce(
   weights: jax.Array,
   excluded: jax.Array | None = None,
 ) -> losses.TokenLoss:
-  """InfoNCE of one positive among K negatives (He et al., equation 1).
+  """Computes InfoNCE of one positive and K negatives (He et al., equation 1).
 
   loss_i = -log exp(q_i . k_i / t) / (exp(q_i . k_i / t)
                                       + sum_j exp(q_i . n_j / t))
 
   Args:
-    queries: [B, D].
-    keys: [B, D]; row i is the positive of query i and never a negative.
-    negatives: [K, D].
-    temperature: t > 0.
-    weights: [B]; a row of weight 0 has loss 0.
-    excluded: bool [B, K] or None; True ignores negative j for query i.
+    queries: Queries q of shape [B, D].
+    keys: Keys k of shape [B, D]. Key i is the positive of query i and never a
+      negative.
+    negatives: Negatives n of shape [K, D].
+    temperature: Temperature t > 0.
+    weights: Weights of shape [B]. An example of weight 0 has loss 0.
+    excluded: Boolean array of shape [B, K]. True ignores negative j for query
+      i. If None, all negatives are used.
 
   Returns:
-    Float32 [B] each: the loss, and 1 where no negative is more similar.
+    The loss, and 1 where no negative is more similar than the positive, float32
+    arrays of shape [B].
   """
   highest = jax.lax.Precision.HIGHEST
   positive = jnp.einsum('bd,bd->b', queries, keys, precision=highest)

@@ -1,4 +1,4 @@
-"""Replaced-token detection: the model finds the tokens of a generator."""
+"""Replaced-token detection (ELECTRA, XLM-E)."""
 
 import dataclasses
 import enum
@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch_keys
-from xlflax.models import encoder
-from xlflax.models import encoder_config as model_config
-from xlflax.models import model_params as models_api
+from xlflax.models import encoder, encoder_config, model_params
 from xlflax.objectives import (
   losses,
   model_calls,
@@ -27,26 +25,33 @@ from xlflax.objectives.cross_entropy.linear_cross_entropy import (
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.utils import class_registry, errors, validation
 
-# Tables that a generator can share with the model.
-_SHARED = ('token', 'position')
+# Embedding tables that a generator can share with the model.
+_SHARED_TABLES = ('token', 'position')
 
 
 class GeneratorEmbeddings(enum.Enum):
-  """Whose token and position embeddings the generator reads."""
-
-  SEPARATE = 'separate'  # its own
-  SHARED = 'shared'  # the model's, which both losses then train (ELECTRA)
-
-
-class _Replaced(NamedTuple):
-  """A batch after the generator replaced tokens.
+  """Token and position embeddings of the generator.
 
   Attributes:
-    token_ids: int32 [B, T], with its draws at the chosen positions.
-    loss: its cross-entropy at the chosen positions, [B, K].
-    correct: whether the original was its first choice, [B, K].
-    weights: [B, K].
-    languages: int32 [B, K].
+    SEPARATE: The generator has its own embeddings.
+    SHARED: The generator reads the embeddings of the model, which both losses
+      then train (ELECTRA).
+  """
+
+  SEPARATE = 'separate'
+  SHARED = 'shared'
+
+
+class _ReplacedBatch(NamedTuple):
+  """A batch in which the generator has replaced tokens.
+
+  Attributes:
+    token_ids: Token ids with the generator's samples at the selected positions,
+      int32 [B, T].
+    loss: Cross-entropy of the generator at the selected positions, [B, K].
+    correct: 1 where the original has the generator's largest logit, [B, K].
+    weights: 1 for selected tokens, 0 for unused slots, [B, K].
+    languages: Languages of the tokens, int32 [B, K].
   """
 
   token_ids: jax.Array
@@ -61,43 +66,47 @@ class _Replaced(NamedTuple):
 class ReplacedTokenDetection(objective_base.Objective):
   """ELECTRA (Clark et al. 2020), XLM-E (Chi et al. 2022, section 3).
 
-  A generator, an encoder of its own size, is trained by masked language
-  modelling. Its draws (no gradient flows through them) replace the chosen
-  tokens, and the model predicts for each token, special symbols included,
-  whether it differs from the original; a draw that equals the original counts
-  as not replaced. Over rows of one language it is XLM-E's multilingual task,
-  over translation pairs (`Layout.PAIRS`) its translation task.
+  A generator, an encoder with its own size, is trained by masked language
+  modeling. Its samples, through which no gradient flows, replace the selected
+  tokens. The model predicts for each token, including special symbols, whether
+  it differs from the original. A sample that equals the original counts as not
+  replaced. On sequences of one language, this is the multilingual task of
+  XLM-E, and on translation pairs (`Layout.PAIRS`) its translation task.
 
-  loss = generator_weight * mean over chosen tokens of -log p
+  loss = generator_weight * mean over selected tokens of -log p
          + discriminator_weight * mean over tokens of the binary cross-entropy
 
-  Under accumulation the first mean is that of each micro-batch, weighed by
-  its tokens. Metrics, per language of the token: generator_loss and
-  generator_accuracy over the chosen tokens; discriminator_loss and accuracy
-  over all tokens, recall over the replaced ones, replaced (their share); and
-  tokens. The generator and the binary head are in `heads`, so that a
-  checkpoint's `model` is the discriminator's encoder.
+  With gradient accumulation, the first mean is computed per micro-batch and
+  weighted by the number of its tokens. Metrics by language of the token:
+  generator_loss and generator_accuracy over the selected tokens;
+  discriminator_loss and accuracy over all tokens; recall over the replaced
+  tokens; replaced, the fraction of replaced tokens; and tokens. The parameters
+  of the generator and of the binary head are stored in `heads`, so that `model`
+  in a checkpoint is the encoder of the discriminator.
 
   Attributes:
-    generator: its hyper-parameters; sizes of the vocabulary are filled in.
-      It has no cross-attention, even if the model does.
-    mask_ratio: share of each row's text tokens that is chosen, or a function
+    generator: Configuration of the generator. The sizes of the vocabulary are
+      filled in. The generator has no cross-attention, even if the model does.
+    mask_ratio: Fraction of each sequence's text tokens to select, or a function
       of the step.
-    max_mask_ratio: bound of a scheduled ratio.
-    mask_probability: share of the chosen tokens that the generator sees as
-      the mask symbol (section 2 of ELECTRA: all).
-    random_probability: share that it sees as a random word.
-    generator_weight: of its loss.
-    discriminator_weight: lambda (both papers: 50).
-    embeddings: SEPARATE or SHARED; the latter needs one `hidden_dim`.
-    chunk_size: rows of the vocabulary scored at a time, in the generator's
-      loss and draws; None for all, float32 [B * K, V] twice.
-    name: the objective's name.
+    max_mask_ratio: Upper bound of a scheduled ratio.
+    mask_probability: Probability that the generator's input has the mask symbol
+      in place of a selected token (ELECTRA, section 2: 1).
+    random_probability: Probability that it has a random word instead.
+    generator_weight: Weight of the generator's loss.
+    discriminator_weight: Weight lambda of the discriminator's loss (both
+      papers: 50).
+    embeddings: SEPARATE or SHARED embeddings of the generator. SHARED requires
+      the same `hidden_dim` in both models.
+    chunk_size: Number of vocabulary rows to score at a time in the generator's
+      loss and samples. If None, all are scored at once, which takes float32 [B
+      * K, V] twice.
+    name: Name of the objective.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
-  generator: model_config.EncoderConfig
+  generator: encoder_config.EncoderConfig
   mask_ratio: masking.MaskRatio = 0.15
   max_mask_ratio: validation.PositiveFraction | None = None
   mask_probability: validation.Fraction = 1.0
@@ -109,52 +118,53 @@ class ReplacedTokenDetection(objective_base.Objective):
   name: str = 'rtd'
 
   def __post_init__(self):
-    _ = self._masked_lm  # its settings are checked where it is made
+    _ = self._masked_lm  # Its constructor checks the settings.
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
-    """The generator's task, which masks its input."""
+    """The task of the generator, which masks its input."""
     return dataclasses.replace(
-      masked_lm.masked_lm_of(self), chunk_size=self.chunk_size
+      masked_lm.make_masked_lm(self), chunk_size=self.chunk_size
     )
 
   def generator_module(self, model) -> encoder.Encoder:
     """Returns the generator with the sizes of the model's vocabulary.
 
     Raises:
-      ConfigError: the two cannot share embeddings.
-      VocabularyError: its config states another size than the model's.
+      ConfigError: If the embeddings cannot be shared.
+      VocabularyError: If the generator's configuration sets a size that differs
+        from the model's.
     """
-    config, theirs = self.generator, model.config
+    config, model_config = self.generator, model.config
     for field in ('vocab_size', 'num_languages'):
-      if getattr(config, field) not in (None, getattr(theirs, field)):
+      if getattr(config, field) not in (None, getattr(model_config, field)):
         raise errors.VocabularyError(
-          f'The generator has another {field} than the model',
+          f'`{field}` of the generator differs from that of the model',
           got=getattr(config, field),
-          expected=getattr(theirs, field),
+          expected=getattr(model_config, field),
           where=f'objective {self.name!r}',
-          fix='leave it unset',
+          fix=f'Do not set `{field}` of the generator',
         )
     config = dataclasses.replace(
       config,
-      vocab_size=theirs.vocab_size,
-      num_languages=theirs.num_languages,
-      pad_vocab_size_multiple=theirs.pad_vocab_size_multiple,
+      vocab_size=model_config.vocab_size,
+      num_languages=model_config.num_languages,
+      pad_vocab_size_multiple=model_config.pad_vocab_size_multiple,
       cross_attention=False,
     )
     if self.embeddings is GeneratorEmbeddings.SHARED:
-      self._check_shared(config, theirs)
+      self._check_shared_embeddings(config, model_config)
     return encoder.Encoder(config)
 
-  def _check_shared(self, config, theirs) -> None:
+  def _check_shared_embeddings(self, config, model_config) -> None:
+    """Checks that the generator can read the embeddings of the model."""
     if config.sharing is not None:
       raise errors.ConfigError(
-        'A generator that shares embeddings has no sharing plan',
+        'A generator with shared embeddings does not support a sharing plan',
         got=config.sharing,
         expected='None',
         where=f'objective {self.name!r}',
-        fix="set the generator's EncoderConfig.sharing to None: it reads "
-        'what the model reads',
+        fix="Set the generator's EncoderConfig.sharing to None",
       )
     for field in (
       'hidden_dim',
@@ -162,31 +172,41 @@ class ReplacedTokenDetection(objective_base.Objective):
       'position_offset',
       'position_embedding',
     ):
-      mine, model_value = getattr(config, field), getattr(theirs, field)
-      if mine != model_value:
+      value, model_value = getattr(config, field), getattr(model_config, field)
+      if value != model_value:
         raise errors.ConfigError(
-          'The generator cannot share the embeddings of the model',
-          got=f'{field} {mine} in the generator, {model_value} in the model',
-          expected=f'one {field}',
+          f'Shared embeddings require the same `{field}` in generator and model',
+          got=f'{value} in the generator, {model_value} in the model',
+          expected=f'{field}={model_value} in the generator',
           where=f'objective {self.name!r}',
-          fix="make them equal, or set embeddings to 'separate'",
+          fix=f"Set the same `{field}`, or set embeddings='separate'",
         )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Makes {'generator': ..., 'discriminator': ...} from the key `rng`.
+    """Initializes the generator and the head of the discriminator.
+
+    Args:
+      model: Linen module.
+      rng: Random key.
+
+    Returns:
+      Parameters `{'generator': ..., 'discriminator': ...}`.
 
     Raises:
-      ConfigError, VocabularyError: see `generator_module`.
+      ConfigError: See `generator_module`.
+      VocabularyError: See `generator_module`.
     """
     generator_rng, head_rng = jax.random.split(rng)
-    generator = models_api.init_params(
+    generator = model_params.init_params(
       self.generator_module(model), generator_rng
     )
     if self.embeddings is GeneratorEmbeddings.SHARED:
       generator = {
         **generator,
         'embeddings': {
-          k: v for k, v in generator['embeddings'].items() if k not in _SHARED
+          k: v
+          for k, v in generator['embeddings'].items()
+          if k not in _SHARED_TABLES
         },
       }
     states = jnp.zeros((1, model.config.hidden_dim))
@@ -196,12 +216,14 @@ class ReplacedTokenDetection(objective_base.Objective):
     return {'generator': generator, 'discriminator': head}
 
   def _generator_params(self, params) -> dict[str, Any]:
-    """Returns the generator's parameters as {'model': ...}."""
+    """Returns the parameters of the generator as `{'model': ...}`."""
     generator_params = params['heads'][self.name]['generator']
     if self.embeddings is GeneratorEmbeddings.SEPARATE:
       return {'model': generator_params}
     shared = {
-      k: v for k, v in params['model']['embeddings'].items() if k in _SHARED
+      k: v
+      for k, v in params['model']['embeddings'].items()
+      if k in _SHARED_TABLES
     }
     return {
       'model': {
@@ -210,9 +232,11 @@ class ReplacedTokenDetection(objective_base.Objective):
       }
     }
 
-  def _replace(self, model, params, batch, context, rng) -> _Replaced:
-    """Masks the batch, trains the generator on it, draws from it."""
-    mask_rng, dropout_rng, draw_rng = jax.random.split(rng, 3)
+  def _replace_tokens(
+    self, model, params, batch, context, rng
+  ) -> _ReplacedBatch:
+    """Masks a batch and replaces selected tokens by the generator's samples."""
+    mask_rng, dropout_rng, sampling_rng = jax.random.split(rng, 3)
     masked, choice = self._masked_lm.mask(batch, context, mask_rng)
     labels, languages = (
       masking.gather_rows(batch[key], choice.positions)
@@ -241,19 +265,19 @@ class ReplacedTokenDetection(objective_base.Objective):
       hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
     )
     sampled_ids = table_sampling.sample_tokens(
-      draw_rng, hidden, table, bias, chunk_size=self.chunk_size
+      sampling_rng, hidden, table, bias, chunk_size=self.chunk_size
     )
     sampled_ids = jnp.where(
       choice.weights > 0, sampled_ids.reshape(labels.shape), labels
     )
-    return _Replaced(
-      masking.scatter_rows(
+    return _ReplacedBatch(
+      token_ids=masking.scatter_rows(
         batch[batch_keys.TOKEN_IDS], choice.positions, sampled_ids
       ),
-      scored.loss.reshape(labels.shape),
-      scored.correct.reshape(labels.shape),
-      choice.weights,
-      languages,
+      loss=scored.loss.reshape(labels.shape),
+      correct=scored.correct.reshape(labels.shape),
+      weights=choice.weights,
+      languages=languages,
     )
 
   def __call__(
@@ -263,7 +287,9 @@ class ReplacedTokenDetection(objective_base.Objective):
       model, params, batch, context.vocabulary
     )
     generator_rng, dropout_rng = jax.random.split(context.rng)
-    replaced_batch = self._replace(model, params, batch, context, generator_rng)
+    replaced_batch = self._replace_tokens(
+      model, params, batch, context, generator_rng
+    )
     states = model_calls.encode_batch(
       model,
       params,
@@ -277,46 +303,60 @@ class ReplacedTokenDetection(objective_base.Objective):
         {'params': params['heads'][self.name]['discriminator']}, states
       ),
     )
-    replaced = replaced_batch.token_ids != batch[batch_keys.TOKEN_IDS]
-    token_loss = losses.binary_cross_entropy(logits, replaced)
+    is_replaced = replaced_batch.token_ids != batch[batch_keys.TOKEN_IDS]
+    token_loss = losses.binary_cross_entropy(logits, is_replaced)
     present = masking.is_present(batch, context.vocabulary).astype(jnp.float32)
-    tokens = jnp.sum(present)
-    generator_sum = objective_base.WeightedMean(
+    num_tokens = jnp.sum(present)
+
+    generator_loss = objective_base.WeightedMean(
       jnp.sum(jnp.where(replaced_batch.weights > 0, replaced_batch.loss, 0.0)),
       jnp.sum(replaced_batch.weights),
     )
-    total = self.generator_weight * objective_base.weighted_mean(
-      generator_sum
-    ) * tokens + self.discriminator_weight * jnp.sum(
-      jnp.where(present > 0, token_loss.loss, 0.0)
+    mean_generator_loss = objective_base.weighted_mean(generator_loss)
+    discriminator_loss = jnp.sum(jnp.where(present > 0, token_loss.loss, 0.0))
+    total = (
+      self.generator_weight * mean_generator_loss * num_tokens
+      + self.discriminator_weight * discriminator_loss
     )
     return objective_base.ObjectiveOutput(
-      objective_base.WeightedMean(total, tokens),
+      objective_base.WeightedMean(total, num_tokens),
       self._metrics(
-        batch, context, replaced_batch, token_loss, replaced, present
+        batch, context, replaced_batch, token_loss, is_replaced, present
       ),
     )
 
-  def _metrics(self, batch, context, made, found, replaced, present):
+  def _metrics(
+    self, batch, context, replaced_batch, token_loss, is_replaced, present
+  ):
     vocabulary = context.vocabulary
     languages = batch[batch_keys.LANGUAGE_IDS]
-    replaced = replaced.astype(jnp.float32)
-    named = functools.partial(
+    is_replaced = is_replaced.astype(jnp.float32)
+    metrics_by_language = functools.partial(
       objective_metrics.metrics_by_language, self.name, vocabulary=vocabulary
     )
-    of_chosen = {
-      'generator_loss': made.loss,
-      'generator_accuracy': made.correct,
-    }
-    of_tokens = {
-      'discriminator_loss': found.loss,
-      'accuracy': found.correct,
-      'replaced': replaced,
-    }
-    recall = {'recall': found.correct}
+    generator_metrics = metrics_by_language(
+      {
+        'generator_loss': replaced_batch.loss,
+        'generator_accuracy': replaced_batch.correct,
+      },
+      replaced_batch.weights,
+      replaced_batch.languages,
+    )
+    discriminator_metrics = metrics_by_language(
+      {
+        'discriminator_loss': token_loss.loss,
+        'accuracy': token_loss.correct,
+        'replaced': is_replaced,
+      },
+      present,
+      languages,
+    )
+    recall = metrics_by_language(
+      {'recall': token_loss.correct}, present * is_replaced, languages
+    )
     return (
-      named(of_chosen, made.weights, made.languages)
-      | named(of_tokens, present, languages)
-      | named(recall, present * replaced, languages)
+      generator_metrics
+      | discriminator_metrics
+      | recall
       | objective_metrics.token_counts(self.name, vocabulary, batch)
     )

@@ -1,4 +1,4 @@
-"""Sentence alignment: a translation is nearer than the other sentences."""
+"""Contrastive sentence alignment over translation pairs."""
 
 import dataclasses
 import enum
@@ -18,7 +18,10 @@ from xlflax.objectives import (
   sentence_pairs,
 )
 from xlflax.objectives.corruption import masking
-from xlflax.objectives.duplicate_detection import fingerprint_rows, same_rows
+from xlflax.objectives.duplicate_detection import (
+  find_equal_rows,
+  fingerprint_rows,
+)
 from xlflax.objectives.model_calls import Pooling
 from xlflax.objectives.pretraining import momentum_contrast
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
@@ -27,24 +30,40 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class Direction(enum.Enum):
-  """Which side of a pair is the query and which one the key."""
+  """Assignment of the sides of a pair to query and key.
 
-  BOTH = 'both'  # the mean of the two
-  FORWARD = 'forward'  # the first side finds the second
+  Attributes:
+    BOTH: Mean over both assignments.
+    FORWARD: The first side is the query and the second side is the key.
+  """
+
+  BOTH = 'both'
+  FORWARD = 'forward'
 
 
 class Duplicates(enum.Enum):
-  """Whether pairs that share a sentence are negatives of each other."""
+  """Treatment of pairs that have a sentence in common.
 
-  EXCLUDE = 'exclude'  # no negative
-  NEGATIVE = 'negative'  # a negative like any other
+  Attributes:
+    EXCLUDE: The pairs are not negatives of each other.
+    NEGATIVE: The pairs are negatives of each other, like any other pairs.
+  """
+
+  EXCLUDE = 'exclude'
+  NEGATIVE = 'negative'
 
 
 class Normalize(enum.Enum):
-  """What has length 1."""
+  """Vectors that are scaled to length 1.
 
-  VECTORS = 'vectors'  # those that are compared, so that cosines are (MoCo)
-  STATES = 'states'  # the pooled states before the projection (PPA)
+  Attributes:
+    VECTORS: The vectors that are compared, which makes their products cosines
+      (MoCo).
+    STATES: The pooled hidden states before the projection (PPA).
+  """
+
+  VECTORS = 'vectors'
+  STATES = 'states'
 
 
 @class_registry.register('sentence_alignment')
@@ -52,40 +71,49 @@ class Normalize(enum.Enum):
 class SentenceAlignment(objective_base.Objective):
   """InfoNCE over the two sides of translation pairs.
 
-  Sentence vectors are pooled, optionally projected, and L2-normalised. (PPA
-  also normalises before its projection; as that has no biases, the unit
-  vector after it is the same.) Each sentence must find its translation among
-  others. A pair with a side without text has weight 0 and is not a
-  negative. The loss is the mean over pairs (and directions).
+  With q_i and k_i the vectors of the two sides of pair i and N_i the negatives,
 
-  * In-batch contrast (SimCLR; `queue` None): the others are the sentences of
-    all pairs of the global batch. Under gradient accumulation they are those
-    of the micro-batch: k micro-batches of B / k pairs are an easier task than
-    one batch of B.
-  * Momentum contrast (MoCo, PPA): the first side is the query; the second
-    one goes through the key encoder, with the same dropout rate and without
-    gradient. The others are the keys in the queue when the step begins,
-    without the batch's own; then the batch's keys replace the oldest ones. k
-    micro-batches are one batch. A stream with `PairOptions` order 'random' lets
-    both encoders see all languages. See `momentum_contrast` for the state.
+    loss_i = -log exp(q_i . k_i / t)
+                  / (exp(q_i . k_i / t) + sum_{n in N_i} exp(q_i . n / t)).
 
-  Metrics, per language of the query: loss, accuracy (no other
-  sentence is more similar than the translation), and tokens of both sides.
+  The vectors are pooled hidden states, which are optionally projected, and
+  L2-normalized. (PPA also normalizes before its projection. As the projection
+  has no biases, the unit vector after it is the same.) A pair with an empty
+  side has weight 0 and is not a negative. The loss is the mean over pairs (and
+  directions).
+
+  * In-batch contrast (SimCLR; `queue` is None): the negatives are the sentences
+    of all other pairs in the global batch. With gradient accumulation, they are
+    those of the micro-batch. k micro-batches of B / k pairs are therefore an
+    easier task than one batch of B pairs.
+  * Momentum contrast (MoCo, PPA): the first side is the query. The second side
+    is encoded by the key encoder, with the same dropout rate and without
+    gradient. The negatives are the keys in the queue at the start of the step,
+    which do not include the batch's own keys. Afterwards, the batch's keys
+    replace the oldest ones. k micro-batches are equivalent to one batch. With
+    `PairOptions.order` 'random', both encoders read all languages. See
+    `momentum_contrast` for the state.
+
+  Metrics by language of the query: loss, accuracy (no other sentence is more
+  similar than the translation), and tokens of both sides.
 
   Attributes:
-    temperature: of the softmax over cosine similarities (PPA: 0.05).
-    pooling: MEAN of the states of text tokens, or the FIRST state.
+    temperature: Temperature t of the softmax over cosine similarities (PPA:
+      0.05).
+    pooling: Pooling of hidden states to a sentence vector.
     direction: BOTH or FORWARD.
-    duplicates: whether pairs that share a sentence, such as translations of
-      one sentence into two languages, are each other's negatives (MoCo and
-      PPA: NEGATIVE).
-    layer: None for the final states, else a layer (0 is the embeddings).
-    projection_dim: None, or the width of a `ProjectionHead`.
-    normalize: what is scaled to length 1: the VECTORS that are compared, or
-      the pooled STATES that a projection reads (PPA, equations 2 and 3).
-    queue: None for in-batch contrast, else that of momentum contrast, which
-      has direction FORWARD only.
-    name: the objective's name.
+    duplicates: Treatment of pairs that have a sentence in common, such as
+      translations of one sentence into two languages (MoCo and PPA: NEGATIVE).
+    layer: Layer whose hidden states are pooled, where 0 is the embedding layer.
+      If None, the final hidden states are pooled.
+    projection_dim: Width of a `ProjectionHead`. If None, there is no
+      projection.
+    normalize: Vectors that are scaled to length 1: the VECTORS that are
+      compared, or the pooled STATES before the projection (PPA, equations 2 and
+      3).
+    queue: Settings of momentum contrast, which requires the direction FORWARD.
+      If None, in-batch contrast is used.
+    name: Name of the objective.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
@@ -103,23 +131,27 @@ class SentenceAlignment(objective_base.Objective):
   def __post_init__(self):
     if self.queue is not None and self.direction is not Direction.FORWARD:
       raise errors.ConfigError(
-        'Momentum contrast has one direction: the first side asks',
-        got=f'direction={self.direction.value!r} and a queue',
+        "Momentum contrast requires direction='forward'",
+        got=f'direction={self.direction.value!r} with a queue',
         expected="'forward'",
         where=f'objective {self.name!r}',
-        fix="set direction to 'forward', and the stream's "
-        "PairOptions.order to 'random' so that both sides ask",
+        fix="Set direction='forward'. To use both sides as queries, set "
+        "PairOptions.order of the dataset to 'random'",
       )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Returns the projection head's parameters, if it has one; `rng` is a key.
+    """Initializes the projection head, if `projection_dim` is set.
+
+    Args:
+      model: Linen module.
+      rng: Random key.
 
     Raises:
-      ConfigError: the model has fewer layers than `layer`.
+      ConfigError: If the model has fewer layers than `layer`.
     """
     if self.layer is not None and self.layer > model.config.num_layers:
       raise errors.ConfigError(
-        'The layer of the sentence alignment does not exist',
+        '`layer` exceeds the number of layers of the model',
         got=self.layer,
         expected=f'0 to {model.config.num_layers}',
         where=f'objective {self.name!r}',
@@ -130,7 +162,7 @@ class SentenceAlignment(objective_base.Objective):
     return ProjectionHead(self.projection_dim).init(rng, vectors)['params']
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """The key encoder and the queue of momentum contrast."""
+    """Returns the key encoder and the queue of momentum contrast."""
     if self.queue is None:
       return ()
     return momentum_contrast.initial_state(
@@ -142,7 +174,7 @@ class SentenceAlignment(objective_base.Objective):
     )
 
   def start_step(self, params, state) -> Any:
-    """The momentum update."""
+    """Applies the momentum update of the key encoder."""
     if self.queue is None:
       return state
     return momentum_contrast.start_step(
@@ -150,7 +182,10 @@ class SentenceAlignment(objective_base.Objective):
     )
 
   def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
-    """Returns unit vectors [N, D] of N rows (of one language with sharing)."""
+    """Encodes N sequences to normalized vectors [N, D].
+
+    With a sharing plan, all sequences must be of one language.
+    """
     params = model_calls.bind_language_params(
       model, params, rows, context.vocabulary
     )
@@ -180,12 +215,15 @@ class SentenceAlignment(objective_base.Objective):
     return losses.l2_normalize(vectors)
 
   def _excluded(self, first, second) -> jax.Array | None:
-    """Pairs [B, B] that are not each other's negatives; symmetric."""
+    """Returns the pairs that are not negatives of each other, bool [B, B].
+
+    The array is symmetric. It is None if no pairs are excluded.
+    """
     if self.duplicates is Duplicates.NEGATIVE:
       return None
-    return same_rows(first[batch_keys.TOKEN_IDS]) | same_rows(
-      second[batch_keys.TOKEN_IDS]
-    )
+    equal_first = find_equal_rows(first[batch_keys.TOKEN_IDS])
+    equal_second = find_equal_rows(second[batch_keys.TOKEN_IDS])
+    return equal_first | equal_second
 
   def __call__(
     self, model, params, batch, context: objective_base.Context
@@ -210,7 +248,7 @@ class SentenceAlignment(objective_base.Objective):
     )
 
   def _in_batch(self, model, params, first, second, context, weights):
-    """Loss and correctness [B] of each direction."""
+    """Returns loss and correctness [B] of each direction."""
     vectors = self._pair_vectors(model, params, first, second, context)
     info_nce = functools.partial(
       losses.info_nce,
@@ -224,7 +262,11 @@ class SentenceAlignment(objective_base.Objective):
     return results
 
   def _pair_vectors(self, model, params, first, second, context) -> jax.Array:
-    """Unit vectors [B, 2, D]; side by side where languages have own parts."""
+    """Encodes both sides of the pairs to vectors [B, 2, D].
+
+    With a sharing plan, which selects parameters by language, the sides are
+    encoded one after the other.
+    """
     if parameter_sharing.plan_of(model) is None:
       vectors = self._vectors(
         model, params, sentence_pairs.interleave_sides(first, second), context
@@ -240,7 +282,7 @@ class SentenceAlignment(objective_base.Objective):
     )
 
   def _with_queue(self, model, params, first, second, context, valid):
-    """Loss and correctness [B] of one direction, and the new state."""
+    """Returns loss and correctness [B] of the forward direction, and the state."""
     assert self.queue is not None
     self.queue.check_batch(
       valid.shape[0] * context.micro_batches, f'objective {self.name!r}'
@@ -248,14 +290,14 @@ class SentenceAlignment(objective_base.Objective):
     query_rng, key_rng = jax.random.split(context.rng)
     queries = self._vectors(model, params, first, context, query_rng)
     state = jax.lax.stop_gradient(context.state)
-    new = {
+    new_entries = {
       'keys': jax.lax.stop_gradient(
         self._vectors(model, state['key_encoder'], second, context, key_rng)
       )
     }
     excluded = None
     if self.duplicates is Duplicates.EXCLUDE:
-      new['prints'] = jnp.concatenate(
+      new_entries['prints'] = jnp.concatenate(
         [
           fingerprint_rows(side[batch_keys.TOKEN_IDS])
           for side in (first, second)
@@ -263,28 +305,29 @@ class SentenceAlignment(objective_base.Objective):
         axis=1,
       )
       excluded = momentum_contrast.shared_sentences(
-        new['prints'], state['negatives']['prints']
+        new_entries['prints'], state['negatives']['prints']
       )
     result = momentum_contrast.info_nce(
       queries,
-      new['keys'],
+      new_entries['keys'],
       state['negatives']['keys'],
       temperature=self.temperature,
       weights=valid.astype(jnp.float32),
       excluded=excluded,
     )
-    return [result], momentum_contrast.enqueue(state, new, valid, context)
+    state = momentum_contrast.enqueue(state, new_entries, valid, context)
+    return [result], state
 
   def _metrics(self, rows, context, results, weights):
     vocabulary = context.vocabulary
-    asking = model_calls.row_languages(rows, vocabulary).reshape(-1, 2)
-    asking = asking[:, : len(results)].T  # [directions, B]
-    weights = jnp.broadcast_to(weights[None, :], asking.shape)
+    languages = model_calls.row_languages(rows, vocabulary).reshape(-1, 2)
+    query_languages = languages[:, : len(results)].T  # [directions, B]
+    weights = jnp.broadcast_to(weights[None, :], query_languages.shape)
     loss, correct = (jnp.stack(values) for values in zip(*results, strict=True))
     return objective_metrics.metrics_by_language(
       self.name,
       {'loss': loss, 'accuracy': correct},
       weights,
-      asking,
+      query_languages,
       vocabulary,
     ) | objective_metrics.token_counts(self.name, vocabulary, rows)

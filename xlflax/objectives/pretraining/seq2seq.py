@@ -1,4 +1,4 @@
-"""Sequence-to-sequence training: a decoder predicts a target row."""
+"""Sequence-to-sequence objectives: a decoder predicts a target sequence."""
 
 import dataclasses
 import enum
@@ -24,27 +24,33 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class SourceSymbols(enum.Enum):
-  """The special symbols of an encoder's row `<s> x </s>`."""
+  """Special symbols of the encoder's sequences.
 
-  BOS = 'bos'  # as it is
-  LANGUAGE_LAST = 'language_last'  # `x </s> <lang:xx>` (mBART)
+  Attributes:
+    BOS: `<s> x </s>`, the format of the dataset.
+    LANGUAGE_LAST: `x </s> <lang:xx>` (mBART).
+  """
+
+  BOS = 'bos'
+  LANGUAGE_LAST = 'language_last'
 
 
 @class_registry.register('sequence_to_sequence')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceToSequence(objective_base.Objective):
-  """Teacher-forced cross-entropy of target rows; a base of objectives.
+  """Base class of objectives with teacher-forced cross-entropy of a target.
 
-  The loss is the mean over the labels of the batch. Metrics, per language of
-  the target: loss (with smoothing), perplexity (without), accuracy, and
+  The loss is the mean over the labels of the batch. Metrics by language of the
+  target: loss (with label smoothing), perplexity (without), accuracy, and
   tokens (of both sides, without padding).
 
   Attributes:
-    label_smoothing: e in [0, 1); see `teacher_forcing.score_labels`.
-    decoder_start: the decoder's first input.
-    source_symbols: the first and last symbols of the encoder's rows.
-    chunk_size: rows of the vocabulary scored at a time; None for all at once.
-    name: the objective's name.
+    label_smoothing: Smoothing e in [0, 1); see `teacher_forcing.score_labels`.
+    decoder_start: First input token of the decoder.
+    source_symbols: Special symbols of the encoder's sequences.
+    chunk_size: Number of vocabulary rows to score at a time. If None, all are
+      scored at once.
+    name: Name of the objective.
   """
 
   label_smoothing: validation.FractionBelowOne = 0.0
@@ -56,32 +62,37 @@ class SequenceToSequence(objective_base.Objective):
   def rows(
     self, batch, context: objective_base.Context, rng: jax.Array
   ) -> tuple[Any, Any, jax.Array | None]:
-    """Makes the rows of encoder and decoder.
+    """Creates the sequences of the encoder and the decoder.
 
     Args:
-      batch: as `xlflax.data.batch_keys` documents.
-      context: vocabulary and step.
-      rng: key of the corruption.
+      batch: Arrays as documented in `xlflax.data.batch_keys`.
+      context: Vocabulary and step.
+      rng: Random key of the corruption.
 
     Returns:
-      (the encoder's rows, the decoder's rows `<s> y </s>`, bool [B, S] which
-      of its tokens count, or None for all).
+      The encoder's sequences, the decoder's sequences `<s> y </s>`, and a
+      boolean array [B, S], True for tokens that contribute to the loss. If the
+      array is None, all tokens contribute.
     """
     raise NotImplementedError
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Returns no parameters; checks the model. `rng` is a key.
+    """Checks the model and returns no parameters.
+
+    Args:
+      model: Linen module.
+      rng: Random key.
 
     Raises:
-      ConfigError: the model has no decoder.
+      ConfigError: If the model has no decoder.
     """
     if not hasattr(model, 'decode'):
       raise errors.ConfigError(
-        'The objective needs an encoder-decoder',
+        'The objective requires an encoder-decoder',
         got=type(model).__name__,
         expected='a model with a decoder',
         where=f'objective {self.name!r}',
-        fix='set MODEL to an EncoderDecoder',
+        fix='Set MODEL to an EncoderDecoder',
       )
     return super().init_heads(model, rng)
 
@@ -90,16 +101,16 @@ class SequenceToSequence(objective_base.Objective):
   ) -> objective_base.ObjectiveOutput:
     vocabulary = context.vocabulary
     rows_rng, dropout_rng = jax.random.split(context.rng)
-    source, goal, scored = self.rows(batch, context, rows_rng)
+    source, target_rows, scored = self.rows(batch, context, rows_rng)
     source = with_symbols(source, self.source_symbols, vocabulary)
     first = teacher_forcing.start_ids(
-      teacher_forcing.row_languages(goal, vocabulary),
+      teacher_forcing.row_languages(target_rows, vocabulary),
       self.decoder_start,
       vocabulary,
     )
-    target = teacher_forcing.make_target(goal, first, vocabulary, scored)
+    target = teacher_forcing.make_target(target_rows, first, vocabulary, scored)
     target_params = model_calls.bind_language_params(
-      model, params, goal, vocabulary
+      model, params, target_rows, vocabulary
     )
     states, target_params = teacher_forcing.decode_with_teacher_forcing(
       model,
@@ -139,28 +150,33 @@ class SequenceToSequence(objective_base.Objective):
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
-  """Replaces the special symbols of rows `<s> x </s>`.
+  """Replaces the special symbols of sequences `<s> x </s>`.
 
-  Before, for LANGUAGE_LAST: token_ids [[1, 7, 2, 0]] of a language with
-  symbol 5; after: [[7, 2, 5, 0]].
+  For LANGUAGE_LAST and a language with symbol 5, token_ids [[1, 7, 2, 0]]
+  become [[7, 2, 5, 0]].
+
+  Args:
+    rows: Sequences of shape [B, T].
+    symbols: Special symbols of the result.
+    vocabulary: Special ids and language symbols.
 
   Raises:
-    VocabularyError: the vocabulary has no symbols of languages.
+    VocabularyError: If the vocabulary has no language symbols.
   """
   if symbols is SourceSymbols.BOS:
     return rows
   token_ids = rows[batch_keys.TOKEN_IDS]
   present = masking.is_present(rows, vocabulary)
-  after = jnp.pad(present[:, 1:], ((0, 0), (0, 1)))
+  next_is_present = jnp.pad(present[:, 1:], ((0, 0), (0, 1)))
+  next_ids = jnp.pad(token_ids[:, 1:], ((0, 0), (0, 1)))
   languages = teacher_forcing.row_languages(rows, vocabulary)
   symbol = teacher_forcing.language_symbols(languages, vocabulary)
-  earlier = jnp.pad(token_ids[:, 1:], ((0, 0), (0, 1)))
-  moved = jnp.where(
-    after,
-    earlier,
+  token_ids = jnp.where(
+    next_is_present,
+    next_ids,
     jnp.where(present, symbol[:, None].astype(token_ids.dtype), token_ids),
   )
-  return {**rows, batch_keys.TOKEN_IDS: moved}
+  return {**rows, batch_keys.TOKEN_IDS: token_ids}
 
 
 @class_registry.register('translation')
@@ -168,17 +184,19 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 class Translation(SequenceToSequence):
   """Predicts the second side of a pair from the first (Layout.SIDES).
 
-  With a `mask_ratio`, the encoder reads the masked first side: the task that
-  VECO's section 7 calls TLM for its baseline mBART.
+  If `mask_ratio` is set, the encoder reads the masked first side. Section 7 of
+  VECO calls this task TLM for its mBART baseline.
 
   Attributes:
-    label_smoothing: 0.1, as Vaswani et al. (2017).
-    mask_ratio: share of the first side's text tokens that is masked, or a
-      function of the step; 0 for none.
-    max_mask_ratio: bound of a scheduled ratio.
-    mask_probability: share of these shown as the mask symbol.
-    random_probability: share shown as a random word; the rest as is.
-    random_words: which words these are.
+    label_smoothing: Label smoothing, 0.1 as in Vaswani et al. (2017).
+    mask_ratio: Fraction of the first side's text tokens to select, or a
+      function of the step. If 0, the first side is not masked.
+    max_mask_ratio: Upper bound of a scheduled ratio.
+    mask_probability: Probability of replacing a selected token by the mask
+      symbol.
+    random_probability: Probability of replacing it by a random word. Otherwise,
+      the token is kept.
+    random_words: Source of the random words.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.TRANSLATIONS
@@ -192,16 +210,18 @@ class Translation(SequenceToSequence):
   name: str = 'translation'
 
   def __post_init__(self):
-    if self._masks:
-      masked_lm.masked_lm_of(self)  # its settings are checked where it is made
+    if self._is_masking:
+      # The constructor of the masked LM objective checks the settings.
+      masked_lm.make_masked_lm(self)
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
-    source, goal = sentence_pairs.split_sides(batch, objective=self.name)
-    if self._masks:
-      token_ids, _ = masked_lm.masked_lm_of(self).mask(source, context, rng)
+    source, target = sentence_pairs.split_sides(batch, objective=self.name)
+    if self._is_masking:
+      token_ids, _ = masked_lm.make_masked_lm(self).mask(source, context, rng)
       source = {**source, batch_keys.TOKEN_IDS: token_ids}
-    return source, goal, None
+    return source, target, None
 
   @property
-  def _masks(self) -> bool:
+  def _is_masking(self) -> bool:
+    """True if the first side is masked."""
     return callable(self.mask_ratio) or self.mask_ratio != 0

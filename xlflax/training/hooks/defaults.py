@@ -20,13 +20,13 @@ from xlflax.training.hooks import (
 
 
 def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
-  """Returns the hooks of a run in the order in which they run.
+  """Returns the default hooks of a run, in the order in which they are called.
 
-  The checks of a step come before the hooks that write something: a state that
-  is about to be discarded is neither reported nor evaluated nor saved.
+  Hooks that check a step precede hooks that write results. A state that is
+  about to be discarded is therefore not reported, evaluated or saved.
 
   Args:
-    run: The run.
+    run: Run that the hooks are attached to.
   """
   trainer = run.trainer
   hang_watchdog = watchdog_hook.WatchdogHook(

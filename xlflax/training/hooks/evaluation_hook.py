@@ -7,10 +7,10 @@ from xlflax.utils import errors
 
 
 class EvaluationHook(hook_base.Hook):
-  """Evaluates the state periodically, and saves it for the best metric.
+  """Evaluates the state periodically and saves it for the best metric.
 
   Args:
-    evaluation: The tasks, and when they run.
+    evaluation: Tasks and their schedule.
   """
 
   def __init__(self, evaluation: interfaces.Evaluation):
@@ -24,16 +24,16 @@ class EvaluationHook(hook_base.Hook):
     metrics = self._evaluation.run(run.setup, run.state)
     run.write_metrics(step, eval=metrics)
     run.restart_clocks()
-    best = run.trainer.checkpoints.best_metric
-    if best is None:
+    best_metric = run.trainer.checkpoints.best_metric
+    if best_metric is None:
       return None
-    if best in metrics:
+    if best_metric in metrics:
       return hook_base.Request(save=True, metrics=metrics)
     return hook_base.Request(
       save=True,
       error=errors.ConfigError(
-        'The metric that selects the best checkpoint was not evaluated',
-        got=best,
+        'The evaluation does not compute `best_metric`',
+        got=best_metric,
         expected='one of ' + ', '.join(sorted(metrics)),
         where='CheckpointOptions.best_metric',
       ),

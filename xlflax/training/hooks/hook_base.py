@@ -1,4 +1,4 @@
-"""Hooks: actions attached to the training loop, and the requests they return."""
+"""The interface of hooks, which are called by the training loop."""
 
 import contextlib
 import dataclasses
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Request:
   """A change of the run that a hook requests from the training loop.
 
-  The loop carries out the requests of a step after the hooks have run. A
-  rewind comes first and cancels the other requests of the step.
+  The loop executes the requests of a step after all hooks have been called. A
+  rewind is executed first and cancels the other requests of the step.
 
   Attributes:
     save: Whether to save a checkpoint.
@@ -23,7 +23,7 @@ class Request:
     rewind: Whether to restore the last checkpoint and skip the batches that
       were read since then.
     reason: Reason for a rewind, for the log.
-    error: Exception that ends training after the save.
+    error: Exception to raise after the checkpoint is saved.
   """
 
   save: bool = False
@@ -35,16 +35,17 @@ class Request:
 
 
 class Hook:
-  """An action attached to the training loop.
+  """Base class of hooks.
 
-  All methods are optional. In a job of several processes, all processes call
-  the same hooks at the same steps, and their requests must be equal. `run` is
-  the `TrainingRun`: its step, state, setup, and `write_metrics`.
+  All methods are optional. In a job with several processes, all processes call
+  the same hooks at the same steps, and their requests must be equal. The
+  argument `run` is the `TrainingRun`, which provides its step, state, setup and
+  `write_metrics`.
   """
 
   @property
   def state_key(self) -> str:
-    """Name of this hook's state in a checkpoint, unique among the hooks."""
+    """The key of this hook's state in checkpoints, unique among the hooks."""
     return type(self).__name__
 
   def running(
@@ -53,13 +54,13 @@ class Hook:
     """Returns a context that is open from the restore to the last checkpoint.
 
     Args:
-      run: The run, whose state is not restored yet.
+      run: Run whose state is not restored yet.
     """
     del run
     return contextlib.nullcontext()
 
   def before_training(self, run: 'training_run.TrainingRun') -> Request | None:
-    """Runs once, when the state is restored or initialized."""
+    """Called once, after the state is restored or initialized."""
 
   def wrap_train_step(
     self,
@@ -70,8 +71,8 @@ class Hook:
     """Returns the function that computes the next step.
 
     Args:
-      run: The run before the step.
-      train_step: Compiled step function, or its wrapper by an earlier hook.
+      run: Run before the step.
+      train_step: Compiled step function, or a wrapper of it by an earlier hook.
       active: Indices of the mixture's entries that the step trains.
     """
     del run, active
@@ -83,13 +84,13 @@ class Hook:
     step: int,
     output: 'train_step.StepOutput',
   ) -> Request | None:
-    """Runs after each step was dispatched.
+    """Called after each step is dispatched.
 
     Reading `output` or `run.state` waits for the devices. The next step reuses
-    the memory of `run.state`, so arrays must not be kept.
+    the memory of `run.state`, so references to its arrays must not be stored.
 
     Args:
-      run: The run.
+      run: Run after the step.
       step: Number of finished steps.
       output: Loss and metrics of the step, on the devices.
     """
@@ -102,39 +103,41 @@ class Hook:
   def after_checkpoint(
     self, run: 'training_run.TrainingRun', step: int
   ) -> None:
-    """Runs when a checkpoint was handed over to be written.
+    """Called after a checkpoint is passed to the background writer.
 
     Args:
-      run: The run.
+      run: Run that is saved.
       step: Step of the checkpoint.
     """
 
   def after_rewind(
     self, run: 'training_run.TrainingRun', from_step: int
   ) -> None:
-    """Runs when an earlier checkpoint was restored during training.
+    """Called after an earlier checkpoint is restored during training.
 
     Args:
-      run: The run at the step of the checkpoint.
+      run: Run at the step of the checkpoint.
       from_step: Step at which the rewind was requested.
     """
 
   def after_training(self, run: 'training_run.TrainingRun') -> None:
-    """Runs once when training ends, also after an error."""
+    """Called once when training ends, even after an error."""
 
   def state_dict(self) -> dict[str, Any] | None:
     """Returns the state to save in each checkpoint, as plain JSON.
 
-    If None, the hook has no state. The state of the first process is saved.
+    If None, the hook has no state. Only the state of the first process is
+    saved.
     """
     return None
 
   def load_state_dict(self, state: dict[str, Any]) -> None:
-    """Restores the state of `state_dict`.
+    """Restores the result of `state_dict`.
 
-    It is called on resumption before `before_training`, and on a rewind. After
-    a rewind to the start of training it gets the initial state.
+    The method is called on resumption, before `before_training`, and on a
+    rewind. After a rewind to the start of training, the argument is the initial
+    state.
 
     Args:
-      state: The saved state.
+      state: Saved state.
     """

@@ -1,4 +1,4 @@
-"""Guard against loss spikes: skips the update, or rewinds the run."""
+"""Guard against loss spikes, which skips updates or rewinds the run."""
 
 import logging
 import math
@@ -32,11 +32,12 @@ def step_arguments(
 class LossSpikeHook(hook_base.Hook):
   """Detects sudden rises of the loss.
 
-  The losses and limits are equal on all processes and part of every checkpoint,
-  so that a resumed run decides as an uninterrupted one does.
+  The losses and limits are equal on all processes and are saved in all
+  checkpoints. A resumed run therefore takes the same decisions as an
+  uninterrupted run.
 
   Args:
-    options: When a loss is a spike, and the action taken.
+    options: Definition of a spike, and the action taken.
   """
 
   def __init__(self, options: loss_spike_options.LossSpikes):
@@ -45,14 +46,15 @@ class LossSpikeHook(hook_base.Hook):
     self._limits: dict[str, float] = {}
     self._pending: list[tuple[int, str, train_step.StepOutput]] = []
     self._first_spike: int | None = None
-    self._rewinds = (-1, 0)  # Step of the checkpoint, number of rewinds to it.
+    # Step of the checkpoint, and number of rewinds to it.
+    self._rewinds = (-1, 0)
 
   def limit_of(self, active: tuple[int, ...]) -> float:
-    """Returns the largest loss of some entries that is not a spike."""
+    """Returns the largest loss of mixture entries that is not a spike."""
     return self._limits.get(_key(active), math.inf)
 
   def wrap_train_step(self, run, train_step, active):
-    """See base class. Passes the limit to steps that skip spikes."""
+    """See base class. Passes the limit to steps if spikes are skipped."""
     del run
     arguments = step_arguments(self._options, self.limit_of(active))
     if not arguments:
@@ -75,12 +77,12 @@ class LossSpikeHook(hook_base.Hook):
     return None
 
   def before_checkpoint(self, run):
-    """See base class. A state that a spike has changed is not saved."""
+    """See base class. Does not save a state that a spike has changed."""
     spike = self.first_spike()
     if spike is not None:
       logging.warning(
-        'Loss spike at step %d. Step %d is not saved. The run resumes from '
-        'the previous checkpoint.',
+        'Loss spike at step %d. Skipping the checkpoint of step %d. A resumed '
+        'run will start from the previous checkpoint.',
         spike,
         run.step,
       )
@@ -90,17 +92,19 @@ class LossSpikeHook(hook_base.Hook):
     """See base class.
 
     Raises:
-      TrainingError: If the run was rewound to one checkpoint too often.
+      TrainingError: If the number of rewinds to one checkpoint exceeds the
+        limit.
     """
-    same = self._rewinds[0] == run.step
-    self._rewinds = (run.step, self._rewinds[1] + 1 if same else 1)
-    if self._rewinds[1] > self._options.most_rewinds:
+    last_step, num_rewinds = self._rewinds
+    num_rewinds = num_rewinds + 1 if last_step == run.step else 1
+    self._rewinds = (run.step, num_rewinds)
+    if num_rewinds > self._options.most_rewinds:
       raise errors.TrainingError(
-        'The loss spikes again after every rewind',
-        got=f'{self._rewinds[1]} spikes after step {run.step}, the last one '
-        f'up to step {from_step}',
+        'The loss spikes after every rewind to the same checkpoint',
+        got=f'{num_rewinds} spikes after step {run.step}, the last one up to '
+        f'step {from_step}',
         where=f'up to step {from_step}',
-        fix='lower the learning rate or clip the gradient; '
+        fix='Lower the learning rate or clip the gradient. '
         'LossSpikes.most_rewinds is the maximum number of rewinds',
       )
 
@@ -122,8 +126,8 @@ class LossSpikeHook(hook_base.Hook):
 
     Args:
       step: Number of the step.
-      active: Entries of the mixture that it trained.
-      output: Its output.
+      active: Indices of the mixture's entries that the step trained.
+      output: Output of the step.
     """
     self._pending.append((step, _key(active), output._replace(metrics={})))
 
@@ -134,12 +138,12 @@ class LossSpikeHook(hook_base.Hook):
     self._limits = {k: v for k, v in limits.items() if math.isfinite(v)}
 
   def first_spike(self) -> int | None:
-    """Returns the first step since the last rewind that is a spike."""
+    """Returns the step of the first spike since the last rewind, or None."""
     self._fetch()
     return self._first_spike
 
   def _fetch(self) -> None:
-    """Adds the losses of the pending steps that are not spikes."""
+    """Fetches the losses of pending steps and stores those without a spike."""
     pending, self._pending = self._pending, []
     outputs = jax.device_get([output for _, _, output in pending])
     for (step, key, _), output in zip(pending, outputs, strict=True):
@@ -155,5 +159,5 @@ class LossSpikeHook(hook_base.Hook):
 
 
 def _key(active: tuple[int, ...]) -> str:
-  """Returns the JSON key of a step's entries of the mixture."""
+  """Returns a JSON key for the entries of a step."""
   return ','.join(map(str, active))

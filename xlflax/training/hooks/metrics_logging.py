@@ -5,8 +5,7 @@ from typing import Any
 
 import jax
 
-from xlflax.objectives import objective_base as objectives_base
-from xlflax.objectives import objective_metrics
+from xlflax.objectives import objective_base, objective_metrics
 from xlflax.training import metric_accumulator, unigram_plateau
 from xlflax.training.checkpointing import metrics_file
 from xlflax.training.distributed import distributed_job
@@ -18,8 +17,8 @@ class MetricsHook(hook_base.Hook):
   """Writes the mean metrics of the steps since the last report.
 
   Args:
-    progress_hook: Logs a line at each report and computes the speed.
-    step_time_hook: Compares the step times of all processes.
+    progress_hook: Hook that logs a line at each report and measures the speed.
+    step_time_hook: Hook that compares the step times of all processes.
   """
 
   def __init__(
@@ -29,7 +28,7 @@ class MetricsHook(hook_base.Hook):
   ):
     self._progress, self._step_times = progress_hook, step_time_hook
     self._plateaus = unigram_plateau.Plateaus({})
-    self._environment: dict[str, Any] = {'environment': _environment()}
+    self._environment: dict[str, Any] = {'environment': _describe_environment()}
 
   def before_training(self, run):
     """See base class."""
@@ -74,7 +73,7 @@ class MetricsHook(hook_base.Hook):
       **self._step_times.report(step),
       'goodput': run.activities.goodput(),
       'run_seconds': sum(seconds.values()),
-      **{f'run_seconds/{name}': spent for name, spent in seconds.items()},
+      **{f'run_seconds/{name}': value for name, value in seconds.items()},
     }
     self._plateaus.add(step, metrics, step * tokens_per_step)
     run.write_metrics(step, train=metrics, speed=speed, **self._environment)
@@ -82,15 +81,15 @@ class MetricsHook(hook_base.Hook):
     self._environment = {}
 
   def _read_plateaus(self, run) -> None:
-    """Resumes the plateau detection from the metrics written before."""
+    """Restores the plateau detection from the metrics of earlier steps."""
     if distributed_job.is_lead():
-      self._plateaus.go_on(metrics_file.read_metrics(run.model_dir))
+      self._plateaus.restore(metrics_file.read_metrics(run.model_dir))
 
 
 def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
-  """Returns mean metrics by name, overall and per language."""
+  """Returns the mean metrics by name, overall and per language."""
   means = {
-    name: objectives_base.WeightedMean(*pair)
+    name: objective_base.WeightedMean(*pair)
     for name, pair in sums.metrics.items()
   }
   metrics = {
@@ -105,7 +104,7 @@ def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
   return metrics
 
 
-def _environment() -> dict[str, str]:
+def _describe_environment() -> dict[str, str]:
   """Returns versions and devices, for the first report of a process."""
   return {
     'python': platform.python_version(),

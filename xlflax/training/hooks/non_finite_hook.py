@@ -1,4 +1,4 @@
-"""Guard against losses and parameters that are not finite."""
+"""Guard against non-finite losses and parameters."""
 
 import logging
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from xlflax.training.hooks import hook_base
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax.trainer import Trainer
 
 
 class NonFiniteHook(hook_base.Hook):
-  """Ends a run whose parameters, or too many steps, are not finite."""
+  """Ends a run if its parameters, or too many steps, are not finite."""
 
   def after_step(self, run, step, output):
     """See base class."""
@@ -35,15 +35,15 @@ class NonFiniteHook(hook_base.Hook):
 def check_finite_step(
   sums: metric_accumulator.Sums,
   step: int,
-  trainer: 'trainer_lib.Trainer',
+  trainer: 'Trainer',
   last_good: Callable[[], int | None],
 ) -> None:
-  """Ends a run that cannot continue, or warns of skipped steps.
+  """Raises an error if a run cannot continue, or warns of skipped steps.
 
   Args:
     sums: Sums of the steps since the last report.
     step: Last of these steps.
-    trainer: The run.
+    trainer: Fields of the run.
     last_good: Function that returns the step of the last checkpoint.
 
   Raises:
@@ -53,51 +53,57 @@ def check_finite_step(
   if problem:
     message, got, fix = problem
     last = last_good()
+    checkpoint = (
+      'There is no good checkpoint.'
+      if last is None
+      else f'The last good checkpoint is that of step {last}.'
+    )
     raise errors.TrainingError(
       message,
       got=got,
       where=f'up to step {step}',
-      fix=f'{fix}; the last good checkpoint is '
-      f'{"none" if last is None else f"step {last}"} '
-      '(docs/trouble.md#loss-that-is-not-finite)',
+      fix=f'{fix}. {checkpoint} See docs/trouble.md#loss-that-is-not-finite',
     )
   if sums.skipped or sums.spikes:
     logging.warning(
-      'Skipped %d steps up to step %d whose loss or gradient is not finite%s.',
+      'Skipped %d steps with non-finite loss or gradient and %d loss spikes up '
+      'to step %d.',
       sums.skipped,
+      sums.spikes,
       step,
-      f', and {sums.spikes} loss spikes' if sums.spikes else '',
     )
 
 
 def _find_problem(
-  sums: metric_accumulator.Sums, step: int, trainer: 'trainer_lib.Trainer'
+  sums: metric_accumulator.Sums, step: int, trainer: 'Trainer'
 ) -> tuple[str, str, str] | None:
   """Returns the message, the value and the hint of an error, or None."""
-  of_last = f'of the last {sums.steps} steps'
   if sums.unsound:
     return (
       'The parameters are not finite',
-      f'{sums.unsound} {of_last}',
-      'lower the learning rate',
+      f'{sums.unsound} of the last {sums.steps} steps',
+      'Lower the learning rate',
     )
   if sums.skipped and trainer.non_finite is train_step.NonFinite.STOP:
     return (
       'The loss or its gradient is not finite',
-      f'{sums.skipped} {of_last}',
-      'lower the learning rate or clip the gradient, or go on past such '
-      'steps with --gin.trainer.Trainer.non_finite="\'skip\'"',
+      f'{sums.skipped} of the last {sums.steps} steps',
+      'Lower the learning rate or clip the gradient. To skip such steps, pass '
+      '--gin.trainer.Trainer.non_finite="\'skip\'"',
     )
-  nothing_learnt = step >= trainer.steps and sums.skipped == sums.steps
+  all_skipped = step >= trainer.steps and sums.skipped == sums.steps
   if (sums.skipped or sums.spikes) and (
-    sums.streak >= trainer.most_skipped or nothing_learnt
+    sums.streak >= trainer.most_skipped or all_skipped
   ):
-    return (
-      'The loss has risen and does not come down'
+    message = (
+      'Too many consecutive steps were skipped because of loss spikes'
       if sums.spikes
-      else 'No step is finite any more',
-      f'{sums.streak} steps in a row that were skipped',
-      'lower the learning rate or clip the gradient; '
-      'Trainer.most_skipped says how many are too many',
+      else 'Too many consecutive steps are not finite'
+    )
+    return (
+      message,
+      f'{sums.streak} consecutive skipped steps',
+      'Lower the learning rate or clip the gradient. Trainer.most_skipped is '
+      'the maximum number of consecutive skipped steps',
     )
   return None

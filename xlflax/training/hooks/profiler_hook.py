@@ -1,4 +1,4 @@
-"""Traces of a few steps, for TensorBoard and Perfetto."""
+"""Profiler traces of some steps, for TensorBoard and Perfetto."""
 
 import dataclasses
 import logging
@@ -17,26 +17,26 @@ MEMORY = 'memory.prof'
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-  """The steps after `first`, up to and with `last`."""
+  """The steps to trace: those after `first`, up to and including `last`."""
 
   first: int
   last: int
 
   @classmethod
   def of(cls, text: str | None) -> Self | None:
-    """Reads 'FIRST:LAST'; None without.
+    """Parses 'FIRST:LAST'. Returns None for None.
 
     Raises:
-      ConfigError: it is something else.
+      ConfigError: If the text has another format.
     """
     if text is None:
       return None
     match = re.fullmatch(r'(\d+):(\d+)', text)
     if not match or not int(match[1]) < int(match[2]):
       raise errors.ConfigError(
-        'The steps of a profile are not usable',
+        'Invalid range of steps to profile',
         got=text,
-        expected='FIRST:LAST, such as 100:105, with FIRST below LAST',
+        expected='FIRST:LAST with FIRST < LAST, such as 100:105',
         where='Trainer.profile_steps',
       )
     return cls(int(match[1]), int(match[2]))
@@ -47,9 +47,9 @@ class ProfilerHook(hook_base.Hook):
 
   Args:
     steps: Steps to trace.
-    directory: Run directory. The trace is written to its folder `profile/`,
-      which `tensorboard --logdir` and ui.perfetto.dev read.
-    memory: Whether to profile the memory of the devices, too, after the last
+    directory: Run directory. The trace is written to its subdirectory
+      `profile/`, which `tensorboard --logdir` and ui.perfetto.dev can read.
+    memory: Whether to also profile the memory of the devices after the last
       traced step.
   """
 
@@ -76,10 +76,10 @@ class ProfilerHook(hook_base.Hook):
     self.close()
 
   def start(self, step: int) -> None:
-    """Starts the trace if the step after `step` is the first to trace."""
+    """Starts the trace if the step after `step` is the first one to trace."""
     if self._steps and step > self._steps.first and not self._is_tracing:
       logging.warning(
-        'Steps %s are not traced, because the run resumes at step %s.',
+        'Not tracing the steps %s, because the run resumes at step %s.',
         f'{self._steps.first:,} to {self._steps.last:,}',
         f'{step:,}',
       )
@@ -89,7 +89,7 @@ class ProfilerHook(hook_base.Hook):
       self._is_tracing = True
 
   def stop(self, step: int, output: Any) -> None:
-    """Stops the trace after the last step to trace, waiting for its output."""
+    """Stops the trace after the last step to trace and waits for its output."""
     if self._is_tracing and self._steps and step == self._steps.last:
       jax.block_until_ready(output)
       self.close()
@@ -100,8 +100,8 @@ class ProfilerHook(hook_base.Hook):
         )
 
   def close(self) -> None:
-    """Stops a trace that the end of training interrupts."""
+    """Stops the trace if it is active."""
     if self._is_tracing:
       self._is_tracing, self._steps = False, None
       jax.profiler.stop_trace()
-      logging.info('Wrote the trace of the steps to %s.', self._directory)
+      logging.info('Wrote the profiler trace to %s.', self._directory)

@@ -1,4 +1,4 @@
-"""Progress on the terminal: run summary, first step, speed and time left."""
+"""Progress on the terminal: run summary, first step, speed and remaining time."""
 
 import time
 
@@ -12,7 +12,7 @@ from xlflax.training.hooks import hook_base
 
 
 class ProgressHook(hook_base.Hook):
-  """Logs progress. Only the first process does."""
+  """Logs the progress of a run. Only the first process logs."""
 
   _progress: progress_lines.Progress | None = None
   _is_first_step = True
@@ -51,7 +51,7 @@ class ProgressHook(hook_base.Hook):
   def report(
     self, step: int, loss: float, tokens_per_step: float
   ) -> dict[str, float]:
-    """Logs a line, and returns the speed since the last report.
+    """Logs a line and returns the speed since the last report.
 
     Args:
       step: Number of finished steps.
@@ -63,7 +63,7 @@ class ProgressHook(hook_base.Hook):
 
 
 def _flops_per_step(run) -> float:
-  """Returns the mean FLOPs of a step over the objectives' schedule."""
+  """Returns the mean FLOPs of a step over the schedule of the objectives."""
   objectives = run.trainer.objectives
   groups = list(objectives.groups)
   if len(groups) > 1:

@@ -1,4 +1,4 @@
-"""Costs of the failures that restarted a run."""
+"""Cost of the failures that restarted a run."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from xlflax.training.hooks import hook_base
 
 
 class RestartCostHook(hook_base.Hook):
-  """Reports the time lost by a failure, once the lost steps are repeated."""
+  """Reports the time lost by a failure once the lost steps are repeated."""
 
   _restart: restarts.Restart | None = None
 

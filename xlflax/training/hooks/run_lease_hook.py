@@ -4,7 +4,7 @@ from xlflax.training.hooks import hook_base
 
 
 class RunLeaseHook(hook_base.Hook):
-  """Ends a run whose directory was taken over by another process.
+  """Ends a run if another process has taken over its directory.
 
   It raises RunDirectoryError before anything is written.
   """

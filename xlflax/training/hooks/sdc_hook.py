@@ -1,11 +1,11 @@
-"""Check for silent data corruption: computes some steps twice.
+"""Check for silent data corruption, which computes some steps twice.
 
 A defective processor can return wrong results without an error. Every
 `Trainer.replay_every` steps, a step is computed twice by the same program from
 copies of one state. All results must be equal bit by bit, and so must the
-replicas of an array on different devices. Each device computes digests of its
-own memory (`training.devices.bit_digests`), which are compared. A difference
-ends the run without saving its state.
+replicas of an array on different devices. Each device computes checksums of its
+own memory (`training.devices.array_checksums`), which are compared. A
+difference ends the run without saving its state.
 """
 
 import functools
@@ -22,26 +22,26 @@ from xlflax.training.distributed import failures, stragglers
 from xlflax.training.hooks import hook_base
 from xlflax.utils import errors
 
-_NAMED = 3  # arrays that a message names
+_MAX_LISTED_ARRAYS = 3  # Maximum number of arrays that a message lists.
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'
 
-_REPLICAS = 'Devices hold different bits of what should be copies of one array'
-_COPY = 'A state and its copy, made a moment ago, differ'
-_STEP = 'A step that was computed twice gave different bits'
+_REPLICAS = 'the replicas of an array on different devices differ'
+_COPY = 'a state and its copy differ'
+_STEP = 'two computations of one step differ'
 _EXPECTED = {
-  _REPLICAS: 'the same bits on all; where only two devices hold a copy, '
-  'either may be the wrong one',
+  _REPLICAS: 'the same bits on all devices. If there are only two replicas, '
+  'either may be wrong',
   _COPY: 'the same bits',
-  _STEP: 'the same bits both times; where every device differs, one of them '
-  'was wrong before the devices exchanged what they had computed',
+  _STEP: 'the same bits in both computations. If all devices differ, one of '
+  'them was wrong before the devices exchanged their results',
 }
 
 
 class SilentDataCorruptionHook(hook_base.Hook):
-  """Computes every n-th step twice, and compares all results.
+  """Computes every n-th step twice and compares all results.
 
   Args:
-    setup: Setup of the run, whose trainer has the interval.
+    setup: Setup of the run, which provides the interval.
     last_good: Function that returns the step of the last checkpoint.
   """
 
@@ -50,10 +50,11 @@ class SilentDataCorruptionHook(hook_base.Hook):
   ):
     self._setup, self._last_good = setup, last_good
     self._every = setup.settings.replay_every or 0
-    self._agreed: int | None = None  # the last step that was compared
+    # The last step for which all comparisons agreed.
+    self._last_agreed: int | None = None
     self._hosts: list[str] | None = None
     self._digesters: dict[Any, array_checksums.Digester] = {}
-    self._checked: dict[tuple[int, ...], Any] = {}
+    self._checked_steps: dict[tuple[int, ...], Any] = {}
     self._copy = jax.jit(
       lambda state: jax.tree.map(jnp.copy, state),
       out_shardings=setup.factory.shardings if self._every else None,
@@ -76,132 +77,162 @@ class SilentDataCorruptionHook(hook_base.Hook):
     return bool(self._every) and step % self._every == 0
 
   def compute_twice(
-    self, train_step: Callable, active: tuple[int, ...], step: int, state, *rest
+    self, train_step: Callable, active: tuple[int, ...], step: int, state, *args
   ):
-    """Returns `train_step(state, *rest)`, compared with a second computation.
+    """Computes a step twice, compares the results and returns one of them.
 
     Args:
       train_step: Compiled step function, which donates its state.
-      active: Entries of the mixture that it trains.
+      active: Indices of the mixture's entries that the step trains.
       step: Number of the step.
       state: Train state before the step.
       *rest: Batches, and further arguments of the step.
 
+    Returns:
+      `train_step(state, *rest)`.
+
     Raises:
-      TrainingError: If the devices disagree, with the status FAILURE.
+      TrainingError: If the results or replicas differ, with the status FAILURE.
     """
     if self._hosts is None:
       self._hosts = stragglers.gather_host_names()
     if self._setup.settings.xla_checker:
-      self._check_by_xla(active, step, state, rest)
-    before = self._digest(state)
-    self._end_if(_REPLICAS, before.odd_replicas(), step)
+      self._run_xla_checker(active, step, state, args)
+    before = self._compute_digests(state)
+    self._check_equal(_REPLICAS, before.compare_replicas(), step)
     copy = self._copy(state)
-    self._end_if(_COPY, before.differing(self._digest(copy)), step)
-    # The first result is gone before the second needs the memory.
-    first = self._digest(*train_step(copy, *rest))
-    result = train_step(state, *rest)
-    second = self._digest(*result)
-    self._end_if(_STEP, first.differing(second), step)
-    self._end_if(_REPLICAS, second.odd_replicas(), step)
-    self._agreed = step
+    self._check_equal(_COPY, before.compare(self._compute_digests(copy)), step)
+    # The first result is freed before the second one is computed.
+    first = self._compute_digests(*train_step(copy, *args))
+    result = train_step(state, *args)
+    second = self._compute_digests(*result)
+    self._check_equal(_STEP, first.compare(second), step)
+    self._check_equal(_REPLICAS, second.compare_replicas(), step)
+    self._last_agreed = step
     return result
 
   def check_replicas(self, state: train_state.TrainState) -> None:
     """Compares the replicas of a state that is about to be saved.
 
+    Args:
+      state: Train state.
+
     Raises:
-      TrainingError: If the devices disagree, with the status FAILURE.
+      TrainingError: If the replicas differ, with the status FAILURE.
     """
-    if not self._every or int(state.step) == self._agreed:
+    if not self._every or int(state.step) == self._last_agreed:
       return
     if self._hosts is None:
       self._hosts = stragglers.gather_host_names()
-    self._end_if(_REPLICAS, self._digest(state).odd_replicas(), int(state.step))
+    mismatches = self._compute_digests(state).compare_replicas()
+    self._check_equal(_REPLICAS, mismatches, int(state.step))
 
-  def _digest(self, *trees) -> '_Table':
-    """Digests a state, and perhaps a step's output; waits for them."""
-    tables = []
+  def _compute_digests(self, *trees) -> '_Digests':
+    """Computes the digests of trees on the devices and waits for them."""
+    parts = []
     for tree in trees:
-      kind = jax.tree.structure(tree)
-      if kind not in self._digesters:
-        self._digesters[kind] = array_checksums.Digester(tree)
-      digester = self._digesters[kind]
-      tables.append((digester, np.asarray(digester(tree))))
-    return _Table(tuple(tables))
+      structure = jax.tree.structure(tree)
+      if structure not in self._digesters:
+        self._digesters[structure] = array_checksums.Digester(tree)
+      digester = self._digesters[structure]
+      parts.append((digester, np.asarray(digester(tree))))
+    return _Digests(tuple(parts))
 
-  def _end_if(self, what: str, found: '_Marks', step: int) -> None:
-    if not found.marks.any():
+  def _check_equal(
+    self, comparison: str, mismatches: '_Mismatches', step: int
+  ) -> None:
+    """Raises an error if there are mismatches."""
+    if not mismatches.marks.any():
       return
     assert self._hosts is not None
     last = self._last_good()
-    agreed = 'none' if self._agreed is None else f'up to step {self._agreed}'
+    checkpoint = (
+      'There is no good checkpoint'
+      if last is None
+      else f'To resume from the checkpoint of step {last}, start the run again'
+    )
+    last_agreed = (
+      'no earlier replay'
+      if self._last_agreed is None
+      else f'last agreement at step {self._last_agreed}'
+    )
     raise errors.TrainingError(
-      f'A device computes or keeps wrong values: {what}',
-      got=found.describe(self._hosts),
-      expected=_EXPECTED[what],
-      where=f'step {step} (replays that agreed: {agreed})',
-      fix='take that machine out of the job and test it. This state is not '
-      'saved: started again, the run goes on from its last good checkpoint, '
-      f'{"of which there is none" if last is None else f"step {last}"}',
+      f'A device has computed or stored wrong values: {comparison}',
+      got=mismatches.describe(self._hosts),
+      expected=_EXPECTED[comparison],
+      where=f'step {step} ({last_agreed})',
+      fix='Remove the machine from the job and test it. The state was not '
+      f'saved. {checkpoint}',
       status=errors.ExitStatus.FAILURE,
     )
 
-  def _check_by_xla(self, active, step: int, state, rest) -> None:
-    """Takes the step on a copy, by a program that checks itself."""
-    if active not in self._checked:
-      self._checked[active] = self._setup.jitted_step(active, checked=True)
+  def _run_xla_checker(self, active, step: int, state, args) -> None:
+    """Computes the step on a copy with XLA's checker.
+
+    Raises:
+      TrainingError: If the checker ends the step, with the status FAILURE.
+    """
+    if active not in self._checked_steps:
+      self._checked_steps[active] = self._setup.jitted_step(
+        active, checked=True
+      )
+    checked_step = self._checked_steps[active]
     try:
-      jax.block_until_ready(self._checked[active](self._copy(state), *rest))
+      jax.block_until_ready(checked_step(self._copy(state), *args))
     except jax.errors.JaxRuntimeError as error:
       if failures.is_lost_peer(error) or _OUT_OF_MEMORY in str(error):
         raise
       assert self._hosts is not None
       process = jax.process_index()
       raise errors.TrainingError(
-        "XLA's own checker has ended a step",
+        "XLA's checker detected an error in a step",
         got=str(error).splitlines()[0],
         where=f'step {step}, process {process} on {self._hosts[process]}',
-        fix='take that machine out of the job and test it; started again, '
-        'the run goes on from its last checkpoint',
+        fix='Remove the machine from the job and test it. To resume from the '
+        'last checkpoint, start the run again',
         status=errors.ExitStatus.FAILURE,
       ) from error
 
 
-class _Table(NamedTuple):
+class _Digests(NamedTuple):
   """Digests of several trees.
 
   Attributes:
-    parts: of each tree, its digester and uint32 `[*mesh, arrays]`.
+    parts: Digester and digests of each tree. The digests are uint32 arrays of
+      shape [*mesh, arrays].
   """
 
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]
 
-  def differing(self, other: '_Table') -> '_Marks':
-    """What has other bits there."""
+  def compare(self, other: '_Digests') -> '_Mismatches':
+    """Returns the arrays and devices whose digests differ from `other`."""
     pairs = zip(self.parts, other.parts, strict=True)
-    return self._marks([ours != theirs for (_, ours), (_, theirs) in pairs])
+    return self._mismatches(
+      [digests != others for (_, digests), (_, others) in pairs]
+    )
 
-  def odd_replicas(self) -> '_Marks':
-    """What has other bits than other copies of the same array."""
-    return self._marks([d.odd_replicas(table) for d, table in self.parts])
+  def compare_replicas(self) -> '_Mismatches':
+    """Returns the arrays and devices whose replicas differ."""
+    return self._mismatches(
+      [digester.odd_replicas(digests) for digester, digests in self.parts]
+    )
 
-  def _marks(self, found: list[np.ndarray]) -> '_Marks':
+  def _mismatches(self, marks: list[np.ndarray]) -> '_Mismatches':
     digesters = [digester for digester, _ in self.parts]
-    return _Marks(
-      np.concatenate(found, axis=-1),
+    return _Mismatches(
+      np.concatenate(marks, axis=-1),
       tuple(name for digester in digesters for name in digester.names),
       digesters[0].mesh.devices,
     )
 
 
-class _Marks(NamedTuple):
-  """What is wrong where.
+class _Mismatches(NamedTuple):
+  """Arrays with wrong values by device.
 
   Attributes:
-    marks: bool `[*mesh, arrays]`.
-    names: of the arrays.
-    devices: of the mesh, `[*mesh]`.
+    marks: Boolean array of shape [*mesh, arrays], True for wrong values.
+    names: Names of the arrays.
+    devices: Devices of the mesh, of shape [*mesh].
   """
 
   marks: np.ndarray
@@ -209,20 +240,29 @@ class _Marks(NamedTuple):
   devices: np.ndarray
 
   def describe(self, hosts: Sequence[str]) -> str:
-    """'params/w and 3 more on process 1 on host-b (device 5, TPU v4)'."""
-    wrong = self.marks.any(tuple(range(self.devices.ndim)))
-    names = [self.names[i] for i in np.flatnonzero(wrong)]
-    more = len(names) - _NAMED
-    text = ', '.join(names[:_NAMED]) + (f' and {more} more' if more > 0 else '')
-    return f'{text} on {self._places(hosts)}'
+    """Describes the arrays and devices for an error message.
 
-  def _places(self, hosts: Sequence[str]) -> str:
-    places: dict[int, list[str]] = {}
+    An example is 'params/w and 3 more on process 1 on host-b (device 5: TPU
+    v4)'.
+
+    Args:
+      hosts: Host name of each process.
+    """
+    has_mismatch = self.marks.any(tuple(range(self.devices.ndim)))
+    names = [self.names[i] for i in np.flatnonzero(has_mismatch)]
+    text = ', '.join(names[:_MAX_LISTED_ARRAYS])
+    num_more = len(names) - _MAX_LISTED_ARRAYS
+    if num_more > 0:
+      text += f' and {num_more} more'
+    return f'{text} on {self._describe_devices(hosts)}'
+
+  def _describe_devices(self, hosts: Sequence[str]) -> str:
+    ids_by_process: dict[int, list[str]] = {}
     devices = self.devices[self.marks.any(-1)]
     for device in sorted(devices, key=lambda d: (d.process_index, d.id)):
-      places.setdefault(device.process_index, []).append(str(device.id))
+      ids_by_process.setdefault(device.process_index, []).append(str(device.id))
     return '; '.join(
       f'process {process} on {hosts[process]} '
       f'(device {", ".join(ids)}: {devices[0].device_kind})'
-      for process, ids in places.items()
+      for process, ids in ids_by_process.items()
     )

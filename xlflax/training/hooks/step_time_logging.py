@@ -1,4 +1,4 @@
-"""Step times by process, and stragglers."""
+"""Step times by process, and detection of stragglers."""
 
 from xlflax.training.distributed import stragglers
 from xlflax.training.hooks import hook_base
@@ -19,10 +19,10 @@ class StepTimeHook(hook_base.Hook):
     self._clock.restart(run.step)
 
   def report(self, step: int) -> dict[str, float]:
-    """Returns step times since the last report, and warns of stragglers.
+    """Returns the step times since the last report and warns of stragglers.
 
     Args:
-      step: Number of finished steps, the same on all processes.
+      step: Number of finished steps, equal on all processes.
     """
     times = self._clock.take(step)
     if not times:

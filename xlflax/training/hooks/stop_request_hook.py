@@ -29,7 +29,10 @@ class StopRequestHook(hook_base.Hook):
     return self._request(run)
 
   def _request(self, run) -> hook_base.Request | None:
-    """Returns a request to stop. All processes call it equally often."""
+    """Returns a request to stop, or None.
+
+    All processes must call this method the same number of times.
+    """
     if run.step >= run.trainer.last_step or not self._stop.should_stop():
       return None
     run.results['interrupted'] = True

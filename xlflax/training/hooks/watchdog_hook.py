@@ -1,4 +1,4 @@
-"""Watchdog of a run that makes no progress."""
+"""Watchdog for runs without progress."""
 
 import contextlib
 
@@ -7,18 +7,19 @@ from xlflax.training.hooks import hook_base
 
 
 class WatchdogHook(hook_base.Hook):
-  """Ends a run that stays at one activity for too long.
+  """Ends a run if one of its activities exceeds the time limit.
 
   Args:
     activities: Activities of the run.
-    timeout_seconds: Maximum duration of a batch, a step or a checkpoint.
+    timeout_seconds: Maximum duration of a batch, a step or a checkpoint in
+      seconds.
   """
 
   def __init__(self, activities: goodput.Activities, timeout_seconds: float):
     self._watchdog = hang_watchdog.Watchdog(activities, timeout_seconds)
 
   def stopping(self) -> None:
-    """Limits the time of the current step, since a stop was requested."""
+    """Limits the time of the current step after a stop request."""
     self._watchdog.stopping()
 
   def running(self, run) -> contextlib.AbstractContextManager:

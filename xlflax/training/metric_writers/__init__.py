@@ -1,1 +1,1 @@
-"""Where metrics go: lines, event files, Weights & Biases, MLflow."""
+"""Writers of metrics: JSON lines, event files, Weights & Biases, MLflow."""

@@ -1,4 +1,4 @@
-"""Writers that may be slow or fail, behind a thread: training never waits."""
+"""Asynchronous metric writer, which keeps slow or failing writers off training."""
 
 import contextlib
 import logging
@@ -8,17 +8,20 @@ import time
 
 from xlflax.training.metric_writers import metric_writer
 
-_WAITING = 1000  # reports; what comes beyond them is dropped
-_CLOSE_WITHIN = 60.0  # seconds
+_MAX_PENDING_REPORTS = 1000  # Further reports are dropped.
+_CLOSE_TIMEOUT_SECONDS = 60.0
 
 
 class Background:
-  """Passes metrics on in the background; a failure is a warning, no more.
+  """Passes metrics to a writer in a background thread.
+
+  A failure of the writer is logged as a warning. Training continues.
 
   Args:
-    writer: what may be slow.
-    name: for messages.
-    close_within: seconds that the last reports may take.
+    writer: Writer that may be slow or fail.
+    name: Name of the writer, for messages.
+    close_within: Maximum time in seconds for writing the pending reports when
+      the writer is closed.
   """
 
   def __init__(
@@ -26,38 +29,40 @@ class Background:
     writer: metric_writer.MetricWriter,
     name: str,
     *,
-    close_within: float = _CLOSE_WITHIN,
+    close_within: float = _CLOSE_TIMEOUT_SECONDS,
   ):
     self._writer, self._name = writer, name
     self._close_within = close_within
-    self._queue: queue.Queue = queue.Queue(_WAITING)
-    self._lost = 0
+    self._queue: queue.Queue = queue.Queue(_MAX_PENDING_REPORTS)
+    self._num_lost = 0
     self._thread = threading.Thread(
       target=self._run, name=f'xlflax {name}', daemon=True
     )
     self._thread.start()
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Hands the metrics of a step over."""
+    """Queues the metrics of a step."""
     try:
       self._queue.put_nowait((step, metrics))
     except queue.Full:
-      self._lost += 1
+      self._num_lost += 1
 
   def close(self) -> None:
-    """Waits until all is written, for a minute at most."""
-    end = time.monotonic() + self._close_within
+    """Waits until all metrics are written or the timeout is exceeded."""
+    deadline = time.monotonic() + self._close_within
     with contextlib.suppress(queue.Full):
       self._queue.put(None, timeout=self._close_within)
-    self._thread.join(max(end - time.monotonic(), 0))
+    self._thread.join(max(deadline - time.monotonic(), 0))
     if self._thread.is_alive():
       logging.warning(
-        '%s does not answer; the last metrics are in metrics.jsonl only.',
+        '%s does not respond. The last metrics are only in metrics.jsonl.',
         self._name,
       )
-    elif self._lost:
+    elif self._num_lost:
       logging.warning(
-        '%s lacks %d reports; metrics.jsonl has them.', self._name, self._lost
+        '%d reports could not be written to %s. They are in metrics.jsonl.',
+        self._num_lost,
+        self._name,
       )
 
   def _run(self) -> None:
@@ -65,8 +70,8 @@ class Background:
       try:
         self._writer.write(*item)
       except Exception as error:
-        self._lost += 1
-        if self._lost == 1:
+        self._num_lost += 1
+        if self._num_lost == 1:
           self._warn(error)
     try:
       self._writer.close()
@@ -75,7 +80,7 @@ class Background:
 
   def _warn(self, error: Exception) -> None:
     logging.warning(
-      '%s could not be written (%s: %s); training goes on.',
+      'Writing metrics to %s failed (%s: %s). Training continues.',
       self._name,
       type(error).__name__,
       error,

@@ -4,20 +4,19 @@ import logging
 import pathlib
 import threading
 
-# Seconds between copies to a bucket, which takes one change of an object per
-# second.
-_COPY_EVERY = 30.0
+# A bucket accepts at most one change of an object per second.
+_COPY_INTERVAL_SECONDS = 30.0
 
 
 class Mirror:
-  """A thread that copies a directory's files, whenever they have grown.
+  """A thread that copies the files of a directory whenever they have grown.
 
-  A copy that fails is tried again with the next; training goes on.
+  A failed copy is retried with the next one. Training continues.
 
   Args:
-    source: directory on disk.
-    target: directory in a bucket.
-    every: seconds between copies.
+    source: Local directory.
+    target: Directory in a bucket.
+    every: Time between copies in seconds.
   """
 
   def __init__(
@@ -25,7 +24,7 @@ class Mirror:
     source: pathlib.Path,
     target: pathlib.Path,
     *,
-    every: float = _COPY_EVERY,
+    every: float = _COPY_INTERVAL_SECONDS,
   ):
     self._source, self._target, self._every = source, target, every
     self._copied: dict[pathlib.Path, int] = {}
@@ -37,11 +36,11 @@ class Mirror:
     self._thread.start()
 
   def hasten(self) -> None:
-    """Copies now, in the background."""
+    """Starts a copy in the background without waiting for the interval."""
     self._wake.set()
 
   def close(self) -> None:
-    """Copies what is left and ends the thread."""
+    """Copies the remaining changes and ends the thread."""
     self._closed = True
     self._wake.set()
     self._thread.join()
@@ -50,9 +49,9 @@ class Mirror:
     while True:
       self._wake.wait(self._every)
       self._wake.clear()
-      last = self._closed
+      is_last = self._closed
       self._copy()
-      if last:
+      if is_last:
         return
 
   def _copy(self) -> None:
@@ -65,10 +64,7 @@ class Mirror:
         target.write_bytes(content)
       except Exception as error:
         logging.warning(
-          '%s could not be written (%s: %s).',
-          target,
-          type(error).__name__,
-          error,
+          'Writing %s failed (%s: %s).', target, type(error).__name__, error
         )
         continue
       self._copied[path] = len(content)

@@ -1,7 +1,7 @@
-"""TensorBoard's event files.
+"""Event files of TensorBoard.
 
-The records are written through TensorBoard's own protocol buffers, because its
-writer classes import TensorFlow where that is installed.
+The records are written with TensorBoard's protocol buffers, because its writer
+classes import TensorFlow if it is installed.
 """
 
 import itertools
@@ -16,18 +16,22 @@ from tensorboard.summary.writer import record_writer
 from xlflax.training.metric_writers import metric_writer
 from xlflax.utils import errors
 
-# Two event files of a process may begin in the same second.
-_files = itertools.count()
+# Makes the names of event files unique that a process opens in one second.
+_file_numbers = itertools.count()
 
 
 class EventFile:
-  """One event file of scalars, in a directory."""
+  """An event file with scalars.
+
+  Args:
+    directory: Directory of the file, which is created if necessary.
+  """
 
   def __init__(self, directory: pathlib.Path):
     directory.mkdir(parents=True, exist_ok=True)
     name = (
       f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
-      f'{os.getpid()}.{next(_files)}'
+      f'{os.getpid()}.{next(_file_numbers)}'
     )
     self._file = open(directory / name, 'ab')
     self._records = record_writer.RecordWriter(self._file)
@@ -36,7 +40,7 @@ class EventFile:
     )
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Writes scalars by 'kind/name'."""
+    """Writes scalars with the tags 'kind/name'."""
     values = [
       summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
       for tag, value in metric_writer.flatten_metrics(metrics).items()
@@ -55,5 +59,6 @@ class EventFile:
       self._file.flush()
 
   def close(self) -> None:
+    """Closes the file."""
     with errors.naming_path(self._file.name):
       self._file.close()

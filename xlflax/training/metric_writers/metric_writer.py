@@ -1,38 +1,48 @@
-"""What a writer of metrics is, and which there are."""
+"""The interface of metric writers, and their destinations."""
 
 import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-# 'train', 'eval' or 'speed' -> name -> number.
+# Values by kind ('train', 'eval' or 'speed') and name.
 Metrics = Mapping[str, Mapping[str, float]]
-# What is called with a step and its metrics.
+# Function that is called with a step and its metrics.
 Report = Callable[[int, Mapping[str, Mapping[str, float]]], Any]
 
 
 class Destination(enum.Enum):
-  """Where metrics go; lines of JSON are part of every run."""
+  """Destinations of metrics.
+
+  Attributes:
+    JSONL: Lines of JSON, which every run writes.
+    TENSORBOARD: Event files of TensorBoard.
+    WANDB: Weights & Biases.
+    MLFLOW: MLflow.
+    TERMINAL: Losses by objective and language, in the log.
+  """
 
   JSONL = 'jsonl'
   TENSORBOARD = 'tensorboard'
-  WANDB = 'wandb'  # Weights & Biases
+  WANDB = 'wandb'
   MLFLOW = 'mlflow'
-  TERMINAL = 'terminal'  # losses by objective and language, in the log
+  TERMINAL = 'terminal'
 
 
 class MetricWriter(Protocol):
-  """Something that metrics are written to."""
+  """A destination that metrics can be written to."""
 
   def write(self, step: int, metrics: Metrics) -> None:
-    """Takes the metrics of a step; steps rise, and may come twice after a
-    restart."""
+    """Writes the metrics of a step.
+
+    Steps increase, but may be repeated after a restart.
+    """
 
   def close(self) -> None:
-    """Writes what is left; nothing is written afterwards."""
+    """Writes the remaining metrics. `write` must not be called afterwards."""
 
 
 def flatten_metrics(metrics: Metrics) -> dict[str, float]:
-  """{'train': {'loss': 1.0}} -> {'train/loss': 1.0}."""
+  """Joins kinds and names: {'train': {'loss': 1.0}} to {'train/loss': 1.0}."""
   return {
     f'{kind}/{name}': value
     for kind, values in metrics.items()

@@ -1,4 +1,4 @@
-"""The metrics of a run: its lines of JSON, and wherever else they go."""
+"""The metrics of a run, written as lines of JSON and to further destinations."""
 
 import json
 import math
@@ -22,18 +22,20 @@ from xlflax.utils import errors
 
 
 class RunMetrics:
-  """Appends one line of JSON a report, and passes it on to other writers.
+  """Appends one line of JSON per report, and passes it to other writers.
 
-  A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`;
-  numbers that are not finite are written as null. Objects in a bucket cannot
-  be appended to: there, files on disk are copied every half a minute.
+  A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`.
+  Numbers that are not finite are written as null. Objects in a bucket cannot be
+  appended to. If the run directory is in a bucket, local files are copied there
+  every 30 seconds.
 
   Args:
-    model_dir: the run's directory.
-    destinations: where metrics go beside the lines.
-    description: of the run, for trackers.
-    first_time: whether the run starts, and is not continued.
-    report: is called with the step and the metrics of each report, too.
+    model_dir: Run directory.
+    destinations: Destinations of metrics in addition to the lines of JSON.
+    description: Configuration of the run, for trackers.
+    first_time: Whether the run starts, as opposed to being resumed.
+    report: Function called with the step and the metrics of each report. If
+      None, nothing is called.
   """
 
   def __init__(
@@ -52,18 +54,18 @@ class RunMetrics:
     folder = model_dir
     if paths.is_bucket(model_dir):
       folder = pathlib.Path(tempfile.mkdtemp(prefix='xlflax-metrics-'))
-      self._mirror = _mirror_of(folder, model_dir)
+      self._mirror = _start_mirror(folder, model_dir)
     folder.mkdir(parents=True, exist_ok=True)
     self._folder = folder
     self._path = folder / run_directory.METRICS
     self._lines = open(self._path, 'a', encoding='utf-8')
-    self._others: list[metric_writer.MetricWriter] = []
+    self._writers: list[metric_writer.MetricWriter] = []
     if metric_writer.Destination.TENSORBOARD in destinations:
-      self._others.append(
+      self._writers.append(
         event_files.EventFile(folder / run_directory.TENSORBOARD)
       )
     if metric_writer.Destination.TERMINAL in destinations:
-      self._others.append(terminal_writer.Terminal())
+      self._writers.append(terminal_writer.Terminal())
     subject = trackers.Subject(
       run_id=run_directory.run_id(model_dir),
       name=model_dir.name,
@@ -80,14 +82,17 @@ class RunMetrics:
         destination, subject, first_time=first_time
       )
       if tracker is not None:
-        self._others.append(
+        self._writers.append(
           background_writer.Background(tracker, destination.value)
         )
 
   def write(self, step: int, **metrics: Mapping[str, float | str]) -> None:
-    """Writes scalars by kind ('train', 'eval', 'speed') at a step.
+    """Writes the scalars of a step.
 
-    Text ('restart' has some) is in the lines only.
+    Args:
+      step: Number of finished steps.
+      **metrics: Values by name for each kind ('train', 'eval', 'speed'). Text,
+        which 'restart' contains, is only written to the lines of JSON.
     """
     line: dict[str, Any] = {}
     numbers: dict[str, dict[str, float]] = {}
@@ -100,35 +105,35 @@ class RunMetrics:
     with errors.naming_path(self._path):
       self._lines.write(json.dumps({'step': step} | line) + '\n')
       self._lines.flush()
-    for other in self._others:
-      other.write(step, numbers)
+    for writer in self._writers:
+      writer.write(step, numbers)
     if self._report:
       self._report(step, numbers)
 
   def digest(self) -> str:
-    """The digest of all lines so far."""
+    """Returns the digest of all lines written so far."""
     return checksums.digest_file(self._path)
 
   def hasten(self) -> None:
-    """Has what was written so far copied soon, where it is in a bucket."""
+    """Starts copying the metrics to the bucket, if the run is in a bucket."""
     if self._mirror:
       self._mirror.hasten()
 
   def close(self) -> None:
-    """Writes what is left everywhere."""
+    """Writes the remaining metrics and closes all writers."""
     with errors.naming_path(self._path):
       self._lines.close()
-    for other in self._others:
-      other.close()
+    for writer in self._writers:
+      writer.close()
     if self._mirror:
       self._mirror.close()
       shutil.rmtree(self._folder)
 
 
-def _mirror_of(
+def _start_mirror(
   folder: pathlib.Path, model_dir: pathlib.Path
 ) -> bucket_mirror.Mirror:
-  """Copies of the metrics in `folder`, which starts from what is there."""
+  """Copies the existing metrics to `folder`, and starts mirroring it."""
   metrics_path = model_dir / run_directory.METRICS
   if metrics_path.exists():
     (folder / run_directory.METRICS).write_bytes(metrics_path.read_bytes())
@@ -136,5 +141,5 @@ def _mirror_of(
 
 
 def json_number(value: float | None) -> float | None:
-  """The number, or None for one that JSON does not have."""
+  """Returns the value, or None if JSON cannot represent it."""
   return None if value is None or not math.isfinite(value) else float(value)

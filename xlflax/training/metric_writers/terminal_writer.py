@@ -1,4 +1,4 @@
-"""Losses by objective and language as lines of the log."""
+"""Log lines with the losses by objective and language."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -8,42 +8,43 @@ from xlflax.training.metric_writers import metric_writer
 
 
 class Terminal:
-  """Logs a line for each objective at each report; lower losses are better."""
+  """Logs the losses of each objective at each report."""
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs the losses of a report: cross-entropies are in nats."""
-    for entry in iterate_losses(metrics.get('train', {})):
-      parts = [f'{entry["objective"]} loss {entry["loss"]:.4f}']
+    """Logs the losses of a report. Cross-entropies are in nats."""
+    for losses in iterate_losses(metrics.get('train', {})):
+      parts = [f'{losses["objective"]} loss {losses["loss"]:.4f}']
       parts += [
-        f'{name} {loss:.4f}' for name, loss in entry['by_language'].items()
+        f'{name} {loss:.4f}' for name, loss in losses['by_language'].items()
       ]
       logging.info(
         'step %s | %s',
         f'{step:,}',
         ' | '.join(parts),
-        extra={'fields': dict(step=step, **entry)},
+        extra={'fields': dict(step=step, **losses)},
       )
 
   def close(self) -> None:
-    """Nothing is left to write."""
+    """Does nothing, because lines are logged immediately."""
 
 
 def iterate_losses(train: Mapping[str, float]) -> Iterator[dict[str, Any]]:
   """Yields {'objective', 'loss', 'by_language'} for each objective.
 
   Args:
-    train: such as {'mlm/loss': 7.6, 'mlm/loss/en': 7.5}.
+    train: Training metrics by name, such as {'mlm/loss': 7.6, 'mlm/loss/en':
+      7.5}.
   """
   for name, value in train.items():
     objective, _, kind = name.partition('/')
     if kind == 'loss':
-      start = f'{name}/'
+      prefix = f'{name}/'
       yield {
         'objective': objective,
         'loss': value,
         'by_language': {
-          other.removeprefix(start): loss
-          for other, loss in train.items()
-          if other.startswith(start)
+          metric_name.removeprefix(prefix): loss
+          for metric_name, loss in train.items()
+          if metric_name.startswith(prefix)
         },
       }

@@ -1,8 +1,8 @@
-"""Weights & Biases and MLflow as writers of metrics.
+"""Metric writers for the experiment trackers Weights & Biases and MLflow.
 
-Both are optional (extras `wandb`, `mlflow`) and configured by their own
-variables: WANDB_PROJECT, WANDB_MODE and so on, MLFLOW_TRACKING_URI and
-MLFLOW_EXPERIMENT_NAME. A run that is continued goes on as the same run there.
+Both are optional (extras `wandb`, `mlflow`) and are configured by their own
+environment variables, such as WANDB_PROJECT, WANDB_MODE, MLFLOW_TRACKING_URI
+and MLFLOW_EXPERIMENT_NAME. A resumed run is also resumed in the tracker.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from xlflax.training.metric_writers import metric_writer
 from xlflax.utils import errors
 
 _PROJECT = 'xlflax'
-_TAG = 'xlflax.run'  # of MLflow's run: the id of the run here
+_RUN_ID_TAG = 'xlflax.run'  # Tag of MLflow runs with the run id.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,10 @@ class Subject:
   """The run whose metrics are written.
 
   Attributes:
-    run_id: what tells it from others (`run_directory.run_id`).
-    name: for people.
-    description: of its settings, as plain JSON.
-    folder: a directory on disk for the tracker's own files.
+    run_id: Unique id of the run (`run_directory.run_id`).
+    name: Display name.
+    description: Configuration of the run as plain JSON.
+    folder: Local directory for files of the tracker.
   """
 
   run_id: str
@@ -40,10 +40,10 @@ class Subject:
 
 
 class WandbWriter:
-  """A run of Weights & Biases."""
+  """Writes metrics to a Weights & Biases run."""
 
   def __init__(self, subject: Subject):
-    wandb = _library('wandb')
+    wandb = _import_library('wandb')
     self._run = wandb.init(
       project=os.environ.get('WANDB_PROJECT', _PROJECT),
       id=subject.run_id,
@@ -52,52 +52,51 @@ class WandbWriter:
       dir=str(subject.folder),
       resume='allow',
     )
-    # Its own count may not fall, as it does after the loss of some steps.
+    # W&B requires its own step to increase, but a resumed run repeats steps.
     self._run.define_metric('step')
     self._run.define_metric('*', step_metric='step')
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs scalars by 'kind/name' and the step."""
+    """Logs the step and the scalars with the names 'kind/name'."""
     self._run.log({'step': step, **metric_writer.flatten_metrics(metrics)})
 
   def close(self) -> None:
-    """Ends the run there."""
+    """Marks the run as finished."""
     self._run.finish()
 
 
 class MlflowWriter:
-  """A run of MLflow, found again by a tag."""
+  """Writes metrics to an MLflow run, which is identified by a tag."""
 
   def __init__(self, subject: Subject):
-    mlflow = _library('mlflow')
+    mlflow = _import_library('mlflow')
     self._entities = mlflow.entities
     self._client = mlflow.MlflowClient()
-    experiment = self._experiment(
+    experiment = self._get_or_create_experiment(
       os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
     )
     existing_runs = self._client.search_runs(
-      [experiment], f"tags.`{_TAG}` = '{subject.run_id}'"
+      [experiment], f"tags.`{_RUN_ID_TAG}` = '{subject.run_id}'"
     )
     if existing_runs:
       self._id = existing_runs[0].info.run_id
       self._client.update_run(self._id, status='RUNNING')
     else:
       run = self._client.create_run(
-        experiment, tags={_TAG: subject.run_id}, run_name=subject.name
+        experiment, tags={_RUN_ID_TAG: subject.run_id}, run_name=subject.name
       )
       self._id = run.info.run_id
     self._client.log_dict(self._id, subject.description, 'trainer.json')
 
-  def _experiment(self, name: str) -> str:
+  def _get_or_create_experiment(self, name: str) -> str:
+    """Returns the id of the experiment with this name."""
     experiment = self._client.get_experiment_by_name(name)
-    return (
-      experiment.experiment_id
-      if experiment
-      else self._client.create_experiment(name)
-    )
+    if experiment:
+      return experiment.experiment_id
+    return self._client.create_experiment(name)
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs scalars by 'kind/name', at a thousand to a call."""
+    """Logs scalars with the names 'kind/name', at most 1,000 per call."""
     timestamp_ms = int(time.time() * 1000)
     values = [
       self._entities.Metric(
@@ -109,20 +108,20 @@ class MlflowWriter:
       self._client.log_batch(self._id, metrics=values[i : i + 1000])
 
   def close(self) -> None:
-    """Ends the run there."""
+    """Marks the run as finished."""
     self._client.set_terminated(self._id)
 
 
 def _mlflow_name(name: str) -> str:
-  """MLflow takes letters, digits and _-./: and spaces."""
+  """Replaces the characters of a name that MLflow does not allow by '_'."""
   return re.sub(r'[^\w\-./: ]', '_', name)
 
 
-def _library(name: str) -> Any:
-  """An optional library.
+def _import_library(name: str) -> Any:
+  """Imports an optional library.
 
   Raises:
-    ConfigError: it is not installed.
+    ConfigError: If the library is not installed.
   """
   try:
     return importlib.import_module(name)
@@ -131,7 +130,8 @@ def _library(name: str) -> Any:
       f'{name} is not installed',
       got=str(error),
       where=f'--report_to={name}',
-      fix=f"pip install '.[{name}]' in a checkout of xlflax, or leave it out",
+      fix=f"Run `pip install '.[{name}]'` in a checkout of xlflax, or remove "
+      f'{name} from --report_to',
     ) from error
 
 
@@ -146,16 +146,17 @@ KINDS: dict[
 def open_tracker(
   destination: metric_writer.Destination, subject: Subject, *, first_time: bool
 ) -> metric_writer.MetricWriter | None:
-  """Opens a tracker; None where a continued run finds it out of order.
+  """Opens a tracker, or returns None if a resumed run cannot open it.
 
   Args:
     destination: WANDB or MLFLOW.
-    subject: the run.
-    first_time: whether the run starts; then what is wrong is an error, as
-      somebody is there to mend it.
+    subject: Run whose metrics are written.
+    first_time: Whether the run starts, as opposed to being resumed. A failure
+      then raises an error. For a resumed run, it is logged as a warning.
 
   Raises:
-    ConfigError: the library is not installed, or refuses the run.
+    ConfigError: If the library is not installed, or it fails when the run
+      starts.
   """
   try:
     return KINDS[destination](subject)
@@ -164,14 +165,14 @@ def open_tracker(
   except Exception as error:
     if first_time:
       raise errors.ConfigError(
-        f'{destination.value} cannot be used',
+        f'Opening a run in {destination.value} failed',
         got=f'{type(error).__name__}: {error}',
         where=f'--report_to={destination.value}',
-        fix='log in there, or look at its variables and the network; '
-        'WANDB_MODE=offline needs none',
+        fix='Log in to the tracker, and check its environment variables and the '
+        'network. WANDB_MODE=offline requires neither',
       ) from error
     logging.warning(
-      '%s cannot be used (%s: %s); training goes on without it.',
+      'Opening a run in %s failed (%s: %s). Training continues without it.',
       destination.value,
       type(error).__name__,
       error,

@@ -1,1 +1,1 @@
-"""Optimizers, schedules, and what is done about bad steps."""
+"""Optimizers, schedules, and options of the loss-spike guard."""

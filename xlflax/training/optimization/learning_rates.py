@@ -1,15 +1,17 @@
-"""The peak of the learning rate, for runs that do not give one.
+"""Default peak learning rate of runs that do not set one.
 
     peak = BASE * (width / WIDTH) ** WIDTH_POWER
-         * (min(tokens a step, MOST_TOKENS) / TOKENS) ** TOKENS_POWER
+         * (min(tokens, MOST_TOKENS) / TOKENS) ** TOKENS_POWER
          * (steps / STEPS) ** STEPS_POWER
 
-times POST_NORM for layer norms after each block and CONTINUED for parameters
-that another run has trained (there fewer steps than STEPS count as STEPS), and
-at most HIGHEST; rounded to two digits. For optimizers whose steps have the size
-of Adam's. Height and power of width are those of docs/recipes.md, "Another
-width" (64 and 128 wide, 1,000 steps); the power of steps leads from there to
-what published base models train with.
+where `tokens` is the number of tokens per step. The result is multiplied by
+POST_NORM for layer norms after each block, and by CONTINUED for parameters that
+another run has trained (in which case fewer steps than STEPS count as STEPS).
+It is at most HIGHEST and rounded to two digits. The rule holds for optimizers
+whose updates have the size of Adam's. The constant and the power of the width
+are those of docs/recipes.md, "Another width" (widths of 64 and 128, 1,000
+steps). The power of the steps leads from there to the learning rates of
+published base models.
 """
 
 import dataclasses
@@ -27,14 +29,14 @@ POST_NORM, CONTINUED, HIGHEST = 0.5, 1 / 16, 1.1e-2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Basis:
-  """What the rate follows from.
+  """Properties of a run that determine its learning rate.
 
   Attributes:
-    width: of the model's states.
-    tokens: of the rows of a step, padding included; the mean over steps.
-    steps: of the whole run.
-    post_norm: whether layer norms come after each block.
-    continued: whether parameters come from another run.
+    width: Width of the model's hidden states.
+    tokens: Number of tokens per step including padding, averaged over steps.
+    steps: Number of steps of the run.
+    post_norm: Whether layer norms follow each block.
+    continued: Whether the parameters come from another run.
   """
 
   width: int
@@ -44,7 +46,7 @@ class Basis:
   continued: bool = False
 
   def peak(self) -> float:
-    """The peak by the rule above."""
+    """Returns the peak learning rate by the rule of the module."""
     scaled_peak = (
       BASE
       * (self.width / WIDTH) ** WIDTH_POWER
@@ -56,36 +58,43 @@ class Basis:
     return float(f'{min(scaled_peak, HIGHEST):.1e}')
 
   def words(self) -> str:
-    """'8.0e-3, from width 128, 2,560 tokens a step, 3,000 steps; set ...'."""
+    """Describes the learning rate and its basis for the log.
+
+    An example is '8.0e-3, from width 128, 2,560 tokens per step, 3,000 steps.
+    Set LEARNING_RATE to override it'.
+    """
     parts = [
       f'{self.peak():.1e}'.replace('e-0', 'e-') + f', from width {self.width}',
-      f'{self.tokens:,} tokens a step',
+      f'{self.tokens:,} tokens per step',
       f'{self.steps:,} steps',
       *(['post-norm'] if self.post_norm else []),
       *(['parameters of another run'] if self.continued else []),
     ]
-    return ', '.join(parts) + '; set LEARNING_RATE to choose'
+    return ', '.join(parts) + '. Set LEARNING_RATE to override it'
 
 
 def is_open(optimizer: optimizers.Optimizer) -> bool:
-  """Whether the peak of an optimizer's schedule is left to the rule."""
+  """Returns whether the peak of an optimizer's schedule is not set."""
   schedule = optimizer.learning_rate
   return isinstance(schedule, schedules.Peaked) and schedule.peak is None
 
 
 def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
-  """The optimizer with the rule's peak in its schedule.
+  """Returns the optimizer with the default peak in its schedule.
+
+  Args:
+    optimizer: Optimizer whose schedule has no peak.
+    basis: Properties of the run.
 
   Raises:
-    ConfigError: the rule does not hold for this kind of optimizer.
+    ConfigError: If the rule does not hold for this optimizer.
   """
   if not optimizer.steps_as_adam:
     raise errors.ConfigError(
-      'No learning rate is given, and none follows for this optimizer',
+      'This optimizer requires a learning rate, because it has no default',
       got=type(optimizer).__name__,
-      expected='a learning rate, or an optimizer whose steps are as long as '
-      "Adam's: AdamW, StableAdamW, Muon, Adam",
-      fix='set LEARNING_RATE',
+      expected='a learning rate, or one of AdamW, StableAdamW, Muon and Adam',
+      fix='Set LEARNING_RATE',
     )
   schedule = optimizer.learning_rate
   assert isinstance(schedule, schedules.Peaked)

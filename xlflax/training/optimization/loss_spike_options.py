@@ -1,8 +1,8 @@
 """Options of the guard against loss spikes.
 
-Large models are trained past sudden rises of the loss by hand: PaLM (section
-5.1) was restarted about 100 steps before each spike, without the batches around
-it. A step is a spike if its loss exceeds
+Large models are trained past sudden rises of the loss by hand. For example,
+PaLM (section 5.1) was restarted about 100 steps before each spike, without the
+batches around it. A step is a spike if its loss exceeds
 
   median + `deviations` * max(1.4826 * MAD, median / 100)
 
@@ -23,23 +23,29 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class Response(enum.Enum):
-  """Action taken at a loss spike."""
+  """Action taken at a loss spike.
 
-  SKIP = 'skip'  # The update is not applied.
-  REWIND = 'rewind'  # Restore the last checkpoint and skip the batches since.
+  Attributes:
+    SKIP: The update is not applied.
+    REWIND: The last checkpoint is restored, and the batches read since then are
+      skipped.
+  """
+
+  SKIP = 'skip'
+  REWIND = 'rewind'
 
 
 @class_registry.register('loss_spikes')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossSpikes:
-  """Detection of loss spikes, and the action taken.
+  """Detection of loss spikes and the action taken.
 
   Attributes:
     response: Action taken at a spike.
-    deviations: Number of standard deviations above the median that make a
-      spike.
-    window: Number of last losses that the median is computed from.
-    after: Number of losses that are needed before spikes are detected.
+    deviations: Number of standard deviations above the median from which a loss
+      is a spike.
+    window: Number of last losses from which the median is computed.
+    after: Number of losses that are required before spikes are detected.
     most_rewinds: Maximum number of rewinds to the same checkpoint. A further
       spike ends the run.
   """
@@ -53,9 +59,9 @@ class LossSpikes:
   def __post_init__(self):
     if self.after > self.window:
       raise errors.ConfigError(
-        'Loss spikes are looked for after more losses than are kept',
+        '`after` must not exceed `window`',
         got=f'after={self.after}, window={self.window}',
-        expected='after of at most window',
+        expected=f'at most {self.window}',
         where='LossSpikes.after',
       )
 
@@ -66,6 +72,6 @@ class LossSpikes:
     """
     if len(losses) < self.after:
       return math.inf
-    middle = float(np.median(losses))
-    spread = 1.4826 * float(np.median(np.abs(np.array(losses) - middle)))
-    return middle + self.deviations * max(spread, abs(middle) / 100)
+    median = float(np.median(losses))
+    deviation = 1.4826 * float(np.median(np.abs(np.array(losses) - median)))
+    return median + self.deviations * max(deviation, abs(median) / 100)

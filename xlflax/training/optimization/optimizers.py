@@ -1,7 +1,7 @@
-"""Optimizers: optax transformations with decay masks and frozen parameters.
+"""Optimizers: Optax transformations with decay masks and frozen parameters.
 
-Each is a frozen dataclass, so that a run can record what it trains with. A new
-one subclasses `Optimizer` and says in `make` which transformation it is.
+Each optimizer is a frozen dataclass, so that a run can record its settings. A
+new optimizer subclasses `Optimizer` and returns its transformation from `make`.
 """
 
 import abc
@@ -22,30 +22,32 @@ from xlflax.training.optimization import schedules
 from xlflax.utils import class_registry, errors, validation
 
 Rate = schedules.Schedule | validation.NonNegativeFloat
-# Pattern of parameters' names -> their own learning rate.
+# Pairs of a pattern of parameter names and the learning rate of these parameters.
 Rates = Sequence[tuple[str, Rate]]
 
-# Biases, normalisation scales: no weight decay, as in BERT's code. Fairseq, in
-# which RoBERTa and XLM-R were trained, decays all: there `no_decay=()`.
+# Biases and normalization scales have no weight decay, as in BERT's code.
+# Fairseq, in which RoBERTa and XLM-R were trained, decays all parameters, which
+# corresponds to `no_decay=()`.
 NO_DECAY = (r'bias$', r'norm[^/]*/scale$', r'/scale$')
-# The matrices inside layers; not embeddings, heads and the output.
+# The matrices of the layers, without embeddings, heads and the output.
 HIDDEN = (r'(^|/)layers(_\d+)?/.*kernel$',)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimizer(abc.ABC):
-  """What every optimizer has: rates, clipping, which parameters train.
+  """Base class of optimizers.
 
   Attributes:
-    learning_rate: schedule or constant.
-    clip_norm: global gradient norm to clip at; None does not clip.
-    trainable: patterns of parameters that train; () for all.
-    frozen: patterns of parameters that do not train, taken from those that
-      do; they have no optimizer state.
-    rates: (pattern, schedule or constant) pairs: learning rates of the
-      parameters that a pattern matches, in place of `learning_rate`; the
-      first pattern that matches counts. For a head that learns faster than
-      the encoder under it: `(('heads/', 5e-6),)` (ECS on XNLI).
+    learning_rate: Schedule or constant.
+    clip_norm: Maximum global norm of the gradient. If None, gradients are not
+      clipped.
+    trainable: Patterns of parameters to train. If empty, all are trained.
+    frozen: Patterns of parameters that are excluded from `trainable`. They are
+      not trained and have no optimizer state.
+    rates: Pairs of a pattern and a schedule or constant: the learning rate of
+      parameters that match the pattern, instead of `learning_rate`. The first
+      matching pattern is used. For a head that learns faster than the encoder
+      below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
   """
 
   learning_rate: Rate
@@ -54,7 +56,8 @@ class Optimizer(abc.ABC):
   frozen: tuple[str, ...] = ()
   rates: Rates = ()
 
-  steps_as_adam = False  # whether a step is about as long as the rate
+  # True if updates have the size of Adam's, which is about the learning rate.
+  steps_as_adam = False
 
   def __post_init__(self):
     for name in ('trainable', 'frozen', 'rates'):
@@ -63,11 +66,15 @@ class Optimizer(abc.ABC):
 
   @abc.abstractmethod
   def make(self, rate: Rate) -> optax.GradientTransformation:
-    """The transformation with this learning rate, over all parameters."""
+    """Returns the transformation of all parameters with a learning rate.
+
+    Args:
+      rate: Schedule or constant.
+    """
 
   @functools.cached_property
   def transform(self) -> optax.GradientTransformation:
-    """The transformation over the whole tree, with all that fields ask for."""
+    """The transformation of the parameter tree as configured by all fields."""
     transform = self.make(self.learning_rate)
     if self.rates:
       transform = self._with_rates(transform)
@@ -83,23 +90,26 @@ class Optimizer(abc.ABC):
     )
 
   def rate_at(self, step) -> Any:
-    """The learning rate at a step, a scalar."""
+    """Returns the learning rate at a step, a scalar."""
     if callable(self.learning_rate):
       return self.learning_rate(step)
     return self.learning_rate
 
   def is_trainable(self, parameter: str) -> bool:
-    """Whether the parameter of this name trains."""
+    """Returns whether the parameter with this name is trained."""
     return (
       not self.trainable
       or param_tree.matches_pattern(self.trainable, parameter)
     ) and not param_tree.matches_pattern(self.frozen, parameter)
 
   def without_frozen_gradients(self, params):
-    """`params`, of which those that do not train have no gradient.
+    """Stops the gradients of parameters that are not trained.
 
-    Their gradients are constant zeros, so that no step computes them, and
-    the gradient's norm leaves them out.
+    Their gradients are constant zeros. They are therefore not computed, and do
+    not contribute to the norm of the gradient.
+
+    Args:
+      params: Parameter tree.
     """
     if not (self.trainable or self.frozen):
       return params
@@ -111,7 +121,15 @@ class Optimizer(abc.ABC):
     )
 
   def check(self, tree) -> None:
-    """Raises ConfigError for patterns that match nothing, or nothing left."""
+    """Checks that all patterns match and that some parameters are trained.
+
+    Args:
+      tree: Parameter tree.
+
+    Raises:
+      ConfigError: If a pattern matches no parameter, or no parameter is
+        trained.
+    """
     rate_patterns = tuple(pattern for pattern, _ in self.rates)
     param_tree.check_patterns(
       self.trainable, tree, where='trainable parameters'
@@ -120,13 +138,13 @@ class Optimizer(abc.ABC):
     param_tree.check_patterns(rate_patterns, tree, where='optimizer.rates')
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
-        'No parameter is left to train',
+        'The optimizer has no trainable parameters',
         got=f'trainable={self.trainable}, frozen={self.frozen}',
         expected='at least one trainable parameter',
       )
 
   def _with_rates(self, common) -> optax.GradientTransformation:
-    """`common`, but for parameters that a pattern gives another rate."""
+    """Replaces `common` for parameters that match a pattern of `rates`."""
 
     def label(name, _):
       for i, (pattern, _) in enumerate(self.rates):
@@ -146,14 +164,16 @@ class Optimizer(abc.ABC):
 @class_registry.register('adamw')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamW(Optimizer):
-  """AdamW (Loshchilov & Hutter 2019): decoupled decay times the rate.
+  """AdamW (Loshchilov & Hutter 2019).
+
+  The decoupled weight decay is multiplied by the learning rate.
 
   Attributes:
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    eps: added to the root of the second moment.
-    weight_decay: strength of the decay.
-    no_decay: patterns of parameters without weight decay.
+    b1: Decay rate of the first moment.
+    b2: Decay rate of the second moment.
+    eps: Constant that is added to the square root of the second moment.
+    weight_decay: Strength of the weight decay.
+    no_decay: Patterns of parameters without weight decay.
   """
 
   b1: validation.FractionBelowOne = 0.9
@@ -181,16 +201,16 @@ class AdamW(Optimizer):
 class StableAdamW(AdamW):
   """AdamW with update clipping (Wortsman et al. 2023, algorithm 2).
 
-  Each matrix has its step divided by max(1, RMS), where RMS is the root mean of
-  g^2 / max(v, eps^2): above 1 where gradients g have outgrown their second
-  moment v, which is when AdamW's steps are too long. Layers that are scanned
-  have an RMS each. It takes the place of clipping gradients.
+  The update of each matrix is divided by max(1, RMS), where RMS is the root
+  mean of g^2 / max(v, eps^2). It exceeds 1 if the gradients g have outgrown
+  their second moment v, in which case the updates of AdamW are too large. Each
+  scanned layer has its own RMS. Update clipping replaces gradient clipping.
   """
 
   clip_norm: validation.PositiveFloat | None = None
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
-    step = optax.chain(
+    adamw = optax.chain(
       optax.scale_by_adam(b1=self.b1, b2=self.b2, eps=self.eps),
       optax.add_decayed_weights(
         self.weight_decay, mask=_decay_mask(self.no_decay)
@@ -198,41 +218,44 @@ class StableAdamW(AdamW):
     )
 
     def update(gradients, state, params=None):
-      updates, state = step.update(gradients, state, params)
+      updates, state = adamw.update(gradients, state, params)
       moments = optax.tree.bias_correction(state[0].nu, self.b2, state[0].count)
-      return param_tree.map_named(
-        self._clipped, updates, gradients, moments
-      ), state
+      updates = param_tree.map_named(
+        self._clip_update, updates, gradients, moments
+      )
+      return updates, state
 
     return optax.chain(
-      optax.GradientTransformation(step.init, update),
+      optax.GradientTransformation(adamw.init, update),
       optax.scale_by_learning_rate(rate),
     )
 
-  def _clipped(self, name, update, gradient, moment):
-    of_matrix = tuple(range(_stacked(name), update.ndim))
+  def _clip_update(self, name, update, gradient, moment):
+    """Divides an update by max(1, RMS) of each matrix."""
+    matrix_axes = tuple(range(_num_stacked_axes(name), update.ndim))
     squares = gradient**2 / jnp.maximum(moment, self.eps**2)
-    mean = jnp.mean(squares, axis=of_matrix, keepdims=True)
+    mean = jnp.mean(squares, axis=matrix_axes, keepdims=True)
     return update / jnp.sqrt(jnp.maximum(mean, 1.0))
 
 
 @class_registry.register('muon')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(AdamW):
-  """Muon (Jordan 2024) for the matrices of layers, AdamW for all the rest.
+  """Muon (Jordan 2024) for the matrices of layers, AdamW for other parameters.
 
-  A matrix steps along its momentum with all singular values brought near 1 by
-  Newton-Schulz iterations, scaled as Liu et al. (2025, equation 4) do, so that
-  rates and decay that suit AdamW suit it too. Heads of attention are one
-  matrix: [hidden, heads * head_dim] of query, key and value, its transpose of
-  the output.
+  The update of a matrix is its momentum with all singular values brought close
+  to 1 by Newton-Schulz iterations. It is scaled as in Liu et al. (2025,
+  equation 4), so that learning rates and weight decay of AdamW can be reused.
+  All heads of an attention layer form one matrix: [hidden, heads * head_dim]
+  for query, key and value, and its transpose for the output.
 
   Attributes:
-    momentum: decay of the matrices' averaged gradients.
-    iterations: of Newton-Schulz.
-    update_rms: root mean square of a full-rank step, times the rate.
-    hidden: patterns of the parameters that are such matrices, with axes of
-      scanned layers and languages before them.
+    momentum: Decay rate of the averaged gradients of the matrices.
+    iterations: Number of Newton-Schulz iterations.
+    update_rms: Root mean square of a full-rank update, divided by the learning
+      rate.
+    hidden: Patterns of the parameters that are such matrices. Axes of scanned
+      layers and languages precede the axes of the matrix.
   """
 
   momentum: validation.FractionBelowOne = 0.95
@@ -250,7 +273,7 @@ class Muon(AdamW):
         ),
       ),
       optax.stateless(
-        lambda updates, _: param_tree.map_named(self._scaled, updates)
+        lambda updates, _: param_tree.map_named(self._scale_update, updates)
       ),
       optax.add_decayed_weights(
         self.weight_decay, mask=_decay_mask(self.no_decay)
@@ -269,7 +292,8 @@ class Muon(AdamW):
       ),
     )
 
-  def _scaled(self, name, update):
+  def _scale_update(self, name, update):
+    """Scales an orthogonalized update to the configured RMS."""
     axes = _matrix_axes(name, update)
     inputs, outputs = (
       math.prod(update.shape[i] for i in group)
@@ -281,7 +305,13 @@ class Muon(AdamW):
 @class_registry.register('adam')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
-  """Adam (Kingma & Ba 2015), as ECS trains; attributes as in `AdamW`."""
+  """Adam (Kingma & Ba 2015), as used by ECS.
+
+  Attributes:
+    b1: Decay rate of the first moment.
+    b2: Decay rate of the second moment.
+    eps: Constant that is added to the square root of the second moment.
+  """
 
   b1: validation.FractionBelowOne = 0.9
   b2: validation.FractionBelowOne = 0.999
@@ -296,7 +326,12 @@ class Adam(Optimizer):
 @class_registry.register('sgd')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SGD(Optimizer):
-  """Gradient descent; `momentum` averages gradients, None does not."""
+  """Stochastic gradient descent.
+
+  Attributes:
+    momentum: Decay rate of the averaged gradients. If None, gradients are not
+      averaged.
+  """
 
   momentum: validation.FractionBelowOne | None = None
 
@@ -309,7 +344,19 @@ class SGD(Optimizer):
 class Adafactor(Optimizer):
   """Adafactor (Shazeer & Stern 2018) with factored second moments.
 
-  `weight_decay` is multiplied by the rate, as in `AdamW`.
+  The fields are those of `optax.adafactor`.
+
+  Attributes:
+    decay_rate: Exponent of the decay of the second moment.
+    min_dim_size_to_factor: Minimum size of both dimensions to factor the second
+      moment.
+    multiply_by_parameter_scale: Whether to multiply the update by the scale of
+      the parameter.
+    clipping_threshold: Maximum RMS of an update. If None, updates are not
+      clipped.
+    weight_decay: Strength of the weight decay, which is multiplied by the
+      learning rate, as in `AdamW`. If None, there is no weight decay.
+    no_decay: Patterns of parameters without weight decay.
   """
 
   decay_rate: validation.PositiveFraction = 0.8
@@ -320,7 +367,7 @@ class Adafactor(Optimizer):
   no_decay: Sequence[str] = NO_DECAY
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
-    steps = optax.adafactor(
+    adafactor = optax.adafactor(
       decay_rate=self.decay_rate,
       min_dim_size_to_factor=self.min_dim_size_to_factor,
       multiply_by_parameter_scale=self.multiply_by_parameter_scale,
@@ -329,14 +376,18 @@ class Adafactor(Optimizer):
       weight_decay_mask=_decay_mask(self.no_decay),
     )
     scale = optax.scale_by_learning_rate(rate, flip_sign=False)
-    return optax.chain(steps, scale)
+    return optax.chain(adafactor, scale)
 
 
 def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
-  """Scales gradients down to a global norm of at most `maximum`.
+  """Scales gradients to a global norm of at most `maximum`.
 
-  As Optax's, by one factor instead of a division and a choice for each
-  element, which XLA would write out before it is used.
+  The result is that of `optax.clip_by_global_norm`. It is computed with one
+  factor instead of a division and a selection per element, which XLA would
+  write to memory before use.
+
+  Args:
+    maximum: Maximum global norm.
   """
 
   def update(updates, state, params=None):
@@ -348,42 +399,48 @@ def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
   return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def _stacked(name: str) -> int:
-  """How many leading axes hold a parameter of each language or layer."""
-  unstacked_name = re.sub(
-    r'\blayers/layer_\d+/', '', name
-  )  # of heads: not stacked
+def _num_stacked_axes(name: str) -> int:
+  """Returns the number of leading axes that stack languages or layers."""
+  # The layers of heads are not stacked.
+  unstacked_name = re.sub(r'\blayers/layer_\d+/', '', name)
   return len({'language_specific', 'layers'} & set(unstacked_name.split('/')))
 
 
 def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
-  """Axes of inputs and outputs: [embed | heads, kv], [heads, kv | embed]."""
-  first = _stacked(name)
-  joins_heads = name.endswith('output/kernel')
-  split = leaf.ndim - 1 if joins_heads else first + 1
+  """Returns the input and output axes of a matrix.
+
+  The axes are [embed | heads, kv], or [heads, kv | embed] for the output of an
+  attention layer.
+  """
+  first = _num_stacked_axes(name)
+  is_output = name.endswith('output/kernel')
+  split = leaf.ndim - 1 if is_output else first + 1
   return optax.contrib.MuonDimensionNumbers(
     tuple(range(first, split)), tuple(range(split, leaf.ndim))
   )
 
 
 def _decay_mask(no_decay):
+  """Returns a function that selects the parameters with weight decay."""
   return lambda tree: param_tree.map_named(
     lambda n, _: not param_tree.matches_pattern(no_decay, n), tree
   )
 
 
 def state_shardings(state, params, shardings, replicated):
-  """Shardings of an optimizer state: as its parameter's where shapes agree.
+  """Returns the shardings of an optimizer state.
+
+  A leaf of the state has the sharding of its parameter if their shapes agree.
 
   Args:
-    state: abstract optimizer or objective state, in which moments or copies
-      keep the tree of all parameters or of the model's.
-    params: abstract parameters.
-    shardings: sharding of each parameter, same tree.
-    replicated: sharding of everything else (counts, factored moments).
+    state: Abstract state of an optimizer or an objective. Moments or copies
+      have the tree structure of all parameters or of the model's.
+    params: Abstract parameters.
+    shardings: Shardings of the parameters, a tree like `params`.
+    replicated: Sharding of all other leaves (counts, factored moments).
 
   Returns:
-    A tree like `state` of shardings.
+    A tree of shardings like `state`.
   """
   shardings_by_name = {}
   for (n, leaf), sharding in zip(

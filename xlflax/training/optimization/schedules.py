@@ -1,10 +1,11 @@
-"""Learning-rate and other schedules: functions of the step, as described data.
+"""Schedules: functions of the step, such as learning rate schedules.
 
-Each is a frozen dataclass that is called with a step. `warmup_steps` rises
-linearly from 0 to `peak`; after it the named shape begins. Below 1 it is a
-share of the total steps, rounded up. `total_steps=None` stands for the steps of
-the run, which fills them in before it trains (`resolve_schedules`); `peak=None` is the
-learning rate that follows from the run (`learning_rates`).
+Each schedule is a frozen dataclass that is called with a step. During the first
+`warmup_steps` steps, the value rises linearly from 0 to `peak`. The decay
+follows. A value of `warmup_steps` below 1 is a fraction of the total steps,
+which is rounded up. `total_steps=None` stands for the number of steps of the
+run, which is filled in before training (`resolve_schedules`). `peak=None`
+stands for the default learning rate of the run (`learning_rates`).
 """
 
 import abc
@@ -27,23 +28,32 @@ class Schedule(abc.ABC):
 
   @abc.abstractmethod
   def __call__(self, step) -> Any:
-    """The value at a step, a scalar; the step may be traced."""
+    """Returns the value at a step, a scalar. The step may be traced."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Peaked(Schedule):
-  """Rises to `peak` (None: what follows from the run)."""
+  """Base class of schedules with a peak.
+
+  Attributes:
+    peak: Maximum value. If None, the default learning rate of the run.
+  """
 
   peak: validation.NonNegativeFloat | None
 
   @property
-  def _top(self) -> float:
+  def _required_peak(self) -> float:
+    """The peak, which must be set or filled in by the run.
+
+    Raises:
+      ConfigError: If the peak is None.
+    """
     if self.peak is None:
       raise errors.ConfigError(
-        'A schedule does not know its peak',
-        got='peak=None outside of a run, or not as its learning rate',
+        'peak=None requires a run that uses the schedule as learning rate',
+        got='peak=None',
         where=f'schedules.{type(self).__name__}',
-        fix='give the peak',
+        fix='Set `peak`',
       )
     return self.peak
 
@@ -51,18 +61,30 @@ class Peaked(Schedule):
 @class_registry.register('constant')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constant(Peaked):
-  """`peak` after the warm-up."""
+  """Constant `peak` after the warmup.
+
+  Attributes:
+    warmup_steps: Number of warmup steps.
+  """
 
   warmup_steps: validation.NonNegativeInt = 0
 
   def __call__(self, step):
-    after = optax.constant_schedule(self._top)
-    return _warm_up(self._top, self.warmup_steps, after)(step)
+    constant = optax.constant_schedule(self._required_peak)
+    return _add_warmup(self._required_peak, self.warmup_steps, constant)(step)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Decay(Peaked):
-  """From `peak` to `end` at `total_steps` (None: the run's)."""
+  """Base class of decays from `peak` to `end` at `total_steps`.
+
+  Attributes:
+    total_steps: Step at which the decay ends. If None, the last step of the
+      run.
+    warmup_steps: Number of warmup steps. Below 1, a fraction of the total
+      steps, rounded up.
+    end: Final value.
+  """
 
   total_steps: validation.PositiveInt | None = None
   warmup_steps: validation.NonNegativeInt | validation.OpenFraction = 0
@@ -70,148 +92,183 @@ class _Decay(Peaked):
 
   def __post_init__(self):
     if self.total_steps is not None:
-      self._decay_steps()
+      self._num_decay_steps()
 
   def __call__(self, step):
     if self.total_steps is None:
       raise errors.ConfigError(
-        'A schedule does not know when it ends',
-        got='total_steps=None outside of a run',
+        'total_steps=None requires a run, which fills it in',
+        got='total_steps=None',
         where=f'schedules.{type(self).__name__}',
-        fix='give total_steps',
+        fix='Set `total_steps`',
       )
-    after = self._shape(self._decay_steps())
-    return _warm_up(self._top, self._warm_up_steps(), after)(step)
+    decay = self._make_decay(self._num_decay_steps())
+    return _add_warmup(self._required_peak, self._num_warmup_steps(), decay)(
+      step
+    )
 
   @abc.abstractmethod
-  def _shape(self, decay_steps: int) -> optax.Schedule:
-    """What follows the warm-up."""
+  def _make_decay(self, decay_steps: int) -> optax.Schedule:
+    """Returns the schedule after the warmup, which starts at step 0."""
 
-  def _warm_up_steps(self) -> int:
+  def _num_warmup_steps(self) -> int:
     assert self.total_steps is not None
-    return _steps_of(self.warmup_steps, self.total_steps)
+    return _resolve_steps(self.warmup_steps, self.total_steps)
 
-  def _decay_steps(self) -> int:
+  def _num_decay_steps(self) -> int:
+    """Returns the number of steps after the warmup.
+
+    Raises:
+      ConfigError: If there are none.
+    """
     assert self.total_steps is not None
-    if self._warm_up_steps() >= self.total_steps:
+    if self._num_warmup_steps() >= self.total_steps:
       raise errors.ConfigError(
-        'The warm-up leaves no step to decay over',
-        got=f'warmup_steps={self._warm_up_steps()}, '
+        '`warmup_steps` must be less than `total_steps`',
+        got=f'warmup_steps={self._num_warmup_steps()}, '
         f'total_steps={self.total_steps}',
         expected='warmup_steps < total_steps',
         where='schedules',
       )
-    return self.total_steps - self._warm_up_steps()
+    return self.total_steps - self._num_warmup_steps()
 
 
 @class_registry.register('linear')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(_Decay):
-  """From `peak` straight down to `end` at `total_steps` (VECO, PPA)."""
+  """Linear decay from `peak` to `end` at `total_steps` (VECO, PPA)."""
 
-  def _shape(self, decay_steps):
-    return optax.linear_schedule(self._top, self.end, decay_steps)
+  def _make_decay(self, decay_steps):
+    return optax.linear_schedule(self._required_peak, self.end, decay_steps)
 
 
 @class_registry.register('cosine')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cosine(_Decay):
-  """Half a cosine from `peak` to `end` at `total_steps`."""
+  """Cosine decay from `peak` to `end` at `total_steps`."""
 
-  def _shape(self, decay_steps):
+  def _make_decay(self, decay_steps):
     return optax.cosine_decay_schedule(
-      self._top, decay_steps, alpha=self.end / self._top if self._top else 0.0
+      self._required_peak,
+      decay_steps,
+      alpha=self.end / self._required_peak if self._required_peak else 0.0,
     )
 
 
 class Fall(enum.StrEnum):
-  """The shape of a decay."""
+  """Shape of a decay, where f is the elapsed fraction of the decay.
+
+  Attributes:
+    LINEAR: peak - (peak - end) * f.
+    SQRT: peak - (peak - end) * sqrt(f).
+  """
 
   LINEAR = 'linear'
-  SQRT = 'sqrt'  # peak - (peak - end) * sqrt(share of the decay)
+  SQRT = 'sqrt'
 
 
 @class_registry.register('wsd')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WSD(_Decay):
-  """Warm-up, stable, decay (Hu et al. 2024): falls in the last steps only.
+  """Warmup-stable-decay (Hu et al. 2024): decays in the last steps only.
 
-  A run that is to go on longer takes the checkpoint from before the decay.
+  To extend a run, continue from a checkpoint before the decay.
 
   Attributes:
-    decay_steps: steps of the decay, the run's last; below 1 a share of the
-      total steps, rounded up; no more than follow the warm-up.
-    shape: linear, or 1 - sqrt (Haegele et al. 2024).
+    decay_steps: Number of decay steps, the last steps of the run. Below 1, a
+      fraction of the total steps, rounded up. It is limited to the steps after
+      the warmup.
+    shape: Shape of the decay, LINEAR or SQRT (Haegele et al. 2024).
   """
 
   decay_steps: validation.PositiveInt | validation.OpenFraction = 0.2
   shape: Fall = Fall.SQRT
 
-  def _shape(self, decay_steps):
+  def _make_decay(self, decay_steps):
     assert self.total_steps is not None
-    falling = min(_steps_of(self.decay_steps, self.total_steps), decay_steps)
-    stable = decay_steps - falling
+    final_steps = min(
+      _resolve_steps(self.decay_steps, self.total_steps), decay_steps
+    )
+    stable_steps = decay_steps - final_steps
 
-    def after(step):
-      share = jnp.clip((step - stable) / falling, 0.0, 1.0)
+    def decay(step):
+      fraction = jnp.clip((step - stable_steps) / final_steps, 0.0, 1.0)
       if self.shape is Fall.SQRT:
-        share = jnp.sqrt(share)
-      return self._top + (self.end - self._top) * share
+        fraction = jnp.sqrt(fraction)
+      return self._required_peak + (self.end - self._required_peak) * fraction
 
-    return after
+    return decay
 
 
 @class_registry.register('inverse_sqrt')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InverseSqrt(Peaked):
-  """peak * sqrt(warmup_steps / step) after the warm-up (ECS; Vaswani 2017)."""
+  """Inverse square root decay (Vaswani et al. 2017; ECS).
+
+  After the warmup, the value is peak * sqrt(warmup_steps / step).
+
+  Attributes:
+    warmup_steps: Number of warmup steps.
+  """
 
   warmup_steps: validation.PositiveInt
 
   def __call__(self, step):
-    peak, warmup = self._top, self.warmup_steps
+    peak, warmup = self._required_peak, self.warmup_steps
 
-    def decay(step):  # also evaluated, and not used, before the warm-up's end
+    def decay(step):
+      # During the warmup, the result is computed but not used.
       return peak * (warmup / (jnp.maximum(step, 0) + warmup)) ** 0.5
 
-    return _warm_up(peak, warmup, decay)(step)
+    return _add_warmup(peak, warmup, decay)(step)
 
 
 @class_registry.register('piecewise')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piecewise(Schedule):
-  """`values[i]` until step `boundaries[i]`; the last value from then on.
+  """Piecewise constant schedule.
 
-  Suits sampling exponents and mask ratios that change in phases.
+  The value is `values[i]` before step `boundaries[i]`, and the last value from
+  the last boundary on. Sampling exponents and mask ratios that change in phases
+  are examples.
+
+  Attributes:
+    values: Values, one more than boundaries.
+    boundaries: Steps at which the value changes, in increasing order.
   """
 
   values: tuple[validation.NonNegativeFloat, ...]
   boundaries: tuple[validation.NonNegativeInt, ...]
 
   def __post_init__(self):
-    rising = self.boundaries == tuple(sorted(set(self.boundaries)))
-    if len(self.values) != len(self.boundaries) + 1 or not rising:
+    is_increasing = self.boundaries == tuple(sorted(set(self.boundaries)))
+    if len(self.values) != len(self.boundaries) + 1 or not is_increasing:
       raise errors.ConfigError(
-        'A piecewise schedule has the wrong numbers',
+        'A piecewise schedule requires increasing boundaries and one more '
+        'value than boundaries',
         got=f'{len(self.values)} values, boundaries {list(self.boundaries)}',
-        expected='rising boundaries, and one value more than boundaries',
+        expected=f'{len(self.boundaries) + 1} values, increasing boundaries',
         where='schedules.Piecewise',
       )
 
   def __call__(self, step):
-    parts = [optax.constant_schedule(v) for v in self.values]
-    return optax.join_schedules(parts, list(self.boundaries))(step)
+    constants = [optax.constant_schedule(value) for value in self.values]
+    return optax.join_schedules(constants, list(self.boundaries))(step)
 
 
 def resolve_schedules(value: Any, total_steps: int) -> Any:
-  """`value` with `total_steps` in every schedule in it that leaves it open.
+  """Fills in `total_steps` in all schedules of a value that do not set it.
 
-  A warm-up that is as long as the run, or longer, takes a tenth of the run:
-  the usual defaults do not keep anyone from a short trial run.
+  A warmup that is at least as long as the run is shortened to a tenth of the
+  run, so that default settings can be used in short test runs.
 
   Args:
-    value: a dataclass, tuple, mapping or plain value, at any depth.
-    total_steps: of the run.
+    value: Dataclass, tuple, list or plain value. Nested values are resolved,
+      too.
+    total_steps: Number of steps of the run.
+
+  Returns:
+    The value with resolved schedules.
   """
   if isinstance(value, (list, tuple)) and not hasattr(value, '_fields'):
     return type(value)(resolve_schedules(v, total_steps) for v in value)
@@ -219,41 +276,43 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
     value, (type, nn.Module)
   ):
     return value
-  changed = {
-    f.name: new
-    for f in dataclasses.fields(value)
-    if f.init
-    and (new := resolve_schedules(old := getattr(value, f.name), total_steps))
-    != old
-  }
+  changed: dict[str, Any] = {}
+  for field in dataclasses.fields(value):
+    if not field.init:
+      continue
+    old = getattr(value, field.name)
+    new = resolve_schedules(old, total_steps)
+    if new != old:
+      changed[field.name] = new
   if isinstance(value, _Decay) and value.total_steps is None:
     changed['total_steps'] = total_steps
     if value.warmup_steps >= max(total_steps, 1):
-      changed['warmup_steps'] = _shortened(value.warmup_steps, total_steps)
+      changed['warmup_steps'] = _shorten_warmup(value.warmup_steps, total_steps)
   return dataclasses.replace(value, **changed) if changed else value
 
 
-def _shortened(warmup_steps: float, total_steps: int) -> int:
-  """A tenth of a run that is no longer than its warm-up."""
+def _shorten_warmup(warmup_steps: float, total_steps: int) -> int:
+  """Returns a tenth of the run as warmup, and logs a warning."""
   shortened_warmup = total_steps // 10
   logging.warning(
-    'The run has %d steps and a warm-up of %d: it warms up over %d instead '
-    '(WARMUP_STEPS).',
-    total_steps,
+    'The warmup of %d steps is not shorter than the run of %d steps. Shortening '
+    'it to %d steps (WARMUP_STEPS).',
     warmup_steps,
+    total_steps,
     shortened_warmup,
   )
   return shortened_warmup
 
 
-def _steps_of(steps: float, total_steps: int) -> int:
-  """Steps; below 1, a share of the total, rounded up."""
+def _resolve_steps(steps: float, total_steps: int) -> int:
+  """Converts a fraction of the total steps to a number, rounded up."""
   return math.ceil(steps * total_steps) if 0 < steps < 1 else int(steps)
 
 
-def _warm_up(peak, warmup_steps: int, after) -> optax.Schedule:
+def _add_warmup(peak, warmup_steps: int, schedule) -> optax.Schedule:
+  """Returns a linear warmup to `peak`, followed by `schedule`."""
   if not warmup_steps:
-    return after
+    return schedule
   return optax.join_schedules(
-    [optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps]
+    [optax.linear_schedule(0.0, peak, warmup_steps), schedule], [warmup_steps]
   )
