@@ -1,6 +1,6 @@
 """Cross-lingual language model pretraining in JAX and Flax.
 
-`import xlflax` is light: each name below is imported when it is first used.
+`import xlflax` is fast, because each name below is imported on first use.
 """
 
 from etils import epy as _epy

@@ -1,7 +1,7 @@
 """`evaluate`: evaluates the checkpoints of a run on evaluation tasks.
 
-For each checkpoint, the parameters are restored once, and each task scores
-the model. The results are stored on disk (`evaluation.results`).
+For each checkpoint, the parameters are restored once, and each task scores the
+model. The results are stored on disk (`evaluation.result_store`).
 """
 
 import dataclasses
@@ -45,8 +45,7 @@ class Report:
     tasks: Tasks that were evaluated.
     results: Task name -> step ('untrained' for the randomly initialized model)
       -> result, computed by this call or read from the store.
-    failures: Tasks, parts of tasks and checkpoints that could not be
-      evaluated.
+    failures: Tasks, parts of tasks and checkpoints that could not be evaluated.
     computed: Number of results that were not stored before.
     folders: Task name -> folder of its results.
   """
@@ -95,8 +94,8 @@ def evaluate(
   `MODEL_DIR/eval/<task>/<split>-<settings>/<step>.json` as soon as it is
   computed. It is not computed again while the task, its text, the vocabulary,
   the seed and the checkpoint stay the same, so a call that was killed resumes.
-  `MODEL_DIR/eval/summary.csv`, plots and the page `report.html` show all
-  stored results. Failures are collected, and the other tasks are evaluated.
+  `MODEL_DIR/eval/summary.csv`, plots and the page `report.html` show all stored
+  results. Failures are collected, and the other tasks are evaluated.
 
   Args:
     model_dir: Directory of the run.
@@ -115,16 +114,16 @@ def evaluate(
     seed: Seed of the tasks' random choices and of the randomly initialized
       model.
     batch_size: Number of sentences per batch. It does not change results.
-    partitioner: Shards parameters and batches. If None, batches are split over
-      all devices.
+    partitioner: Partitioner of parameters and batches. If None, batches are
+      split over all devices.
     command: Words of the command line, for the page of results.
 
   Returns:
     All results and failures.
 
   Raises:
-    XlflaxError: If the arguments are invalid, the directory is no run, or
-      results cannot be written.
+    XlflaxError: If the arguments are invalid, the directory does not contain a
+      run, or results cannot be written.
   """
   check_tasks(tasks)
   checkpoint_selection.check_checkpoint_steps(steps)
@@ -141,18 +140,18 @@ def evaluate(
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the steps to evaluate, then those of new checkpoints."""
-    existing = run.steps
-    chosen: list[result_store.Step] = (
+    existing_steps = run.steps
+    selected_steps: list[result_store.Step] = (
       [result_store.UNTRAINED] if untrained else []
     )
-    chosen += checkpoint_selection.select_checkpoints(
+    selected_steps += checkpoint_selection.select_checkpoints(
       run, steps, best_metric=best_metric, may_be_none=watch or untrained
     )
-    yield chosen
+    yield selected_steps
     if watch:
       yield from checkpoint_polling.new_checkpoints(
         run,
-        {*existing, *chosen},
+        {*existing_steps, *selected_steps},
         poll_seconds=poll_seconds,
         timeout_seconds=timeout_seconds,
       )
@@ -180,15 +179,19 @@ def evaluate_checkpoint(
   batch_size: int,
   partitioner: partitioning.Partitioner | None,
 ) -> CheckpointResults:
-  """Evaluates the tasks whose result at a checkpoint is not stored yet.
+  """Evaluates the tasks without a stored result at a checkpoint.
 
   Args:
-    run: The run.
+    run: Run to evaluate.
     step: Step of the checkpoint, or 'untrained'.
     tasks: Evaluation tasks.
     store: Store that results are read from and written to.
     batch_size: Number of sentences per batch.
-    partitioner: Shards parameters and batches. If None, one device is used.
+    partitioner: Partitioner of parameters and batches. If None, one device is
+      used.
+
+  Returns:
+    The results of all tasks, and the failures.
   """
   task_results: dict[str, eval_task.EvalResult] = {}
   for task in tasks:
@@ -234,22 +237,26 @@ def evaluate_checkpoint(
 
 
 def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Raises ConfigError unless there are tasks, all of different names."""
+  """Checks that there are tasks and that their names are unique.
+
+  Raises:
+    ConfigError: If there is no task, or two tasks have the same name.
+  """
   names = [task.name for task in tasks]
   if not names:
     raise errors.ConfigError(
-      'There is no task to evaluate',
+      'Evaluation requires at least one task',
       expected='one or more tasks',
       where='evaluate.tasks',
-      fix='name some with --tasks, or in a gin file',
+      fix='Select tasks with --tasks or in a gin file',
     )
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Two evaluation tasks have the same name, so their results would '
-      'overwrite each other',
+      'Two evaluation tasks have the same name. Their results would overwrite '
+      'each other',
       got=', '.join(names),
       where='evaluate.tasks',
-      fix='give one of them another name',
+      fix='Set a different name for one of them',
     )
 
 
@@ -261,7 +268,7 @@ def _restore_model(
   partitioner: partitioning.Partitioner | None,
 ) -> eval_task.Subject:
   """Returns the model with the parameters of a checkpoint."""
-  if isinstance(step, str):  # results.UNTRAINED
+  if isinstance(step, str):  # `result_store.UNTRAINED`
     params = run.untrained_params(seed=seed, partitioner=partitioner)
   else:
     params = run.restore_params(step, partitioner=partitioner)
@@ -281,7 +288,7 @@ def _restore_model(
 def _at_step(
   step: result_store.Step, failures: Sequence[eval_task.Failure]
 ) -> tuple[eval_task.Failure, ...]:
-  """Logs failures, and returns them with the step as part of the location."""
+  """Logs failures and returns them with the step as part of the location."""
   located = []
   for failure in failures:
     _LOG.error('step %s | %s', step, failure)
@@ -295,6 +302,7 @@ def _make_report(
   evaluated: dict[result_store.Step, CheckpointResults],
   store: result_store.ResultStore,
 ) -> Report:
+  """Returns the report of all evaluated checkpoints."""
   steps = sorted(evaluated, key=result_store.step_sort_key)
   return Report(
     tasks=tuple(tasks),

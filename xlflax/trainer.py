@@ -1,4 +1,4 @@
-"""`Trainer`: a pretraining or fine-tuning run as one object."""
+"""`Trainer`, the definition of a pretraining or fine-tuning run."""
 
 import dataclasses
 import math
@@ -10,19 +10,21 @@ from flax import linen as nn
 
 from xlflax.config import gin_config
 from xlflax.data import loader_base
-from xlflax.data.supervised import supervised_dataset as labelled_stream
-from xlflax.data.supervised import supervised_loader as labelled_loader
+from xlflax.data.supervised import supervised_dataset, supervised_loader
 from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.planning import dry_run
 from xlflax.training import interfaces, step_benchmark, train_loop, train_step
-from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing.checkpoints import CheckpointOptions
 from xlflax.training.devices import machine_topology, partitioning
-from xlflax.training.hooks import hook_base as hooks_base
-from xlflax.training.hooks import profiler_hook
-from xlflax.training.initialization import init_from as initialization
-from xlflax.training.metric_writers import metric_writer as writers
+from xlflax.training.hooks import hook_base, profiler_hook
+from xlflax.training.initialization.init_from import (
+  InitFrom,
+  Inits,
+  as_init_list,
+)
+from xlflax.training.metric_writers import metric_writer
 from xlflax.training.optimization import (
   loss_spike_options,
   optimizers,
@@ -38,63 +40,64 @@ _changeable = class_registry.changeable_field
 class Trainer:
   """A pretraining or fine-tuning run.
 
-  It is built by gin, by Python, or from another trainer by
+  A trainer is built by gin, by Python, or from another trainer by
   `dataclasses.replace`. Fields that may change when a run is resumed are
   declared with `class_registry.changeable_field`. All others identify the run.
 
   Attributes:
     model_dir: Run directory. An existing run is resumed.
-    model: Linen module. Sizes that it leaves open follow from the vocabulary.
-    objectives: Weighted entries of (stream, objective).
-    streams: Data that the entries read.
-    vocabulary: Directory of the vocabulary. Plans and benchmarks only need its
-      sizes.
+    model: Linen module. Sizes that are not set follow from the vocabulary.
+    objectives: Objectives with their datasets and weights.
+    streams: Datasets of the objectives.
+    vocabulary: Directory of the vocabulary. Dry runs and benchmarks only need
+      its sizes.
     optimizer: Optimizer with its learning rate schedule
       (`training.optimization.optimizers`).
     total_steps: Number of optimizer steps. If None, it follows from `epochs`.
-    epochs: Number of passes over the labeled examples if `total_steps` is
-      None. It may be a fraction.
+    epochs: Number of passes over the labeled examples if `total_steps` is None.
+      It may be a fraction.
     corpus: Corpus directory, whose tasks are registered as `corpus.*`.
     cache_dir: Token cache to read. If None, SeqIO tasks are read live.
     cache_generation: Generation of a cache that text was added to, from 1. If
       None, the newest one is read.
-    check_cache: Whether to compare the cache with its digests before the first
-      read, and after its files were changed.
-    task_modules: Modules that register SeqIO tasks, imported to read live.
+    check_cache: Whether to verify the checksums of the cache before the first
+      read and after its files have changed.
+    task_modules: Modules that register SeqIO tasks. They are imported to read
+      tasks live.
     partitioner: Mesh and sharding rules. The default splits the batch over all
       devices.
-    checkpoints: When checkpoints are saved and kept.
-    evaluation: Tasks that are evaluated during training. If None, there are
-      none.
-    init_from: One or several runs to initialize parameters from, in their
-      order.
+    checkpoints: Options for saving and keeping checkpoints.
+    evaluation: Tasks to evaluate during training. If None, there is no
+      evaluation.
+    init_from: One or several runs from which parameters are initialized, in
+      this order.
     seed: Random seed of parameters, data order, masking and dropout.
     accumulation: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
     non_finite: Policy for steps whose loss or gradient is not finite.
-    most_skipped: Maximum number of consecutive skipped steps. One more ends
-      the run.
-    spikes: Guard against loss spikes (`training.hooks.loss_spikes`). If None,
-      there is none.
+    most_skipped: Maximum number of consecutive skipped steps. A further skipped
+      step ends the run.
+    spikes: Guard against loss spikes (`training.hooks.loss_spike_hook`). If
+      None, there is none.
     log_every_steps: Number of steps between reports.
     log_to: Destinations of metrics in addition to `metrics.jsonl`
       (`training.metric_writers`).
     prefetch: Number of batches that are transferred to the devices ahead.
-    hang_timeout: Seconds without a step, batch or checkpoint after which all
-      processes write their stacks and the job ends, to be restarted. 0
-      disables the watchdog (`training.hooks.watchdog`).
-    replay_every: Number of steps between checks for silent data corruption: a
-      step is computed twice, and all results and replicas must be equal bit by
-      bit (`training.hooks.silent_data_corruption`). It takes the memory of a
+    hang_timeout: Maximum time in seconds without a finished step, batch or
+      checkpoint. After it, all processes log their stacks and the job ends, to
+      be restarted. 0 disables the watchdog (`training.hooks.watchdog_hook`).
+    replay_every: Number of steps between checks for silent data corruption. A
+      step is then computed twice, and all results and replicas must be equal
+      bit by bit (`training.hooks.sdc_hook`). The check takes the memory of a
       second state. None and 0 disable it.
-    xla_checker: Whether XLA's own checker runs at the same steps. TPUs only.
-    profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler`).
+    xla_checker: Whether to run XLA's checker at the same steps. TPUs only.
+    profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler_hook`).
     profile_memory: Whether to profile the memory of the devices, too.
     stop_at_step: Step at which the run saves and stops before `total_steps`,
       for tests and time-limited jobs. Schedules do not change.
-    other_config: Action if the directory holds another run.
-    hooks: Hooks that run after the default ones (`training.hooks`). Each call
-      of `train` works with copies of them.
+    other_config: Action if the directory contains a different run.
+    hooks: Hooks that are called after the default ones (`training.hooks`). Each
+      call of `train` works with copies of them.
   """
 
   model_dir: str = _changeable()
@@ -109,7 +112,7 @@ class Trainer:
     tuple[loader_base.AnyStream, ...],
     pydantic.Field(description='a list of streams, such as [Stream(...)]'),
   ]
-  # Its content is compared with the copy that the run has.
+  # The content of the vocabulary is compared with the copy in the run directory.
   vocabulary: Annotated[
     str | vocabulary_spec.VocabularySpec,
     pydantic.Field(
@@ -123,27 +126,27 @@ class Trainer:
       'AdamW(learning_rate=1e-4)'
     ),
   ]
-  # What it changes in schedules is in the description of these.
+  # The identity of the run includes the resolved schedules instead.
   total_steps: validation.PositiveInt | None = _changeable(default=None)
   epochs: validation.PositiveFloat | None = _changeable(default=None)
-  # Its text is compared by the digests of what streams read.
+  # The text is compared by the fingerprint of the data.
   corpus: str | None = _changeable(default=None)
-  # The live loader has another order; where a cache lies does not matter.
+  # The order of examples depends on the use of a cache, but not on its path.
   cache_dir: str | None = class_registry.part_of_identity(
     lambda path: 'live' if path is None else 'cached', default=None
   )
-  # Other tokens are noticed by their digests.
+  # The tokens are compared by the fingerprint of the data.
   cache_generation: validation.PositiveInt | None = _changeable(default=None)
   check_cache: bool = _changeable(default=True)
   task_modules: tuple[str, ...] = _changeable(default=())
   partitioner: partitioning.Partitioner = _changeable(
     default_factory=partitioning.Partitioner
   )
-  checkpoints: checkpoints_lib.CheckpointOptions = _changeable(
-    default_factory=checkpoints_lib.CheckpointOptions
+  checkpoints: CheckpointOptions = _changeable(
+    default_factory=CheckpointOptions
   )
   evaluation: interfaces.Evaluation | None = _changeable(default=None)
-  init_from: initialization.Inits | None = None
+  init_from: Inits | None = None
   seed: validation.Seed = 0
   accumulation: validation.PositiveInt = 1
   ema_decay: validation.OpenFraction | None = None
@@ -151,8 +154,8 @@ class Trainer:
   most_skipped: validation.PositiveInt = _changeable(default=100)
   spikes: loss_spike_options.LossSpikes | None = _changeable(default=None)
   log_every_steps: validation.PositiveInt = _changeable(default=50)
-  log_to: tuple[writers.Destination, ...] = _changeable(
-    default=(writers.Destination.TENSORBOARD,)
+  log_to: tuple[metric_writer.Destination, ...] = _changeable(
+    default=(metric_writer.Destination.TENSORBOARD,)
   )
   prefetch: validation.PositiveInt = _changeable(default=2)
   hang_timeout: validation.NonNegativeFloat = _changeable(default=900.0)
@@ -164,52 +167,56 @@ class Trainer:
   other_config: run_directory.OtherConfig = _changeable(
     default=run_directory.OtherConfig.REFUSE
   )
-  hooks: tuple[hooks_base.Hook, ...] = _changeable(default=())
+  hooks: tuple[hook_base.Hook, ...] = _changeable(default=())
 
   def __post_init__(self):
-    # One run by its directory alone is the same as an InitFrom of it.
-    inits = initialization.as_init_list(self.init_from)
-    is_one = isinstance(self.init_from, (str, initialization.InitFrom))
-    init = inits[0] if inits and is_one else inits or None
+    # Equal initializations get one representation, because the field is part
+    # of the identity of the run.
+    inits = as_init_list(self.init_from)
+    is_single = isinstance(self.init_from, (str, InitFrom))
+    init = inits[0] if inits and is_single else inits or None
     object.__setattr__(self, 'init_from', init)
-    self._check_length()
-    self._check_best()
+    self._check_steps()
+    self._check_best_metric()
     self._check_streams()
 
-  def _check_length(self):
+  def _check_steps(self):
+    """Checks the fields that are steps or require other fields of steps."""
     profiler_hook.Steps.of(self.profile_steps)
     if self.profile_memory and self.profile_steps is None:
       raise errors.ConfigError(
-        "The devices' memory is profiled after traced steps",
+        '`profile_memory` requires `profile_steps`',
         got='profile_memory without profile_steps',
-        fix='give --profile_steps=FIRST:LAST too',
+        fix='Pass --profile_steps=FIRST:LAST',
         where='Trainer.profile_memory',
       )
     if self.xla_checker and not self.replay_every:
       raise errors.ConfigError(
-        "XLA's checker looks at the steps that are replayed",
+        '`xla_checker` requires `replay_every`',
         got='xla_checker without replay_every',
-        fix='give replay_every too, such as 1000',
+        fix='Set replay_every, for example to 1000',
         where='Trainer.xla_checker',
       )
     if self.total_steps is None and self.epochs is None:
       raise errors.ConfigError(
-        'The length of the run is not given',
-        got='neither total_steps nor epochs',
+        'A run requires `total_steps` or `epochs`',
+        got='total_steps=None, epochs=None',
         where='Trainer',
-        fix='give total_steps (gin: TRAIN_STEPS)',
+        fix='Set total_steps (gin: TRAIN_STEPS)',
       )
 
-  def _check_best(self):
+  def _check_best_metric(self):
+    """Checks that an evaluation can compute the best metric."""
     if self.checkpoints.best_metric is not None and self.evaluation is None:
       raise errors.ConfigError(
-        'There is no evaluation that would tell the best checkpoint',
+        '`best_metric` requires an evaluation during training',
         got=f'best_metric={self.checkpoints.best_metric!r}',
         where='CheckpointOptions.best_metric',
-        fix='give an evaluation (gin_file evaluate/during_training.gin)',
+        fix='Set an evaluation (--gin_file=evaluate/during_training.gin)',
       )
 
   def _check_streams(self):
+    """Checks the datasets and their use by the objectives."""
     names = [stream.name for stream in self.streams]
     if len(set(names)) != len(names):
       raise errors.ConfigError(
@@ -220,7 +227,7 @@ class Trainer:
       raise errors.ConfigError(
         'Streams and objectives do not match',
         got=f'streams {sorted(names)}, objectives read {sorted(read_streams)}',
-        expected='each stream read by an objective, each read stream given',
+        expected='the same streams in both',
         where='Trainer.streams and ObjectiveMixture.entries',
       )
     by_name = dict(zip(names, self.streams, strict=True))
@@ -241,13 +248,15 @@ class Trainer:
     """Builds the run of a recipe, as `xlflax train --gin_file` does.
 
     Args:
-      name: of a file of `gin_configs/recipes/`, such as 'small'.
-      pretraining: of a file of `gin_configs/pretrain/`: what is learned.
-      **macros: values of what the two files name in capitals, such as
-        `model_dir`, `corpus`, `vocabulary`, `cache_dir`, `train_steps`.
+      name: Name of a file in `gin_configs/recipes/`, such as 'small'.
+      pretraining: Name of a file in `gin_configs/pretrain/`, which defines the
+        objectives.
+      **macros: Values of the gin macros of both files in lower case, such as
+        `model_dir`, `corpus`, `vocabulary`, `cache_dir` and `train_steps`.
 
     Raises:
-      ConfigError: there is no such recipe or macro, or a value is missing.
+      ConfigError: If the recipe or a macro does not exist, or a value is
+        missing.
     """
     values = {name.upper(): value for name, value in macros.items()}
     files = [f'pretrain/{pretraining}.gin', f'recipes/{name}.gin']
@@ -258,19 +267,20 @@ class Trainer:
     self,
     *,
     gin_config: str | Callable[[], str] = '',
-    report: writers.Report | None = None,
+    report: metric_writer.Report | None = None,
   ) -> dict[str, Any]:
     """Trains from the last checkpoint, or from the start, to the last step.
 
     Args:
       gin_config: Text of a gin file that builds this trainer, or a function
         that returns it, for the run directory.
-      report: Function called after each report with the step and the metrics
-        of `metrics.jsonl`, such as {'train': {'mlm/loss/en': 2.0}}. Only the
-        first process calls it.
+      report: Function called after each report with the step and the metrics of
+        `metrics.jsonl`, such as {'train': {'mlm/loss/en': 2.0}}. Only the first
+        process calls it.
 
     Returns:
-      'step', 'loss', 'model_dir', 'finished', and 'interrupted' (by a signal).
+      A dictionary with 'step', 'loss', 'model_dir', 'finished', 'interrupted'
+      (whether a signal stopped the run), and further results.
 
     Raises:
       XlflaxError: If fields, data or checkpoints are unusable, or the loss is
@@ -295,42 +305,43 @@ class Trainer:
     *,
     by: dry_run.By = dry_run.By.AUTO,
   ) -> dict[str, Any]:
-    """Checks everything and describes the run, without a step.
+    """Checks the complete configuration and describes the run without a step.
 
     Args:
-      machine: what is planned for, while this process's devices stand in for
-        it (`planning.stand_in`); None for these devices.
-      by: the machine's own compiler, or an estimate.
+      machine: Machine to plan for, for which the devices of this process stand
+        in (`planning.stand_in`). If None, the devices of this process.
+      by: Source of the plan: the compiler of the machine, or an estimate.
 
     Returns:
-      Memory, parameters, streams, times: see `planning.plan.make`.
+      Memory, parameters, datasets and times; see `planning.dry_run.make_plan`.
 
     Raises:
-      XlflaxError: settings or data are unusable.
+      XlflaxError: If fields or data are unusable.
     """
     return dry_run.make_plan(self.on(machine) if machine else self, by=by)
 
   @validation.validate_call
   def benchmark(self, *, steps: validation.PositiveInt = 10) -> dict[str, Any]:
-    """Times steps on synthetic batches; writes nothing.
+    """Times steps on synthetic batches without writing files.
 
     Args:
-      steps: how many are timed.
+      steps: Number of timed steps.
 
     Returns:
-      Step time, tokens/s, MFU, peak memory: see `training.benchmark.run`.
+      Step time, tokens/s, MFU and peak memory; see
+      `training.step_benchmark.time_steps`.
     """
     return step_benchmark.time_steps(self, steps=steps)
 
   @property
   def steps(self) -> int:
-    """Optimizer steps of the whole run, once it is `resolved`."""
+    """The number of optimizer steps of the run. It requires a `resolved` run."""
     assert self.total_steps is not None
     return self.total_steps
 
   @property
   def last_step(self) -> int:
-    """Where this call stops, once the run is `resolved`."""
+    """The step at which this call stops. It requires a `resolved` run."""
     return min(self.steps, self.stop_at_step or self.steps)
 
   def on(
@@ -339,12 +350,12 @@ class Trainer:
     *,
     devices: tuple[Any, ...] | None = None,
   ) -> 'Trainer':
-    """The same run on a described machine.
+    """Returns the same run on a described machine.
 
     Args:
-      machine: the description.
-      devices: its devices, to compile for; None has this process's devices
-        stand in for them.
+      machine: Description of the machine.
+      devices: Devices of the machine to compile for. If None, the devices of
+        this process stand in for them.
     """
     partitioner = dataclasses.replace(
       self.partitioner, machine=machine, devices=devices
@@ -354,39 +365,41 @@ class Trainer:
   def resolved(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> 'Trainer':
-    """The same run with the number of steps filled in, also in schedules.
+    """Returns the run with the number of steps filled in, also in schedules.
 
     Args:
-      vocabulary: of the run; needed to count the rows that `epochs` is of.
+      vocabulary: Vocabulary of the run, which is required to count the examples
+        of an epoch.
 
     Raises:
-      ConfigError: `epochs` is given for a stream without labelled examples.
-      XlflaxError: the rows cannot be made.
+      ConfigError: If `epochs` is set for a dataset without labeled examples.
+      XlflaxError: If the examples cannot be read.
     """
     total_steps = self.total_steps or self._steps_of_epochs(vocabulary)
-    counted = dataclasses.replace(self, total_steps=total_steps)
-    return schedules.resolve_schedules(counted, total_steps)
+    trainer = dataclasses.replace(self, total_steps=total_steps)
+    return schedules.resolve_schedules(trainer, total_steps)
 
   def _steps_of_epochs(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> int:
-    """Steps that see each row of the first stream so often, rounded up.
+    """Returns the number of steps of `epochs` epochs of the first dataset.
 
-    25 rows in batches of 10 are 5 steps in 2 epochs.
+    The number is rounded up. 2 epochs of 25 examples in batches of 10 are 5
+    steps.
     """
     assert self.epochs is not None
     stream = self.streams[0]
     if vocabulary is None or not isinstance(
-      stream, labelled_stream.LabelledStream
+      stream, supervised_dataset.LabelledStream
     ):
       raise errors.ConfigError(
-        'Epochs are counted over labelled examples',
+        '`epochs` requires labeled examples',
         got=f'epochs={self.epochs} of stream {stream.name!r}',
-        expected='a labelled stream and a vocabulary, or total_steps',
+        expected='a LabelledStream and a vocabulary, or total_steps',
         where='Trainer.epochs',
-        fix='give total_steps (gin: TRAIN_STEPS)',
+        fix='Set total_steps (gin: TRAIN_STEPS)',
       )
-    loader = labelled_loader.LabelledLoader(
+    loader = supervised_loader.LabelledLoader(
       stream, vocabulary=vocabulary, seed=self.seed
     )
     try:

@@ -1,4 +1,7 @@
-"""`translate`: text through a run's encoder-decoder, from files and streams."""
+"""`translate`: translates text with the encoder-decoder of a run.
+
+The text is read from files or streams.
+"""
 
 import codecs
 import dataclasses
@@ -30,21 +33,21 @@ Hypothesis = sentence_translator.Hypothesis
 TranslationOptions = translation_options.TranslationOptions
 Translator = sentence_translator.Translator
 
-# Batches of a file that are sorted by length together.
+# Number of batches of a file that are sorted by length together.
 _SORTED_BATCHES = 16
 
 _LOG = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-  """What was done.
+  """Numbers of processed lines.
 
   Attributes:
-    lines: lines that were translated, empty ones included.
-    empty: lines of nothing but spaces, which stay empty.
-    cut: lines that were longer than the model reads.
-    resumed: lines that an earlier, interrupted call had translated.
-    replaced: Bytes that are not UTF-8 and were read as U+FFFD.
+    lines: Number of translated lines, including empty lines.
+    empty: Number of lines without text, which stay empty.
+    cut: Number of lines that exceeded the maximum length and were truncated.
+    resumed: Number of lines that an earlier, interrupted call had translated.
+    replaced: Number of bytes that are not UTF-8 and were read as U+FFFD.
   """
 
   lines: int = 0
@@ -56,15 +59,17 @@ class Counts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineTranslator:
-  """Lines to lines.
+  """Translates lines of text with one checkpoint and a language pair.
 
   Attributes:
-    translator: of one checkpoint and a pair of languages.
-    n_best: hypotheses written for a line. For 1 a line becomes a line; else
-      so many lines `number <TAB> score <TAB> text`, the number that of the
-      input line, from 1.
-    batch_size: lines that are translated at a time.
-    identity: what the translations depend on but the text: plain JSON.
+    translator: Translator of the checkpoint.
+    n_best: Number of hypotheses to write per line. If 1, the output has one
+      line per input line. Otherwise, each input line results in `n_best` lines
+      of the form `number <TAB> score <TAB> text`, where the number is that of
+      the input line, from 1.
+    batch_size: Number of lines to translate at a time.
+    identity: Everything but the text that the translations depend on, as plain
+      JSON.
   """
 
   translator: Translator
@@ -74,46 +79,53 @@ class LineTranslator:
 
   @validation.validate_call
   def translate(self, lines: Iterable[str]) -> list[list[Hypothesis]]:
-    """The hypotheses of some lines, the best first."""
+    """Returns the hypotheses of lines, the best first."""
     return self.translator.translate(list(lines)).hypotheses
 
   def stream(self, source: BinaryIO, output: BinaryIO) -> Counts:
-    """Translates lines as they come, in order.
+    """Translates lines of a stream in order, as they arrive.
 
-    Each call of the model takes the lines that are there, `batch_size` at the
-    most: a line that is typed is answered at once.
+    Each call of the model translates all lines that have arrived, at most
+    `batch_size`. Interactive input is therefore translated immediately.
 
     Args:
-      source: UTF-8 text; a byte that is none is read as U+FFFD.
-      output: is flushed after each batch.
+      source: UTF-8 text. Invalid bytes are read as U+FFFD.
+      output: Stream for the translations, which is flushed after each batch.
     """
     counts = Counts()
-    for chunk in _arriving(source, self.batch_size):
-      counts = self._write(chunk, output, counts)
-    return _warned(counts, self.translator)
+    for chunk in _available_lines(source, self.batch_size):
+      counts = self._translate_chunk(chunk, output, counts)
+    _log_warnings(counts, self.translator)
+    return counts
 
   @validation.validate_call
   def file(
     self, source: validation.FilePath, output: validation.FilePath
   ) -> Counts:
-    """Translates a file; goes on where an interrupted call stopped.
+    """Translates a file, and resumes where an interrupted call stopped.
 
-    The lines that are done are kept in `OUTPUT.partial`, and what they depend
-    on in `OUTPUT.partial.json`: with another text, checkpoint or setting the
-    file is translated from the start.
+    The finished lines are stored in `OUTPUT.partial`, and their dependencies in
+    `OUTPUT.partial.json`. If the text, the checkpoint or a setting has changed,
+    the file is translated from the start.
+
+    Args:
+      source: Text file to translate.
+      output: File for the translations.
 
     Raises:
-      CorpusError: a file cannot be read or written.
+      CorpusError: If a file cannot be read or written.
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
     partial = output.with_name(output.name + '.partial')
     record = output.with_name(output.name + '.partial.json')
     try:
       with errors.naming_path(partial), source.open('rb') as text:
-        done = _resume(partial, record, self._identity(text), self.n_best)
+        num_finished = _resume(
+          partial, record, self._identity(text), self.n_best
+        )
         text.seek(0)
-        counts = Counts(lines=done, resumed=done)
-        for _ in itertools.islice(text, done):
+        counts = Counts(lines=num_finished, resumed=num_finished)
+        for _ in itertools.islice(text, num_finished):
           pass
         with (
           partial.open('ab') as file,
@@ -122,29 +134,31 @@ class LineTranslator:
           while chunk := list(
             itertools.islice(text, _SORTED_BATCHES * self.batch_size)
           ):
-            counts = self._write(chunk, file, counts)
+            counts = self._translate_chunk(chunk, file, counts)
             os.fsync(file.fileno())
-            _LOG.info('%d lines are translated.', counts.lines)
+            _LOG.info('Translated %d lines.', counts.lines)
       partial.replace(output)
       record.unlink()
     except OSError as error:
       raise errors.CorpusError(
-        'A file of text cannot be translated',
+        'Reading or writing a file failed during translation',
         got=error.strerror or str(error),
         where=error.filename or f'{source} into {output}',
       ) from error
-    return _warned(counts, self.translator)
+    _log_warnings(counts, self.translator)
+    return counts
 
   def _identity(self, text: BinaryIO) -> dict:
+    """Returns everything that the translations of a text depend on."""
     digest = hashlib.sha256()
-    while part := text.read(1 << 20):
-      digest.update(part)
+    while block := text.read(1 << 20):
+      digest.update(block)
     return {**self.identity, 'text': digest.hexdigest()}
 
-  def _write(
+  def _translate_chunk(
     self, chunk: list[bytes], file: BinaryIO, counts: Counts
   ) -> Counts:
-    """Translates some lines, and writes what they become."""
+    """Translates lines, writes the result, and returns the updated counts."""
     if not counts.lines:
       chunk = [chunk[0].removeprefix(codecs.BOM_UTF8), *chunk[1:]]
     decoded = [_decode(line) for line in chunk]
@@ -163,6 +177,7 @@ class LineTranslator:
     )
 
   def _format(self, number: int, hypotheses: list[Hypothesis]) -> str:
+    """Returns the output of one input line."""
     if self.n_best == 1:
       return hypotheses[0].text + '\n'
     missing = [Hypothesis('', 0.0)] * (self.n_best - len(hypotheses))
@@ -186,34 +201,36 @@ def open_translator(
   """Opens a run for translation.
 
   Args:
-    model_dir: the directory of a run of an encoder-decoder.
-    source: language that is read.
-    target: language that is written.
+    model_dir: Directory of the run of an encoder-decoder.
+    source: Language to translate from.
+    target: Language to translate to.
     step: 'last' or the step of a checkpoint.
-    options: of the search; None for a beam of 5.
-    batch_size: lines that are translated at a time.
-    partitioner: shards parameters and batches; None splits batches over all
-      devices.
+    options: Options of the search. If None, beam search with a beam of 5.
+    batch_size: Number of lines to translate at a time.
+    partitioner: Partitioner of parameters and batches. If None, batches are
+      split over all devices.
 
   Returns:
     A translator of lines, files and streams.
 
   Raises:
-    XlflaxError: the directory is no run, its model is no encoder-decoder, or
-      it does not know a language.
+    XlflaxError: If the directory does not contain a run, the model is not an
+      encoder-decoder, or it does not support a language.
   """
   options = options or TranslationOptions()
   run = saved_run.open_run(model_dir)
   sentence_translator.check_model(run.model)
-  _warn_of_unseen(run.directory, target)
-  (chosen,) = checkpoint_selection.select_checkpoints(run, _asked(step))
+  _warn_of_untrained_target(run.directory, target)
+  (selected_step,) = checkpoint_selection.select_checkpoints(
+    run, _parse_step(step)
+  )
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   subject = eval_task.Subject(
     model=run.model,
     vocabulary=run.vocabulary,
     partitioner=partitioner,
-    params=run.restore_params(chosen, partitioner=partitioner),
+    params=run.restore_params(selected_step, partitioner=partitioner),
     batch_size=batch_size,
     objectives=run.objectives,
   )
@@ -230,34 +247,40 @@ def open_translator(
       'options': eval_task.task_settings(options),
       'search': translator.describe(),
       'vocabulary': run.vocabulary.hash,
-      'step': chosen,
-      'checkpoint': result_store.checkpoint_identity(run.directory, chosen),
+      'step': selected_step,
+      'checkpoint': result_store.checkpoint_identity(
+        run.directory, selected_step
+      ),
     },
   )
 
 
-def _asked(step: str | int) -> str | list[int]:
-  """The step as `checkpoint_selection.select_checkpoints` takes it."""
+def _parse_step(step: str | int) -> str | list[int]:
+  """Returns the step in the format of `select_checkpoints`.
+
+  Raises:
+    ConfigError: If the step is neither 'last' nor a number.
+  """
   if step == 'last':
     return step
   if isinstance(step, str) and not step.isdigit():
     raise errors.ConfigError(
-      'There is no such checkpoint',
+      'The step of the checkpoint is invalid',
       got=repr(step),
       expected="'last' or a step",
       where='open_translator.step',
-      fix="take 'last', or one of the steps that the run has",
+      fix="Pass 'last' or the step of a checkpoint of the run",
     )
   return [int(step)]
 
 
-def _warn_of_unseen(directory: pathlib.Path, target: str) -> None:
-  """Logs that the run has never been trained to write a language."""
+def _warn_of_untrained_target(directory: pathlib.Path, target: str) -> None:
+  """Logs a warning if the run was not trained to translate to a language."""
   trained_languages = data_fingerprint.recorded_languages(directory)
   if trained_languages is not None and target not in trained_languages:
     _LOG.warning(
-      'The run has never been trained to translate into %s, but into %s: what '
-      'it writes may be of another language, or nonsense.',
+      'The run was not trained to translate to %s, but to %s. The output may be '
+      'in another language or meaningless.',
       target,
       ', '.join(sorted(trained_languages)),
     )
@@ -266,38 +289,56 @@ def _warn_of_unseen(directory: pathlib.Path, target: str) -> None:
 def _resume(
   partial: pathlib.Path, record: pathlib.Path, identity: dict, n_best: int
 ) -> int:
-  """How many lines are done; makes both files say just that."""
-  before = _recorded(record)
-  if before != identity or not partial.exists():
-    if before is not None:
+  """Prepares the partial output and returns the number of finished lines.
+
+  Incomplete lines at the end of the partial output are removed. If it belongs
+  to another text or other settings, it is emptied.
+
+  Args:
+    partial: File with the finished lines.
+    record: File with the dependencies of the finished lines.
+    identity: Dependencies of this call.
+    n_best: Number of hypotheses per line.
+
+  Raises:
+    CorpusError: If there is a partial output without a record.
+  """
+  recorded_identity = _read_record(record)
+  if recorded_identity != identity or not partial.exists():
+    if recorded_identity is not None:
       _LOG.warning(
-        '%s is of another text or with other settings; the file is '
-        'translated from the start.',
+        '%s belongs to another text or other settings. Translating the file '
+        'from the start.',
         partial,
       )
-    if before is None and partial.exists() and partial.stat().st_size:
+    elif partial.exists() and partial.stat().st_size:
       raise errors.CorpusError(
-        'A file lies where the lines that are done would',
+        'The file for partial translations already exists, but was not written '
+        'by an interrupted call',
         got=str(partial),
-        expected='none, or that of an interrupted call, with its .json',
-        fix='move it, or give another output',
+        expected=f'no file, or a file with a record {record.name}',
+        fix='Remove the file, or pass another output',
       )
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))
     return 0
-  done, num_bytes = 0, 0
+  num_finished, num_bytes = 0, 0
   with partial.open('rb') as file:
     while lines := list(itertools.islice(file, n_best)):
       if len(lines) < n_best or not lines[-1].endswith(b'\n'):
         break
-      done, num_bytes = done + 1, num_bytes + sum(map(len, lines))
+      num_finished += 1
+      num_bytes += sum(map(len, lines))
   os.truncate(partial, num_bytes)
-  _LOG.info('%d lines are translated already.', done)
-  return done
+  _LOG.info('Resuming after %d translated lines.', num_finished)
+  return num_finished
 
 
-def _recorded(record: pathlib.Path) -> Any:
-  """What an earlier call said of its text; '' where that is damaged."""
+def _read_record(record: pathlib.Path) -> Any:
+  """Returns the identity that an earlier call has recorded.
+
+  The result is None if there is no record, and '' if it is damaged.
+  """
   if not record.exists():
     return None
   try:
@@ -307,7 +348,7 @@ def _recorded(record: pathlib.Path) -> Any:
 
 
 def _decode(line: bytes) -> tuple[str, int]:
-  """Returns a line of UTF-8, and how many bytes of it were replaced."""
+  """Decodes a line as UTF-8 and returns the number of replaced bytes."""
   try:
     return line.decode('utf-8'), 0
   except UnicodeDecodeError:
@@ -315,10 +356,11 @@ def _decode(line: bytes) -> tuple[str, int]:
     return line.decode('utf-8', 'replace'), len(line) - len(valid.encode())
 
 
-def _warned(counts: Counts, translator: Translator) -> Counts:
+def _log_warnings(counts: Counts, translator: Translator) -> None:
+  """Logs warnings of truncated lines and replaced bytes."""
   if counts.cut:
     _LOG.warning(
-      '%d of %d lines were cut to %d tokens.',
+      '%d of %d lines were truncated to %d tokens.',
       counts.cut,
       counts.lines - counts.resumed,
       translator.max_length,
@@ -328,18 +370,18 @@ def _warned(counts: Counts, translator: Translator) -> Counts:
       '%d bytes of the text are not UTF-8 and were read as U+FFFD.',
       counts.replaced,
     )
-  return counts
 
 
-def _arriving(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
-  """The lines that are there, at least one and at most `count` at a time.
+def _available_lines(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
+  """Yields chunks of the lines that are available without waiting.
 
-  A thread reads ahead, so that a line that is typed comes at once and lines
-  of a fast source come many at a time.
+  Each chunk has at least one line. A thread reads ahead, so that a typed line
+  is yielded immediately, and many lines of a fast source are yielded together.
 
   Args:
-    source: of lines; what reading it raises is raised after the last line.
-    count: lines of a chunk at most.
+    source: Source of lines. An error of reading it is raised after the last
+      line.
+    count: Maximum number of lines in a chunk.
   """
   lines: queue.Queue = queue.Queue(maxsize=4 * count)
 
@@ -348,7 +390,7 @@ def _arriving(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
       for line in source:
         lines.put(line)
       lines.put(None)
-    except Exception as error:  # raised below
+    except Exception as error:  # Raised below in the main thread.
       lines.put(error)
 
   threading.Thread(target=read, daemon=True).start()

@@ -70,12 +70,12 @@ def test_real_steps_are_held_back():
   told = []
   flight, x = dispatch_queue.DispatchQueue(told.append), jnp.float32(0)
   step(x).block_until_ready()
-  flight._seconds = 2.0  # as if the steps before had taken so long
+  flight._seconds_per_step = 2.0  # as if the steps before had taken so long
   for number in range(5):
     flight.make_room()
     x = step(x)
     flight.add(number + 1, x)
     assert number + 1 - flight.finished <= 2
-    flight._seconds = 2.0
+    flight._seconds_per_step = 2.0
   flight.finish()
   assert told[-1] == 5 and float(x) == 5

@@ -21,7 +21,7 @@ def _progress(first_step=0, total_steps=1000, is_compiled_long=False, **fields):
     first_step=first_step, total_steps=total_steps, **fields
   )
   if not is_compiled_long:
-    made._patience.cancel()
+    made._compilation_timer.cancel()
   return made
 
 

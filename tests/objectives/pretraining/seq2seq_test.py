@@ -152,7 +152,9 @@ def test_smoothing_leaves_out_rows_beyond_the_vocabulary():
   hidden = jnp.asarray(rng.normal(size=(5, 8)), jnp.float32)
   table = jnp.asarray(rng.normal(size=(32, 8)), jnp.float32)
   bias = jnp.where(jnp.arange(32) < 23, 0.1, -1e9)
-  got = teacher_forcing._above_mean(hidden, table, bias, jnp.arange(5), 23)
+  got = teacher_forcing._logit_above_mean(
+    hidden, table, bias, jnp.arange(5), 23
+  )
   logits = np.asarray(hidden) @ np.asarray(table[:23]).T
   np.testing.assert_allclose(
     got,

@@ -296,7 +296,7 @@ def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
       ours, output = taken.compute_twice(run, active, step + 1, ours, batches)
       theirs, expected = run(theirs, batches)
       tiny.assert_trees_equal((ours, output), (theirs, expected))
-  assert active == (1,) and taken._agreed == 2
+  assert active == (1,) and taken._last_agreed == 2
 
 
 def _batches(setup, active):
