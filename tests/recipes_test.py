@@ -276,9 +276,12 @@ def test_phases_that_are_refused(phases, bindings, message):
 @pytest.mark.parametrize(
   'binding, message',
   [
-    ("EncoderConfig.mlm_head='tied'", 'taken by nothing'),
+    ("EncoderConfig.mlm_head='tied'", 'is unused'),
     ('EncoderConfig.mlp_dim=64', 'mlp.* in the checkpoint'),
-    ('optimizers.StableAdamW.frozen=("embeddings",)', 'optimizer does not fit'),
+    (
+      'optimizers.StableAdamW.frozen=("embeddings",)',
+      'optimizer does not match',
+    ),
   ],
 )
 def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):

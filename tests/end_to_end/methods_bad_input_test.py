@@ -106,7 +106,7 @@ def wider(tmp_path_factory):
 @pytest.mark.slow
 def test_veco_on_an_encoder_of_another_shape(fails, wider):
   message = fails('pretrain/veco_phase1.gin', *_PAIRS, f'INIT_DIR="{wider}"')
-  assert 'The checkpoint does not fit the model' in message
+  assert 'The checkpoint does not match the model' in message
   assert (
     'model/embeddings/token is (100, 16) here, (100, 24) in the checkpoint'
   ) in message

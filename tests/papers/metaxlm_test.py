@@ -74,7 +74,7 @@ def test_what_is_taken_over(row, layers, embeddings, dictionaries):
   settings = rows.settings('metaxlm', row)
   init = settings.init_from
   wanted = {
-    name: init is not None and init.wants(name)
+    name: init is not None and init.should_initialize(name)
     for name in (
       'model/layers/mlp/wi/kernel',
       'model/embeddings/position',

@@ -81,8 +81,10 @@ def test_phases():
     True,
     True,
   ]
-  assert not first.init_from.wants(plug_in) and first.init_from.wants(body)
-  assert second.init_from.wants(plug_in)
+  assert not first.init_from.should_initialize(
+    plug_in
+  ) and first.init_from.should_initialize(body)
+  assert second.init_from.should_initialize(plug_in)
   layouts = {
     e.objective.name: next(
       s.layout for s in second.streams if s.name == e.stream
@@ -206,12 +208,14 @@ def test_scripts_take_all_of_veco_but_its_head(row):
     param_tree.flatten_params(training_setup.Setup(one).factory.abstract.params)
     for one in (settings, rows.twin('veco', 'large_phase2'))
   )
-  taken = {init.source_name(name) for name in own if init.wants(name)}
+  taken = {
+    init.source_name(name) for name in own if init.should_initialize(name)
+  }
   assert taken <= theirs.keys()
   left = {
     name for name in theirs if name not in taken and name.startswith('model/')
   }
-  assert left and not any(init.must_take(name, taken) for name in left)
+  assert left and not any(init.must_use(name, taken) for name in left)
   assert all('head_' in name or 'output_bias' in name for name in left)
 
 

@@ -1,8 +1,8 @@
 """Verification and repair of a directory of any type.
 
 `xlflax verify` prints the report. All files are read and compared with the
-digests that were recorded when they were written. Missing files are detected
-by the manifest of the directory.
+digests that were recorded when they were written. Missing files are detected by
+the manifest of the directory.
 """
 
 import contextlib

@@ -166,31 +166,28 @@ def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: 
 
 def test_groups_of_parameters_make_no_difference(directory, monkeypatch):
   whole = averaging.mean_params(_paths(directory, 2, 16))
-  monkeypatch.setattr(averaging, '_GROUP_VALUES', 40)
+  monkeypatch.setattr(averaging, '_GROUP_SIZE', 40)
   tiny.assert_trees_equal(
     averaging.mean_params(_paths(directory, 2, 16)), whole
   )
 
 
 def test_groups():
-  shapes = {'a': (averaging._GROUP_VALUES,), 'b': (3, 4), 'c': ()}
-  assert list(averaging._groups(shapes)) == [['a'], ['b', 'c']]
+  shapes = {'a': (averaging._GROUP_SIZE,), 'b': (3, 4), 'c': ()}
+  assert list(averaging._group_names(shapes)) == [['a'], ['b', 'c']]
 
 
 def test_missing_steps(directory, tmp_path, capsys):
   assert _average(directory, tmp_path / 'mean', '--checkpoint_steps=2,3,5') == 2
   text = capsys.readouterr().err
-  assert (
-    'Checkpoints to average are missing. Got: steps [3, 5]. Expected: '
-    'some of [2, 10, 16, 30]'
-  ) in text
+  assert 'Got: steps [3, 5]' in text and '[2, 10, 16, 30]' in text
   assert not (tmp_path / 'mean').exists()
 
 
 def test_too_few_checkpoints(directory, tmp_path, capsys):
   assert _average(directory, tmp_path / 'mean', '--last=5') == 2
   text = capsys.readouterr().err
-  assert 'too few checkpoints to average. Got: 4' in text
+  assert 'Got: 4 checkpoints' in text
   assert 'CheckpointOptions.keep_last' in text
 
 

@@ -178,14 +178,14 @@ def test_every_parameter(run, request, layers, taken, tied, scanned):
 @pytest.mark.parametrize('tied', ['first', 'last'])
 def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
   model = _translator(tie_decoder=True, tied_layers=tied)
-  assert DecoderInitialization().of_model(model).layers.value == tied
+  assert DecoderInitialization().resolve(model).layers.value == tied
   other = {'first': Layers.LAST, 'last': Layers.FIRST}[tied]
   with raises_error(
     errors.ConfigError, where='DecoderInitialization.layers', mentions='layers='
   ):
-    DecoderInitialization(layers=other).of_model(model)
+    DecoderInitialization(layers=other).resolve(model)
   plain = _translator(tie_decoder=False, tied_layers=tied)
-  assert DecoderInitialization().of_model(plain).layers is None
+  assert DecoderInitialization().resolve(plain).layers is None
 
 
 def test_as_deep_a_decoder(veco):
@@ -349,7 +349,7 @@ def test_sources(name, depth, want):
     'head': (2,),
     **{f'top/layers_{i}/v': (5,) for i in range(3)},
   }
-  choose = DecoderInitialization().choose
+  choose = DecoderInitialization().select_layers
   assert parameter_assignment.find_source(name, depth, saved, choose) == want
 
 

@@ -125,7 +125,7 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
 
 def test_mixing_without_text_is_refused():
   with raises_error(
-    errors.ConfigError, got='no text', where='VocabularyMatching.text'
+    errors.ConfigError, got='text=None', where='VocabularyMatching.text'
   ):
     VocabularyMatching(mixing='translated')
 

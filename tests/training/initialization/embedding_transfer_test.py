@@ -189,7 +189,7 @@ def test_report(tmp_path, caplog):
     'random': 2,
     'special': 5,
     'exact': 2,
-    'normalised': 1,
+    'normalized': 1,
     'dictionary': 1,
     'interpolated': 0,
   }
@@ -205,7 +205,7 @@ def test_report(tmp_path, caplog):
   assert len(table) == 1 + len(_TARGET)
   assert table[6:12] == [
     '5\t▁the\texact\t5\tĠthe',
-    '6\t▁The\tnormalised\t5\tĠthe',
+    '6\t▁The\tnormalized\t5\tĠthe',
     '7\ting\texact\t6\ting',
     '8\t▁Hund\tdictionary\t7\tĠdog',
     '9\t▁дом\trandom\t\t',

@@ -29,7 +29,7 @@ def test_positions_that_start_at_another_row_are_refused(run):
   """Both tables have 32 rows."""
   names = [_POSITION, 'model/embeddings/token']
   assert init_checks.position_problems(run, names, tiny.make_model()) == [
-    f'{_POSITION}: position 0 is row 0 here, row 2 in the checkpoint'
+    f'{_POSITION}: position 0 is row 0 in this model, row 2 in the checkpoint'
   ]
 
 

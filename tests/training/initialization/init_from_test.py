@@ -162,8 +162,8 @@ def test_new_parameters_must_be_named_or_allowed(run):
   params = _zeros(_SOURCE) | {'heads': {'align': jnp.zeros(3)}}
   text = _fails(run, params)
   assert 'Got: heads/align is not in the checkpoint' in text
-  assert 'InitFrom.exclude, InitFrom.renames or allow_missing' in text
-  assert text.endswith("new: add 'heads/' to InitFrom.exclude.")
+  assert 'InitFrom.allow_missing' in text
+  assert "'heads/' to InitFrom.exclude" in text
   for fields in (dict(allow_missing=True), dict(exclude=('^heads/',))):
     state = _apply(run, params, **fields)
     assert _values(state) == _ALL
@@ -174,10 +174,7 @@ def test_nothing_is_left_behind_without_a_word(run):
   params = {'model': dict(_zeros(_SOURCE)['model'])}
   del params['model']['output_bias']
   text = _fails(run, params)
-  assert (
-    'The model would not compute what the checkpoint does. Got: '
-    'model/output_bias of the checkpoint is taken by nothing.' in text
-  )
+  assert 'Got: model/output_bias of the checkpoint is unused.' in text
   assert 'InitFrom.unused' in text
   for fields in (
     dict(unused=('output_bias',)),
@@ -212,16 +209,15 @@ def test_nothing_in_common(run):
 
 
 def test_no_such_step(run):
-  assert _fails(run, step=3) == (
-    'There is no checkpoint to initialise from. Got: step 3. Expected: one '
-    f'of [1, 5]. Where: {run}.'
+  assert _fails(run, step=3).endswith(
+    f'Got: step 3. Expected: one of [1, 5]. Where: {run}.'
   )
 
 
 def test_no_such_run(tmp_path):
-  assert _fails(str(tmp_path / 'none')) == (
-    'There is no checkpoint to initialise from. Got: no finished checkpoint. '
-    f'Expected: a run with checkpoints. Where: {tmp_path / "none"}.'
+  assert _fails(str(tmp_path / 'none')).endswith(
+    'Got: no finished checkpoint. Expected: a run with checkpoints. Where: '
+    f'{tmp_path / "none"}.'
   )
 
 

@@ -30,7 +30,7 @@ def test_docstring():
   )
   assert {p: got[p] for p in ('▁the', '▁The', 'ing', '▁Hund', '▁xyz')} == {
     '▁the': ('Ġthe', Kind.EXACT),
-    '▁The': ('Ġthe', Kind.NORMALISED),
+    '▁The': ('Ġthe', Kind.NORMALIZED),
     'ing': ('ing', Kind.EXACT),
     '▁Hund': ('Ġdog', Kind.DICTIONARY),
     '▁xyz': (None, Kind.RANDOM),
@@ -51,14 +51,14 @@ def test_special_symbols_go_by_purpose():
   assert got['▁<s>'] == (None, Kind.RANDOM)
 
 
-def test_order_of_the_normalised_look_up():
+def test_order_of_the_normalized_look_up():
   """Same place of the word, then written in lower case, then the first."""
   source = Pieces(('▁CAT', '▁Cat', 'cat', '▁USA', '▁Usa', 'Zed'))
   got = _matched(Pieces(('▁cat', 'CAT', '▁usa', '▁zed', 'cat')), source)
-  assert got['▁cat'] == ('▁CAT', Kind.NORMALISED)
-  assert got['CAT'] == ('cat', Kind.NORMALISED)
+  assert got['▁cat'] == ('▁CAT', Kind.NORMALIZED)
+  assert got['CAT'] == ('cat', Kind.NORMALIZED)
   assert got['▁usa'][0] == '▁USA'
-  assert got['▁zed'] == ('Zed', Kind.NORMALISED)
+  assert got['▁zed'] == ('Zed', Kind.NORMALIZED)
   assert got['cat'] == ('cat', Kind.EXACT)
 
 
@@ -112,7 +112,7 @@ def test_counts():
     'random': 2,
     'special': 5,
     'exact': 1,
-    'normalised': 1,
+    'normalized': 1,
     'dictionary': 1,
     'interpolated': 0,
   }
@@ -206,7 +206,7 @@ def test_large_vocabularies_take_seconds():
     target, source, ((f'w{i}', f'w{i + 1}') for i in range(size))
   )
   seconds = time.perf_counter() - start
-  assert matching.counts()['normalised'] == size // 2
+  assert matching.counts()['normalized'] == size // 2
   assert matching.counts()['dictionary'] == size // 2 - 1
   assert seconds < 30
 

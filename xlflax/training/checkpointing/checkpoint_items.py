@@ -1,8 +1,8 @@
 """Items of a checkpoint, each sealed by the digests of its files.
 
-Orbax calls `finalize` on an item after all its files are written and before
-the checkpoint gets its final name. Every finished checkpoint therefore has
-digests, and no training step waits for their computation.
+Orbax calls `finalize` on an item after all its files are written and before the
+checkpoint gets its final name. Every finished checkpoint therefore has digests,
+and no training step waits for their computation.
 """
 
 import dataclasses

@@ -50,11 +50,9 @@ class CheckpointOptions:
     asynchronous: Whether to write checkpoints in the background while training
       proceeds.
     write_concurrent_gb: Maximum amount of parameters that are written at the
-      same
-      time, in units of 10^9 bytes (at least the largest parameter). It saves
-      memory, also because it disables compression, whose buffers are as large
-      as
-      the parameters. If None, all parameters are written at once.
+      same time, in units of 10^9 bytes (at least the largest parameter). It
+      saves memory, also because it disables compression, whose buffers are as
+      large as the parameters. If None, all parameters are written at once.
   """
 
   every_steps: validation.PositiveInt = 1000
@@ -255,10 +253,8 @@ class Checkpoints:
     """Restores the newest readable checkpoint.
 
     Unreadable checkpoints are skipped. After an older one was restored, they
-    are
-    moved to `rejected_checkpoints/` with a warning. If no checkpoint is
-    readable,
-    none is moved, because the cause may lie outside the checkpoints.
+    are moved to `rejected_checkpoints/` with a warning. If no checkpoint is
+    readable, none is moved, because the cause may lie outside the checkpoints.
 
     Args:
       factory: Factory of the abstract state and its shardings.
@@ -268,9 +264,8 @@ class Checkpoints:
 
     Raises:
       CheckpointError: If checkpoints exist but none is readable, or the newest
-        one
-        does not match the model or the optimizer. The status is FAILURE if the
-        file system or the bucket does not respond, or a process was lost.
+        one does not match the model or the optimizer. The status is FAILURE if
+        the file system or the bucket does not respond, or a process was lost.
     """
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):

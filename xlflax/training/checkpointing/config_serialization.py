@@ -83,8 +83,7 @@ def from_json_config(description: Any) -> Any:
 
   Raises:
     RunDirectoryError: If the description is invalid, or contains a class that
-      is
-      not registered or a field that does not exist.
+      is not registered or a field that does not exist.
   """
   try:
     return _build(description)
@@ -155,9 +154,8 @@ def config_difference(old: Any, new: Any) -> list[str]:
   """Returns the lines in which the identities of two descriptions differ.
 
   A field that the older description lacks has its default value, so that a
-  class
-  may gain a field without changing the identity of earlier runs. Paths are
-  compared by their spelling if only one description contains their content.
+  class may gain a field without changing the identity of earlier runs. Paths
+  are compared by their spelling if only one description contains their content.
 
   Args:
     old: Older result of `to_json_config`.

@@ -1,9 +1,8 @@
 """Fingerprint of the data of a run, which every checkpoint contains.
 
 A run that resumes on other data would be a different run. A checkpoint
-therefore
-records the vocabulary and the tokens it was trained on. A run that reads other
-data is rejected, or the change is explicitly accepted and recorded.
+therefore records the vocabulary and the tokens it was trained on. A run that
+reads other data is rejected, or the change is explicitly accepted and recorded.
 """
 
 import logging
@@ -114,8 +113,7 @@ def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
   """Returns the target languages of the recorded translation data.
 
   Returns None if no stream of translations is recorded, or if there is no
-  record,
-  for example of an imported model.
+  record, for example of an imported model.
 
   Raises:
     RunDirectoryError: If the record is damaged or was deleted.

@@ -28,8 +28,7 @@ def truncate_metrics(
     model_dir: Model directory.
     step: Step of the checkpoint, or -1.
     written: Digest of the file at the time of the checkpoint, or '' if there
-      was
-      none.
+      was none.
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)

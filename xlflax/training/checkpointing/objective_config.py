@@ -26,9 +26,8 @@ def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
 
   Returns:
     Mapping from the name of an objective to the settings of its labeled
-    streams.
-    If an objective reads several streams, only their common settings are
-    included.
+    streams. If an objective reads several streams, only their common settings
+    are included.
   """
   streams = {stream.name: stream for stream in trainer.streams}
   inputs: dict[str, dict[str, Any]] = {}

@@ -323,8 +323,7 @@ def read_model(model_dir: pathlib.Path):
 
   Raises:
     RunDirectoryError: If the directory does not contain a run, or is in a
-      bucket
-      that cannot be read.
+      bucket that cannot be read.
   """
   bucket_access.check_readable(model_dir)
   path = model_dir / MODEL

@@ -61,8 +61,7 @@ class SavedRun:
     Args:
       step: Step of a checkpoint, one of `steps`.
       partitioner: Partitioner that shards the parameters. If None, they are
-        placed
-        on one device.
+        placed on one device.
 
     Returns:
       `{'model': ..., 'heads': ...}`.
@@ -85,8 +84,7 @@ class SavedRun:
     Args:
       seed: Random seed of the initialization.
       partitioner: Partitioner that shards the parameters. If None, they are
-        placed
-        on one device.
+        placed on one device.
 
     Returns:
       `{'model': ...}`.

@@ -1,1 +1,1 @@
-"""Initial parameters from runs, matched vocabularies, teachers and averages."""
+"""Initialization of parameters from runs, vocabularies, teachers and averages."""

@@ -1,9 +1,10 @@
-"""The average of some checkpoints' parameters, as a model directory.
+"""Average of the parameters of checkpoints, written as a model directory.
 
-Averages of the last checkpoints are what translation models are evaluated
-with (Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10).
-Averages of several runs merge what each has learned from one beginning, as the
-decay phases of mmBERT (which elects signs, by TIES, where this takes the mean).
+Translation models are evaluated with the average of their last checkpoints
+(Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10). The average
+of several runs that started from the same parameters merges them, as in the
+decay phases of mmBERT (which elects signs by TIES, where this module computes
+the mean).
 """
 
 import json
@@ -29,27 +30,32 @@ from xlflax.training.checkpointing import (
 from xlflax.utils import errors, validation
 
 RECORD = 'averaged.json'
-_GROUP_VALUES = 2**27  # parameters read at a time: 0.5 GB of each checkpoint
+_GROUP_SIZE = 2**27  # Parameters read at a time: 0.5 GB of each checkpoint.
 
 
 @validation.validate_call
 def last_steps(
   model_dir: str | pathlib.Path, count: validation.PositiveInt
 ) -> list[int]:
-  """The steps of the newest checkpoints, rising.
+  """Returns the steps of the newest checkpoints, in ascending order.
+
+  Args:
+    model_dir: Model directory.
+    count: Number of checkpoints.
 
   Raises:
-    CheckpointError: there are not so many.
+    CheckpointError: If there are fewer checkpoints.
   """
   bucket_access.check_readable(paths.to_path(model_dir))
   steps = checkpoint_reader.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
-      'There are too few checkpoints to average',
-      got=f'{len(steps)}: {steps}',
-      expected=f'{count}',
+      'The run has too few checkpoints to average',
+      got=f'{len(steps)} checkpoints: {steps}',
+      expected=f'at least {count} checkpoints',
       where=str(model_dir),
-      fix='average fewer, or train with a larger CheckpointOptions.keep_last',
+      fix='Average fewer checkpoints, or train with a larger '
+      'CheckpointOptions.keep_last.',
     )
   return steps[-count:]
 
@@ -57,28 +63,34 @@ def last_steps(
 def average_checkpoints(
   chosen: Mapping[str | pathlib.Path, Sequence[int]], output: str | pathlib.Path
 ) -> pathlib.Path:
-  """Writes a model directory with the mean of checkpoints' parameters.
+  """Writes a model directory with the mean of the parameters of checkpoints.
 
-  Each parameter is the mean in float64, heads included. (Of a run with
-  `ema_decay`, the parameters are averaged, not their running averages.) It
-  has one checkpoint, of the largest step, and appears, on disk, when it is
-  complete.
+  Parameters, including heads, are averaged in float64. If EMA is enabled, the
+  raw parameters are averaged. The directory contains one checkpoint, with the
+  largest step. On disk, it appears when it is complete.
 
   Args:
-    chosen: run -> which of its checkpoints; the first run's model is written.
-    output: directory to make.
+    chosen: Steps of the checkpoints by model directory. The model of the first
+      run is written.
+    output: Directory to write.
+
+  Returns:
+    The absolute path of the output.
 
   Raises:
-    RunDirectoryError: a run is none, there is an output already, or a bucket
-      cannot be used.
-    VocabularyError: the runs have different vocabularies.
-    CheckpointError: a checkpoint is missing or unlike the others.
+    RunDirectoryError: If a run is not a model directory, the output exists, or
+      a bucket cannot be used.
+    VocabularyError: If the runs have different vocabularies.
+    CheckpointError: If a checkpoint is missing or differs from the others.
   """
   output = paths.to_absolute_path(output)
-  runs = [(saved_run.open_run(d), sorted(set(s))) for d, s in chosen.items()]
+  runs = [
+    (saved_run.open_run(directory), sorted(set(steps)))
+    for directory, steps in chosen.items()
+  ]
   for run, steps in runs:
     _check_steps(run, steps)
-    _check_same(run, runs[0][0])
+    _check_same_model(run, runs[0][0])
   checkpoints = [
     checkpoint_reader.checkpoint_path(run.directory, step)
     for run, steps in runs
@@ -88,31 +100,37 @@ def average_checkpoints(
   with paths.new_directory(output, where='--output') as temporary_dir:
     _write(runs, mean_params(checkpoints), temporary_dir)
   for run, steps in runs:
-    logging.info('Steps %s of %s are in %s.', steps, run.directory, output)
+    logging.info('Averaged steps %s of %s in %s.', steps, run.directory, output)
   return output
 
 
 def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
-  """The mean of the parameters of some checkpoints, float32 on the host.
+  """Computes the mean of the parameters of checkpoints.
+
+  Args:
+    paths: Directories of checkpoints.
+
+  Returns:
+    The parameters in float32 on the host.
 
   Raises:
-    CheckpointError: they have not the same parameters, one is damaged, or a
-      value is not finite.
+    CheckpointError: If checkpoints have different parameters, one is damaged,
+      or a value is not finite.
   """
   for path in paths:
     checkpoint_reader.verify_checkpoint(path, 'params')
   shapes = checkpoint_reader.saved_shapes(paths[0])
   for path in paths[1:]:
     if checkpoint_reader.saved_shapes(path) != shapes:
-      raise _different(path, paths[0])
+      raise _make_difference_error(path, paths[0])
   means: dict[str, np.ndarray] = {}
-  for names in _groups(shapes):
-    means |= _mean(paths, {name: shapes[name] for name in names})
+  for names in _group_names(shapes):
+    means |= _compute_mean(paths, {name: shapes[name] for name in names})
   return param_tree.unflatten_params(means)
 
 
-def _mean(paths, shapes) -> dict[str, np.ndarray]:
-  """Name -> mean over the checkpoints."""
+def _compute_mean(paths, shapes) -> dict[str, np.ndarray]:
+  """Computes the means of some parameters over the checkpoints."""
   sums = {name: np.zeros(shape) for name, shape in shapes.items()}
   item = param_tree.unflatten_params(
     {
@@ -121,29 +139,29 @@ def _mean(paths, shapes) -> dict[str, np.ndarray]:
     }
   )
   for path in paths:
-    part = param_tree.flatten_params(
+    params = param_tree.flatten_params(
       checkpoint_reader.restore_subtree(path, 'params', item)
     )
     for name, total in sums.items():
-      nonfinite_checks.check_finite(name, np.asarray(part[name]), where=path)
-      total += part[name]
+      nonfinite_checks.check_finite(name, np.asarray(params[name]), where=path)
+      total += params[name]
   return {
     name: (total / len(paths)).astype(np.float32)
     for name, total in sums.items()
   }
 
 
-def _groups(shapes) -> Iterator[list[str]]:
-  """Names in groups of so many values that few are held at a time."""
+def _group_names(shapes) -> Iterator[list[str]]:
+  """Yields groups of names with at most `_GROUP_SIZE` values, if possible."""
   group: list[str] = []
-  values = 0
+  num_values = 0
   for name, shape in shapes.items():
     size = int(np.prod(shape))
-    if group and values + size > _GROUP_VALUES:
+    if group and num_values + size > _GROUP_SIZE:
       yield group
-      group, values = [], 0
+      group, num_values = [], 0
     group.append(name)
-    values += size
+    num_values += size
   yield group
 
 
@@ -152,6 +170,7 @@ def _write(
   params,
   directory: pathlib.Path,
 ) -> None:
+  """Writes the files of the model directory."""
   run, _ = runs[0]
   run_directory.write_model(directory, run.model, vocabulary=run.vocabulary)
   objective_config.write_objectives(
@@ -174,29 +193,32 @@ def _write(
   checkpoints.write_parameters(directory, params, step=last, meta=meta)
 
 
-def _check_same(run: saved_run.SavedRun, first: saved_run.SavedRun) -> None:
-  """Refuses a run of another model or vocabulary."""
+def _check_same_model(
+  run: saved_run.SavedRun, first: saved_run.SavedRun
+) -> None:
+  """Raises an error if two runs have different models or vocabularies."""
   if run.model != first.model:
-    raise _different(run.directory, first.directory)
+    raise _make_difference_error(run.directory, first.directory)
   data_fingerprint.check_vocabulary(
     first.vocabulary, run.directory, where=first.directory
   )
 
 
-def _different(path, first) -> errors.CheckpointError:
+def _make_difference_error(path, first) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'Checkpoints of different models cannot be averaged',
+    'Only checkpoints of the same model can be averaged',
     got=str(path),
     expected=f'the model of {first}',
   )
 
 
 def _check_steps(run: saved_run.SavedRun, steps: Iterable[int]) -> None:
+  """Raises an error if checkpoints are missing or none are given."""
   missing = sorted(set(steps) - set(run.steps))
   if missing or not steps:
     raise errors.CheckpointError(
       'Checkpoints to average are missing',
       got=f'steps {missing}' if missing else 'no step',
-      expected=f'some of {run.steps}',
+      expected=f'steps among {run.steps}',
       where=str(run.directory),
     )

@@ -1,15 +1,15 @@
-"""An encoder-decoder's first parameters from an encoder (VECO, section 4).
+"""Initialization of an encoder-decoder from an encoder (VECO, section 4).
 
 | encoder-decoder | encoder |
 | --- | --- |
-| the encoder, and the decoder's embeddings | the encoder |
-| the decoder's self-attention and feed-forward | those of the encoder |
-| its encoder-to-decoder attention | the plug-in cross-attention |
-| the map to the vocabulary (VECO's f, equations 10 to 13) | the encoder's |
+| encoder, and embeddings of the decoder | encoder |
+| self-attention and feed-forward of the decoder | those of the encoder |
+| encoder-to-decoder attention | plug-in cross-attention |
+| map to the vocabulary (VECO's f, equations 10 to 13) | that of the encoder |
 
-The model needs `mlm_head='transform'` to take that map whole.
+The model needs `mlm_head='transform'` to initialize that map completely.
 
-A tied decoder has only the last row's parameters of its own.
+Only the parameters in the last row of the table are separate in a tied decoder.
 """
 
 import dataclasses
@@ -22,43 +22,50 @@ from xlflax.utils import class_registry, errors
 
 
 class Layers(enum.Enum):
-  """Which layers of the encoder a shallow decoder is made of (table 4)."""
+  """Layers of the encoder that initialize a shallow decoder (table 4)."""
 
   FIRST = 'first'
   LAST = 'last'
 
 
 class CrossAttention(enum.Enum):
-  """Where encoder-to-decoder attention comes from."""
+  """Initialization of the encoder-to-decoder attention."""
 
-  PLUG_IN = 'plug_in'  # VECO's cross-attention
-  FRESH = 'fresh'  # it stays random: from an encoder without (XLM-R)
+  PLUG_IN = 'plug_in'  # VECO's cross-attention.
+  # Random, for an encoder without cross-attention such as XLM-R.
+  FRESH = 'fresh'
 
 
 _SIDE = re.compile(r'^model/(encoder|decoder)/')
 _PLUG_IN = re.compile(r'^model/layers(_\d+)?/cross_attention')
-_OWN = re.compile(r'^model/decoder/layers(_\d+)?/cross_attention')
+_DECODER_CROSS_ATTENTION = re.compile(
+  r'^model/decoder/layers(_\d+)?/cross_attention'
+)
 
 
 @class_registry.register('decoder_initialization')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecoderInitialization:
-  """How an `EncoderDecoder` starts from the run of an `Encoder`.
+  """Options to initialize an `EncoderDecoder` from the run of an `Encoder`.
 
   Attributes:
-    layers: those of the encoder that a decoder with fewer layers takes. None:
-      for a tied decoder `EncoderDecoderConfig.tied_layers`, else the last.
-    cross_attention: PLUG_IN, or FRESH.
+    layers: Layers of the encoder that initialize a decoder with fewer layers.
+      If None, `EncoderDecoderConfig.tied_layers` for a tied decoder, else the
+      last layers.
+    cross_attention: Initialization of the encoder-to-decoder attention.
   """
 
   layers: Layers | None = None
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
-  def of_model(self, model) -> 'DecoderInitialization':
-    """With the layers that a tied decoder shares.
+  def resolve(self, model) -> 'DecoderInitialization':
+    """Returns the options with the layers that a tied decoder shares.
+
+    Args:
+      model: Encoder-decoder to initialize.
 
     Raises:
-      ConfigError: others are asked for.
+      ConfigError: If `layers` differs from the layers of a tied decoder.
     """
     config: Any = getattr(model, 'config', None)
     if not getattr(config, 'tie_decoder', False):
@@ -66,44 +73,49 @@ class DecoderInitialization:
     tied = Layers(config.tied_layers.value)
     if self.layers is not None and self.layers is not tied:
       raise errors.ConfigError(
-        'A tied decoder would take attention of layers that it does not share',
+        '`layers` must be the layers that the tied decoder shares',
         got=f'layers={self.layers.value!r}',
-        expected=f'{tied.value!r}, as EncoderDecoderConfig.tied_layers',
+        expected=f'{tied.value!r}, the value of EncoderDecoderConfig.tied_layers',
         where='DecoderInitialization.layers',
       )
     return dataclasses.replace(self, layers=tied)
 
-  def wants(self, name: str) -> bool:
-    """Whether a parameter comes from the encoder's run."""
+  def should_initialize(self, name: str) -> bool:
+    """Returns whether a parameter is initialized from the encoder."""
     fresh = self.cross_attention is CrossAttention.FRESH
-    return not (fresh and _OWN.match(name))
+    return not (fresh and _DECODER_CROSS_ATTENTION.match(name))
 
-  def must_take(self, source_name: str, taken: Collection[str]) -> bool:
-    """Whether a parameter of the encoder must not be left behind.
+  def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
+    """Returns whether a parameter of the encoder must be used.
 
-    The plug-in module of a layer may be: a shallow decoder takes that of some
-    layers, a fresh attention none.
+    The plug-in cross-attention of a layer may remain unused, because a shallow
+    decoder uses only some layers and a random cross-attention uses none.
 
     Args:
-      source_name: its name.
-      taken: names of the encoder's parameters that are taken.
+      source_name: Name of the parameter of the encoder.
+      used_names: Names of all parameters of the encoder that are used.
     """
     if not _PLUG_IN.match(source_name):
       return True
     if self.cross_attention is CrossAttention.FRESH:
       return False
-    return not any(_PLUG_IN.match(name) for name in taken)
+    return not any(_PLUG_IN.match(name) for name in used_names)
 
   def source_name(self, name: str) -> str:
-    """The encoder's name of a parameter.
+    """Returns the name of a parameter in the encoder.
 
-    Before: 'model/decoder/layers/mlp/wi/kernel'; after:
+    For example, 'model/decoder/layers/mlp/wi/kernel' becomes
     'model/layers/mlp/wi/kernel'.
     """
     return _SIDE.sub('model/', name)
 
-  def choose(self, depth: int, available: int) -> tuple[int, ...]:
-    """Layers of an encoder of `available` for a stack of `depth`."""
+  def select_layers(self, depth: int, available: int) -> tuple[int, ...]:
+    """Selects the layers of the encoder that initialize a stack.
+
+    Args:
+      depth: Number of layers of the stack.
+      available: Number of layers of the encoder.
+    """
     depth = min(depth, available)
     first = 0 if self.layers is Layers.FIRST else available - depth
     return tuple(range(first, first + depth))

@@ -1,4 +1,4 @@
-"""Which bilingual dictionaries are read, and their translations in order."""
+"""Translations from the bilingual dictionaries of a source language."""
 
 import logging
 import pathlib
@@ -17,69 +17,79 @@ _SUFFIXES = {
 def read_translations(
   paths: Sequence[str], language: str
 ) -> Iterator[tuple[str, str]]:
-  """Yields (word, its translation into `language`).
+  """Yields words and their translations into a language.
 
-  A file's name begins with the languages of its columns: `en-de.txt` and
-  `de-en.0-5000.txt` are MUSE's, `en-de.tsv` a corpus's. Files are read one
-  after the other; of the entries of a file, the heaviest come first, those of
-  one weight in their order.
+  The name of a file starts with the languages of its columns: `en-de.txt` and
+  `de-en.0-5000.txt` have the format of MUSE, `en-de.tsv` the format of a
+  corpus. Files are read one after the other. The entries of a file are sorted
+  by descending weight, and entries of the same weight keep their order.
 
-  Before: `en-de.txt` with the line `dog hund`, language 'en'; after:
+  For example, `en-de.txt` with the line `dog hund` and the language 'en' yield
   ('hund', 'dog').
 
   Args:
-    paths: files, or folders, of which the files with `language` in their name
-      are read in the order of their names.
-    language: that of the translations.
+    paths: Files or directories. In a directory, the files with `language` in
+      their name are read in the order of their names.
+    language: Language of the translations.
 
   Raises:
-    CorpusError: no such file, no dictionary of the language, or a malformed
-      line (file:line).
+    CorpusError: If a file does not exist, no dictionary contains the language,
+      or a line is malformed (file:line).
   """
-  files = [file for path in paths for file in _files(path, language)]
-  for path, kind in files:
+  files = [file for path in paths for file in _find_files(path, language)]
+  for path, file_format in files:
     logging.info('Reading the dictionary %s.', path)
-    dictionary = bilingual_dictionary.Dictionary.read(path, format=kind)
+    dictionary = bilingual_dictionary.Dictionary.read(path, format=file_format)
     other = dictionary.target_language(language)
-    assert other is not None  # its name says so
+    assert other is not None  # The name of the file contains the language.
     entries = sorted(
-      dictionary.from_language(other), key=lambda found: -found[2].weight
+      dictionary.from_language(other), key=lambda entry: -entry[2].weight
     )
-    yield from ((word, translation) for word, translation, _ in entries)
+    for word, translation, _ in entries:
+      yield word, translation
 
 
-def _files(
+def _find_files(
   path: str, language: str
 ) -> list[tuple[pathlib.Path, bilingual_dictionary.Format]]:
-  """(file, its format) of a file, or of those of a folder."""
+  """Returns the dictionaries of a language with their formats.
+
+  Args:
+    path: File or directory.
+    language: Language that the dictionaries must contain.
+
+  Raises:
+    CorpusError: If there is no dictionary of the language.
+  """
   local_path = bucket_staging.stage_input(path)
   candidates = (
     sorted(local_path.iterdir()) if local_path.is_dir() else [local_path]
   )
-  language_files = [
-    (file, _format(file)) for file in candidates if language in _languages(file)
-  ]
-  supported_files = [
-    (file, kind) for file, kind in language_files if kind is not None
-  ]
-  if not supported_files:
+  files = []
+  for file in candidates:
+    file_format = _detect_format(file)
+    if language in _parse_languages(file) and file_format is not None:
+      files.append((file, file_format))
+  if not files:
     raise errors.CorpusError(
-      f'No bilingual dictionary of the language {language!r}',
+      f'No bilingual dictionary of the language {language!r} was found',
       got=path,
       expected=f'a file such as {language}-de.txt or de-{language}.tsv, or a '
-      'folder of them',
+      'directory of them',
       where='VocabularyMatching.dictionaries',
-      fix='name the file by the languages of its columns, or set '
-      'VocabularyMatching.source_language',
+      fix='Name the file after the languages of its columns, or set '
+      'VocabularyMatching.source_language.',
     )
-  return supported_files
+  return files
 
 
-def _languages(path: pathlib.Path) -> list[str]:
+def _parse_languages(path: pathlib.Path) -> list[str]:
+  """Returns the two languages in the name of a file, or []."""
   languages = path.name.partition('.')[0].split('-')
   return languages if len(set(languages)) == 2 == len(languages) else []
 
 
-def _format(path: pathlib.Path) -> bilingual_dictionary.Format | None:
+def _detect_format(path: pathlib.Path) -> bilingual_dictionary.Format | None:
+  """Returns the format of a dictionary by its suffix, or None."""
   suffixes = [s for s in path.suffixes if s not in ('.gz', '.zst')]
   return _SUFFIXES.get(suffixes[-1]) if suffixes else None

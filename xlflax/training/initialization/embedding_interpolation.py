@@ -1,16 +1,19 @@
-"""Rows of tokens that match none, put together from those of others.
+"""Interpolation of the embeddings of tokens without a match.
 
-FOCUS (Dobler and de Melo 2023): static vectors of the target's tokens, made
-from text of its languages, tell which matched tokens a token is near; its row
-is the mean of theirs, weighted by sparsemax of the cosines.
+FOCUS (Dobler and de Melo 2023): Static vectors of the target tokens, computed
+from text of their languages, determine which matched tokens are similar to a
+token. Its embedding is the mean of theirs, weighted by the sparsemax of the
+cosine similarities.
 
-WECHSEL (Minixhofer et al. 2022): the source's tokens have static vectors, too,
-of their own language's text; an orthogonal map, learned on matched tokens
-(translations of a dictionary above all), brings each language's vectors to
-them. A row is the mean of the nearest source tokens' rows, by softmax.
+WECHSEL (Minixhofer et al. 2022): The source tokens also have static vectors,
+computed from text of the source language. An orthogonal map, fitted on matched
+tokens (mostly dictionary translations), aligns the vectors of each language
+with them. An embedding is the softmax-weighted mean of the nearest source
+tokens' embeddings.
 
-The vectors are of co-occurrence (positive PMI and SVD, Levy and Goldberg 2014);
-both papers' are fastText's. Here matched tokens keep their match's row.
+The static vectors are based on co-occurrence (positive PMI and SVD, Levy and
+Goldberg 2014), where both papers use fastText. Matched tokens keep the
+embedding of their match.
 """
 
 import itertools
@@ -24,36 +27,36 @@ from scipy.sparse import linalg
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.similarity import procrustes
 
-_LINES = 200_000  # of each language
+_MAX_LINES = 200_000  # Lines per language.
 _DIMENSIONS, _WINDOW = 64, 5
-_NEAREST = 10  # a sparsemax over cosines rarely has more
-_TEMPERATURE = 0.1  # of WECHSEL's softmax, as its authors have it
-_BLOCK = 4096  # tokens whose neighbours are looked for together
+_NUM_NEIGHBORS = 10  # The sparsemax of cosines rarely has more nonzeros.
+_TEMPERATURE = 0.1  # Temperature of WECHSEL's softmax, as in the paper.
+_BLOCK = 4096  # Number of tokens whose neighbors are computed together.
 
 
 def focus_mixture(
   vocabulary, directory: str, matched: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Mixtures of the tokens that no other vocabulary has (FOCUS).
+  """Computes the mixtures of tokens without a match (FOCUS).
 
   Args:
-    vocabulary: the target's.
-    directory: a corpus whose text has them.
-    matched: bool [V], of which tokens they are put together.
+    vocabulary: Target vocabulary.
+    directory: Corpus directory with text that contains the tokens.
+    matched: Tokens of which mixtures consist, a boolean array of shape [V].
 
   Returns:
-    int32 and float32 [V, K]: tokens that each is put together from, and their
-    weights, of each row 1 together, or 0: no mixture.
+    Token ids (int32) and weights (float32) of each mixture, of shape [V, K].
+    The weights of a row sum to 1, or are 0 for a token without a mixture.
   """
   corpus = Corpus(directory)
   texts = (
     text
     for code in corpus.languages
-    for text in _texts(vocabulary, corpus, code)
+    for text in _read_token_ids(vocabulary, corpus, code)
   )
   vectors = static_token_vectors(texts, len(vocabulary))
   has_vector = vectors.any(axis=1)
-  return _mixed(
+  return _compute_mixtures(
     vectors,
     np.flatnonzero(~matched & has_vector),
     vectors,
@@ -65,55 +68,59 @@ def focus_mixture(
 def wechsel_mixture(
   target, source, directory: str, pairs: np.ndarray, language: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Mixtures of the source's tokens, found across languages (WECHSEL).
+  """Computes mixtures of source tokens across languages (WECHSEL).
 
   Args:
-    target: a vocabulary.
-    source: likewise.
-    directory: a corpus with text of the source's language and of others.
-    pairs: int [P, 2], ids of the target and the source that mean the same.
-    language: of the source.
+    target: Target vocabulary.
+    source: Source vocabulary.
+    directory: Corpus directory with text of the source language and of other
+      languages.
+    pairs: Ids of target and source tokens with the same meaning, an integer
+      array of shape [P, 2].
+    language: Language of the source vocabulary.
 
   Returns:
-    int32 and float32 [V, K], of all tokens of the target that stand in text of
-    another language: ids of the source, and weights as `focus_mixture` has them.
+    Source ids (int32) and weights (float32) of shape [V, K], as in
+    `focus_mixture`, for all target tokens that occur in text of another
+    language.
   """
   corpus = Corpus(directory)
   source_vectors = static_token_vectors(
-    _texts(source, corpus, language), len(source)
+    _read_token_ids(source, corpus, language), len(source)
   )
-  places = np.flatnonzero(source_vectors.any(axis=1))
-  ids, weights = _empty(len(target), len(places))
+  candidates = np.flatnonzero(source_vectors.any(axis=1))
+  ids, weights = _empty_mixtures(len(target), len(candidates))
   best_counts = np.zeros(len(target), np.int64)
   for code in corpus.languages:
     if code == language:
       continue
-    texts = list(_texts(target, corpus, code))
+    texts = list(_read_token_ids(target, corpus, code))
     target_vectors = static_token_vectors(texts, len(target))
-    taught = pairs[
+    aligned_pairs = pairs[
       target_vectors[pairs[:, 0]].any(1) & source_vectors[pairs[:, 1]].any(1)
     ]
-    if len(taught) < _DIMENSIONS:
+    if len(aligned_pairs) < _DIMENSIONS:
       logging.warning(
-        'Rows of %s stay fresh: %d of its tokens have a match that both texts '
-        'have, and a map needs %d; give a dictionary or more text.',
+        'Embeddings of %s keep their random initialization: only %d of its '
+        'tokens occur in the text and have a match that occurs in the source '
+        'text, but the alignment requires %d. Pass a dictionary or more text.',
         code,
-        len(taught),
+        len(aligned_pairs),
         _DIMENSIONS,
       )
       continue
     aligned = procrustes.fit_alignment(
-      target_vectors[taught[:, 0]], source_vectors[taught[:, 1]]
+      target_vectors[aligned_pairs[:, 0]], source_vectors[aligned_pairs[:, 1]]
     )
     counts = np.bincount(np.concatenate(texts), minlength=len(target))
     selected = np.flatnonzero(
       target_vectors.any(axis=1) & (counts > best_counts)
     )
-    mixture = _mixed(
-      _unit(aligned.map_source(target_vectors)),
+    mixture = _compute_mixtures(
+      _normalize(aligned.map_source(target_vectors)),
       selected,
-      _unit(aligned.map_target(source_vectors)),
-      places,
+      _normalize(aligned.map_target(source_vectors)),
+      candidates,
       lambda cosines: special.softmax(cosines / _TEMPERATURE),
     )
     ids[selected], weights[selected] = (
@@ -124,21 +131,32 @@ def wechsel_mixture(
   return ids, weights
 
 
-def _texts(vocabulary, corpus: Corpus, code: str) -> Iterable[Sequence[int]]:
-  """The token ids of a language's first lines."""
-  for line in itertools.islice(corpus.monolingual(code, TRAIN), _LINES):
+def _read_token_ids(
+  vocabulary, corpus: Corpus, code: str
+) -> Iterable[Sequence[int]]:
+  """Yields the token ids of the first lines of a language."""
+  for line in itertools.islice(corpus.monolingual(code, TRAIN), _MAX_LINES):
     yield vocabulary.encode(line.text, language=code)
 
 
 def static_token_vectors(
   texts: Iterable[Sequence[int]], size: int
 ) -> np.ndarray:
-  """Static vectors of tokens [size, D] of length 1; 0 of those in no text."""
+  """Computes static token vectors from co-occurrence counts.
+
+  Args:
+    texts: Token ids of texts.
+    size: Size of the vocabulary.
+
+  Returns:
+    Vectors of length 1, of shape [size, D]. Tokens that do not occur have zero
+    vectors.
+  """
   pairs: list[np.ndarray] = []
   for text in texts:
     ids = np.asarray(text, np.int64)
-    for apart in range(1, min(_WINDOW, len(ids) - 1) + 1):
-      pairs.append(np.stack([ids[:-apart], ids[apart:]]))
+    for distance in range(1, min(_WINDOW, len(ids) - 1) + 1):
+      pairs.append(np.stack([ids[:-distance], ids[distance:]]))
   first, second = np.concatenate(pairs, axis=1)
   counts = sparse.coo_array(
     (np.ones(len(first)), (first, second)), shape=(size, size)
@@ -153,56 +171,60 @@ def static_token_vectors(
   )
   vectors = left_vectors * np.sqrt(weights)
   has_vector = np.linalg.norm(vectors, axis=1, keepdims=True) > 1e-9
-  return np.where(has_vector, _unit(vectors), 0)
+  return np.where(has_vector, _normalize(vectors), 0)
 
 
-def _mixed(
+def _compute_mixtures(
   vectors: np.ndarray,
-  wanted: np.ndarray,
-  sources: np.ndarray,
-  places: np.ndarray,
+  token_ids: np.ndarray,
+  source_vectors: np.ndarray,
+  candidates: np.ndarray,
   weigh: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The sources that each wanted token is near, and their weights.
+  """Computes the nearest sources of tokens and their weights.
 
   Args:
-    vectors: [V, D] of length 1.
-    wanted: ids of tokens that have one.
-    sources: [S, D] likewise.
-    places: ids of those that may be near.
-    weigh: weights of cosines, the largest first.
+    vectors: Vectors of length 1, of shape [V, D].
+    token_ids: Ids of the tokens whose mixtures are computed.
+    source_vectors: Vectors of length 1, of shape [S, D].
+    candidates: Source ids of which mixtures may consist.
+    weigh: Function that converts cosines in descending order to weights.
 
   Returns:
-    As `focus_mixture`.
+    Ids and weights of the mixtures, as in `focus_mixture`.
   """
-  ids, weights = _empty(len(vectors), len(places))
-  count = ids.shape[1]
-  for start in range(0, len(wanted), _BLOCK):
-    block = wanted[start : start + _BLOCK]
-    cosines = vectors[block] @ sources[places].T
-    best = np.argsort(-cosines, axis=1, kind='stable')[:, :count]
-    ids[block] = places[best]
+  ids, weights = _empty_mixtures(len(vectors), len(candidates))
+  num_neighbors = ids.shape[1]
+  for start in range(0, len(token_ids), _BLOCK):
+    block = token_ids[start : start + _BLOCK]
+    cosines = vectors[block] @ source_vectors[candidates].T
+    nearest = np.argsort(-cosines, axis=1, kind='stable')[:, :num_neighbors]
+    ids[block] = candidates[nearest]
     weights[block] = [
-      weigh(row) for row in np.take_along_axis(cosines, best, axis=1)
+      weigh(row) for row in np.take_along_axis(cosines, nearest, axis=1)
     ]
   return ids, weights
 
 
-def _empty(tokens: int, sources: int) -> tuple[np.ndarray, np.ndarray]:
-  shape = tokens, min(_NEAREST, sources)
+def _empty_mixtures(
+  num_tokens: int, num_sources: int
+) -> tuple[np.ndarray, np.ndarray]:
+  shape = num_tokens, min(_NUM_NEIGHBORS, num_sources)
   return np.zeros(shape, np.int32), np.zeros(shape, np.float32)
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalize(vectors: np.ndarray) -> np.ndarray:
   norms = np.linalg.norm(vectors, axis=1, keepdims=True)
   return vectors / np.maximum(norms, 1e-9)
 
 
 def sparsemax(scores: np.ndarray) -> np.ndarray:
-  """The nearest point of the simplex (Martins and Astudillo 2016).
+  """Computes the sparsemax (Martins and Astudillo 2016).
+
+  This is the projection of the scores onto the probability simplex.
 
   Args:
-    scores: [K], the largest first.
+    scores: Scores in descending order, of shape [K].
   """
   steps = np.arange(1, len(scores) + 1)
   sums = np.cumsum(scores)

@@ -1,4 +1,4 @@
-"""Rows of embeddings that go by token, and the report of where they are from."""
+"""Transfer of embeddings between vocabularies, with a report of their origin."""
 
 import functools
 import json
@@ -27,10 +27,17 @@ TABLE = 'vocabulary_matching.tsv'
 
 
 class MatchedRows:
-  """A matching of two vocabularies, applied to parameters.
+  """Matching of two vocabularies, applied to parameters.
 
   Attributes:
-    matching: see `vocabulary_matching.match_tokens`.
+    matching: Result of `vocabulary_matching.match_tokens`.
+
+  Args:
+    target: Vocabulary of this run.
+    source: Vocabulary of the other run.
+    matching: Matching of the two vocabularies.
+    source_dir: Model directory of the other run, for the report.
+    norms: Scaling of the transferred embeddings.
   """
 
   def __init__(
@@ -49,22 +56,27 @@ class MatchedRows:
     self._medians: dict[str, dict[str, float]] = {}
 
   @classmethod
-  def of_run(
+  def from_run(
     cls,
     settings: vocabulary_matching.VocabularyMatching,
     vocabulary,
     model_dir: str,
   ) -> 'MatchedRows':
-    """Matches a run's vocabulary with that of another run.
+    """Matches the vocabulary of this run with the vocabulary of another run.
+
+    Args:
+      settings: Options of the matching.
+      vocabulary: Vocabulary of this run.
+      model_dir: Model directory of the other run.
 
     Raises:
-      VocabularyError: one of them is missing.
-      CorpusError: a dictionary cannot be read.
+      VocabularyError: If a vocabulary is missing.
+      CorpusError: If a dictionary cannot be read.
     """
     if vocabulary is None:
       raise errors.VocabularyError(
-        'Vocabulary matching needs the entries of the vocabulary',
-        got='its size only',
+        '`vocabulary_matching` requires the tokens of the vocabulary',
+        got='only the size of the vocabulary',
         expected='a vocabulary directory',
         where='InitFrom.vocabulary_matching',
       )
@@ -74,20 +86,23 @@ class MatchedRows:
 
   @property
   def target_size(self) -> int:
+    """Size of the vocabulary of this run."""
     return len(self._target)
 
   @property
   def source_size(self) -> int:
+    """Size of the vocabulary of the other run."""
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
-    """The axis of tokens of two arrays; None if they have no such one.
+    """Returns the token axis of two arrays, or None if there is none.
 
-    All other axes are the same. Tables may have rows beyond the vocabulary.
+    All other axes must have the same size. The token axis may be larger than
+    the vocabulary, because tables may be padded.
     """
     if len(shape) != len(source_shape):
       return None
-    fits = [
+    axes = [
       i
       for i in range(len(shape))
       if shape[i] >= self.target_size
@@ -95,32 +110,34 @@ class MatchedRows:
       and shape[:i] == source_shape[:i]
       and shape[i + 1 :] == source_shape[i + 1 :]
     ]
-    # Where several fit, the token axis is the largest one.
-    return max(fits, key=lambda i: shape[i], default=None)
+    # If several axes are possible, the token axis is the largest one.
+    return max(axes, key=lambda i: shape[i], default=None)
 
   def fill(
     self, fresh: jax.Array, source: jax.Array, sharding, *, name: str = ''
   ) -> jax.Array:
-    """`fresh` with the rows of matched tokens from `source`, in `sharding`.
+    """Replaces the rows of matched tokens by rows of the other run.
 
-    Before: fresh [[.1], [.2]], source [[7.], [8.], [9.]], source_ids
-    [2, -1]; after: [[9.], [.2]], or [[.2], [.2]] by `Norms.FRESH`.
+    For example, fresh [[.1], [.2]], source [[7.], [8.], [9.]] and source_ids
+    [2, -1] result in [[9.], [.2]], or in [[.2], [.2]] with `Norms.FRESH`.
 
     Args:
-      fresh: with one axis of the target's tokens.
-      source: with one of the source's.
-      sharding: of the result.
-      name: under which `report` tells the norms; '' leaves them out.
+      fresh: Array with a token axis of this run.
+      source: Array with a token axis of the other run.
+      sharding: Sharding of the result.
+      name: Name under which `report` lists the norms. If '', they are not
+        listed.
     """
     axis = self.axis(fresh.shape, source.shape)
-    assert axis is not None  # checked before anything is read
-    beyond = fresh.shape[axis] - self.target_size
+    assert axis is not None  # The shapes are checked before arrays are read.
+    num_padding = fresh.shape[axis] - self.target_size
     ids, weights = (
-      np.pad(part, ((0, beyond), (0, 0))) for part in self.matching.rows()
+      np.pad(array, ((0, num_padding), (0, 0)))
+      for array in self.matching.rows()
     )
     fill = functools.partial(
-      _filled,
-      parts=tuple(zip(ids.T, weights.T, strict=True)),
+      _fill_rows,
+      terms=tuple(zip(ids.T, weights.T, strict=True)),
       size=self.target_size,
       axis=axis,
       scaled=self._norms is Norms.FRESH and fresh.ndim > 1,
@@ -135,10 +152,15 @@ class MatchedRows:
     return filled
 
   def report(self, directory: pathlib.Path | None) -> None:
-    """Logs the counts; writes them, and each row's origin, to a directory."""
+    """Logs the number of tokens by match and writes a report.
+
+    Args:
+      directory: Directory to which the summary and the origin of each row are
+        written. If None, nothing is written.
+    """
     summary = self.summary()
     logging.info(
-      'Vocabulary matching with %s: %s of %d tokens.',
+      'Matched the vocabulary with %s: %s of %d tokens.',
       self._source_dir,
       ', '.join(f'{n} {kind}' for kind, n in summary['counts'].items()),
       self.target_size,
@@ -149,19 +171,19 @@ class MatchedRows:
       directory / REPORT,
       json.dumps(summary, indent=2, ensure_ascii=False) + '\n',
     )
-    paths.write_atomically(directory / TABLE, self._table())
+    paths.write_atomically(directory / TABLE, self._format_table())
 
   def summary(self) -> dict:
-    """Counts of tokens by look-up: of all, by script, and by language."""
+    """Returns the number of tokens by match, in total, per script and language."""
     pieces = vocabulary_matching.comparable_tokens(self._target)
     scripts = [
       token_normalization.script_of_token(form.text)
       for form in token_normalization.plain_tokens(pieces)
     ]
     kinds = self.matching.kinds
-    special = kinds == Kind.SPECIAL
-    special[list(self._target.spec.special_ids)] = True
-    names = np.where(special, 'SPECIAL', np.asarray(scripts))
+    is_special = kinds == Kind.SPECIAL
+    is_special[list(self._target.spec.special_ids)] = True
+    names = np.where(is_special, 'SPECIAL', np.asarray(scripts))
     return {
       'source': self._source_dir,
       'source_size': self.source_size,
@@ -176,19 +198,20 @@ class MatchedRows:
     }
 
   def _by_language(self) -> dict[str, dict[str, int]]:
+    """Returns the number of tokens by match for each language."""
     spec = self._target.spec
     return {
       code: _counts(
         np.concatenate(
-          [self.matching.kinds[start:stop] for start, stop in runs]
+          [self.matching.kinds[start:stop] for start, stop in ranges]
         )
       )
-      for code, runs in zip(spec.languages, spec.language_words, strict=False)
-      if runs
+      for code, ranges in zip(spec.languages, spec.language_words, strict=False)
+      if ranges
     }
 
-  def _table(self) -> str:
-    """One line per token: its id, piece, look-up, and the source's."""
+  def _format_table(self) -> str:
+    """Formats one line per token: id, piece, match, and those of the source."""
     target = vocabulary_matching.comparable_tokens(self._target)
     source = vocabulary_matching.comparable_tokens(self._source)
     lines = ['id\tpiece\tfound\tsource_id\tsource_piece']
@@ -205,47 +228,49 @@ class MatchedRows:
     return '\n'.join(lines) + '\n'
 
 
-def _filled(fresh, source, *, parts, size: int, axis: int, scaled):
-  """The filled table, and medians of the norms of rows.
+def _fill_rows(fresh, source, *, terms, size: int, axis: int, scaled):
+  """Replaces the rows of matched tokens and computes median norms.
 
   Args:
-    fresh: the table as initialised.
-    source: the other run's.
-    parts: (rows of `source`, weights), which together make each of `fresh`;
-      weights are all 0 for none.
-    size: of the vocabulary, beyond which rows are padding.
-    axis: of tokens, in both.
-    scaled: whether matched rows get the median norm of fresh ones.
+    fresh: Randomly initialized table.
+    source: Table of the other run.
+    terms: (rows of `source`, weights) pairs, whose weighted sum replaces the
+      rows of `fresh`. Tokens without a match have zero weights only.
+    size: Size of the vocabulary. Further rows are padding.
+    axis: Token axis of both tables.
+    scaled: Whether to scale matched rows to the median norm of random rows.
+
+  Returns:
+    The table and the median norms of random, source and matched rows.
   """
   other_axes = [i for i in range(fresh.ndim) if i != axis]
-  matched_rows = np.any([weights for _, weights in parts], axis=0)
+  matched_rows = np.any([weights for _, weights in terms], axis=0)
   rows = sum(
     np.expand_dims(weights, other_axes) * jnp.take(source, ids, axis=axis)
-    for ids, weights in parts
+    for ids, weights in terms
   )
 
-  def median(table, chosen):
+  def median_norm(table, is_included):
     norms = jnp.linalg.norm(
       jnp.moveaxis(table, axis, 0).reshape(len(matched_rows), -1), axis=1
     )
-    return jnp.nanmedian(jnp.where(chosen, norms, jnp.nan))
+    return jnp.nanmedian(jnp.where(is_included, norms, jnp.nan))
 
   medians = {
-    'fresh': median(
+    'fresh': median_norm(
       fresh, ~matched_rows & (np.arange(len(matched_rows)) < size)
     ),
-    'source': median(rows, matched_rows),
+    'source': median_norm(rows, matched_rows),
   }
   ratio = medians['fresh'] / medians['source']
-  usable = jnp.isfinite(ratio) & (ratio > 0)
-  factor = jnp.where(usable & scaled, ratio, 1.0)
+  is_usable = jnp.isfinite(ratio) & (ratio > 0)
+  factor = jnp.where(is_usable & scaled, ratio, 1.0)
   medians['matched'] = factor * medians['source']
   is_matched = jnp.broadcast_to(
     np.expand_dims(matched_rows, other_axes), fresh.shape
   )
-  return jnp.where(is_matched, factor * rows, fresh).astype(
-    fresh.dtype
-  ), medians
+  table = jnp.where(is_matched, factor * rows, fresh).astype(fresh.dtype)
+  return table, medians
 
 
 def _counts(kinds: np.ndarray) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What is wrong between a run and the checkpoint that it starts from."""
+"""Checks that a run can be initialized from a checkpoint."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,88 +10,97 @@ from xlflax.training.checkpointing import data_fingerprint, run_directory
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.utils import errors
 
-_OF_LANGUAGES = ('embeddings/language$', '/language_specific/')
-MODEL_GIN = 'model.gin'  # beside imported models: builds the same model
+_LANGUAGE_PATTERNS = ('embeddings/language$', '/language_specific/')
+# File of an imported model directory that configures the same model.
+MODEL_GIN = 'model.gin'
 ABSENT = ' is not in the checkpoint'
 
 
 def check_renames(init: Any) -> None:
-  """Raises ConfigError for a renaming that `re.sub` does not take."""
+  """Checks that renames consist of regular expressions and replacements.
+
+  Raises:
+    ConfigError: If `re.sub` does not accept a rename.
+  """
   for pattern, replacement in init.renames:
     try:
       re.sub(pattern, replacement, '')
       re.compile(pattern)
     except re.error as error:
       raise errors.ConfigError(
-        'A renaming is no pair of regular expression and replacement',
+        'A rename must be a regular expression and a replacement',
         got=f'{pattern!r} -> {replacement!r}',
-        expected='as `re.sub` takes',
+        expected='arguments of `re.sub`',
         where='InitFrom.renames',
         fix=str(error),
       ) from error
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Refuses what would load, but compute something else.
+  """Checks that the model computes the same function as the checkpoint.
 
   Raises:
-    CheckpointError: a parameter of that run's model is left behind, or its
+    CheckpointError: If a parameter of the checkpoint is unused, or its
       positions start at another row of the table.
   """
-  used_names = {part for source in sources.values() for part in source.names}
+  used_names = {name for source in sources.values() for name in source.names}
   unused_names = [
-    n for n in saved if n not in used_names and init.must_take(n, used_names)
+    name
+    for name in saved
+    if name not in used_names and init.must_use(name, used_names)
   ]
-  problems = [
-    f'{name} of the checkpoint is taken by nothing' for name in unused_names
-  ]
+  problems = [f'{name} of the checkpoint is unused' for name in unused_names]
   problems += position_problems(init.model_dir, sources, model)
   if problems:
     raise errors.CheckpointError(
-      'The model would not compute what the checkpoint does',
+      'The model would compute another function than the checkpoint',
       got='; '.join(problems),
-      expected='a model that takes all parameters, with the same positions',
+      expected='a model that uses all parameters and the same positions',
       where=str(checkpoint),
-      fix=build_hint(init.model_dir)
-      + ', or name what may be left behind in InitFrom.unused',
+      fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '
+      'them in InitFrom.unused.',
     )
 
 
 def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
-  """Refuses rows that would stand for other tokens, or languages, here.
+  """Checks that embedding rows represent the same tokens and languages.
 
   Args:
-    init: an `InitFrom`.
-    names: parameters of this model that are taken.
-    vocabulary: this run's; None, where only its sizes are known, checks
-      nothing.
+    init: `InitFrom` of the run.
+    names: Names of the initialized parameters of this model.
+    vocabulary: Vocabulary of this run. If None, only its sizes are known and
+      nothing is checked.
 
   Raises:
-    VocabularyError: the other run has another vocabulary, or languages, and
-      rows are taken by their places.
+    VocabularyError: If the other run has another vocabulary or other languages,
+      and rows are initialized by index.
   """
   names = list(names)
   if vocabulary is not None:
     _check_languages(init, names, vocabulary)
-  rows = [
+  token_parameters = [
     name
     for name in names
     if param_tree.matches_pattern(vocabulary_matching.TOKEN_ROWS, name)
-    and not init.matches_rows(name)
+    and not init.is_matched_by_token(name)
   ]
-  if rows and vocabulary is not None:
+  if token_parameters and vocabulary is not None:
     data_fingerprint.check_vocabulary(
       vocabulary,
       paths.to_path(init.model_dir),
-      where=f'InitFrom.model_dir, {", ".join(rows)}',
-      fix='train with the vocabulary of that run, set '
-      'InitFrom.vocabulary_matching, or leave the rows out by InitFrom.exclude',
+      where=f'InitFrom.model_dir, {", ".join(token_parameters)}',
+      fix='Train with the vocabulary of that run, set '
+      'InitFrom.vocabulary_matching, or exclude the parameters by '
+      'InitFrom.exclude.',
     )
 
 
 def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
+  """Checks that language-specific parameters keep their languages."""
   language_parameters = [
-    name for name in names if param_tree.matches_pattern(_OF_LANGUAGES, name)
+    name
+    for name in names
+    if param_tree.matches_pattern(_LANGUAGE_PATTERNS, name)
   ]
   source_vocabulary = run_directory.read_vocabulary_identity(
     paths.to_path(init.model_dir)
@@ -102,21 +111,30 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
     or source_vocabulary.hash == vocabulary.hash
   ):
     return
-  theirs = data_fingerprint.load_vocabulary(
+  source_languages = data_fingerprint.load_vocabulary(
     paths.to_path(init.model_dir)
   ).spec.languages
-  if theirs != vocabulary.spec.languages:
+  if source_languages != vocabulary.spec.languages:
     raise errors.VocabularyError(
-      'Parameters of languages would stand for other languages here',
+      'Language-specific parameters belong to other languages',
       got=', '.join(vocabulary.spec.languages),
-      expected=', '.join(theirs),
+      expected=', '.join(source_languages),
       where=f'InitFrom.model_dir, {language_parameters[0]}',
-      fix='leave them out by InitFrom.exclude, or keep the languages',
+      fix='Exclude the parameters by InitFrom.exclude, or use the same '
+      'languages in the same order.',
     )
 
 
 def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
-  """What is wrong with a source's shape; None if it can be taken."""
+  """Returns a description of a shape mismatch, or None if the shapes match.
+
+  Args:
+    name: Name of the parameter.
+    shape: Shape of the parameter.
+    source_shape: Shape of its source.
+    rows: Matching of the vocabularies for a parameter that is matched by token,
+      else None.
+  """
   if rows is not None and rows.axis(shape, source_shape) is not None:
     return None
   if rows is None and shape == source_shape:
@@ -130,30 +148,31 @@ def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
 
 
 def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
-  """More to do about it, where the reason shows."""
+  """Returns an additional hint if the cause of the problems is evident, or ''."""
   if init.decoder is not None and any('cross_attention' in p for p in problems):
     return (
-      '; from an encoder without cross-attention, set '
-      "DecoderInitialization.cross_attention = 'fresh'"
+      ' To initialize from an encoder without cross-attention, set '
+      "DecoderInitialization.cross_attention = 'fresh'."
     )
   if init.decoder is None and any(
     p.startswith('model/encoder/') for p in problems
   ):
     return (
-      "; for an encoder-decoder from an encoder's run, set InitFrom.decoder"
+      ' To initialize an encoder-decoder from an encoder, set InitFrom.decoder.'
     )
   if any('embeddings/position ' in p for p in problems):
-    return '; or ' + build_hint(init.model_dir)
+    return f' {build_hint(init.model_dir)}'
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
     return (
-      '; heads of objectives that the run did not train are new: add '
-      "'heads/' to InitFrom.exclude"
+      " Add 'heads/' to InitFrom.exclude to initialize new heads of objectives "
+      'that the other run did not train.'
     )
   if init.vocabulary_matching is None and any(
     'embeddings/token' in p for p in problems
   ):
     return (
-      '; for a run with another vocabulary, set InitFrom.vocabulary_matching'
+      ' To initialize from a run with another vocabulary, set '
+      'InitFrom.vocabulary_matching.'
     )
   return ''
 
@@ -161,30 +180,33 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
 def position_problems(
   model_dir: str, names: Iterable[str], model: Any
 ) -> list[str]:
-  """What is wrong with the position tables that are taken, a line each.
+  """Returns descriptions of the problems of initialized position embeddings.
 
   Args:
-    model_dir: the run that they come from.
-    names: parameters of this model that are taken.
-    model: this run's; None checks nothing.
+    model_dir: Model directory of the other run.
+    names: Names of the initialized parameters of this model.
+    model: Model of this run. If None, nothing is checked.
   """
   path = paths.to_path(model_dir)
   if model is None or not (path / run_directory.MODEL).exists():
     return []
-  here = getattr(model.config, 'position_offset', 0)
+  target_offset = getattr(model.config, 'position_offset', 0)
   source_offset = getattr(
     run_directory.read_model(path).config, 'position_offset', 0
   )
   return [
-    f'{name}: position 0 is row {here} here, row {source_offset} in the checkpoint'
+    f'{name}: position 0 is row {target_offset} in this model, row '
+    f'{source_offset} in the checkpoint'
     for name in names
-    if name.endswith('embeddings/position') and here != source_offset
+    if name.endswith('embeddings/position') and target_offset != source_offset
   ]
 
 
 def build_hint(model_dir: str) -> str:
-  """How to get a model that fits the run."""
+  """Returns an instruction to configure the model of a run."""
   path = paths.to_path(model_dir)
   if (path / MODEL_GIN).exists():
-    return f'give --gin_file={path / MODEL_GIN} last, which builds that model'
-  return f'set the fields of the model as {path / run_directory.MODEL} has them'
+    return f'Pass --gin_file={path / MODEL_GIN} last to configure that model.'
+  return (
+    f'Set the fields of the model to those in {path / run_directory.MODEL}.'
+  )

@@ -1,10 +1,10 @@
-"""Initial parameters from other runs' checkpoints, whole or in part.
+"""Initialization of parameters from the checkpoints of other runs.
 
-What is taken is chosen by patterns of parameters' names. MetaXLM's table 5:
-`include=('/token$',)` with `vocabulary_matching` takes the word embeddings
-only, `exclude=('/token$', 'output_bias')` takes the body only, and without
-patterns both are taken. A body that does not train afterwards (table 4) is
-the optimizer's `frozen=('model/layers',)`.
+Parameters are selected by patterns of their names. For the ablations of
+MetaXLM, table 5, `include=('/token$',)` with `vocabulary_matching` initializes
+only the token embeddings, `exclude=('/token$', 'output_bias')` initializes only
+the body, and without patterns both are initialized. To freeze the body
+afterwards (table 4), set `frozen=('model/layers',)` of the optimizer.
 """
 
 import collections
@@ -30,33 +30,37 @@ from xlflax.training.initialization import (
   optimizer_state,
   parameter_assignment,
 )
-from xlflax.training.initialization import vocabulary_matching as matching_lib
 from xlflax.training.initialization.parameter_assignment import Source
+from xlflax.training.initialization.vocabulary_matching import (
+  VocabularyMatching,
+)
 from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('init_from')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitFrom:
-  """Where initial parameters come from.
+  """Source of initial parameters.
 
-  Whether layers are scanned or unrolled may differ between the two runs.
+  One of the two runs may have scanned layers and the other unrolled layers.
 
   Attributes:
-    model_dir: a run's directory.
-    step: its checkpoint; None takes the newest.
-    include: patterns of this model's parameters to take; () for all.
-    exclude: patterns of those to leave as they were initialised.
-    renames: (pattern, replacement) pairs that turn a name of this model into
-      the checkpoint's, as `re.sub` does.
-    allow_missing: whether an included parameter may be absent there.
-    unused: patterns of that run's `model/` parameters that nothing here needs
-      to take. Others that the patterns above do not leave out must be taken.
-    vocabulary_matching: for a run with another vocabulary: each token takes
-      the row of a token of that run, found by its string; see there.
-    decoder: for an encoder-decoder that starts from an encoder's run.
-    optimizer_state: whether that run's moments are taken too, as a further
-      phase of one training does. Schedules begin anew.
+    model_dir: Model directory of the other run.
+    step: Step of the checkpoint. If None, the newest checkpoint.
+    include: Patterns of the parameters of this model to initialize. If (), all
+      parameters.
+    exclude: Patterns of parameters that keep their random initialization.
+    renames: (pattern, replacement) pairs that convert a name of this model to
+      the name in the checkpoint, as in `re.sub`.
+    allow_missing: Whether an included parameter may be absent from the
+      checkpoint.
+    unused: Patterns of `model/` parameters of the checkpoint that may remain
+      unused. All other selected parameters must be used.
+    vocabulary_matching: Options for a run with another vocabulary, whose
+      embeddings are matched by token instead of by id.
+    decoder: Options for an encoder-decoder that is initialized from an encoder.
+    optimizer_state: Whether to also restore the moments of the optimizer, for a
+      further phase of the same training. Schedules start from the beginning.
   """
 
   model_dir: str = class_registry.known_by_content(
@@ -68,43 +72,46 @@ class InitFrom:
   renames: tuple[tuple[str, str], ...] = ()
   allow_missing: bool = False
   unused: tuple[str, ...] = ()
-  vocabulary_matching: matching_lib.VocabularyMatching | None = None
+  vocabulary_matching: VocabularyMatching | None = None
   decoder: decoder_initialization.DecoderInitialization | None = None
   optimizer_state: bool = False
 
-  def wants(self, name: str) -> bool:
-    """Whether a parameter of this model is to be taken."""
-    return self.chooses(name) and (
-      self.decoder is None or self.decoder.wants(name)
+  def should_initialize(self, name: str) -> bool:
+    """Returns whether a parameter of this model is initialized."""
+    return self.is_selected(name) and (
+      self.decoder is None or self.decoder.should_initialize(name)
     )
 
-  def chooses(self, name: str) -> bool:
-    """Whether `include` and `exclude` let a name through."""
+  def is_selected(self, name: str) -> bool:
+    """Returns whether `include` and `exclude` select a parameter."""
     return (
       not self.include or param_tree.matches_pattern(self.include, name)
     ) and not param_tree.matches_pattern(self.exclude, name)
 
-  def must_take(self, source_name: str, taken: Collection[str]) -> bool:
-    """Whether a parameter of the other run must not be left behind.
+  def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
+    """Returns whether a parameter of the checkpoint must be used.
 
     Args:
-      source_name: its name.
-      taken: names of that run's parameters that are taken.
+      source_name: Name of the parameter in the checkpoint.
+      used_names: Names of all parameters of the checkpoint that are used.
     """
     return (
       source_name.startswith('model/')
-      and self.chooses(source_name)
+      and self.is_selected(source_name)
       and not param_tree.matches_pattern(self.unused, source_name)
-      and (self.decoder is None or self.decoder.must_take(source_name, taken))
+      and (
+        self.decoder is None or self.decoder.must_use(source_name, used_names)
+      )
     )
 
-  def matches_rows(self, name: str) -> bool:
-    """Whether a parameter has a row per token that is found by its string."""
+  def is_matched_by_token(self, name: str) -> bool:
+    """Returns whether the rows of a parameter are matched by token."""
     return self.vocabulary_matching is not None and param_tree.matches_pattern(
       self.vocabulary_matching.parameters, name
     )
 
   def source_name(self, name: str) -> str:
+    """Returns the name of a parameter of this model in the checkpoint."""
     if self.decoder is not None:
       name = self.decoder.source_name(name)
     for pattern, replacement in self.renames:
@@ -112,12 +119,12 @@ class InitFrom:
     return name
 
 
-# A run's directory alone stands for InitFrom(model_dir=...).
+# A string is short for InitFrom(model_dir=...).
 Inits = InitFrom | str | Sequence[InitFrom | str]
 
 
 def as_init_list(init: Inits | None) -> tuple[InitFrom, ...]:
-  """The runs that parameters come from, in order; () for None."""
+  """Returns the sources of parameters in order, or () for None."""
   if not init:
     return ()
   inits = (init,) if isinstance(init, (InitFrom, str)) else init
@@ -128,12 +135,15 @@ def as_init_list(init: Inits | None) -> tuple[InitFrom, ...]:
 
 
 def init_directories(init: Inits | None) -> list[str]:
-  """The directories of `as_init_list`."""
+  """Returns the model directories of the sources."""
   return [source.model_dir for source in as_init_list(init)]
 
 
 def checkpoints_of(init: Inits | None) -> list[str]:
-  """What parameters come from at this moment: 'run 3f2a…, step 100'."""
+  """Returns descriptions of the current checkpoints of the sources.
+
+  For example, 'run 3f2a…, step 100'.
+  """
   descriptions = []
   for source in as_init_list(init):
     steps = checkpoint_reader.finished_steps(source.model_dir)
@@ -144,13 +154,21 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 
 
 def replaced_parameters(init: Inits | None, params) -> set[str]:
-  """Names of the parameters of which `initialize_from_runs` keeps no value."""
+  """Returns the parameters whose initial values are completely replaced.
+
+  These are the parameters for which `initialize_from_runs` uses no initial
+  value.
+
+  Args:
+    init: Sources of parameters.
+    params: Parameters of this model.
+  """
   return {
     name
     for source in as_init_list(init)
     if not source.allow_missing
     for name in param_tree.flatten_params(params)
-    if source.wants(name) and not source.matches_rows(name)
+    if source.should_initialize(name) and not source.is_matched_by_token(name)
   }
 
 
@@ -163,28 +181,35 @@ def initialize_from_runs(
   vocabulary=None,
   report_dir: pathlib.Path | None = None,
 ) -> train_state.TrainState:
-  """The state with the parameters that `init` takes from other runs.
+  """Initializes parameters of a state from other runs.
 
-  The running average starts from them too. The optimizer stays fresh without
-  `InitFrom.optimizer_state`.
+  The EMA starts from the same parameters. The state of the optimizer is only
+  restored if `InitFrom.optimizer_state` is set.
 
   Args:
-    init: one run, or several: what a later one takes replaces what an earlier
-      one took. A string is the directory of a run that is taken whole.
-    state: a fresh state.
-    factory: has the shardings.
-    model: the run's; None leaves the rows of positions unchecked.
-    vocabulary: the run's; needed for `InitFrom.vocabulary_matching`.
-    report_dir: where reports of vocabulary matching are written, if anywhere.
+    init: One or several sources. Parameters of a later source replace those of
+      an earlier one. A string is the directory of a run whose complete model is
+      used.
+    state: Newly initialized state.
+    factory: Factory that provides the shardings.
+    model: Model of this run. If None, position offsets are not checked.
+    vocabulary: Vocabulary of this run. Required by
+      `InitFrom.vocabulary_matching`.
+    report_dir: Directory to which reports of vocabulary matching are written.
+      If None, they are not written.
+
+  Returns:
+    The state with the initialized parameters.
 
   Raises:
-    CheckpointError: nothing there, parameters missing or left behind, other
-      shapes, or positions that start at another row; all are listed.
-    VocabularyError: a vocabulary to match is missing.
+    CheckpointError: If a checkpoint does not exist, parameters are missing or
+      unused, shapes differ, or positions start at another row. The message
+      lists all problems.
+    VocabularyError: If a vocabulary to match is missing.
   """
   params, initialized_names = state.params, set[str]()
   for source in as_init_list(init):
-    values = _values(
+    values = _read_values(
       source,
       params,
       factory.shardings.params,
@@ -194,21 +219,23 @@ def initialize_from_runs(
     )
     initialized_names |= values.keys()
     params = param_tree.map_named(
-      lambda n, leaf, values=values: values.get(n, leaf), params
+      lambda name, leaf, values=values: values.get(name, leaf), params
     )
     if source.optimizer_state:
       loaded_state = optimizer_state.read_optimizer_state(
-        _checkpoint(source), state.opt_state, factory
+        _find_checkpoint(source), state.opt_state, factory
       )
       state = state.replace(opt_state=loaded_state)
-  fresh = [
-    n for n in param_tree.flatten_params(params) if n not in initialized_names
+  random_names = [
+    name
+    for name in param_tree.flatten_params(params)
+    if name not in initialized_names
   ]
   logging.info(
-    'Initialised %d parameters; %d are fresh%s.',
+    'Initialized %d parameters from checkpoints and %d randomly%s.',
     len(initialized_names),
-    len(fresh),
-    ': ' + ', '.join(fresh) if fresh else '',
+    len(random_names),
+    ': ' + ', '.join(random_names) if random_names else '',
   )
   ema = (
     jax.tree.map(jax.numpy.copy, params)
@@ -225,16 +252,16 @@ def check_successor(
   *,
   model_dir: str,
 ) -> None:
-  """Refuses a run that could not begin from one that is yet to be trained.
+  """Checks that a run can be initialized from a run that is not trained yet.
 
   Args:
-    init: of the run.
-    state: its abstract state.
-    before: the abstract state of the other run.
-    model_dir: the other run's.
+    init: Sources of parameters of the run.
+    state: Abstract state of the run.
+    before: Abstract state of the other run.
+    model_dir: Model directory of the other run.
 
   Raises:
-    CheckpointError: parameters would be missing or left behind, or shapes or
+    CheckpointError: If parameters would be missing or unused, or shapes or
       optimizers differ.
   """
   saved = param_tree.param_shapes(before.params)
@@ -242,7 +269,7 @@ def check_successor(
     if source.model_dir != model_dir or source.vocabulary_matching is not None:
       continue
     where = pathlib.Path(model_dir)
-    sources = _sources(source, state.params, saved, where, None)
+    sources = _find_sources(source, state.params, saved, where, None)
     init_checks.check_fit(source, sources, saved, where, None)
     if source.optimizer_state:
       optimizer_state.check_optimizer_state(
@@ -250,27 +277,32 @@ def check_successor(
       )
 
 
-def _values(
+def _read_values(
   init: InitFrom, params, shardings, *, model, vocabulary, report_dir
 ) -> dict[str, jax.Array]:
-  """Name -> array of the parameters that one run gives."""
+  """Returns the parameters that one source initializes, by name."""
   param_tree.check_patterns(init.include, params, where='InitFrom.include')
   param_tree.check_patterns(init.exclude, params, where='InitFrom.exclude')
   init_checks.check_renames(init)
   if init.decoder is not None:
-    decoder = init.decoder.of_model(model)
+    decoder = init.decoder.resolve(model)
     init = dataclasses.replace(init, decoder=decoder)
-  checkpoint = _checkpoint(init)
+
+  checkpoint = _find_checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
   run = paths.to_path(init.model_dir)
   if init.step is None and not (run / saved_run.FINISHED).exists():
-    logging.warning('%s has not ended: %s is its newest.', run, checkpoint)
+    logging.warning(
+      'Run %s is not finished. Using its newest checkpoint %s.', run, checkpoint
+    )
   checkpoint_reader.verify_checkpoint(checkpoint, 'params')
   saved = checkpoint_reader.saved_shapes(checkpoint)
-  rows = _rows(init, params, vocabulary)
-  sources = _sources(init, params, saved, checkpoint, rows)
+
+  matched_rows = _match_vocabularies(init, params, vocabulary)
+  sources = _find_sources(init, params, saved, checkpoint, matched_rows)
   init_checks.check_fit(init, sources, saved, checkpoint, model)
   init_checks.check_vocabulary(init, sources, vocabulary)
+
   targets = {
     name: (leaf, sharding)
     for (name, leaf), sharding in zip(
@@ -283,73 +315,95 @@ def _values(
     checkpoint, sources, targets, saved
   )
   nonfinite_checks.check_arrays(arrays, where=checkpoint)
-  values = _made(
+  values = _compute_values(
     sources, arrays, {name: sharding for name, (_, sharding) in targets.items()}
   )
-  if rows is not None:
-    for name in filter(init.matches_rows, values):
+  if matched_rows is not None:
+    for name in filter(init.is_matched_by_token, values):
       leaf, sharding = targets[name]
-      values[name] = rows.fill(leaf, values[name], sharding, name=name)
-    rows.report(report_dir)
+      values[name] = matched_rows.fill(leaf, values[name], sharding, name=name)
+    matched_rows.report(report_dir)
   return values
 
 
-def _rows(
+def _match_vocabularies(
   init: InitFrom, params, vocabulary
 ) -> embedding_transfer.MatchedRows | None:
-  """The matching of the two runs' vocabularies, if one is asked for."""
+  """Matches the vocabularies of the two runs if this is configured."""
   if init.vocabulary_matching is None:
     return None
   if not any(
-    init.wants(name) and init.matches_rows(name)
+    init.should_initialize(name) and init.is_matched_by_token(name)
     for name in param_tree.flatten_params(params)
   ):
     raise errors.ConfigError(
-      'Vocabulary matching has no parameter to fill',
+      '`vocabulary_matching` matches no included parameter',
       got=init.vocabulary_matching.parameters,
       expected='patterns of embeddings and output biases that are included',
       where='VocabularyMatching.parameters',
-      fix='leave InitFrom.vocabulary_matching out to take the body only',
+      fix='To initialize only the body, do not set '
+      'InitFrom.vocabulary_matching.',
     )
-  return embedding_transfer.MatchedRows.of_run(
+  return embedding_transfer.MatchedRows.from_run(
     init.vocabulary_matching, vocabulary, init.model_dir
   )
 
 
-def _made(
+def _compute_values(
   sources: dict[str, Source], arrays, shardings
 ) -> dict[str, jax.Array]:
-  """The parameters of the sources, each an array of its own.
+  """Computes the parameters of sources, each as a separate array.
 
-  Two may start from one array, and steps donate what they are given.
+  An array that initializes several parameters is copied, because training steps
+  donate their arguments.
+
+  Args:
+    sources: Sources by parameter.
+    arrays: Arrays of the checkpoint by name.
+    shardings: Shardings by parameter.
   """
-  copied_parts = {name: s.names[0] for name, s in sources.items() if s.whole}
-  times = collections.Counter(copied_parts.values())
-  values = {
-    name: arrays[part] if times[part] == 1 else jax.numpy.copy(arrays[part])
-    for name, part in copied_parts.items()
+  unchanged_names = {
+    name: source.names[0]
+    for name, source in sources.items()
+    if source.is_unchanged
   }
+  num_uses = collections.Counter(unchanged_names.values())
+  values = {}
+  for name, array_name in unchanged_names.items():
+    array = arrays[array_name]
+    values[name] = array if num_uses[array_name] == 1 else jax.numpy.copy(array)
+
   computed_sources = {
-    name: source for name, source in sources.items() if not source.whole
+    name: source for name, source in sources.items() if not source.is_unchanged
   }
-  if computed_sources:  # in one compilation
-    used = {
-      part for source in computed_sources.values() for part in source.names
+  if computed_sources:
+    # All parameters are computed in one compilation.
+    used_names = {
+      array_name
+      for source in computed_sources.values()
+      for array_name in source.names
     }
     values |= jax.jit(
-      lambda arrays: {n: s.make(arrays) for n, s in computed_sources.items()},
+      lambda arrays: {
+        name: source.make(arrays) for name, source in computed_sources.items()
+      },
       out_shardings={name: shardings[name] for name in computed_sources},
-    )({part: arrays[part] for part in used})
+    )({array_name: arrays[array_name] for array_name in used_names})
   return {name: values[name] for name in sources}
 
 
-def _checkpoint(init: InitFrom) -> pathlib.Path:
+def _find_checkpoint(init: InitFrom) -> pathlib.Path:
+  """Returns the directory of the checkpoint of a source.
+
+  Raises:
+    CheckpointError: If the checkpoint does not exist.
+  """
   bucket_access.check_readable(paths.to_path(init.model_dir))
   steps = checkpoint_reader.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
     raise errors.CheckpointError(
-      'There is no checkpoint to initialise from',
+      'The checkpoint to initialize from does not exist',
       got=f'step {step}' if step is not None else 'no finished checkpoint',
       expected=f'one of {steps}' if steps else 'a run with checkpoints',
       where=init.model_dir,
@@ -357,19 +411,33 @@ def _checkpoint(init: InitFrom) -> pathlib.Path:
   return paths.to_path(init.model_dir) / checkpoint_reader.DIRECTORY / str(step)
 
 
-def _sources(
-  init: InitFrom, params, saved, checkpoint, rows
+def _find_sources(
+  init: InitFrom, params, saved, checkpoint, matched_rows
 ) -> dict[str, Source]:
-  """Name -> source of the wanted parameters, after all checks."""
+  """Finds and checks the sources of the parameters to initialize.
+
+  Args:
+    init: Source of parameters.
+    params: Parameters of this model.
+    saved: Shapes in the checkpoint by name.
+    checkpoint: Directory of the checkpoint.
+    matched_rows: Matching of the vocabularies, or None.
+
+  Returns:
+    Sources by parameter.
+
+  Raises:
+    CheckpointError: If parameters are missing or have other shapes.
+  """
   named = param_tree.flatten_params(params)
   depths = parameter_assignment.stack_depths(param_tree.param_shapes(params))
   sources, problems = {}, []
   for name, leaf in named.items():
-    if not init.wants(name):
+    if not init.should_initialize(name):
       continue
     source_name = init.source_name(name)
     source = parameter_assignment.find_source(
-      source_name, depths.get(name), saved, _choose(init, name)
+      source_name, depths.get(name), saved, _layer_selector(init, name)
     )
     if source is None:
       if not init.allow_missing:
@@ -379,24 +447,28 @@ def _sources(
       name,
       tuple(leaf.shape),
       source.shape(saved),
-      rows if init.matches_rows(name) else None,
+      matched_rows if init.is_matched_by_token(name) else None,
     )
-    problems += [problem] if problem else []
+    if problem:
+      problems.append(problem)
     sources[name] = source
   if problems or not sources:
     raise errors.CheckpointError(
-      'The checkpoint does not fit the model',
+      'The checkpoint does not match the model',
       got='; '.join(problems) or 'no parameter in common',
-      expected='the same vocabulary and sizes, or patterns that leave the '
-      'others out',
+      expected='the same vocabulary and sizes, or patterns that exclude other '
+      'parameters',
       where=str(checkpoint),
-      fix='set InitFrom.exclude, InitFrom.renames or allow_missing'
+      fix='Set InitFrom.exclude, InitFrom.renames or InitFrom.allow_missing.'
       + init_checks.mismatch_hint(init, problems),
     )
   return sources
 
 
-def _choose(init: InitFrom, name: str) -> parameter_assignment.Choose:
+def _layer_selector(
+  init: InitFrom, name: str
+) -> parameter_assignment.LayerSelector:
+  """Returns the function that selects the layers for a parameter."""
   if init.decoder is None or not name.startswith('model/decoder/'):
-    return parameter_assignment.every_layer
-  return init.decoder.choose
+    return parameter_assignment.select_all_layers
+  return init.decoder.select_layers

@@ -1,4 +1,4 @@
-"""The state of an optimizer that a further phase of one training takes over."""
+"""Optimizer state that is carried over to a further phase of one training."""
 
 import pathlib
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ _ITEM = 'opt_state'
 
 
 def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
-  """A checkpoint's state of the optimizer, in which schedules begin anew.
+  """Restores the state of the optimizer and restarts its schedules.
 
   Args:
-    checkpoint: a finished checkpoint's directory.
-    fresh: the state of this run's optimizer at its start.
-    factory: has the shardings.
+    checkpoint: Directory of a finished checkpoint.
+    fresh: Initial state of the optimizer of this run.
+    factory: Factory that provides the shardings.
 
   Raises:
-    CheckpointError: the optimizers differ, or a value is not finite.
+    CheckpointError: If the optimizers differ, or a value is not finite.
   """
   checkpoint_reader.verify_checkpoint(checkpoint, 'train')
   saved = checkpoint_reader.saved_shapes(checkpoint, 'train')
@@ -33,8 +33,8 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
     if name.startswith(f'{_ITEM}/')
   }
   check_optimizer_state(fresh, saved_param_shapes, checkpoint)
-  part = {_ITEM: factory.abstract_sharded.opt_state}
-  saved_state = checkpoint_reader.restore_subtree(checkpoint, 'train', part)
+  abstract = {_ITEM: factory.abstract_sharded.opt_state}
+  saved_state = checkpoint_reader.restore_subtree(checkpoint, 'train', abstract)
   nonfinite_checks.check_arrays(
     param_tree.flatten_params(saved_state), where=checkpoint
   )
@@ -50,29 +50,33 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
 
 
 def check_optimizer_state(
-  wanted: Any, saved: Mapping[str, tuple[int, ...]], where: pathlib.Path
+  opt_state: Any, saved: Mapping[str, tuple[int, ...]], where: pathlib.Path
 ) -> None:
-  """Raises CheckpointError unless a saved state is of the same optimizer.
+  """Checks that a saved state belongs to the same optimizer.
 
   Args:
-    wanted: the state of this run's optimizer.
-    saved: name -> shape of the other one's arrays.
-    where: of the other run.
+    opt_state: State of the optimizer of this run.
+    saved: Shapes of the arrays of the saved state by name.
+    where: Location of the saved state for the error message.
+
+  Raises:
+    CheckpointError: If the states differ.
   """
-  own_shapes = param_tree.param_shapes(wanted)
-  differ = [
-    n for n in {**own_shapes, **saved} if own_shapes.get(n) != saved.get(n)
+  shapes = param_tree.param_shapes(opt_state)
+  different_names = [
+    name for name in {**shapes, **saved} if shapes.get(name) != saved.get(name)
   ]
-  if differ:
+  if different_names:
     raise errors.CheckpointError(
-      'The state of the optimizer does not fit',
+      'The saved state of the optimizer does not match',
       got='; '.join(
-        f'{n} is {own_shapes.get(n, "not")} here, {saved.get(n, "not")} there'
-        for n in differ[:20]
+        f'{name} is {shapes.get(name, "missing")} in this run, '
+        f'{saved.get(name, "missing")} in the checkpoint'
+        for name in different_names[:20]
       ),
-      expected='the same optimizer over the same parameters',
+      expected='the same optimizer with the same parameters',
       where=str(where),
-      fix='leave InitFrom.optimizer_state out to begin with fresh moments',
+      fix='To start with new moments, do not set InitFrom.optimizer_state.',
     )
 
 

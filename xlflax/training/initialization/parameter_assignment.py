@@ -1,8 +1,8 @@
-"""How a model's parameters are made of the arrays of a checkpoint.
+"""Assignment of the arrays of a checkpoint to the parameters of a model.
 
-Mostly an array is taken as it is. Layers may be kept stacked ('layers', as a
-scanned model has them) or one by one ('layers_0', …) on either side, and a
-shallow stack may take some of the layers of a deep one.
+Most arrays are used unchanged. Layers may be stacked ('layers', as in a scanned
+model) or separate ('layers_0', …) in the checkpoint and in the model, and a
+shallow stack may use some of the layers of a deep one.
 """
 
 import pathlib
@@ -18,19 +18,21 @@ from xlflax.training import param_tree
 from xlflax.training.checkpointing import checkpoint_reader
 
 Shapes = Mapping[str, tuple[int, ...]]
-# (layers of the model's stack, of the checkpoint's) -> which to take.
-Choose = Callable[[int, int], tuple[int, ...]]
+# Function that maps the numbers of layers in the model and in the checkpoint to
+# the indices of the layers to use.
+LayerSelector = Callable[[int, int], tuple[int, ...]]
 
 _LAYER = re.compile(r'((?:.*/)?layers)(?:_(\d+))?/(.+)')
 
 
 class Source(NamedTuple):
-  """Where a parameter comes from.
+  """Source of a parameter.
 
   Attributes:
-    names: the checkpoint's arrays; several are stacked.
-    rows: of a stack: which layers to take, or the one that is meant.
-    stacked: whether `names` are stacked along a new first axis.
+    names: Names of arrays in the checkpoint. Several arrays are stacked.
+    rows: Indices of the layers of a stacked array to use, or the index of a
+      single layer. If None, the array is not indexed.
+    stacked: Whether to stack the arrays along a new first axis.
   """
 
   names: tuple[str, ...]
@@ -38,12 +40,16 @@ class Source(NamedTuple):
   stacked: bool = False
 
   @property
-  def whole(self) -> bool:
-    """Whether an array is taken as it is."""
+  def is_unchanged(self) -> bool:
+    """True if an array is used unchanged."""
     return self.rows is None and not self.stacked
 
   def shape(self, saved: Shapes) -> tuple[int, ...]:
-    """The shape of what is made."""
+    """Returns the shape of the parameter.
+
+    Args:
+      saved: Shapes in the checkpoint by name.
+    """
     first = tuple(saved[self.names[0]])
     if self.stacked:
       return (len(self.names), *first)
@@ -54,7 +60,11 @@ class Source(NamedTuple):
     )
 
   def make(self, arrays: Mapping[str, jax.Array]) -> jax.Array:
-    """The parameter, of arrays by name."""
+    """Computes the parameter.
+
+    Args:
+      arrays: Arrays of the checkpoint by name.
+    """
     if self.stacked:
       return jnp.stack([arrays[name] for name in self.names])
     array = arrays[self.names[0]]
@@ -64,7 +74,7 @@ class Source(NamedTuple):
 
 
 def stack_depths(shapes: Shapes) -> dict[str, int]:
-  """Name -> number of layers of its stack, for parameters of layers."""
+  """Returns the number of layers of the stack of each layer parameter, by name."""
   unrolled: dict[tuple[str, str], int] = {}
   matches = {name: _LAYER.fullmatch(name) for name in shapes}
   for match in matches.values():
@@ -81,15 +91,22 @@ def stack_depths(shapes: Shapes) -> dict[str, int]:
 
 
 def find_source(
-  source_name: str, depth: int | None, saved: Shapes, choose: Choose
+  source_name: str,
+  depth: int | None,
+  saved: Shapes,
+  select_layers: LayerSelector,
 ) -> Source | None:
-  """The source that a name stands for; None if the checkpoint lacks it.
+  """Finds the source of a parameter.
 
   Args:
-    source_name: the parameter's name, as the checkpoint calls it.
-    depth: layers of the model's stack; None for what is in no layer.
-    saved: name -> shape of the checkpoint's arrays.
-    choose: which layers to take.
+    source_name: Name of the parameter in the checkpoint.
+    depth: Number of layers of the stack in the model. If None, the parameter
+      does not belong to a layer.
+    saved: Shapes in the checkpoint by name.
+    select_layers: Function that selects the layers to use.
+
+  Returns:
+    The source, or None if the checkpoint does not contain the parameter.
   """
   match = _LAYER.fullmatch(source_name)
   if match is None or depth is None:
@@ -99,25 +116,31 @@ def find_source(
   unrolled = [f'{stack}_{i}/{suffix}' for i in range(len(saved))]
   count = sum(name in saved for name in unrolled)
   available = saved[scanned][0] if scanned in saved else count
-  refused = index is not None and choose is every_layer and depth != available
-  if not available or refused:
+  # An unrolled model must not silently use some of the layers.
+  has_other_depth = (
+    index is not None
+    and select_layers is select_all_layers
+    and depth != available
+  )
+  if not available or has_other_depth:
     return None
-  chosen = choose(depth, available)
+
+  layers = select_layers(depth, available)
   if index is not None:
-    if int(index) >= len(chosen):
+    if int(index) >= len(layers):
       return None
-    chosen = chosen[int(index) : int(index) + 1]
+    layers = layers[int(index) : int(index) + 1]
   if scanned not in saved:
-    return Source(tuple(unrolled[i] for i in chosen), stacked=index is None)
+    return Source(tuple(unrolled[i] for i in layers), stacked=index is None)
   if index is not None:
-    return Source((scanned,), rows=chosen[0])
+    return Source((scanned,), rows=layers[0])
   return Source(
-    (scanned,), rows=(None if chosen == tuple(range(available)) else chosen)
+    (scanned,), rows=(None if layers == tuple(range(available)) else layers)
   )
 
 
-def every_layer(depth: int, available: int) -> tuple[int, ...]:
-  """All layers of the checkpoint, whatever the model has."""
+def select_all_layers(depth: int, available: int) -> tuple[int, ...]:
+  """Selects all layers of the checkpoint, independent of the model."""
   del depth
   return tuple(range(available))
 
@@ -128,38 +151,48 @@ def read_sources(
   targets: Mapping[str, tuple[Any, Any]],
   saved: Shapes,
 ) -> dict[str, jax.Array]:
-  """Reads the arrays of some sources, each once, sharded as they are used.
+  """Reads the arrays of sources, each once, with the sharding of its parameter.
 
   Args:
-    checkpoint: a finished checkpoint's directory.
-    sources: parameter -> its source.
-    targets: parameter -> (an array of its rank and type, sharding).
-    saved: name -> shape.
+    checkpoint: Directory of a finished checkpoint.
+    sources: Sources by parameter.
+    targets: (array with the rank and dtype of the parameter, sharding) by
+      parameter.
+    saved: Shapes in the checkpoint by name.
 
   Returns:
-    Name in the checkpoint -> array.
+    Arrays by their name in the checkpoint.
   """
-  abstract_parts: dict[str, jax.ShapeDtypeStruct] = {}
+  abstract: dict[str, jax.ShapeDtypeStruct] = {}
   for name, source in sources.items():
     leaf, sharding = targets[name]
-    for part in source.names:
-      abstract_parts[part] = jax.ShapeDtypeStruct(
-        saved[part],
+    for array_name in source.names:
+      shape = saved[array_name]
+      abstract[array_name] = jax.ShapeDtypeStruct(
+        shape,
         leaf.dtype,
-        sharding=_sharding_of_part(source, sharding, leaf.shape, saved[part]),
+        sharding=_array_sharding(source, sharding, leaf.shape, shape),
       )
+  # The arrays are listed in the order of the checkpoint.
   item = param_tree.unflatten_params(
-    {  # in the checkpoint's order
-      part: abstract_parts[part] for part in saved if part in abstract_parts
-    }
+    {name: abstract[name] for name in saved if name in abstract}
   )
   return param_tree.flatten_params(
     checkpoint_reader.restore_subtree(checkpoint, 'params', item)
   )
 
 
-def _sharding_of_part(source: Source, sharding, shape, saved_shape):
-  """The parameter's sharding on the axes that part and parameter share."""
+def _array_sharding(source: Source, sharding, shape, saved_shape):
+  """Returns the sharding of an array of the checkpoint.
+
+  It equals the sharding of the parameter on the axes that they share.
+
+  Args:
+    source: Source of the parameter, which contains the array.
+    sharding: Sharding of the parameter.
+    shape: Shape of the parameter.
+    saved_shape: Shape of the array.
+  """
   if not isinstance(sharding, NamedSharding):
     return sharding
   spec = [*sharding.spec, *[None] * (len(shape) - len(sharding.spec))]

@@ -1,4 +1,4 @@
-"""The model and vocabulary of a pretrained run, for fine-tuning."""
+"""Model and vocabulary of a pretrained run, for finetuning."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from xlflax.utils import errors
 
 
 def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
-  """The Linen module of a run.
+  """Returns the Linen module of a run.
 
   Args:
-    model_dir: the run's directory.
-    overrides: fields of the module's configuration that are another, such as
-      `{'dropout_rate': 0.0}`; none that changes the parameters.
+    model_dir: Model directory of the run.
+    overrides: Fields of the configuration to replace, for example
+      `{'dropout_rate': 0.0}`. They must not change the parameters.
 
   Raises:
-    RunDirectoryError: the directory is no run.
-    ConfigError: the configuration has no such field.
+    RunDirectoryError: If the directory is not a model directory.
+    ConfigError: If the configuration does not have a field.
   """
   model = run_directory.read_model(paths.to_path(model_dir))
   if not overrides:
@@ -28,7 +28,7 @@ def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
   unknown = sorted(set(overrides) - set(field_names))
   if unknown:
     raise errors.ConfigError(
-      "A model's configuration has no such field",
+      'The configuration of the model does not have the field',
       got=', '.join(unknown),
       expected='one of ' + ', '.join(field_names),
       where='pretrained.model.overrides',
@@ -39,5 +39,5 @@ def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
 
 
 def vocabulary_directory(*, model_dir: str) -> str:
-  """The directory of a run's own vocabulary."""
+  """Returns the directory of the vocabulary of a run."""
   return str(paths.to_path(model_dir) / run_directory.VOCABULARY)

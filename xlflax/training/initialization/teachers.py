@@ -1,8 +1,9 @@
-"""A trained run as the teacher of another one with another vocabulary.
+"""Trained runs as teachers of runs with another vocabulary.
 
-The teacher's embedding table and output bias are put in the order of the
-student's vocabulary once, on the host. The result is an ordinary encoder that
-reads the student's ids and scores them: nothing is mapped in training.
+The embedding table and the output bias of the teacher are reordered once, on
+the host, to match the vocabulary of the student. The result is an ordinary
+encoder that reads and scores the student's ids, so that training does not map
+ids.
 """
 
 import dataclasses
@@ -25,12 +26,14 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('teacher')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Teacher:
-  """The teacher of `xlflax.objectives.pretraining.distillation`, read from its run.
+  """Teacher of a distillation objective, read from its run.
+
+  See `xlflax.objectives.pretraining.distillation`.
 
   Attributes:
-    model_dir: the run's directory. After the student's run has begun, only
-      its `model.json` is read.
-    step: the checkpoint; None for the newest.
+    model_dir: Model directory of the teacher. After the student's run has
+      started, only its `model.json` is read.
+    step: Step of the checkpoint. If None, the newest checkpoint.
   """
 
   model_dir: str = class_registry.known_by_content(
@@ -39,19 +42,19 @@ class Teacher:
   step: validation.NonNegativeInt | None = None
 
   def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:
-    """The teacher's module over the student's vocabulary.
+    """Returns the module of the teacher with the student's vocabulary.
 
     Args:
-      like: the student's configuration.
+      like: Configuration of the student.
 
     Raises:
-      RunDirectoryError: the directory is no run.
-      ConfigError: its model is no plain encoder.
+      RunDirectoryError: If the directory is not a model directory.
+      ConfigError: If the model is not a plain encoder.
     """
     module = run_directory.read_model(paths.to_path(self.model_dir))
     if type(module) is not encoder.Encoder or module.config.sharing is not None:
       raise errors.ConfigError(
-        'The teacher is no encoder that all languages share',
+        'The teacher must be an encoder that all languages share',
         got=f'{type(module).__name__} with {module.config}',
         expected='an Encoder without a sharing plan',
         where=self.model_dir,
@@ -67,23 +70,23 @@ class Teacher:
   def load(
     self, *, vocabulary, rows: int, temperature: float
   ) -> objective_base.TeacherParameters:
-    """Reads the teacher's parameters and puts them in the student's order.
+    """Reads the teacher's parameters in the order of the student's vocabulary.
 
-    A token without a match has the teacher's unknown symbol as its input.
-    Where k > 1 tokens of the student match one of the teacher's, each gets
-    1 / k of its probability at the temperature of distillation.
+    The input of a token without a match is the teacher's unknown symbol. If k >
+    1 tokens of the student match one token of the teacher, each gets 1 / k of
+    its probability at the temperature of the distillation.
 
     Args:
-      vocabulary: the student's `Vocabulary`.
-      rows: of the student's embedding table.
-      temperature: of the distillation.
+      vocabulary: `Vocabulary` of the student.
+      rows: Number of rows of the student's embedding table.
+      temperature: Temperature of the distillation.
 
     Raises:
-      CheckpointError: no such checkpoint.
-      VocabularyError: no token of the student's has a match.
+      CheckpointError: If the checkpoint does not exist.
+      VocabularyError: If no token of the student has a match.
     """
     run = saved_run.open_run(self.model_dir)
-    step = self._step(run)
+    step = self._resolve_step(run)
     params = run.restore_params(step)['model']
     nonfinite_checks.check_arrays(
       param_tree.flatten_params(params),
@@ -91,36 +94,43 @@ class Teacher:
     )
     matching = vocabulary_matching.match_tokens(vocabulary, run.vocabulary)
     logging.info(
-      'Tokens that the teacher %s (step %d) knows: %s.',
+      'Matched the vocabulary with the teacher %s (step %d): %s.',
       self.model_dir,
       step,
       matching.counts(),
     )
     source_ids = np.full(rows, -1, np.int32)
     source_ids[: len(matching.source_ids)] = matching.source_ids
-    scored = source_ids >= 0
-    scored[list(vocabulary.spec.special_ids)] = False
-    if not scored.any():
+    is_scored = source_ids >= 0
+    is_scored[list(vocabulary.spec.special_ids)] = False
+    if not is_scored.any():
       raise errors.VocabularyError(
-        "No token of the vocabulary is in the teacher's",
+        'The vocabularies of the student and the teacher have no common token',
         got=matching.counts(),
         where=self.model_dir,
-        fix='take a teacher of the same language and script',
+        fix='Use a teacher of the same language and script.',
       )
     spec = run.vocabulary.spec
     reordered = reorder_embeddings(
-      params, source_ids, scored, unknown=spec.unk_id, temperature=temperature
+      params,
+      source_ids,
+      is_scored,
+      unknown=spec.unk_id,
+      temperature=temperature,
     )
-    return objective_base.TeacherParameters(reordered, scored, spec.languages)
+    return objective_base.TeacherParameters(
+      reordered, is_scored, spec.languages
+    )
 
-  def _step(self, run) -> int:
+  def _resolve_step(self, run) -> int:
+    """Returns the step of the checkpoint to read."""
     if self.step is not None:
       return self.step
     if not run.steps:
       raise errors.CheckpointError(
         'The teacher has no finished checkpoint',
         where=self.model_dir,
-        expected='a run that has been trained',
+        expected='a trained run',
       )
     return run.steps[-1]
 
@@ -133,24 +143,25 @@ def reorder_embeddings(
   unknown: int,
   temperature: float,
 ) -> dict[str, Any]:
-  """An encoder's parameters with the rows of another vocabulary.
+  """Reorders the parameters of an encoder for another vocabulary.
 
-  Before: output_bias [a, b], source_ids [1, -1, 1, 0], scored all that have
-  an id, temperature 1; after: [b - log 2, -1e9, b - log 2, a].
+  For example, output_bias [a, b], source_ids [1, -1, 1, 0], all tokens with an
+  id scored and temperature 1 result in [b - log 2, -1e9, b - log 2, a].
 
   Args:
-    params: of an `Encoder`.
-    source_ids: int [R], row of the old table for each of the new one's; -1
-      for none.
-    scored: bool [R], which of them have a probability at all.
-    unknown: the row for -1.
-    temperature: of the softmax in which tokens share a probability.
+    params: Parameters of an `Encoder`.
+    source_ids: Row of the old table for each row of the new table, an integer
+      array of shape [R]. -1 if there is none.
+    scored: Rows that have a probability, a boolean array of shape [R].
+    unknown: Row that replaces -1.
+    temperature: Temperature of the softmax in which tokens divide a
+      probability.
   """
   counts = np.bincount(source_ids[scored], minlength=1)
   row_ids = np.where(source_ids >= 0, source_ids, unknown)
-  shares = np.log(counts[np.where(scored, source_ids, 0)].clip(1))
+  log_counts = np.log(counts[np.where(scored, source_ids, 0)].clip(1))
   bias = np.asarray(params['output_bias'], np.float32)[row_ids]
-  bias = np.where(scored, bias - temperature * shares, MASKED_SCORE)
+  bias = np.where(scored, bias - temperature * log_counts, MASKED_SCORE)
   table = np.asarray(params['embeddings']['token'], np.float32)[row_ids]
   reordered = {
     name: np.asarray(params[name], np.float32)[row_ids]

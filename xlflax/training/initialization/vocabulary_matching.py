@@ -1,8 +1,9 @@
-"""Which token of a source vocabulary each token of a target's stands for.
+"""Matching of the tokens of two vocabularies.
 
-MetaXLM (Chi et al. 2021, section 3.2) starts a cross-lingual model from a
-monolingual one with another vocabulary: a token is looked up as it is, then in
-its normalised form, then, with bilingual dictionaries, by its translation.
+MetaXLM (Chi et al. 2021, section 3.2) initializes a cross-lingual model from a
+monolingual model with another vocabulary. A token of the target vocabulary is
+looked up in the source vocabulary unchanged, then in its normalized form, and
+then, with bilingual dictionaries, by its translation.
 """
 
 import dataclasses
@@ -23,46 +24,47 @@ from xlflax.utils import class_registry, errors
 
 
 class Kind(enum.IntEnum):
-  """By which look-up a token was found."""
+  """Type of the match of a token."""
 
-  RANDOM = 0  # by none: it keeps its random initialisation
-  SPECIAL = 1  # the symbol of the same purpose
+  RANDOM = 0  # No match. The token keeps its random initialization.
+  SPECIAL = 1  # Special symbol with the same purpose.
   EXACT = 2
-  NORMALISED = 3
+  NORMALIZED = 3
   DICTIONARY = 4
-  INTERPOLATED = 5  # by none: it is put together from those that are found
+  INTERPOLATED = 5  # No match. The embedding is a mixture of others.
 
 
 class Norms(enum.Enum):
-  """How long the rows of matched tokens are at first.
+  """Norms of the embeddings of matched tokens after initialization.
 
-  Embeddings of a trained model are often several times longer than fresh
-  ones; beside these, languages that are matched and those that are not are
-  told apart by their length alone.
+  The embeddings of a trained model are often several times longer than randomly
+  initialized ones. In a mixture of both, the norm alone would distinguish
+  matched languages from others.
   """
 
-  SOURCE = 'source'  # as in the other run
-  # All multiplied by one number, after which their median is that of the rows
-  # that are fresh; as they are where none is.
+  SOURCE = 'source'  # As in the other run.
+  # Scaled by one factor, so that their median equals that of the randomly
+  # initialized embeddings. Not scaled if there are none.
   FRESH = 'fresh'
 
 
 class Mixing(enum.Enum):
-  """How rows of tokens that no look-up finds are put together from text."""
+  """Method of interpolating the embeddings of tokens without a match."""
 
-  MATCHED = 'matched'  # from matched tokens that they are near (FOCUS)
-  # From source tokens that they are near, by a map between languages (WECHSEL).
+  MATCHED = 'matched'  # Mixtures of similar matched tokens (FOCUS).
+  # Mixtures of similar source tokens after an alignment of the languages
+  # (WECHSEL).
   TRANSLATED = 'translated'
 
 
 class Matching(NamedTuple):
-  """For each target token, in the order of their ids:
+  """Matches of all target tokens, in the order of their ids.
 
   Attributes:
-    source_ids: int32 [V], ids of the source vocabulary; -1 for none.
-    kinds: int8 [V], of `Kind`.
-    mixed: int32 [V, K] and float32 [V, K]: source ids and their weights, of
-      tokens that are INTERPOLATED; None where none is.
+    source_ids: Source ids, an int32 array of shape [V]. -1 without a match.
+    kinds: Values of `Kind`, an int8 array of shape [V].
+    mixed: Source ids (int32) and weights (float32) of INTERPOLATED tokens, both
+      of shape [V, K]. None if no token is interpolated.
   """
 
   source_ids: np.ndarray
@@ -70,45 +72,50 @@ class Matching(NamedTuple):
   mixed: tuple[np.ndarray, np.ndarray] | None = None
 
   def rows(self) -> tuple[np.ndarray, np.ndarray]:
-    """Source ids and weights [V, K] of all tokens; weights 0 for none."""
+    """Returns source ids and weights of all tokens, both of shape [V, K].
+
+    The weights of tokens without a match are 0.
+    """
     ids = self.source_ids[:, None]
-    plain = np.maximum(ids, 0), (ids >= 0).astype(np.float32)
+    matched_ids = np.maximum(ids, 0)
+    matched_weights = (ids >= 0).astype(np.float32)
     if self.mixed is None:
-      return plain
-    wide = ((0, 0), (0, self.mixed[0].shape[1] - 1))
-    source_rows, weights = (
-      np.where(ids >= 0, np.pad(plain_rows, wide), mixed)
-      for plain_rows, mixed in zip(plain, self.mixed, strict=True)
+      return matched_ids, matched_weights
+
+    mixed_ids, mixed_weights = self.mixed
+    padding = ((0, 0), (0, mixed_ids.shape[1] - 1))
+    return (
+      np.where(ids >= 0, np.pad(matched_ids, padding), mixed_ids),
+      np.where(ids >= 0, np.pad(matched_weights, padding), mixed_weights),
     )
-    return source_rows, weights
 
   def counts(self) -> dict[str, int]:
-    """How many tokens each look-up found: {'exact': 8, 'random': 2, …}."""
+    """Returns the number of tokens by match: {'exact': 8, 'random': 2, …}."""
     kind_counts = Counter(self.kinds.tolist())
     return {kind.name.lower(): kind_counts[kind] for kind in Kind}
 
 
-# Patterns of parameters that have a row for each token.
+# Patterns of parameters with one row per token.
 TOKEN_ROWS = (r'/token$', r'/output_bias$', r'/output$')
 
 
 @class_registry.register('vocabulary_matching')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyMatching:
-  """Rows of the embeddings by token instead of by id; see `match`.
+  """Options to initialize embeddings by token instead of by id.
 
   Attributes:
-    dictionaries: files or folders of bilingual dictionaries (`+Dict`), in
-      MUSE's format (`word translation`) or a corpus's (`word<TAB>translation
-      [<TAB>weight]`), named `<l1>-<l2>…`. Of a folder, those are read that
-      have `source_language` in their name.
-    source_language: the language of the source vocabulary.
-    parameters: patterns of the parameters that have one row per token: the
-      embeddings, the output's bias, and its table where it is not tied.
-    norms: of the rows of tables (biases stay as they are).
-    text: a corpus directory; with it rows of tokens that no look-up finds are
-      put together from others (`interpolated_rows`).
-    mixing: from which.
+    dictionaries: Files or directories of bilingual dictionaries (`+Dict`) in
+      the format of MUSE (`word translation`) or of a corpus
+      (`word<TAB>translation[<TAB>weight]`), named `<l1>-<l2>…`. In a directory,
+      the files with `source_language` in their name are read.
+    source_language: Language of the source vocabulary.
+    parameters: Patterns of the parameters with one row per token: the
+      embeddings, the output bias, and the output table if it is not tied.
+    norms: Norms of the transferred embeddings. Biases are not scaled.
+    text: Corpus directory. If set, the embeddings of tokens without a match are
+      interpolated (see `embedding_interpolation`). If None, they stay random.
+    mixing: Method of the interpolation.
   """
 
   dictionaries: tuple[str, ...] = class_registry.known_by_content(
@@ -125,15 +132,23 @@ class VocabularyMatching:
   def __post_init__(self):
     if self.mixing is Mixing.TRANSLATED and self.text is None:
       raise errors.ConfigError(
-        'Rows across languages need text',
-        got='no text',
+        "`mixing='translated'` requires `text`",
+        got='text=None',
         expected='a corpus directory',
         where='VocabularyMatching.text',
-        fix="set it, or leave out mixing='translated'",
+        fix="Set `text`, or do not set mixing='translated'.",
       )
 
   def match(self, target, source) -> Matching:
-    """`match` with the entries of these dictionaries, and with this text."""
+    """Matches two vocabularies with the configured dictionaries and text.
+
+    Args:
+      target: Target vocabulary.
+      source: Source vocabulary.
+
+    Raises:
+      CorpusError: If a dictionary or the text cannot be read.
+    """
     token_matching = match_tokens(
       target,
       source,
@@ -150,12 +165,14 @@ class VocabularyMatching:
       )
       ids = token_matching.source_ids[ids]
     else:
-      taught = np.flatnonzero(matched & (token_matching.kinds != Kind.SPECIAL))
+      aligned_ids = np.flatnonzero(
+        matched & (token_matching.kinds != Kind.SPECIAL)
+      )
       ids, weights = embedding_interpolation.wechsel_mixture(
         target,
         source,
         self.text,
-        np.stack([taught, token_matching.source_ids[taught]], axis=1),
+        np.stack([aligned_ids, token_matching.source_ids[aligned_ids]], axis=1),
         self.source_language,
       )
       weights = np.where(matched[:, None], 0, weights)
@@ -170,104 +187,111 @@ class VocabularyMatching:
 def match_tokens(
   target, source, translations: Iterable[tuple[str, str]] = ()
 ) -> Matching:
-  """Finds each target token in the source vocabulary.
+  """Finds the match of each target token in the source vocabulary.
 
   Special symbols (padding, begin, end, unknown, mask, language symbols and
-  sentinels) go by purpose, and text never matches one. Of the others, in
-  this order:
+  sentinels) are matched by their purpose, and are never matches of text. Other
+  tokens are matched in this order:
 
-  1. exact: a token of the same characters that stands at the same place of a
-     word (begins it or not), however the two vocabularies mark that;
-  2. normalised: NFKC and lower case make it one with a source token; that at
-     the same place of a word is preferred to another, then one that is
-     written in the normalised way, then the lower id;
-  3. dictionary: a token that is a whole word has a translation that 1 or 2
-     finds; the first in the order of `translations`.
+  1. exact: A token with the same characters and the same position in a word
+     (whether it begins the word), independent of how the vocabularies mark it.
+  2. normalized: A token that is equal after NFKC normalization and lowercasing.
+     Tokens with the same position in a word are preferred, then tokens that are
+     already normalized, then lower ids.
+  3. dictionary: A token that is a complete word has a translation with a match
+     by 1 or 2. The first translation in the order of `translations` is used.
 
-  Before: target '▁the', '▁The', 'ing', '▁Hund', '▁xyz', source 'Ġthe', 'ing',
-  'Ġdog' and ('Hund', 'dog'); after: kinds exact, normalised, exact,
-  dictionary, random.
+  For example, the target '▁the', '▁The', 'ing', '▁Hund', '▁xyz', the source
+  'Ġthe', 'ing', 'Ġdog' and the translation ('Hund', 'dog') result in the kinds
+  exact, normalized, exact, dictionary, random.
 
   Args:
-    target: a `Vocabulary`; its `spec`, `piece(id)` and length are used.
-    source: likewise.
-    translations: (word of the target's languages, word of the source's); read
-      once, in order, never held.
+    target: Target `Vocabulary`, of which `spec`, `piece(id)` and the length are
+      used.
+    source: Source `Vocabulary`.
+    translations: Pairs of a word of the target languages and a word of the
+      source language. They are read once, in order, and not stored.
 
   Returns:
-    The matching, [len(target)].
+    The matching of all target tokens.
   """
-  finder = _Finder(source)
+  lookup = _TokenLookup(source)
   source_ids = np.full(len(target), -1, np.int32)
   kinds = np.zeros(len(target), np.int8)
-  for i, j in _same_purpose(target.spec, source.spec).items():
+  for i, j in _match_special_ids(target.spec, source.spec).items():
     source_ids[i], kinds[i] = j, Kind.SPECIAL
+
   special = _special_ids(target.spec)
   unmatched: dict[str, list[int]] = {}
-  for i, form in enumerate(_forms(target)):
+  for i, token in enumerate(_plain_tokens(target)):
     if i in special:
       continue
-    source_ids[i], kinds[i] = finder(form)
+    source_ids[i], kinds[i] = lookup.find(token)
     if (
-      source_ids[i] < 0 and form.text and token_normalization.may_be_word(form)
+      source_ids[i] < 0
+      and token.text
+      and token_normalization.may_be_word(token)
     ):
-      unmatched.setdefault(
-        token_normalization.normalize_token(form.text), []
-      ).append(i)
+      word = token_normalization.normalize_token(token.text)
+      unmatched.setdefault(word, []).append(i)
+
   for word, translation in translations:
     word = token_normalization.normalize_token(word)
     if word not in unmatched:
       continue
-    matched_id, _ = finder(token_normalization.PlainToken(translation, True))
+    matched_id, _ = lookup.find(
+      token_normalization.PlainToken(translation, True)
+    )
     if matched_id >= 0:
       ids = unmatched.pop(word)
       source_ids[ids], kinds[ids] = matched_id, Kind.DICTIONARY
   return Matching(source_ids, kinds)
 
 
-class _Finder:
-  """Looks forms up among a vocabulary's tokens of text."""
+class _TokenLookup:
+  """Exact and normalized lookup of text tokens in a vocabulary."""
 
   def __init__(self, vocabulary):
     special = _special_ids(vocabulary.spec)
-    self._exact: dict[Any, int] = {}
-    self._normal: dict[Any, int] = {}
-    later = []
-    for i, form in enumerate(_forms(vocabulary)):
+    self._exact_ids: dict[Any, int] = {}
+    self._normalized_ids: dict[Any, int] = {}
+    # Tokens that are already normalized have priority over others.
+    deferred = []
+    for i, token in enumerate(_plain_tokens(vocabulary)):
       if i in special:
         continue
-      self._exact.setdefault(form, i)
-      text = token_normalization.normalize_token(form.text)
-      if text == form.text:
-        self._add(text, form.begins_word, i)
+      self._exact_ids.setdefault(token, i)
+      text = token_normalization.normalize_token(token.text)
+      if text == token.text:
+        self._add_normalized(text, token.begins_word, i)
       else:
-        later.append((text, form.begins_word, i))
-    for entry in later:
-      self._add(*entry)
+        deferred.append((text, token.begins_word, i))
+    for entry in deferred:
+      self._add_normalized(*entry)
 
-  def _add(self, text: str, begins_word: bool, i: int) -> None:
+  def _add_normalized(self, text: str, begins_word: bool, i: int) -> None:
     if text:
-      self._normal.setdefault((text, begins_word), i)
+      self._normalized_ids.setdefault((text, begins_word), i)
 
-  def __call__(self, form: token_normalization.PlainToken) -> tuple[int, Kind]:
-    """(id, by which look-up), or (-1, RANDOM)."""
-    matched_id = self._exact.get(form)
+  def find(self, token: token_normalization.PlainToken) -> tuple[int, Kind]:
+    """Returns the id and the type of the match, or (-1, RANDOM)."""
+    matched_id = self._exact_ids.get(token)
     if matched_id is not None:
       return matched_id, Kind.EXACT
-    text = token_normalization.normalize_token(form.text)
-    for begins_word in (form.begins_word, not form.begins_word):
-      matched_id = self._normal.get((text, begins_word))
+    text = token_normalization.normalize_token(token.text)
+    for begins_word in (token.begins_word, not token.begins_word):
+      matched_id = self._normalized_ids.get((text, begins_word))
       if matched_id is not None:
-        return matched_id, Kind.NORMALISED
+        return matched_id, Kind.NORMALIZED
     return -1, Kind.RANDOM
 
 
-def _forms(vocabulary) -> list[token_normalization.PlainToken]:
+def _plain_tokens(vocabulary) -> list[token_normalization.PlainToken]:
   return token_normalization.plain_tokens(comparable_tokens(vocabulary))
 
 
 def comparable_tokens(vocabulary) -> list[str]:
-  """The piece of each id; without its language, where that is part of it."""
+  """Returns the pieces of all ids, without language tags if they have them."""
   piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
   return [piece(i) for i in range(len(vocabulary))]
 
@@ -281,8 +305,8 @@ def _special_ids(spec: vocabulary_spec.VocabularySpec) -> set[int]:
   }
 
 
-def _same_purpose(target, source) -> Mapping[int, int]:
-  """Special id of the target -> that of the source with the same purpose."""
+def _match_special_ids(target, source) -> Mapping[int, int]:
+  """Maps special target ids to source ids with the same purpose."""
   pairs = {
     getattr(target, name): getattr(source, name)
     for name in ('pad_id', 'bos_id', 'eos_id', 'unk_id', 'mask_id')
