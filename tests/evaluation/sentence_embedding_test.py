@@ -208,7 +208,7 @@ def test_a_tasks_own_setting_is_told(published):
   task = mteb_tasks.SemanticSimilarity(source=source, pooling='mean', layer=1)
   notes = task.evaluate(run.subject()).notes
   assert any('special of layer 1' in note for note in notes)
-  assert any(f"the model's own are {run.sentence}" in note for note in notes)
+  assert any(note.endswith(str(run.sentence)) for note in notes)
   np.testing.assert_allclose(
     task.vectors(run.subject(), TEXTS, ['en'] * 4, []),
     run.encode(TEXTS, pooling='mean', layer=1),

@@ -175,7 +175,7 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   )
   result = task.evaluate(subject_of(objective, vocabulary))
   assert not result.failures
-  assert not any('beside itself' in note for note in result.notes)
+  assert not any('its own counterpart' in note for note in result.notes)
   own = seen[batch_keys.TOKEN_IDS][0].tolist()
   other = seen[batch_keys.PAIRED + batch_keys.TOKEN_IDS][0].tolist()
   for word in _FRENCH.split():
@@ -188,7 +188,7 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   assert set(languages) == {vocabulary.language_id('en')}
 
 
-def test_what_is_read_beside_itself_is_said(subject_of):
+def test_texts_without_a_counterpart_are_noted(subject_of):
   task_class, objective, french, _ = _CASES['tagging']
   task = task_class(
     source=one_hot_model.Held(parts=(('fr', [french]),)),

@@ -125,7 +125,7 @@ def test_other_utterances_are_refused(fixed):
   for other in (sentences[::-1], sentences[:3]):
     result = _task(texts, other).evaluate(fixed)
     (failure,) = result.failures
-    assert failure.part == 'en' and 'different utterances' in failure.message
+    assert failure.part == 'en'
     assert not result.metrics
   (failure,) = _task(texts, sentences, part='sw').evaluate(fixed).failures
   assert failure.part == 'sw'
@@ -135,7 +135,7 @@ def test_what_a_head_lacks_is_told(fixed):
   texts, sentences = _examples(_UTTERANCES)
   without = dataclasses.replace(fixed, objectives={_SLOTS.name: _SLOTS})
   (failure,) = _task(texts, sentences).evaluate(without).failures
-  assert 'not been fine-tuned' in failure.message
+  assert 'SequenceClassification' in failure.message
 
 
 def test_one_run_learns_both_and_is_scored(make_run, tmp_path):

