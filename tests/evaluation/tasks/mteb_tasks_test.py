@@ -169,7 +169,7 @@ def test_probes_refuse_pairs_and_note_unknown_classes(subject):
   blind = tuple(dataclasses.replace(one, label=None) for one in train)
   without = dataclasses.replace(task, source=_held('de', blind))
   (failure,) = without.evaluate(subject).failures
-  assert 'Got: none. Where: de' in failure.message
+  assert 'Got: no texts. Where: de' in failure.message
   other = (dataclasses.replace(train[0], label='x'), *train[1:])
   result = dataclasses.replace(task, source=_held('de', other)).evaluate(
     subject
