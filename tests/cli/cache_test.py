@@ -122,7 +122,7 @@ def test_shards_are_merged_into_the_cache_of_one_process(
   monkeypatch.setenv('XLFLAX_NUM_PROCESSES', '3')
   assert _run(folders, cache, '--shard_from_env', *size) == 0
   assert _finalize(folders, cache, *size) == 2
-  assert 'are missing or cut off' in capsys.readouterr().err
+  assert 'are missing or truncated' in capsys.readouterr().err
   monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '7')
   monkeypatch.setenv('SLURM_ARRAY_TASK_MIN', '5')
   monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '3')
@@ -171,7 +171,7 @@ def test_a_share_does_not_replace_a_cache(
     )
     == 2
   )
-  assert '(a share does not: delete the directory' in capsys.readouterr().err
+  assert 'delete the directory before' in capsys.readouterr().err
 
 
 def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):

@@ -26,8 +26,8 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     cache_writer.finalize_cache(plan)
   for index in (0, 2, 1):
     cache_writer.write_partition(plan, (index, 3))
-  (tmp_path / '.begun-host-1').mkdir()  # of a killed process
-  (tmp_path / '.begun-host-1' / 'cache.json').touch()
+  (tmp_path / '.creating-host-1').mkdir()  # of a killed process
+  (tmp_path / '.creating-host-1' / 'cache.json').touch()
   metas = cache_writer.finalize_cache(plan)
   assert [m.examples for m in metas] == [60, 200, 100, 50]
   assert writing.files(tmp_path) == writing.files(written[0])

@@ -50,8 +50,8 @@ def truncated_lengths(
 ) -> tuple[np.ndarray, ...]:
   """Returns the lengths of texts after truncation to the sequence length.
 
-  Two sides in one sequence are truncated longest first. With a capacity of 6 tokens,
-  lengths (9, 2) become (4, 2), and (9, 8) become (3, 3).
+  Two sides in one sequence are truncated longest first. With a capacity of 6
+  tokens, lengths (9, 2) become (4, 2), and (9, 8) become (3, 3).
 
   Args:
     lengths: For each side, the number of text tokens of each example, int64

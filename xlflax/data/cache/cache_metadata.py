@@ -17,7 +17,7 @@ from xlflax.utils import errors
 
 # Prefix of the temporary directory in which a process writes cache.json before
 # it links the file to its final name.
-_TEMPORARY_PREFIX = '.begun-'
+_TEMPORARY_PREFIX = '.creating-'
 
 
 @dataclasses.dataclass

@@ -59,8 +59,7 @@ class TokenCache:
 
     Raises:
       CacheError: If there is no cache, its format is not supported, or it has
-        no
-        such generation.
+        no such generation.
     """
     self.directory = bucket_staging.find_written_copy(
       paths.to_path(directory), cache_format.CACHE_FILE
@@ -306,10 +305,12 @@ class TokenCache:
       )
 
   def _has_task(self, task, split):
+    """Returns whether the generation has a finalized task and split."""
     key = cache_format.task_key(task, split)
     return key in self._tasks and self._meta_file(task, split).is_file()
 
   def _meta_file(self, task, split):
+    """Returns the path of the metadata of a task."""
     task_entry = self._tasks[cache_format.task_key(task, split)]
     return cache_format.generation_file(
       cache_format.task_directory(self.directory, task, split),
@@ -322,6 +323,7 @@ class TokenCache:
     )
 
   def _open_task(self, task, split):
+    """Opens a task, and checks its files and its vocabulary."""
     directory = cache_format.task_directory(self.directory, task, split)
     self._check_seal(directory, task, split)
     meta = self._meta(task, split)

@@ -154,8 +154,8 @@ def write_partition(
     report: Function that is called periodically with the progress.
 
   Returns:
-    Number of units in the partition. A unit is a shard, or a file that is
-    read from its beginning.
+    Number of units in the partition. A unit is a shard, or a file that is read
+    from its beginning.
 
   Raises:
     CacheError: If the directory has other content, another process writes this
@@ -266,6 +266,7 @@ def _finalize(header: cache_metadata.Header, plan: Plan, tasks, jobs):
 
 
 def _read_meta(job, header) -> cache_format.TaskMeta:
+  """Reads the metadata of a task in the newest generation."""
   number = header.newest.tasks[job.key]['generation']
   path = cache_format.generation_file(job.directory, number)
   return cache_format.TaskMeta.from_json(cache_format.read_json(path))

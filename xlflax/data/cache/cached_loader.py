@@ -1,7 +1,7 @@
 """Loader of batches from a token cache, with random access to every step.
 
-Sequence n of a task (its n-th use since step 0) is sequence n mod R of epoch
-n div R, where R is the number of sequences of the task. With shuffling, each
+Sequence n of a task (its n-th use since step 0) is sequence n mod R of epoch n
+div R, where R is the number of sequences of the task. With shuffling, each
 epoch is a permutation of the R sequences that is keyed by (seed, task, epoch).
 Each sequence is therefore used exactly once per epoch, resuming does not replay
 earlier steps, and the global batches do not depend on the number of processes.

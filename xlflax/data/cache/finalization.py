@@ -32,8 +32,8 @@ def finalize_task(
     The metadata of the task.
 
   Raises:
-    CacheError: If a shard is missing or truncated, or if shards differ in
-      their text, vocabulary or tokenization library.
+    CacheError: If a shard is missing or truncated, or if shards differ in their
+      text, vocabulary or tokenization library.
     CorpusError: If no example has a token.
   """
   entries = _read_entries(job)
@@ -123,10 +123,9 @@ def _is_last(
   """Returns whether the examples of a part end with a shard.
 
   A part that is divided by examples can have later shards, which are empty.
-  They
-  exist if the source has fewer examples than its reported size, or if a process
-  was killed after it wrote its last shard and before it recorded the end of the
-  part.
+  They exist if the source has fewer examples than its reported size, or if a
+  process was killed after it wrote its last shard and before it recorded the
+  end of the part.
   """
   length = shard_plan.examples_in_shard(job.shard_size)
   return part.num_bytes is None and entry.examples + entry.empty < length
@@ -248,8 +247,8 @@ def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
 
   Args:
     directory: Directory of the task.
-    generations: Numbers of the generation files to keep. Other generation
-      files are removed.
+    generations: Numbers of the generation files to keep. Other generation files
+      are removed.
 
   Raises:
     CacheError: If a generation file is damaged.

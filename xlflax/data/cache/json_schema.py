@@ -166,8 +166,7 @@ def _is_fingerprint(value: Any) -> bool:
   """Returns whether a value is the fingerprint of a source.
 
   It contains the preprocessing steps and the files of the source, with their
-  size
-  and their modification time or content digest.
+  size and their modification time or content digest.
   """
 
   def is_file(entry: Any) -> bool:

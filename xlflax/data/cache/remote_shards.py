@@ -95,6 +95,7 @@ class RemoteShard(shards.Shard):
   """
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:
+    """Reads the header of the object."""
     self._read = functools.partial(process_block_cache().read, os.fspath(path))
     length = int.from_bytes(self._read(0, 8), 'little')
     self._size = paths.file_size(path)

@@ -5,9 +5,8 @@ It therefore does not matter which process writes a shard, when, and which other
 processes are running.
 
 - The key of a line in a plain text file is the file and the byte at which the
-  line starts. Shard k of the file contains the lines that start at bytes
-  k S .. (k + 1) S - 1, where S is the size of shards. Earlier bytes are not
-  read.
+  line starts. Shard k of the file contains the lines that start at bytes k S ..
+  (k + 1) S - 1, where S is the size of shards. Earlier bytes are not read.
 - The key of any other example is its number in the file or task. This applies
   to compressed files, which are read from their beginning, and to tasks with
   preprocessing steps or sources of their own. Shard k contains S / 256

@@ -68,8 +68,7 @@ def _write_example_shards(
   """Writes shards of a part that is divided by examples.
 
   Yields after each shard: None, or the number of shards of the part if the
-  shard
-  is the last one.
+  shard is the last one.
   """
   job = unit.job
   length = shard_plan.examples_in_shard(job.shard_size)

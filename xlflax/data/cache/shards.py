@@ -206,8 +206,7 @@ class _File:
   """A file that is read by byte ranges and closed by garbage collection.
 
   The file must not refer to a shard or view. A reference cycle would keep it
-  open
-  until Python collects cycles, and there can be many files.
+  open until Python collects cycles, and there can be many files.
   """
 
   def __init__(self, path: pathlib.Path, ahead: bool):
@@ -253,8 +252,7 @@ class Shard:
   read of a sequence copies one or two kilobytes. If tokens were mapped instead,
   each read would count as memory of the process until its pages are released.
   With the complete folio around the address, this is 2 MB, which costs more
-  than
-  the copy.
+  than the copy.
   """
 
   def __init__(self, path: pathlib.Path, *, ahead: bool = False):
@@ -285,6 +283,7 @@ class Shard:
       raise errors.of_os_error(error, where=path) from error
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:
+    """Opens the file, and parses its header."""
     file = _File(path, ahead)
     self._read = file.read
     self._bytes = mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_READ)
@@ -295,6 +294,7 @@ class Shard:
     self.release_pages()
 
   def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
+    """Returns an array by its location after the header."""
     begin = self._begin + start
     if name in _TOKENS:
       return Tokens(self._read, begin, size, dtype)
@@ -339,6 +339,7 @@ class Shard:
     return self._texts[side]
 
   def _checked_texts(self, side: str) -> tuple[Any, np.ndarray]:
+    """Returns the tokens and offsets of a side, and checks that they match."""
     tokens, offsets = self.array(side), self.array(offsets_name(side))
     if (
       offsets.size

@@ -88,8 +88,7 @@ class Dictionary:
 
     Raises:
       CorpusError: If a line is malformed, there are no entries, or the file
-        name
-        does not specify the languages.
+        name does not specify the languages.
       ConfigError: If the format is unknown.
     """
     path = bucket_staging.stage_input(path)

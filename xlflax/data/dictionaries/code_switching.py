@@ -59,8 +59,7 @@ class Switcher:
   """Code-switching of the text of one language.
 
   With the dictionary `cat Katze`, a probability of 1 and a maximum fraction of
-  1,
-  `['The cat sees a Cat.', 'CAT!']` becomes `['The Katze sees a Katze.',
+  1, `['The cat sees a Cat.', 'CAT!']` becomes `['The Katze sees a Katze.',
   'KATZE!']`.
   """
 
@@ -233,6 +232,7 @@ def dictionary_hash(
 
 
 def _hash_translations(language: str, translations) -> str:
+  """Returns the SHA-256 of the translations of a language."""
   content = json.dumps([language, translations], ensure_ascii=False)
   return hashlib.sha256(content.encode()).hexdigest()
 
@@ -260,7 +260,7 @@ def _select_under_limit(
   Returns:
     Whether each replacement is selected, bool [n].
   """
-  # Integer arithmetic is exact.
+  # The limit is compared in integers, which is exact.
   numerator, denominator = max_fraction.numerator, max_fraction.denominator
   order = np.argsort(ranks, kind='stable')
   replaced = np.cumsum(old_sizes[order])

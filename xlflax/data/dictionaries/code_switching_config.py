@@ -19,8 +19,8 @@ class CodeSwitching:
       translations, because a translation can have several words. If there are
       more replacements, a uniformly drawn subset is kept.
     group_lines: Number of lines in a group. The first group contains the
-      examples 0 .. group_lines - 1. 1,024 sentences are approximately the
-      batch of ECS (96 sequences of 256 tokens on each GPU).
+      examples 0 .. group_lines - 1. 1,024 sentences are approximately the batch
+      of ECS (96 sequences of 256 tokens on each GPU).
     copies: Number of copies of the text. Each copy is switched differently.
     languages: Languages of translations. If None, all languages of the
       dictionaries.

@@ -73,11 +73,9 @@ class TranslationTable:
 
   Entries are compared by `word_forms.normalize_word`. A word is looked up as it
   is spelled, then in lower case by the rules of its language. A word in
-  capitals
-  is then looked up in any case. The translation of a word that was found in
-  another case is capitalized or in capitals like the word. If several
-  multi-word
-  entries match, the longest one is used.
+  capitals is then looked up in any case. The translation of a word that was
+  found in another case is capitalized or in capitals like the word. If several
+  multi-word entries match, the longest one is used.
 
   Attributes:
     texts: Translations, grouped by entry.
@@ -317,8 +315,8 @@ def _cumulate_probabilities(
       entry i are in i .. i + 1.
 
   Returns:
-    The end of the interval of each translation, float64 [translations], and
-    the index of the last translation of each entry, int64 [entries].
+    The end of the interval of each translation, float64 [translations], and the
+    index of the last translation of each entry, int64 [entries].
   """
   sizes = np.array([len(group) for group in groups], np.int64)
   last = np.cumsum(sizes) - 1

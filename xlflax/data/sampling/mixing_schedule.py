@@ -2,12 +2,12 @@
 
 Steps are scheduled in blocks of `BLOCK_STEPS`. The draws of a block are
 distributed among tasks in exact proportion. Fractions of draws are carried over
-to the next block, so that the total number of draws of a rare task deviates
-from its expectation by less than one draw. The order within a block is a random
+to the next block, so that in the long run the number of draws of a rare task is
+within one draw of its expectation. The order within a block is a random
 permutation.
 
-The schedule is a pure function of the seed and the step, and runs do not store
-any state. Computing block b requires b small vector operations and no data.
+The schedule is a pure function of the seed and the step, and no state is saved
+between runs. Computing block b requires b small vector operations and no data.
 """
 
 import threading
@@ -102,6 +102,11 @@ def stream_rates(
 
 
 def _normalize_rates(rates: np.ndarray) -> np.ndarray:
+  """Normalizes mixing rates to a sum of 1.
+
+  Raises:
+    ConfigError: If a rate is negative, or the sum is not positive and finite.
+  """
   with np.errstate(over='ignore'):
     total = rates.sum()
   if not (0 < total < np.inf and (rates >= 0).all()):
@@ -239,8 +244,7 @@ class TaskSchedule:
       key: 64-bit key of the draws; see `hashing.make_key`.
       block_steps: Number of steps in a block.
       max_rows: Maximum number of sequences of each task, int64 [tasks]. If
-        None,
-        the number is not limited.
+        None, the number is not limited.
       name: Name of the stream for error messages.
     """
     self._rates = rates

@@ -53,8 +53,8 @@ def _feistel(values, rows, columns, key):
 
 def _hash(values, key):
   """Returns hashes below 2**62 as int64, so that sums cannot overflow."""
-  words = hashing.mix_bits(hashing.mix_bits(values.astype(np.uint64)) ^ key)
-  return (words >> np.uint64(2)).astype(np.int64)
+  hashes = hashing.mix_bits(hashing.mix_bits(values.astype(np.uint64)) ^ key)
+  return (hashes >> np.uint64(2)).astype(np.int64)
 
 
 def permute_windows(
@@ -69,10 +69,8 @@ def permute_windows(
 
   The elements are divided into blocks of consecutive elements. The blocks are
   permuted and grouped into windows, and the elements of each window are
-  permuted.
-  Reading the indices of a window therefore reads the blocks of that window
-  only,
-  and each element once. The block boundaries depend on the key.
+  permuted. Reading the indices of a window therefore reads only the blocks of
+  that window, and each block once. The block boundaries depend on the key.
 
   Args:
     index: Indices with 0 <= index < size, int64 [n].
@@ -90,7 +88,7 @@ def permute_windows(
   window_key = hashing.draw_words(hashing.mix_bits(key), number)
   window_position = begin + permute_index(inside, length, window_key)
   slot, offset = np.divmod(window_position, block)
-  # The last block, which may be shorter, is not permuted.
+  # A shorter last block stays last.
   in_full_slot = np.flatnonzero(slot < size // block)
   slot[in_full_slot] = permute_index(
     slot[in_full_slot], (size // block)[in_full_slot], key[in_full_slot]

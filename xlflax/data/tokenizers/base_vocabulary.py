@@ -163,8 +163,8 @@ class Vocabulary:
     """Returns the special tokens around a pair of empty texts.
 
     The ids follow the template in the tokenizer's own files, such as `[cls,
-    sep,
-    sep]` for BERT. The result is None if the files have no template for pairs.
+    sep, sep]` for BERT. The result is None if the files have no template for
+    pairs.
     """
     return None
 

@@ -156,9 +156,8 @@ def _make_encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
   """Returns a tokenizer that never encodes text as special tokens.
 
   `encode_special_tokens` is not sufficient for a Unigram model, whose
-  vocabulary
-  contains the special tokens. They are renamed to strings that do not occur in
-  text.
+  vocabulary contains the special tokens. They are renamed to strings that do
+  not occur in text.
   """
   description = json.loads(tokenizer.to_str())
   if (description.get('model') or {}).get('type') != 'Unigram':

@@ -28,8 +28,8 @@ class Layout:
   """Properties of a vocabulary that its tokenizer files do not specify.
 
   Attributes:
-    roles: Token of each of `ROLES`. If a tokenizer has no token for a role
-      (T5: bos and mask), another token takes the role.
+    roles: Token of each of `ROLES`. If a tokenizer has no token for a role (T5:
+      bos and mask), another token takes the role.
     languages: Language codes, in the order of their ids.
     size: Number of rows of the embedding table. Rows after the tokens of the
       tokenizer are unused. If None, the number of tokens.
@@ -60,7 +60,8 @@ class Layout:
         tuple(description.get('symbols', ())),
       )
       if set(layout.roles) != set(ROLES):
-        raise ValueError(f'roles {", ".join(map(str, layout.roles))}')
+        role_names = ', '.join(map(str, layout.roles))
+        raise ValueError(f'roles must be {", ".join(ROLES)}, got {role_names}')
       texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
         raise TypeError('tokens and languages must be strings')

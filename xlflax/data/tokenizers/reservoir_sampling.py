@@ -1,10 +1,10 @@
 """Samples of the text of each language, drawn by any number of jobs.
 
-Each line has a pseudorandom key that depends on the seed, its file and its
-line number. A sample of k lines consists of the lines with the k smallest
-keys, regardless of which job reads them. A reservoir keeps these lines, and
-the reservoirs of parts of the text can be merged into the reservoir of all of
-the text. This is bottom-k sampling (Efraimidis and Spirakis, "Weighted random
+Each line has a pseudorandom key that depends on the seed, its file and its line
+number. A sample of k lines consists of the lines with the k smallest keys,
+regardless of which job reads them. A reservoir keeps these lines, and the
+reservoirs of parts of the text can be merged into the reservoir of all of the
+text. This is bottom-k sampling (Efraimidis and Spirakis, "Weighted random
 sampling with a reservoir", 2006, with equal weights).
 """
 

@@ -1,8 +1,8 @@
 """Assignment of ids to the tokens of several languages in a union vocabulary.
 
 ECS (Wu et al., 2020, sections 4.2 and 4.3) varies the number of anchor points,
-which are tokens that share one embedding across languages. In this example,
-one language has the tokens `a b`, another language has the tokens `b c`, and S
+which are tokens that share one embedding across languages. In this example, one
+language has the tokens `a b`, another language has the tokens `b c`, and S
 special symbols come before them:
 
 | anchors | ids of the tokens | union |

@@ -64,8 +64,7 @@ def exponential_rates(
 ) -> dict[str, float]:
   """Computes sampling rates p_i = N_i^α / Σ_j N_j^α.
 
-  `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11, 'sw':
-  1/11}`.
+  `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11, 'sw': 1/11}`.
 
   Args:
     sizes: N_i, number of sentences of each language.

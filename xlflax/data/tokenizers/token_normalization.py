@@ -96,8 +96,7 @@ def script_of_token(text: str) -> str:
   """Returns the script of the first letter of a text, such as 'LATIN' or 'CJK'.
 
   The script is the first word of the letter's Unicode name. The result is
-  'NONE'
-  for a text without letters.
+  'NONE' for a text without letters.
   """
   letter = next((c for c in text if c.isalpha()), None)
   if letter is None:
@@ -156,6 +155,7 @@ def _script_of(letter: str) -> str:
 
 
 def _parse_sentencepiece(piece: str) -> PlainToken:
+  """Parses a token of SentencePiece."""
   text = piece.removeprefix(Notation.SENTENCEPIECE.value)
   return PlainToken(
     text.replace(Notation.SENTENCEPIECE.value, ' '), len(text) < len(piece)
@@ -163,6 +163,7 @@ def _parse_sentencepiece(piece: str) -> PlainToken:
 
 
 def _parse_wordpiece(piece: str) -> PlainToken:
+  """Parses a token of WordPiece."""
   text = piece.removeprefix(Notation.WORDPIECE.value)
   return PlainToken(text, len(text) == len(piece))
 
@@ -178,6 +179,7 @@ def _parse_word_end(piece: str) -> PlainToken:
 
 
 def _parse_byte_level(piece: str) -> PlainToken:
+  """Parses a token of byte-level BPE."""
   bytes_by_letter = _bytes_by_letter()
   if not all(letter in bytes_by_letter for letter in piece):
     # The token is a special symbol, which is not spelled in bytes.

@@ -62,8 +62,8 @@ class Settings:
     languages: Languages that get a symbol in addition to those of the corpus.
       Requires JOINT anchors.
     seed: Random seed for sampling sentences.
-    num_threads: Number of training threads. It is recorded because the order
-      of floating-point sums depends on it.
+    num_threads: Number of training threads. It is recorded because the order of
+      floating-point sums depends on it.
 
   Raises:
     ConfigError: If a setting is out of range or conflicts with another setting.
@@ -110,6 +110,7 @@ class Settings:
     }
 
   def _check_size(self):
+    """Raises a ConfigError unless exactly one of size and merges is set."""
     if (self.size is None) == (self.merges is None):
       raise errors.ConfigError(
         'A vocabulary requires either `size` or `merges`',
@@ -125,6 +126,7 @@ class Settings:
       )
 
   def _check_union(self):
+    """Raises a ConfigError if a setting requires one joint model."""
     for name in ('alpha', 'languages'):
       if getattr(self, name) not in (None, ()):
         raise errors.ConfigError(

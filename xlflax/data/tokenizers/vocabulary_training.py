@@ -1,4 +1,4 @@
-"""Trains a vocabulary on the languages of a corpus and writes it."""
+"""Training of a vocabulary on the languages of a corpus."""
 
 import dataclasses
 import functools

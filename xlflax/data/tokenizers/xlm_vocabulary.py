@@ -2,8 +2,8 @@
 
 The tokenization depends on the language. It uses the Moses rules of the
 language, or jieba for Chinese. Text without a language is treated as English.
-Japanese and Thai require word segmenters that are not part of xlflax. Such
-text must be segmented in advance, with spaces between words.
+Japanese and Thai require word segmenters that are not part of xlflax. Such text
+must be segmented in advance, with spaces between words.
 """
 
 import functools
@@ -36,7 +36,7 @@ _ASCII_REPLACEMENTS = str.maketrans(
   )
   | {'…': '...'}
 )
-# The script replaces these full stops and the white space after them by '. '.
+# The script replaces these full stops, with the white space after them, by '. '.
 _FULL_STOPS = re.compile(r'[。．]\s*')
 # Romanian text uses these diacritics inconsistently, so they are removed.
 _ROMANIAN_REPLACEMENTS = str.maketrans('ŞşŢţȘșȚțĂăÂâÎî', 'SsTtSsTtAaAaIi')
@@ -147,8 +147,7 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     """Encodes a word by BPE.
 
     The pair with the lowest rank is merged repeatedly until no pair of the word
-    is
-    in the list of merges.
+    is in the list of merges.
     """
     symbols = [*word[:-1], word[-1] + _END_OF_WORD]
     while len(symbols) > 1:
