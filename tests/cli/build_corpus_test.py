@@ -61,7 +61,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   programs = tmp_path / 'bin'
   programs.mkdir()
   for code in ('en', 'zh'):
-    name = libreoffice.name_of(code)
+    name = libreoffice.language_name(code)
     _pages(tmp_path / 'made' / name / 'text', code)
   _stand_in(
     programs,
@@ -119,7 +119,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   ],
 )
 def test_names_of_packages(code, name):
-  assert libreoffice.name_of(code) == name
+  assert libreoffice.language_name(code) == name
 
 
 def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ def test_only_rows_on_the_own_devices_are_read(monkeypatch):
   """As on a process that holds the devices of rows 4..7 and 12..15."""
   loader, sharding = _Loader(), _sharding('data')
   own = [(4, 6), (6, 8), (12, 14), (14, 16)]
-  monkeypatch.setattr(prefetch, '_spans', lambda *unused: own)
+  monkeypatch.setattr(prefetch, '_local_spans', lambda *unused: own)
 
   def make(shape, unused, callback):
     assert shape == (_B, _T)

@@ -45,7 +45,7 @@ def test_steps_show_ids_pieces_and_text(
   assert lines[0] == 's3.mono.en: en, splits train, validation'
   shown = '\n'.join(lines)
   assert f'{len(ids)} ids {" ".join(map(str, ids))}' in shown
-  assert f'pieces:  {" ".join(map(toy_vocabulary.piece, ids))}' in shown
+  assert f'tokens:  {" ".join(map(toy_vocabulary.piece, ids))}' in shown
   assert f'decoded: {text!r}' in shown
 
 

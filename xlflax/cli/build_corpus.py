@@ -116,7 +116,7 @@ def build_from_libreoffice(options: LibreofficeOptions) -> None:
     _LOG.info('%s: %s pages', language, f'{len(texts[language]):,}')
   notice = libreoffice.NOTICE.format(
     version=libreoffice.package_version(folder),
-    packages=', '.join(map(libreoffice.package_of, languages)),
+    packages=', '.join(map(libreoffice.package_name, languages)),
   )
   _write(options, texts, notice=notice)
 

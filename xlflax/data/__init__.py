@@ -1,4 +1,4 @@
-"""Vocabularies, sources, streams, token caches and loaders."""
+"""Vocabularies, text sources, streams, token caches and loaders."""
 
 from etils import epy as _epy
 

@@ -1,40 +1,48 @@
-"""The batch: a dict of arrays, whose keys and shapes are documented here.
+"""Keys and shapes of the arrays in a batch.
 
-Every stream yields a dict of int32 arrays; B is the batch size, T the length
-of the stream.
+Every stream yields batches as dicts of int32 arrays. B is the batch size, and T
+is the sequence length of the stream.
 
 | key | shape | content |
 | --- | --- | --- |
-| `token_ids` | [B, T] | ids of the vocabulary; `pad_id` after the text |
-| `segment_ids` | [B, T] | 1, 2, … per packed example, 0 at padding; a
-  position attends to positions of its own segment only |
+| `token_ids` | [B, T] | token ids of the vocabulary; `pad_id` after the text |
+| `segment_ids` | [B, T] | 1, 2, … for the packed examples, 0 for padding; a
+  position attends only to positions of the same segment |
 | `positions` | [B, T] | position of the token in its sequence, from 0 |
-| `language_ids` | [B, T] | index into `VocabularySpec.languages`; 0 at padding |
-| `side_ids` | [B, T] | parallel pairs in one row only: 0 first side, 1 second |
+| `language_ids` | [B, T] | index into `VocabularySpec.languages`; 0 for padding
+|
+| `side_ids` | [B, T] | only for parallel pairs in one sequence: 0 for the first
+  side, 1 for the second |
 
-Streams of parallel pairs with separate sides (`Layout.SIDES`) and of adjacent
-segments carry the second side under the same keys with the prefix `paired_`:
-row b of `paired_token_ids` is the translation of row b of `token_ids`. The
-two lengths are equal.
+Streams of parallel pairs in separate sequences (`Layout.SIDES`) and streams of
+adjacent segments (`Layout.ADJACENT`) hold the second side under the same keys
+with the prefix `paired_`: row b of `paired_token_ids` is the translation of row
+b of `token_ids`. Both sides have the same length T.
 
-Streams of labelled examples have more, by task family; W = T is the most words
-a row can have, and -1 stands where there is no label or no word.
+Streams of labeled examples have further keys, which depend on the task family.
+W = T is the largest number of words in a sequence. The value -1 marks positions
+without a label or word.
 
 | key | shape | content |
 | --- | --- | --- |
-| `labels` | [B] | classification: number of the row's class |
-| `labels` | [B, T] | tagging: number of the word's label at its first token |
-| `vectors` | [B, D] | search: bits of the float32 vector that a teacher has of
-  the row's line |
-| `word_starts` | [B, W] | parsing: place in the row of each word's first
-  token, word 0 being the root, whose token is the row's first |
-| `word_lengths` | [B, W] | parsing: tokens of each word; 0 for no word |
-| `heads` | [B, W] | parsing: number of each word's head, 0 the root |
-| `relations` | [B, W] | parsing: number of each word's relation to its head |
-| `context_mask` | [B, T] | questions: 1 at the tokens of the context |
-| `start_positions` | [B] | questions: place in the row of the answer's first
-  token; 0, that of the row's first token, where the row lacks the answer |
-| `end_positions` | [B] | questions: of its last token, likewise |
+| `labels` | [B] | classification: index of the class |
+| `labels` | [B, T] | tagging: index of the word's label, at its first token |
+| `vectors` | [B, D] | retrieval: bits of the float32 vector that a teacher
+  computed for the text |
+| `word_starts` | [B, W] | parsing: position of the first token of each word;
+  word 0 is the root, which is represented by the first token of the sequence |
+| `word_lengths` | [B, W] | parsing: number of tokens of each word; 0 if there
+is
+  no word |
+| `heads` | [B, W] | parsing: index of the head of each word; 0 is the root |
+| `relations` | [B, W] | parsing: index of the relation of each word to its
+  head |
+| `context_mask` | [B, T] | question answering: 1 for tokens of the context |
+| `start_positions` | [B] | question answering: position of the first token of
+  the answer; 0, the first token of the sequence, if the sequence does not
+  contain the answer |
+| `end_positions` | [B] | question answering: position of the last token of the
+  answer; 0 if the sequence does not contain the answer |
 """
 
 import numpy as np
@@ -59,10 +67,15 @@ Batch = dict[str, np.ndarray]
 
 
 def select_side(batch, prefix: str = ''):
-  """The keys of one side (`''` or `PAIRED`), without their prefix.
+  """Returns the arrays of one side of a batch under keys without a prefix.
 
-  Before: `{'token_ids': a, 'paired_token_ids': b}`; after
-  `select_side(batch, PAIRED)`: `{'token_ids': b}`.
+  For example, `select_side({'token_ids': a, 'paired_token_ids': b}, PAIRED)`
+  returns `{'token_ids': b}`.
+
+  Args:
+    batch: Dict from key to array.
+    prefix: Prefix of the side's keys: '' for the first side, `PAIRED` for the
+      second.
   """
   if prefix:
     return {

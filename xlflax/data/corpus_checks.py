@@ -1,7 +1,8 @@
-"""What is probably wrong with a corpus: swapped columns, copies, two codes.
+"""Checks of a corpus for probable mistakes, such as swapped columns or copies.
 
-Nothing here is an error: text may be as odd as it looks. The first lines of
-each file are read, and pairs from all over a file that is not compressed.
+The anomalies are reported as warnings and never as errors, because unusual text
+can be correct. The checks read the first lines of each file. Of a parallel file
+that is not compressed, they read pairs at evenly spaced positions.
 """
 
 import collections
@@ -20,15 +21,25 @@ from xlflax.data.corpus import (
 )
 from xlflax.data.corpus.line_reader import Span
 
-LINES = 100  # read of each language, and of each column
-_PAIRS, _PLACES = 500, 10  # read of each pair, from so many places of a file
-_FEW, _FEW_SHARE = 4, 0.05  # odd pairs of which nothing is said
-_LETTERS = 200  # fewer say nothing about a language
-_MARGIN = 0.05  # by which swapped columns must be the better ones
+# Number of lines that are read of each language and of each column.
+LINES = 100
+# Number of pairs that are read of a parallel file, and the number of evenly
+# spaced positions at which they are read.
+_NUM_PAIRS = 500
+_NUM_POSITIONS = 10
+# Suspicious pairs are reported if there are more than this number and more than
+# this fraction of the pairs.
+_MIN_COUNT = 4
+_MIN_FRACTION = 0.05
+# Number of trigrams below which a text is too short to identify its language.
+_MIN_TRIGRAMS = 200
+# Columns count as swapped if exchanging them raises the sum of the similarities
+# by more than this.
+_MARGIN = 0.05
 
-# First word of a letter's Unicode name -> the script; others are their own.
+# Scripts whose letters have another first word in their Unicode names.
 _SCRIPTS = {'HIRAGANA': 'JAPANESE', 'KATAKANA': 'JAPANESE'}
-# ISO 15924 code -> first word of the Unicode names of its letters.
+# Map from ISO 15924 code to the first word of the Unicode names of its letters.
 _UNICODE_NAMES = {
   'Arab': 'ARABIC',
   'Armn': 'ARMENIAN',
@@ -64,30 +75,31 @@ Counts = collections.Counter[str]
 
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
-  """Returns a sentence on each oddity of a corpus directory."""
-  anomalies = list(_two_codes(corpus.languages))
-  profiles = _profiles(corpus)
+  """Returns one sentence for each anomaly of a corpus directory."""
+  anomalies = list(_find_duplicate_codes(corpus.languages))
+  profiles = _trigram_profiles(corpus)
   for file in corpus.files:
     if file.kind is corpus_files.Kind.MONOLINGUAL:
-      text = _text(corpus_directory.read_monolingual(file.path))
-      anomalies += _wrong_script(file, text)
+      text = _join_lines(corpus_directory.read_monolingual(file.path))
+      anomalies += _find_wrong_script(file, text)
     elif file.kind is corpus_files.Kind.PARALLEL:
-      pairs = _sample(file.path)
+      pairs = _sample_pairs(file.path)
       columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
-      if pairs and _swapped(file.languages, columns, profiles):
-        anomalies.append(_tell_swapped(file))
-      anomalies += _copied(file, pairs)
-      anomalies += _numbers(file, pairs)
+      if pairs and _are_columns_swapped(file.languages, columns, profiles):
+        anomalies.append(_describe_swapped_columns(file))
+      anomalies += _find_copied_pairs(file, pairs)
+      anomalies += _find_pairs_without_letters(file, pairs)
   return anomalies
 
 
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
-  """Logs `find_anomalies`."""
-  for oddity in find_anomalies(corpus):
-    logging.warning('%s', oddity)
+  """Logs the anomalies of a corpus directory as warnings."""
+  for anomaly in find_anomalies(corpus):
+    logging.warning('%s', anomaly)
 
 
-def _two_codes(languages: Iterable[str]) -> Iterator[str]:
+def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
+  """Yields a sentence for each language that has several codes."""
   groups: dict[tuple, list[str]] = {}
   for code in languages:
     parsed = language_codes.parse_language_code(code)
@@ -96,125 +108,149 @@ def _two_codes(languages: Iterable[str]) -> Iterator[str]:
   for codes in groups.values():
     if len(codes) > 1:
       yield (
-        f'{" and ".join(codes)} are codes of one language, but count as '
-        f'{len(codes)}: give all of its files the same code.'
+        f'{" and ".join(codes)} are codes of one language but are treated as '
+        f'{len(codes)} languages. Use the same code for all of its files.'
       )
 
 
-def _sample(path: pathlib.Path) -> list[corpus_directory.Pair]:
-  """Pairs from evenly spread places of a file; the first of a compressed one."""
+def _sample_pairs(path: pathlib.Path) -> list[corpus_directory.Pair]:
+  """Returns pairs from evenly spaced positions of a parallel file.
+
+  Of a file that can only be read sequentially, the first pairs are returned.
+  """
   spans: list[Span | None] = [None]
   if not corpus_files.is_sequential(path):
     size = path.stat().st_size
-    places = [size * n // _PLACES for n in range(_PLACES + 1)]
-    spans = [Span(*ends) for ends in itertools.pairwise(places)]
-  return [
-    pair
-    for span in spans
-    for pair in itertools.islice(
-      corpus_directory.read_parallel(path, span), _PAIRS // len(spans)
-    )
-  ]
+    offsets = [size * i // _NUM_POSITIONS for i in range(_NUM_POSITIONS + 1)]
+    spans = [Span(*bounds) for bounds in itertools.pairwise(offsets)]
+
+  pairs: list[corpus_directory.Pair] = []
+  for span in spans:
+    pairs_in_span = corpus_directory.read_parallel(path, span)
+    pairs += itertools.islice(pairs_in_span, _NUM_PAIRS // len(spans))
+  return pairs
 
 
-def _copied(
+def _find_copied_pairs(
   file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
+  """Yields a sentence if many pairs of a file have nearly equal sides."""
   if len(set(map(language_codes.short_code, file.languages))) < 2:
     return
   count = sum(
     text_similarity.ngram_similarity(*pair) > text_similarity.COPIED
     for pair in pairs
   )
-  if count > max(_FEW, _FEW_SHARE * len(pairs)):
+  if count > max(_MIN_COUNT, _MIN_FRACTION * len(pairs)):
     yield (
-      f'{file.path} has sides that are equal, or nearly, in {count:,} of '
-      f'{len(pairs):,} pairs that were looked at. They were not translated: '
-      'xlflax preprocess drops them.'
+      f'{file.path} has equal or nearly equal sides in {count:,} of '
+      f'{len(pairs):,} sampled pairs, which were probably not translated. Run '
+      'xlflax preprocess to drop them.'
     )
 
 
-def _numbers(
+def _find_pairs_without_letters(
   file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
-  count = sum(not all(any(map(str.isalpha, x)) for x in pair) for pair in pairs)
-  if count > max(_FEW, _FEW_SHARE * len(pairs)):
+  """Yields a sentence if many pairs of a file have a side without letters."""
+  count = sum(
+    not all(any(map(str.isalpha, side)) for side in pair) for pair in pairs
+  )
+  if count > max(_MIN_COUNT, _MIN_FRACTION * len(pairs)):
     yield (
-      f'{file.path} has a side without a letter in {count:,} of {len(pairs):,} '
-      'pairs that were looked at: xlflax preprocess drops them.'
+      f'{file.path} has a side without letters in {count:,} of {len(pairs):,} '
+      'sampled pairs. Run xlflax preprocess to drop them.'
     )
 
 
-def _tell_swapped(file: corpus_files.TextFile) -> str:
+def _describe_swapped_columns(file: corpus_files.TextFile) -> str:
   first, second = file.languages
   return (
-    f'The columns of {file.path} look swapped: the first is more like '
-    f'{second}, the second like {first}. Swap them, or name the file '
-    f'{second}-{first}.'
+    f'The columns of {file.path} are probably swapped: the first column is more '
+    f'similar to {second} and the second to {first}. Swap the columns, or rename '
+    f'the file to {second}-{first}.'
   )
 
 
-def _wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
+def _find_wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
+  """Returns a sentence if a file is not written in a script of its language."""
   [language] = file.languages
-  script, expected_scripts = dominant_script(text), scripts_of(language)
+  script = dominant_script(text)
+  expected_scripts = scripts_of_language(language)
   if script is None or expected_scripts is None or script in expected_scripts:
     return []
   return [
-    f'{file.path} is written in {script.title()} letters, and {language} in '
-    f'{" or ".join(expected_scripts).title()}: is it another language?'
+    f'{file.path} is written in {script.title()} letters, but {language} is '
+    f'written in {" or ".join(expected_scripts).title()}. Check the language '
+    'code of the file.'
   ]
 
 
-def _swapped(
-  pair: Sequence[str], columns: Sequence[str], known: Mapping[str, Counts]
+def _are_columns_swapped(
+  pair: Sequence[str], columns: Sequence[str], profiles: Mapping[str, Counts]
 ) -> bool:
-  """Whether each column is rather of the other column's language."""
-  crossed = scripts_are_exchanged(pair, columns)
-  if crossed is not None:
-    return crossed
-  grams = [count_trigrams(column) for column in columns]
-  if min(sum(counts.values()) for counts in grams) < _LETTERS:
+  """Returns True if each column is more similar to the other language."""
+  exchanged = scripts_are_exchanged(pair, columns)
+  if exchanged is not None:
+    return exchanged
+
+  column_counts = [count_trigrams(column) for column in columns]
+  if min(sum(counts.values()) for counts in column_counts) < _MIN_TRIGRAMS:
     return False
-  as_filed = crosswise = 0.0
+  similarity = swapped_similarity = 0.0
   for side, language in enumerate(pair):
-    if language in known:
-      as_filed += trigram_similarity(grams[side], known[language])
-      crosswise += trigram_similarity(grams[1 - side], known[language])
-  return crosswise > as_filed + _MARGIN
+    if language in profiles:
+      profile = profiles[language]
+      similarity += trigram_similarity(column_counts[side], profile)
+      swapped_similarity += trigram_similarity(column_counts[1 - side], profile)
+  return swapped_similarity > similarity + _MARGIN
 
 
 def scripts_are_exchanged(
   pair: Sequence[str], columns: Sequence[str]
 ) -> bool | None:
-  """Whether each column has the script of the other's language.
+  """Checks whether each column is written in the script of the other language.
 
   Args:
-    pair: codes of the two languages.
-    columns: text that is filed as theirs.
+    pair: Codes of the two languages.
+    columns: Text of the two columns.
 
   Returns:
-    None where scripts do not tell: they are unknown, or the same.
+    True if the scripts are exchanged, False if they are not, and None if the
+    scripts are unknown or both columns have the same script.
   """
   column_scripts = [dominant_script(column) for column in columns]
-  expected_scripts = [scripts_of(language) for language in pair]
+  expected_scripts = [scripts_of_language(language) for language in pair]
   if (
     None in (*column_scripts, *expected_scripts)
     or column_scripts[0] == column_scripts[1]
   ):
     return None
-  fits = column_scripts[0] in (expected_scripts[0] or ()) or column_scripts[
-    1
-  ] in (expected_scripts[1] or ())
-  crossed = column_scripts[0] in (expected_scripts[1] or ()) and column_scripts[
-    1
-  ] in (expected_scripts[0] or ())
-  return crossed and not fits
+
+  first_script, second_script = column_scripts
+  expected_first, expected_second = (
+    scripts or () for scripts in expected_scripts
+  )
+  some_match = (
+    first_script in expected_first or second_script in expected_second
+  )
+  both_exchanged = (
+    first_script in expected_second and second_script in expected_first
+  )
+  return both_exchanged and not some_match
 
 
 def dominant_script(text: str) -> str | None:
-  """The script of most letters; None of a short text.
+  """Returns the script of most letters of a text.
 
-  Japanese is what has kana among its characters: a tenth are enough.
+  Text is Japanese if more than a tenth of its letters are kana.
+
+  Args:
+    text: Any text.
+
+  Returns:
+    The first word of the Unicode names of the script's letters, such as
+    'LATIN', or None if the text has fewer than 20 letters.
   """
   counts: Counts = collections.Counter()
   for letter in text:
@@ -229,10 +265,13 @@ def dominant_script(text: str) -> str | None:
   return max(counts, key=lambda name: counts[name])
 
 
-def scripts_of(language: str) -> tuple[str, ...] | None:
+def scripts_of_language(language: str) -> tuple[str, ...] | None:
   """Returns the scripts of a language by their Unicode names.
 
-  None if the language is unknown or has a script that is not in the table.
+  Returns:
+    The names in sorted order, or None if the language is unknown or has a
+    script
+    that is not in the table.
   """
   scripts = sorted(language_codes.parse_language_code(language).scripts)
   if not scripts or not all(script in _UNICODE_NAMES for script in scripts):
@@ -241,14 +280,19 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
 
 
 def count_trigrams(text: str) -> Counts:
-  """Counts of three characters in a row, in lower case, of letters only."""
+  """Counts the character trigrams of a text.
+
+  The text is converted to lower case. Runs of characters other than letters
+  count
+  as one space.
+  """
   letter_runs = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
   padded = f' {" ".join(letter_runs)} '
   return collections.Counter(padded[i : i + 3] for i in range(len(padded) - 2))
 
 
 def trigram_similarity(first: Counts, second: Counts) -> float:
-  """Cosine of two counts."""
+  """Returns the cosine similarity of two trigram counts."""
   dot_product = sum(count * second[gram] for gram, count in first.items())
   norms = (
     math.sqrt(sum(count**2 for count in counts.values()))
@@ -257,15 +301,15 @@ def trigram_similarity(first: Counts, second: Counts) -> float:
   return dot_product / max(math.prod(norms), 1e-9)
 
 
-def _text(lines: Iterable[corpus_directory.Line]) -> str:
+def _join_lines(lines: Iterable[corpus_directory.Line]) -> str:
   return ' '.join(line.text for line in itertools.islice(lines, LINES))
 
 
-def _profiles(corpus: corpus_directory.Corpus) -> dict[str, Counts]:
-  """Trigrams of each language with monolingual training text."""
+def _trigram_profiles(corpus: corpus_directory.Corpus) -> dict[str, Counts]:
+  """Returns the trigram counts of each language with monolingual training text."""
   profiles = {}
   for language in corpus.monolingual_languages():
-    counts = count_trigrams(_text(corpus.monolingual(language)))
-    if sum(counts.values()) >= _LETTERS:
+    counts = count_trigrams(_join_lines(corpus.monolingual(language)))
+    if sum(counts.values()) >= _MIN_TRIGRAMS:
       profiles[language] = counts
   return profiles

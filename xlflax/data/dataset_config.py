@@ -1,4 +1,4 @@
-"""A stream: which tasks are read, how examples become rows, in which order."""
+"""Configuration of streams: the tasks, the layout of examples and their order."""
 
 import dataclasses
 import enum
@@ -14,22 +14,27 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class Layout(enum.Enum):
-  """How examples become rows of T = `Stream.length` tokens.
+  """Arrangement of examples in sequences of T = `Stream.length` tokens.
 
-  With <s> and </s> for the vocabulary's bos and eos, and lines `a b` and
-  `c d e f` of a monolingual task or the pair (`a b`, `c d`) of a parallel one:
+  <s> and </s> stand for the vocabulary's bos and eos tokens. The examples show
+  the lines `a b` and `c d e f` of a monolingual task, or the pair (`a b`, `c
+  d`)
+  of a parallel task:
 
-  * BLOCKS (T = 6): lines joined end to end with </s> between, cut into
-    blocks of T - 2: `<s> a b </s> c </s>`, `<s> d e f </s> <pad>`.
-  * SENTENCES (T = 6): one line a row, cut off at T - 2 tokens:
+  * BLOCKS (T = 6): Lines are joined with </s> between them and cut into blocks
+    of
+    T - 2 tokens: `<s> a b </s> c </s>`, `<s> d e f </s> <pad>`.
+  * SENTENCES (T = 6): Each line is one sequence, truncated to T - 2 tokens:
     `<s> a b </s> <pad> <pad>`, `<s> c d e f </s>`.
-  * PAIRS (T = 8): both sides in one row: `<s> a b </s> </s> c d </s>`.
-  * SIDES (T = 4): the sides in two rows, `<s> a b </s>` under `token_ids`
-    and `<s> c d </s>` under `paired_token_ids`.
-  * ADJACENT (T = 4): neighbouring segments of one document as sides. A
-    document's lines are joined as in BLOCKS and cut into windows of
-    2 (T - 2) tokens; the halves of a window are the two sides. The last,
-    shorter window of a document is halved too (VECO, section 4).
+  * PAIRS (T = 8): Both sides are in one sequence:
+    `<s> a b </s> </s> c d </s>`.
+  * SIDES (T = 4): The sides are in two sequences, `<s> a b </s>` under
+    `token_ids` and `<s> c d </s>` under `paired_token_ids`.
+  * ADJACENT (T = 4): The sides are adjacent segments of one document. The lines
+    of a document are joined as in BLOCKS and cut into windows of 2 (T - 2)
+    tokens. The halves of a window are the two sides. The last, shorter window
+    of
+    a document is halved, too (VECO, section 4).
   """
 
   BLOCKS = 'blocks'
@@ -40,24 +45,25 @@ class Layout(enum.Enum):
 
 
 class LanguageBatching(enum.Enum):
-  """Whether a batch is of one task (ECS, XLM) or mixes them (XLM-R)."""
+  """Number of tasks in a batch: one (ECS, XLM) or several (XLM-R)."""
 
   ONE_LANGUAGE = 'one_language'
   MIXED = 'mixed'
 
 
 class Sizes(enum.Enum):
-  """What N_i of the sampling rates counts; TOKENS needs a token cache."""
+  """Unit of the task sizes N_i in sampling rates; TOKENS needs a token cache."""
 
   EXAMPLES = 'examples'
   TOKENS = 'tokens'
 
 
 class Packing(enum.Enum):
-  """Whether several examples share a row, told apart by segment ids.
+  """Packing of several examples into one sequence, separated by segment ids.
 
-  NEXT_FIT keeps the order of examples: an example that does not fit in the
-  open row closes it.
+  NEXT_FIT keeps the order of the examples: an example that does not fit into
+  the
+  current sequence starts the next one.
   """
 
   NONE = 'none'
@@ -65,10 +71,10 @@ class Packing(enum.Enum):
 
 
 class Separator(enum.Enum):
-  """Special tokens around the pair x, y in one row (Layout.PAIRS).
+  """Special tokens around a pair x, y in one sequence (`Layout.PAIRS`).
 
-  BERT: `<s> x </s> y </s>`; XLMR: `<s> x </s> </s> y </s>` (also RoBERTa);
-  XLM: `<s> x </s> <s> y </s>` (XLM itself writes </s> for each <s>).
+  BERT: `<s> x </s> y </s>`. XLMR: `<s> x </s> </s> y </s>` (also RoBERTa).
+  XLM: `<s> x </s> <s> y </s>` (XLM itself writes </s> in place of <s>).
   """
 
   BERT = 'bert'
@@ -77,37 +83,47 @@ class Separator(enum.Enum):
 
   @property
   def num_special(self) -> int:
-    """Special tokens in a row of one pair."""
+    """Number of special tokens in a sequence with one pair."""
     return 3 if self is Separator.BERT else 4
 
 
 class Positions(enum.Enum):
-  """Positions of the second side: RUNNING on (PPA), or RESET to 0 (XLM)."""
+  """Positions of the second side of a pair.
+
+  RUNNING continues the positions of the first side (PPA). RESET restarts at 0
+  (XLM).
+  """
 
   RUNNING = 'running'
   RESET = 'reset'
 
 
 class SideOrder(enum.Enum):
-  """AS_IS, REVERSED, or RANDOM: exchanged with probability 1/2 (PPA)."""
+  """Order of the two sides of a pair.
+
+  AS_IS keeps the order of the corpus, REVERSED exchanges the sides of every
+  pair,
+  and RANDOM exchanges them with probability 1/2 (PPA).
+  """
 
   AS_IS = 'as_is'
-  REVERSED = 'reversed'  # the second language first, of every pair
+  REVERSED = 'reversed'
   RANDOM = 'random'
 
 
 @class_registry.register('pair_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions:
-  """How the two sides of an example are filtered and put together.
+  """Options for filtering and combining the two sides of an example.
 
   Attributes:
-    separator: special tokens between the sides (PAIRS only).
-    positions: positions of the second side (PAIRS only).
-    order: whether the sides are exchanged.
-    min_tokens: a pair with a shorter side is dropped (PPA: 10).
-    max_tokens: a pair with more tokens on both sides together is dropped
-      (PPA: 128); None: none is. Special tokens do not count.
+    separator: Special tokens between the sides (PAIRS only).
+    positions: Positions of the second side (PAIRS only).
+    order: Order of the two sides.
+    min_tokens: Minimum number of tokens of each side. Pairs with a shorter side
+      are dropped (PPA: 10).
+    max_tokens: Maximum number of tokens of both sides together, without special
+      tokens. Longer pairs are dropped (PPA: 128). If None, there is no maximum.
   """
 
   separator: Separator = Separator.XLMR
@@ -119,25 +135,27 @@ class PairOptions:
   def __post_init__(self):
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
-        'No pair can pass the length filters',
+        'The length filters of `PairOptions` drop every pair',
         got=self,
-        expected='max_tokens of at least 2 * min_tokens',
+        expected='`max_tokens` of at least 2 * `min_tokens`',
       )
 
 
 @class_registry.register('locality')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Locality:
-  """An order of a cache's rows that reads few places at a time.
+  """Order of a cache's sequences that reads few file positions at a time.
 
-  For caches on network disks and in buckets: a task's rows are cut into blocks
-  of neighbours, the blocks are shuffled and taken in windows, and the rows of
-  a window are shuffled. An epoch reads each block once. Without it rows are
-  shuffled over the whole task, for which local disks are fast enough.
+  This order is for caches on network file systems and in buckets. The sequences
+  of a task are divided into blocks of consecutive sequences. The blocks are
+  shuffled and grouped into windows, and the sequences of each window are
+  shuffled. An epoch reads each block once. Without `Locality`, the sequences
+  are
+  shuffled over the entire task, for which local disks are fast enough.
 
   Attributes:
-    block_rows: neighbouring rows that are read together.
-    window_blocks: blocks whose rows are mixed.
+    block_rows: Number of consecutive sequences that are read together.
+    window_blocks: Number of blocks whose sequences are shuffled together.
   """
 
   block_rows: validation.PositiveInt = 1024
@@ -147,42 +165,55 @@ class Locality:
 @class_registry.register('stream')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stream:
-  """A mixture with everything that turns it into batches.
+  """Configuration of a mixture of tasks and its conversion into batches.
 
   Attributes:
-    name: what objectives call it.
-    mixture: a SeqIO mixture or task, such as 'corpus.mono'.
-    layout: how examples become rows.
-    length: T, tokens in a row, special tokens included.
-    batch_size: B, rows in a global batch.
-    split: of the tasks.
-    languages: only tasks all of whose languages are among these are read;
-      None: all of the mixture. Languages that join in a later phase of
-      training are left out in the first (mmBERT).
-    alpha: tasks are drawn with p_i proportional to N_i ** alpha, N_i the
-      number of examples of task i. A function of the stream's step makes a
-      schedule (evaluated once in `mixing_schedule.BLOCK_STEPS` steps); None takes
-      the mixture's own SeqIO rates.
-    sizes: what N_i counts.
-    max_share: no task is drawn more often than this; what is over goes to the
-      others in proportion. None: there is no limit.
-    max_epochs: once all rows of a task have been read so often, it is drawn no
-      more, and what is over goes to the others in proportion; a batch that
-      none has rows for is an error. Needs a token cache, which knows how many
-      rows there are. None: there is no limit.
-    batching: one task for a batch, or one for each row.
-    shuffle: rows in a new random order each epoch, or in the corpus's.
-    shuffle_window: rows within which the live loader shuffles; a cache
-      shuffles over the whole task.
-    locality: a shuffled order with locality, for caches that are read over a
-      network; None: rows are shuffled over the whole task.
-    max_examples: only the first so many examples of each task that the
-      filters keep are used, and N_i is at most that (one example a row only:
-      SENTENCES, PAIRS, SIDES without packing; PPA's 250k, 600k and 2M pairs).
-    packing: see `Packing` (SENTENCES and PAIRS only).
-    pairs: see `PairOptions` (layouts with two sides only).
-    seed_offset: added to the run's seed, so that two streams of one mixture
-      draw independently.
+    name: Name that objectives use to refer to the stream.
+    mixture: Name of a SeqIO mixture or task, such as 'corpus.mono'.
+    layout: Arrangement of examples in sequences.
+    length: Sequence length T in tokens, including special tokens.
+    batch_size: Global batch size B in sequences.
+    split: Split of the tasks.
+    languages: Languages to read. A task is read only if all of its languages
+      are
+      in the list. If None, all tasks of the mixture are read. Languages that
+      are
+      added in a later phase of training are left out in the first (mmBERT).
+    alpha: Sampling exponent: tasks are sampled with p_i proportional to
+      N_i ** alpha, where N_i is the number of examples of task i. A function of
+      the stream's step defines a schedule, which is evaluated once per
+      `mixing_schedule.BLOCK_STEPS` steps. If None, the SeqIO rates of the
+      mixture
+      are used.
+    sizes: Unit of the task sizes N_i.
+    max_share: Maximum sampling rate of a task. The excess is distributed to the
+      other tasks in proportion to their rates. If None, there is no maximum.
+    max_epochs: Maximum number of epochs of a task, after which the task is no
+      longer sampled and its rate is distributed to the other tasks in
+      proportion
+      to theirs. A batch that no task has sequences for is an error. Requires a
+      token cache, in which the number of sequences is known. If None, there is
+      no
+      maximum.
+    batching: Number of tasks in a batch: one for the entire batch, or one drawn
+      for each sequence.
+    shuffle: Whether to shuffle the sequences in each epoch. Otherwise they are
+      read in the order of the corpus.
+    shuffle_window: Number of sequences in the shuffle buffer of the live
+      loader.
+      A cache shuffles over the entire task.
+    locality: Shuffled order with locality, for caches that are read over a
+      network. If None, sequences are shuffled over the entire task.
+    max_examples: Maximum number of examples of each task. Only the first
+      `max_examples` examples that pass the filters are used, and N_i is at most
+      this number. Requires one example per sequence: SENTENCES, PAIRS or SIDES
+      without packing (PPA: 250k, 600k and 2M pairs).
+    packing: Packing of several examples into one sequence (SENTENCES and PAIRS
+      only).
+    pairs: Options for pairs (layouts with two sides only).
+    seed_offset: Number that is added to the seed of the run, so that two
+      streams
+      of one mixture are sampled independently.
   """
 
   name: str
@@ -211,21 +242,27 @@ class Stream:
 
   @property
   def parallel(self) -> bool:
-    """Whether its tasks must have two sides."""
+    """True if the tasks of the stream must have two sides."""
     return self.layout in (Layout.PAIRS, Layout.SIDES)
 
   @property
   def capacity(self) -> int:
-    """Text tokens that fit in a row of one example (PAIRS: of both sides)."""
+    """Number of text tokens that fit into a sequence with one example.
+
+    For PAIRS, this is the number of tokens of both sides together.
+    """
     if self.layout is Layout.PAIRS:
       return self.length - self.pairs.separator.num_special
     return self.length - 2
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and types of a global batch, by key; [B, T] int32 each.
+    """Returns the shapes and types of a global batch by key.
 
     Args:
-      spec: of the vocabulary, on which nothing depends here.
+      spec: Specification of the vocabulary, which the shapes do not depend on.
+
+    Returns:
+      int32 [B, T] for each key.
     """
     del spec
     shape = (self.batch_size, self.length)
@@ -247,12 +284,12 @@ class Stream:
 
 def _check_sizes(stream: Stream) -> None:
   where = f'stream {stream.name!r}'
-  needed = 2 if stream.layout is Layout.PAIRS else 1
-  if stream.capacity < needed:
+  min_capacity = 2 if stream.layout is Layout.PAIRS else 1
+  if stream.capacity < min_capacity:
     raise errors.ConfigError(
-      'Stream.length leaves no room for text',
+      '`Stream.length` is too small to hold text',
       got=stream.length,
-      expected=f'at least {stream.length - stream.capacity + needed}',
+      expected=f'at least {stream.length - stream.capacity + min_capacity}',
       where=where,
     )
   _check_alpha(stream, where)
@@ -261,17 +298,19 @@ def _check_sizes(stream: Stream) -> None:
 def _check_alpha(stream: Stream, where: str) -> None:
   if stream.sizes is Sizes.TOKENS and stream.alpha is None:
     raise errors.ConfigError(
-      "Stream.sizes has no meaning for the mixture's own rates",
+      '`Stream.sizes` requires `Stream.alpha`',
       where=where,
-      fix='set Stream.alpha, or leave sizes at its default',
+      fix='set Stream.alpha, or remove the value of Stream.sizes',
     )
 
 
 def _check_options(stream: Stream) -> None:
-  """Refuses options that the layout would ignore."""
-  layout, pairs, default = stream.layout, stream.pairs, PairOptions()
+  """Raises a ConfigError if an option is set that the layout ignores."""
+  layout = stream.layout
+  pairs = stream.pairs
+  default = PairOptions()
   two_sided = stream.parallel or layout is Layout.ADJACENT
-  ignored = {
+  is_ignored = {
     'max_examples': (
       stream.max_examples is not None
       and (
@@ -298,11 +337,11 @@ def _check_options(stream: Stream) -> None:
       layout is Layout.ADJACENT and pairs.max_tokens is not None
     ),
   }
-  for name, wrong in ignored.items():
-    if wrong:
+  for name, ignored in is_ignored.items():
+    if ignored:
+      suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
-        f'Stream.{name} has no meaning for Layout.{layout.name}'
-        + (' with packing' if name == 'max_examples' else ''),
+        f'`Stream.{name}` has no effect for Layout.{layout.name}{suffix}',
         where=f'stream {stream.name!r}',
-        fix='Leave it at its default',
+        fix=f'remove the value of Stream.{name}',
       )

@@ -1,11 +1,11 @@
-"""The interface of loaders, and the checks that they share.
+"""Interface of loaders, and the checks that all loaders share.
 
-Two kinds with one interface. The cached loader reads a token cache: the
-global batch of step s is a pure function of (cache, seed, s). The live loader
-reads SeqIO tasks as they are: nothing to prepare, but it replays from the
-beginning to reach a step, and shuffles within a window only. Without
-shuffling both give the same batches, and which task a row comes from is the
-same in any case.
+There are two implementations. The cached loader reads a token cache: the global
+batch of step s is a pure function of (cache, seed, s). The live loader reads
+SeqIO tasks without any preparation, but to reach a step it must replay the
+stream from the beginning, and it shuffles only within a window. Without
+shuffling, both loaders return the same batches. The task of each sequence is
+the same in both loaders, with and without shuffling.
 """
 
 import dataclasses
@@ -20,42 +20,46 @@ from xlflax.utils import errors, name_suggestions
 
 
 class AnyStream(Protocol):
-  """What every stream says of itself: of text, and of labelled examples."""
+  """Common interface of streams of text and streams of labeled examples."""
 
   @property
   def name(self) -> str:
-    """What objectives call it."""
+    """Name that objectives use to refer to the stream."""
 
   @property
   def length(self) -> int:
-    """T, tokens in a row, special tokens included."""
+    """Sequence length T in tokens, including special tokens."""
 
   @property
   def batch_size(self) -> int:
-    """B, rows in a global batch."""
+    """Global batch size B in sequences."""
 
   @property
   def batching(self) -> dataset_config.LanguageBatching:
-    """Whether a batch is of one language or mixes them."""
+    """Number of languages in a batch: one or several."""
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and types of the global batch, by key."""
+    """Returns the shapes and types of the global batch by key."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskStatistics:
-  """One task of a stream.
+  """Statistics of one task of a stream.
 
   Attributes:
-    task: its name.
-    languages: of its sides.
-    examples: in the source.
-    rate: expected share of the rows at step 0.
-    rows: rows in an epoch; None where only reading would tell (live).
-    dropped: examples that the stream's filters drop (live: so far).
-    truncated: examples that are cut to fit (live: so far).
-    tokens: text tokens of all sides before filters; None if not known.
-    unknown: share of unknown pieces of each side; None if not known.
+    task: Name of the task.
+    languages: Languages of the sides.
+    examples: Number of examples in the source.
+    rate: Expected fraction of the sequences at step 0.
+    rows: Number of sequences in an epoch. None if it is unknown before the task
+      is read (live loader).
+    dropped: Number of examples that the filters of the stream drop (live
+      loader:
+      so far).
+    truncated: Number of examples that are truncated (live loader: so far).
+    tokens: Number of text tokens of all sides before filtering. None if
+      unknown.
+    unknown: Fraction of unknown tokens on each side. None if unavailable.
   """
 
   task: str
@@ -70,69 +74,83 @@ class TaskStatistics:
 
 
 class Loader(Protocol):
-  """Gives any rows of any step's global batch."""
+  """Random access to the rows of the global batch of any step."""
 
   @property
   def stream(self) -> AnyStream:
-    """What is read."""
+    """Stream that the loader reads."""
 
   @property
   def spec(self) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and types of the global batch, by key."""
+    """Shapes and types of the global batch by key."""
 
   @property
   def identity(self) -> str:
-    """Digest of the examples, or of the texts that they are made from."""
+    """Digest of the examples, or of the texts that they are created from."""
 
   @property
   def signature(self) -> str:
-    """Changes when a file of a token cache is written; else ''."""
+    """Signature that changes whenever a file of the token cache is written.
+
+    It is empty if the loader does not read a cache.
+    """
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """Rows start .. stop - 1 of the global batch of the stream's step.
+    """Returns rows start .. stop - 1 of the global batch of a step.
 
     Args:
-      step: how many batches of this stream were used before, from 0.
-      start: first row.
-      stop: after the last row.
+      step: Number of batches of this stream that precede the batch.
+      start: Index of the first row.
+      stop: Index after the last row.
 
     Returns:
-      int32 arrays [stop - start, T], as `xlflax.data.batch_keys` documents.
+      int32 arrays of shape [stop - start, T], as documented in
+      `xlflax.data.batch_keys`.
     """
 
   def statistics(self) -> list[TaskStatistics]:
-    """Sizes and rates, for each task."""
+    """Returns the sizes and sampling rates of each task."""
 
   def close(self) -> None:
-    """Releases files; the loader cannot be used any more."""
+    """Closes files. The loader cannot be used afterwards."""
 
 
 def check_sides(
   stream: dataset_config.Stream, task: str, languages: tuple[str, ...]
 ) -> None:
-  """Raises a ConfigError if the layout does not fit the task."""
+  """Checks that the layout of a stream fits the number of sides of a task.
+
+  Args:
+    stream: Stream that reads the task.
+    task: Name of the task.
+    languages: Languages of the sides of the task.
+
+  Raises:
+    ConfigError: If a parallel layout is used for a monolingual task, or the
+      reverse.
+  """
   if stream.parallel == (len(languages) == 2):
     return
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
-    f'Layout.{stream.layout.name} needs {kinds[stream.parallel]} task',
+    f'Layout.{stream.layout.name} requires {kinds[stream.parallel]} task',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
     where=f'stream {stream.name!r}, mixture {stream.mixture!r}',
-    fix='Choose another layout or mixture',
+    fix='choose another layout or mixture',
   )
 
 
-def of_languages(
+def filter_tasks_by_language(
   stream: dataset_config.Stream, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-  """The tasks of a mixture that `Stream.languages` leaves, in their order.
+  """Returns the tasks of a mixture that `Stream.languages` selects, in order.
 
   Args:
-    stream: that reads the mixture.
-    tasks: name -> languages of its sides.
+    stream: Stream that reads the mixture.
+    tasks: Map from task name to the languages of its sides.
 
   Raises:
-    ConfigError: there is no text of a language that is named.
+    ConfigError: If no task has text in one of the selected languages.
   """
   languages = stream.languages
   if languages is None:
@@ -145,11 +163,11 @@ def of_languages(
   missing = sorted(set(languages).difference(*selected.values()))
   if missing or not selected:
     raise errors.ConfigError(
-      'A stream names languages of which its mixture has no text',
+      'The mixture has no text in some of the languages in `Stream.languages`',
       got=', '.join(missing) or 'no language',
       expected=name_suggestions.some_of(set().union(*tasks.values())),
       where=f'stream {stream.name!r}, mixture {stream.mixture!r}, languages',
-      fix='correct their codes, or add their text',
+      fix='correct the language codes, or add text in these languages',
     )
   return list(selected)
 
@@ -157,9 +175,14 @@ def of_languages(
 def side_languages(
   stream: dataset_config.Stream, vocabulary, languages: tuple[str, ...]
 ) -> tuple[int, ...]:
-  """Language id of each side of a row of a task with `languages`.
+  """Returns the language id of each side of a sequence.
 
-  Adjacent segments are two sides of one language.
+  Adjacent segments are two sides in the same language.
+
+  Args:
+    stream: Stream that reads the task.
+    vocabulary: Vocabulary that maps language codes to ids.
+    languages: Languages of the sides of the task.
   """
   if stream.layout is dataset_config.Layout.ADJACENT:
     languages = languages * 2
@@ -167,25 +190,25 @@ def side_languages(
 
 
 def check_range(stream: AnyStream, step: int, start: int, stop: int) -> None:
-  """Raises a ValueError for rows that no batch has."""
+  """Raises a ValueError if a range of rows lies outside of the batch."""
   if step < 0 or not 0 <= start < stop <= stream.batch_size:
     raise ValueError(
-      f'No rows {start}..{stop} in batches of '
-      f'{stream.batch_size} (step {step}).'
+      f'Invalid range of rows: {start}..{stop} of step {step}, with a batch '
+      f'size of {stream.batch_size}.'
     )
 
 
-def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
-  """The error for a task of which the stream can use no example."""
+def no_examples_error(stream, task: str, examples: int) -> errors.CorpusError:
+  """Returns the error for a task whose examples are all dropped by the filters."""
+  expected = (
+    f'examples with at least {stream.pairs.min_tokens} tokens on each side'
+  )
+  if stream.pairs.max_tokens:
+    expected += f' and at most {stream.pairs.max_tokens} on both sides together'
   return errors.CorpusError(
-    f'The filters of stream {stream.name!r} leave nothing of {task}',
+    f'The filters of stream {stream.name!r} drop every example of {task}',
     got=f'{examples} examples, split {stream.split}',
-    expected=f'some with at least {stream.pairs.min_tokens} tokens a side'
-    + (
-      f' and at most {stream.pairs.max_tokens} on both'
-      if stream.pairs.max_tokens
-      else ''
-    ),
-    fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
-    'out of the mixture',
+    expected=expected,
+    fix='relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '
+    'task from the mixture',
   )

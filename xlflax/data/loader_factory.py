@@ -1,11 +1,11 @@
-"""Opens the loader of a stream: cached, live, or of labelled examples."""
+"""Factory of the cached, live and labeled loaders of a stream."""
 
 import os
 from collections.abc import Collection, Sequence
 
 from xlflax.data import dataset_config, loader_base
 from xlflax.data.corpus import corpus_directory
-from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised import supervised_dataset
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.utils import errors, validation
 
@@ -22,31 +22,42 @@ def open_loader(
   task_modules: Sequence[str] = (),
   verified: Collection[str] | None = (),
 ) -> loader_base.Loader:
-  """Opens a stream.
+  """Opens the loader of a stream.
 
   Args:
-    stream: what to read.
-    vocabulary: a `base_vocabulary.Vocabulary`.
-    seed: the run's seed.
-    cache_dir: the token cache to read; None reads SeqIO live.
-    cache_generation: state of the cache, from 1; None: the newest.
-    corpus: a corpus directory or `corpus.Corpus`; a cache of its tasks is
-      refused if its text has changed since, and the live loader registers
-      its tasks.
-    task_modules: modules that register SeqIO tasks; imported to read live.
-    verified: signatures of caches whose content need not be read and compared
-      with its digests; None: of all.
+    stream: Stream to read.
+    vocabulary: Vocabulary of the run.
+    seed: Random seed of the run.
+    cache_dir: Directory of the token cache. If None, the SeqIO tasks are read
+      live.
+    cache_generation: Generation of the cache to read, counted from 1. If None,
+      the newest generation is read.
+    corpus: Corpus directory or `Corpus`. A cache of its tasks is rejected if
+      the
+      text has changed since the cache was written. The live loader registers
+      its
+      tasks.
+    task_modules: Names of modules that register SeqIO tasks. The live loader
+      imports them.
+    verified: Signatures of caches whose content is not read and compared with
+      its checksums. If None, this applies to all caches.
+
+  Returns:
+    The loader.
 
   Raises:
-    CacheError: the cache is missing, incomplete, or does not fit.
-    ConfigError: the layout does not fit the tasks, or the live loader is
-      asked for where TensorFlow or SeqIO is not installed.
-    CorpusError: no such mixture, or the filters leave nothing of a task.
+    CacheError: If the cache is missing, incomplete, or does not fit the stream,
+      the vocabulary or the corpus.
+    ConfigError: If the layout does not fit the tasks, or live reading is
+      requested and TensorFlow or SeqIO is not installed.
+    CorpusError: If the mixture does not exist, or the filters drop every
+      example
+      of a task.
   """
-  if isinstance(stream, labelled_stream.LabelledStream):
-    from xlflax.data.supervised import supervised_loader as labelled_loader
+  if isinstance(stream, supervised_dataset.LabelledStream):
+    from xlflax.data.supervised import supervised_loader
 
-    return labelled_loader.LabelledLoader(
+    return supervised_loader.LabelledLoader(
       stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
     )
   assert isinstance(stream, dataset_config.Stream)
@@ -70,7 +81,11 @@ def open_loader(
 
 
 def _import_live_modules(stream: dataset_config.Stream):
-  """The modules that read SeqIO; a ConfigError where they cannot."""
+  """Imports the modules that read SeqIO tasks.
+
+  Raises:
+    ConfigError: If TensorFlow or SeqIO is not installed.
+  """
   try:
     from xlflax.data.seqio_tasks import tensorflow_setup
 
@@ -80,10 +95,10 @@ def _import_live_modules(stream: dataset_config.Stream):
     if error.name is None or error.name.startswith('xlflax'):
       raise
     raise errors.ConfigError(
-      'Reading text live needs TensorFlow and SeqIO',
+      'Live reading of SeqIO tasks requires TensorFlow and SeqIO',
       got=f'no module {error.name!r}',
       where=f'stream {stream.name!r}',
-      fix='pip install seqio tensorflow tensorflow-datasets, or give the '
+      fix='run `pip install seqio tensorflow tensorflow-datasets`, or pass the '
       'directory of a token cache',
     ) from error
   return live_loader, task_registration

@@ -1,4 +1,4 @@
-"""Batches made ready on the devices in the background; no TensorFlow."""
+"""Background prefetching of batches to the devices, without TensorFlow."""
 
 import functools
 import queue
@@ -14,13 +14,15 @@ Shardings = jax.sharding.Sharding | Mapping[str, jax.sharding.Sharding]
 
 
 class Prefetcher:
-  """Yields the device batches of a loader's steps first_step, first_step + 1, …
+  """Iterator over the device batches of steps first_step, first_step + 1, …
 
-  A thread reads rows and copies them to the devices while the step runs. Each
-  process reads the rows that its devices hold, and no others.
+  A thread reads rows and copies them to the devices while the training step
+  runs.
+  Each process reads only the rows that its devices hold.
 
-  An error in the thread is raised, with its traceback, by the `next` that
-  would have returned the batch, and by each one after it.
+  An error in the thread is raised, with its traceback, by the call of `next`
+  that
+  would have returned the batch, and by every later call.
   """
 
   def __init__(
@@ -31,11 +33,15 @@ class Prefetcher:
     first_step: int = 0,
     size: int = 2,
   ):
-    """Args:
-    loader: read by the thread only; stays open after `close`.
-    sharding: of each array [B, T] of the batch; one for all, or by key.
-    first_step: the stream's step of the first batch.
-    size: batches kept ready.
+    """Starts the thread.
+
+    Args:
+      loader: Loader that only the thread reads. It stays open after `close`.
+      sharding: Sharding of the arrays of shape [B, T], either one for all
+        arrays or
+        one for each key.
+      first_step: Step of the stream for the first batch.
+      size: Number of batches to prefetch.
     """
     self._loader = loader
     self._sharding = sharding
@@ -51,11 +57,11 @@ class Prefetcher:
     self._thread.start()
 
   def next(self) -> dict[str, jax.Array]:
-    """The batch of the next step; waits for it.
+    """Returns the batch of the next step, and waits for it if necessary.
 
     Raises:
-      ValueError: the prefetcher is closed.
-      Exception: whatever the loader raised.
+      ValueError: If the prefetcher is closed.
+      Exception: If the loader raised it.
     """
     if self._error is not None:
       raise self._error
@@ -68,7 +74,7 @@ class Prefetcher:
     return batch
 
   def close(self) -> None:
-    """Stops the thread and waits for its end; batches made are dropped."""
+    """Stops the thread, waits for its end and discards the prefetched batches."""
     self._stop.set()
     while self._thread.is_alive():
       self._drain()
@@ -99,7 +105,7 @@ class Prefetcher:
       while not self._stop.is_set():
         self._put((device_batch(self._loader, step, self._sharding), None))
         step += 1
-    except BaseException as error:  # Raised again by `next`.
+    except BaseException as error:  # Re-raised by `next`.
       self._put((None, error))
 
   def _put(self, item):
@@ -113,71 +119,79 @@ class Prefetcher:
 def device_batch(
   loader: loader_base.Loader, step: int, sharding: Shardings
 ) -> dict[str, jax.Array]:
-  """The global batch of a step, as arrays over the devices.
+  """Returns the global batch of a step, sharded over the devices.
+
+  Only rows on the devices of this process are read.
 
   Args:
-    loader: gives the rows.
-    step: the stream's.
-    sharding: of each array [B, T]; one for all, or by key.
+    loader: Loader of the stream.
+    step: Step of the stream.
+    sharding: Sharding of the arrays of shape [B, T], either one for all arrays
+      or
+      one for each key.
 
   Returns:
-    int32 [B, T] for each key; of rows on other processes' devices nothing is
-    read.
+    An int32 array of shape [B, T] for each key.
   """
   spec = loader.spec
   shardings = {
     key: sharding[key] if isinstance(sharding, Mapping) else sharding
     for key in spec
   }
-  held = _Rows(
-    loader,
-    step,
-    [
-      span
-      for key, value in spec.items()
-      for span in _spans(shardings[key], value.shape)
-    ],
-  )
+  spans = [
+    span
+    for key, value in spec.items()
+    for span in _local_spans(shardings[key], value.shape)
+  ]
+  local_rows = _LocalRows(loader, step, spans)
   return {
     key: jax.make_array_from_callback(
-      value.shape, shardings[key], functools.partial(held.get, key)
+      value.shape, shardings[key], functools.partial(local_rows.get, key)
     )
     for key, value in spec.items()
   }
 
 
-def _spans(sharding, shape) -> list[tuple[int, int]]:
-  """First row and end of what each device of this process holds."""
+def _local_spans(sharding, shape) -> list[tuple[int, int]]:
+  """Returns (start, stop) of the rows of each device of this process."""
   indices = sharding.addressable_devices_indices_map(tuple(shape))
   return [index[0].indices(shape[0])[:2] for index in indices.values()]
 
 
-class _Rows:
-  """The rows of a step that this process needs, each read once."""
+class _LocalRows:
+  """Rows of a step that the devices of this process hold, each read once."""
 
   def __init__(self, loader, step, spans):
-    self._parts = [
-      (start, loader.rows(step, start, stop)) for start, stop in _union(spans)
+    self._chunks = [
+      (start, loader.rows(step, start, stop))
+      for start, stop in _merge_spans(spans)
     ]
 
   def get(self, key: str, index) -> np.ndarray:
-    """Part of one array, where `index` is of the global array."""
+    """Returns a slice of an array.
+
+    Args:
+      key: Key of the array.
+      index: Slices of the global array.
+    """
     first = index[0].start or 0
     start, batch = max(
-      (part for part in self._parts if part[0] <= first),
-      key=lambda part: part[0],
+      (chunk for chunk in self._chunks if chunk[0] <= first),
+      key=lambda chunk: chunk[0],
     )
     stop = None if index[0].stop is None else index[0].stop - start
     return batch[key][(slice(first - start, stop), *index[1:])]
 
 
-def _union(spans) -> list[tuple[int, int]]:
-  """Spans without overlap or adjacency: (4, 8), (0, 4), (12, 16) become
-  (0, 8), (12, 16)."""
-  out: list[tuple[int, int]] = []
+def _merge_spans(spans) -> list[tuple[int, int]]:
+  """Merges spans that overlap or are adjacent.
+
+  For example, (4, 8), (0, 4), (12, 16) become (0, 8), (12, 16).
+  """
+  merged: list[tuple[int, int]] = []
   for start, stop in sorted(set(spans)):
-    if out and start <= out[-1][1]:
-      out[-1] = (out[-1][0], max(stop, out[-1][1]))
+    if merged and start <= merged[-1][1]:
+      merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
     else:
-      out.append((start, stop))
-  return out
+      merged.append((start, stop))
+  return merged

@@ -1,4 +1,4 @@
-"""Tables and examples of tasks, for people. Needs TensorFlow."""
+"""Human-readable tables and examples of SeqIO tasks. Requires TensorFlow."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _MAX_CHARACTERS = 200
 
 
 def list_registered() -> list[dict]:
-  """One dict per task and mixture: name, kind, languages, splits."""
+  """Returns name, kind, languages and splits of each task and mixture."""
   tasks = [
     {
       'name': name,
@@ -40,7 +40,7 @@ def list_registered() -> list[dict]:
       for task in members
       for code in task_registry.known_languages(task.name)
     }
-    splits = dict.fromkeys(s for task in members for s in task.splits)
+    splits = dict.fromkeys(split for task in members for split in task.splits)
     mixtures.append(
       {
         'name': name,
@@ -53,10 +53,18 @@ def list_registered() -> list[dict]:
 
 
 def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
-  """One dict per task: name, languages, examples, rate, share of the rates.
+  """Returns the sampling rate of each task of a mixture.
+
+  Args:
+    name: Name of a mixture or task.
+    split: Split whose examples are counted.
+
+  Returns:
+    One dict per task, with its name, languages, number of examples, rate, and
+    share of the sum of the rates.
 
   Raises:
-    CorpusError: unknown name, or no task has the split.
+    CorpusError: If the name is unknown, or no task has the split.
   """
   rates = task_registry.expand_mixture(name, split=split)
   total = sum(rates.values())
@@ -79,14 +87,20 @@ def describe_preprocessing(
   split: str = TRAIN,
   num_examples: int = 3,
 ) -> Iterator[str]:
-  """Yields lines that show a task's examples after each preprocessing step.
+  """Yields lines that show examples of a task after each preprocessing step.
 
-  Without a vocabulary, a task that has none of its own is shown up to
-  tokenisation.
+  Args:
+    name: Name of the task.
+    vocabulary: Vocabulary for tasks whose vocabulary is not fixed. If None,
+      such
+      tasks are shown up to tokenization.
+    split: Split of the task.
+    num_examples: Number of examples to show after each step.
 
   Raises:
-    CorpusError: no such task or split, or a malformed line.
-    VocabularyError: the task has another vocabulary.
+    CorpusError: If the task or the split does not exist, or a line is
+      malformed.
+    VocabularyError: If the task has another vocabulary.
   """
   task = task_registry.get_task(name, split=split)
   languages = task_registry.known_languages(name)
@@ -102,7 +116,7 @@ def describe_preprocessing(
   for number, step in enumerate(task.preprocessors, start=1):
     yield f'\n{number}. {_step_name(step)}'
     if step is task_registry.tokenize and _is_deferred(task):
-      yield '  (not shown: give a vocabulary by --vocabulary=DIR)'
+      yield '  (not shown; pass a vocabulary with --vocabulary=DIR)'
       return
     step = seqio.utils.add_kwargs_to_transform(
       step, sequence_length=None, output_features=task.output_features
@@ -112,9 +126,15 @@ def describe_preprocessing(
 
 
 def format_table(rows: Sequence[dict], columns: Sequence[str]) -> str:
-  """Rows as aligned text under a line of the columns' names."""
-  lines = [list(columns)] + [
-    [_cell(row[column]) for column in columns] for row in rows
+  """Formats rows as an aligned text table with a header of column names.
+
+  Args:
+    rows: Dicts from column name to value.
+    columns: Names of the columns to show, in order.
+  """
+  lines = [
+    list(columns),
+    *([_cell(row[column]) for column in columns] for row in rows),
   ]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return '\n'.join(
@@ -140,7 +160,7 @@ def _is_deferred(task: seqio.Task) -> bool:
 
 
 def _step_name(step) -> str:
-  step = getattr(step, 'func', step)  # Of a functools.partial.
+  step = getattr(step, 'func', step)  # Unwraps a functools.partial.
   return getattr(step, '__name__', type(step).__name__)
 
 
@@ -179,8 +199,8 @@ def _value_lines(key: str, value, task: seqio.Task) -> Iterator[str]:
   ids = value.tolist()
   yield f'{key}: {len(ids)} ids {_shorten(" ".join(map(str, ids)))}'
   if isinstance(feature.vocabulary, SeqioVocabulary):
-    pieces = ' '.join(map(feature.vocabulary.piece, ids[:_MAX_TOKENS]))
-    yield f'  pieces:  {_shorten(pieces)}'
+    tokens = ' '.join(map(feature.vocabulary.piece, ids[:_MAX_TOKENS]))
+    yield f'  tokens:  {_shorten(tokens)}'
   if not isinstance(feature.vocabulary, seqio.PassThroughVocabulary):
     yield f'  decoded: {_shorten(feature.vocabulary.decode(ids))!r}'
 

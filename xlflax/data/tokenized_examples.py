@@ -1,41 +1,56 @@
-"""Batches of tokenised examples of different lengths, as flat arrays."""
+"""Batches of tokenized examples of different lengths, stored as flat arrays."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-# The features that hold the sides of an example, by its number of languages.
+# Names of the features of the sides of an example, by number of languages.
 SIDES = {1: ('targets',), 2: ('inputs', 'targets')}
 
 
 class Ragged(NamedTuple):
-  """Texts one after the other.
+  """Concatenated token ids of several texts.
 
   Attributes:
-    tokens: ids of all texts, int [sum of lengths].
-    lengths: tokens of each text, int64 [examples].
+    tokens: Token ids of all texts, int of shape [sum of lengths].
+    lengths: Number of tokens of each text, int64 of shape [examples].
   """
 
   tokens: np.ndarray
   lengths: np.ndarray
 
   def select(self, keep: np.ndarray) -> 'Ragged':
-    """The texts where `keep`, bool [examples], is true."""
+    """Returns the texts for which `keep`, bool of shape [examples], is True."""
     return Ragged(
       self.tokens[np.repeat(keep, self.lengths)], self.lengths[keep]
     )
 
   def texts(self, lengths: np.ndarray | None = None) -> list[np.ndarray]:
-    """Each text as ids [n], cut off at `lengths` [examples] if given."""
+    """Returns the token ids of each text.
+
+    Args:
+      lengths: Lengths of shape [examples] to which the texts are truncated. If
+        None, the texts are complete.
+    """
     starts = np.cumsum(self.lengths) - self.lengths
     ends = starts + (self.lengths if lengths is None else lengths)
     return [
-      self.tokens[s:e]
-      for s, e in zip(starts.tolist(), ends.tolist(), strict=True)
+      self.tokens[start:end]
+      for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
 
   def with_eos(self, eos_id: int, dtype) -> np.ndarray:
-    """`a b </s> c </s>` from the texts `a b` and `c`; [ids and examples]."""
+    """Returns the token ids of all texts, with an eos token after each text.
+
+    The texts `a b` and `c` become `a b </s> c </s>`.
+
+    Args:
+      eos_id: Id of the eos token.
+      dtype: Type of the result.
+
+    Returns:
+      Token ids of shape [sum of lengths + examples].
+    """
     out = np.full(self.tokens.size + self.lengths.size, eos_id, dtype)
     is_text = np.ones(out.size, bool)
     is_text[np.cumsum(self.lengths + 1) - 1] = False
@@ -44,11 +59,13 @@ class Ragged(NamedTuple):
 
 
 class Examples(NamedTuple):
-  """Some consecutive examples of a task.
+  """Consecutive examples of a task.
 
   Attributes:
-    sides: one `Ragged` for a monolingual task, two for a parallel one.
-    starts_document: whether the example begins a document, bool [examples].
+    sides: One `Ragged` for a monolingual task, two for a parallel task.
+    starts_document: Whether the example is the first of a document, bool of
+      shape
+      [examples].
   """
 
   sides: tuple[Ragged, ...]
@@ -58,28 +75,35 @@ class Examples(NamedTuple):
     return self.starts_document.size
 
 
-def drop_empty(examples: Examples, begins: bool) -> tuple[Examples, bool]:
-  """Leaves out examples with a side of no tokens.
+def drop_empty(
+  examples: Examples, pending_start: bool
+) -> tuple[Examples, bool]:
+  """Drops examples that have a side without tokens.
 
-  A document's beginning passes from a dropped example to the next kept one.
+  If the first example of a document is dropped, the next remaining example
+  starts
+  the document.
 
   Args:
-    examples: as read.
-    begins: whether dropped examples just before these began a document.
+    examples: Examples as read.
+    pending_start: Whether a document started in the examples that were dropped
+      immediately before these.
 
   Returns:
-    The kept examples, and `begins` for those that follow.
+    The remaining examples, and `pending_start` for the examples that follow.
   """
-  keep = np.logical_and.reduce([s.lengths > 0 for s in examples.sides])
-  if keep.all() and not begins:
+  keep = np.logical_and.reduce([side.lengths > 0 for side in examples.sides])
+  if keep.all() and not pending_start:
     return examples, False
-  # Beginnings before or at each kept example, since the one kept before it.
-  starts_so_far = np.cumsum(examples.starts_document) + int(begins)
-  kept_seen = starts_so_far[keep]
-  starts = np.diff(np.concatenate([[0], kept_seen])) > 0
-  last = int(kept_seen[-1]) if kept_seen.size else 0
-  num_starts = int(starts_so_far[-1]) if starts_so_far.size else int(begins)
-  return (
-    Examples(tuple(s.select(keep) for s in examples.sides), starts),
-    num_starts > last,
+
+  # A remaining example starts a document if a document started at this example
+  # or at one of the dropped examples between it and its predecessor.
+  cumulative_starts = np.cumsum(examples.starts_document) + int(pending_start)
+  remaining_starts = cumulative_starts[keep]
+  starts_document = np.diff(np.concatenate([[0], remaining_starts])) > 0
+  last = int(remaining_starts[-1]) if remaining_starts.size else 0
+  total = (
+    int(cumulative_starts[-1]) if cumulative_starts.size else int(pending_start)
   )
+  sides = tuple(side.select(keep) for side in examples.sides)
+  return Examples(sides, starts_document), total > last

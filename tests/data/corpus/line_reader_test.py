@@ -132,7 +132,7 @@ def test_a_file_that_ends_too_early_is_not_its_beginning(
 
 def test_a_line_without_an_end(tmp_path, monkeypatch):
   """Such as a small file that unpacks to gigabytes."""
-  monkeypatch.setattr(corpus_lines, '_LONGEST', 1000)
+  monkeypatch.setattr(corpus_lines, '_MAX_LINE_BYTES', 1000)
   path = tmp_path / 'en.txt.gz'
   path.write_bytes(gzip.compress(b'short\n' + bytes(10**6)))
   with raises_error(errors.CorpusError, mentions=('1,000', f'{path}:2')):

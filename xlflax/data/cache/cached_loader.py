@@ -60,7 +60,7 @@ class CachedLoader:
     opened = cache.open(stream.mixture, stream.split)
     tasks = {
       name: opened[name]
-      for name in loader_base.of_languages(
+      for name in loader_base.filter_tasks_by_language(
         stream, {name: task.meta.languages for name, task in opened.items()}
       )
     }
@@ -229,5 +229,7 @@ def _make_index(
       task.sides, task.shards.starts_document, stream
     )
   if index is None or not index.num_rows:
-    raise loader_base.nothing_left(stream, task.meta.task, task.meta.examples)
+    raise loader_base.no_examples_error(
+      stream, task.meta.task, task.meta.examples
+    )
   return index

@@ -1,1 +1,1 @@
-"""Corpus directories: their files, their preparation and cleaning."""
+"""Corpus directories, their file formats, and the properties of their text."""

@@ -1,6 +1,6 @@
-"""Readers of binary files of records, by the formats that are published.
+"""Readers of TFRecord and ArrayRecord files, without TensorFlow.
 
-TFRecord and ArrayRecord. Damaged files raise ValueError. TensorFlow is not used.
+Damaged files raise a ValueError.
 """
 
 import io
@@ -10,69 +10,73 @@ import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-_AT_ONCE = 1024  # records read together
-_LONGEST = 1 << 28  # bytes of a record
+_RECORDS_PER_READ = 1024
+_MAX_RECORD_BYTES = 1 << 28
 
 
-def tf_records(stream: BinaryIO) -> Iterator[bytes]:
-  """Yields the records of a TFRecord file; their checksums are not compared."""
-  while head := stream.read(12):
-    size = int.from_bytes(head[:8], 'little')
-    body = stream.read(size + 4) if size <= _LONGEST else b''
+def read_tf_records(stream: BinaryIO) -> Iterator[bytes]:
+  """Yields the records of a TFRecord file without comparing their checksums."""
+  while header := stream.read(12):
+    size = int.from_bytes(header[:8], 'little')
+    body = stream.read(size + 4) if size <= _MAX_RECORD_BYTES else b''
     if len(body) < size + 4:
-      raise ValueError('a record is cut off')
+      raise ValueError('a record is truncated')
     yield body[:-4]
 
 
-def array_records(path: pathlib.Path) -> Iterator[bytes]:
-  """Yields the records of an ArrayRecord file, in their order."""
+def read_array_records(path: pathlib.Path) -> Iterator[bytes]:
+  """Yields the records of an ArrayRecord file in their order."""
   from array_record.python import array_record_module  # noqa: PLC0415
 
   try:
     reader = array_record_module.ArrayRecordReader(str(path))
     if not reader.ok():
-      raise ValueError('its index cannot be read')
+      raise ValueError('the index of the file cannot be read')
     count = reader.num_records()
-    for start in range(0, count, _AT_ONCE):
-      yield from reader.read(start, min(start + _AT_ONCE, count))
+    for start in range(0, count, _RECORDS_PER_READ):
+      yield from reader.read(start, min(start + _RECORDS_PER_READ, count))
   except RuntimeError as error:
     raise ValueError(error) from error
 
 
 def parse_tf_example(record: bytes) -> dict[str, Any]:
-  """The features of a serialised tf.train.Example; of lists, the first value.
+  """Parses a serialized tf.train.Example.
+
+  Returns:
+    Map from feature name to the first value of the feature.
 
   Raises:
-    ValueError: it is none.
+    ValueError: If the record is not a tf.train.Example.
   """
-  found = {}
+  values: dict[str, Any] = {}
   try:
     for _, features in _fields(record):
       for _, entry in _fields(features):
-        parts = dict(_fields(entry))
-        for kind, values in _fields(parts[2]):
-          read = (bytes.decode, _float, _integer)[kind - 1]
-          for _, value in itertools.islice(_fields(values), 1):
-            found[parts[1].decode()] = read(value)
+        key_and_feature = dict(_fields(entry))
+        name, feature = key_and_feature[1], key_and_feature[2]
+        for kind, value_list in _fields(feature):
+          parse_value = (bytes.decode, _parse_float, _parse_integer)[kind - 1]
+          for _, value in itertools.islice(_fields(value_list), 1):
+            values[name.decode()] = parse_value(value)
   except (LookupError, TypeError, struct.error) as error:
     raise ValueError('a record is neither JSON nor tf.train.Example') from error
-  return found
+  return values
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-  """Yields (number, value) of the fields of a protocol buffer."""
+  """Yields (field number, value) for each field of a protocol buffer message."""
   stream = io.BytesIO(message)
   while key := stream.read(1):
     number, kind = divmod(key[0], 8)
-    value: Any = _varint(stream) if kind in (0, 2) else 4
+    value: Any = _read_varint(stream) if kind in (0, 2) else 4
     if kind:
       value, size = stream.read(value), value
       if len(value) < size:
-        raise LookupError('cut off')
+        raise LookupError('the message is truncated')
     yield number, value
 
 
-def _varint(stream: BinaryIO) -> int:
+def _read_varint(stream: BinaryIO) -> int:
   value = shift = 0
   while (byte := stream.read(1)[0]) > 127:
     value |= (byte & 127) << shift
@@ -80,11 +84,11 @@ def _varint(stream: BinaryIO) -> int:
   return value | byte << shift
 
 
-def _float(packed: bytes) -> float:
+def _parse_float(packed: bytes) -> float:
   return struct.unpack_from('<f', packed)[0]
 
 
-def _integer(packed: bytes | int) -> int:
+def _parse_integer(packed: bytes | int) -> int:
   if isinstance(packed, bytes):
-    packed = _varint(io.BytesIO(packed))
+    packed = _read_varint(io.BytesIO(packed))
   return packed - (packed >> 63 << 64)

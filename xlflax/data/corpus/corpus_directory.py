@@ -1,15 +1,17 @@
-"""A corpus directory: a user's own text as plain files; no TensorFlow.
+"""Corpus directories: monolingual and parallel text as plain files.
 
 ```
-DIR/mono/<language>[.anything].txt[.gz|.zst]   one sentence or paragraph a line,
+DIR/mono/<language>[.anything].txt[.gz|.zst]   one sentence or paragraph per
+line;
                                                a blank line ends a document
 DIR/parallel/<l1>-<l2>[.anything].tsv[.gz|.zst]  sentence<TAB>translation
 DIR/dictionaries/<l1>-<l2>.tsv                 word<TAB>translation[<TAB>weight]
-DIR/valid/{mono,parallel}/  DIR/test/{mono,parallel}/   the same two kinds
+DIR/valid/{mono,parallel}/  DIR/test/{mono,parallel}/   the same formats
 ```
 
-In place of .txt and .tsv, files of records may lie there (`records`). Several
-files of one language or pair are read in the order of their names.
+Files of records can take the place of .txt and .tsv files (see
+`record_reader`). Several files of one language or pair are read in the order of
+their names. TensorFlow is not required.
 """
 
 import collections
@@ -18,8 +20,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from xlflax.data.corpus import corpus_files, record_formats
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import corpus_files, line_reader, record_formats
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors, name_suggestions, validation
@@ -29,33 +30,38 @@ VALIDATION = 'validation'
 TEST = 'test'
 SPLITS = (TRAIN, VALIDATION, TEST)
 FOLDERS = {TRAIN: '.', VALIDATION: 'valid', TEST: 'test'}
-_TOP = ('mono', 'parallel', 'dictionaries', 'valid', 'test')
+_TOP_LEVEL_FOLDERS = ('mono', 'parallel', 'dictionaries', 'valid', 'test')
 IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
 
 
 class Line(NamedTuple):
-  """A line of monolingual text, and whether a document begins with it."""
+  """Line of monolingual text.
+
+  Attributes:
+    text: Text of the line.
+    starts_document: Whether the line is the first of a document.
+  """
 
   text: str
   starts_document: bool
 
 
 class Pair(NamedTuple):
-  """A sentence and its translation."""
+  """Sentence and its translation."""
 
   source: str
   target: str
 
 
 class Corpus:
-  """The validated list of a corpus directory's files, and their readers.
+  """Validated list of the files of a corpus directory, and readers of its text.
 
-  The names of all files and the first text of each are checked at once; every
-  other line is checked when it is read, or by `validate`.
+  The constructor checks the names of all files and the first text of each file.
+  All other lines are checked when they are read, or by `validate`.
 
   Raises:
-    CorpusError: missing directory, no text in it, unknown names, files without
-      text, or a pair given in both directions.
+    CorpusError: If the directory does not exist or contains no text, a name is
+      unknown, a file contains no text, or a pair is given in both directions.
   """
 
   OPENED_BY = 'xlflax.data.Corpus({})'
@@ -71,10 +77,10 @@ class Corpus:
       )
     record_formats.check_corpus_toml(self.directory)
     self.files = _list_files(self.directory)
-    self._by_group = _group(self.files)
+    self._by_group = _group_files(self.files)
     if not self._by_group:
       raise errors.CorpusError(
-        'The corpus directory holds neither monolingual nor parallel text',
+        'The corpus directory contains no monolingual and no parallel text',
         got=', '.join(sorted(p.name for p in self.directory.iterdir()))
         or 'nothing',
         expected='mono/<language>.txt or parallel/<l1>-<l2>.tsv',
@@ -86,13 +92,13 @@ class Corpus:
 
   @property
   def languages(self) -> tuple[str, ...]:
-    """Every language of monolingual or parallel text, sorted."""
+    """All languages of monolingual or parallel text, sorted."""
     codes = (code for _, _, codes in self._by_group for code in codes)
     return tuple(sorted(set(codes)))
 
   @property
   def pairs(self) -> tuple[tuple[str, str], ...]:
-    """Every pair (l1, l2) of parallel text in any split, sorted."""
+    """All pairs (l1, l2) of parallel text in any split, sorted."""
     return tuple(
       sorted(
         {codes for kind, _, codes in self._by_group if kind is Kind.PARALLEL}
@@ -101,69 +107,78 @@ class Corpus:
 
   @property
   def dictionaries(self) -> tuple[TextFile, ...]:
-    """The dictionary files."""
+    """Dictionary files."""
     return tuple(f for f in self.files if f.kind is Kind.DICTIONARY)
 
   @validation.validate_call
   def monolingual_languages(self, split: str = TRAIN) -> tuple[str, ...]:
-    """Languages with monolingual text in `split`, sorted."""
+    """Returns the languages with monolingual text in a split, sorted."""
     check_split(split)
-    return tuple(codes[0] for codes in self._codes(Kind.MONOLINGUAL, split))
+    return tuple(
+      codes[0] for codes in self._language_groups(Kind.MONOLINGUAL, split)
+    )
 
   @validation.validate_call
   def parallel_pairs(self, split: str = TRAIN) -> tuple[tuple[str, str], ...]:
-    """Pairs with parallel text in `split`, sorted."""
+    """Returns the pairs with parallel text in a split, sorted."""
     check_split(split)
-    return tuple(self._codes(Kind.PARALLEL, split))
+    return tuple(self._language_groups(Kind.PARALLEL, split))
 
   @validation.validate_call
   def splits(self, *languages: str) -> tuple[str, ...]:
-    """Splits in which a language, or a pair as it is filed, has text."""
+    """Returns the splits that contain text of a language or a pair.
+
+    Args:
+      *languages: One language, or two in the order of the file name.
+    """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     return tuple(s for s in SPLITS if (kind, s, languages) in self._by_group)
 
   @validation.validate_call
   def monolingual(self, language: str, split: str = TRAIN) -> Iterator[Line]:
-    """Yields the lines of a language; blank lines become document borders.
+    r"""Yields the lines of a language; blank lines become document boundaries.
 
-    Before: the file `a\\nb\\n\\nc`; after: `('a', True), ('b', False),
-    ('c', True)`. Each file begins a document.
+    For example, the file `a\\nb\\n\\nc` yields `('a', True), ('b', False),
+    ('c', True)`. Each file starts a new document.
 
     Raises:
-      CorpusError: no such text, or a line that is not UTF-8 (file:line).
+      CorpusError: If there is no such text, or a line is not UTF-8 (file:line).
     """
-    for text_file in self._find(Kind.MONOLINGUAL, split, (language,)):
+    for text_file in self._find_files(Kind.MONOLINGUAL, split, (language,)):
       yield from read_monolingual(text_file.path)
 
   @validation.validate_call
   def parallel(
     self, first: str, second: str, split: str = TRAIN
   ) -> Iterator[Pair]:
-    """Yields the pairs of two languages, `first` as source in either order.
+    """Yields the sentence pairs of two languages, with `first` as the source.
+
+    The order of the languages in the file name does not matter.
 
     Raises:
-      CorpusError: no such text, or a malformed line (file:line).
+      CorpusError: If there is no such text, or a line is malformed (file:line).
     """
-    filed = (first, second)
     swap = (second, first) in self.pairs
-    if swap:
-      filed = (second, first)
-    for text_file in self._find(Kind.PARALLEL, split, filed):
+    languages = (second, first) if swap else (first, second)
+    for text_file in self._find_files(Kind.PARALLEL, split, languages):
       for pair in read_parallel(text_file.path):
         yield Pair(pair.target, pair.source) if swap else pair
 
   @validation.validate_call
   def count(self, *languages: str, split: str = TRAIN) -> int:
-    """Sentences of a language, or of a pair: N_i of the sampling p ∝ N^α.
+    """Returns the number of sentences of a language, or of pairs of a pair.
 
-    Counted by one pass over the files, then remembered.
+    This is N_i of the sampling rates p ∝ N^α. The files are read once, and the
+    count is cached.
     """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     if kind is Kind.PARALLEL and languages[::-1] in self.pairs:
       languages = languages[::-1]
-    files = self._find(kind, split, languages)
+    files = self._find_files(kind, split, languages)
     return sum(
-      _count(f.path, corpus_files.fingerprint_file(f.path, self.directory))
+      _count_lines(
+        f.path, corpus_files.fingerprint_file(f.path, self.directory)
+      )
       for f in files
     )
 
@@ -171,7 +186,7 @@ class Corpus:
   def fingerprint(
     self, split: str | None = None
   ) -> tuple[corpus_files.Fingerprint, ...]:
-    """Returns the fingerprint of every text file (of a split)."""
+    """Returns the fingerprints of all text files, or of those of a split."""
     if split is not None:
       check_split(split)
     return tuple(
@@ -184,9 +199,9 @@ class Corpus:
   def group_fingerprint(
     self, *languages: str, split: str = TRAIN
   ) -> tuple[corpus_files.Fingerprint, ...]:
-    """The fingerprints of the files of one language, or of one pair."""
+    """Returns the fingerprints of the files of one language or one pair."""
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
-    files = self._find(kind, split, languages)
+    files = self._find_files(kind, split, languages)
     return tuple(
       corpus_files.fingerprint_file(f.path, self.directory) for f in files
     )
@@ -195,129 +210,154 @@ class Corpus:
   def text_files(
     self, *languages: str, split: str = TRAIN
   ) -> tuple[pathlib.Path, ...]:
-    """The files of one language, or of one pair as it is filed, in order."""
+    """Returns the paths of the files of one language or one pair, in order.
+
+    Args:
+      *languages: One language, or two in the order of the file name.
+      split: Split of the corpus.
+    """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
-    return tuple(f.path for f in self._find(kind, split, languages))
+    return tuple(f.path for f in self._find_files(kind, split, languages))
 
   def validate(self) -> dict[str, int]:
-    """Reads and checks every line; sentences by folder and language or pair.
+    """Reads and checks every line, and counts the sentences.
 
     Returns:
-      For instance `{'mono/en': 9, 'valid/parallel/de-en': 2}`; dictionaries
-      count their entries.
+      Number of sentences by folder and language or pair, such as
+      `{'mono/en': 9, 'valid/parallel/de-en': 2}`. For dictionaries, the number
+      of
+      entries.
 
     Raises:
-      CorpusError: the first malformed line (file:line).
+      CorpusError: If a line is malformed (file:line).
     """
     counts: collections.Counter[str] = collections.Counter()
     for text_file in self.files:
-      counts[_label(text_file)] += _validate(text_file)
+      counts[_folder_label(text_file)] += _validate_file(text_file)
     return dict(sorted(counts.items()))
 
-  def _codes(self, kind: Kind, split: str) -> list[Any]:
-    """The languages of each text of a kind in a split."""
-    groups = [
-      codes for k, s, codes in self._by_group if (k, s) == (kind, split)
-    ]
-    return sorted(groups)
+  def _language_groups(self, kind: Kind, split: str) -> list[Any]:
+    """Returns the languages of each text of a kind in a split, sorted."""
+    return sorted(
+      codes
+      for group_kind, group_split, codes in self._by_group
+      if (group_kind, group_split) == (kind, split)
+    )
 
-  def _find(
+  def _find_files(
     self, kind: Kind, split: str, languages: tuple[str, ...]
   ) -> list[TextFile]:
     check_split(split)
     files = self._by_group.get((kind, split, languages))
-    if not files:
-      available = ['-'.join(codes) for codes in self._codes(kind, split)]
-      raise errors.CorpusError(
-        f'The corpus has no {kind.value} text of {"-".join(languages)} in '
-        f'its {split} split',
-        expected=', '.join(available) or None,
-        where=str(self.directory),
-        fix=name_suggestions.suggest_language('-'.join(languages), available)
-        if len(languages) == 1
-        else name_suggestions.did_you_mean('-'.join(languages), available),
-      )
-    return files
+    if files:
+      return files
+
+    name = '-'.join(languages)
+    available = [
+      '-'.join(codes) for codes in self._language_groups(kind, split)
+    ]
+    if len(languages) == 1:
+      hint = name_suggestions.suggest_language(name, available)
+    else:
+      hint = name_suggestions.did_you_mean(name, available)
+    raise errors.CorpusError(
+      f'The {split} split of the corpus has no {kind.value} text of {name}',
+      expected=', '.join(available) or None,
+      where=str(self.directory),
+      fix=hint,
+    )
 
 
 def check_split(split: str) -> None:
-  """Raises CorpusError for a split that no corpus directory has."""
+  """Raises a CorpusError if a split does not exist in corpus directories."""
   if split not in SPLITS:
     raise errors.CorpusError(
       'Unknown split',
       got=split,
       expected=', '.join(SPLITS),
       fix=name_suggestions.did_you_mean(split, SPLITS)
-      or 'write its name as Python has it; the folder of validation is valid/',
+      or 'use one of the expected names; the folder of the validation split is '
+      'valid/',
     )
 
 
 def read_monolingual(
-  path: pathlib.Path, span: corpus_lines.Span | None = None
+  path: pathlib.Path, span: line_reader.Span | None = None
 ) -> Iterator[Line]:
   """Yields the lines of one file; see `Corpus.monolingual`.
 
   Args:
-    path: of the file.
-    span: reads the lines that begin in this part of it.
+    path: Path of the file.
+    span: Range of bytes. Only lines that begin in it are read. If None, all
+      lines
+      are read.
   """
-  starts_document = span is None or corpus_lines.follows_blank(path, span.start)
-  with corpus_lines.absolute_numbers(path, span):
-    for number, line in _numbered(path, span):
+  starts_document = span is None or line_reader.follows_blank(path, span.start)
+  with line_reader.absolute_line_numbers(path, span):
+    for number, line in _read_lines(path, span):
       if line:
-        yield Line(
-          corpus_lines.decode_line(line, path, number), starts_document
-        )
+        yield Line(line_reader.decode_line(line, path, number), starts_document)
       starts_document = not line
 
 
 def read_parallel(
-  path: pathlib.Path, span: corpus_lines.Span | None = None
+  path: pathlib.Path, span: line_reader.Span | None = None
 ) -> Iterator[Pair]:
-  """Yields the pairs of one file, as they are in its two columns."""
-  with corpus_lines.absolute_numbers(path, span):
-    for number, line in _numbered(path, span):
-      yield Pair(*corpus_lines.split_columns(line, path, number))
+  """Yields the sentence pairs of one file in the order of its columns.
+
+  Args:
+    path: Path of the file.
+    span: Range of bytes. Only lines that begin in it are read. If None, all
+      lines
+      are read.
+  """
+  with line_reader.absolute_line_numbers(path, span):
+    for number, line in _read_lines(path, span):
+      yield Pair(*line_reader.split_columns(line, path, number))
 
 
-def _numbered(
-  path: pathlib.Path, span: corpus_lines.Span | None
+def _read_lines(
+  path: pathlib.Path, span: line_reader.Span | None
 ) -> Iterator[tuple[int, bytes]]:
+  """Yields (line number, line) of a file, or of a part of it."""
   if span is None:
-    return corpus_lines.read_text(path)
-  return corpus_lines.read_span(path, span)
+    return line_reader.read_text(path)
+  return line_reader.read_span(path, span)
 
 
 @functools.cache
-def _count(path: pathlib.Path, fingerprint: corpus_files.Fingerprint) -> int:
-  del fingerprint  # A changed file is another key.
-  return sum(1 for _, line in corpus_lines.read_text(path) if line)
+def _count_lines(
+  path: pathlib.Path, fingerprint: corpus_files.Fingerprint
+) -> int:
+  """Returns the number of lines with text in a file."""
+  del fingerprint  # Part of the cache key, so that a changed file is recounted.
+  return sum(1 for _, line in line_reader.read_text(path) if line)
 
 
 def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
-  for entry in _entries(directory):
-    if entry.name in _TOP and entry.is_dir():
+  for entry in _visible_entries(directory):
+    if entry.name in _TOP_LEVEL_FOLDERS and entry.is_dir():
       continue
     if entry.is_dir() or not entry.name.upper().startswith(IGNORED):
       raise errors.CorpusError(
         'Unknown name in a corpus directory',
         got=entry.name,
-        expected=', '.join(f'{name}/' for name in _TOP),
+        expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
-        fix='rename it or move it elsewhere',
+        fix='rename the entry or move it elsewhere',
       )
   files = []
   for split, folder in FOLDERS.items():
-    files += _list_kinds(directory / folder, split)
+    files += _list_split(directory / folder, split)
   return tuple(files)
 
 
-def _list_kinds(folder: pathlib.Path, split: str) -> list[TextFile]:
+def _list_split(folder: pathlib.Path, split: str) -> list[TextFile]:
   kinds = [Kind.MONOLINGUAL, Kind.PARALLEL]
   if split == TRAIN:
     kinds.append(Kind.DICTIONARY)
   elif folder.is_dir():
-    for entry in _entries(folder):
+    for entry in _visible_entries(folder):
       if entry.name not in ('mono', 'parallel'):
         raise errors.CorpusError(
           'Unknown name in a corpus directory',
@@ -329,15 +369,17 @@ def _list_kinds(folder: pathlib.Path, split: str) -> list[TextFile]:
     corpus_files.parse_name(path, kind, split)
     for kind in kinds
     if (folder / kind.value).is_dir()
-    for path in corpus_files.without_seconds(_entries(folder / kind.value))
+    for path in corpus_files.drop_second_files(
+      _visible_entries(folder / kind.value)
+    )
   ]
 
 
-def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
+def _visible_entries(folder: pathlib.Path) -> list[pathlib.Path]:
   return sorted(p for p in folder.iterdir() if not p.name.startswith('.'))
 
 
-def _group(files) -> dict[tuple, list[TextFile]]:
+def _group_files(files) -> dict[tuple, list[TextFile]]:
   groups = collections.defaultdict(list)
   for text_file in files:
     if text_file.kind is not Kind.DICTIONARY:
@@ -350,9 +392,9 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
   for first, second in pairs:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
-        'The same pair is given in both directions',
+        'A language pair is given in both directions',
         got=f'{first}-{second} and {second}-{first}',
-        expected='one direction; either order of sides can be read from it',
+        expected='one direction, which can be read in either order',
         where=str(directory),
         fix=f'swap the columns of the {second}-{first} files and rename '
         f'them {first}-{second}.<name>.tsv, or delete them',
@@ -360,30 +402,29 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
 
 
 def _check_has_text(text_file: TextFile) -> None:
-  lines = corpus_lines.read_text(text_file.path)
+  lines = line_reader.read_text(text_file.path)
   if not any(line for _, line in lines):
-    name = (
-      'Language' if len(text_file.languages) == 1 else 'Pair'
-    ) + f' {"-".join(text_file.languages)} without text'
     raise errors.CorpusError(
-      name,
-      got='a file with no line of text',
+      f'A file of {"-".join(text_file.languages)} contains no text',
+      got='no line of text',
       where=str(text_file.path),
       expected='at least one line',
-      fix='fill or delete the file',
+      fix='add text to the file, or delete it',
     )
 
 
-def _label(text_file: TextFile) -> str:
+def _folder_label(text_file: TextFile) -> str:
   folder = FOLDERS[text_file.split]
   prefix = '' if folder == '.' else f'{folder}/'
   return f'{prefix}{text_file.kind.value}/{"-".join(text_file.languages)}'
 
 
-def _validate(text_file: TextFile) -> int:
+def _validate_file(text_file: TextFile) -> int:
   if text_file.kind is Kind.DICTIONARY:
-    return corpus_lines.check_dictionary(text_file.path)
-  read = (
-    read_monolingual if text_file.kind is Kind.MONOLINGUAL else read_parallel
-  )
-  return sum(1 for _ in read(text_file.path))
+    return line_reader.check_dictionary(text_file.path)
+  lines: Iterator[Line | Pair]
+  if text_file.kind is Kind.MONOLINGUAL:
+    lines = read_monolingual(text_file.path)
+  else:
+    lines = read_parallel(text_file.path)
+  return sum(1 for _ in lines)

@@ -1,4 +1,4 @@
-"""Names of the text files of a corpus directory, and their fingerprints."""
+"""File names and fingerprints of the text files of a corpus directory."""
 
 import dataclasses
 import enum
@@ -15,20 +15,20 @@ from xlflax.utils import errors
 
 LANGUAGE_PATTERN = r'[a-z]{2,3}(?:_[A-Za-z0-9]+)*'
 LANGUAGE_RULE = (
-  'two or three small letters, then subtags after underscores, such as en, '
-  'gsw, zh_Hans (a hyphen would clash with the pair names <l1>-<l2>)'
+  'two or three lowercase letters, then subtags after underscores, such as en, '
+  'gsw or zh_Hans (hyphens are reserved for language pairs <l1>-<l2>)'
 )
 
 
 class Kind(enum.Enum):
-  """What a file of a corpus directory holds; the value is its folder."""
+  """Content of a file in a corpus directory; the value is its folder."""
 
   MONOLINGUAL = 'mono'
   PARALLEL = 'parallel'
   DICTIONARY = 'dictionaries'
 
 
-_NAMES = {
+_NAME_RULES = {
   Kind.MONOLINGUAL: (
     re.compile(
       rf'({LANGUAGE_PATTERN})(?:\..+)?'
@@ -44,8 +44,8 @@ _NAMES = {
       r'\.(?:(?:tsv|jsonl|tfrecord|\1)(?:\.gz|\.zst)?|parquet|arrow|tmx|zip'
       r'|array_record|dataset)'
     ),
-    '<l1>-<l2>[.anything].tsv, .jsonl, .tfrecord, .<l1> beside .<l2> (each '
-    'also .gz or .zst), .parquet, .arrow, .tmx, .zip, .array_record or '
+    '<l1>-<l2>[.anything].tsv, .jsonl, .tfrecord, .<l1> together with .<l2> '
+    '(each also .gz or .zst), .parquet, .arrow, .tmx, .zip, .array_record or '
     '.dataset',
   ),
   Kind.DICTIONARY: (
@@ -57,7 +57,14 @@ _NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-  """One file: its path, kind, split and the language or the two languages."""
+  """File of a corpus directory.
+
+  Attributes:
+    path: Path of the file.
+    kind: Content of the file.
+    split: Split that the file belongs to.
+    languages: Language of the text, or the two languages of a pair.
+  """
 
   path: pathlib.Path
   kind: Kind
@@ -65,7 +72,7 @@ class TextFile:
   languages: tuple[str, ...]
 
 
-# Files up to 4 MiB are read completely.
+# Larger files than the product of both numbers, 4 MiB, are sampled.
 _NUM_SAMPLES = 64
 _SAMPLE_BYTES = 1 << 16
 _DIGEST_LIMIT = 1 << 56
@@ -73,15 +80,16 @@ _DIGEST_LIMIT = 1 << 56
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-  """The identity of a file of text: its path, its size and its content.
+  """Identity of a text file: its path, its size and its content.
 
-  A copy with another time of modification has the same fingerprint; an edit that
-  keeps size and time has another one. The content of files above 4 MiB is
-  sampled at 64 places.
+  A copy with another modification time has the same fingerprint. An edit that
+  keeps the size and the time changes the fingerprint. The content of files
+  above
+  4 MiB is sampled at 64 positions.
 
-  If a file consists of several (`record_formats.source_files`), the fingerprint covers all of
-  them. For a file of records that `corpus.toml` describes, it also covers the
-  description.
+  If a text consists of several files (`record_formats.source_files`), the
+  fingerprint covers all of them. For a file of records that `corpus.toml`
+  describes, it also covers the description.
 
   Attributes:
     path: Path of the file.
@@ -95,12 +103,19 @@ class Fingerprint:
 
 
 def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
-  """Reads the languages off a file name.
+  """Parses the languages in a file name.
+
+  Args:
+    path: Path of the file.
+    kind: Content of the file.
+    split: Split that the file belongs to.
 
   Raises:
-    CorpusError: the name does not fit the folder, or both languages are one.
+    CorpusError: If the name is not valid in its folder, or both languages are
+      the
+      same.
   """
-  pattern, expected = _NAMES[kind]
+  pattern, expected = _NAME_RULES[kind]
   match = pattern.fullmatch(path.name)
   if not match:
     raise errors.CorpusError(
@@ -113,7 +128,7 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   languages = match.groups()
   if len(set(languages)) != len(languages):
     raise errors.CorpusError(
-      'A pair of one language with itself',
+      'A language pair must consist of two different languages',
       got=path.name,
       expected='two different languages',
       where=str(path),
@@ -133,29 +148,38 @@ def check_language(code: str) -> None:
     )
 
 
-def without_seconds(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
-  """Yields the paths that are not the second file of another (`record_formats.source_files`)."""
-  seconds = {
-    part for path in paths for part in record_formats.source_files(path)[1:]
+def drop_second_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+  """Yields the paths that are not the second file of an aligned pair of files."""
+  second_files = {
+    second_file
+    for path in paths
+    for second_file in record_formats.source_files(path)[1:]
   }
-  return (path for path in paths if path not in seconds)
+  return (path for path in paths if path not in second_files)
 
 
 def fingerprint_file(path, root=None) -> Fingerprint:
-  """The fingerprint of a file, named relative to `root` (None: absolute)."""
-  parts = record_formats.source_files(pathlib.Path(path))
-  states = [os.stat(part) for part in parts]
+  """Returns the fingerprint of a file.
+
+  Args:
+    path: Path of the file.
+    root: Directory that the path in the fingerprint is relative to. If None,
+      the
+      path is absolute.
+  """
+  source_files = record_formats.source_files(pathlib.Path(path))
+  states = [os.stat(source_file) for source_file in source_files]
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
   content = 0
-  for part, state in zip(parts, states, strict=True):
+  for source_file, state in zip(source_files, states, strict=True):
     digest = _sample_digest(
-      os.path.abspath(part),
+      os.path.abspath(source_file),
       state.st_size,
       (state.st_ino, state.st_mtime_ns, state.st_ctime_ns),
     )
     content = content * 31 % _DIGEST_LIMIT ^ digest
-  if form := record_formats.digest_of_settings(pathlib.Path(path)):
-    content ^= int(form[-12:], 16)
+  if settings_digest := record_formats.digest_of_settings(pathlib.Path(path)):
+    content ^= int(settings_digest[-12:], 16)
   size = sum(state.st_size for state in states)
   return Fingerprint(name.replace(os.sep, '/'), size, content)
 
@@ -165,10 +189,13 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
   """Returns a digest of the content of a file, or of a sample of it.
 
   Args:
-    path: Path of the file, or of a directory, whose names and sizes count.
+    path: Path of the file, or of a directory, of which the names and sizes of
+      the
+      files are hashed.
     size: Number of bytes.
-    version: Inode and times, so that the digest of a file that was written
-      since is computed again.
+    version: Inode and times of the file. As part of the cache key, they cause
+      the
+      digest of a changed file to be computed again.
   """
   del version
   digest = hashlib.blake2b(digest_size=7)
@@ -190,5 +217,8 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
 
 
 def is_sequential(path: pathlib.Path) -> bool:
-  """Whether a file can only be read from its beginning."""
-  return path.suffix in record_formats.PACKED or record_formats.is_records(path)
+  """Returns True if a file can only be read from its beginning."""
+  return (
+    path.suffix in record_formats.COMPRESSIONS
+    or record_formats.is_records(path)
+  )

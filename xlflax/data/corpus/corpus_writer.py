@@ -1,4 +1,4 @@
-"""Writes corpus directories; see `xlflax.data.corpus.corpus_directory` for their layout."""
+"""Writers of corpus directories; see `corpus_directory` for their layout."""
 
 import contextlib
 import gzip
@@ -26,23 +26,23 @@ def write_monolingual(
   name: str = '',
   compression: str = '',
 ) -> pathlib.Path:
-  """Writes the documents of a language, each a sequence of lines.
+  r"""Writes the documents of a language.
 
-  Before: `[['a', 'b'], ['c']]`; after: the file `a\\nb\\n\\nc\\n`. White space
-  inside a line is made single spaces; empty lines are left out.
+  For example, `[['a', 'b'], ['c']]` becomes the file `a\\nb\\n\\nc\\n`. White
+  space inside a line is replaced by single spaces, and empty lines are dropped.
 
   Args:
-    directory: the corpus directory; made if need be.
-    language: language code.
-    documents: documents of lines.
-    split: 'train', 'validation' or 'test'.
-    name: distinguishes several files of one language.
-    compression: '', 'gz' or 'zst'.
+    directory: Corpus directory. It is created if it does not exist.
+    language: Language code.
+    documents: Documents, each of which is a sequence of lines.
+    split: Name of the split: 'train', 'validation' or 'test'.
+    name: Infix of the file name, to distinguish several files of one language.
+    compression: File name extension of the compression: '', 'gz' or 'zst'.
 
   Returns:
     The path of the file.
   """
-  path = _path(
+  path = _prepare_path(
     directory,
     Kind.MONOLINGUAL,
     (language,),
@@ -70,12 +70,22 @@ def write_parallel(
   name: str = '',
   compression: str = '',
 ) -> pathlib.Path:
-  """Writes sentence pairs; pairs with an empty side are left out.
+  r"""Writes sentence pairs, and drops pairs with an empty side.
 
-  Before: `[('a\\tb', 'c')]`; after: the line `a b<TAB>c`. Arguments as those
-  of `write_monolingual`, but two languages.
+  For example, `[('a\\tb', 'c')]` becomes the line `a b<TAB>c`.
+
+  Args:
+    directory: Corpus directory. It is created if it does not exist.
+    languages: Codes of the two languages.
+    pairs: Sentences and their translations.
+    split: Name of the split: 'train', 'validation' or 'test'.
+    name: Infix of the file name, to distinguish several files of one pair.
+    compression: File name extension of the compression: '', 'gz' or 'zst'.
+
+  Returns:
+    The path of the file.
   """
-  path = _path(
+  path = _prepare_path(
     directory,
     Kind.PARALLEL,
     tuple(languages),
@@ -97,8 +107,17 @@ def write_dictionary(
   languages: Sequence[str],
   entries: Iterable[tuple],
 ) -> pathlib.Path:
-  """Writes (word, translation) or (word, translation, weight) entries."""
-  path = _path(directory, Kind.DICTIONARY, tuple(languages))
+  """Writes a dictionary, and drops entries with an empty field.
+
+  Args:
+    directory: Corpus directory. It is created if it does not exist.
+    languages: Codes of the two languages.
+    entries: Tuples (word, translation) or (word, translation, weight).
+
+  Returns:
+    The path of the file.
+  """
+  path = _prepare_path(directory, Kind.DICTIONARY, tuple(languages))
   with open_atomic(path) as stream:
     for entry in entries:
       fields = [clean_line(str(field)) for field in entry]
@@ -108,11 +127,11 @@ def write_dictionary(
 
 
 def clean_line(text: str) -> str:
-  """One line: `' a\\n\\tb '` becomes `'a b'`."""
+  r"""Replaces white space by single spaces: `' a\\n\\tb '` becomes `'a b'`."""
   return ' '.join(text.split())
 
 
-def _path(
+def _prepare_path(
   directory,
   kind: Kind,
   languages: tuple[str, ...],
@@ -121,6 +140,7 @@ def _path(
   name: str = '',
   compression: str = '',
 ) -> pathlib.Path:
+  """Returns the path of a new file, and creates its folder."""
   check_split(split)
   suffix = '.txt' if kind is Kind.MONOLINGUAL else '.tsv'
   parts = ['-'.join(languages), name, suffix[1:], compression]
@@ -133,7 +153,7 @@ def _path(
   parsed = corpus_files.parse_name(path, kind, split)
   if parsed.languages != languages:
     raise errors.CorpusError(
-      'Not a language code',
+      'Invalid language code',
       got='-'.join(languages),
       expected=corpus_files.LANGUAGE_RULE,
     )
@@ -143,7 +163,7 @@ def _path(
 
 @contextlib.contextmanager
 def open_atomic(path: pathlib.Path):
-  """A text stream whose file appears under `path` only when it is complete."""
+  """Context with a text stream that creates the file only when it is complete."""
   partial = path.with_name(f'.{path.name}.partial')
   try:
     with errors.naming_path(path), contextlib.ExitStack() as stack:

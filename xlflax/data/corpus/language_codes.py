@@ -1,12 +1,12 @@
-"""Language codes: from any spelling to language, script and macrolanguage.
+"""Language codes: parsing of any spelling into language, script and region.
 
-Corpora, benchmarks and vocabularies spell the same language differently:
-`zh`, `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse_language_code` reads ISO 639-1
-and 639-3 codes, BCP 47 tags with hyphens or underscores, and the spellings of
-FLORES, XTREME, mBART and gettext. Everything that depends on the language of
-text asks the `LanguageCode` that it returns.
+Corpora, benchmarks and vocabularies spell the same language differently: `zh`,
+`zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse_language_code` parses
+ISO 639-1 and 639-3 codes, BCP 47 tags with hyphens or underscores, and the
+spellings of FLORES, XTREME, mBART and gettext. All code that depends on the
+language of a text uses the `LanguageCode` that it returns.
 
-The tables are those of CLDR and of the IANA registry, through `langcodes`.
+The tables are those of CLDR and of the IANA registry, provided by `langcodes`.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ SCRIPTS_WITHOUT_SPACES = frozenset(
     'Yiii',
   )
 )
-# Further scripts that languages are written in today, beside CLDR's likely one.
+# Scripts that languages are written in today, in addition to CLDR's likely one.
 _OTHER_SCRIPTS = {
   'az': ('Cyrl', 'Arab'),
   'bs': ('Cyrl',),
@@ -69,19 +69,19 @@ _OTHER_SCRIPTS = {
   'uz': ('Cyrl', 'Arab'),
   'zgh': ('Latn',),
 }
-# Characters of these scripts.
+# Characters of the scripts that are written without spaces.
 TEXT_WITHOUT_SPACES = re.compile(
   '[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1980-\u19ff\u1a20-\u1aaf'
   '\u1b00-\u1b7f\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf'
   '\u4e00-\u9fff\ua000-\ua4cf\ua980-\ua9df\uaa60-\uaa7f\uf900-\ufaff'
   '\uff66-\uff9f\U00020000-\U0003ffff]'
 )
-# CLDR's canonical code -> the code that corpora and models use.
+# Map from CLDR's canonical code to the code that corpora and models use.
 _PREFERRED = {'fil': 'tl'}
-# Gettext's modifiers that name a script.
+# Map from gettext's modifiers to scripts.
 _MODIFIERS = {'latin': 'Latn', 'cyrillic': 'Cyrl', 'shaw': 'Shaw'}
-# Macrolanguages whose members are written as languages of their own (Indonesian
-# and Minangkabau next to Malay, Croatian next to Serbian).
+# Macrolanguages whose members are treated as separate languages (Indonesian and
+# Minangkabau in addition to Malay, Croatian in addition to Serbian).
 _IGNORED_MACROLANGUAGES = frozenset({'ms', 'sh'})
 # Scripts that CLDR's table of likely subtags lacks or that differ from those of
 # the macrolanguage.
@@ -90,16 +90,18 @@ _LIKELY_SCRIPTS = {'azb': 'Arab', 'ksw': 'Mymr'}
 
 @dataclasses.dataclass(frozen=True)
 class LanguageCode:
-  """The meaning of a language code.
+  """Meaning of a language code.
 
   Attributes:
-    code: The code as it was spelled.
-    language: The shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
-      that are not registered, such as `xx1`, stand for themselves.
+    code: Code in its original spelling.
+    language: Shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
+      that
+      are not registered, such as `xx1`, are kept.
     script: ISO 15924 code of the script, given or likely. None if unknown.
     region: ISO 3166 code, such as `TW`. None if the code has no region.
-    macrolanguage: The code of the macrolanguage, such as `zh` for `yue`. The
-      same as `language` if there is none.
+    macrolanguage: Code of the macrolanguage, such as `zh` for `yue`. The same
+      as
+      `language` if there is none.
   """
 
   code: str
@@ -112,7 +114,8 @@ class LanguageCode:
   def scripts(self) -> frozenset[str]:
     """All scripts that the language is commonly written in.
 
-    Only the script of the code if it names one, by a subtag or by a region.
+    If the code specifies a script by a subtag or by a region, this is the only
+    script.
     """
     if self.script is None:
       return frozenset()
@@ -122,12 +125,12 @@ class LanguageCode:
 
   @property
   def uses_spaces(self) -> bool:
-    """Whether words are separated by spaces."""
+    """True if words are separated by spaces."""
     return self.script not in SCRIPTS_WITHOUT_SPACES
 
   @property
   def is_chinese(self) -> bool:
-    """Whether the text is a Sinitic language in Chinese characters."""
+    """True if the text is a Sinitic language in Chinese characters."""
     return self.macrolanguage == 'zh' and self.script in (
       'Hani',
       'Hans',
@@ -139,16 +142,17 @@ class LanguageCode:
 def parse_language_code(code: str) -> LanguageCode:
   """Parses a language code of any common spelling.
 
-  `parse_language_code('cmn_Hant')` has the language `zh` and the script `Hant`;
-  `parse_language_code('pa_PK')` has the script `Arab`, `parse_language_code('sr@latin')` has `Latn`.
+  `parse_language_code('cmn_Hant')` has the language `zh` and the script `Hant`.
+  `parse_language_code('pa_PK')` has the script `Arab`, and
+  `parse_language_code('sr@latin')` has the script `Latn`.
 
   Args:
-    code: A code such as `sw`, `swh`, `pt-br`, `sr_Latn`, `zh_TW`, `en_XX` or
+    code: Code such as `sw`, `swh`, `pt-br`, `sr_Latn`, `zh_TW`, `en_XX` or
       `uz@cyrillic`.
 
   Returns:
-    Its meaning. A code that is not well-formed or not registered is a language
-    of its own, whose script is unknown.
+    The meaning of the code. A code that is not well-formed or not registered is
+    treated as a separate language with an unknown script.
   """
   main, _, modifier = code.partition('@')
   main = main.partition('.')[0]
@@ -181,19 +185,19 @@ def short_code(code: str) -> str:
 
 
 def uses_spaces(code: str) -> bool:
-  """Returns whether words of a language are separated by spaces."""
+  """Returns True if the words of a language are separated by spaces."""
   return parse_language_code(code).uses_spaces
 
 
 def match_language(code: str, languages: Sequence[str]) -> str | None:
-  """Finds the code in `languages` that means the same language as `code`.
+  """Finds the code in `languages` that denotes the same language as `code`.
 
   Candidates are tried in this order: the same spelling, the same language and
-  script, the same language, the macrolanguage in either direction.
+  script, the same language, and the macrolanguage in either direction.
 
   Args:
-    code: The language to find, such as `cmn_Hans`.
-    languages: The codes of a vocabulary or a benchmark.
+    code: Language to find, such as `cmn_Hans`.
+    languages: Codes of a vocabulary or a benchmark.
 
   Returns:
     One of `languages`, or None if none or several match equally well.
@@ -201,13 +205,13 @@ def match_language(code: str, languages: Sequence[str]) -> str | None:
   if code in languages:
     return code
   parsed_code = parse_language_code(code)
-  if parsed_code.language in languages and _agree(
+  if parsed_code.language in languages and _scripts_agree(
     parsed_code, parse_language_code(parsed_code.language)
   ):
     return parsed_code.language
   candidates = [parse_language_code(language) for language in languages]
   same_language = [c for c in candidates if c.language == parsed_code.language]
-  same_script = [c for c in same_language if _agree(parsed_code, c)]
+  same_script = [c for c in same_language if _scripts_agree(parsed_code, c)]
   related = [
     c
     for c in candidates
@@ -216,7 +220,7 @@ def match_language(code: str, languages: Sequence[str]) -> str | None:
   ]
   for group in (same_script, same_language, related):
     if group:
-      # A spelling without script or region is the language as such.
+      # A spelling without script or region is the default of the language.
       plain = [c for c in group if c.code == c.language or not _subtags(c.code)]
       group = plain if len(plain) == 1 else group
       return group[0].code if len(group) == 1 else None
@@ -229,17 +233,21 @@ def language_id(
   """Returns the id of a language in a vocabulary.
 
   Args:
-    vocabulary: The vocabulary of the run.
-    code: The language to find.
-    notes: A list that receives a note if the vocabulary lacks the language.
-    required: Whether the model has parameters per language, so that no other
-      language can stand in. Otherwise only language embeddings use the id.
+    vocabulary: Vocabulary of the run.
+    code: Language to find.
+    notes: List to which a note is appended if the vocabulary lacks the
+      language.
+    required: Whether to require that the vocabulary contains the language,
+      because the model has language-specific parameters. Otherwise only
+      language
+      embeddings use the id.
 
   Returns:
     The id, or 0 if the vocabulary lacks the language.
 
   Raises:
-    VocabularyError: If `required` is set and the vocabulary lacks the language.
+    VocabularyError: If `required` is True and the vocabulary lacks the
+      language.
   """
   matched = match_language(code, vocabulary.spec.languages)
   if matched is not None:
@@ -252,16 +260,16 @@ def language_id(
       fix=name_suggestions.suggest_language(code, vocabulary.spec.languages),
     )
   note = (
-    f'the vocabulary has no language {code}; a model with language '
-    f'embeddings reads it as {vocabulary.spec.languages[0]}'
+    f'the vocabulary does not contain the language {code}; models with '
+    f'language embeddings use the embedding of {vocabulary.spec.languages[0]}'
   )
   if note not in notes:
     notes.append(note)
   return 0
 
 
-def _agree(first: LanguageCode, second: LanguageCode) -> bool:
-  """Returns whether two codes have the same script, as far as it is known."""
+def _scripts_agree(first: LanguageCode, second: LanguageCode) -> bool:
+  """Returns True if the scripts of two codes are equal or unknown."""
   return None in (first.script, second.script) or first.script == second.script
 
 
@@ -270,7 +278,7 @@ def _subtags(code: str) -> list[str]:
 
 
 def _likely_script(tag: langcodes.Language) -> str | None:
-  """Returns CLDR's likely script of a language or of a language in a region."""
+  """Returns CLDR's likely script of a language, or of a language in a region."""
   language = tag.language or ''
   if language in _LIKELY_SCRIPTS:
     return _LIKELY_SCRIPTS[language]

@@ -1,9 +1,10 @@
-"""Lines of the text files of a corpus directory; no TensorFlow.
+"""Readers of lines and columns in the text files of a corpus directory.
 
 All readers share the definitions of this module: a line ends with LF, CRLF or
 CR, and tokens are separated by ASCII spaces and tabs. A no-break space is part
-of a token. ASCII white space around a line is dropped. Files ending in `.gz` or `.zst` are decompressed while they are read, and files of
-records become lines (`records`).
+of a token. ASCII white space at both ends of a line is removed. Files with the
+extension `.gz` or `.zst` are decompressed while they are read, and files of
+records are converted to lines (`record_reader`). TensorFlow is not required.
 """
 
 import contextlib
@@ -23,14 +24,22 @@ from xlflax.utils import errors
 _SPACES = b' \t\r\x0b\x0c'
 _LINE_ENDS = (b'\n', b'\r')
 _BOM = b'\xef\xbb\xbf'
-_LONGEST = 1 << 26  # bytes of a line; more is no text, or a bomb
+# Longer lines are no text, or the result of a decompression bomb.
+_MAX_LINE_BYTES = 1 << 26
 _SEPARATOR = re.compile('[ \t]+')
-_PACKED = 1 << 12  # bytes unpacked at a time: at most 128 MB of text
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+# Number of compressed bytes that are decompressed at a time, into at most 128 MB
+# of text.
+_CHUNK_BYTES = 1 << 12
+_DECOMPRESSION_ERRORS = (
+  EOFError,
+  gzip.BadGzipFile,
+  zlib.error,
+  zstandard.ZstdError,
+)
 
 
 class Span(NamedTuple):
-  """The bytes start .. stop - 1 of a file."""
+  """Bytes start .. stop - 1 of a file."""
 
   start: int
   stop: int
@@ -40,11 +49,17 @@ class Span(NamedTuple):
 def _open(
   path: pathlib.Path, *, of_records: bool = False
 ) -> Iterator[BinaryIO]:
+  """Context with the decompressed content of a file.
+
+  Args:
+    path: Path of the file.
+    of_records: Whether to convert records to lines.
+  """
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
       streams = [
-        stack.enter_context(_open(part))
-        for part in record_formats.source_files(path)
+        stack.enter_context(_open(source_file))
+        for source_file in record_formats.source_files(path)
       ]
       text = record_reader.Stream(
         record_reader.read_record_lines(streams, path)
@@ -63,20 +78,23 @@ def _open(
 
 
 def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
-  """The text of a file's frames; one that does not end is an error.
+  """Yields the decompressed frames of a Zstandard file.
 
-  The library's own reader ends where the file does, as if all had been read.
+  The reader of the library does not report a truncated last frame.
+
+  Raises:
+    EOFError: If the last frame is incomplete.
   """
   frame: Any = None
-  while packed := file.read(_PACKED):
-    while packed:
+  while compressed := file.read(_CHUNK_BYTES):
+    while compressed:
       frame = frame or zstandard.ZstdDecompressor().decompressobj()
-      yield frame.decompress(packed)
-      packed = b''
+      yield frame.decompress(compressed)
+      compressed = b''
       if frame.eof:
-        packed, frame = frame.unused_data, None
+        compressed, frame = frame.unused_data, None
   if frame is not None:
-    raise EOFError('the last frame does not end')
+    raise EOFError('the last frame is incomplete')
 
 
 def split_tokens(text: str) -> list[str]:
@@ -88,29 +106,35 @@ def split_tokens(text: str) -> list[str]:
 
 
 def read_text(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """As `read_lines`, of a file of a corpus, which may hold records."""
+  """Yields the numbered lines of a corpus file, which may contain records.
+
+  See `read_lines`.
+  """
   return read_lines(path, of_records=True)
 
 
 def read_lines(
   path: pathlib.Path, *, strip: bytes | None = None, of_records: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields (line number from 1, line without surrounding white space).
+  r"""Yields (line number from 1, line without surrounding white space).
 
-  Before: the file `b'\\xef\\xbb\\xbfone \\r\\n\\ntwo'`; after:
-  `(1, b'one'), (2, b''), (3, b'two')`.
+  For example, the file `b'\\xef\\xbb\\xbfone \\r\\n\\ntwo'` yields `(1,
+  b'one'),
+  (2, b''), (3, b'two')`.
 
   Args:
-    path: of the file.
-    strip: the characters taken off both ends; None: ASCII white space.
-    of_records: whether records become the lines that they stand for.
+    path: Path of the file.
+    strip: Characters to remove at both ends of a line. If None, ASCII white
+      space
+      is removed.
+    of_records: Whether to convert records to lines.
 
   Raises:
-    CorpusError: the file cannot be opened, or its compression is damaged.
+    CorpusError: If the file cannot be opened, or its compression is damaged.
   """
   number = 0
   opened = _open(path, of_records=of_records)
-  with _told(path, lambda: number + 1), opened as stream:
+  with _as_corpus_errors(path, lambda: number + 1), opened as stream:
     for number, line in enumerate(_raw_lines(stream, path), start=1):
       if number == 1:
         line = line.removeprefix(_BOM)
@@ -118,20 +142,21 @@ def read_lines(
 
 
 def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
-  """As `read_lines`, but only the lines that begin inside of a span.
+  """Yields the numbered lines that begin in a range of bytes; see `read_lines`.
 
-  Each line of a file is in one span of a division of its bytes. Numbers count
-  from 1 at the span's first line.
+  If the bytes of a file are divided into spans, each line belongs to exactly
+  one
+  of them. Line numbers are relative to the span and start at 1.
 
   Args:
-    path: of a file of lines that is not compressed.
-    span: of its bytes.
+    path: Path of an uncompressed file of lines.
+    span: Range of bytes.
 
   Raises:
-    CorpusError: the file cannot be opened.
+    CorpusError: If the file cannot be opened.
   """
   number = 0
-  with _told(path, lambda: number + 1), _open(path) as stream:
+  with _as_corpus_errors(path, lambda: number + 1), _open(path) as stream:
     offset = _seek_line(stream, span.start)
     for number, line in enumerate(_raw_lines(stream, path), start=1):
       if offset >= span.stop:
@@ -142,32 +167,43 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
 
 
 def follows_blank(path: pathlib.Path, start: int) -> bool:
-  """Whether the first line that begins at `start` or later follows a blank one.
+  """Checks whether the first line from a byte offset on follows a blank line.
 
-  So it does at the beginning of a file.
+  The first line of a file counts as following a blank line.
+
+  Args:
+    path: Path of the file.
+    start: Byte offset.
 
   Raises:
-    CorpusError: the file cannot be opened.
+    CorpusError: If the file cannot be opened.
   """
-  with _told(path, lambda: 1), _open(path) as stream:
-    offset = _seek_line(stream, start) - 1  # of the line end before
+  with _as_corpus_errors(path, lambda: 1), _open(path) as stream:
+    offset = _seek_line(stream, start) - 1  # Last byte of the line end before.
     if offset > 0:
       stream.seek(offset - 1)
       offset -= stream.read(2) == b'\r\n'
     while offset > 0:
-      first = max(offset - _PACKED, 0)
+      first = max(offset - _CHUNK_BYTES, 0)
       stream.seek(first)
-      part = stream.read(offset - first).rstrip(_SPACES)
-      part = part if first else part.removeprefix(_BOM)
-      if part:
-        return part.endswith(_LINE_ENDS)
+      chunk = stream.read(offset - first).rstrip(_SPACES)
+      chunk = chunk if first else chunk.removeprefix(_BOM)
+      if chunk:
+        return chunk.endswith(_LINE_ENDS)
       offset = first
     return True
 
 
 @contextlib.contextmanager
-def absolute_numbers(path: pathlib.Path, span: Span | None) -> Iterator[None]:
-  """Errors that name a line of a span name that of the file."""
+def absolute_line_numbers(
+  path: pathlib.Path, span: Span | None
+) -> Iterator[None]:
+  """Context in which errors refer to lines of the file instead of the span.
+
+  Args:
+    path: Path of the file.
+    span: Span that is read. If None, errors are not changed.
+  """
   if span is None:
     yield
     return
@@ -188,25 +224,25 @@ def absolute_numbers(path: pathlib.Path, span: Span | None) -> Iterator[None]:
 
 
 def _seek_line(stream: BinaryIO, start: int) -> int:
-  """Goes to the first line that begins at `start` or later, and says where."""
+  """Moves to the first line at or after `start`, and returns its offset."""
   if not start:
     return 0
   offset = start - 1
   stream.seek(offset)
-  while part := stream.read(_PACKED):
-    end = re.search(rb'\r\n|[\r\n]', part)
-    if end:
-      offset += end.end()
-      if part[end.start() :] == b'\r' and stream.read(1) == b'\n':
+  while chunk := stream.read(_CHUNK_BYTES):
+    line_end = re.search(rb'\r\n|[\r\n]', chunk)
+    if line_end:
+      offset += line_end.end()
+      if chunk[line_end.start() :] == b'\r' and stream.read(1) == b'\n':
         offset += 1
       break
-    offset += len(part)
+    offset += len(chunk)
   stream.seek(offset)
   return offset
 
 
 def _lines_before(path: pathlib.Path, stop: int) -> int:
-  """Lines that begin before a byte of a file."""
+  """Returns the number of lines that begin before a byte offset of a file."""
   if not stop:
     return 0
   with _open(path) as stream:
@@ -220,13 +256,18 @@ def _lines_before(path: pathlib.Path, stop: int) -> int:
 
 
 def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
+  """Yields lines with their ends.
+
+  Raises:
+    CorpusError: If a line is too long.
+  """
   for number, line in enumerate(_split_lines(stream), start=1):
-    if len(line) > _LONGEST:
+    if len(line) > _MAX_LINE_BYTES:
       raise errors.CorpusError(
-        'A line is too long to be a text',
-        got=f'more than {_LONGEST:,} bytes',
+        'A line of a text file is too long',
+        got=f'more than {_MAX_LINE_BYTES:,} bytes',
         where=f'{path}:{number}',
-        fix='look whether the file is what its name says',
+        fix='check that the format of the file matches its name',
       )
     yield line
 
@@ -234,28 +275,31 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
 def _split_lines(stream: BinaryIO) -> Iterator[bytes]:
   """Yields lines with their ends: LF, CRLF or CR."""
   pending = b''
-  while piece := stream.readline(_LONGEST + 1):
-    lines = (pending + piece).splitlines(keepends=True)
-    # Without LF the last line may be cut off, or its CR be followed by LF.
-    pending = b'' if piece.endswith(b'\n') else lines.pop()
+  while chunk := stream.readline(_MAX_LINE_BYTES + 1):
+    lines = (pending + chunk).splitlines(keepends=True)
+    # If the chunk does not end with LF, its last line may be incomplete, or its
+    # CR may be followed by LF.
+    pending = b'' if chunk.endswith(b'\n') else lines.pop()
     yield from lines
-    if len(pending) > _LONGEST:
+    if len(pending) > _MAX_LINE_BYTES:
       break
   if pending:
     yield pending
 
 
 @contextlib.contextmanager
-def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
-  """What goes wrong when a file is read becomes a CorpusError."""
+def _as_corpus_errors(
+  path: pathlib.Path, line_number: Callable[[], int]
+) -> Iterator[None]:
+  """Context in which errors of reading a file are raised as CorpusErrors."""
   try:
     if path.exists() and not path.is_file():
-      raise OSError(errno.EINVAL, 'it is no regular file')
+      raise OSError(errno.EINVAL, 'not a regular file')
     yield
-  except _DAMAGED as error:
+  except _DECOMPRESSION_ERRORS as error:
     raise errors.CorpusError(
-      f'A compressed file is damaged or cut off ({error})',
-      where=f'{path}:{line()}',
+      f'A compressed file is damaged or truncated ({error})',
+      where=f'{path}:{line_number()}',
       fix='write the file again',
     ) from error
   except OSError as error:
@@ -267,7 +311,16 @@ def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
 
 
 def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
-  """`line` as text; a CorpusError with file:line if it is not UTF-8."""
+  """Decodes a line of a file.
+
+  Args:
+    line: Bytes of the line.
+    path: Path of the file.
+    number: Line number.
+
+  Raises:
+    CorpusError: If the line is not UTF-8 (file:line).
+  """
   try:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
@@ -283,12 +336,18 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
 def split_columns(
   line: bytes, path: pathlib.Path, number: int
 ) -> tuple[str, str]:
-  """The two sides of a line of a parallel file.
+  r"""Returns the two sides of a line of a parallel file.
 
-  Before: `b'one\\t un'`; after: `('one', 'un')`.
+  For example, `b'one\\t un'` becomes `('one', 'un')`.
+
+  Args:
+    line: Bytes of the line.
+    path: Path of the file.
+    number: Line number.
 
   Raises:
-    CorpusError: not exactly two columns, an empty side, or not UTF-8.
+    CorpusError: If the line does not have exactly two columns, a side is empty,
+      or the line is not UTF-8 (file:line).
   """
   sides = decode_line(line, path, number).split('\t')
   if len(sides) != 2:
@@ -316,25 +375,28 @@ def split_columns(
 def read_dictionary(
   path: pathlib.Path,
 ) -> Iterator[tuple[str, str, float | None]]:
-  """Yields (word, translation, weight or None) of a dictionary's lines.
+  r"""Yields (word, translation, weight or None) for each line of a dictionary.
 
-  Before: `b'cat\\tKatze\\ndog\\tHund\\t0.5'`; after:
-  `('cat', 'Katze', None), ('dog', 'Hund', 0.5)`.
+  For example, `b'cat\\tKatze\\ndog\\tHund\\t0.5'` yields `('cat', 'Katze',
+  None),
+  ('dog', 'Hund', 0.5)`.
 
   Raises:
-    CorpusError: another number of columns, an empty one, a weight that is
-      not a positive number, no line at all, or not UTF-8.
+    CorpusError: If the number of columns is wrong, a column is empty, a weight
+      is
+      not a positive number, the file has no lines, or a line is not UTF-8.
   """
   count = 0
   for number, line in read_lines(path):
-    fields = [f.strip() for f in decode_line(line, path, number).split('\t')]
-    good = len(fields) in (2, 3) and all(fields)
-    if not good or (len(fields) == 3 and not _is_weight(fields[2])):
+    text = decode_line(line, path, number)
+    fields = [field.strip() for field in text.split('\t')]
+    is_complete = len(fields) in (2, 3) and all(fields)
+    if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
       raise errors.CorpusError(
         'Malformed line in a dictionary',
         got=_shorten(line),
-        expected='word<TAB>translation, or with a third column of positive '
-        'weights',
+        expected='word<TAB>translation, optionally with a positive weight in a '
+        'third column',
         where=f'{path}:{number}',
         fix='correct or delete the line',
       )
@@ -342,14 +404,18 @@ def read_dictionary(
     count += 1
   if not count:
     raise errors.CorpusError(
-      'A dictionary without entries',
+      'A dictionary contains no entries',
       where=str(path),
-      fix='fill or delete the file',
+      fix='add entries to the file, or delete it',
     )
 
 
 def check_dictionary(path: pathlib.Path) -> int:
-  """The number of a dictionary's entries; errors as of `read_dictionary`."""
+  """Checks a dictionary and returns the number of its entries.
+
+  Raises:
+    CorpusError: If `read_dictionary` raises it.
+  """
   return sum(1 for _ in read_dictionary(path))
 
 

@@ -1,9 +1,9 @@
-"""Forms of text files, and `corpus.toml`: where records have their text.
+"""Formats of files of records, and their configuration by `corpus.toml`.
 
 ```
 [[records]]
-files = 'mono/en*'          # names below the corpus directory; the first entry
-text = 'content'            #   that fits a file holds for it
+files = 'mono/en*'          # names relative to the corpus directory; the first
+text = 'content'            #   entry that matches a file applies to it
 unit = 'line'
 at_least = { score = 0.5 }
 equal = { lang = 'en' }
@@ -43,14 +43,15 @@ RECORDS = frozenset(
     _MOSES,
   }
 )
-PACKED = ('.gz', '.zst')
+COMPRESSIONS = ('.gz', '.zst')
 
 
 class Unit(enum.Enum):
-  """What a record of monolingual text is.
+  """Unit of text in a record of monolingual text.
 
-  DOCUMENT: its lines are sentences or paragraphs. LINE: one of them; all
-  records of a file are one document.
+  DOCUMENT: The lines of the record are sentences or paragraphs of a document.
+  LINE: The record is one sentence or paragraph, and all records of a file form
+  one document.
   """
 
   DOCUMENT = 'document'
@@ -60,16 +61,19 @@ class Unit(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Form:
-  """How text is read from the records of a file.
+  """Conversion of the records of a file into text.
 
   Attributes:
-    files: pattern of names below the corpus directory.
-    text: column of monolingual text; 'a.b' is `b` of the object `a`.
-    sides: columns of the two sides of pairs, in the order of the file's name;
-      without them `translation.<language>`. TMX and archives have no columns.
-    unit: what a record is.
-    at_least: column -> number; records with less are left out.
-    equal: column -> value; records with another are left out.
+    files: Pattern of names relative to the corpus directory.
+    text: Column of monolingual text. 'a.b' is the field `b` of the object `a`.
+    sides: Columns of the two sides of pairs, in the order of the languages in
+      the
+      file name. If None, the columns are named `translation.<language>`. TMX
+      files and archives have no columns.
+    unit: Unit of text in a record.
+    at_least: Map from column to number. Records with a smaller value are
+      dropped.
+    equal: Map from column to value. Records with another value are dropped.
   """
 
   files: str = '*'
@@ -83,11 +87,11 @@ class Form:
 
 
 def format_suffix(path: pathlib.Path) -> str:
-  """The suffix that names the form: '.jsonl' of 'en.jsonl.zst'.
+  """Returns the suffix of the format: '.jsonl' for 'en.jsonl.zst'.
 
-  It is '.moses' of 'en-fr.news.en', the first of two files that are aligned.
+  The format of 'en-fr.news.en', the first of two aligned files, is '.moses'.
   """
-  name = path.with_suffix('') if path.suffix in PACKED else path
+  name = path.with_suffix('') if path.suffix in COMPRESSIONS else path
   first, *other_languages = languages_of_name(path)
   return (
     _MOSES if other_languages and name.suffix == f'.{first}' else name.suffix
@@ -95,48 +99,55 @@ def format_suffix(path: pathlib.Path) -> str:
 
 
 def source_files(path: pathlib.Path) -> list[pathlib.Path]:
-  """The files that the text of a file follows from, itself first.
+  """Returns the files that contain the text of a file, itself first.
 
-  Two aligned files are several, all others are one.
+  There are two files for the Moses format and one file for all other formats.
   """
   if format_suffix(path) != _MOSES:
     return [path]
   first, second = languages_of_name(path)
-  head, _, packed = path.name.rpartition(f'.{first}')
-  return [path, path.with_name(f'{head}.{second}{packed}')]
+  stem, _, compression = path.name.rpartition(f'.{first}')
+  return [path, path.with_name(f'{stem}.{second}{compression}')]
 
 
 def is_records(path: pathlib.Path) -> bool:
-  """Whether a file holds records instead of lines."""
+  """Returns True if a file contains records instead of lines."""
   return format_suffix(path) in RECORDS
 
 
-def as_lines(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
-  """The name of a file of the same text as lines.
+def text_file_path(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
+  """Returns the name of a file that holds the same text as lines.
 
-  Before: `mono/en.jsonl.zst`; after: `mono/en.jsonl.txt.zst`.
+  For example, `mono/en.jsonl.zst` becomes `mono/en.jsonl.txt.zst`.
+
+  Args:
+    path: Path of a file of lines or records.
+    codes: Language of the text, or the two languages of a pair.
   """
   if not is_records(path):
     return path
-  packed = path.suffix if path.suffix in PACKED else ''
-  ending = '.txt' if len(codes) == 1 else '.tsv'
-  return path.with_name(path.name.removesuffix(packed) + ending + packed)
+  compression = path.suffix if path.suffix in COMPRESSIONS else ''
+  extension = '.txt' if len(codes) == 1 else '.tsv'
+  return path.with_name(
+    path.name.removesuffix(compression) + extension + compression
+  )
 
 
 def languages_of_name(path: pathlib.Path) -> tuple[str, ...]:
-  """Of a file's name: ('en', 'fr') of 'en-fr.opus.zip'."""
+  """Returns the languages in a file name: ('en', 'fr') for 'en-fr.opus.zip'."""
   return tuple(path.name.partition('.')[0].split('-'))
 
 
 def find_format(path: pathlib.Path) -> Form:
-  """How a file of records is read, by the `corpus.toml` above it.
+  """Returns the format of a file of records according to `corpus.toml`.
 
   Raises:
-    CorpusError: that file is not as it must be.
+    CorpusError: If `corpus.toml` is not valid.
   """
-  root, name = _root(path)
+  root, name = _split_root(path)
   form = next(
-    (form for form in _read(root) if fnmatch.fnmatch(name, form.files)), Form()
+    (form for form in _read_toml(root) if fnmatch.fnmatch(name, form.files)),
+    Form(),
   )
   codes = languages_of_name(path)
   sides: Any = form.sides or tuple(f'translation.{code}' for code in codes)
@@ -146,8 +157,11 @@ def find_format(path: pathlib.Path) -> Form:
 
 
 def digest_of_settings(path: pathlib.Path) -> str:
-  """Of what `corpus.toml` says on a file; '' where there is none."""
-  if not is_records(path) or not (_root(path)[0] / FILE).exists():
+  """Returns a digest of the settings of a file in `corpus.toml`.
+
+  The digest is '' if there is no `corpus.toml` or the file contains lines.
+  """
+  if not is_records(path) or not (_split_root(path)[0] / FILE).exists():
     return ''
   form = dataclasses.asdict(find_format(path)) | {
     'unit': find_format(path).unit.value
@@ -156,37 +170,42 @@ def digest_of_settings(path: pathlib.Path) -> str:
 
 
 def check_corpus_toml(directory: pathlib.Path) -> None:
-  """Raises a CorpusError if a corpus directory has a faulty `corpus.toml`."""
-  _read(directory)
+  """Raises a CorpusError if the `corpus.toml` of a corpus directory is invalid."""
+  _read_toml(directory)
 
 
-def _root(path: pathlib.Path) -> tuple[pathlib.Path, str]:
-  """The corpus directory of a file, and its name below it."""
+def _split_root(path: pathlib.Path) -> tuple[pathlib.Path, str]:
+  """Returns the corpus directory of a file, and the name relative to it."""
   root = path.parent.parent
   if root.name in ('valid', 'test') and not (root / FILE).exists():
     root = root.parent
   return root, path.relative_to(root).as_posix()
 
 
-def _read(root: pathlib.Path) -> tuple[Form, ...]:
+def _read_toml(root: pathlib.Path) -> tuple[Form, ...]:
   path = root / FILE
   try:
     status = os.stat(path)
   except FileNotFoundError:
     return ()
-  return _parse(path, status.st_mtime_ns, status.st_size)
+  return _parse_toml(path, status.st_mtime_ns, status.st_size)
 
 
 @functools.lru_cache(maxsize=64)
-def _parse(path: pathlib.Path, modified: int, size: int) -> tuple[Form, ...]:
-  del modified, size  # A changed file is another key.
+def _parse_toml(
+  path: pathlib.Path, modified: int, size: int
+) -> tuple[Form, ...]:
+  del modified, size  # Part of the cache key, so that changes are noticed.
   try:
     content = tomllib.loads(path.read_text(encoding='utf-8'))
   except ValueError as error:
-    raise _wrong(path, f'is not TOML ({error})') from error
+    raise _invalid_toml(path, f'is not valid TOML ({error})') from error
   entries = content.pop('records', [])
   if content or not isinstance(entries, list):
-    raise _wrong(path, f'has no [[records]], or more: {", ".join(content)}')
+    raise _invalid_toml(
+      path,
+      f'must contain only [[records]] tables; other keys: {", ".join(content)}',
+    )
   try:
     return tuple(Form(**entry) for entry in entries)
   except errors.ConfigError as error:
@@ -199,9 +218,9 @@ def _parse(path: pathlib.Path, modified: int, size: int) -> tuple[Form, ...]:
     ) from error
 
 
-def _wrong(path: pathlib.Path, what: str) -> errors.CorpusError:
+def _invalid_toml(path: pathlib.Path, problem: str) -> errors.CorpusError:
   return errors.CorpusError(
-    f'{FILE} {what}',
-    expected='[[records]], and below it text = …, sides = …',
+    f'{FILE} {problem}',
+    expected='[[records]] tables with keys such as text = … and sides = …',
     where=str(path),
   )

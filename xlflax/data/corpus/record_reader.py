@@ -1,19 +1,22 @@
-"""Files of records, read as the lines of a corpus directory's text files.
+r"""Readers that convert files of records into lines of text.
 
-Before: `{"text": "a\\nb"}` and `{"text": "c"}` in `mono/en.jsonl`; after: the
-bytes `a\\nb\\n\\nc\\n\\n`. A record of monolingual text is a document, one of
-parallel text a pair. So every command reads the same text, whatever the form:
+For example, the records `{"text": "a\\nb"}` and `{"text": "c"}` in
+`mono/en.jsonl` become the bytes `a\\nb\\n\\nc\\n\\n`. A record of monolingual
+text
+is a document, and a record of parallel text is a pair. All commands therefore
+read the same text from every format:
 
-    .jsonl[.gz|.zst]   a JSON object a line
-    .parquet, .arrow   rows of a table (extra `arrow`), also of `datasets`
+    .jsonl[.gz|.zst]   one JSON object per line
+    .parquet, .arrow   rows of a table (extra `arrow`), also from `datasets`
     .tar               WebDataset: members .txt, or .json with a record
     .tmx               pairs of a translation memory
-    .zip               Moses pairs as OPUS has them: NAME.<l1> and NAME.<l2>
-    .<l1>[.gz|.zst]    beside .<l2>: two files that are aligned by line
-    .dataset           a name that `datasets.load_dataset` knows, and more
+    .zip               Moses pairs as published by OPUS: NAME.<l1> and NAME.<l2>
+    .<l1>[.gz|.zst]    together with .<l2>: two files that are aligned by line
+    .dataset           arguments of `datasets.load_dataset` in TOML
     .tfrecord[.gz], .array_record   JSON or tf.train.Example
 
-Which columns hold text is said by `corpus.toml` in the directory, see `Form`.
+`corpus.toml` in the corpus directory specifies the columns with text; see
+`Form`.
 """
 
 import contextlib
@@ -34,74 +37,83 @@ from xlflax.data.corpus.record_formats import Form
 from xlflax.utils import errors
 
 _XML_LANGUAGE = '{http://www.w3.org/XML/1998/namespace}lang'
-_ROWS = 1024  # of a table, converted at a time
-_LONGEST = 1 << 26  # bytes of a line; more is no text, or a bomb
+# Number of table rows that are converted at a time.
+_ROWS_PER_CHUNK = 1024
+# Longer lines are no text, or the result of a decompression bomb.
+_MAX_LINE_BYTES = 1 << 26
 
 Record = Mapping[str, Any]
-# Gives (number from 1, record) of opened files and the path of the first.
+# Function of the opened files and the path of the first file, which yields
+# (number from 1, record).
 Reader = Callable[..., Iterator[tuple[int, Record]]]
 
 
 def read_record_lines(
   streams: Sequence[BinaryIO], path: pathlib.Path
 ) -> Iterator[bytes]:
-  """The text of a file of records, in pieces of whole lines.
+  """Yields the text of a file of records in chunks of complete lines.
 
   Args:
-    streams: the file, and what belongs to it (`record_formats.source_files`), without their
-      compression; none for a folder.
-    path: of the file; its name says the form and the languages.
+    streams: Decompressed content of the file and of the files that belong to it
+      (`record_formats.source_files`). Empty for a directory.
+    path: Path of the file, whose name determines the format and the languages.
 
   Raises:
-    CorpusError: a record that cannot be read, or lacks a column; with
-      file:record.
+    CorpusError: If a record cannot be read, or lacks a column (file:record).
   """
   form = record_formats.find_format(path)
-  for number, record in _READERS[record_formats.format_suffix(path)](
-    *streams, path
-  ):
-    if _is_kept(record, form, path, number):
-      text = _text(record, form, path, number)
+  read_records = _READERS[record_formats.format_suffix(path)]
+  for number, record in read_records(*streams, path):
+    if _passes_filters(record, form, path, number):
+      text = _record_text(record, form, path, number)
       if text:
         yield text.encode()
 
 
-def _text(record: Record, form: Form, path: pathlib.Path, number: int) -> str:
+def _record_text(
+  record: Record, form: Form, path: pathlib.Path, number: int
+) -> str:
+  """Returns the lines of a record, or '' if it contains no text."""
   if form.sides:
-    sides = [_column(record, side, path, number) for side in form.sides]
+    sides = [_column_text(record, side, path, number) for side in form.sides]
     if not all(map(str.strip, sides)):
       return ''
     return '\t'.join(' '.join(side.split()) for side in sides) + '\n'
-  parts = [
-    line
-    for line in _column(record, form.text, path, number).split('\n')
-    if line.strip()
-  ]
+  text = _column_text(record, form.text, path, number)
+  lines = [line for line in text.split('\n') if line.strip()]
+  if not lines:
+    return ''
   if form.unit is record_formats.Unit.LINE:
-    return ' '.join(map(str.strip, parts)) + '\n' if parts else ''
-  return '\n'.join(parts) + '\n\n' if parts else ''
+    return ' '.join(map(str.strip, lines)) + '\n'
+  return '\n'.join(lines) + '\n\n'
 
 
-def _column(record: Record, name: str, path: pathlib.Path, number: int) -> str:
-  """The text in a column; 'a.b' is `b` of the object `a`."""
+def _column_text(
+  record: Record, name: str, path: pathlib.Path, number: int
+) -> str:
+  """Returns the text in a column; 'a.b' is the field `b` of the object `a`.
+
+  Raises:
+    CorpusError: If the column does not contain text.
+  """
   value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
     raise errors.CorpusError(
-      f'The column {name} of a record has no UTF-8 form',
+      f'The column {name} of a record cannot be encoded in UTF-8',
       got=ascii(value)[:60],
-      expected='text; half of a surrogate pair is not a character',
+      expected='text without unpaired surrogates',
       where=f'{path}:{number}',
     )
   if not isinstance(value, str):
     raise errors.CorpusError(
-      f'A record has no text in its column {name}',
+      f'The column {name} of a record contains no text',
       got=f'columns {", ".join(map(str, record))}'
       if value is None
       else repr(value)[:60],
       expected='text',
       where=f'{path}:{number}',
-      fix=f'name the column in {record_formats.FILE} at the top of the corpus, as '
-      'docs/data.md shows, or leave the record out',
+      fix=f'specify the column in {record_formats.FILE} in the corpus directory '
+      '(see docs/data.md), or remove the record',
     )
   return value
 
@@ -115,7 +127,12 @@ def _is_encodable(text: str) -> bool:
 
 
 def get_field(record: Record, name: str) -> Any:
-  """The value of a column, or None; 'a.b' is `b` of the object `a`."""
+  """Returns the value of a column, or None if it does not exist.
+
+  Args:
+    record: Record with named columns.
+    name: Name of the column. 'a.b' is the field `b` of the object `a`.
+  """
   if name in record:
     return record[name]
   first, dot, suffix = name.partition('.')
@@ -125,17 +142,18 @@ def get_field(record: Record, name: str) -> Any:
   )
 
 
-def _is_kept(
+def _passes_filters(
   record: Record, form: Form, path: pathlib.Path, number: int
 ) -> bool:
-  """Whether a record is read, by `Form.at_least` and `Form.equal`."""
+  """Returns True if a record passes `Form.at_least` and `Form.equal`."""
   for name, minimum in form.at_least.items():
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.CorpusError(
-        f'A record has no number in the column {name}',
+        f'The column {name} of a record contains no number',
         got=repr(value)[:60],
-        expected=f'a number, since {record_formats.FILE} asks for {minimum} or more',
+        expected=f'a number, because {record_formats.FILE} requires at least '
+        f'{minimum}',
         where=f'{path}:{number}',
       )
     if not value >= minimum:
@@ -145,26 +163,26 @@ def _is_kept(
   )
 
 
-def _jsonl(stream: BinaryIO, path: pathlib.Path):
-  stream_lines = iter(functools.partial(stream.readline, _LONGEST), b'')
-  for number, line in enumerate(stream_lines, start=1):
+def _read_jsonl(stream: BinaryIO, path: pathlib.Path):
+  lines = iter(functools.partial(stream.readline, _MAX_LINE_BYTES), b'')
+  for number, line in enumerate(lines, start=1):
     if line.strip():
-      yield number, _object(line, path, number)
+      yield number, _parse_object(line, path, number)
 
 
-def _object(line: bytes, path: pathlib.Path, number: int) -> Record:
+def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
   try:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
     raise errors.CorpusError(
-      f'A record is not JSON ({error})',
+      f'A record is not valid JSON ({error})',
       got=repr(line[:60]),
       where=f'{path}:{number}',
       fix='correct or delete the line',
     ) from error
   if not isinstance(record, dict):
     raise errors.CorpusError(
-      'A record is no JSON object',
+      'A record is not a JSON object',
       got=repr(line[:60]),
       expected='{"text": ...}',
       where=f'{path}:{number}',
@@ -172,16 +190,16 @@ def _object(line: bytes, path: pathlib.Path, number: int) -> Record:
   return record
 
 
-def _parquet(stream: BinaryIO, path: pathlib.Path):
-  with _told(path):
+def _read_parquet(stream: BinaryIO, path: pathlib.Path):
+  with _as_corpus_errors(path):
     from pyarrow import parquet  # noqa: PLC0415
 
     file = parquet.ParquetFile(stream)
-    yield from _rows(file.iter_batches(batch_size=_ROWS))
+    yield from _numbered_rows(file.iter_batches(batch_size=_ROWS_PER_CHUNK))
 
 
-def _arrow(stream: BinaryIO, path: pathlib.Path):
-  with _told(path):
+def _read_arrow(stream: BinaryIO, path: pathlib.Path):
+  with _as_corpus_errors(path):
     import pyarrow as pa  # noqa: PLC0415
 
     is_file = stream.read(6) == b'ARROW1'
@@ -191,20 +209,23 @@ def _arrow(stream: BinaryIO, path: pathlib.Path):
       batches = map(file.get_batch, range(file.num_record_batches))
     else:
       batches = iter(pa.ipc.open_stream(stream))
-    yield from _rows(
-      part.slice(start, _ROWS)
-      for part in batches
-      for start in range(0, part.num_rows, _ROWS)
+    yield from _numbered_rows(
+      batch.slice(start, _ROWS_PER_CHUNK)
+      for batch in batches
+      for start in range(0, batch.num_rows, _ROWS_PER_CHUNK)
     )
 
 
-def _rows(batches):
+def _numbered_rows(batches):
   rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
   yield from enumerate(rows, start=1)
 
 
-def _tar(stream: BinaryIO, path: pathlib.Path):
-  with _told(path), tarfile.open(fileobj=stream, mode='r|') as archive:
+def _read_tar(stream: BinaryIO, path: pathlib.Path):
+  with (
+    _as_corpus_errors(path),
+    tarfile.open(fileobj=stream, mode='r|') as archive,
+  ):
     for number, member in enumerate(archive, start=1):
       file = archive.extractfile(member) if member.isfile() else None
       if file is None:
@@ -212,7 +233,7 @@ def _tar(stream: BinaryIO, path: pathlib.Path):
       if member.name.endswith('.txt'):
         yield number, {'text': _decode(file.read(), path, number)}
       elif member.name.endswith('.json'):
-        yield number, _object(file.read(), path, number)
+        yield number, _parse_object(file.read(), path, number)
 
 
 def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
@@ -221,15 +242,15 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
   except UnicodeDecodeError as error:
     raise errors.CorpusError(
       'A record is not valid UTF-8',
-      got=f'byte 0x{text[error.start]:02x} at {error.start}',
+      got=f'byte 0x{text[error.start]:02x} at offset {error.start}',
       where=f'{path}:{number}',
     ) from error
 
 
-def _tmx(stream: BinaryIO, path: pathlib.Path):
-  """Records language -> text; codes as in the name of the file."""
+def _read_tmx(stream: BinaryIO, path: pathlib.Path):
+  """Yields records that map the languages in the file name to their text."""
   languages = record_formats.languages_of_name(path)
-  with _told(path):
+  with _as_corpus_errors(path):
     number = 0
     for _, unit in ElementTree.iterparse(stream):
       if unit.tag != 'tu':
@@ -240,42 +261,49 @@ def _tmx(stream: BinaryIO, path: pathlib.Path):
         code = side.get(_XML_LANGUAGE) or side.get('lang') or ''
         segment = side.find('seg')
         matching_codes = [
-          language for language in languages if _is_code(code, language)
+          language for language in languages if _is_variety(code, language)
         ]
         if segment is not None and matching_codes:
-          segments[max(matching_codes, key=len)] = _plain(segment)
+          segments[max(matching_codes, key=len)] = _segment_text(segment)
       unit.clear()
       if len(segments) == len(languages):
         yield number, segments
 
 
-def _plain(node) -> str:
-  """Text without native codes, but with the text inside of these (`sub`)."""
+def _segment_text(node) -> str:
+  """Returns the text of a segment without native codes.
+
+  Subflows (`sub`) inside of native codes are part of the text.
+  """
   is_code = node.tag in ('bpt', 'ept', 'it', 'ph', 'ut')
-  texts = [(node.text, is_code)]
+  texts = [None if is_code else node.text]
   for child in node:
-    texts += [(_plain(child), False), (child.tail, is_code)]
-  return ''.join(text for text, left_out in texts if text and not left_out)
+    texts += [_segment_text(child), None if is_code else child.tail]
+  return ''.join(text for text in texts if text)
 
 
-def _is_code(code: str, language: str) -> bool:
-  """Whether a code of XML, such as 'en-US', is of a language or its variety."""
+def _is_variety(code: str, language: str) -> bool:
+  """Returns True if a code such as 'en-US' denotes a language or its variety."""
   code, language = code.lower().replace('-', '_'), language.lower()
   return code == language or code.startswith(language + '_')
 
 
-def _zip(stream: BinaryIO, path: pathlib.Path):
+def _read_zip(stream: BinaryIO, path: pathlib.Path):
   languages = record_formats.languages_of_name(path)
-  with _told(path), zipfile.ZipFile(stream) as archive:
+  with _as_corpus_errors(path), zipfile.ZipFile(stream) as archive:
     members = {
-      language: [n for n in archive.namelist() if n.endswith(f'.{language}')]
+      language: [
+        name for name in archive.namelist() if name.endswith(f'.{language}')
+      ]
       for language in languages
     }
     if any(len(names) != 1 for names in members.values()):
       raise errors.CorpusError(
-        'An archive of pairs does not have one file for each language',
+        'An archive of pairs must contain exactly one file for each language',
         got=', '.join(archive.namelist()[:6]),
-        expected=' and '.join(f'one name ending in .{x}' for x in languages),
+        expected=' and '.join(
+          f'one name ending in .{language}' for language in languages
+        ),
         where=str(path),
       )
     with contextlib.ExitStack() as stack:
@@ -283,79 +311,82 @@ def _zip(stream: BinaryIO, path: pathlib.Path):
         stack.enter_context(archive.open(members[language][0]))
         for language in languages
       ]
-      yield from _zipped(sides, languages, path)
+      yield from _aligned_lines(sides, languages, path)
 
 
-def _moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
-  return _zipped([first, second], record_formats.languages_of_name(path), path)
+def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
+  return _aligned_lines(
+    [first, second], record_formats.languages_of_name(path), path
+  )
 
 
-def _zipped(sides, languages, path: pathlib.Path):
+def _aligned_lines(sides, languages, path: pathlib.Path):
+  """Yields records that map languages to the lines of two aligned files."""
   number = 0
-  while any(raw_lines := [side.readline(_LONGEST) for side in sides]):
+  while any(raw_lines := [side.readline(_MAX_LINE_BYTES) for side in sides]):
     number += 1
     if not all(raw_lines):
       raise errors.CorpusError(
-        'The two sides of a pair of files have other numbers of lines',
-        got=f'one ends after line {number - 1}',
+        'The two sides of aligned files have different numbers of lines',
+        got=f'one side ends after line {number - 1}',
         where=str(path),
-        fix='fetch the file again: its lines are no translations',
+        fix='download the files again',
       )
     texts = [_decode(line, path, number) for line in raw_lines]
     yield number, dict(zip(languages, texts, strict=True))
 
 
-def _dataset(stream: BinaryIO, path: pathlib.Path):
-  """Rows of what the file's TOML names, as `datasets.load_dataset` does."""
-  with _told(path):
+def _read_dataset(stream: BinaryIO, path: pathlib.Path):
+  """Yields the rows of a dataset that `datasets.load_dataset` loads."""
+  with _as_corpus_errors(path):
     import datasets  # noqa: PLC0415
 
-    named = {'split': 'train'} | tomllib.loads(stream.read().decode())
+    arguments = {'split': 'train'} | tomllib.loads(stream.read().decode())
     try:
-      rows = datasets.load_dataset(**named, streaming=True)
+      rows = datasets.load_dataset(**arguments, streaming=True)
       yield from enumerate(rows, start=1)
     except Exception as error:
       raise errors.CorpusError(
-        f'A dataset cannot be read ({error})',
-        got=str(named),
-        expected='path, and where needed name, data_files, split, revision',
+        f'A dataset cannot be loaded ({error})',
+        got=str(arguments),
+        expected='path, and optionally name, data_files, split and revision',
         where=str(path),
-        fix='without a network (or with HF_HUB_OFFLINE) only folders on this '
-        'machine can be read; else correct the file, or start again',
+        fix='correct the file, or run the command again; without network access '
+        '(or with HF_HUB_OFFLINE), use a local directory',
         status=errors.ExitStatus.FAILURE,
       ) from error
 
 
-def _tf_records(stream: BinaryIO, path: pathlib.Path):
-  return _serialised(binary_records.tf_records(stream), path)
+def _read_tf_records(stream: BinaryIO, path: pathlib.Path):
+  return _serialized(binary_records.read_tf_records(stream), path)
 
 
-def _array_records(stream: BinaryIO, path: pathlib.Path):
-  del stream  # Its library opens files by itself.
-  return _serialised(binary_records.array_records(path), path)
+def _read_array_records(stream: BinaryIO, path: pathlib.Path):
+  del stream  # The array_record library opens the file.
+  return _serialized(binary_records.read_array_records(path), path)
 
 
-def _serialised(found: Iterator[bytes], path: pathlib.Path):
-  with _told(path):
-    for number, record in enumerate(found, start=1):
-      is_json = record.startswith(b'{')
-      read = _object(record, path, number) if is_json else None
-      yield number, read or binary_records.parse_tf_example(record)
+def _serialized(serialized_records: Iterator[bytes], path: pathlib.Path):
+  with _as_corpus_errors(path):
+    for number, serialized in enumerate(serialized_records, start=1):
+      is_json = serialized.startswith(b'{')
+      record = _parse_object(serialized, path, number) if is_json else None
+      yield number, record or binary_records.parse_tf_example(serialized)
 
 
 @contextlib.contextmanager
-def _told(path: pathlib.Path) -> Iterator[None]:
-  """What a library says of a damaged file becomes a CorpusError."""
+def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
+  """Context in which errors of a library are raised as CorpusErrors."""
   try:
     yield
   except ImportError as error:
     raise errors.CorpusError(
-      f'{path.suffix} files are read by {error.name}, which is not installed',
+      f'{path.suffix} files require {error.name}, which is not installed',
       where=str(path),
-      fix='pip install ".[sources]" in a checkout of xlflax',
+      fix='run `pip install ".[sources]"` in a checkout of xlflax',
     ) from error
   except (
-    ValueError,  # pyarrow's errors are ValueErrors
+    ValueError,  # Base class of pyarrow's errors.
     tarfile.TarError,
     zipfile.BadZipFile,
     ElementTree.ParseError,
@@ -363,42 +394,43 @@ def _told(path: pathlib.Path) -> Iterator[None]:
     raise errors.CorpusError(
       f'A {path.suffix} file is damaged ({error})',
       where=str(path),
-      fix='fetch or write it again',
+      fix='download or write the file again',
     ) from error
 
 
 _READERS: dict[str, Reader] = {
-  '.jsonl': _jsonl,
-  '.parquet': _parquet,
-  '.arrow': _arrow,
-  '.tar': _tar,
-  '.tmx': _tmx,
-  '.zip': _zip,
-  '.moses': _moses,
-  '.dataset': _dataset,
-  '.tfrecord': _tf_records,
-  '.array_record': _array_records,
+  '.jsonl': _read_jsonl,
+  '.parquet': _read_parquet,
+  '.arrow': _read_arrow,
+  '.tar': _read_tar,
+  '.tmx': _read_tmx,
+  '.zip': _read_zip,
+  '.moses': _read_moses,
+  '.dataset': _read_dataset,
+  '.tfrecord': _read_tf_records,
+  '.array_record': _read_array_records,
 }
 
 
 class Stream(io.RawIOBase):
-  """A binary file of pieces that are made while it is read."""
+  """Binary file whose chunks are created while it is read."""
 
-  def __init__(self, pieces: Iterator[bytes]):
-    self._pieces, self._left = pieces, b''
+  def __init__(self, chunks: Iterator[bytes]):
+    self._chunks = chunks
+    self._pending = b''
 
   def readable(self) -> bool:
     return True
 
   def readinto(self, buffer) -> int:
-    while not self._left:
-      piece = next(self._pieces, None)
-      if piece is None:
+    while not self._pending:
+      chunk = next(self._chunks, None)
+      if chunk is None:
         return 0
-      self._left = piece
-    count = min(len(buffer), len(self._left))
-    buffer[:count] = self._left[:count]
-    self._left = self._left[count:]
+      self._pending = chunk
+    count = min(len(buffer), len(self._pending))
+    buffer[:count] = self._pending[:count]
+    self._pending = self._pending[count:]
     return count
 
 

@@ -1,9 +1,9 @@
 """Text lengths that are comparable across writing systems.
 
 The same sentence has about 100 letters in English, 40 characters in Chinese and
-150 in Burmese. Rules on lengths (shortest line, ratio of the two sides of a
-pair, length of a run that two texts share) therefore count each character as
-the number of Latin letters that carry as much text.
+150 in Burmese. Rules on lengths (minimum length of a line, length ratio of the
+two sides of a pair, length of a run that two texts share) therefore count each
+character as the number of Latin letters that carry the same amount of text.
 """
 
 import unicodedata
@@ -27,12 +27,15 @@ LATIN_LETTERS = {
   'TIBETAN': 0.95,
   'YI': 2.5,
 }
-# Letters of an average English word.
+# Average number of letters of an English word.
 LETTERS_PER_WORD = 5.0
 
 
 class _Weights(dict):
-  """Character -> Latin letters; filled on first use."""
+  """Map from character to the equivalent number of Latin letters.
+
+  Entries are computed on first use.
+  """
 
   def __missing__(self, character: str) -> float:
     script = unicodedata.name(character, '').partition(' ')[0]
@@ -47,9 +50,9 @@ WEIGHTS = _Weights()
 
 
 def latin_length(text: str) -> float:
-  """Returns the number of Latin characters that carry as much text.
+  """Returns the number of Latin characters that carry the same amount of text.
 
-  `latin_length('cat')` is 3, `latin_length('猫です')` is 6.1. Digits, spaces and
-  punctuation count 1 each.
+  `latin_length('cat')` is 3, and `latin_length('猫です')` is 6.1. Digits, spaces
+  and punctuation marks count 1 each.
   """
   return float(sum(map(WEIGHTS.__getitem__, text)))

@@ -1,8 +1,8 @@
-"""Spellings of a word: normalization and the case rules of its language.
+"""Spelling variants of words: normalization and language-specific case rules.
 
-Everything that looks up or counts words compares `normalize_word`, and changes
-case by `lower`, `upper` and `capitalize`. They follow the language-specific
-rules of Unicode's SpecialCasing.txt and of CLDR.
+All code that looks up or counts words compares the results of `normalize_word`,
+and changes case with `lower`, `upper` and `capitalize`. These functions follow
+the language-specific rules of Unicode's SpecialCasing.txt and of CLDR.
 
 - Turkish, Azerbaijani, Crimean Tatar, Gagauz, Tatar and Kazakh in Latin
   letters: `I` is the capital of `ı`, and `İ` of `i`.
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from xlflax.data.corpus import language_codes
 
-_PLAIN = str.maketrans('’‐‑', "'--")
+_PLAIN_PUNCTUATION = str.maketrans('’‐‑', "'--")
 _DOTTED_I_LANGUAGES = frozenset(('az', 'crh', 'gag', 'kk', 'tr', 'tt'))
 _DOT_ABOVE = '\u0307'
 _GREEK_ACCENTS = frozenset('\u0300\u0301\u0304\u0306\u0313\u0314\u0342\u0345')
@@ -28,28 +28,27 @@ _DIALYTIKA = '\u0308'
 def normalize_word(word: str) -> str:
   """Returns a word in the spelling in which words are compared.
 
-  This is Unicode's NFC with plain apostrophes and hyphens and single spaces.
-  Case is kept. Every consumer of words applies it to both sides of a
-  comparison.
+  The spelling is Unicode's NFC with plain apostrophes and hyphens and single
+  spaces. Case is preserved. Both sides of every comparison are normalized.
   """
   if not word.isascii():
-    word = unicodedata.normalize('NFC', word).translate(_PLAIN)
+    word = unicodedata.normalize('NFC', word).translate(_PLAIN_PUNCTUATION)
   return ' '.join(word.split())
 
 
 def lower(text: str, language: str) -> str:
   """Returns a text in lower case.
 
-  `lower('IŞIK İNSAN', 'tr')` is `ışık insan`; `lower('ΛΌΓΟΣ', 'el')` is
+  `lower('IŞIK İNSAN', 'tr')` is `ışık insan`, and `lower('ΛΌΓΟΣ', 'el')` is
   `λόγος`.
 
   Args:
     text: Any text.
-    language: Language code; an empty string applies the common rules.
+    language: Language code. An empty string applies the common rules.
   """
   if text.isascii() and 'I' not in text:
     return text.lower()
-  if _rules(language) == 'dotted_i':
+  if _case_rules(language) == 'dotted_i':
     text = text.replace('I' + _DOT_ABOVE, 'i').replace('İ', 'i')
     return text.replace('I', 'ı').lower()
   return text.lower()
@@ -58,13 +57,13 @@ def lower(text: str, language: str) -> str:
 def upper(text: str, language: str) -> str:
   """Returns a text in upper case.
 
-  `upper('iyi', 'tr')` is `İYİ`; `upper('Αθήνα', 'el')` is `ΑΘΗΝΑ`.
+  `upper('iyi', 'tr')` is `İYİ`, and `upper('Αθήνα', 'el')` is `ΑΘΗΝΑ`.
 
   Args:
     text: Any text.
-    language: Language code; an empty string applies the common rules.
+    language: Language code. An empty string applies the common rules.
   """
-  rules = _rules(language)
+  rules = _case_rules(language)
   if rules == 'dotted_i':
     return text.replace('i', 'İ').upper()
   if rules == 'greek':
@@ -75,17 +74,17 @@ def upper(text: str, language: str) -> str:
 
 
 def capitalize(text: str, language: str) -> str:
-  """Returns a text whose first letter is a capital; the rest stays.
+  """Capitalizes the first letter of a text and leaves the others unchanged.
 
-  `capitalize('iyi gün', 'tr')` is `İyi gün`; `capitalize('ijs', 'nl')` is
+  `capitalize('iyi gün', 'tr')` is `İyi gün`, and `capitalize('ijs', 'nl')` is
   `IJs`.
 
   Args:
     text: Any text.
-    language: Language code; an empty string applies the common rules.
+    language: Language code. An empty string applies the common rules.
   """
   first, tail = text[:1], text[1:]
-  rules = _rules(language)
+  rules = _case_rules(language)
   if rules == 'dotted_i' and first == 'i':
     return 'İ' + tail
   if rules == 'dutch' and first == 'i' and tail.startswith('j'):
@@ -94,31 +93,32 @@ def capitalize(text: str, language: str) -> str:
 
 
 def fold(text: str, language: str) -> str:
-  """Returns a key that all spellings of a text in any case have in common.
+  """Returns a key that is the same for all case variants of a text.
 
-  `STRASSE` and `Straße` have the same key, and so have Greek `ΑΘΗΝΑ` and
-  `Αθήνα`, which `lower` cannot bring together.
+  `STRASSE` and `Straße` have the same key. The same holds for Greek `ΑΘΗΝΑ` and
+  `Αθήνα`, which `lower` does not unify.
 
   Args:
     text: Any text.
-    language: Language code; an empty string applies the common rules.
+    language: Language code. An empty string applies the common rules.
   """
   text = lower(normalize_word(text), language)
-  if _rules(language) == 'greek':
+  if _case_rules(language) == 'greek':
     text = _without_greek_accents(text, _GREEK_ACCENTS | {_DIALYTIKA})
   return unicodedata.normalize('NFC', text.casefold())
 
 
 class WordIndex:
-  """Positions of words in a list, for any spelling of a word."""
+  """Index of a list of words that finds any spelling of a word."""
 
   def __init__(self, words: Iterable[str], language: str):
     """Creates an index.
 
     Args:
-      words: Words of one language. Of several spellings that `normalize_word`
-        unifies, the first is found.
-      language: Language code; an empty string applies the common rules.
+      words: Words of one language. If `normalize_word` maps several of them to
+        the
+        same spelling, the index contains the first.
+      language: Language code. An empty string applies the common rules.
     """
     self._language = language
     self._positions: dict[str, int] = {}
@@ -128,8 +128,9 @@ class WordIndex:
   def find(self, word: str) -> int | None:
     """Returns the position of a word.
 
-    A word is looked up as it is spelled, then in lower case. If neither is in
-    the list, the result is None.
+    The word is looked up in its given spelling, then in lower case. If neither
+    is
+    in the list, the result is None.
     """
     word = normalize_word(word)
     position = self._positions.get(word)
@@ -154,8 +155,8 @@ def _without_greek_accents(
 
 
 @functools.lru_cache(maxsize=1024)
-def _rules(language: str) -> str:
-  """Returns the name of a language's case rules; '' for the common ones."""
+def _case_rules(language: str) -> str:
+  """Returns the name of a language's case rules, or '' for the common rules."""
   if not language:
     return ''
   code = language_codes.parse_language_code(language)

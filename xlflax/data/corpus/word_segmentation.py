@@ -1,20 +1,21 @@
 """Segmentation of text into words, in scripts with and without spaces.
 
 `Segmenter.split` splits text into alternating separators and words, so that
-words can be replaced while everything else stays byte for byte. No word begins
-with a combining mark.
+words can be replaced while all other bytes are preserved. No word begins with a
+combining mark.
 
 - Scripts with spaces: a word is a run of letters, digits and combining marks,
   with apostrophes and hyphens inside (`don't`, `well-known`). In French,
-  Italian and similar languages an apostrophe ends a word (`l'`, `homme`). The
-  Ethiopic word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that
-  Tibetan words are syllables.
+  Italian
+  and similar languages an apostrophe ends a word (`l'`, `homme`). The Ethiopic
+  word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that Tibetan
+  words are syllables.
 - Chinese: the words of jieba.
 - Japanese, Thai, Lao, Khmer, Burmese: the words of ICU's dictionaries. Known
-  words that consist of several of these stay one word.
+  words that consist of several of these remain one word.
 - Other scripts without spaces (Javanese, Balinese, Tai Tham, New Tai Lue): ICU
   has no dictionary for them. A run is split at known words that begin and end
-  at grapheme clusters; the text between two known words is one word.
+  at grapheme clusters. The text between two known words is one word.
 """
 
 import functools
@@ -29,15 +30,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from xlflax.data.corpus import language_codes
 from xlflax.utils import user_modules
 
-# Stands between texts that are split in one call; never a character of text.
+# Separates several texts that are split in one call. It does not occur in text.
 BORDER = '\0'
 
-_ELIDING = frozenset(
+_ELIDING_LANGUAGES = frozenset(
   ('fr', 'it', 'ca', 'oc', 'co', 'fur', 'lij', 'lmo', 'pms', 'scn', 'vec', 'wa')
 )
 _LAST_BMP, _LAST_MARK = 0xFFFF, 0x1FFFF
 _BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
-_MAX_REMEMBERED = 1 << 16
+_SEGMENT_CACHE_SIZE = 1 << 16
 _LETTER = re.compile(r'\w')
 # Scripts without spaces for which ICU has a dictionary of words.
 _ICU_SCRIPTS = frozenset(
@@ -47,34 +48,40 @@ _ICU_SCRIPTS = frozenset(
 
 @functools.cache
 def word_pattern(language: str) -> re.Pattern[str]:
-  """Matches the words of a text, and `BORDER`.
+  """Returns a pattern that matches the words of a text, and `BORDER`.
 
-  With 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
-  `it`, `now`; with 'fr', those in `l'au-delà` are `l'` and `au-delà`.
+  For 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
+  `it`,
+  `now`. For 'fr', the matches in `l'au-delà` are `l'` and `au-delà`.
   """
-  return _pattern(language_codes.short_code(language) in _ELIDING, _LAST_MARK)
+  return _pattern(
+    language_codes.short_code(language) in _ELIDING_LANGUAGES, _LAST_MARK
+  )
 
 
 @functools.cache
 def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
-  """Knows marks up to a code point: with few or none it is much faster."""
+  """Returns a word pattern with the combining marks up to a code point.
+
+  Matching is much faster with few or no marks.
+  """
   inner = '‐‑-' if eliding else "'’‐‑-"
-  more = rf'[{inner}](?=\w)'
+  continuation = rf'[{inner}](?=\w)'
   if last_mark:
-    more += f'|[{combining_marks(last_mark)}]'
-  word = rf'\w+(?:(?:{more})\w*)*'
+    continuation += f'|[{combining_marks(last_mark)}]'
+  word = rf'\w+(?:(?:{continuation})\w*)*'
   if eliding:
     word += r"(?:['’](?=\w))?"
   return re.compile(f'({word}|{BORDER})')
 
 
 def count_words(text: str, language: str) -> int:
-  """Words of a text by `word_pattern`; a run without spaces is one."""
+  """Counts the words of a text by `word_pattern`; a run without spaces is one."""
   return len(word_pattern(language).findall(text))
 
 
 class Segmenter:
-  """Splits the text of one language into separators and words."""
+  """Splitter of text of one language into separators and words."""
 
   def __init__(self, language: str, words: Collection[str] = ()):
     """Creates a segmenter.
@@ -82,19 +89,22 @@ class Segmenter:
     Args:
       language: Language code.
       words: Known words, such as the entries of a dictionary. In scripts
-        without spaces they stay together, except in Chinese. Other scripts
-        ignore them.
+        without
+        spaces except Chinese, these words are not split. In other scripts they
+        have
+        no effect.
 
     Raises:
       ConfigError: If the language is written without spaces and the package
-        that segments it (jieba or icu4py) is not installed.
+        that
+        segments it (jieba or icu4py) is not installed.
     """
-    self._eliding = language_codes.short_code(language) in _ELIDING
-    self._cut: Callable[[str], tuple[str, ...]] | None = None
+    self._eliding = language_codes.short_code(language) in _ELIDING_LANGUAGES
+    self._segment_run: Callable[[str], tuple[str, ...]] | None = None
     code = language_codes.parse_language_code(language)
     if code.is_chinese:
       cut = chinese_words()
-      self._cut = functools.lru_cache(_MAX_REMEMBERED)(
+      self._segment_run = functools.lru_cache(_SEGMENT_CACHE_SIZE)(
         lambda run: tuple(_attach_marks(cut(run)))
       )
     elif not code.uses_spaces:
@@ -102,7 +112,7 @@ class Segmenter:
       known_words = KnownWords(words)
       atoms = icu_words if code.script in _ICU_SCRIPTS else grapheme_clusters
       merge_rest = code.script not in _ICU_SCRIPTS
-      self._cut = functools.lru_cache(_MAX_REMEMBERED)(
+      self._segment_run = functools.lru_cache(_SEGMENT_CACHE_SIZE)(
         lambda run: tuple(known_words.join(atoms(run), merge_rest=merge_rest))
       )
 
@@ -119,16 +129,16 @@ class Segmenter:
       Separators at even and words at odd positions. Joined, they are `text`.
     """
     parts = _pattern(self._eliding, _last_mark(text)).split(text)
-    return parts if self._cut is None else self._expand(parts)
+    return parts if self._segment_run is None else self._split_runs(parts)
 
-  def _expand(self, parts: list[str]) -> list[str]:
+  def _split_runs(self, parts: list[str]) -> list[str]:
     """Splits the runs of characters of scripts without spaces."""
     out = [parts[0]]
     for run, separator in zip(parts[1::2], parts[2::2], strict=True):
       if not language_codes.TEXT_WITHOUT_SPACES.search(run):
         out += (run, separator)
         continue
-      for segment in self._cut(run):  # type: ignore[misc]
+      for segment in self._segment_run(run):  # type: ignore[misc]
         if _LETTER.search(segment):
           out += (segment, '')
         else:  # A hyphen or a joiner between two words.
@@ -151,7 +161,7 @@ def grapheme_clusters(text: str) -> list[str]:
 
 
 def icu_version() -> str:
-  """Returns the version of icu4py. Another version may find other words."""
+  """Returns the version of icu4py, on which the word boundaries depend."""
   return importlib.metadata.version('icu4py')
 
 
@@ -164,8 +174,8 @@ def _icu_breakers():
   """
   return user_modules.import_optional(
     'icu4py.breakers',
-    'Words of a language without spaces need icu4py',
-    fix='pip install icu4py',
+    'Word segmentation of a language without spaces requires icu4py',
+    fix='run `pip install icu4py`',
   )
 
 
@@ -181,11 +191,11 @@ def _attach_marks(parts: Iterable[str]) -> list[str]:
 
 
 class KnownWords:
-  """Words that stay together although a segmenter splits them.
+  """Known words, which are restored after a segmenter has split them.
 
   With the known words `ab` and `abc`, the segments `a`, `b`, `c`, `d` become
-  `abc`, `d`. Of several known words that begin at the same segment, the longest
-  is used.
+  `abc`, `d`. If several known words begin at the same segment, the longest is
+  used.
   """
 
   def __init__(self, words: Iterable[str]):
@@ -205,10 +215,10 @@ class KnownWords:
 
     Args:
       segments: Consecutive segments of a text.
-      merge_rest: Whether segments between two known words are joined, too.
+      merge_rest: Whether to join the segments between two known words, too.
 
     Returns:
-      Words. Joined, they are the joined segments.
+      Words, whose concatenation equals that of the segments.
     """
     if not self._words and not merge_rest:
       return list(segments)
@@ -219,16 +229,15 @@ class KnownWords:
     unmatched, i = '', 0
     while i < len(segments):
       longest_word = self._longest(text, boundaries[i], index_of_boundary)
+      word = longest_word or segments[i]
       if longest_word or not merge_rest:
-        joined += (
-          [unmatched, longest_word or segments[i]]
-          if unmatched
-          else [longest_word or segments[i]]
-        )
+        if unmatched:
+          joined.append(unmatched)
+        joined.append(word)
         unmatched = ''
       else:
-        unmatched += segments[i]
-      i = index_of_boundary[boundaries[i] + len(longest_word or segments[i])]
+        unmatched += word
+      i = index_of_boundary[boundaries[i] + len(word)]
     return [*joined, unmatched] if unmatched else joined
 
   def _longest(self, text: str, start: int, ends: Collection[int]) -> str:
@@ -242,26 +251,28 @@ class KnownWords:
 
 @functools.cache
 def chinese_words():
-  """jieba's function from a text to a list of its words.
+  """Returns jieba's function from a text to a list of its words.
 
   Raises:
-    ConfigError: jieba is not installed.
+    ConfigError: If jieba is not installed.
   """
   jieba = user_modules.import_optional(
-    'jieba', 'Chinese words need jieba', fix='pip install jieba'
+    'jieba',
+    'Word segmentation of Chinese requires jieba',
+    fix='run `pip install jieba`',
   )
   jieba.setLogLevel(logging.WARNING)
   return jieba.Tokenizer().lcut
 
 
 def chinese_version() -> str:
-  """That of jieba: another one may cut differently."""
+  """Returns the version of jieba, on which the word boundaries depend."""
   chinese_words()
   return str(importlib.import_module('jieba').__version__)
 
 
 def _last_mark(text: str) -> int:
-  """A code point up to which marks have to be known for this text."""
+  """Returns an upper bound of the code points of the combining marks of a text."""
   if text.isascii():
     return 0
   if _BEYOND_BMP.search(text):
@@ -276,9 +287,14 @@ def _bmp_mark() -> re.Pattern[str]:
 
 @functools.cache
 def combining_marks(last: int = _LAST_MARK) -> str:
-  r"""Combining marks as ranges for a character class; `\w` lacks them.
+  r"""Returns combining marks as ranges for a character class.
 
-  Vowel signs of Indic and Thai text are marks, as are decomposed accents.
+  Vowel signs of Indic and Thai text are marks, and so are decomposed accents.
+  The
+  class `\w` does not contain them.
+
+  Args:
+    last: Last code point to include.
   """
   ranges: list[list[int]] = []
   for code in range(0x300, last + 1):

@@ -1,1 +1,1 @@
-"""Corpora from texts that have the same names in every language."""
+"""Builders of parallel corpora from documents with language-independent ids."""

@@ -1,10 +1,11 @@
-"""Corpus directories from pages that have the same ids in each language.
+"""Corpus directories from pages that have the same ids in every language.
 
-Whole pages are held out for validation and test; training text that equals a
-held-out paragraph is left out. In a *parallel* corpus each language has all
-other pages, and pairs with the pivot; in a *disjoint* one each training page,
-and each paragraph that stands on several, belongs to one language only, so
-that no text of one language is a translation of another's.
+Complete pages are held out for validation and test. Training text that equals a
+held-out paragraph is dropped. In a *parallel* corpus, each language has all
+other pages as monolingual text, and pairs with the pivot. In a *disjoint*
+corpus, each training page belongs to one language only, and so does each
+paragraph that occurs on several pages, so that no text of one language is a
+translation of another language's text.
 """
 
 import collections
@@ -29,20 +30,25 @@ REPORT = 'corpus.json'
 
 
 class Mode(enum.Enum):
-  """Whether training text of one language translates another's."""
+  """Relation between the training texts of different languages.
+
+  PARALLEL: The training texts of different languages are translations.
+  DISJOINT:
+  No training text is a translation of another.
+  """
 
   PARALLEL = 'parallel'
   DISJOINT = 'disjoint'
 
 
 class HeldOut(NamedTuple):
-  """Shares of the pages that are kept from training."""
+  """Fractions of the pages that are held out."""
 
   validation: float = 0.02
   test: float = 0.05
 
 
-# Page -> id -> text.
+# Map from page name to paragraph id to text.
 Pages = Mapping[str, Mapping[str, str]]
 
 
@@ -55,24 +61,27 @@ def write_aligned_corpus(
   held_out: HeldOut | None = None,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Writes a corpus directory. After an error there is none.
+  """Writes a corpus directory. If an error is raised, no directory is created.
 
   Args:
-    languages: language code -> its pages.
-    output: the corpus directory; it must not hold one.
-    pivot: the language that the pages were written in. A paragraph of another
-      language that equals the pivot's was never translated, and is dropped.
-    mode: see the module.
-    held_out: shares of pages; None: 2 % and 5 %.
-    seed: which pages are held out, and whose a page is.
+    languages: Map from language code to the pages of the language.
+    output: Directory of the new corpus. It must not exist or must be empty.
+    pivot: Language that the pages were written in. Paragraphs of other
+      languages
+      that equal the pivot's paragraph were not translated and are dropped.
+    mode: Relation between the training texts of different languages.
+    held_out: Fractions of the pages that are held out. If None, 2 % and 5 %.
+    seed: Random seed for selecting the held-out pages and, in disjoint corpora,
+      the language of each page.
 
   Returns:
-    What `corpus.json` holds: for each language paragraphs and characters by
-    split, and how many paragraphs were dropped and why.
+    Content of `corpus.json`: the number of paragraphs and characters of each
+    language by split, and the number of dropped paragraphs by reason.
 
   Raises:
-    CorpusError: the pivot is missing, the directory holds files, or no page is
-      left for a language.
+    CorpusError: If the pivot is missing, the directory contains files, or no
+      page
+      remains for a language.
   """
   check_languages(list(languages), pivot)
   _check_output(output)
@@ -81,7 +90,7 @@ def write_aligned_corpus(
   try:
     report = _write(languages, partial, pivot, mode, held_out, seed)
     if output.is_dir():
-      output.rmdir()  # It is empty.
+      output.rmdir()
     partial.rename(output)
   finally:
     shutil.rmtree(partial, ignore_errors=True)
@@ -103,18 +112,23 @@ def _write(
     for code, pages in languages.items()
   }
   source = texts[pivot]
-  split_of = {
-    page: _split(page, held_out, seed)
-    for texts_of in texts.values()
-    for page in texts_of
+  splits = {
+    page: _select_split(page, held_out, seed)
+    for pages in texts.values()
+    for page in pages
   }
+
   dropped: dict[str, collections.Counter] = {}
-  kept: dict[str, dict[str, dict[str, str]]] = {}
+  translated: dict[str, dict[str, dict[str, str]]] = {}
   for code, pages in texts.items():
     dropped[code] = collections.Counter()
-    kept[code] = _translated(pages, source, code != pivot, dropped[code])
-  protected = _held_out_keys(kept, split_of)
-  owner = _owners(source, list(texts), seed) if mode is Mode.DISJOINT else None
+    translated[code] = _drop_untranslated(
+      pages, source, code != pivot, dropped[code]
+    )
+  held_out_keys = _held_out_keys(translated, splits)
+  owners = None
+  if mode is Mode.DISJOINT:
+    owners = _assign_languages(source, list(texts), seed)
   report: dict[str, Any] = {
     'mode': mode.value,
     'pivot': pivot,
@@ -123,18 +137,21 @@ def _write(
     'languages': {},
   }
   train = {
-    code: _training(
+    code: _select_training_pages(
       code,
       pages,
-      {'split': split_of, 'owner': owner, 'source': source},
-      protected[code] | protected[pivot],
-      dropped[code],
+      splits=splits,
+      owners=owners,
+      source=source,
+      held_out_keys=held_out_keys[code] | held_out_keys[pivot],
+      dropped=dropped[code],
     )
-    for code, pages in kept.items()
+    for code, pages in translated.items()
   }
-  for code, pages in kept.items():
+
+  for code, pages in translated.items():
     report['languages'][code] = {
-      **_write_language(output, code, train[code], pages, split_of),
+      **_write_language(output, code, train[code], pages, splits),
       'dropped': dict(sorted(dropped[code].items())),
     }
   for code in texts:
@@ -144,8 +161,8 @@ def _write(
         pivot,
         code,
         train if mode is Mode.PARALLEL else {},
-        kept,
-        split_of,
+        translated,
+        splits,
       )
   (output / REPORT).write_text(
     json.dumps(report, indent=2, ensure_ascii=False) + '\n', encoding='utf-8'
@@ -154,7 +171,11 @@ def _write(
 
 
 def check_languages(languages: Sequence[str], pivot: str) -> None:
-  """Checks the languages of a corpus, before their text is read.
+  """Checks the languages of a corpus before their text is read.
+
+  Args:
+    languages: Language codes.
+    pivot: Language that the pages were written in.
 
   Raises:
     CorpusError: If a code cannot be part of a file name, or the pivot is
@@ -164,52 +185,65 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
     corpus_files.check_language(code)
   if pivot not in languages:
     raise errors.CorpusError(
-      'The language that the pages were written in is missing',
+      'The languages of the corpus must include the pivot',
       got=', '.join(languages),
       expected=pivot,
-      fix=f'add {pivot} to --languages, or name another --pivot',
+      fix=f'add {pivot} to --languages, or pass another --pivot',
     )
 
 
 def _check_output(output: pathlib.Path) -> None:
   if output.is_dir() and any(output.iterdir()):
     raise errors.CorpusError(
-      'The output holds files already',
+      'The output directory already contains files',
       got=str(output),
       expected='a new or empty directory',
       where='--output',
-      fix='give another directory, or remove this one',
+      fix='pass another directory, or remove this one',
     )
 
 
-def _split(page: str, held_out: HeldOut, seed: int) -> str:
-  """The split that a page belongs to, by a hash of its name."""
-  position = _unit(f'{seed}:split:{page}')
-  if position < held_out.test:
+def _select_split(page: str, held_out: HeldOut, seed: int) -> str:
+  """Selects the split of a page by a hash of its name."""
+  value = _hash_to_unit_interval(f'{seed}:split:{page}')
+  if value < held_out.test:
     return corpus_directory.TEST
-  if position < held_out.test + held_out.validation:
+  if value < held_out.test + held_out.validation:
     return corpus_directory.VALIDATION
   return corpus_directory.TRAIN
 
 
-def _unit(text: str) -> float:
-  """A number in [0, 1) from a text."""
+def _hash_to_unit_interval(text: str) -> float:
+  """Returns a hash of a text as a number in [0, 1)."""
   digest = hashlib.sha256(text.encode()).digest()
   return int.from_bytes(digest[:7], 'big') / 2**56
 
 
 def paragraph_key(text: str) -> str:
-  """What makes two paragraphs the same: letters, marks and digits, without case."""
+  """Returns a key that is equal for paragraphs that count as the same.
+
+  Only letters, marks and digits are compared, without case.
+  """
   return text_similarity.normalize_for_comparison(text).replace(' ', '')
 
 
-def _translated(pages: Pages, source: Pages, foreign: bool, dropped):
-  """The paragraphs with letters that are not the pivot's text."""
+def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):
+  """Drops paragraphs without letters and untranslated paragraphs.
+
+  Args:
+    pages: Pages of a language.
+    source: Pages of the pivot.
+    foreign: Whether the language is not the pivot.
+    dropped: Counter of dropped paragraphs by reason, which is updated.
+
+  Returns:
+    The remaining paragraphs by page and id.
+  """
   translated_pages: dict[str, dict[str, str]] = {}
   for page, paragraphs in pages.items():
     originals = {paragraph_key(text) for text in source.get(page, {}).values()}
     for name, text in paragraphs.items():
-      if not any(c.isalpha() for c in text):
+      if not any(map(str.isalpha, text)):
         dropped['without letters'] += 1
       elif foreign and paragraph_key(text) in originals:
         dropped['not translated'] += 1
@@ -218,83 +252,110 @@ def _translated(pages: Pages, source: Pages, foreign: bool, dropped):
   return translated_pages
 
 
-def _held_out_keys(kept, split_of) -> dict[str, set[str]]:
-  """Language -> keys of its held-out paragraphs."""
+def _held_out_keys(translated, splits) -> dict[str, set[str]]:
+  """Returns a map from language to the keys of its held-out paragraphs."""
   return {
     code: {
       paragraph_key(text)
       for page, paragraphs in pages.items()
-      if split_of[page] != corpus_directory.TRAIN
+      if splits[page] != corpus_directory.TRAIN
       for text in paragraphs.values()
     }
-    for code, pages in kept.items()
+    for code, pages in translated.items()
   }
 
 
-def _owners(
+def _assign_languages(
   source: Pages, languages: Sequence[str], seed: int
 ) -> dict[tuple[str, str], str]:
-  """(page, id) -> the one language that trains on it.
+  """Assigns each paragraph of a disjoint corpus to one language.
 
-  A text of the pivot that stands on several pages belongs to the language of
+  A text of the pivot that occurs on several pages belongs to the language of
   the first of them.
+
+  Returns:
+    Map from (page, paragraph id) to the language that is trained on it, or to
+    '' if the text belongs to the language of an earlier page.
   """
-  first: dict[str, str] = {}
-  owner: dict[tuple[str, str], str] = {}
+  first_languages: dict[str, str] = {}
+  owners: dict[tuple[str, str], str] = {}
   for page in sorted(source):
-    position = _unit(f'{seed}:owner:{page}')
+    position = _hash_to_unit_interval(f'{seed}:owner:{page}')
     language = languages[int(position * len(languages))]
     for name, text in source[page].items():
-      owner[page, name] = first.setdefault(paragraph_key(text), language)
-      if owner[page, name] != language:
-        owner[page, name] = ''  # stands on an earlier page of another language
-  return owner
+      owner = first_languages.setdefault(paragraph_key(text), language)
+      owners[page, name] = owner if owner == language else ''
+  return owners
 
 
-def _training(
-  code: str, pages, facts, protected: set[str], dropped
+def _select_training_pages(
+  code: str,
+  pages,
+  *,
+  splits: Mapping[str, str],
+  owners: Mapping[tuple[str, str], str] | None,
+  source: Pages,
+  held_out_keys: set[str],
+  dropped,
 ) -> dict[str, dict[str, str]]:
-  """The paragraphs that a language trains on, each text once.
+  """Selects the training paragraphs of a language, each text once.
 
-  Left out is what equals a held-out paragraph, or translates one.
+  Paragraphs that equal a held-out paragraph or its translation are dropped.
+
+  Args:
+    code: Language code.
+    pages: Translated pages of the language.
+    splits: Split of each page.
+    owners: Language of each (page, paragraph id) in a disjoint corpus. None for
+      a parallel corpus.
+    source: Pages of the pivot.
+    held_out_keys: Keys of the held-out paragraphs of the language and of the
+      pivot.
+    dropped: Counter of dropped paragraphs by reason, which is updated.
+
+  Returns:
+    The remaining paragraphs by page and id.
   """
-  owner, source = facts['owner'], facts['source']
   training_pages: dict[str, dict[str, str]] = {}
-  seen_keys: set[str] = set()
+  training_keys: set[str] = set()
   for page, paragraphs in pages.items():
-    if facts['split'][page] != corpus_directory.TRAIN:
+    if splits[page] != corpus_directory.TRAIN:
       continue
     for name, text in paragraphs.items():
-      original = paragraph_key(source.get(page, {}).get(name, ''))
-      if owner is not None and owner.get((page, name), '') != code:
+      key = paragraph_key(text)
+      source_key = paragraph_key(source.get(page, {}).get(name, ''))
+      if owners is not None and owners.get((page, name), '') != code:
         dropped["another language's"] += 1
-      elif protected & {paragraph_key(text), original}:
+      elif held_out_keys & {key, source_key}:
         dropped['held out'] += 1
-      elif paragraph_key(text) in seen_keys:
+      elif key in training_keys:
         dropped['repeated'] += 1
       else:
-        seen_keys.add(paragraph_key(text))
+        training_keys.add(key)
         training_pages.setdefault(page, {})[name] = text
   return training_pages
 
 
-def _write_language(output, code: str, train, pages, split_of):
-  """Writes the monolingual files of a language; returns their sizes."""
+def _write_language(output, code: str, train, pages, splits):
+  """Writes the monolingual files of a language and returns their sizes."""
   if not train:
     raise errors.CorpusError(
-      'No training page is left for a language',
+      'No training pages remain for a language',
       got=code,
       expected='pages with translated paragraphs',
-      fix='leave the language out',
+      fix=f'remove {code} from the languages',
     )
   sizes = {}
   for split in corpus_directory.SPLITS:
-    chosen = (
-      train
-      if split == corpus_directory.TRAIN
-      else {page: p for page, p in pages.items() if split_of[page] == split}
-    )
-    texts = [list(paragraphs.values()) for paragraphs in chosen.values()]
+    if split == corpus_directory.TRAIN:
+      split_pages = train
+    else:
+      split_pages = {
+        page: paragraphs
+        for page, paragraphs in pages.items()
+        if splits[page] == split
+      }
+    texts = [list(paragraphs.values()) for paragraphs in split_pages.values()]
     if texts:
       corpus_writer.write_monolingual(output, code, texts, split=split)
     sizes[split] = {
@@ -305,19 +366,22 @@ def _write_language(output, code: str, train, pages, split_of):
   return sizes
 
 
-def _write_pairs(output, pivot: str, code: str, train, kept, split_of):
-  """Writes the pairs of a language with the pivot; returns their number."""
+def _write_pairs(output, pivot: str, code: str, train, translated, splits):
+  """Writes the pairs of a language with the pivot.
+
+  Returns:
+    The number of pairs by split.
+  """
   counts = {}
   for split in corpus_directory.SPLITS:
-    is_training = split == corpus_directory.TRAIN
-    chosen = train if is_training else kept
-    first, second = chosen.get(pivot, {}), chosen.get(code, {})
+    texts = train if split == corpus_directory.TRAIN else translated
+    pivot_pages = texts.get(pivot, {})
     pairs = [
-      (first[page][name], text)
-      for page, paragraphs in second.items()
-      if split_of[page] == split and page in first
+      (pivot_pages[page][name], text)
+      for page, paragraphs in texts.get(code, {}).items()
+      if splits[page] == split and page in pivot_pages
       for name, text in paragraphs.items()
-      if name in first[page]
+      if name in pivot_pages[page]
     ]
     pairs = list(dict.fromkeys(pairs))
     if pairs:

@@ -1,4 +1,4 @@
-"""Reads gettext catalogs, as text (.po) and compiled (.mo), through polib."""
+"""Reader of text (.po) and compiled (.mo) gettext catalogs, based on polib."""
 
 import dataclasses
 import gettext
@@ -9,19 +9,20 @@ from collections.abc import Iterator
 
 from xlflax.utils import errors
 
-# The numbers for which singular and plural translations are looked up: the
-# plural of 5 is the most common form where a language has several.
-_ONE, _MANY = 1, 5
+# Numbers for which singular and plural translations are looked up. The plural
+# form for 5 is the most common one in languages with several plural forms.
+_SINGULAR_NUMBER = 1
+_PLURAL_NUMBER = 5
 _PLURAL_FORMS = re.compile(r'plural\s*=\s*([^;\n]+)')
 
 _NAME_DOMAINS = ('iso3166-1', 'iso4217', 'iso15924', 'iso639-5')
 _NAME_LOCALES = {'zh': 'zh_CN', 'pt': 'pt_BR', 'no': 'nb_NO'}
-_MAX_WORDS = 3  # of a name
+_MAX_WORDS_PER_NAME = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-  """One message: its source text and its translation."""
+  """Source text of a message and its translation."""
 
   source: str
   translation: str
@@ -30,18 +31,18 @@ class Message:
 def read_catalog(path: pathlib.Path) -> list[Message]:
   """Returns the translated messages of a .po or .mo file.
 
-  Fuzzy, obsolete and untranslated messages are left out. A message with
-  plural forms gives two: the singular with the form for n = 1 and the plural
-  with the form for n = 5.
+  Fuzzy, obsolete and untranslated messages are dropped. A message with plural
+  forms results in two messages: the singular with the form for n = 1, and the
+  plural with the form for n = 5.
 
   Raises:
-    CorpusError: the file is not a gettext catalog.
+    CorpusError: If the file is not a gettext catalog.
   """
   import polib
 
-  read = polib.mofile if path.suffix == '.mo' else polib.pofile
+  open_catalog = polib.mofile if path.suffix == '.mo' else polib.pofile
   try:
-    catalog = read(str(path), encoding='utf-8')
+    catalog = open_catalog(str(path), encoding='utf-8')
     plural = gettext.c2py(_plural_rule(catalog.metadata))
     return [
       message
@@ -56,7 +57,7 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
       got=error,
       expected='a gettext .po or .mo file in UTF-8',
       where=path,
-      fix='reinstall the package it belongs to',
+      fix='reinstall the package that contains the file',
     ) from error
 
 
@@ -64,13 +65,14 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
   """Returns pycountry's English names with their translations.
 
   The names are those of countries, currencies, scripts and language families.
-  Names of more than three words, names with an explanation in brackets and
-  names without a translation of their own are left out. A language that
-  pycountry does not know has none.
+  Names of more than three words, names with an explanation in brackets, and
+  names
+  whose translation equals the English name are dropped. The result is empty if
+  pycountry does not support the language.
 
   Args:
-    language: language code.
-    locales: pycountry's folder `locales`.
+    language: Language code.
+    locales: Path of pycountry's folder `locales`.
   """
   locale = _NAME_LOCALES.get(language, language)
   translations: dict[str, str] = {}
@@ -86,21 +88,24 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
 
 
 def _plural_rule(metadata: dict[str, str]) -> str:
-  """The C expression for the number of a plural form; English's by default."""
+  """Returns the C expression for the index of a plural form.
+
+  The default is the expression for English.
+  """
   match = _PLURAL_FORMS.search(metadata.get('Plural-Forms', ''))
   return match[1].strip() if match else 'n != 1'
 
 
 def _messages(entry, plural) -> Iterator[Message]:
+  """Yields the messages of a catalog entry, one for each number."""
   if not entry.msgid_plural:
     yield Message(entry.msgid, entry.msgstr)
     return
   forms = entry.msgstr_plural
-  yield Message(entry.msgid, forms.get(plural(_ONE), ''))
-  yield Message(entry.msgid_plural, forms.get(plural(_MANY), ''))
+  yield Message(entry.msgid, forms.get(plural(_SINGULAR_NUMBER), ''))
+  yield Message(entry.msgid_plural, forms.get(plural(_PLURAL_NUMBER), ''))
 
 
 def _is_name(text: str) -> bool:
-  return 0 < len(text.split()) <= _MAX_WORDS and not any(
-    character in text for character in '(;,\t\n'
-  )
+  has_valid_length = 0 < len(text.split()) <= _MAX_WORDS_PER_NAME
+  return has_valid_length and not any(c in text for c in '(;,\t\n')

@@ -1,4 +1,4 @@
-"""Folders of gettext catalogs, read as pages with the same ids."""
+"""Reader of folders of gettext catalogs as pages with language-independent ids."""
 
 import html
 import pathlib
@@ -10,12 +10,13 @@ from xlflax.data.corpus_builders.html_pages import Page
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors
 
-# Letters with their combining marks, which `\w` lacks.
+# Letters with their combining marks, which `\w` does not match.
 _LETTER = rf'(?:[^\W\d_]|[{word_segmentation.combining_marks()}])'
 _SMALL = rf'(?:[^\W\dA-Z_]|[{word_segmentation.combining_marks()}])'
-# Keyboard shortcuts of GTK and Qt. A message has at most one: before a letter at
-# the beginning of a word, within a word before a small letter, or in brackets
-# after the text, as translations into Asian languages have it: `保存(_S)`.
+# Marks of keyboard shortcuts in GTK and Qt. A message has at most one mark:
+# before a letter at the beginning of a word, within a word before a lowercase
+# letter, or in brackets after the text, as in translations into Asian languages:
+# `保存(_S)`.
 _MARK = re.compile(r'[_&](?=\w)')
 _BRACKETS = re.compile(r'\s*[(（\[][_&]\w[)）\]]')
 _SHORTCUT = re.compile(
@@ -24,45 +25,46 @@ _SHORTCUT = re.compile(
 
 
 def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
-  """Returns the pages of a language and those that they translate.
+  """Returns the pages of a language and the source pages that they translate.
 
-  A catalog is a page; a message's source text is its id.
+  Each catalog is a page. The source text of a message is its id.
 
   Args:
-    folder: holds `**/*.po` or `**/*.mo` of one language; the path below it is
-      a page's name.
+    folder: Folder with files `**/*.po` or `**/*.mo` of one language. The path
+      relative to the folder is the name of a page.
 
   Raises:
-    CorpusError: there is no catalog, or one cannot be read.
+    CorpusError: If there is no catalog, or a catalog cannot be read.
   """
   folder = bucket_staging.stage_input(folder)
   files = sorted({*folder.rglob('*.po'), *folder.rglob('*.mo')})
   if not files:
     raise errors.CorpusError(
-      'A folder holds no gettext catalogs',
+      'The folder contains no gettext catalogs',
       got=str(folder),
       expected='files **/*.po or **/*.mo of one language',
     )
-  translated, original = [], []
+  translated_pages, source_pages = [], []
   for path in files:
     name = path.relative_to(folder).with_suffix('').as_posix()
     messages = [
-      (_line(message.source), _line(message.translation))
+      (_clean_message(message.source), _clean_message(message.translation))
       for message in gettext_catalogs.read_catalog(path)
     ]
-    translated.append(Page(name, dict(messages)))
-    original.append(Page(name, {source: source for source, _ in messages}))
-  return translated, original
+    translated_pages.append(Page(name, dict(messages)))
+    source_pages.append(Page(name, {source: source for source, _ in messages}))
+  return translated_pages, source_pages
 
 
-def _line(text: str) -> str:
-  """Returns a text on one line, without the mark of a keyboard shortcut.
+def _clean_message(text: str) -> str:
+  """Returns a message on one line, without the mark of a keyboard shortcut.
 
-  `Sa_ve as…` becomes `Save as…`, `保存(_S)…` becomes `保存…`; `&amp; R&D` becomes
-  `& R&D` and `my_file.txt` stays.
+  `Sa_ve as…` becomes `Save as…`, `保存(_S)…` becomes `保存…`, and `&amp; R&D`
+  becomes
+  `& R&D`. `my_file.txt` is not changed.
   """
   text = html.unescape(text)
   if len(_MARK.findall(text)) == 1:
     text = _BRACKETS.sub('', text)
-    text = _SHORTCUT.sub(lambda found: found[1] or '', text)
+    text = _SHORTCUT.sub(lambda match: match[1] or '', text)
   return ' '.join(text.split())

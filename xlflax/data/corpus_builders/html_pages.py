@@ -1,4 +1,4 @@
-"""Folders of HTML pages whose paragraphs have the same ids in each language."""
+"""Reader of folders of HTML pages whose paragraphs have the same ids."""
 
 import html.parser
 import pathlib
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors
 
-# Elements that hold a paragraph of their own.
+# Elements whose content is a paragraph.
 _BLOCKS = frozenset(
   {
     'p',
@@ -27,6 +27,7 @@ _BLOCKS = frozenset(
     'pre',
   }
 )
+# Elements without an end tag.
 _VOID = frozenset(
   {
     'br',
@@ -42,15 +43,17 @@ _VOID = frozenset(
     'source',
   }
 )
+# Elements whose content is not text.
 _SILENT = frozenset(('script', 'style', 'noscript'))
 
 
 class Page(NamedTuple):
-  """A page of one language.
+  """Page of one language.
 
   Attributes:
-    name: the same in all languages, such as 'text/swriter/main0215.html'.
-    paragraphs: id -> text on one line, in the order of the page.
+    name: Name, which is the same in all languages, such as
+      'text/swriter/main0215.html'.
+    paragraphs: Map from id to text on one line, in the order of the page.
   """
 
   name: str
@@ -60,30 +63,33 @@ class Page(NamedTuple):
 def read_folder(
   folder: pathlib.Path, *, element: str | None = None
 ) -> Iterator[Page]:
-  """Yields the pages below a folder, in the order of their names.
+  """Yields the pages below a folder in the order of their names.
 
   Args:
-    folder: holds `**/*.html`; the path below it is a page's name.
-    element: id of the element that holds the text; None: all of the page.
+    folder: Folder with files `**/*.html`. The path relative to the folder is
+      the
+      name of a page.
+    element: Id of the element that contains the text. If None, the text of the
+      entire page is read.
 
   Raises:
-    CorpusError: there is no page, or one is not UTF-8.
+    CorpusError: If there is no page, or a page is not UTF-8.
   """
   folder = bucket_staging.stage_input(folder)
   files = sorted(folder.rglob('*.html'))
   if not files:
     raise errors.CorpusError(
-      'A folder holds no HTML pages',
+      'The folder contains no HTML pages',
       got=str(folder),
       expected='files **/*.html',
-      fix='name the folder of one language, such as help/ru/text',
+      fix='pass the folder of one language, such as help/ru/text',
     )
   for path in files:
     try:
       text = path.read_text(encoding='utf-8')
     except UnicodeDecodeError as error:
       raise errors.CorpusError(
-        'A page is not UTF-8', got=str(error), where=str(path)
+        'A page is not valid UTF-8', got=str(error), where=str(path)
       ) from error
     yield Page(
       path.relative_to(folder).as_posix(),
@@ -94,92 +100,106 @@ def read_folder(
 def parse_paragraphs(
   text: str, *, element: str | None = None
 ) -> dict[str, str]:
-  """Returns id -> text of the paragraphs of a page.
+  """Returns the paragraphs of a page as a map from id to text.
 
-  Before: `<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>`; after:
-  `{'1': 'One two'}`. What has no id of its own and what is `hidden` is left
-  out; of an id that comes twice the first counts.
+  For example, `<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>` becomes
+  `{'1': 'One two'}`. Paragraphs without an id and `hidden` elements are
+  ignored. If
+  an id occurs twice, the first paragraph is returned.
 
   Args:
-    text: HTML.
-    element: id of the element whose paragraphs count; None: all.
+    text: HTML source.
+    element: Id of the element whose paragraphs are returned. If None, the
+      paragraphs of the entire page are returned.
   """
-  reader = _Reader(element)
-  reader.feed(text)
-  reader.close()
-  return {name: line for name, line in reader.found.items() if line}
+  parser = _ParagraphParser(element)
+  parser.feed(text)
+  parser.close()
+  return {name: line for name, line in parser.paragraphs.items() if line}
 
 
-class _Reader(html.parser.HTMLParser):
-  """Collects the text of blocks that have an id."""
+class _ParagraphParser(html.parser.HTMLParser):
+  """Parser that collects the text of blocks with an id.
+
+  Attributes:
+    paragraphs: Map from id to text on one line.
+  """
 
   def __init__(self, element: str | None):
     super().__init__(convert_charrefs=True)
-    self.found: dict[str, str] = {}
+    self.paragraphs: dict[str, str] = {}
     self._element = element
-    # Open elements: tag, its part in the reading.
-    self._open: list[tuple[str, str]] = []
-    self._inside = element is None
-    self._hidden = 0
-    self._name: str | None = None
-    self._parts: list[str] = []
+    # Tags and roles of the open elements. A role is 'hidden', 'element',
+    # 'paragraph', or '' for elements without a role.
+    self._open_elements: list[tuple[str, str]] = []
+    self._is_inside = element is None
+    self._hidden_depth = 0
+    self._paragraph_id: str | None = None
+    self._texts: list[str] = []
 
   def handle_starttag(self, tag, attrs):
     if tag in _VOID:
       if tag == 'br':
-        self._parts.append(' ')
+        self._texts.append(' ')
       return
-    if tag in _BLOCKS:
-      self._parts.append(' ')
-      if self._open and self._open[-1][0] in ('p', tag):  # its end is implied
-        self._close_part(self._open.pop()[1])
-    attributes = dict(attrs)
-    part = ''
-    if tag in _SILENT or 'hidden' in attributes:
-      part = 'hidden'
-      self._hidden += 1
-    elif not self._inside and attributes.get('id') == self._element:
-      part, self._inside = 'element', True
-    elif self._starts_paragraph(tag, attributes):
-      part, self._name, self._parts = 'paragraph', attributes['id'], []
-    self._open.append((tag, part))
 
-  def _starts_paragraph(self, tag: str, given: dict) -> bool:
+    if tag in _BLOCKS:
+      self._texts.append(' ')
+      # The end tag of the previous block is implied.
+      if self._open_elements and self._open_elements[-1][0] in ('p', tag):
+        self._close_element(self._open_elements.pop()[1])
+
+    attributes = dict(attrs)
+    role = ''
+    if tag in _SILENT or 'hidden' in attributes:
+      role = 'hidden'
+      self._hidden_depth += 1
+    elif not self._is_inside and attributes.get('id') == self._element:
+      role = 'element'
+      self._is_inside = True
+    elif self._starts_paragraph(tag, attributes):
+      role = 'paragraph'
+      self._paragraph_id = attributes['id']
+      self._texts = []
+    self._open_elements.append((tag, role))
+
+  def _starts_paragraph(self, tag: str, attributes: dict) -> bool:
     return bool(
-      self._inside
-      and not self._hidden
-      and self._name is None
+      self._is_inside
+      and not self._hidden_depth
+      and self._paragraph_id is None
       and tag in _BLOCKS
-      and given.get('id')
+      and attributes.get('id')
     )
 
   def handle_endtag(self, tag):
     if tag in _BLOCKS:
-      self._parts.append(' ')
-    if not any(tag == name for name, _ in self._open):
+      self._texts.append(' ')
+    if not any(tag == open_tag for open_tag, _ in self._open_elements):
       return
-    while self._open:
-      name, part = self._open.pop()
-      self._close_part(part)
-      if name == tag:
+    while self._open_elements:
+      open_tag, role = self._open_elements.pop()
+      self._close_element(role)
+      if open_tag == tag:
         return
 
-  def _close_part(self, part: str) -> None:
-    if part == 'hidden':
-      self._hidden -= 1
-    elif part == 'element':
-      self._inside = False
-    elif part == 'paragraph':
-      assert self._name is not None
-      line = ' '.join(''.join(self._parts).split())
-      self.found.setdefault(self._name, line)
-      self._name = None
+  def _close_element(self, role: str) -> None:
+    if role == 'hidden':
+      self._hidden_depth -= 1
+    elif role == 'element':
+      self._is_inside = False
+    elif role == 'paragraph':
+      assert self._paragraph_id is not None
+      line = ' '.join(''.join(self._texts).split())
+      self.paragraphs.setdefault(self._paragraph_id, line)
+      self._paragraph_id = None
 
   def handle_data(self, data):
-    if self._name is not None and not self._hidden:
-      self._parts.append(data)
+    if self._paragraph_id is not None and not self._hidden_depth:
+      self._texts.append(data)
 
   def close(self):
     super().close()
-    while self._open:  # elements that the page leaves open
-      self._close_part(self._open.pop()[1])
+    # Elements without an end tag end with the page.
+    while self._open_elements:
+      self._close_element(self._open_elements.pop()[1])

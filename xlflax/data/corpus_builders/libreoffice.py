@@ -16,16 +16,18 @@ _HELP = 'usr/share/libreoffice/help'
 _ELEMENT = 'DisplayArea'
 NOTICE = """Text: help pages of LibreOffice {version}, from the packages {packages}.
 Copyright: The Document Foundation and contributors (libreoffice.org).
-Licence: Mozilla Public License, version 2.0 (mozilla.org/MPL/2.0).
-Changes: paragraphs extracted from HTML; see the file corpus.json beside this.
+License: Mozilla Public License, version 2.0 (mozilla.org/MPL/2.0).
+Changes: paragraphs extracted from HTML; see corpus.json in the same directory.
 """
 
 
-def name_of(language: str) -> str:
-  """Returns LibreOffice's name of a language.
+def language_name(language: str) -> str:
+  """Returns LibreOffice's code of a language.
 
-  Every common spelling has the same name: `zh`, `zh_CN` and `zho_Hans` are
-  `zh-CN`, `pt_BR` and `pt-br` are `pt-BR`, `en` is `en-US`.
+  All common spellings of a language have the same code: `zh`, `zh_CN` and
+  `zho_Hans` become `zh-CN`, `pt_BR` and `pt-br` become `pt-BR`, and `en`
+  becomes
+  `en-US`.
   """
   code = language_codes.parse_language_code(language)
   if code.language == 'zh':
@@ -37,51 +39,62 @@ def name_of(language: str) -> str:
   return code.language
 
 
-def package_of(language: str) -> str:
-  """Name of the package that holds a language's pages."""
-  return PACKAGE + name_of(language).lower()
+def package_name(language: str) -> str:
+  """Returns the name of the package with the help pages of a language."""
+  return PACKAGE + language_name(language).lower()
 
 
 def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
   """Unpacks the packages of languages into a folder.
 
-  Files `libreoffice-help-*.deb` in the folder are taken; what is neither
-  there nor unpacked already is downloaded by `apt-get download`.
+  Files `libreoffice-help-*.deb` in the folder are used. Packages that are
+  neither
+  unpacked nor in the folder are downloaded with `apt-get download`.
+
+  Args:
+    languages: Language codes.
+    folder: Folder of the packages and of their content. It is created if it
+      does
+      not exist.
 
   Raises:
     CorpusError: If `apt-get` or `dpkg` is missing, a package cannot be
-      downloaded, or a package has only a link to another language's pages.
+      downloaded,
+      or a package contains only a link to the pages of another language.
   """
-  folder = folder.absolute()  # programs run in it
+  folder = folder.absolute()  # The working directory of the programs.
   folder.mkdir(parents=True, exist_ok=True)
   for language in languages:
-    if _pages(folder, language).is_dir():
+    if _pages_folder(folder, language).is_dir():
       continue
-    archive = _archive(folder, language)
+    archive = _find_archive(folder, language)
     if archive is None:
-      _run(['apt-get', 'download', package_of(language)], folder, language)
-      archive = _archive(folder, language)
+      _run_command(
+        ['apt-get', 'download', package_name(language)], folder, language
+      )
+      archive = _find_archive(folder, language)
     assert archive is not None
-    # Whole or not at all: a run that was stopped unpacks it again.
+    # The pages are renamed after they are unpacked, so that an interrupted
+    # command does not leave incomplete pages.
     with tempfile.TemporaryDirectory(dir=folder) as partial:
-      _run(['dpkg', '-x', str(archive), partial], folder, language)
-      target = _pages(folder, language)
+      _run_command(['dpkg', '-x', str(archive), partial], folder, language)
+      target = _pages_folder(folder, language)
       target.parent.mkdir(parents=True, exist_ok=True)
-      source = _pages(pathlib.Path(partial), language)
+      source = _pages_folder(pathlib.Path(partial), language)
       if source.parent.is_symlink():
         other = os.readlink(source.parent)
         raise errors.CorpusError(
-          'The help pages of a language are those of another language',
-          got=f'{name_of(language)} -> {other}',
+          'The package of a language contains the pages of another language',
+          got=f'{language_name(language)} -> {other}',
           expected='pages in the language',
           where=archive.name,
-          fix=f'leave {language} out of --languages, or use {other}',
+          fix=f'remove {language} from --languages, or use {other}',
         )
       if not source.is_dir():
         raise errors.CorpusError(
-          'A package holds no help pages of its language',
+          'A package contains no help pages of its language',
           got=archive.name,
-          expected=f'{_HELP}/{name_of(language)}/text',
+          expected=f'{_HELP}/{language_name(language)}/text',
         )
       source.rename(target)
 
@@ -89,15 +102,24 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
 def read_help_pages(
   folder: pathlib.Path, language: str
 ) -> list[html_pages.Page]:
-  """The help pages of a language, from what `unpack_packages` left in a folder."""
-  page_iterator = html_pages.read_folder(
-    _pages(folder, language), element=_ELEMENT
+  """Returns the help pages of a language in a folder of unpacked packages.
+
+  Args:
+    folder: Folder into which `unpack_packages` unpacked the packages.
+    language: Language code.
+  """
+  return list(
+    html_pages.read_folder(_pages_folder(folder, language), element=_ELEMENT)
   )
-  return list(page_iterator)
 
 
 def package_version(folder: pathlib.Path) -> str:
-  """Version of the packages in a folder; 'of an unknown version' without."""
+  """Returns the versions of the packages in a folder.
+
+  Returns:
+    The versions, separated by commas, or 'of an unknown version' if the folder
+    contains no packages.
+  """
   names = [path.name for path in folder.glob(f'{PACKAGE}*.deb')]
   versions = {
     match[1]
@@ -107,31 +129,33 @@ def package_version(folder: pathlib.Path) -> str:
   return ', '.join(sorted(versions)) or 'of an unknown version'
 
 
-def _pages(folder: pathlib.Path, language: str) -> pathlib.Path:
-  return folder / _HELP / name_of(language) / 'text'
+def _pages_folder(folder: pathlib.Path, language: str) -> pathlib.Path:
+  return folder / _HELP / language_name(language) / 'text'
 
 
-def _archive(folder: pathlib.Path, language: str) -> pathlib.Path | None:
-  archives = sorted(folder.glob(f'{package_of(language)}_*.deb'))
+def _find_archive(folder: pathlib.Path, language: str) -> pathlib.Path | None:
+  archives = sorted(folder.glob(f'{package_name(language)}_*.deb'))
   return archives[-1] if archives else None
 
 
-def _run(command: list[str], folder: pathlib.Path, language: str) -> None:
+def _run_command(
+  command: list[str], folder: pathlib.Path, language: str
+) -> None:
   if shutil.which(command[0]) is None:
     raise errors.CorpusError(
-      'A program that fetches or unpacks packages is missing',
+      f'`{command[0]}` was not found',
       got=f'no {command[0]}',
       expected='a Debian or Ubuntu system, or unpacked packages',
       where=str(folder),
-      fix=f'unpack {package_of(language)} elsewhere into a folder with '
-      f'{_HELP}/{name_of(language)}/text, and give it as --packages',
+      fix=f'unpack {package_name(language)} on another machine into a folder with '
+      f'{_HELP}/{language_name(language)}/text, and pass the folder as --packages',
     )
-  done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-  if done.returncode:
+  process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+  if process.returncode:
     raise errors.CorpusError(
-      'A package cannot be had',
-      got=(done.stderr.strip().splitlines() or ['no message'])[-1][:300],
+      'A package cannot be downloaded or unpacked',
+      got=(process.stderr.strip().splitlines() or ['no message'])[-1][:300],
       where=' '.join(command[:3]),
       fix='run `apt-get update` once; `apt-cache search ^libreoffice-help-` '
-      'lists the languages that there are',
+      'lists the available languages',
     )

@@ -1,4 +1,4 @@
-"""Code-switching of a task's rows."""
+"""Code-switching of the rows of a task."""
 
 import functools
 import itertools
@@ -13,15 +13,17 @@ FEATURE = 'targets'
 
 
 class SwitchedRows:
-  """The step that switches `targets`, by groups of examples.
+  """Preprocessing step that code-switches `targets` in groups of examples.
 
-  With the dictionary `cat Katze` and a probability and a share of 1, before:
-  `{'targets': 'the cat'}`; after: `{'targets': 'the Katze'}`. Other features
-  stay. The dictionaries are read when the step is first used.
+  With the dictionary `cat Katze` and a probability and a ratio of 1,
+  `{'targets': 'the cat'}` becomes `{'targets': 'the Katze'}`. Other features
+  are
+  not changed. The dictionaries are read when the step is first used.
 
   Attributes:
-    settings: how often, how much, into which languages; how many copies.
-    dictionaries: what it was made of.
+    settings: Probability, ratio, target languages and copies of the
+      code-switching.
+    dictionaries: Dictionaries, or their paths.
   """
 
   def __init__(
@@ -31,13 +33,13 @@ class SwitchedRows:
     dictionaries: Sequence[Dictionary | str | os.PathLike],
     settings: CodeSwitching,
   ):
-    """Makes the step of a task.
+    """Creates the step of a task.
 
     Args:
-      task: its name, which the draws depend on.
-      language: of the text.
-      dictionaries: themselves, or `tsv` files named `<l1>-<l2>[.…]`.
-      settings: see `CodeSwitching`.
+      task: Name of the task, which is part of the random seed.
+      language: Language of the text.
+      dictionaries: Dictionaries, or paths of `tsv` files named `<l1>-<l2>[.…]`.
+      settings: Settings of the code-switching.
     """
     self.__name__ = STEP
     self._task, self._language = task, language
@@ -46,39 +48,44 @@ class SwitchedRows:
 
   @functools.cached_property
   def switcher(self) -> Switcher:
-    """Of the task's language; errors as those of `Switcher`."""
+    """Code-switcher of the language of the task."""
     dictionaries = [
-      d if isinstance(d, Dictionary) else Dictionary.read(d)
-      for d in self.dictionaries
+      dictionary
+      if isinstance(dictionary, Dictionary)
+      else Dictionary.read(dictionary)
+      for dictionary in self.dictionaries
     ]
     return Switcher(self._language, dictionaries, self.settings)
 
   def fingerprint(self) -> dict:
-    """What the step's result depends on; see `Switcher.fingerprint`."""
+    """Returns the data that determines the result of the step.
+
+    See `Switcher.fingerprint`.
+    """
     return self.switcher.fingerprint()
 
   def rows(
     self, rows: Iterable[tuple], names: Sequence[str], start: int
   ) -> Iterator[tuple]:
-    """Switches rows of a source from example `start` on.
+    """Yields the switched rows of a source from an example on.
 
     Args:
-      rows: all rows of the source.
-      names: of their columns.
-      start: examples passed over.
+      rows: All rows of the source.
+      names: Names of the columns.
+      start: Number of examples to skip.
     """
     column, size = names.index(FEATURE), self.settings.group_lines
-    first = start - start % size
-    rows = itertools.islice(rows, first, None)
-    for number in itertools.count(first, size):
-      block = list(itertools.islice(rows, size))
-      if not block:
+    first_group_start = start - start % size
+    rows = itertools.islice(rows, first_group_start, None)
+    for group_start in itertools.count(first_group_start, size):
+      group = list(itertools.islice(rows, size))
+      if not group:
         return
       lines = self.switcher.switch(
-        [row[column] for row in block], name=self._task, first=number
+        [row[column] for row in group], name=self._task, first=group_start
       ).lines
       switched = (
         row[:column] + (line,) + row[column + 1 :]
-        for row, line in zip(block, lines, strict=True)
+        for row, line in zip(group, lines, strict=True)
       )
-      yield from itertools.islice(switched, max(start - number, 0), None)
+      yield from itertools.islice(switched, max(start - group_start, 0), None)

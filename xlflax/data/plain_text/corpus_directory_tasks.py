@@ -1,7 +1,7 @@
-"""The tasks of a corpus directory, read without SeqIO and TensorFlow.
+"""Tasks of a corpus directory, which are read without SeqIO and TensorFlow.
 
-They have the names, examples and fingerprints that SeqIO knows them by:
-`xlflax.data.seqio_tasks.corpus_tasks` registers these very tasks.
+The names, examples and fingerprints of the tasks are the same as in SeqIO:
+`xlflax.data.seqio_tasks.corpus_tasks` registers the same tasks.
 """
 
 import dataclasses
@@ -15,47 +15,45 @@ import numpy as np
 from xlflax.data import tokenized_examples
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.plain_text import code_switched_rows, text_tasks
-from xlflax.data.plain_text import text_source as text_rows
+from xlflax.data.plain_text import code_switched_rows, text_source, text_tasks
 
-ALPHA = 0.7  # of a corpus's mixtures
-# Steps of the tasks, as fingerprints name them.
+ALPHA = 0.7  # Sampling exponent of the mixtures of a corpus.
+# Names of the source and the preprocessing steps in fingerprints. The keys are
+# numbers of languages.
 _SOURCE, _TOKENIZE = 'TextSource', 'tokenize'
 _STEPS = {1: ['mark_documents', 'name_monolingual'], 2: ['name_parallel']}
 
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-  """A task over the text of a corpus directory.
+  """Task over the text of a corpus directory.
 
   Attributes:
-    name: of the task.
-    languages: of its sides.
-    source: its text.
-    switch: the step that code-switches it, if there is one.
+    name: Name of the task.
+    languages: Languages of the sides.
+    source: Text of the task.
+    switch: Code-switching step. None if the text is not code-switched.
   """
 
   name: str
   languages: tuple[str, ...]
-  source: text_rows.TextRows
+  source: text_source.TextRows
   switch: code_switched_rows.SwitchedRows | None = None
 
   @property
-  def rows(self) -> text_rows.TextRows:
-    """The text, as often as it is switched."""
+  def rows(self) -> text_source.TextRows:
+    """Rows of the text, repeated for each code-switched copy."""
     if self.switch is None:
       return self.source
     return self.source.repeated(self.switch.settings.copies)
 
   @property
   def steps(self) -> list[str | list]:
-    """Names of the steps, with fingerprints of those that have one."""
-    switch = [] if self.switch is None else [self.switch]
-    return [
-      *_STEPS[len(self.languages)],
-      *([step.__name__, step.fingerprint()] for step in switch),
-      _TOKENIZE,
-    ]
+    """Names of the steps, with the fingerprints of steps that have one."""
+    steps: list[str | list] = [*_STEPS[len(self.languages)]]
+    if self.switch is not None:
+      steps.append([self.switch.__name__, self.switch.fingerprint()])
+    return [*steps, _TOKENIZE]
 
 
 def list_tasks(
@@ -64,18 +62,25 @@ def list_tasks(
   prefix: str = 'corpus',
   code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
 ) -> dict[str, list[TextTask]]:
-  """The tasks of each mixture of a corpus directory.
+  """Returns the tasks of each mixture of a corpus directory.
 
-  `<prefix>.mono.<language>`, `<prefix>.parallel.<l1>_<l2>`, and
-  `<prefix>.code_switched.<language>` for languages that a dictionary is of,
-  in the mixtures `<prefix>.mono`, `.parallel` and `.code_switched`.
+  The tasks are `<prefix>.mono.<language>`, `<prefix>.parallel.<l1>_<l2>`, and,
+  for
+  languages with a dictionary, `<prefix>.code_switched.<language>`. The mixtures
+  are
+  `<prefix>.mono`, `<prefix>.parallel` and `<prefix>.code_switched`.
+
+  Args:
+    corpus: Corpus directory.
+    prefix: Prefix of the names.
+    code_switching: Settings of the code-switching.
   """
   return {
     f'{prefix}.mono': [
       TextTask(
         f'{prefix}.mono.{language}',
         (language,),
-        text_rows.monolingual_rows(corpus, language),
+        text_source.monolingual_rows(corpus, language),
       )
       for language in corpus.languages
       if corpus.splits(language)
@@ -84,7 +89,7 @@ def list_tasks(
       TextTask(
         f'{prefix}.parallel.{"_".join(pair)}',
         pair,
-        text_rows.parallel_rows(corpus, pair),
+        text_source.parallel_rows(corpus, pair),
       )
       for pair in corpus.pairs
     ],
@@ -106,38 +111,44 @@ def _code_switched(corpus, language, prefix, settings) -> TextTask:
   return TextTask(
     name,
     (language,),
-    text_rows.monolingual_rows(corpus, language),
+    text_source.monolingual_rows(corpus, language),
     code_switched_rows.SwitchedRows(name, language, paths, settings),
   )
 
 
 def mixture_members(tasks: Sequence[TextTask]) -> list[TextTask]:
-  """Those of a mixture: the ones with training text; all, where none has."""
-  return [t for t in tasks if TRAIN in t.source.splits] or list(tasks)
+  """Returns the tasks that are members of a mixture.
+
+  These are the tasks with training text, or all tasks if none has training
+  text.
+  """
+  return [task for task in tasks if TRAIN in task.source.splits] or list(tasks)
 
 
 class CorpusTasks:
-  """The `text_tasks.Tasks` of a corpus directory."""
+  """Implementation of `text_tasks.Tasks` for a corpus directory."""
 
   def __init__(self, directory: str | os.PathLike):
-    """Lists them.
+    """Lists the tasks of a corpus directory.
 
     Args:
-      directory: of the corpus.
+      directory: Path of the corpus directory.
 
     Raises:
-      CorpusError: it is no corpus directory.
+      CorpusError: If the path is not a corpus directory.
     """
     tasks_by_mixture = list_tasks(Corpus(directory))
     self._mixtures = {
-      name: mixture_members(ts) for name, ts in tasks_by_mixture.items() if ts
+      name: mixture_members(tasks)
+      for name, tasks in tasks_by_mixture.items()
+      if tasks
     }
     self._tasks = {
-      t.name: t for tasks in tasks_by_mixture.values() for t in tasks
+      task.name: task for tasks in tasks_by_mixture.values() for task in tasks
     }
 
   def __contains__(self, name: str) -> bool:
-    """Whether a task or mixture has this name."""
+    """Returns True if a task or mixture has this name."""
     return name in self._tasks or name in self._mixtures
 
   def names(self, mixture: str, *, split: str) -> list[str]:
@@ -150,7 +161,7 @@ class CorpusTasks:
     tasks = self._mixtures.get(mixture) or [self._tasks[mixture]]
     names = sorted(task.name for task in tasks if split in task.source.splits)
     if not names:
-      raise text_tasks.no_text(mixture, split)
+      raise text_tasks.no_text_error(mixture, split)
     return names
 
   def rates(
@@ -160,15 +171,15 @@ class CorpusTasks:
     names = self.names(mixture, split=split)
     if mixture not in self._mixtures:
       return dict.fromkeys(names, 1.0)
-    return {name: self._rate(name, sizes) for name in names}
+    return {name: self._mixing_rate(name, sizes) for name in names}
 
   def languages(self, task: str) -> tuple[str, ...]:
     """See `text_tasks.Tasks`."""
-    return self._get(task).languages
+    return self._get_task(task).languages
 
   def fingerprint(self, task: str, split: str) -> dict:
     """See `text_tasks.Tasks`."""
-    text_task = self._get(task, split)
+    text_task = self._get_task(task, split)
     return {
       'source': _SOURCE,
       'files': [
@@ -180,14 +191,14 @@ class CorpusTasks:
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
     """See `text_tasks.Tasks`."""
-    text_task = self._get(task, split)
+    text_task = self._get_task(task, split)
     if text_task.switch is not None or text_task.source.files is None:
       return None
     return text_task.source.files(split)
 
   def source_size(self, task: str, split: str) -> int:
     """See `text_tasks.Tasks`."""
-    return self._get(task, split).rows.count(split)
+    return self._get_task(task, split).rows.count(split)
 
   def read(
     self,
@@ -201,7 +212,7 @@ class CorpusTasks:
     piece: text_tasks.FilePiece | None = None,
   ) -> Iterator[tokenized_examples.Examples]:
     """See `text_tasks.Tasks`."""
-    text_task = self._get(task, split)
+    text_task = self._get_task(task, split)
     languages = dict(
       zip(
         tokenized_examples.SIDES[len(text_task.languages)],
@@ -219,15 +230,17 @@ class CorpusTasks:
     ):
       yield _examples(texts, languages, vocabulary, num_threads)
 
-  def _get(self, name: str, split: str | None = None) -> TextTask:
+  def _get_task(self, name: str, split: str | None = None) -> TextTask:
     if name not in self._tasks:
       raise text_tasks.unknown_task_error(name, 'task', list(self._tasks))
     text_task = self._tasks[name]
     if split is not None and split not in text_task.source.splits:
-      raise text_tasks.lacks_split(name, split, text_task.source.splits)
+      raise text_tasks.missing_split_error(name, split, text_task.source.splits)
     return text_task
 
-  def _rate(self, name: str, sizes: Mapping[tuple[str, str], int]) -> float:
+  def _mixing_rate(
+    self, name: str, sizes: Mapping[tuple[str, str], int]
+  ) -> float:
     splits = self._tasks[name].source.splits
     split = TRAIN if TRAIN in splits else splits[0]
     size = sizes.get((name, split))
@@ -235,7 +248,7 @@ class CorpusTasks:
 
 
 def text_blocks(
-  rows: text_rows.TextRows,
+  rows: text_source.TextRows,
   switch: code_switched_rows.SwitchedRows | None,
   *,
   split: str,
@@ -243,26 +256,28 @@ def text_blocks(
   size: int,
   piece: text_tasks.FilePiece | None = None,
 ) -> Iterator[dict[str, list]]:
-  """Blocks of columns of rows: texts and, of one language, `starts_document`.
+  """Yields blocks of rows as columns of texts.
+
+  Monolingual text also has the column `starts_document`.
 
   Args:
-    rows: of a task.
-    switch: code-switches them, if it is there.
-    split: of the rows.
-    start: rows passed over.
-    size: rows in a block; the last may be shorter.
-    piece: only the rows of this, where rows are those of files.
+    rows: Rows of a task.
+    switch: Code-switching step. If None, the text is not switched.
+    split: Split of the task.
+    start: Number of rows to skip.
+    size: Number of rows in a block. The last block may be shorter.
+    piece: File, or part of a file, whose rows are read. If None, all rows are
+      read. Ignored if rows do not correspond to the lines of files.
   """
   if piece and rows.read_file:
     row_iterator = iter(rows.read_file(*piece))
   else:
     row_iterator = iter(rows.read(split))
-  row_iterator = (
-    switch.rows(row_iterator, rows.names, start)
-    if switch
-    else itertools.islice(row_iterator, start, None)
-  )
-  return text_rows.iterate_blocks(row_iterator, rows.names, size)
+  if switch:
+    row_iterator = switch.rows(row_iterator, rows.names, start)
+  else:
+    row_iterator = itertools.islice(row_iterator, start, None)
+  return text_source.iterate_blocks(row_iterator, rows.names, size)
 
 
 def _examples(
@@ -271,6 +286,7 @@ def _examples(
   vocabulary,
   num_threads: int,
 ) -> tokenized_examples.Examples:
+  """Tokenizes the texts of a block of rows."""
   sides = tuple(
     tokenized_examples.Ragged(ids, lengths.astype(np.int64))
     for ids, lengths in (
@@ -280,9 +296,11 @@ def _examples(
       for side, language in languages.items()
     )
   )
-  starts = texts.get(text_rows.STARTS)
-  if starts is None:
+  starts_document = texts.get(text_source.STARTS)
+  if starts_document is None:
     return tokenized_examples.Examples(
       sides, np.ones(sides[0].lengths.size, bool)
     )
-  return tokenized_examples.Examples(sides, np.asarray(starts, np.bool_))
+  return tokenized_examples.Examples(
+    sides, np.asarray(starts_document, np.bool_)
+  )

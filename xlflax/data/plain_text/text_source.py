@@ -1,4 +1,4 @@
-"""The text of a task as rows: what it is read from, and how."""
+"""Text sources of tasks, which are read as rows."""
 
 import dataclasses
 import itertools
@@ -13,52 +13,56 @@ from xlflax.data.corpus.corpus_directory import (
 )
 
 TEXT, STARTS = 'text', 'starts_document'
-Prints = tuple[corpus_files.Fingerprint, ...]
+Fingerprints = tuple[corpus_files.Fingerprint, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRows:
-  """Rows of texts and marks, in order, by split.
+  """Rows of texts and document marks, in order, by split.
 
   Attributes:
-    read: function of a split that gives the rows as tuples; may raise an
+    read: Function from a split to its rows as tuples. It may raise an
       XlflaxError.
-    columns: their names.
-    splits: that there are.
-    count: function of a split: its rows; asked only when it is needed.
-    fingerprint: function of a split that gives (path, size, time) of its
-      files, for caches to notice changed text.
-    origins: function of a split that gives the paths of these files; None: as
-      `fingerprint` names them.
-    files: function of a split that gives the paths of its files, in the order
-      of `fingerprint`; None where the rows are not those of the files, one
-      after the other.
-    read_file: function of a path and of the part of it to read (None: all),
-      where `files` is given.
+    columns: Names of the columns.
+    splits: Names of the splits.
+    count: Function from a split to its number of rows. It is called only if the
+      number is needed.
+    fingerprint: Function from a split to the fingerprints of its files, by
+      which
+      caches detect changed text.
+    origins: Function from a split to the paths of these files. If None, they
+      are
+      the paths in the fingerprints.
+    files: Function from a split to the paths of its files, in the order of
+      `fingerprint`. None if the rows are not the concatenated rows of the
+      files.
+    read_file: Function from a path and a span of bytes (None for the entire
+      file)
+      to rows. Required if `files` is given.
   """
 
   read: Callable[[str], Iterable]
   columns: Sequence[str]
   splits: Sequence[str]
   count: Callable[[str], int]
-  fingerprint: Callable[[str], Prints]
+  fingerprint: Callable[[str], Fingerprints]
   origins: Callable[[str], Sequence[pathlib.Path]] | None = None
   files: Callable[[str], Sequence[pathlib.Path]] | None = None
   read_file: Callable[..., Iterable] | None = None
 
   @property
   def names(self) -> list[str]:
-    """The columns as a task calls them: its text is `targets`."""
+    """Names of the columns in a task, where `text` is named `targets`."""
     return ['targets' if name == TEXT else name for name in self.columns]
 
   def paths(self, split: str) -> list[pathlib.Path]:
-    """Where the files of `fingerprint` lie."""
+    """Returns the paths of the files of `fingerprint`."""
     if self.origins:
       return list(self.origins(split))
     return [pathlib.Path(file.path) for file in self.fingerprint(split)]
 
   def repeated(self, copies: int) -> 'TextRows':
-    """The rows `copies` times, one copy after the other."""
+    """Returns `copies` concatenated copies of the rows."""
 
     def read(split: str) -> Iterator:
       for _ in range(copies):
@@ -77,8 +81,8 @@ class TextRows:
 
 
 def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
-  """Lines of one language: `text` and `starts_document`."""
-  return _of_files(
+  """Returns lines of one language: columns `text` and `starts_document`."""
+  return _corpus_rows(
     corpus,
     (language,),
     read=lambda split: corpus.monolingual(language, split),
@@ -88,8 +92,8 @@ def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
 
 
 def parallel_rows(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
-  """Pairs of two languages: `inputs` and `targets`."""
-  rows = _of_files(
+  """Returns the pairs of two languages with columns `inputs` and `targets`."""
+  rows = _corpus_rows(
     corpus,
     languages,
     read=lambda split: corpus.parallel(*languages, split=split),
@@ -101,7 +105,9 @@ def parallel_rows(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
   return dataclasses.replace(rows, files=None)
 
 
-def _of_files(corpus: Corpus, languages: Sequence[str], **others) -> TextRows:
+def _corpus_rows(
+  corpus: Corpus, languages: Sequence[str], **reader_fields
+) -> TextRows:
   def files(split: str) -> tuple[pathlib.Path, ...]:
     return corpus.text_files(*languages, split=split)
 
@@ -111,14 +117,20 @@ def _of_files(corpus: Corpus, languages: Sequence[str], **others) -> TextRows:
     fingerprint=lambda split: corpus.group_fingerprint(*languages, split=split),
     origins=files,
     files=files,
-    **others,
+    **reader_fields,
   )
 
 
 def iterate_blocks(
   rows: Iterable[tuple], names: Sequence[str], size: int
 ) -> Iterator[dict[str, list]]:
-  """Columns of `size` rows at a time; the last ones may be fewer."""
+  """Yields blocks of rows as lists of values by column.
+
+  Args:
+    rows: Rows with one value for each column.
+    names: Names of the columns.
+    size: Number of rows in a block. The last block may be shorter.
+  """
   rows = iter(rows)
   while block := list(itertools.islice(rows, size)):
     yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))

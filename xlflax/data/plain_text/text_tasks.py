@@ -1,8 +1,8 @@
-"""What a token cache asks of tasks.
+"""Interface of tasks for token caches.
 
-`corpus_directory_tasks.CorpusTasks` answers for a corpus directory, and
-`xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow, for whatever
-SeqIO knows.
+`corpus_directory_tasks.CorpusTasks` implements it for a corpus directory.
+`xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow, implements it
+for all SeqIO tasks.
 """
 
 import difflib
@@ -11,47 +11,61 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from xlflax.data import tokenized_examples
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import line_reader
 from xlflax.utils import errors
 
 
 class FilePiece(NamedTuple):
-  """A file of a task, or a part of one.
+  """File of a task, or a part of it.
 
   Attributes:
-    path: of the file.
-    span: of its bytes; None: all.
+    path: Path of the file.
+    span: Range of bytes. If None, the entire file.
   """
 
   path: pathlib.Path
-  span: corpus_lines.Span | None
+  span: line_reader.Span | None
 
 
 class Tasks(Protocol):
-  """Tasks and mixtures by name; all methods raise CorpusError for unknown ones.
+  """Tasks and mixtures by name.
 
-  A task has the splits that a mixture is asked for; `split` names one.
+  All methods raise a CorpusError if the name is unknown or the task does not
+  have
+  the split.
   """
 
   def names(self, mixture: str, *, split: str) -> list[str]:
-    """The tasks of a task or (nested) mixture that have the split, sorted."""
+    """Returns the sorted tasks of a task or (nested) mixture with the split."""
 
   def rates(
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]
   ) -> dict[str, float]:
-    """Mixing rates by task, not normalised; `sizes`: known source sizes."""
+    """Returns the mixing rate of each task, not normalized.
+
+    Args:
+      mixture: Name of a task or mixture.
+      split: Name of the split.
+      sizes: Source sizes that are already available, by task and split.
+    """
 
   def languages(self, task: str) -> tuple[str, ...]:
-    """Of the task's sides."""
+    """Returns the languages of the sides of a task."""
 
   def fingerprint(self, task: str, split: str) -> dict:
-    """What identifies a task's text, as JSON data: source, files, steps."""
+    """Returns JSON data that identifies the text of a task.
+
+    The data consists of the source, the files and the preprocessing steps.
+    """
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
-    """Files whose lines are the examples; None where that is not so."""
+    """Returns the files whose lines are the examples of a task.
+
+    The result is None if the examples do not correspond to lines of files.
+    """
 
   def source_size(self, task: str, split: str) -> int | None:
-    """Examples of a task's source; None where it does not tell."""
+    """Returns the number of examples in the source, or None if it is unknown."""
 
   def read(
     self,
@@ -64,55 +78,65 @@ class Tasks(Protocol):
     num_threads: int = 1,
     piece: FilePiece | None = None,
   ) -> Iterator[tokenized_examples.Examples]:
-    """Tokenised examples in the source's order.
+    """Yields tokenized examples in the order of the source.
 
     Args:
-      task: its name.
-      vocabulary: a `base_vocabulary.Vocabulary`.
-      split: of the task.
-      start: examples passed over, before any is encoded.
-      size: examples at once; the last ones may be fewer.
-      num_threads: threads that tokenise.
-      piece: only the examples of this, of a task that has `files`.
+      task: Name of the task.
+      vocabulary: Vocabulary that tokenizes the text.
+      split: Name of the split.
+      start: Number of examples to skip before any is tokenized.
+      size: Number of examples in a batch. The last batch may be smaller.
+      num_threads: Number of threads for tokenization.
+      piece: File, or part of a file, whose examples are read. Requires a task
+        with
+        `files`. If None, all examples are read.
     """
 
 
-# Opens the same tasks in every process; can be pickled.
+# Picklable function that opens the same tasks in every process.
 Open = Callable[[], Tasks]
 
 
 def unknown_task_error(
-  name: str, kind: str, known: list[str]
+  name: str, kind: str, registered_names: list[str]
 ) -> errors.CorpusError:
-  """The error for a name that no task or mixture has."""
+  """Returns the error for an unknown task or mixture.
+
+  Args:
+    name: Unknown name.
+    kind: Noun for the message, such as 'task'.
+    registered_names: Names among which similar names are searched.
+  """
   fix = (
-    '`xlflax tasks list` shows them; corpus tasks need --corpus, your own '
-    '--task_module'
+    'run `xlflax tasks list` to list all tasks; tasks of a corpus require '
+    '--corpus, and tasks of your own require --task_module'
   )
   if '.code_switched' in name:
-    fix += '; code-switched ones need dictionaries/<l1>-<l2>.tsv in the corpus'
-  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    fix += (
+      '; code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus'
+    )
+  matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)
   return errors.CorpusError(
     f'No {kind} of this name is registered',
     got=name,
-    expected=', '.join(near) or None,
+    expected=', '.join(matches) or None,
     fix=fix,
   )
 
 
-def no_text(name: str, split: str | None) -> errors.CorpusError:
-  """The error for a mixture of which no task has a split."""
+def no_text_error(name: str, split: str | None) -> errors.CorpusError:
+  """Returns the error for a mixture without text in a split."""
   return errors.CorpusError(
-    f'No text in the {split} split', where=f'task or mixture {name}'
+    f'The {split} split contains no text', where=f'task or mixture {name}'
   )
 
 
-def lacks_split(
+def missing_split_error(
   name: str, split: str, splits: Sequence[str]
 ) -> errors.CorpusError:
-  """The error for a task without a split."""
+  """Returns the error for a task that does not have a split."""
   return errors.CorpusError(
-    'The task lacks a split',
+    'The task does not have the requested split',
     got=split,
     expected=', '.join(splits),
     where=f'task {name}',

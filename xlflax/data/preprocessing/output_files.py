@@ -48,7 +48,7 @@ def of_corpus(corpus, languages, code_switching) -> list[Output]:
   for file in corpus.files:
     if file.kind is Kind.DICTIONARY or not is_wanted(file, languages):
       continue
-    path = record_formats.as_lines(
+    path = record_formats.text_file_path(
       file.path.relative_to(corpus.directory), file.languages
     )
     copies = 1

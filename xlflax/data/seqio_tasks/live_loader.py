@@ -60,7 +60,7 @@ class LiveLoader:
     self._vocabulary = vocabulary
     _check_rows(stream)
     rates = task_registry.expand_mixture(stream.mixture, split=stream.split)
-    task_list = loader_base.of_languages(
+    task_list = loader_base.filter_tasks_by_language(
       stream, {task: task_registry.task_languages(task) for task in rates}
     )
     rates = {task: rates[task] for task in task_list}
@@ -208,7 +208,7 @@ class _TaskRows:
         empty = False
         yield row
       if empty:
-        raise loader_base.nothing_left(
+        raise loader_base.no_examples_error(
           self._stream, self._task, counts.examples
         )
       counts, epoch = row_iterator.Counts(), epoch + 1

@@ -198,7 +198,7 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
     )
   task = seqio.TaskRegistry.get(name)
   if split is not None and split not in task.splits:
-    raise text_tasks.lacks_split(name, split, task.splits)
+    raise text_tasks.missing_split_error(name, split, task.splits)
   return task
 
 
@@ -242,7 +242,7 @@ def _tasks(name: str, split: str | None) -> list[seqio.Task]:
     )
   tasks = [task for task in all_tasks if split is None or split in task.splits]
   if not tasks:
-    raise text_tasks.no_text(name, split)
+    raise text_tasks.no_text_error(name, split)
   return sorted(tasks, key=lambda task: task.name)
 
 
