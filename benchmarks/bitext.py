@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks import large_text, web_text
 from xlflax.data.corpus import text_similarity
-from xlflax.data.preprocessing import language_id as languages_lib
+from xlflax.data.preprocessing import language_id
 from xlflax.demo import demo_corpus
 
 _CODES = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ru', 'sw', 'tr', 'zh')
@@ -103,11 +103,13 @@ def _groups(code: str, text: str, kind: str) -> Iterator[str]:
 
 
 def _ways(code: str, file: Sequence[str]) -> dict[str, Keeps]:
-  prior = languages_lib.expected_languages(code, file[: languages_lib._LINES])
+  prior = language_id.expected_languages(
+    code, file[: language_id._SAMPLE_LINES]
+  )
   assert prior is not None
 
   def alone(text: str) -> bool:
-    found, probability = languages_lib.identify_language(text)
+    found, probability = language_id.identify_language(text)
     return found == code and probability >= _LEAST
 
   return {
@@ -120,7 +122,7 @@ def declarations(folder: pathlib.Path) -> dict:
   """Lines refused of texts of which every line is good."""
   counts: dict[str, list[int]] = {}
   for text in web_text.declarations(folder, longer_than=0):
-    if text.language in languages_lib.known_languages():
+    if text.language in language_id.supported_languages():
       for way, keeps in _ways(text.language, text.lines).items():
         refused = sum(not keeps(line) for line in text.lines)
         for group in (f'all, {way}', f'{text.tag}, {way}'):

@@ -24,10 +24,10 @@ from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.preprocessing import (
   fuzzy_deduplication,
+  language_id,
   text_filters,
   text_processing,
 )
-from xlflax.data.preprocessing import language_id as languages_lib
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
@@ -102,7 +102,7 @@ def _identify(lines: Lines) -> None:
   asked_for = text_filters.TextFilters(min_language_probability=0.5)
   for code, own in itertools.groupby(lines, key=lambda line: line[0]):
     texts = [text for _, text in own]
-    prior = languages_lib.expected_languages(code, texts[:1000])
+    prior = language_id.expected_languages(code, texts[:1000])
     for text in texts:
       text_filters.find_drop_reason((text,), (code,), asked_for, (prior,))
 
@@ -132,7 +132,7 @@ def _write(folder: pathlib.Path, lines, lengths, size: float) -> None:
 
 def _split(lines: Lines) -> None:
   for language, text in lines:
-    text_processing.sentences_of(text, language)
+    text_processing.split_sentences(text, language)
 
 
 def _cache(folder: pathlib.Path, vocabulary: Vocabulary) -> None:

@@ -33,8 +33,7 @@ from benchmarks import large_text
 from xlflax.data.corpus import corpus_writer as corpus_writer
 from xlflax.data.corpus import text_similarity
 from xlflax.data.corpus.corpus_directory import TEST, TRAIN, Corpus
-from xlflax.data.preprocessing import fuzzy_deduplication
-from xlflax.data.preprocessing import language_id as languages_lib
+from xlflax.data.preprocessing import fuzzy_deduplication, language_id
 
 _NEAR = fuzzy_deduplication.Deduplication(
   kept=fuzzy_deduplication.Kept.NOT_NEAR
@@ -220,8 +219,8 @@ class Identifier(NamedTuple):
 
 def _py3langid() -> Identifier:
   return Identifier(
-    languages_lib.known_languages(),
-    lambda text: languages_lib.identify_language(text)[0],
+    language_id.supported_languages(),
+    lambda text: language_id.identify_language(text)[0],
   )
 
 

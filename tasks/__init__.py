@@ -1,5 +1,6 @@
-"""SeqIO tasks over public corpora; importing a module registers its tasks.
+"""SeqIO tasks over public corpora, which are registered on import.
 
-`wiki40b`, `mc4`, `opus`, `paracrawl` and `wmt` read TensorFlow Datasets that
-lie prepared on disk. docs/tasks.md shows how to register your own.
+`wiki40b`, `mc4`, `opus`, `paracrawl` and `wmt` read prepared TensorFlow
+Datasets.
+docs/tasks.md explains how to register other tasks.
 """

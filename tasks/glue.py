@@ -1,10 +1,11 @@
-"""GLUE's folder: the sources of its tasks, as its download script leaves them.
+"""Sources of the GLUE tasks, in the folder that the download script creates.
 
-The test sets are blind, so the dev sets are what is compared. Columns are those
-that Hugging Face's processors read.
+The labels of the test sets are not public. Scores are therefore compared on the
+dev sets. The columns are those that the processors of Hugging Face read.
 
 Wang et al. 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for
-Natural Language Understanding".
+Natural
+Language Understanding".
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ _MNLI: _Columns = {
   'paired_text': 'sentence2',
   'label': 'gold_label',
 }
-# Task: its folder, the dev set, and where texts and label are.
+# Map from task to its folder, its dev set, and the columns of texts and label.
 TASKS: Mapping[str, tuple[str, str, _Columns]] = {
   'cola': ('CoLA', 'dev', {'text': 3, 'label': 1}),
   'sst2': ('SST-2', 'dev', {'text': 0, 'label': 1}),
@@ -42,27 +43,27 @@ def examples(
   *,
   max_examples: validation.PositiveInt | None = None,
 ) -> example_source.FileExamples:
-  """The source of a task's split, of the part 'en'.
+  """Returns the source of a split of a task. Its only part is 'en'.
 
   Args:
-    directory: with `CoLA/train.tsv` and so on.
-    name: of `TASKS`; 'mnli_mm' has the mismatched dev set.
-    split: 'train' or 'dev'.
-    max_examples: the first so many; None: all.
+    directory: Folder with `CoLA/train.tsv` and so on.
+    name: Name of a task in `TASKS`. 'mnli_mm' has the mismatched dev set.
+    split: Name of the split: 'train' or 'dev'.
+    max_examples: Maximum number of examples. If None, all examples are read.
 
   Raises:
-    ConfigError: no such task or split.
+    ConfigError: If the task or the split does not exist.
   """
-  for what, got, known in (
+  for kind, value, choices in (
     ('task', name, TASKS),
     ('split', split, ('train', 'dev')),
   ):
-    if got not in known:
+    if value not in choices:
       raise errors.ConfigError(
-        f'GLUE has no such {what}',
-        got=got,
-        expected='one of ' + ', '.join(known),
-        fix=name_suggestions.did_you_mean(got, known),
+        f'Unknown {kind} of GLUE',
+        got=value,
+        expected='one of ' + ', '.join(choices),
+        fix=name_suggestions.did_you_mean(value, choices),
       )
   folder, dev, columns = TASKS[name]
   file = 'train' if split == 'train' else dev

@@ -1,23 +1,28 @@
-"""Labelled examples from TFDS: classes, tags, trees, questions.
+"""Tasks of labeled examples from TFDS: classes, tags, trees and questions.
 
 | tasks | dataset | splits |
 | --- | --- | --- |
 | `xnli.<language>` | xnli | validation, test |
-| `xnli_translated.<language>` | xtreme_xnli: MultiNLI by machine | train |
-| `paws_x.<language>` | paws_x_wiki | train (by machine), validation, test |
+| `xnli_translated.<language>` | xtreme_xnli: machine-translated MultiNLI |
+train |
+| `paws_x.<language>` | paws_x_wiki | train (machine-translated), validation,
+test |
 | `paws_x_translated.<language>` | xtreme_pawsx | train |
 | `pos.<language>` | xtreme_pos | train, validation, test |
 | `wikiann.<language>` | wikiann | train, validation, test |
 | `treebank.<treebank>` | universal_dependencies | train, validation, test |
 | `squad.en` | squad/v1.1 | train, validation |
-| `xquad.<language>` | xquad | test; SQuAD by machine: train, validation |
+| `xquad.<language>` | xquad | test; machine-translated SQuAD: train, validation
+|
 | `mlqa.<language>` | mlqa | validation, test |
 | `tydiqa.<language>` | tydi_qa/goldp | train, validation |
 | `amazon_us_reviews.<domain>` | amazon_us_reviews | train |
 
-and a mixture of each. Labels are those of the files that XTREME's script leaves
-(PAWS-X: 0, 1), so a model trained on either is tested on either. For other
-datasets: `supervised_tasks.add_labelled_tfds_task`.
+For each row of the table, there is a mixture of all of its tasks. The labels
+are
+the same as in the files of XTREME's download script (PAWS-X: 0, 1), so that
+models can be trained on one and tested on the other. Other datasets are
+registered with `supervised_tasks.add_labelled_tfds_task`.
 """
 
 import functools
@@ -50,7 +55,7 @@ POS_LABELS = (
   'X',
   '_',
 )
-# TFDS 4.9 gives the treebanks of these two each other's code.
+# In TFDS 4.9, the codes of the treebanks of these languages are exchanged.
 POS_CONFIGURATIONS = {'ta': 'tl', 'tl': 'ta'}
 POS_SPLITS = {
   'kk': ('train', 'test'),
@@ -117,39 +122,39 @@ AMAZON_DOMAINS = {
   'dvd': 'Video_DVD_v1_00',
   'music': 'Music_v1_00',
 }
-_THREE = {'train': 'train', 'validation': 'validation', 'test': 'test'}
-_UD = {'train': 'train', 'validation': 'dev', 'test': 'test'}
+_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
+_UD_SPLITS = {'train': 'train', 'validation': 'dev', 'test': 'test'}
 
 
-def classes(
+def to_text_pair(
   example: Mapping,
   *,
   labels: Sequence[str],
   texts: tuple[str, str] = ('sentence1', 'sentence2'),
 ) -> dict:
-  """Two texts and the number of their class; -1 is none."""
+  """Converts an example with two texts and a class; class -1 has no label."""
   return {
     'text': example[texts[0]],
     'paired_text': example[texts[1]],
-    'label': _named(example['label'], labels),
+    'label': _label_names(example['label'], labels),
   }
 
 
-def translated_classes(example: Mapping, *, language: str) -> dict:
-  """A premise and hypothesis in one of the languages of a row of XNLI."""
+def to_xnli_pair(example: Mapping, *, language: str) -> dict:
+  """Extracts premise and hypothesis in one language of an XNLI example."""
   hypothesis = example['hypothesis']
-  found = tf.boolean_mask(
+  hypotheses = tf.boolean_mask(
     hypothesis['translation'], tf.equal(hypothesis['language'], language)
   )
   return {
     'text': example['premise'][language],
-    'paired_text': tf.concat([found, ['']], 0)[0],
-    'label': _named(example['label'], NLI_LABELS),
+    'paired_text': tf.concat([hypotheses, ['']], 0)[0],
+    'label': _label_names(example['label'], NLI_LABELS),
   }
 
 
-def reviews(example: Mapping) -> dict:
-  """A review: positive above three stars, negative below."""
+def to_review(example: Mapping) -> dict:
+  """Converts a review, which is positive if it has more than three stars."""
   data = example['data']
   return {
     'id': data['review_id'],
@@ -160,21 +165,24 @@ def reviews(example: Mapping) -> dict:
   }
 
 
-def tags(example: Mapping, *, feature: str, labels: Sequence[str]) -> dict:
-  """Words and the numbers of their tags."""
-  return {'words': example['tokens'], 'tags': _named(example[feature], labels)}
+def to_tagged_words(
+  example: Mapping, *, feature: str, labels: Sequence[str]
+) -> dict:
+  """Converts an example with words and the ids of their tags."""
+  tags = _label_names(example[feature], labels)
+  return {'words': example['tokens'], 'tags': tags}
 
 
-def trees(example: Mapping) -> dict:
-  """The syntactic words of a sentence of Universal Dependencies.
+def to_tree(example: Mapping) -> dict:
+  """Converts a sentence of Universal Dependencies to its syntactic words.
 
-  Multiword tokens and empty nodes, which have no head, are passed over.
+  Multiword tokens and empty nodes, which have no head, are dropped.
   """
   keep = tf.not_equal(example['head'], 'None')
   return {
     'id': example['idx'],
     'words': tf.boolean_mask(example['tokens'], keep),
-    'tags': tf.boolean_mask(_named(example['upos'], POS_LABELS), keep),
+    'tags': tf.boolean_mask(_label_names(example['upos'], POS_LABELS), keep),
     'heads': tf.strings.to_number(
       tf.boolean_mask(example['head'], keep), tf.int32
     ),
@@ -182,8 +190,8 @@ def trees(example: Mapping) -> dict:
   }
 
 
-def questions(example: Mapping) -> dict:
-  """A question in SQuAD's format."""
+def to_question(example: Mapping) -> dict:
+  """Converts a question in the format of SQuAD."""
   return {
     'id': example['id'],
     'title': example['title'],
@@ -195,14 +203,19 @@ def questions(example: Mapping) -> dict:
 
 
 def register(*, prefix: str = '', data_dir: str | None = None) -> None:
-  """Registers the tasks and mixtures; see `tfds_source.TfdsSource`."""
+  """Registers all tasks and mixtures.
+
+  Args:
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+  """
   add = functools.partial(_add, prefix=prefix, data_dir=data_dir)
-  _register_classes(add)
-  _register_tags(add)
-  _register_questions(add)
+  _register_classification(add)
+  _register_tagging_and_parsing(add)
+  _register_question_answering(add)
 
 
-def _register_classes(add: Callable) -> None:
+def _register_classification(add: Callable) -> None:
   languages = xtreme.TASKS['xnli'].languages
   for name, dataset, splits in (
     ('xnli', 'xnli', _take('validation', 'test')),
@@ -215,18 +228,18 @@ def _register_classes(add: Callable) -> None:
         language: (
           f'{dataset}:1.1.0',
           splits,
-          functools.partial(translated_classes, language=language),
+          functools.partial(to_xnli_pair, language=language),
         )
         for language in languages
       },
     )
   languages = xtreme.TASKS['pawsx'].languages
-  step = functools.partial(classes, labels=PAWS_LABELS)
+  step = functools.partial(to_text_pair, labels=PAWS_LABELS)
   add(
     'paws_x',
     'classification',
     {
-      language: (f'paws_x_wiki/{language}:1.0.0', _THREE, step)
+      language: (f'paws_x_wiki/{language}:1.0.0', _SPLITS, step)
       for language in languages
     },
   )
@@ -243,7 +256,7 @@ def _register_classes(add: Callable) -> None:
     'amazon_us_reviews',
     'classification',
     {
-      domain: (f'amazon_us_reviews/{name}:0.1.0', _take('train'), reviews)
+      domain: (f'amazon_us_reviews/{name}:0.1.0', _take('train'), to_review)
       for domain, name in AMAZON_DOMAINS.items()
     },
     languages=dict.fromkeys(AMAZON_DOMAINS, 'en'),
@@ -251,8 +264,8 @@ def _register_classes(add: Callable) -> None:
   )
 
 
-def _register_tags(add: Callable) -> None:
-  step = functools.partial(tags, feature='upos', labels=POS_LABELS)
+def _register_tagging_and_parsing(add: Callable) -> None:
+  step = functools.partial(to_tagged_words, feature='upos', labels=POS_LABELS)
   add(
     'pos',
     'tagging',
@@ -260,18 +273,18 @@ def _register_tags(add: Callable) -> None:
       language: (
         'xtreme_pos/xtreme_pos_'
         f'{POS_CONFIGURATIONS.get(language, language)}:1.0.0',
-        _take(*POS_SPLITS.get(language, _UD), names=_UD),
+        _take(*POS_SPLITS.get(language, _UD_SPLITS), names=_UD_SPLITS),
         step,
       )
       for language in xtreme.TASKS['udpos'].languages
     },
   )
-  step = functools.partial(tags, feature='tags', labels=IOB2_LABELS)
+  step = functools.partial(to_tagged_words, feature='tags', labels=IOB2_LABELS)
   add(
     'wikiann',
     'tagging',
     {
-      language: (f'wikiann/{language}:1.0.0', _THREE, step)
+      language: (f'wikiann/{language}:1.0.0', _SPLITS, step)
       for language in WIKIANN_LANGUAGES
     },
   )
@@ -279,21 +292,25 @@ def _register_tags(add: Callable) -> None:
     'treebank',
     'parsing',
     {
-      treebank: (f'universal_dependencies/{treebank}:1.0.1', _UD, trees)
+      treebank: (
+        f'universal_dependencies/{treebank}:1.0.1',
+        _UD_SPLITS,
+        to_tree,
+      )
       for treebank in TREEBANKS
     },
     languages={name: name.split('_')[0] for name in TREEBANKS},
   )
 
 
-def _register_questions(add: Callable) -> None:
+def _register_question_answering(add: Callable) -> None:
   kind = 'question_answering'
   add(
     'squad',
     kind,
-    {'en': ('squad/v1.1:3.0.0', _take('train', 'validation'), questions)},
+    {'en': ('squad/v1.1:3.0.0', _take('train', 'validation'), to_question)},
   )
-  translated = {
+  translated_splits = {
     'train': 'translate-train',
     'validation': 'translate-dev',
     'test': 'test',
@@ -304,8 +321,8 @@ def _register_questions(add: Callable) -> None:
     {
       language: (
         f'xquad/{language}:3.0.0',
-        _take('test') if language == 'en' else translated,
-        questions,
+        _take('test') if language == 'en' else translated_splits,
+        to_question,
       )
       for language in xtreme.TASKS['xquad'].languages
     },
@@ -317,7 +334,7 @@ def _register_questions(add: Callable) -> None:
       language: (
         f'mlqa/{language}:1.0.0',
         _take('validation', 'test'),
-        questions,
+        to_question,
       )
       for language in xtreme.TASKS['mlqa'].languages
     },
@@ -330,7 +347,7 @@ def _register_questions(add: Callable) -> None:
         language: (
           'tydi_qa/goldp:3.0.0',
           {'train': 'train', 'validation': f'validation-{language}'},
-          questions,
+          to_question,
         )
       },
       mixture=False,
@@ -351,6 +368,20 @@ def _add(
   mixture: bool = True,
   members: Sequence[str] | None = None,
 ) -> None:
+  """Registers the tasks `<name>.<part>`, and their mixture.
+
+  Args:
+    name: Name of the mixture without prefix.
+    kind: Task family.
+    parts: Map from part, such as a language, to (TFDS name, splits, function
+      that converts an example).
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS.
+    languages: Map from part to language. If None, the parts are languages.
+    keep: Predicate of examples. If None, all examples are used.
+    mixture: Whether to register the mixture.
+    members: Parts of the mixture. If None, `parts`.
+  """
   name = prefix + name
   for part, (dataset, splits, step) in parts.items():
     steps = [] if keep is None else [functools.partial(_filter, keep=keep)]
@@ -369,7 +400,7 @@ def _add(
     )
 
 
-def _take(*splits: str, names: Mapping[str, str] = _THREE) -> dict[str, str]:
+def _take(*splits: str, names: Mapping[str, str] = _SPLITS) -> dict[str, str]:
   return {split: names[split] for split in splits}
 
 
@@ -390,9 +421,9 @@ def _starts_with(example: Mapping, *, start: str) -> tf.Tensor:
   return tf.equal(tf.strings.substr(example['id'], 0, len(start)), start)
 
 
-def _named(numbers: tf.Tensor, labels: Sequence[str]) -> tf.Tensor:
-  """Names of classes by number; '' for -1."""
-  return tf.gather(tf.constant(['', *labels]), numbers + 1)
+def _label_names(ids: tf.Tensor, labels: Sequence[str]) -> tf.Tensor:
+  """Returns the names of label ids; '' for -1."""
+  return tf.gather(tf.constant(['', *labels]), ids + 1)
 
 
 register()

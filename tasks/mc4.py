@@ -1,14 +1,14 @@
-"""Multilingual C4: web pages of 107 languages and scripts, from TFDS.
+"""Tasks over multilingual C4: web pages of 107 languages and scripts.
 
-Tasks `mc4.<language>` and the mixture `mc4` with rates N^0.7, N the number of
-pages. A line of a page is a line, a page a document. All languages are one TFDS
-dataset, `c4/multilingual`, whose splits they are.
+The tasks are `mc4.<language>`. The mixture `mc4` has the rates N^0.7, where N
+is
+the number of pages. Each page is a document, and its lines are the lines of the
+document. All languages are splits of one TFDS dataset, `c4/multilingual`.
 
 Xue et al. 2021, "mT5", section 3.1.
 """
 
-from xlflax.data.seqio_tasks import preprocessors, tfds_source
-from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.data.seqio_tasks import preprocessors, task_registry, tfds_source
 
 VERSION = '3.1.0'
 LANGUAGES = [
@@ -122,20 +122,25 @@ LANGUAGES = [
 ]
 
 
-def code_of(name: str) -> str:
-  """C4's name of a language as a code: `zh-Latn` is `zh_Latn`, `iw` `he`."""
+def language_code(name: str) -> str:
+  """Converts a language name of C4: `zh-Latn` to `zh_Latn`, `iw` to `he`."""
   return 'he' if name == 'iw' else name.replace('-', '_')
 
 
 def register(*, prefix: str = 'mc4', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixture; see `tfds_source.TfdsSource`."""
+  """Registers the tasks and the mixture.
+
+  Args:
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+  """
   names = []
   for language in LANGUAGES:
-    names.append(f'{prefix}.{code_of(language)}')
+    names.append(f'{prefix}.{language_code(language)}')
     tfds_source.add_monolingual(
       names[-1],
       f'c4/multilingual:{VERSION}',
-      language=code_of(language),
+      language=language_code(language),
       splits={'train': language, 'validation': f'{language}-validation'},
       preprocessors=(preprocessors.split_lines,),
       data_dir=data_dir,

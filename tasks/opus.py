@@ -1,9 +1,9 @@
-"""OPUS: pairs from TFDS, and from files in the formats that OPUS offers.
+"""Tasks over OPUS: pairs from TFDS, and from files in the formats of OPUS.
 
-Importing registers TFDS's five German-English configurations as
-`opus.<configuration>.de_en`. For all other pairs, download the Moses format (two
-files with a translation on the same line) or TSV from opus.nlpl.eu and register
-it from a `--task_module`:
+The import registers the five German-English configurations of TFDS as
+`opus.<configuration>.de_en`. For other pairs, download the Moses format (two
+files with translations on the same line) or TSV from opus.nlpl.eu, and register
+them in a `--task_module`:
 
     from xlflax.tasks import opus
     opus.add_moses_task('tanzil.en_sw', languages=('en', 'sw'), files={
@@ -21,12 +21,9 @@ from collections.abc import Iterator, Mapping
 
 import seqio
 
-from xlflax.data.corpus import corpus_directory as corpus
-from xlflax.data.corpus import corpus_files as corpus_files
-from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.plain_text import text_source as text_rows
-from xlflax.data.seqio_tasks import data_sources, tfds_source
-from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.data.corpus import corpus_directory, corpus_files, line_reader
+from xlflax.data.plain_text import text_source
+from xlflax.data.seqio_tasks import data_sources, task_registry, tfds_source
 from xlflax.utils import errors, validation
 
 VERSION = '0.1.0'
@@ -34,7 +31,12 @@ CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
 
 
 def register(*, prefix: str = 'opus', data_dir: str | None = None) -> None:
-  """Registers TFDS's configurations; see `tfds_source.TfdsSource`."""
+  """Registers the configurations of TFDS, and their mixture.
+
+  Args:
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+  """
   names = []
   for configuration in CONFIGURATIONS:
     names.append(f'{prefix}.{configuration}.de_en')
@@ -54,17 +56,18 @@ def add_moses_task(
 ) -> seqio.Task:
   """Registers line-aligned files as a parallel task.
 
-  Before: lines `one` and `un`; after: `{'inputs': 'one', 'targets': 'un'}`.
-  Pairs with an empty side are dropped, as OPUS's files have them.
+  For example, the lines `one` and `un` become `{'inputs': 'one', 'targets':
+  'un'}`. Pairs with an empty side, which occur in OPUS, are dropped.
 
   Args:
-    name: of the task.
-    languages: of the two files.
-    files: split to the two paths; they may end in .gz or .zst.
+    name: Name of the task.
+    languages: Languages of the two files.
+    files: Map from split to the paths of the two files, which may have the
+      extension .gz or .zst.
 
   Raises:
-    CorpusError: the name is taken, or a file is missing; on reading: the files
-      have unequal numbers of lines, or one is not UTF-8.
+    CorpusError: If a task with this name exists, or a file is missing. When the
+      task is read, if the numbers of lines differ, or a line is not UTF-8.
   """
   return _add_files(
     name,
@@ -78,63 +81,86 @@ def add_moses_task(
 def add_tsv_task(
   name: str, *, languages: tuple[str, str], files: Mapping[str, str]
 ) -> seqio.Task:
-  """Registers files of two tab-separated columns as a parallel task.
+  """Registers files with two tab-separated columns as a parallel task.
 
-  Arguments and errors as for `add_moses_task`, with one path per split; a line
-  without exactly two full columns is an error.
+  A line without exactly two nonempty columns is an error.
+
+  Args:
+    name: Name of the task.
+    languages: Languages of the two columns.
+    files: Map from split to the path of a file.
+
+  Raises:
+    CorpusError: If a task with this name exists, or a file is missing. When the
+      task is read, if a line is malformed.
   """
   return _add_files(
     name,
     languages,
-    corpus.read_parallel,
+    corpus_directory.read_parallel,
     {split: (pathlib.Path(path),) for split, path in files.items()},
   )
 
 
 def read_moses(
   first: pathlib.Path, second: pathlib.Path
-) -> Iterator[corpus.Pair]:
+) -> Iterator[corpus_directory.Pair]:
   """Yields the pairs of two line-aligned files; see `add_moses_task`."""
-  lines = itertools.zip_longest(
-    corpus_lines.read_lines(first), corpus_lines.read_lines(second)
+  numbered_lines = itertools.zip_longest(
+    line_reader.read_lines(first), line_reader.read_lines(second)
   )
-  for a, b in lines:
-    if a is None or b is None:
-      longer, (number, _) = (first, a) if b is None else (second, b)
-      raise errors.CorpusError(
-        'Two files that should be line-aligned have unequal lengths',
-        got=f'{longer} goes on',
-        where=f'{longer}:{number}',
-        expected=f'as many lines in {first} as in {second}',
+  for first_item, second_item in numbered_lines:
+    if first_item is None or second_item is None:
+      longer, item = (
+        (first, first_item) if second_item is None else (second, second_item)
       )
-    if a[1] and b[1]:
-      yield corpus.Pair(
-        corpus_lines.decode_line(a[1], first, a[0]),
-        corpus_lines.decode_line(b[1], second, b[0]),
+      raise errors.CorpusError(
+        'Line-aligned files have different numbers of lines',
+        got=f'more lines in {longer}',
+        where=f'{longer}:{item[0]}',
+        expected=f'the same number of lines in {first} and {second}',
+      )
+    first_number, first_line = first_item
+    second_number, second_line = second_item
+    if first_line and second_line:
+      yield corpus_directory.Pair(
+        line_reader.decode_line(first_line, first, first_number),
+        line_reader.decode_line(second_line, second, second_number),
       )
 
 
 def _add_files(name, languages, reader, files) -> seqio.Task:
+  """Registers files as a parallel task.
+
+  Args:
+    name: Name of the task.
+    languages: Languages of the sides.
+    reader: Function from the files of a split to pairs.
+    files: Map from split to the paths of its files.
+  """
   for path in itertools.chain.from_iterable(files.values()):
     if not path.is_file():
       raise errors.CorpusError(
         'A text file does not exist', got=str(path), where=f'task {name}'
       )
-  fingerprint = lambda split: tuple(  # noqa: E731
-    corpus_files.fingerprint_file(path) for path in files[split]
-  )
-  count = functools.cache(
-    lambda split, _: sum(1 for _ in reader(*files[split]))
-  )
-  rows = text_rows.TextRows(
+
+  def fingerprint(split: str) -> tuple[corpus_files.Fingerprint, ...]:
+    return tuple(map(corpus_files.fingerprint_file, files[split]))
+
+  @functools.cache
+  def count_pairs(split: str, fingerprints) -> int:
+    del fingerprints  # Part of the cache key, so that changes are noticed.
+    return sum(1 for _ in reader(*files[split]))
+
+  rows = text_source.TextRows(
     read=lambda split: reader(*files[split]),
     columns=('inputs', 'targets'),
     splits=tuple(files),
     fingerprint=fingerprint,
-    count=lambda split: count(split, fingerprint(split)),
+    count=lambda split: count_pairs(split, fingerprint(split)),
   )
   return task_registry.add_parallel_task(
-    name, data_sources.of_rows(rows), languages=languages
+    name, data_sources.create_text_source(rows), languages=languages
   )
 
 

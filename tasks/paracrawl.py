@@ -1,12 +1,12 @@
-"""ParaCrawl: web-crawled pairs of English with 23 languages, from TFDS.
+"""Tasks over ParaCrawl: web-crawled pairs of English with 23 languages.
 
-Tasks `paracrawl.en_<language>` and the mixture `paracrawl` with rates N^0.7.
+The data come from TFDS. The tasks are `paracrawl.en_<language>`. The mixture
+`paracrawl` has the rates N^0.7.
 
 Bañón et al. 2020, "ParaCrawl: Web-Scale Acquisition of Parallel Corpora".
 """
 
-from xlflax.data.seqio_tasks import task_registry as task_registry
-from xlflax.data.seqio_tasks import tfds_source
+from xlflax.data.seqio_tasks import task_registry, tfds_source
 
 VERSION = '1.2.0'
 LANGUAGES = [
@@ -37,7 +37,12 @@ LANGUAGES = [
 
 
 def register(*, prefix: str = 'paracrawl', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixture; see `tfds_source.TfdsSource`."""
+  """Registers the tasks and the mixture.
+
+  Args:
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+  """
   names = []
   for language in LANGUAGES:
     names.append(f'{prefix}.en_{language}')

@@ -1,7 +1,7 @@
-"""Downloads of public data sets, converted into folders that are read.
+"""Converters of public data sets from downloads to supported formats.
 
-Each function takes the folder of what was downloaded and the one to be
-written, and returns the names of the files that it wrote.
+Each converter takes the folder of a download and the output folder, and returns
+the names of the files that it writes.
 """
 
 import logging
@@ -13,12 +13,14 @@ from xlflax.data.supervised.readers import file_reading
 from xlflax.storage import paths
 from xlflax.utils import errors
 
-_MASSIVE = {'train': 'train', 'dev': 'validation', 'test': 'test'}
-_BY_CHARACTER = ('ja-JP', 'zh-CN', 'zh-TW')
-Written = list[str]
+_MASSIVE_SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
+# Locales of MASSIVE that are tagged by character.
+_CHARACTER_LOCALES = ('ja-JP', 'zh-CN', 'zh-TW')
+FileNames = list[str]
 
 
-def write(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
+def write_lines(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
+  """Writes a file of an output folder, and returns its name."""
   path = output / name
   path.parent.mkdir(parents=True, exist_ok=True)
   paths.write_atomically(
@@ -27,111 +29,139 @@ def write(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
   return name
 
 
-def _copied(
-  pattern: str, name: Callable[[pathlib.Path], str]
-) -> Callable[[pathlib.Path, pathlib.Path], Written]:
-  """A converter that copies files of a pattern to names of the project's."""
+def _create_copy_converter(
+  pattern: str, output_name: Callable[[pathlib.Path], str]
+) -> Callable[[pathlib.Path, pathlib.Path], FileNames]:
+  """Returns a converter that copies files under other names.
 
-  def convert(source: pathlib.Path, output: pathlib.Path) -> Written:
-    written = []
+  Args:
+    pattern: Glob pattern of the files to copy.
+    output_name: Function from the path of a file to its name in the output.
+  """
+
+  def convert(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+    file_names = []
     for path in sorted(source.rglob(pattern)):
-      if name(path) in written:
+      name = output_name(path)
+      if name in file_names:
         raise errors.CorpusError(
-          'Two files of a download would have one name',
-          got=f'{path}, as another one: {name(path)}',
+          'Two files of the download have the same name in the output',
+          got=f'{path}, written as {name}',
           where=str(source),
-          fix='give the folder of one of them',
+          fix='pass the folder of one of the files as --input',
         )
-      target = output / name(path)
+      target = output / name
       target.parent.mkdir(parents=True, exist_ok=True)
       shutil.copyfile(path, target)
-      written.append(name(path))
-    return written
+      file_names.append(name)
+    return file_names
 
   return convert
 
 
-def sib200(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<language>/<split>.tsv` of `text<TAB>topic`, unquoted."""
-  written = []
+def convert_sib200(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes `<language>/<split>.tsv` with `text<TAB>topic`, without quotes."""
+  file_names = []
   for path in sorted(source.rglob('*_*/*.tsv')):
     rows = [row for _, row in file_reading.read_csv(path)]
     if rows and {'text', 'category'} <= set(rows[0]):
       name = f'{path.parent.name}/{path.stem}.tsv'
-      lines = [f'{" ".join(r["text"].split())}\t{r["category"]}' for r in rows]
-      written.append(write(output, name, lines))
-  return written
+      lines = [
+        f'{" ".join(row["text"].split())}\t{row["category"]}' for row in rows
+      ]
+      file_names.append(write_lines(output, name, lines))
+  return file_names
 
 
-def massive(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`intents/<locale>/<split>.tsv` and `slots/<locale>/<split>.conll`."""
-  written = []
+def convert_massive(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes intents and slots of MASSIVE.
+
+  The files are `intents/<locale>/<split>.tsv` and
+  `slots/<locale>/<split>.conll`.
+  """
+  file_names = []
   for path in sorted(source.rglob('??-??.jsonl')):
+    locale = path.stem
     rows = [value for _, value in file_reading.read_json_lines(path)]
-    for partition, split in _MASSIVE.items():
-      own = [row for row in rows if row['partition'] == partition]
-      if own:
-        intents = [f'{row["utt"]}\t{row["intent"]}' for row in own]
-        slots = [
-          '\n'.join(slot_lines(row['annot_utt'], path.stem)) + '\n'
-          for row in own
-        ]
-        place = f'{path.stem}/{split}'
-        written += [
-          write(output, f'intents/{place}.tsv', intents),
-          write(output, f'slots/{place}.conll', slots),
-        ]
-  return written
+    for partition, split in _MASSIVE_SPLITS.items():
+      split_rows = [row for row in rows if row['partition'] == partition]
+      if not split_rows:
+        continue
+      intents = [f'{row["utt"]}\t{row["intent"]}' for row in split_rows]
+      slots = [
+        '\n'.join(slot_lines(row['annot_utt'], locale)) + '\n'
+        for row in split_rows
+      ]
+      file_names += [
+        write_lines(output, f'intents/{locale}/{split}.tsv', intents),
+        write_lines(output, f'slots/{locale}/{split}.conll', slots),
+      ]
+  return file_names
 
 
 def slot_lines(annotated: str, locale: str) -> list[str]:
-  """`word<TAB>tag` lines of an utterance in MASSIVE's form.
+  """Converts an annotated utterance of MASSIVE to lines `word<TAB>tag`.
 
-  Words and slots are those of MASSIVE's own code (FitzGerald et al., 2023):
-  Japanese and Chinese are split into characters, Latin words apart, and
-  neighbours of one type are one slot. A Latin word at the end of a slot of
-  these leaves it open there, and in published scores.
+  Words and slots are the same as in the original code of MASSIVE (FitzGerald et
+  al., 2023): Japanese and Chinese text is split into characters, except for
+  Latin words, and adjacent slots of one type are one slot. As in the original
+  code and in published scores, a Latin word at the end of a slot does not close
+  the slot in these languages.
 
-  Before: `wake me at [time : nine am]`; after: `wake\tO`, `me\tO`, `at\tO`,
-  `nine\tB-time`, `am\tI-time`.
+  For example, `wake me at [time : nine am]` becomes `wake\tO`, `me\tO`,
+  `at\tO`, `nine\tB-time`, `am\tI-time`.
+
+  Args:
+    annotated: Utterance with slots in brackets.
+    locale: Locale of the utterance, such as `ja-JP`.
   """
   lines: list[str] = []
-  slot = before = ''
-  by_character = locale in _BY_CHARACTER
+  slot = previous_slot = ''
+  by_character = locale in _CHARACTER_LOCALES
   chunks = iter(annotated.split())
   for chunk in chunks:
     if chunk.startswith('['):
       slot = chunk.lstrip('[')
-      next(chunks, None)  # the colon
+      next(chunks, None)  # Skips the colon.
       continue
-    closing = [']'] if chunk.endswith(']') and not by_character else []
-    pieces = [chunk.rstrip(']'), *closing]
-    for piece in chunk if by_character and not chunk.isascii() else pieces:
-      if piece == ']':
+
+    words: Iterable[str]
+    if by_character and not chunk.isascii():
+      words = chunk
+    elif chunk.endswith(']') and not by_character:
+      words = [chunk.rstrip(']'), ']']
+    else:
+      words = [chunk.rstrip(']')]
+
+    for word in words:
+      if word == ']':
         slot = ''
-      elif piece:
-        mark = ('I-' if slot == before else 'B-') + slot if slot else 'O'
-        lines.append(f'{piece}\t{mark}')
-        before = slot
+      elif word:
+        prefix = 'I-' if slot == previous_slot else 'B-'
+        tag = prefix + slot if slot else 'O'
+        lines.append(f'{word}\t{tag}')
+        previous_slot = slot
   return lines
 
 
-_ARTICLE = ('text', 'document', 'source')  # what GEM's sets call it
+# Names of the field with the article in the data sets of GEM.
+_ARTICLE_FIELDS = ('text', 'document', 'source')
 
 
-def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`question<1-6>/<language>/<split>.tsv` of article, summary and rating.
+def convert_seahorse(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes articles, summaries and ratings of SEAHORSE.
 
-  Articles are GEM's, which are not part of SEAHORSE: files of JSON lines with
-  `gem_id` and the article. A summary without its article is left out.
+  The files are `question<1-6>/<language>/<split>.tsv`. The articles are not part
+  of SEAHORSE, but of GEM. They are read from files of JSON lines with `gem_id`
+  and the article. Summaries without an article are dropped.
   """
   articles = {
-    value['gem_id']: next(value[key] for key in _ARTICLE if key in value)
+    value['gem_id']: next(value[key] for key in _ARTICLE_FIELDS if key in value)
     for path in sorted(source.rglob('*.jsonl*'))
     for _, value in file_reading.read_json_lines(path)
   }
-  lines: dict[str, list[str]] = {}
-  lost = 0
+  lines_of_files: dict[str, list[str]] = {}
+  num_missing = 0
   for split in ('train', 'validation', 'test'):
     for path in sorted(source.glob(f'{split}.tsv')):
       for _, row in file_reading.read_csv(path):
@@ -139,55 +169,63 @@ def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
           ' '.join(text.split())
           for text in (articles.get(row['gem_id'], ''), row['summary'])
         ]
-        lost += not texts[0]
+        num_missing += not texts[0]
         language = row['worker_lang'].split('-')[0]
         for number in range(1, 7):
           rating = row[f'question{number}']
           if all((*texts, rating)):
             name = f'question{number}/{language}/{split}.tsv'
-            lines.setdefault(name, []).append('\t'.join((*texts, rating)))
-  if lost:
-    logging.warning('%d summaries of SEAHORSE have no article here.', lost)
-  return [write(output, name, several) for name, several in lines.items()]
+            line = '\t'.join((*texts, rating))
+            lines_of_files.setdefault(name, []).append(line)
+  if num_missing:
+    logging.warning(
+      'Dropped %d summaries of SEAHORSE without an article.', num_missing
+    )
+  return [
+    write_lines(output, name, lines) for name, lines in lines_of_files.items()
+  ]
 
 
-def mlqe_pe(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<from_en|to_en>/<language>/<split>.tsv`: that side, English, z_mean.
+def convert_mlqe_pe(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes quality estimation data of MLQE-PE.
 
-  As the shared tasks' baselines read it: no quoting, z-scores' mean.
+  The files are `<from_en|to_en>/<language>/<split>.tsv`, with the side in the
+  language, the English side, and the mean of the z-scores (`z_mean`). As in the
+  baselines of the shared tasks, quotes have no special meaning.
   """
-  written = []
+  file_names = []
   for path in sorted(source.rglob('*.df.short.tsv')):
     split, pair = path.name.split('.')[:2]
     first, second = pair[:2], pair[2:]
-    sides, folder = ('original', 'translation'), f'to_en/{first}'
     if first == 'en':
       sides, folder = ('translation', 'original'), f'from_en/{second}'
-    rows = file_reading.read_csv(path, quoted=False)
-    written.append(
-      write(
-        output,
-        f'{folder}/{"test" if split == "test20" else split}.tsv',
-        ('\t'.join(row[key] for key in (*sides, 'z_mean')) for _, row in rows),
-      )
+    else:
+      sides, folder = ('original', 'translation'), f'to_en/{first}'
+    lines = (
+      '\t'.join(row[key] for key in (*sides, 'z_mean'))
+      for _, row in file_reading.read_csv(path, quoted=False)
     )
-  return written
+    split = 'test' if split == 'test20' else split
+    file_names.append(write_lines(output, f'{folder}/{split}.tsv', lines))
+  return file_names
 
 
-belebele = _copied('*_*.jsonl', lambda path: f'{path.stem}/test.jsonl')
-xcopa = _copied(
+def _xstory_cloze_name(path: pathlib.Path) -> str:
+  language = path.name.split('.')[2]
+  split = 'test' if 'split_20_80_eval' in path.name else 'train'
+  return f'{language}/{split}.tsv'
+
+
+convert_belebele = _create_copy_converter(
+  '*_*.jsonl', lambda path: f'{path.stem}/test.jsonl'
+)
+convert_xcopa = _create_copy_converter(
   '*.??.jsonl',
   lambda path: f'{path.parent.name}/{path.name.split(".")[0]}.jsonl',
 )
-
-
-xstory_cloze = _copied(
-  '*.tsv.split_20_80_*.tsv',
-  lambda path: (
-    f'{path.name.split(".")[2]}/'
-    + ('test.tsv' if 'split_20_80_eval' in path.name else 'train.tsv')
-  ),
+convert_xstory_cloze = _create_copy_converter(
+  '*.tsv.split_20_80_*.tsv', _xstory_cloze_name
 )
-xwinograd = _copied(
+convert_xwinograd = _create_copy_converter(
   'test/??.jsonl', lambda path: f'{path.stem.replace("jp", "ja")}/test.jsonl'
 )

@@ -1,9 +1,9 @@
-"""Public evaluation sets: where they are, and how they become folders.
+"""Public evaluation sets: their sources and their conversion.
 
-Nothing is downloaded here. `xlflax tasks convert NAME` prints what a set is and
-how it is had, and converts what was downloaded into a folder that gin files
-read. The table is `public_data.toml`; checksums are those that TensorFlow
-Datasets records.
+The data are not downloaded. `xlflax tasks convert NAME` prints the description
+and the download instructions of a data set, and converts a download to a folder
+that gin files read. The table of data sets is `public_data.toml`. The checksums
+are those in TensorFlow Datasets.
 """
 
 import dataclasses
@@ -23,21 +23,21 @@ TABLE = 'public_data.toml'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublicData:
-  """A public data set.
+  """Public data set.
 
   Attributes:
-    name: of the set.
-    kind: of its examples, or what is done with it.
-    source: its repository or page.
-    licence: as its authors state it.
-    languages: how many, or which.
-    splits: their names.
-    fetch: how it is downloaded.
-    use: the gin file or the command that reads it.
-    tfds: name in TensorFlow Datasets; '' for none.
-    sha256: name of an archive -> its checksum, where it is known.
-    convert: writes a folder from what was downloaded, and returns the names of
-      what it wrote; None where the download is read as it is.
+    name: Name of the data set.
+    kind: Type of the examples, or purpose of the data set.
+    source: Repository or web page.
+    licence: License as stated by the authors.
+    languages: Number of languages, or their codes.
+    splits: Names of the splits.
+    fetch: Download instructions.
+    use: Gin file or command that reads the data set.
+    tfds: Name in TensorFlow Datasets. '' if there is none.
+    sha256: Map from the name of an archive to its checksum, if available.
+    convert: Function from the folder of a download and the output folder to the
+      names of the files that it writes. None if no conversion is required.
   """
 
   name: str
@@ -53,19 +53,19 @@ class PublicData:
   convert: Callable[[pathlib.Path, pathlib.Path], list[str]] | None = None
 
   def describe(self) -> str:
-    """Lines for a person."""
+    """Returns a description of several lines."""
     checksums = [f'{name} {value}' for name, value in self.sha256.items()]
     fields = {
       'kind': self.kind,
       'source': self.source,
-      'licence': self.licence,
+      'license': self.licence,
       'languages': self.languages,
       'splits': ', '.join(self.splits),
       'download': self.fetch,
       'read by': self.use,
       'TFDS': self.tfds,
       'SHA-256': '; '.join(checksums),
-      'converted': 'as it is'
+      'conversion': 'not required'
       if self.convert is None
       else f'xlflax tasks convert {self.name} --input=DIR --output=DIR',
     }
@@ -74,76 +74,98 @@ class PublicData:
 
 
 def check_archives(data: PublicData, folder: pathlib.Path) -> None:
-  """Raises a CorpusError for an archive that is not the published one."""
+  """Checks the archives in a folder against the published checksums.
+
+  Args:
+    data: Data set.
+    folder: Folder of the download.
+
+  Raises:
+    CorpusError: If the checksum of an archive differs.
+  """
   for name, expected in data.sha256.items():
     for path in folder.rglob(name):
-      found = hashlib.sha256(path.read_bytes()).hexdigest()
-      if found != expected:
+      digest = hashlib.sha256(path.read_bytes()).hexdigest()
+      if digest != expected:
         raise errors.CorpusError(
-          'An archive is not the published one',
-          got=found,
+          'The checksum of an archive differs from the published checksum',
+          got=digest,
           expected=expected,
           where=str(path),
-          fix='download it again',
+          fix='download the archive again',
         )
 
 
 def convert(name: str, input_dir: str, output: str) -> list[str]:
-  """Converts a download; returns the names of the files written.
+  """Converts a download, and returns the names of the written files.
+
+  Args:
+    name: Name of the data set.
+    input_dir: Folder of the download.
+    output: Output folder.
 
   Raises:
-    ConfigError: there is no such set, or nothing to convert.
-    CorpusError: the folder lacks the set's files, or they are malformed.
+    ConfigError: If the data set is unknown, or does not require a conversion.
+    CorpusError: If the folder does not contain the files of the data set, or
+      they
+      are malformed.
   """
-  data = find(name)
+  data = find_data_set(name)
   source = paths.to_local_path(input_dir, where='--input')
   if not source.is_dir():
-    raise errors.CorpusError('There is no such folder', got=str(source))
+    raise errors.CorpusError('The input folder does not exist', got=str(source))
   check_archives(data, source)
   if data.convert is None:
     raise errors.ConfigError(
-      'The data set is read as it is downloaded',
+      'The data set does not require a conversion',
       got=name,
       expected=data.use,
       where='--input',
     )
-  written = data.convert(source, paths.to_local_path(output, where='--output'))
-  if not written:
+  output_path = paths.to_local_path(output, where='--output')
+  file_names = data.convert(source, output_path)
+  if not file_names:
     raise errors.CorpusError(
-      'The folder has no file of the data set',
+      'The folder contains no files of the data set',
       got=str(source),
       expected=data.fetch,
     )
-  return written
+  return file_names
 
 
-def find(name: str) -> PublicData:
-  """The data set; a ConfigError if there is none of this name."""
-  if name not in table():
+def find_data_set(name: str) -> PublicData:
+  """Returns a data set.
+
+  Raises:
+    ConfigError: If the data set is unknown.
+  """
+  data_sets = list_data_sets()
+  if name not in data_sets:
     raise errors.ConfigError(
-      'There is no such data set', got=name, expected=', '.join(table())
+      'Unknown data set', got=name, expected=', '.join(data_sets)
     )
-  return table()[name]
+  return data_sets[name]
 
 
 @functools.cache
-def table() -> Mapping[str, PublicData]:
-  """Name -> data set, all of them."""
+def list_data_sets() -> Mapping[str, PublicData]:
+  """Returns all data sets by name."""
   file = importlib.resources.files('xlflax.tasks').joinpath(TABLE)
   rows = tomllib.loads(file.read_text(encoding='utf-8'))
-  return {name: _made(name, row) for name, row in rows.items()}
+  return {name: _parse_row(name, row) for name, row in rows.items()}
 
 
-def _made(name: str, row: Mapping) -> PublicData:
-  """A row of the table; a converter's name becomes the function."""
-  convert = row.get('convert', '')
-  rankings = hasattr(public_rankings, convert)
-  module = public_rankings if rankings else public_converters
-  return PublicData(
-    **dict(row)
-    | {
-      'name': name,
-      'splits': tuple(row['splits']),
-      'convert': getattr(module, convert) if convert else None,
-    }
-  )
+def _parse_row(name: str, row: Mapping) -> PublicData:
+  """Returns the data set of a row, with the converter as a function."""
+  converter = None
+  if 'convert' in row:
+    function_name = row['convert']
+    in_rankings = hasattr(public_rankings, function_name)
+    module = public_rankings if in_rankings else public_converters
+    converter = getattr(module, function_name)
+  fields = dict(row) | {
+    'name': name,
+    'splits': tuple(row['splits']),
+    'convert': converter,
+  }
+  return PublicData(**fields)

@@ -1,7 +1,8 @@
-"""Downloads of rankings, and of pairs to train for them, as folders.
+"""Converters of public rankings, and of pairs for fine-tuning.
 
-See `public_converters`; folders are those that `beir.RankedFolder` and
-`finetune/search.gin` read.
+See `public_converters` for the interface. The output folders have the formats
+of
+`beir.RankedFolder` and `finetune/search.gin`.
 """
 
 import json
@@ -12,300 +13,342 @@ from collections.abc import Iterable, Mapping
 from xlflax.data.preprocessing import text_processing
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import beir
-from xlflax.tasks.public_converters import Written, write
+from xlflax.tasks.public_converters import FileNames, write_lines
 
 _BRACES = re.compile(r'\{(.*?)\}')
 
 
-def lareqa(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """One ranking of all languages: a question asks for sentences in any."""
-  queries, documents, relevance = [], [], []
+def convert_lareqa(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes one ranking of all languages of LAReQA.
+
+  The queries are questions, and the relevant documents are sentences with the
+  answer in any language.
+  """
+  queries, documents, relevant_pairs = [], [], []
   for path in sorted(source.rglob('*.json')):
     language = path.stem
-    data = file_reading.read_json(path)['data']
-    paragraphs = [p for article in data for p in article['paragraphs']]
+    articles = file_reading.read_json(path)['data']
+    paragraphs = [
+      paragraph for article in articles for paragraph in article['paragraphs']
+    ]
     for number, paragraph in enumerate(paragraphs):
-      context, breaks = paragraph['context'], paragraph['sentence_breaks']
-      names = [f'{language}-{number}-{i}' for i in range(len(breaks))]
+      context = paragraph['context']
+      spans = paragraph['sentence_breaks']
+      names = [f'{language}-{number}-{i}' for i in range(len(spans))]
       documents += [
         {
           '_id': name,
-          'text': _answer(context[start:stop], context),
+          'text': _sentence_document(context[start:stop], context),
           'language': language,
         }
-        for name, (start, stop) in zip(names, breaks, strict=True)
+        for name, (start, stop) in zip(names, spans, strict=True)
       ]
-      for asked in paragraph['qas']:
+      for question in paragraph['qas']:
         queries.append(
           {
-            '_id': f'{language}-{asked["id"]}',
-            'text': asked['question'],
+            '_id': f'{language}-{question["id"]}',
+            'text': question['question'],
             'language': language,
           }
         )
-        place = asked['answers'][0]['answer_start']
-        right = [context[a:b] for a, b in breaks if a <= place < b][:1]
-        relevance += [
-          (asked['id'], name)
-          for name, (start, stop) in zip(names, breaks, strict=True)
-          if context[start:stop] in right
+        answer_start = question['answers'][0]['answer_start']
+        answer_sentences = [
+          context[start:stop]
+          for start, stop in spans
+          if start <= answer_start < stop
+        ][:1]
+        relevant_pairs += [
+          (question['id'], name)
+          for name, (start, stop) in zip(names, spans, strict=True)
+          if context[start:stop] in answer_sentences
         ]
   if not queries:
     return []
-  answers: dict[str, list[str]] = {}
-  for question, document in relevance:
-    answers.setdefault(question, []).append(document)
-  return _ranking(
-    output,
-    beir.ALL,
-    queries,
-    documents,
-    (
-      f'{query["_id"]} 0 {document} 1'
-      for query in queries
-      for document in answers.get(query['_id'].split('-', 1)[1], ())
-    ),
+
+  relevant_documents: dict[str, list[str]] = {}
+  for question_id, document_id in relevant_pairs:
+    relevant_documents.setdefault(question_id, []).append(document_id)
+  relevance = (
+    f'{query["_id"]} 0 {document_id} 1'
+    for query in queries
+    for document_id in relevant_documents.get(query['_id'].split('-', 1)[1], ())
   )
+  return _write_ranking(output, beir.ALL, queries, documents, relevance)
 
 
-def _answer(sentence: str, paragraph: str) -> str:
-  """What XTREME-R reads of a sentence of a paragraph."""
+def _sentence_document(sentence: str, paragraph: str) -> str:
+  """Returns the text of a sentence as a document, as in XTREME-R."""
   return (sentence + paragraph).replace('\n', '')
 
 
-def lareqa_training(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """Questions with the sentence that has the answer, of SQuAD v1.1.
+def convert_lareqa_training(
+  source: pathlib.Path, output: pathlib.Path
+) -> FileNames:
+  """Writes questions of SQuAD v1.1 with the sentences that contain the answer.
 
-  `train.jsonl` and `dev.jsonl`, as `finetune/search.gin` reads them. Sentences
-  are sentencex's; XTREME-R has rules of its own.
+  The files `train.jsonl` and `dev.jsonl` have the format of
+  `finetune/search.gin`. Sentences are split by sentencex, whereas XTREME-R uses
+  its own rules.
   """
-  written = []
+  file_names = []
   for path in sorted(source.rglob('*-v1.1.json')):
     rows = []
     for article in file_reading.read_json(path)['data']:
       for paragraph in article['paragraphs']:
         context = paragraph['context']
-        ends, start = [], 0
-        for sentence in text_processing.sentences_of(context, 'en'):
-          start = context.index(sentence, start) + len(sentence)
-          ends.append((start - len(sentence), start))
-        for asked in paragraph['qas']:
-          place = asked['answers'][0]['answer_start']
+        spans = []
+        stop = 0
+        for sentence in text_processing.split_sentences(context, 'en'):
+          start = context.index(sentence, stop)
+          stop = start + len(sentence)
+          spans.append((start, stop))
+        for question in paragraph['qas']:
+          answer_start = question['answers'][0]['answer_start']
           rows += [
             {
-              'query': asked['question'],
-              'positive': _answer(context[first:last], context),
+              'query': question['question'],
+              'positive': _sentence_document(context[start:stop], context),
             }
-            for first, last in ends
-            if first <= place < last
+            for start, stop in spans
+            if start <= answer_start < stop
           ]
-    written.append(_write_json(output, path.name.split('-')[0], rows))
-  return written
+    split = path.name.split('-')[0]
+    file_names.append(_write_json_lines(output, split, rows))
+  return file_names
 
 
-def miracl(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<language>/` with queries, documents and relevance of the dev set."""
-  written: Written = []
+def convert_miracl(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes the rankings of the dev set of MIRACL to `<language>/`."""
+  file_names: FileNames = []
   for path in sorted(source.rglob('qrels.miracl-v1.0-*-dev.tsv')):
     language = path.name.split('-')[2]
     (topics,) = source.rglob(f'topics.miracl-v1.0-{language}-dev.tsv')
-    documents = sorted(
+    document_files = sorted(
       source.rglob(f'miracl-corpus-v1.0-{language}/docs-*.jsonl*')
     )
-    rows = (
+    queries = (text for _, text in file_reading.read_lines(topics))
+    documents = (
       json.dumps(value, ensure_ascii=False)
-      for part in documents
-      for _, value in file_reading.read_json_lines(part)
+      for document_file in document_files
+      for _, value in file_reading.read_json_lines(document_file)
     )
-    lines = {
-      f'{beir.QUERIES}.tsv': (
-        text for _, text in file_reading.read_lines(topics)
-      ),
-      f'{beir.DOCUMENTS}.jsonl': rows,
-      beir.RELEVANCE: (text for _, text in file_reading.read_lines(path)),
-    }
-    written += [
-      write(output, f'{language}/{name}', several)
-      for name, several in lines.items()
+    relevance = (text for _, text in file_reading.read_lines(path))
+    file_names += [
+      write_lines(output, f'{language}/{beir.QUERIES}.tsv', queries),
+      write_lines(output, f'{language}/{beir.DOCUMENTS}.jsonl', documents),
+      write_lines(output, f'{language}/{beir.RELEVANCE}', relevance),
     ]
-  return written
+  return file_names
 
 
-def mldr(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<split>/<language>/` of rankings, and `train/<language>.jsonl`."""
-  written: Written = []
+def convert_mldr(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes rankings and training pairs of MLDR.
+
+  Rankings are written to `<split>/<language>/`, and training pairs to
+  `train/<language>.jsonl`.
+  """
+  file_names: FileNames = []
   for folder in sorted(source.rglob('mldr-v1.0-*')):
     language = folder.name.rpartition('-')[2]
     for path in sorted(folder.glob('*.jsonl*')):
       split = path.name.split('.')[0]
       if split in ('dev', 'test'):
-        asked = [value for _, value in file_reading.read_json_lines(path)]
+        questions = [value for _, value in file_reading.read_json_lines(path)]
         (corpus,) = folder.glob('corpus.jsonl*')
-        written += _ranking(
-          output,
-          f'{split}/{language}',
-          ({'_id': one['query_id'], 'text': one['query']} for one in asked),
-          (
-            {'_id': value['docid'], 'text': value['text']}
-            for _, value in file_reading.read_json_lines(corpus)
-          ),
-          (
-            f'{one["query_id"]} 0 {right["docid"]} 1'
-            for one in asked
-            for right in one['positive_passages']
-          ),
+        queries = (
+          {'_id': question['query_id'], 'text': question['query']}
+          for question in questions
+        )
+        documents = (
+          {'_id': value['docid'], 'text': value['text']}
+          for _, value in file_reading.read_json_lines(corpus)
+        )
+        relevance = (
+          f'{question["query_id"]} 0 {passage["docid"]} 1'
+          for question in questions
+          for passage in question['positive_passages']
+        )
+        file_names += _write_ranking(
+          output, f'{split}/{language}', queries, documents, relevance
         )
       elif split == 'train':
         rows = (
           {
             'query': value['query'],
             'positive': value['positive_passages'][0]['text'],
-            'negatives': [one['text'] for one in value['negative_passages']],
+            'negatives': [
+              passage['text'] for passage in value['negative_passages']
+            ],
           }
           for _, value in file_reading.read_json_lines(path)
         )
-        written.append(_write_json(output, f'train/{language}', rows))
-  return written
+        file_names.append(_write_json_lines(output, f'train/{language}', rows))
+  return file_names
 
 
-def xtreme_up(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<task>/<split>/<language>/`: a question asks for its passage."""
-  written: Written = []
+def convert_xtreme_up(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes the rankings of XTREME-UP to `<task>/<split>/<language>/`.
+
+  The queries are questions, and the relevant document is the passage of the
+  question.
+  """
+  file_names: FileNames = []
   for index in sorted(source.rglob('retrieval_*_lang/index.jsonl')):
-    pool = [value for _, value in file_reading.read_json_lines(index)]
+    passages = [value for _, value in file_reading.read_json_lines(index)]
     for path in sorted(index.parent.glob('*/*.jsonl')):
-      asked = [value for _, value in file_reading.read_json_lines(path)]
-      written += _ranking(
+      questions = [value for _, value in file_reading.read_json_lines(path)]
+      queries = (
+        {'_id': str(i), 'text': question['question'].lower()}
+        for i, question in enumerate(questions)
+      )
+      documents = (
+        {
+          '_id': str(passage['id']),
+          'text': f'{passage["title"]} {passage["context"]}'.lower(),
+        }
+        for passage in passages
+      )
+      relevance = (
+        f'{i} 0 {question["id"]} 1' for i, question in enumerate(questions)
+      )
+      file_names += _write_ranking(
         output,
         f'{index.parent.name}/{path.parent.name}/{path.stem}',
-        (
-          {'_id': str(i), 'text': one['question'].lower()}
-          for i, one in enumerate(asked)
-        ),
-        (
-          {
-            '_id': str(one['id']),
-            'text': f'{one["title"]} {one["context"]}'.lower(),
-          }
-          for one in pool
-        ),
-        (f'{i} 0 {one["id"]} 1' for i, one in enumerate(asked)),
+        queries,
+        documents,
+        relevance,
       )
-  return written
+  return file_names
 
 
-def mewslix(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<split>/all/`: a mention in its sentence asks for an entity.
+def convert_mewslix(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes the rankings of Mewsli-X to `<split>/all/`.
 
-  Botha et al. 2020; Ruder et al. 2021, "XTREME-R". A query is the mention, and
-  its sentence with the mention in braces; a document is an entity's
-  description. Mentions without an entity, as XTREME-R's script leaves them,
-  have no relevant document. `train.jsonl` and `train-dev.jsonl` are pairs of
-  Wikipedia to fine-tune on by `finetune/search.gin`.
+  A query is a mention of an entity, followed by its sentence with the mention in
+  braces. A document is the description of an entity. Mentions without an entity,
+  which the script of XTREME-R creates, have no relevant document. `train.jsonl`
+  and `train-dev.jsonl` contain pairs of Wikipedia for fine-tuning with
+  `finetune/search.gin`.
+
+  Botha et al. 2020; Ruder et al. 2021, "XTREME-R".
   """
-  found = sorted(source.rglob('candidate_set_entities.jsonl'))
-  written: Written = []
+  entity_files = sorted(source.rglob('candidate_set_entities.jsonl'))
+  file_names: FileNames = []
   for path in sorted(source.rglob('wikipedia_pairs-*.jsonl')):
     name = 'train' if path.stem.endswith('-train') else 'train-dev'
     rows = (
       {
-        'query': _mention(pair['context'], pair['mention'])['text'],
-        'positive': _entity(value['entity'])['text'],
+        'query': _mention_query(pair['context'], pair['mention'])['text'],
+        'positive': _entity_document(value['entity'])['text'],
       }
       for _, value in file_reading.read_json_lines(path)
       for pair in (value['contextual_mention'],)
     )
-    written.append(_write_json(output, name, rows))
-  for split in ('dev', 'test') if found else ():
+    file_names.append(_write_json_lines(output, name, rows))
+  if not entity_files:
+    return file_names
+
+  for split in ('dev', 'test'):
     articles = [
-      value
+      article
       for path in _mewslix_files(source, split)
-      for _, value in file_reading.read_json_lines(path)
+      for _, article in file_reading.read_json_lines(path)
     ]
-    if articles:
-      asked = [
-        (article['context'], mention)
-        for article in articles
-        for mention in article['mentions']
-      ]
-      written += _ranking(
-        output,
-        f'{split}/{beir.ALL}',
-        (_mention(*one) for one in asked),
-        (_entity(value) for _, value in file_reading.read_json_lines(found[0])),
-        (
-          f'{mention["example_id"]} 0 {mention["entity_id"]} 1'
-          for _, mention in asked
-          if mention['entity_id']
-        ),
-      )
-  return written
+    if not articles:
+      continue
+    mentions = [
+      (article['context'], mention)
+      for article in articles
+      for mention in article['mentions']
+    ]
+    queries = (
+      _mention_query(context, mention) for context, mention in mentions
+    )
+    documents = (
+      _entity_document(value)
+      for _, value in file_reading.read_json_lines(entity_files[0])
+    )
+    relevance = (
+      f'{mention["example_id"]} 0 {mention["entity_id"]} 1'
+      for _, mention in mentions
+      if mention['entity_id']
+    )
+    file_names += _write_ranking(
+      output, f'{split}/{beir.ALL}', queries, documents, relevance
+    )
+  return file_names
 
 
 def _mewslix_files(source: pathlib.Path, split: str) -> list[pathlib.Path]:
-  """The published file of a split, or XTREME-R's, one for each language."""
+  """Returns the published file of a split, or the files of XTREME-R.
+
+  XTREME-R has one file for each language.
+  """
   return sorted(source.rglob(f'wikinews_mentions-{split}.jsonl')) or sorted(
     source.rglob(f'wikinews_mentions/{split}-*.jsonl')
   )
 
 
-def _mention(context: Mapping, mention: Mapping) -> dict[str, str]:
+def _mention_query(context: Mapping, mention: Mapping) -> dict[str, str]:
+  """Returns the query of a mention in its context."""
+  text = context['text']
   span = mention['mention_span']
-  inside = [
-    one
-    for one in context['sentence_spans']
-    if one['start'] < span['end'] and span['start'] < one['end']
+  sentences = [
+    sentence
+    for sentence in context['sentence_spans']
+    if sentence['start'] < span['end'] and span['start'] < sentence['end']
   ]
-  start = min((one['start'] for one in inside), default=span['start'])
-  end = max((one['end'] for one in inside), default=span['end'])
-  text, name = context['text'], context['text'][span['start'] : span['end']]
-  left, right = (
-    _BRACES.sub(r'(\1)', side)
-    for side in (
-      text[min(start, span['start']) : span['start']],
-      text[span['end'] : max(end, span['end'])],
-    )
-  )
+  start = min([span['start'], *(sentence['start'] for sentence in sentences)])
+  end = max([span['end'], *(sentence['end'] for sentence in sentences)])
+  name = text[span['start'] : span['end']]
+  left = _BRACES.sub(r'(\1)', text[start : span['start']])
+  right = _BRACES.sub(r'(\1)', text[span['end'] : end])
   return {
     '_id': mention['example_id'],
-    'text': _spaced(f'{name}: {left} {{ {name} }} {right}'),
+    'text': _normalize_spaces(f'{name}: {left} {{ {name} }} {right}'),
     'language': context['language'],
   }
 
 
-def _entity(value: Mapping) -> dict[str, str]:
-  """Its sentences; all of the description where none are told."""
-  text = value['description']
-  found = [text[x['start'] : x['end']] for x in value['sentence_spans']]
+def _entity_document(value: Mapping) -> dict[str, str]:
+  """Returns the document of an entity.
+
+  The text consists of the sentences of the description, or of the entire
+  description if the sentences are not specified.
+  """
+  description = value['description']
+  sentences = [
+    description[span['start'] : span['end']] for span in value['sentence_spans']
+  ]
   return {
     '_id': value['entity_id'],
-    'text': _spaced(' '.join(found) or text),
+    'text': _normalize_spaces(' '.join(sentences) or description),
     'language': value['description_language'],
   }
 
 
-def _spaced(text: str) -> str:
-  """Without line ends and doubled spaces, as XTREME-R has it."""
+def _normalize_spaces(text: str) -> str:
+  """Removes line ends and double spaces, as in XTREME-R."""
   return ' '.join(text.splitlines()).replace('  ', ' ').strip()
 
 
-def _ranking(
+def _write_ranking(
   output: pathlib.Path,
-  place: str,
+  folder: str,
   queries: Iterable[Mapping[str, str]],
   documents: Iterable[Mapping[str, str]],
   relevance: Iterable[str],
-) -> Written:
-  """The files of a part of a folder of rankings."""
+) -> FileNames:
+  """Writes the files of a ranking, and returns their names."""
   return [
-    _write_json(output, f'{place}/{beir.QUERIES}', queries),
-    _write_json(output, f'{place}/{beir.DOCUMENTS}', documents),
-    write(output, f'{place}/{beir.RELEVANCE}', relevance),
+    _write_json_lines(output, f'{folder}/{beir.QUERIES}', queries),
+    _write_json_lines(output, f'{folder}/{beir.DOCUMENTS}', documents),
+    write_lines(output, f'{folder}/{beir.RELEVANCE}', relevance),
   ]
 
 
-def _write_json(
+def _write_json_lines(
   output: pathlib.Path, name: str, rows: Iterable[Mapping[str, str]]
 ) -> str:
   lines = (json.dumps(row, ensure_ascii=False) for row in rows)
-  return write(output, f'{name}.jsonl', lines)
+  return write_lines(output, f'{name}.jsonl', lines)

@@ -1,16 +1,16 @@
-"""Wiki40B: cleaned Wikipedia articles of 41 languages, from TFDS.
+"""Tasks over Wiki40B: cleaned Wikipedia articles of 41 languages, from TFDS.
 
-Tasks `wiki40b.<language>` and the mixture `wiki40b` with rates N^0.7, N the
-number of articles. Titles are left out; a paragraph is a line, an article a
-document.
+The tasks are `wiki40b.<language>`. The mixture `wiki40b` has the rates N^0.7,
+where N is the number of articles. Titles are dropped. Each article is a
+document,
+and each paragraph is a line.
 
 Guo et al. 2020, "Wiki-40B: Multilingual Language Model Dataset".
 """
 
 import tensorflow as tf
 
-from xlflax.data.seqio_tasks import preprocessors, tfds_source
-from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.data.seqio_tasks import preprocessors, task_registry, tfds_source
 
 VERSION = '1.3.0'
 LANGUAGES = [
@@ -60,11 +60,11 @@ CODES = {'zh-cn': 'zh_CN', 'zh-tw': 'zh_TW'}
 
 
 def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Takes the markers and titles out of articles.
+  r"""Removes markers and titles from articles.
 
-  Before: `{'text': '\\n_START_ARTICLE_\\nSol\\n_START_SECTION_\\nName\\n'
-  '_START_PARAGRAPH_\\nThe sun._NEWLINE_A star.'}`; after:
-  `{'text': '\\nThe sun.\\nA star.'}`.
+  For example, the text `\n_START_ARTICLE_\nSol\n_START_SECTION_\nName\n`
+  `_START_PARAGRAPH_\nThe sun._NEWLINE_A star.` becomes
+  `\nThe sun.\nA star.`.
   """
 
   @tf.autograph.experimental.do_not_convert
@@ -79,7 +79,12 @@ def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def register(*, prefix: str = 'wiki40b', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixture; see `tfds_source.TfdsSource`."""
+  """Registers the tasks and the mixture.
+
+  Args:
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+  """
   names = []
   for config in LANGUAGES:
     code = CODES.get(config, config)

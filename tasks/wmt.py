@@ -1,11 +1,10 @@
-"""WMT 2014 to 2019: news translation pairs, from TFDS.
+"""Tasks over WMT 2014 to 2019: pairs of news translations, from TFDS.
 
-Tasks `wmt<year>.<l1>_<l2>` and a mixture `wmt<year>` for each year, with rates
-N^0.7. 2019 has no test split.
+The tasks are `wmt<year>.<l1>_<l2>`. For each year, there is a mixture
+`wmt<year>` with the rates N^0.7. The year 2019 has no test split.
 """
 
-from xlflax.data.seqio_tasks import task_registry as task_registry
-from xlflax.data.seqio_tasks import tfds_source
+from xlflax.data.seqio_tasks import task_registry, tfds_source
 
 VERSION = '1.0.0'
 PAIRS = {
@@ -29,7 +28,12 @@ PAIRS = {
 
 
 def register(*, prefix: str = 'wmt', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixtures; see `tfds_source.TfdsSource`."""
+  """Registers the tasks and the mixtures.
+
+  Args:
+    prefix: Prefix of the names.
+    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+  """
   for year, pairs in PAIRS.items():
     splits = dict(tfds_source.DEFAULT_SPLITS)
     if year == 19:

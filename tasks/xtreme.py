@@ -1,16 +1,16 @@
-"""XTREME's nine tasks, from the folder that its download script leaves.
+"""Tasks of XTREME, in the folder that its download script creates.
 
-Nothing is registered on import, as the folder must be told:
+The import does not register any tasks, because the folder must be specified:
 
     from xlflax.tasks import xtreme
     xtreme.register('xtreme/download')
 
-registers `xtreme.<task>.<language>` (`xtreme.xnli.fr`) with the splits whose
-files are there, and a mixture `xtreme.<task>` of each task; `register_treebanks`
-does so for a folder of Universal Dependencies. `xlflax tasks list --xtreme=DIR`
-and `--treebanks=DIR` show them.
+registers `xtreme.<task>.<language>` (such as `xtreme.xnli.fr`) with the splits
+whose files exist, and a mixture `xtreme.<task>` for each task.
+`register_treebanks` does the same for a folder of Universal Dependencies.
+`xlflax tasks list --xtreme=DIR` and `--treebanks=DIR` list the tasks.
 
-`xlflax.data.supervised.sources.xtreme_tasks` has the table.
+The tasks are specified in `xlflax.data.supervised.sources.xtreme_tasks`.
 """
 
 import logging
@@ -21,19 +21,23 @@ from typing import NamedTuple
 import seqio
 
 from xlflax.data.supervised.sources import supervised_tasks, xtreme_tasks
-from xlflax.data.supervised.sources import xtreme as tables
+from xlflax.data.supervised.sources import xtreme as xtreme_source
 from xlflax.utils import errors
 
-_SPLITS = {'train': tables.TRAIN, 'dev': tables.VALIDATION, 'test': tables.TEST}
+_SPLITS = {
+  'train': xtreme_source.TRAIN,
+  'dev': xtreme_source.VALIDATION,
+  'test': xtreme_source.TEST,
+}
 _TREEBANK = re.compile(r'([a-z]{2,3})_\w+-ud-(train|dev|test)\b.*\.conllu')
 
 
 class Registered(NamedTuple):
-  """What was registered.
+  """Result of the registration of a folder.
 
   Attributes:
-    names: of tasks and mixtures, mixtures last.
-    missing: one sentence for each thing that the folder lacks.
+    names: Names of the registered tasks, followed by those of the mixtures.
+    missing: One sentence for each missing part of the folder.
   """
 
   names: tuple[str, ...]
@@ -41,60 +45,70 @@ class Registered(NamedTuple):
 
 
 def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
-  """Registers what a folder of XTREME holds; see the module.
+  """Registers all tasks whose files exist in a folder of XTREME.
 
-  Files that lack are logged and told, and are no error.
+  Missing files are logged and returned. They are not an error.
 
   Args:
-    directory: XTREME's `download` folder, or the one above it.
-    prefix: of the names.
+    directory: Folder `download` of XTREME, or its parent.
+    prefix: Prefix of the names.
 
   Raises:
-    CorpusError: there is no such folder or nothing of XTREME in it, or a name
-      is taken.
+    CorpusError: If the folder does not exist or contains no files of XTREME, or
+      a
+      task with one of the names exists.
   """
   names: list[str] = []
   mixtures: list[str] = []
   missing: list[str] = []
   for name, task in xtreme_tasks.TASKS.items():
-    found = {
-      split: tables.find_xtreme_files(directory, name, split)
+    files_by_split = {
+      split: xtreme_source.find_xtreme_files(directory, name, split)
       for split in task.files
     }
-    parts = dict.fromkeys(part for files in found.values() for part in files)
-    own = [
-      _add(
-        f'{prefix}.{name}.{_short(part)}',
-        task,
-        part,
-        {split: files[part] for split, files in found.items() if part in files},
-      )
-      for part in parts
-    ]
-    missing += tables.describe_missing_files(directory, name)
-    if own:
-      names += own
+    parts = dict.fromkeys(
+      part for files in files_by_split.values() for part in files
+    )
+    task_names = []
+    for part in parts:
+      part_files = {
+        split: files[part]
+        for split, files in files_by_split.items()
+        if part in files
+      }
+      task_name = f'{prefix}.{name}.{_short_name(part)}'
+      task_names.append(_add_task(task_name, task, part, part_files))
+    missing += xtreme_source.describe_missing_files(directory, name)
+    if task_names:
+      names += task_names
       mixtures.append(f'{prefix}.{name}')
-      supervised_tasks.add_labelled_mixture(mixtures[-1], own)
+      supervised_tasks.add_labelled_mixture(mixtures[-1], task_names)
   if not names:
     raise errors.CorpusError(
-      'Nothing of XTREME lies in this folder',
+      'The folder contains no files of XTREME',
       got=directory,
       expected='folders such as xnli, udpos, panx, squad, xquad',
     )
-  for note in missing:
-    logging.warning('%s', note)
+  for sentence in missing:
+    logging.warning('%s', sentence)
   return Registered((*names, *mixtures), tuple(missing))
 
 
 def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
   """Registers a folder of treebanks (`UD_English-EWT/en_ewt-ud-dev.conllu`).
 
-  Treebanks of one language are joined. Tasks `<prefix>.tags.<language>` have
-  parts of speech, `<prefix>.trees.<language>` dependency trees.
+  Treebanks of one language are concatenated. The tasks
+  `<prefix>.tags.<language>`
+  have part-of-speech tags, and `<prefix>.trees.<language>` have dependency
+  trees.
+
+  Args:
+    directory: Folder of treebanks.
+    prefix: Prefix of the names.
 
   Raises:
-    CorpusError: no such folder, no treebank in it, or a name is taken.
+    CorpusError: If the folder contains no treebank, or a task with one of the
+      names exists.
   """
   files: dict[str, dict[str, list[str]]] = {}
   for path in sorted(pathlib.Path(directory).rglob('*.conllu')):
@@ -105,7 +119,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
       )
   if not files:
     raise errors.CorpusError(
-      'No treebank lies in this folder',
+      'The folder contains no treebanks',
       got=directory,
       expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu',
     )
@@ -121,23 +135,30 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
   ]
   for kind in ('tags', 'trees'):
     supervised_tasks.add_labelled_mixture(
-      f'{prefix}.{kind}', [n for n in names if f'.{kind}.' in n]
+      f'{prefix}.{kind}', [name for name in names if f'.{kind}.' in name]
     )
   return Registered((*names, f'{prefix}.tags', f'{prefix}.trees'), ())
 
 
-def _add(name: str, task: xtreme_tasks.XtremeTask, part: str, files) -> str:
-  add: seqio.Task
-  if task.is_mined:
-    add = supervised_tasks.add_mined_task(
-      name, language=part, files=files, format=task.format
+def _add_task(
+  name: str, xtreme_task: xtreme_tasks.XtremeTask, part: str, files
+) -> str:
+  """Registers the task of one part, and returns its name."""
+  task: seqio.Task
+  if xtreme_task.is_mined:
+    task = supervised_tasks.add_mined_task(
+      name, language=part, files=files, format=xtreme_task.format
     )
   else:
-    add = supervised_tasks.add_labelled_task(
-      name, format=task.format, language=part, files=files, **task.options
+    task = supervised_tasks.add_labelled_task(
+      name,
+      format=xtreme_task.format,
+      language=part,
+      files=files,
+      **xtreme_task.options,
     )
-  return add.name
+  return task.name
 
 
-def _short(part: str) -> str:
+def _short_name(part: str) -> str:
   return part.removesuffix('-en')

@@ -38,7 +38,7 @@ _RECIPE = text_filters.TextFilters(
 
 def contaminated(training: Sequence[str], evaluation: Sequence[str]) -> float:
   """Returns the fraction of training lines that decontamination drops."""
-  known = contamination.keys_of(evaluation, _WORDS)
+  known = contamination.compute_keys(evaluation, _WORDS)
   return _count_touched(training, known) / max(1, len(training))
 
 
@@ -54,7 +54,7 @@ def recall(training: Sequence[str], evaluation: Sequence[str]) -> float:
   Each evaluation text of at least 13 words is planted between two training
   lines.
   """
-  known = contamination.keys_of(evaluation, _WORDS)
+  known = contamination.compute_keys(evaluation, _WORDS)
   planted = [
     f'{before} {text} {before}'
     for before, text in zip(training, evaluation, strict=False)

@@ -200,10 +200,10 @@ def test_mewslix_texts():
     both = utils.ContextualMention.from_json(
       {'context': context, 'mention': mention}
     )
-    assert public_rankings._mention(context, mention)['text'] == (
+    assert public_rankings._mention_query(context, mention)['text'] == (
       utils.preprocess_mention(both)
     )
-    assert public_rankings._entity(entity)['text'] == (
+    assert public_rankings._entity_document(entity)['text'] == (
       utils.preprocess_entity_description(utils.Entity.from_json(entity))
     )
 

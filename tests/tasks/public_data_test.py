@@ -213,7 +213,7 @@ def test_mewslix(tmp_path):
 
 
 def test_every_row_is_whole():
-  for name, data in public_data.table().items():
+  for name, data in public_data.list_data_sets().items():
     assert data.describe().startswith(name) and data.splits
     assert all(
       isinstance(getattr(data, field), str) and getattr(data, field)
@@ -238,14 +238,16 @@ def test_miracl(tmp_path):
 
 def test_what_a_set_is(capsys):
   assert cli.main(['tasks', 'convert']) == 0
-  assert len(capsys.readouterr().out.splitlines()) == len(public_data.table())
+  assert len(capsys.readouterr().out.splitlines()) == len(
+    public_data.list_data_sets()
+  )
   assert cli.main(['tasks', 'convert', 'squad']) == 0
   assert 'train-v1.1.json 3527663986b8' in capsys.readouterr().out
 
 
 def test_mistakes(tmp_path):
   with raises_error(errors.ConfigError, got='sib'):
-    public_data.find('sib')
+    public_data.find_data_set('sib')
   with raises_error(errors.CorpusError, mentions='data/annotated'):
     public_data.convert('sib200', str(tmp_path), str(tmp_path / 'out'))
   with raises_error(errors.ConfigError, got='flores200', where='--input'):

@@ -233,7 +233,7 @@ def _preprocess(
     margins=_margin_filter(options),
     languages=_split_list(options.languages),
     num_processes=options.num_workers,
-    share=shard,
+    shard=shard,
     overwrite=options.overwrite,
     report=_print_json if options.format.json else _print_statistics,
   )

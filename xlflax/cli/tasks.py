@@ -177,11 +177,11 @@ def convert(options: ConvertOptions) -> None:
   from xlflax.tasks import public_data
 
   if options.name is None:
-    for data in public_data.table().values():
+    for data in public_data.list_data_sets().values():
       print(f'{data.name:10} {data.kind}; {data.languages}; {data.licence}')
     return
   if options.input is None or options.output is None:
-    print(public_data.find(options.name).describe())
+    print(public_data.find_data_set(options.name).describe())
     return
   output_paths.check_differs(options.input, options.output, option='output')
   file_names = public_data.convert(options.name, options.input, options.output)

@@ -27,7 +27,7 @@ def list_registered() -> list[dict]:
     {
       'name': name,
       'kind': supervised_tasks.kind_of(name) or 'task',
-      'languages': list(task_registry.known_languages(name)),
+      'languages': list(task_registry.registered_languages(name)),
       'splits': list(seqio.TaskRegistry.get(name).splits),
     }
     for name in sorted(seqio.TaskRegistry.names())
@@ -38,7 +38,7 @@ def list_registered() -> list[dict]:
     languages = {
       code
       for task in members
-      for code in task_registry.known_languages(task.name)
+      for code in task_registry.registered_languages(task.name)
     }
     splits = dict.fromkeys(split for task in members for split in task.splits)
     mixtures.append(
@@ -71,7 +71,7 @@ def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
   return [
     {
       'name': task,
-      'languages': list(task_registry.known_languages(task)),
+      'languages': list(task_registry.registered_languages(task)),
       'examples': task_registry.num_examples(task, split),
       'rate': f'{rate:.4g}',
       'share': f'{rate / total:.1%}',
@@ -103,7 +103,7 @@ def describe_preprocessing(
     VocabularyError: If the task has another vocabulary.
   """
   task = task_registry.get_task(name, split=split)
-  languages = task_registry.known_languages(name)
+  languages = task_registry.registered_languages(name)
   if vocabulary:
     task = resolve_deferred(task, vocabulary, languages=languages)
   yield (

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests import browser
+from tests.errors import assert_mentions
 from xlflax import cli
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
@@ -32,11 +33,11 @@ def _write(root, name: str, text: str) -> Corpus:
   return Corpus(root)
 
 
-def _found(corpus: Corpus, **settings) -> str:
-  found = corpus_statistics.compute_statistics(
+def _describe(corpus: Corpus, **settings) -> str:
+  statistics = corpus_statistics.compute_statistics(
     corpus, Decontamination(**settings)
   )
-  return '\n'.join(corpus_statistics.describe_findings(corpus, found))
+  return '\n'.join(corpus_statistics.describe_findings(corpus, statistics))
 
 
 def test_counts(tmp_path):
@@ -54,52 +55,57 @@ def test_good_text_has_nothing_odd(tmp_path):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [_lines(20, 100)], split='test'
   )
-  assert _found(Corpus(tmp_path)) == ''
+  assert _describe(Corpus(tmp_path)) == ''
 
 
 @pytest.mark.parametrize(
-  'text, what',
+  'text, values',
   [
-    ('\n'.join(f'doc-{n}\t{x}' for n, x in enumerate(_lines(40))), 'an id and'),
-    ('\n'.join(_lines(20)) + '\nword ' + 'more words ' * 1000, 'longest line'),
-    ('\n'.join(_lines(20)) + '\nA\0B', 'NUL character'),
-    ('\n'.join([*_lines(40), 'le cafÃ© est fermÃ©']), 'wrong encoding'),
-    ('\n'.join(_lines(20) * 2), 'repeat an earlier one'),
-    ('\n'.join([*_lines(20), *map(str, range(20))]), 'have no letter'),
-    ('\n'.join(['это предложение на русском языке'] * 20), 'Cyrillic letters'),
+    (
+      '\n'.join(f'doc-{n}\t{x}' for n, x in enumerate(_lines(40))),
+      ('40 of 40', 'cut -f2-'),
+    ),
+    (
+      '\n'.join(_lines(20)) + '\nword ' + 'more words ' * 1000,
+      '--max_characters=10000',
+    ),
+    ('\n'.join(_lines(20)) + '\nA\0B', ('1 of 21', 'tr -d "\\000"')),
+    ('\n'.join([*_lines(40), 'le cafÃ© est fermÃ©']), ('1 of 41', 'UTF-8')),
+    ('\n'.join(_lines(20) * 2), ('20 of 40', '--dedup=exact')),
+    ('\n'.join([*_lines(20), *map(str, range(20))]), '20 of 40'),
+    ('\n'.join(['это предложение на русском языке'] * 20), 'Cyrillic'),
   ],
 )
-def test_odd_lines(tmp_path, text, what):
-  assert what in _found(_write(tmp_path, 'mono/en.txt', text))
+def test_suspicious_lines(tmp_path, text, values):
+  findings = _describe(_write(tmp_path, 'mono/en.txt', text))
+  assert_mentions(findings, *([values] if isinstance(values, str) else values))
 
 
 def test_pairs_that_were_not_translated(tmp_path):
   rows = [(line, line) for line in _lines(10)] + [('a dog', 'ein Hund')] * 10
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), rows)
-  assert 'equal on both sides' in _found(Corpus(tmp_path))
+  assert_mentions(_describe(Corpus(tmp_path)), 'parallel/en-de.tsv', '10 of 20')
 
 
 def test_text_of_another_language(tmp_path):
   pytest.importorskip('py3langid')
   lines = ['Les enfants jouent dans le jardin de la maison.'] * 40
-  said = _found(_write(tmp_path, 'mono/en.txt', '\n'.join(lines)))
-  assert 'rather of another' in said
+  findings = _describe(_write(tmp_path, 'mono/en.txt', '\n'.join(lines)))
+  assert_mentions(findings, '--min_language_probability=0.5')
 
 
 def test_a_file_that_cannot_be_read_is_told_among_the_others(tmp_path):
   corpus_writer.write_monolingual(tmp_path, 'en', [_lines(20) * 2])
   (tmp_path / 'mono/fr.txt').write_bytes(b'bon\n' + b'\xff\xfe\n')
-  said = _found(Corpus(tmp_path))
-  assert 'mono/fr.txt cannot be read' in said
-  assert 'not valid UTF-8' in said
-  assert 'repeat an earlier one' in said
+  findings = _describe(Corpus(tmp_path))
+  assert_mentions(findings, 'mono/fr.txt:2', '0xff', '--dedup=exact')
 
 
 def test_test_text_in_training(tmp_path):
   long = ' '.join(f'{word} {n}' for n, word in enumerate(_WORDS))
   corpus_writer.write_monolingual(tmp_path, 'en', [[*_lines(20), long]])
   corpus_writer.write_monolingual(tmp_path, 'en', [[long]], split='test')
-  assert '1 of 21 lines have 13 words in a row' in _found(Corpus(tmp_path))
+  assert_mentions(_describe(Corpus(tmp_path)), '1 of 21', 13)
 
 
 def test_the_command(tmp_path, capsys):
@@ -112,7 +118,7 @@ def test_the_command(tmp_path, capsys):
   assert cli.main(arguments) == 0
   found = json.loads(capsys.readouterr().out)
   assert [one['held_out'] for one in found['files']] == [1]
-  assert 'in common with' in found['findings'][0]
+  assert_mentions(found['findings'][0], '1 of 20', '--decontaminate_against')
 
 
 def test_the_page_says_what_the_terminal_says(tmp_path, capfd):

@@ -40,9 +40,9 @@ def _jaccard(one, two):
   return len(first & second) / len(first | second)
 
 
-def test_first_of_equal():
+def test_mask_first_occurrences():
   keys = np.array([5, 7, 5, 5, 9], np.uint64)
-  assert fuzzy_deduplication.first_of_equal(keys).tolist() == [
+  assert fuzzy_deduplication.mask_first_occurrences(keys).tolist() == [
     True,
     True,
     False,

@@ -43,7 +43,7 @@ def _kept(texts, file, language='en'):
 
 
 def test_what_the_identifier_says():
-  assert {'en', 'de', 'zh'} <= language_id.known_languages()
+  assert {'en', 'de', 'zh'} <= language_id.supported_languages()
   assert language_id.identify_language(LONG[0])[0] == 'en'
 
 
@@ -101,16 +101,16 @@ def test_probability_of_a_line():
 
 def test_a_sample_of_all_of_a_file(tmp_path, monkeypatch):
   """Of periodic text too; of each side of a pair."""
-  monkeypatch.setattr(language_id, '_LINES', 20)
+  monkeypatch.setattr(language_id, '_SAMPLE_LINES', 20)
   pairs = list(zip(FILE, GERMAN * 20, strict=False))
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   corpus_writer.write_monolingual(tmp_path, 'en', [[LONG[0], GERMAN[0]] * 100])
   mono, parallel = Corpus(tmp_path).files
-  assert [prior.language for prior in language_id.of_file(parallel)] == [
+  assert [prior.language for prior in language_id.file_priors(parallel)] == [
     'en',
     'de',
   ]
-  (prior,) = language_id.of_file(mono)
+  (prior,) = language_id.file_priors(mono)
   whole = language_id.expected_languages('en', [LONG[0], GERMAN[0]] * 100)
   np.testing.assert_allclose(prior.shares, whole.shares, atol=0.05)
 
@@ -125,7 +125,7 @@ def test_prepared_alike_by_processes_and_shares(tmp_path):
   for name, options in (
     ('one', [{}]),
     ('two', [{'num_processes': 2}]),
-    ('shares', [{'share': (1, 2)}, {'share': (0, 2)}]),
+    ('shares', [{'shard': (1, 2)}, {'shard': (0, 2)}]),
   ):
     done = [
       prepared

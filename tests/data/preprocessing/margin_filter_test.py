@@ -81,13 +81,13 @@ def test_they_are_left_out_and_counted(corpus, tmp_path):
 def test_a_share_judges_its_own_pairs(corpus, tmp_path):
   """The others do not ask the encoder: what it gives then is no vector."""
 
-  def run(share, encode):
+  def run(shard, encode):
     return pipeline.preprocess_corpus(
       corpus,
       tmp_path / 'out',
       processing=TextProcessing(),
       margins=(_filter(), encode),
-      share=share,
+      shard=shard,
     )
 
   (train,) = run((1, 3), _encode)

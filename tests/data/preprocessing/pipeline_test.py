@@ -367,7 +367,7 @@ def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
   """Of what is left to do, with the lines and bytes that were read."""
   lines = ['A line of text about the cat.'] * 40_000
   path = corpus_writer.write_monolingual(source, 'fr', [lines], name='a')
-  _prepare(source, tmp_path / 'o', share=(0, 2))
+  _prepare(source, tmp_path / 'o', shard=(0, 2))
   monkeypatch.setattr(progress_reporting, '_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(source, tmp_path / 'o', deduplication=Deduplication())

@@ -66,7 +66,7 @@ def test_shares_in_any_order(source, tmp_path):
   assert len(expected) == 9 and ('parallel/de-fr.tsv', 0) in expected
   for order in ((2, 1, 0), (1, 0, 2)):
     out = tmp_path / str(order)
-    parts = [_prepare(source, out, share=(i, 3)) for i in order]
+    parts = [_prepare(source, out, shard=(i, 3)) for i in order]
     assert [len(part) for part in parts] == [3, 3, 3]
     assert not (out / '.prepared.json').exists()
     assert not any(p.reused for part in parts for p in part)
@@ -98,7 +98,7 @@ def killed(file, *arguments):
   return write(file, *arguments)
 
 output_files.write_output = killed
-provenance_test._prepare(source, out, share=(1, 3))
+provenance_test._prepare(source, out, shard=(1, 3))
 """
 
 
@@ -106,13 +106,13 @@ def test_a_killed_share_begins_again(source, tmp_path):
   """Its second file is cut off: what it had done stays, and one lock is free."""
   _prepare(source, tmp_path / 'one')
   out = tmp_path / 'out'
-  _prepare(source, out, share=(2, 3))
+  _prepare(source, out, shard=(2, 3))
   done = subprocess.run(
     [sys.executable, '-c', _KILLED, source, out],
     cwd=pathlib.Path(__file__).parents[3],
   )
   assert done.returncode == 9
-  done = {p.path: p.reused for p in _prepare(source, out, share=(1, 3))}
+  done = {p.path: p.reused for p in _prepare(source, out, shard=(1, 3))}
   assert done == {
     'mono/de.txt.zst': True,
     'mono/fr.txt': False,
@@ -128,22 +128,22 @@ def test_a_killed_share_begins_again(source, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'options, got',
+  'options, values',
   [
-    ({'filters': TextFilters()}, 'filters.min_characters: 4 there, 0 asked'),
-    ({'share': (1, 4)}, 'shares: 3 there, 4 asked'),
+    ({'filters': TextFilters()}, ('filters.min_characters', 4, 0)),
+    ({'shard': (1, 4)}, ('num_shards', 3, 4)),
     (
       {'languages': ['en', 'zh']},
-      'text.files: mono/de.txt.zst, mono/fr.txt, parallel/de-fr.tsv changed',
+      ('text.files', 'mono/de.txt.zst', 'mono/fr.txt', 'parallel/de-fr.tsv'),
     ),
   ],
 )
-def test_shares_that_do_not_go_together(source, tmp_path, options, got):
+def test_incompatible_shards(source, tmp_path, options, values):
   out = tmp_path / 'out'
-  _prepare(source, out, share=(0, 3))
+  _prepare(source, out, shard=(0, 3))
   before = _content(out)
-  with raises_error(errors.CorpusError, where='out', mentions=got):
-    _prepare(source, out, **{'share': (1, 3)} | options)
+  with raises_error(errors.CorpusError, where='out', mentions=values):
+    _prepare(source, out, **{'shard': (1, 3)} | options)
   assert _content(out) == before
 
 
@@ -154,37 +154,35 @@ def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
   def saved(self):
     save(self)
     data = json.loads((out / '.prepared-0-of-3.json').read_text())
-    data['division']['shares'] = 4
+    data['division']['num_shards'] = 4
     data = checksums.add_digest(data)
     (out / '.prepared-0-of-4.json').write_text(json.dumps(data))
 
   monkeypatch.setattr(provenance.Record, '_save', saved)
   with raises_error(errors.CorpusError, where='o', mentions=(4, 3)):
-    _prepare(source, out, share=(0, 3))
+    _prepare(source, out, shard=(0, 3))
   assert _content(out).keys() == {'.prepared-0-of-4.json'}
 
 
 def test_text_that_changed_between_shares(source, tmp_path):
   """The others are refused; the command without a share writes it anew."""
-  _prepare(source, tmp_path / 'o', share=(0, 3))
+  _prepare(source, tmp_path / 'o', shard=(0, 3))
   (source / 'mono/zh.txt').write_text('another cat\n')
   with raises_error(
     errors.CorpusError, where='o', mentions=('mono/zh.txt', 'text.files')
   ):
-    _prepare(source, tmp_path / 'o', share=(1, 3))
+    _prepare(source, tmp_path / 'o', shard=(1, 3))
   _prepare(source, tmp_path / 'o')
   assert (tmp_path / 'o/mono/zh.txt').read_text() == 'another cat\n'
   with raises_error(
-    errors.CorpusError,
-    got='filters.min_characters: 4 there, 0 asked',
-    where='o',
+    errors.CorpusError, where='o', mentions=('filters.min_characters', 4, 0)
   ):
-    _prepare(source, tmp_path / 'o', share=(0, 3), filters=TextFilters())
-  assert all(p.reused for p in _prepare(source, tmp_path / 'o', share=(0, 5)))
+    _prepare(source, tmp_path / 'o', shard=(0, 3), filters=TextFilters())
+  assert all(p.reused for p in _prepare(source, tmp_path / 'o', shard=(0, 5)))
 
 
 def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
-  one = _prepare(source, tmp_path / 'o', share=(0, 2))
+  one = _prepare(source, tmp_path / 'o', shard=(0, 2))
   with raises_error(
     errors.CorpusError,
     where='o',
@@ -200,17 +198,17 @@ def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
 
 def test_two_writers(source, tmp_path):
   out = tmp_path / 'o'
-  for holder, asked, values in (
+  for holder, requested_shard, values in (
     ((1, 3), (1, 3), '1/3'),
     ((1, 3), None, ()),
     (None, (1, 3), ()),
   ):
     with provenance.lock_output(out, holder):
       with raises_error(errors.CorpusError, mentions=values) as error:
-        _prepare(source, out, share=asked)
+        _prepare(source, out, shard=requested_shard)
     assert error.value.status is errors.ExitStatus.FAILURE
   with provenance.lock_output(out, (1, 3)):
-    assert _prepare(source, out, share=(0, 3))
+    assert _prepare(source, out, shard=(0, 3))
 
 
 def test_shares_on_the_command_line(source, tmp_path, capsys, monkeypatch):

@@ -94,12 +94,12 @@ def test_lines_without_letters(text):
   ],
 )
 def test_scripts_of_languages(language, scripts):
-  assert text_filters.scripts_of(language) == scripts
+  assert text_filters.scripts_of_language(language) == scripts
 
 
 def test_a_language_without_a_known_script():
   with raises_error(errors.CorpusError, got='qqq'):
-    text_filters.scripts_of('qqq')
+    text_filters.scripts_of_language('qqq')
 
 
 @pytest.mark.parametrize(

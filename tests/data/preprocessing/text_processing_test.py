@@ -96,4 +96,4 @@ def test_moses_keeps_the_words_of_every_script(language, text, expected):
 def test_sentences_end_in_every_script(language, sentences):
   separator = '' if language == 'zho_Hant' else ' '
   text = separator.join(sentences)
-  assert text_processing.sentences_of(text, language) == sentences
+  assert text_processing.split_sentences(text, language) == sentences

@@ -23,7 +23,7 @@ def test_monolingual_lines(toy_corpus):
 
 
 def test_parallel_pairs(toy_corpus):
-  source = data_sources.of_rows(
+  source = data_sources.create_text_source(
     text_rows.parallel_rows(toy_corpus, ('de', 'en'))
   )
   examples = list(
@@ -38,7 +38,7 @@ def test_errors_keep_file_and_line(tmp_path):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\n' * 2000 + 'bad\n')
   rows = text_rows.parallel_rows(Corpus(tmp_path), ('de', 'en'))
-  source = data_sources.of_rows(rows)
+  source = data_sources.create_text_source(rows)
   dataset = source.get_dataset('train', shuffle=False).batch(10)
   with raises_error(
     errors.CorpusError, where='de-en.tsv:2001', mentions=('bad', 1)

@@ -41,7 +41,7 @@ def _open(corpus, vocabulary, **settings):
 def test_reaching_a_step_tells_of_its_progress(
   toy_corpus, toy_vocabulary, monkeypatch, caplog
 ):
-  monkeypatch.setattr(live_loader, '_SECONDS_BETWEEN_LINES', 0)
+  monkeypatch.setattr(live_loader, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level(logging.INFO)
   loader = _open(toy_corpus, toy_vocabulary)
   at_ten = loader.rows(10, 0, 8)

@@ -16,7 +16,7 @@ def test_task_modules_are_imported_from_the_working_directory(
   monkeypatch.chdir(tmp_path)
   monkeypatch.syspath_prepend(str(tmp_path))
   task_registration.import_task_modules(['my_toy_tasks'])
-  assert registry.known_languages('t13') == ('fi',)
+  assert registry.registered_languages('t13') == ('fi',)
   with raises_error(ModuleNotFoundError, mentions='no_such_library'):
     task_registration.import_task_modules(['my_broken_tasks'])
   with raises_error(

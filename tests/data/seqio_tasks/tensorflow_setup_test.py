@@ -30,9 +30,7 @@ def test_what_was_written_is_shown_when_the_import_fails(
     'import os; os.write(2, b"a hint"); raise ImportError("broken")'
   )
   monkeypatch.syspath_prepend(str(tmp_path))
-  monkeypatch.setattr(
-    tensorflow_setup, '_quiet_modules', ('noisy_broken_module',)
-  )
+  monkeypatch.setattr(tensorflow_setup, '_MODULES', ('noisy_broken_module',))
   with pytest.raises(ImportError, match='broken'):
     tensorflow_setup.load_tensorflow()
   assert capfd.readouterr().err

@@ -138,7 +138,7 @@ class Corpus:
   def monolingual(self, language: str, split: str = TRAIN) -> Iterator[Line]:
     r"""Yields the lines of a language; blank lines become document boundaries.
 
-    For example, the file `a\\nb\\n\\nc` yields `('a', True), ('b', False),
+    For example, the file `a\nb\n\nc` yields `('a', True), ('b', False),
     ('c', True)`. Each file starts a new document.
 
     Raises:

@@ -28,7 +28,7 @@ def write_monolingual(
 ) -> pathlib.Path:
   r"""Writes the documents of a language.
 
-  For example, `[['a', 'b'], ['c']]` becomes the file `a\\nb\\n\\nc\\n`. White
+  For example, `[['a', 'b'], ['c']]` becomes the file `a\nb\n\nc\n`. White
   space inside a line is replaced by single spaces, and empty lines are dropped.
 
   Args:
@@ -72,7 +72,7 @@ def write_parallel(
 ) -> pathlib.Path:
   r"""Writes sentence pairs, and drops pairs with an empty side.
 
-  For example, `[('a\\tb', 'c')]` becomes the line `a b<TAB>c`.
+  For example, `[('a\tb', 'c')]` becomes the line `a b<TAB>c`.
 
   Args:
     directory: Corpus directory. It is created if it does not exist.
@@ -127,7 +127,7 @@ def write_dictionary(
 
 
 def clean_line(text: str) -> str:
-  r"""Replaces white space by single spaces: `' a\\n\\tb '` becomes `'a b'`."""
+  r"""Replaces white space by single spaces: `' a\n\tb '` becomes `'a b'`."""
   return ' '.join(text.split())
 
 

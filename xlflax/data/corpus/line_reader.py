@@ -118,7 +118,7 @@ def read_lines(
 ) -> Iterator[tuple[int, bytes]]:
   r"""Yields (line number from 1, line without surrounding white space).
 
-  For example, the file `b'\\xef\\xbb\\xbfone \\r\\n\\ntwo'` yields `(1,
+  For example, the file `b'\xef\xbb\xbfone \r\n\ntwo'` yields `(1,
   b'one'),
   (2, b''), (3, b'two')`.
 
@@ -338,7 +338,7 @@ def split_columns(
 ) -> tuple[str, str]:
   r"""Returns the two sides of a line of a parallel file.
 
-  For example, `b'one\\t un'` becomes `('one', 'un')`.
+  For example, `b'one\t un'` becomes `('one', 'un')`.
 
   Args:
     line: Bytes of the line.
@@ -377,7 +377,7 @@ def read_dictionary(
 ) -> Iterator[tuple[str, str, float | None]]:
   r"""Yields (word, translation, weight or None) for each line of a dictionary.
 
-  For example, `b'cat\\tKatze\\ndog\\tHund\\t0.5'` yields `('cat', 'Katze',
+  For example, `b'cat\tKatze\ndog\tHund\t0.5'` yields `('cat', 'Katze',
   None),
   ('dog', 'Hund', 0.5)`.
 

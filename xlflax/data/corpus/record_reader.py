@@ -1,7 +1,7 @@
 r"""Readers that convert files of records into lines of text.
 
-For example, the records `{"text": "a\\nb"}` and `{"text": "c"}` in
-`mono/en.jsonl` become the bytes `a\\nb\\n\\nc\\n\\n`. A record of monolingual
+For example, the records `{"text": "a\nb"}` and `{"text": "c"}` in
+`mono/en.jsonl` become the bytes `a\nb\n\nc\n\n`. A record of monolingual
 text
 is a document, and a record of parallel text is a pair. All commands therefore
 read the same text from every format:

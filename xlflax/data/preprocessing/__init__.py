@@ -1,1 +1,1 @@
-"""Corpus directory to corpus directory: Moses, segmentation, switching."""
+"""Preprocessing of corpus directories: filters, processing and code-switching."""

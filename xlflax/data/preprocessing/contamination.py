@@ -2,13 +2,13 @@
 
 A training line is dropped if it shares a run of text with an evaluation text
 that is as long as 13 English words (Brown et al. 2020, "Language Models are
-Few-Shot Learners", appendix C). An evaluation text that is shorter must be all
-of the line. A pair is dropped if either side is.
+Few-Shot Learners", appendix C). A shorter evaluation text must equal the
+complete line. A pair is dropped if one of its sides is contaminated.
 
 Words are runs of letters and digits after case folding. In scripts without
-spaces between words a run is measured in characters, each of which counts as
-much as the text that it carries (`text_length`): 26 Chinese characters, about
-30 of Japanese, 72 of Thai and Khmer, and 100 of Burmese are as long as 13
+spaces between words, the length of a run is measured in characters, weighted by
+the amount of text that they carry (`text_length`): 26 Chinese characters, about
+30 Japanese, 72 Thai or Khmer, and 100 Burmese characters are as long as 13
 English words.
 """
 
@@ -23,29 +23,30 @@ import numpy as np
 from xlflax.data.corpus import (
   corpus_directory,
   language_codes,
+  line_reader,
   text_length,
   text_similarity,
 )
-from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.sampling import hashing
 from xlflax.storage import bucket_staging, checksums
 from xlflax.utils import errors, progress_reporting, validation
 
-_BLOCK = 4096  # lines
-_ENGLISH_WORD = 1000  # the weight of a word; integers make runs reproducible
-_BASE = 0x9E3779B97F4A7C15
+_LINES_PER_BLOCK = 4096
+# Weight of an English word. Weights are integers so that runs are reproducible.
+_ENGLISH_WORD = 1000
+_HASH_BASE = 0x9E3779B97F4A7C15
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decontamination:
-  """Which evaluation texts are kept out of training, and how.
+  """Evaluation texts that are removed from the training text.
 
   Attributes:
     files: Files of evaluation texts with one text per line, in any format of a
-      corpus directory. Each column of a line is a text of its own.
+      corpus directory. Each column of a line is a separate text.
     words: Length of a run that makes a line contaminated, in English words.
   """
 
@@ -53,7 +54,7 @@ class Decontamination:
   words: validation.PositiveInt = 13
 
   def identity(self) -> dict:
-    """What the text depends on, as JSON data."""
+    """Returns the data that determines the result, as JSON data."""
     digests = [
       checksums.digest_file(bucket_staging.stage_input(name))
       for name in self.files
@@ -64,26 +65,28 @@ class Decontamination:
 def find_contaminated_lines(
   corpus: Corpus, decontamination: Decontamination
 ) -> dict[str, np.ndarray]:
-  """The training lines that have something of the evaluation texts.
+  """Finds the training lines that share text with the evaluation texts.
 
   Args:
-    corpus: all of whose training text is read.
-    decontamination: the evaluation texts.
+    corpus: Corpus whose training text is read.
+    decontamination: Evaluation texts.
 
   Returns:
-    Path of a file below the corpus -> numbers of its lines, counting lines with
-    text from 0, sorted int64 [lines].
+    Map from the path of a file relative to the corpus directory to the sorted
+    indices of its contaminated lines, int64 of shape [lines]. Lines with text
+    are
+    counted from 0.
 
   Raises:
-    CorpusError: a file of evaluation texts is missing or has no text.
+    CorpusError: If a file of evaluation texts is missing or contains no text.
   """
   if not decontamination.files:
     return {}
   texts = itertools.chain.from_iterable(map(_texts, decontamination.files))
-  evaluation_keys = keys_of(texts, decontamination.words)
+  evaluation_keys = compute_keys(texts, decontamination.words)
   if not evaluation_keys.size:
     raise errors.CorpusError(
-      'The evaluation texts to be kept out of training have no words',
+      'The evaluation texts for decontamination contain no words',
       got=', '.join(decontamination.files),
     )
   return {
@@ -95,35 +98,55 @@ def find_contaminated_lines(
   }
 
 
-def keys_of(texts: Iterable[str], words: int) -> np.ndarray:
-  """A key for each run of so many words, or shorter text: sorted uint64 [n]."""
+def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
+  """Returns the keys of all runs of words in texts.
+
+  Args:
+    texts: Texts.
+    words: Length of a run in English words. A shorter text is one run.
+
+  Returns:
+    Distinct keys, sorted uint64 of shape [keys].
+  """
   texts = iter(texts)
-  parts = [np.zeros(0, np.uint64)]
-  while block := list(itertools.islice(texts, _BLOCK)):
-    parts.append(np.unique(_keys(block, words)[0]))
-  return np.unique(np.concatenate(parts))
+  keys = [np.zeros(0, np.uint64)]
+  while block := list(itertools.islice(texts, _LINES_PER_BLOCK)):
+    keys.append(np.unique(_keys(block, words)[0]))
+  return np.unique(np.concatenate(keys))
 
 
 def find_matching_lines(
-  file: TextFile, known: np.ndarray, words: int
+  file: TextFile, evaluation_keys: np.ndarray, words: int
 ) -> np.ndarray:
-  """Numbers of the lines of a file that have a key in `known`, sorted int64."""
+  """Finds the lines of a file that share a run of words with other texts.
+
+  Args:
+    file: File of a corpus directory.
+    evaluation_keys: Keys of the other texts, uint64 of shape [keys].
+    words: Length of a run in English words.
+
+  Returns:
+    Indices of the lines, sorted int64 of shape [lines]. Lines with text are
+    counted from 0.
+  """
   report = progress_reporting.Progress(
     f'decontaminate, {file.path.name}', unit='lines'
   )
-  parts, first = [np.zeros(0, np.int64)], 0
-  rows = read_sides(file)
-  while block := list(itertools.islice(rows, _BLOCK)):
-    keys, places = _keys(list(itertools.chain.from_iterable(block)), words)
-    matching = np.unique(places[np.isin(keys, known)]) // len(file.languages)
-    parts.append(first + np.unique(matching))
+  matches = [np.zeros(0, np.int64)]
+  first = 0
+  lines = read_sides(file)
+  while block := list(itertools.islice(lines, _LINES_PER_BLOCK)):
+    texts = list(itertools.chain.from_iterable(block))
+    keys, text_indices = _keys(texts, words)
+    matching_texts = np.unique(text_indices[np.isin(keys, evaluation_keys)])
+    matches.append(first + np.unique(matching_texts // len(file.languages)))
     first += len(block)
     report(len(block))
-  return np.concatenate(parts).astype(np.int64)
+  return np.concatenate(matches).astype(np.int64)
 
 
 def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
-  """The texts of each line of a file of a corpus directory: one, or two."""
+  """Yields the text or the two texts of each line of a corpus file."""
   if file.kind is Kind.PARALLEL:
     yield from corpus_directory.read_parallel(file.path)
   else:
@@ -132,56 +155,64 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
 
 
 def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
-  """Computes the keys of all runs of texts.
+  """Computes the keys of all runs of words in texts.
 
-  A run starts at every token and ends where its weights, in English words, add
-  up to `words`. A text that is shorter than that is one run.
+  A run starts at every token and ends where the weights of its tokens, in
+  English
+  words, add up to `words`. A text that is shorter is one run.
 
   Returns:
-    Keys, uint64 [runs], and the index of the text of each, int64 [runs].
+    Keys, uint64 of shape [runs], and the index of the text of each run, int64
+    of
+    shape [runs].
   """
-  split = [_tokens(text) for text in texts]
-  counts = np.array([len(tokens) for tokens in split], np.int64)
+  tokens_of_texts = [_tokens(text) for text in texts]
+  counts = np.array([len(tokens) for tokens in tokens_of_texts], np.int64)
   total = int(counts.sum())
   if not total:
     return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-  tokens = list(itertools.chain.from_iterable(split))
+
+  tokens = list(itertools.chain.from_iterable(tokens_of_texts))
   hashes = np.fromiter(map(_hash, tokens), np.uint64, total)
   weights = np.fromiter(map(_weight, tokens), np.int64, total)
-  places = np.repeat(np.arange(len(texts)), counts)
-  text_ends = np.cumsum(counts)[places]
-  reached = np.concatenate([[0], np.cumsum(weights)])
+  text_indices = np.repeat(np.arange(len(texts)), counts)
+  text_ends = np.cumsum(counts)[text_indices]
+  cumulative = np.concatenate([[0], np.cumsum(weights)])
   starts = np.arange(total)
-  ends = np.searchsorted(reached, reached[starts] + words * _ENGLISH_WORD)
-  # Runs that would leave their text: only the one that is all of a short text.
-  is_first = starts == text_ends - counts[places]
-  is_kept = (ends <= text_ends) | is_first
-  starts, places = starts[is_kept], places[is_kept]
-  ends = np.minimum(ends[is_kept], text_ends[is_kept])
-  # Differences of prefix sums of a polynomial modulo 2^64, divided by the power
-  # at their start. Its base is odd, so it has an inverse.
-  powers = _powers(_BASE, total)
+  ends = np.searchsorted(cumulative, cumulative[starts] + words * _ENGLISH_WORD)
+
+  # A run must end within its text, unless it is an entire short text.
+  is_first = starts == text_ends - counts[text_indices]
+  is_run = (ends <= text_ends) | is_first
+  starts, text_indices = starts[is_run], text_indices[is_run]
+  ends = np.minimum(ends[is_run], text_ends[is_run])
+
+  # The hash of a run is a difference of prefix sums of a polynomial modulo 2^64,
+  # divided by the power at its start. The base is odd and therefore has an
+  # inverse.
+  powers = _powers(_HASH_BASE, total)
   prefixes = np.concatenate([[np.uint64(0)], np.cumsum(hashes * powers)])
-  inverses = _powers(pow(_BASE, -1, 1 << 64), total)
-  runs = (prefixes[ends] - prefixes[starts]) * inverses[starts]
+  inverses = _powers(pow(_HASH_BASE, -1, 1 << 64), total)
+  run_hashes = (prefixes[ends] - prefixes[starts]) * inverses[starts]
   sizes = (ends - starts).astype(np.uint64)
-  return hashing.mix_bits(runs ^ hashing.mix_bits(sizes)), places
+  keys = hashing.mix_bits(run_hashes ^ hashing.mix_bits(sizes))
+  return keys, text_indices
 
 
 def _powers(base: int, count: int) -> np.ndarray:
-  """Powers 0 to count - 1 of a number modulo 2^64, uint64 [count]."""
+  """Returns powers 0 to count - 1 of a number modulo 2^64, uint64 [count]."""
   factors = np.full(count, base, np.uint64)
   factors[:1] = 1
   return np.cumprod(factors, dtype=np.uint64)
 
 
 def _tokens(text: str) -> list[str]:
-  """Words, and single characters of scripts without spaces between words."""
-  essence = text_similarity.normalize_for_comparison(text)
-  if not any(map(str.isalnum, essence)):
+  """Splits a text into words, or characters in scripts without spaces."""
+  normalized = text_similarity.normalize_for_comparison(text)
+  if not any(map(str.isalnum, normalized)):
     return []
   spaced = language_codes.TEXT_WITHOUT_SPACES.sub(
-    lambda character: f' {character[0]} ', essence
+    lambda match: f' {match[0]} ', normalized
   )
   return spaced.split()
 
@@ -202,7 +233,8 @@ def _hash(word: str) -> int:
 
 
 def _texts(name: str) -> Iterator[str]:
+  """Yields the columns of all lines of a file of evaluation texts."""
   path = bucket_staging.stage_input(name)
-  for number, line in corpus_lines.read_text(path):
+  for number, line in line_reader.read_text(path):
     if line:
-      yield from corpus_lines.decode_line(line, path, number).split('\t')
+      yield from line_reader.decode_line(line, path, number).split('\t')

@@ -1,13 +1,15 @@
-"""What is in the files of a corpus directory, counted line by line.
+"""Statistics of the files of a corpus directory.
 
-Nothing is changed. `compute_statistics` gives the counts, `describe_findings` a sentence on each
-thing that training would silently learn from, with what to do about it.
+`compute_statistics` counts properties of each file line by line.
+`describe_findings` returns a sentence with a recommendation for each property
+that affects training. The corpus is not changed.
 """
 
 import collections
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,43 +17,54 @@ from xlflax.data import corpus_checks
 from xlflax.data.corpus import corpus_directory, text_similarity
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
-from xlflax.data.preprocessing import contamination as overlap
-from xlflax.data.preprocessing import fuzzy_deduplication, language_id
+from xlflax.data.preprocessing import (
+  contamination,
+  fuzzy_deduplication,
+  language_id,
+)
 from xlflax.data.preprocessing.contamination import Decontamination
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
 from xlflax.utils import errors, progress_reporting
 
-_LONG = 10_000  # characters of a line
-_SAMPLE = 20  # one line of so many is asked for its language
-_LEAST = 0.5  # probability of a file's language
-_ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')  # before the text of a line
-_BROKEN = re.compile('\ufffd|Ã[\u0080-\u00bf]|â€')  # decoded wrongly, once
-_EQUAL = Deduplication(kept=Kept.NOT_EQUAL)
+# Number of characters above which a line is reported as long.
+_LONG_LINE = 10_000
+# The language of one line in this number of lines is identified.
+_LANGUAGE_ID_INTERVAL = 20
+# Minimum probability of the language of a file.
+_MIN_LANGUAGE_PROBABILITY = 0.5
+# Id at the beginning of a line, in a separate column.
+_ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')
+# Characters that result from decoding with a wrong encoding.
+_WRONG_ENCODING = re.compile('\ufffd|Ã[\u0080-\u00bf]|â€')
+_EXACT_DEDUPLICATION = Deduplication(kept=Kept.NOT_EQUAL)
+_KEY_BLOCK_LINES = 1 << 16
 
 
 @dataclasses.dataclass(kw_only=True)
 class FileCounts:
-  """What is counted of a file.
+  """Statistics of a file.
 
   Attributes:
-    path: below the corpus directory.
-    languages: of its name.
-    split: of training, validation or test.
-    lines: with text; of pairs, pairs.
-    documents: of monolingual text.
-    characters: of all lines; of both sides.
-    longest: characters of the longest line.
-    repeated: lines that an earlier one of the file equals, but for case and
-      punctuation.
-    without_letters: lines, or pairs with such a side.
-    with_ids: lines that begin with a word with digits and a tab.
-    with_nulls: lines with a NUL character.
-    broken: lines with characters that come of a wrong encoding.
-    equal_sides: pairs.
-    asked: lines, or sides, whose language was asked for.
-    another: of these, how many are rather of another language.
-    held_out: training lines that held-out text, or other evaluation text, is in.
-    error: why the file could not be read to its end.
+    path: Path relative to the corpus directory.
+    languages: Languages in the file name.
+    split: Name of the split.
+    lines: Number of lines with text, or of pairs.
+    documents: Number of documents of monolingual text.
+    characters: Number of characters of all lines, on both sides.
+    longest: Number of characters of the longest line.
+    repeated: Number of lines that equal an earlier line of the file, except for
+      case and punctuation.
+    without_letters: Number of lines without letters, or of pairs with such a
+      side.
+    with_ids: Number of lines that begin with a word with digits and a tab.
+    with_nulls: Number of lines with a NUL character.
+    broken: Number of lines with characters that result from a wrong encoding.
+    equal_sides: Number of pairs with equal sides.
+    asked: Number of lines, or sides, whose language was identified.
+    another: Number of identified lines, or sides, in another language.
+    held_out: Number of training lines that contain held-out text or other
+      evaluation text.
+    error: Error message if the file could not be read completely.
   """
 
   path: str
@@ -77,59 +90,80 @@ def compute_statistics(
   corpus: Corpus,
   evaluation: Decontamination = Decontamination(),  # noqa: B008
 ) -> list[FileCounts]:
-  """Counts of each file of text, in the corpus's order.
+  """Computes the statistics of each file, in the order of the corpus.
 
   Args:
-    corpus: what to read.
-    evaluation: texts that should not be in training, besides held-out ones.
+    corpus: Corpus to read.
+    evaluation: Evaluation texts, in addition to the held-out text of the
+      corpus,
+      that must not occur in the training text.
   """
   files = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
-  counts = [_count(file, corpus) for file in files]
+  counts = [_compute_file_statistics(file, corpus) for file in files]
   _count_held_out(corpus, files, counts, evaluation)
   return counts
 
 
-def describe_findings(corpus: Corpus, found: Sequence[FileCounts]) -> list[str]:
-  """A sentence on each thing that is odd, with what to do."""
-  said = [sentence for file_counts in found for sentence in _say(file_counts)]
-  if not any(file_counts.error for file_counts in found):
-    said += corpus_checks.find_anomalies(corpus)
-  return said
+def describe_findings(
+  corpus: Corpus, statistics: Sequence[FileCounts]
+) -> list[str]:
+  """Returns a sentence with a recommendation for each anomaly.
+
+  Args:
+    corpus: Corpus that the statistics describe.
+    statistics: Statistics of its files.
+  """
+  sentences = [
+    sentence
+    for file_counts in statistics
+    for sentence in _describe_file(file_counts)
+  ]
+  if not any(file_counts.error for file_counts in statistics):
+    sentences += corpus_checks.find_anomalies(corpus)
+  return sentences
 
 
-def _count(file: TextFile, corpus: Corpus) -> FileCounts:
+def _compute_file_statistics(file: TextFile, corpus: Corpus) -> FileCounts:
+  """Computes the statistics of one file, except for held-out text."""
   path = file.path.relative_to(corpus.directory).as_posix()
   counts = FileCounts(path=path, languages=file.languages, split=file.split)
   report = progress_reporting.Progress(f'inspect, {path}', unit='lines')
-  essences: list[str] = []
+  lines: list[str] = []
   keys = []
   try:
     priors = _priors(file)
-    for number, texts in enumerate(_rows(file, counts)):
+    for number, texts in enumerate(_read_texts(file, counts)):
       report(1)
       _count_line(counts, texts)
-      if number % _SAMPLE == 0:
-        _ask(counts, texts, priors)
-      essences.append('\t'.join(texts))
-      if len(essences) == 1 << 16:
-        keys.append(fuzzy_deduplication.band_keys(essences, _EQUAL)[:, 0])
-        essences.clear()
+      if number % _LANGUAGE_ID_INTERVAL == 0:
+        _count_languages(counts, texts, priors)
+      lines.append('\t'.join(texts))
+      if len(lines) == _KEY_BLOCK_LINES:
+        keys.append(_exact_keys(lines))
+        lines.clear()
   except errors.CorpusError as error:
     counts.error = str(error)
-  keys.append(fuzzy_deduplication.band_keys(essences, _EQUAL)[:, 0])
-  joined = np.concatenate(keys)
-  counts.repeated = int(joined.size - np.unique(joined).size)
+  keys.append(_exact_keys(lines))
+  all_keys = np.concatenate(keys)
+  counts.repeated = int(all_keys.size - np.unique(all_keys).size)
   return counts
 
 
+def _exact_keys(lines: Sequence[str]) -> np.ndarray:
+  """Returns keys by which equal lines are found, uint64 [lines]."""
+  return fuzzy_deduplication.band_keys(lines, _EXACT_DEDUPLICATION)[:, 0]
+
+
 def _priors(file: TextFile) -> Sequence[language_id.Prior | None]:
+  """Returns the language prior of each side, or None if it is unavailable."""
   try:
-    return language_id.of_file(file)
-  except errors.ConfigError:  # py3langid is in an extra
+    return language_id.file_priors(file)
+  except errors.ConfigError:  # The optional package py3langid is missing.
     return [None for _ in file.languages]
 
 
-def _rows(file: TextFile, counts: FileCounts) -> Iterator[Sequence[str]]:
+def _read_texts(file: TextFile, counts: FileCounts) -> Iterator[Sequence[str]]:
+  """Yields the text or the two texts of each line, and counts documents."""
   if file.kind is Kind.PARALLEL:
     yield from corpus_directory.read_parallel(file.path)
     return
@@ -147,99 +181,148 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
   )
   counts.with_ids += len(texts) == 1 and bool(_ID.match(texts[0]))
   counts.with_nulls += any('\0' in text for text in texts)
-  counts.broken += any(_BROKEN.search(text) is not None for text in texts)
+  counts.broken += any(
+    _WRONG_ENCODING.search(text) is not None for text in texts
+  )
   counts.equal_sides += len(texts) == 2 and (
     text_similarity.normalize_for_comparison(texts[0])
     == text_similarity.normalize_for_comparison(texts[1])
   )
 
 
-def _ask(counts: FileCounts, texts, priors) -> None:
+def _count_languages(counts: FileCounts, texts, priors) -> None:
+  """Counts texts whose language is identified, and those in another language."""
   for text, prior in zip(texts, priors, strict=True):
     if prior is not None:
       counts.asked += 1
-      counts.another += not prior.accepts(text, _LEAST)
+      counts.another += not prior.accepts(text, _MIN_LANGUAGE_PROBABILITY)
 
 
-def _count_held_out(corpus, files, found, evaluation: Decontamination) -> None:
-  """Training lines with a run of words of held-out text in its language."""
-  read = {
+def _count_held_out(
+  corpus, files, statistics, evaluation: Decontamination
+) -> None:
+  """Counts training lines that share text with held-out or evaluation text.
+
+  Training lines are compared with the held-out text of the same language and
+  with all evaluation text.
+  """
+  readable_files = {
     file_counts.path: file
-    for file, file_counts in zip(files, found, strict=True)
+    for file, file_counts in zip(files, statistics, strict=True)
     if not file_counts.error
   }
-  texts: dict[str, list[np.ndarray]] = collections.defaultdict(list)
-  for file in read.values():
+  keys_by_language: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+  for file in readable_files.values():
     if file.split != TRAIN:
       for side, language in enumerate(file.languages):
-        rows = (row[side] for row in overlap.read_sides(file))
-        texts[language].append(overlap.keys_of(rows, evaluation.words))
-  contaminated = overlap.find_contaminated_lines(corpus, evaluation)
-  for file_counts in found:
+        texts = (line[side] for line in contamination.read_sides(file))
+        keys_by_language[language].append(
+          contamination.compute_keys(texts, evaluation.words)
+        )
+
+  contaminated = contamination.find_contaminated_lines(corpus, evaluation)
+  for file_counts in statistics:
     if file_counts.split != TRAIN or file_counts.error:
       continue
     keys = [
-      part for code in file_counts.languages for part in texts.get(code, [])
+      key_block
+      for code in file_counts.languages
+      for key_block in keys_by_language.get(code, [])
     ]
     lines = [contaminated.get(file_counts.path, np.zeros(0, np.int64))]
     if keys:
       held_out_keys = np.unique(np.concatenate(keys))
       lines.append(
-        overlap.find_matching_lines(
-          read[file_counts.path], held_out_keys, evaluation.words
+        contamination.find_matching_lines(
+          readable_files[file_counts.path], held_out_keys, evaluation.words
         )
       )
     file_counts.held_out = np.unique(np.concatenate(lines)).size
 
 
-# Field, its least share of the lines, what is said, and what to do.
-_SAID: tuple[tuple[str, float, str, str], ...] = (
-  ('with_nulls', 0, 'have a NUL character', 'clean the file: tr -d "\\000"'),
-  (
+class _Finding(NamedTuple):
+  """Anomaly of the lines of a file.
+
+  Attributes:
+    field: Field of `FileCounts` with the number of lines.
+    threshold: Fraction of the lines above which the anomaly is reported.
+    predicate: Verb phrase whose subject is the lines.
+    hint: Recommendation.
+  """
+
+  field: str
+  threshold: float
+  predicate: str
+  hint: str
+
+
+_FINDINGS = (
+  _Finding(
+    'with_nulls',
+    0,
+    'contain a NUL character',
+    'Remove it, for instance with tr -d "\\000".',
+  ),
+  _Finding(
     'broken',
     0.001,
-    'have characters that come of a wrong encoding',
-    'convert the file anew from its source, to UTF-8',
+    'contain characters that result from a wrong encoding',
+    'Convert the original file to UTF-8 again.',
   ),
-  (
+  _Finding(
     'with_ids',
     0.5,
-    'begin with an id and a tab: the text is in another column',
-    'keep that column: cut -f2-',
+    'begin with an id and a tab, and their text is in another column',
+    'Extract that column, for instance with cut -f2-.',
   ),
-  ('repeated', 0.1, 'repeat an earlier one', 'xlflax preprocess --dedup=exact'),
-  ('without_letters', 0.02, 'have no letter', 'xlflax preprocess drops them'),
-  (
+  _Finding(
+    'repeated',
+    0.1,
+    'repeat an earlier line',
+    'Run xlflax preprocess --dedup=exact to drop them.',
+  ),
+  _Finding(
+    'without_letters',
+    0.02,
+    'contain no letters',
+    'Run xlflax preprocess to drop them.',
+  ),
+  _Finding(
     'equal_sides',
     0.02,
-    'are equal on both sides: they were not translated',
-    'xlflax preprocess drops them',
+    'are equal on both sides and were probably not translated',
+    'Run xlflax preprocess to drop them.',
   ),
-  (
+  _Finding(
     'held_out',
     0,
-    'have 13 words in a row, or all, in common with held-out or evaluation text',
-    'xlflax preprocess --decontaminate_against=FILES, or --dedup=exact for equal ones',
+    'share 13 consecutive words, or all words, with held-out or evaluation text',
+    'Run xlflax preprocess --decontaminate_against=FILES, or --dedup=exact for '
+    'equal lines, to drop them.',
   ),
 )
 
 
-def _say(one: FileCounts) -> Iterator[str]:
-  if one.error:
-    yield f'{one.path} cannot be read: {one.error}'
-  for name, threshold, finding, fix in _SAID:
-    count = getattr(one, name)
-    if count and count > threshold * one.lines:
-      yield (f'{one.path}: {count:,} of {one.lines:,} lines {finding} ({fix}).')
-  if one.longest > _LONG:
+def _describe_file(counts: FileCounts) -> Iterator[str]:
+  """Yields a sentence with a recommendation for each anomaly of a file."""
+  if counts.error:
+    yield f'{counts.path} cannot be read: {counts.error}'
+  for finding in _FINDINGS:
+    count = getattr(counts, finding.field)
+    if count and count > finding.threshold * counts.lines:
+      yield (
+        f'{counts.path}: {count:,} of {counts.lines:,} lines '
+        f'{finding.predicate}. {finding.hint}'
+      )
+  if counts.longest > _LONG_LINE:
     yield (
-      f'{one.path}: the longest line has {one.longest:,} characters; a line is '
-      'a sentence or paragraph (xlflax preprocess --split_sentences, or '
-      f'--max_characters={_LONG}).'
+      f'{counts.path}: the longest line has {counts.longest:,} characters, but '
+      'a line should be a sentence or a paragraph. Run xlflax preprocess '
+      f'--split_sentences, or --max_characters={_LONG_LINE} to drop such lines.'
     )
-  if one.another > 0.2 * one.asked:
+  if counts.another > 0.2 * counts.asked:
     yield (
-      f'{one.path}: {one.another:,} of {one.asked:,} lines that were asked for '
-      'their language are rather of another '
-      '(xlflax preprocess --min_language_probability=0.5).'
+      f'{counts.path}: {counts.another:,} of {counts.asked:,} sampled lines are '
+      'probably in another language. Run xlflax preprocess '
+      '--min_language_probability=0.5 to drop such lines.'
     )

@@ -1,12 +1,14 @@
-"""Lines that say again what another line says, exactly or nearly.
+"""Exact and fuzzy deduplication of lines.
 
-Exact duplicates have the same hash of their letters and digits. Near ones are
-found by MinHash and banding (Broder, "On the resemblance and containment of
+Exact duplicates have the same hash of their letters and digits. Near-duplicates
+are found by MinHash and banding (Broder, "On the resemblance and containment of
 documents", 1997; Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets",
-section 3.4): the signature of a line's character n-grams is cut into b bands
-of r values, and two lines with one band in common are near-duplicates. Lines
-whose n-grams have a Jaccard similarity s are so with probability
-1 - (1 - s^r)^b. Signatures are those of the package rensa (extra `web`).
+section 3.4): the signature of a line's character n-grams is divided into b
+bands
+of r values, and two lines are near-duplicates if they have a band in common.
+Lines whose n-grams have a Jaccard similarity s are near-duplicates with
+probability 1 - (1 - s^r)^b. Signatures are computed by the package rensa (extra
+`web`).
 """
 
 import dataclasses
@@ -17,20 +19,25 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from xlflax.data.corpus import line_reader as corpus_lines
-from xlflax.data.corpus import text_similarity
+from xlflax.data.corpus import line_reader, text_similarity
 from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.sampling import hashing
 from xlflax.utils import progress_reporting, user_modules, validation
 
-# Held-out text comes first, so that what it shares with training stays in it.
-_ORDER = (TEST, VALIDATION, TRAIN)
-_BLOCK = 4096
+# Held-out text precedes training text, so that duplicates are removed from the
+# training text.
+_SPLIT_ORDER = (TEST, VALIDATION, TRAIN)
+_LINES_PER_BLOCK = 4096
 
 
 class Kept(enum.Enum):
-  """Which lines that resemble another are kept."""
+  """Lines that remain after deduplication.
+
+  ALL: All lines. NOT_EQUAL: Lines that do not equal another line. NOT_NEAR:
+  Lines
+  that are not near-duplicates of another line.
+  """
 
   ALL = 'all'
   NOT_EQUAL = 'not_equal'
@@ -40,13 +47,13 @@ class Kept(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Deduplication:
-  """How duplicates are found.
+  """Settings of the deduplication.
 
   Attributes:
-    kept: whether equal lines are dropped, or near ones too.
-    bands: b, of a signature.
-    rows: r, values in a band.
-    characters: n of the n-grams.
+    kept: Lines that remain.
+    bands: Number of bands b of a signature.
+    rows: Number of values r in a band.
+    characters: Length n of the character n-grams.
   """
 
   kept: Kept = Kept.ALL
@@ -55,56 +62,81 @@ class Deduplication:
   characters: validation.PositiveInt = 5
 
   def probability(self, similarity: float) -> float:
-    """That two lines of a Jaccard similarity are found."""
+    """Returns the probability that two lines count as near-duplicates.
+
+    Args:
+      similarity: Jaccard similarity of the n-grams of the lines.
+    """
     return 1 - (1 - similarity**self.rows) ** self.bands
 
 
 def find_duplicates(
   corpus: Corpus, deduplication: Deduplication
 ) -> dict[str, np.ndarray]:
-  """The lines that are dropped.
+  """Finds the lines to drop.
 
-  Of lines that resemble each other the first one is kept, held-out text coming
-  before training text. Pairs are compared as a whole; and a training pair goes
-  for a side that resembles held-out text, a training line for one that
-  resembles a side of a held-out pair. So no line of training, and no side
-  of a pair, is near to a held-out one of its language.
+  The first of several duplicates remains, where held-out text precedes training
+  text. The sides of a pair are compared together. In addition, a training pair
+  is
+  dropped if one of its sides is a duplicate of held-out text, and a training
+  line
+  is dropped if it is a duplicate of a side of a held-out pair. Therefore no
+  training line and no side of a training pair is a near-duplicate of held-out
+  text
+  in its language.
 
   Args:
-    corpus: all of whose lines are read.
-    deduplication: how.
+    corpus: Corpus whose lines are read.
+    deduplication: Settings of the deduplication.
 
   Returns:
-    Path of a file below the corpus -> number of each line to be dropped,
-    counting lines with text from 0, sorted int64 [lines].
+    Map from the path of a file relative to the corpus directory to the sorted
+    indices of the lines to drop, int64 of shape [lines]. Lines with text are
+    counted from 0.
   """
-  out = {}
-  if deduplication.kept is not Kept.ALL:
-    for files, held_out in _groups(corpus):
-      out.update(_of_group(corpus, files, held_out, deduplication))
-  return out
+  duplicates: dict[str, np.ndarray] = {}
+  if deduplication.kept is Kept.ALL:
+    return duplicates
+  for files, held_out_files in _file_groups(corpus):
+    duplicates |= _find_duplicates_in_group(
+      corpus, files, held_out_files, deduplication
+    )
+  return duplicates
 
 
-def first_of_equal(keys: np.ndarray) -> np.ndarray:
-  """Whether a key is not in the ones before it, bool [n], for uint64 [n].
+def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
+  """Returns a mask of the first occurrence of each key.
 
-  Of `5 7 5 5 9` the first, second and last.
+  For `5 7 5 5 9`, the mask is True at the first, second and last key.
+
+  Args:
+    keys: Keys, uint64 of shape [n].
+
+  Returns:
+    Mask, bool of shape [n].
   """
-  first = np.zeros(keys.size, bool)
-  first[np.unique(keys, return_index=True)[1]] = True
-  return first
+  is_first = np.zeros(keys.size, bool)
+  is_first[np.unique(keys, return_index=True)[1]] = True
+  return is_first
 
 
 def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
-  """A key for each band of each text, uint64 [texts, bands].
+  """Returns a key for each band of each text.
 
-  Equal texts have equal keys; exact duplicates alone have one band.
+  Equal texts have equal keys. For exact deduplication, there is one band.
+
+  Args:
+    texts: Texts to compare.
+    deduplication: Settings of the deduplication.
+
+  Returns:
+    Keys, uint64 of shape [texts, bands].
   """
   texts = iter(texts)
-  parts = [np.zeros((0, _num_keys(deduplication)), np.uint64)]
-  while block := list(itertools.islice(texts, _BLOCK)):
-    parts.append(_block_keys(block, deduplication))
-  return np.concatenate(parts)
+  keys = [np.zeros((0, _num_keys(deduplication)), np.uint64)]
+  while block := list(itertools.islice(texts, _LINES_PER_BLOCK)):
+    keys.append(_block_keys(block, deduplication))
+  return np.concatenate(keys)
 
 
 def _num_keys(deduplication: Deduplication) -> int:
@@ -137,8 +169,8 @@ def _signature(text: str, deduplication: Deduplication) -> list[int]:
   size = deduplication.bands * deduplication.rows
   minhash = user_modules.import_optional(
     'rensa',
-    'Near-duplicates need the package rensa',
-    fix='pip install ".[web]" in a checkout of xlflax',
+    'Fuzzy deduplication requires the package rensa',
+    fix='run `pip install ".[web]"` in a checkout of xlflax',
   ).RMinHash(num_perm=size, seed=0)
   grams = text_similarity.n_grams(text, deduplication.characters)
   minhash.update(sorted(grams))
@@ -150,59 +182,67 @@ def _hash(text: str) -> int:
   return int.from_bytes(digest, 'little')
 
 
-def _groups(corpus: Corpus) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
-  """Files of one language or pair, and other held-out text in its languages."""
-  texts = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
+def _file_groups(
+  corpus: Corpus,
+) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
+  """Yields groups of files that are compared with each other.
+
+  A group consists of the files of one language or pair, and of other files with
+  held-out text in the same languages.
+  """
+  text_files = [
+    file for file in corpus.files if file.kind is not Kind.DICTIONARY
+  ]
   for kind, languages in sorted(
-    {(file.kind.value, file.languages) for file in texts}
+    {(file.kind.value, file.languages) for file in text_files}
   ):
     group_files = [
       file
-      for split in _ORDER
-      for file in texts
+      for split in _SPLIT_ORDER
+      for file in text_files
       if (file.kind.value, file.languages, file.split)
       == (kind, languages, split)
     ]
-    held_out = [
+    held_out_files = [
       file
-      for file in texts
+      for file in text_files
       if file.split != TRAIN
       and set(languages) & set(file.languages)
       and (len(languages) == 2 or file.kind is Kind.PARALLEL)
     ]
-    yield group_files, held_out
+    yield group_files, held_out_files
 
 
-def _of_group(
+def _find_duplicates_in_group(
   corpus: Corpus,
   files: list[TextFile],
-  held_out: list[TextFile],
+  held_out_files: list[TextFile],
   deduplication: Deduplication,
 ) -> dict[str, np.ndarray]:
-  """The dropped lines of files that are compared with each other."""
-  keys = [band_keys(_texts(file), deduplication) for file in files]
-  joined = np.concatenate(keys)
-  is_kept = np.ones(len(joined), bool)
-  for band in range(joined.shape[1]):
-    is_kept &= first_of_equal(joined[:, band])
-  ends = np.cumsum([len(part) for part in keys]).tolist()
-  places = [
-    slice(end - len(part), end) for part, end in zip(keys, ends, strict=True)
+  """Returns the indices of the lines to drop in each file of a group."""
+  keys_of_files = [
+    band_keys(_read_lines(file), deduplication) for file in files
   ]
+  keys = np.concatenate(keys_of_files)
+  is_first = np.ones(len(keys), bool)
+  for band in range(keys.shape[1]):
+    is_first &= mask_first_occurrences(keys[:, band])
+
   held_out_keys = {
-    language: _held_out_keys(held_out, language, deduplication)
+    language: _held_out_keys(held_out_files, language, deduplication)
     for language in files[0].languages
   }
-  for file, line_slice in zip(files, places, strict=True):
-    is_kept[line_slice] &= ~_leaks(
-      file, joined[line_slice], held_out_keys, deduplication
+  duplicates = {}
+  start = 0
+  for file, file_keys in zip(files, keys_of_files, strict=True):
+    stop = start + len(file_keys)
+    is_duplicate = ~is_first[start:stop] | _resembles_held_out(
+      file, file_keys, held_out_keys, deduplication
     )
-  return {
-    file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
-      ~is_kept[line_slice]
-    )
-    for file, line_slice in zip(files, places, strict=True)
-  }
+    name = file.path.relative_to(corpus.directory).as_posix()
+    duplicates[name] = np.flatnonzero(is_duplicate)
+    start = stop
+  return duplicates
 
 
 def _held_out_keys(
@@ -218,56 +258,58 @@ def _held_out_keys(
   )
 
 
-def _leaks(
+def _resembles_held_out(
   file: TextFile,
   keys: np.ndarray,
-  known: dict[str, np.ndarray],
+  held_out_keys: dict[str, np.ndarray],
   deduplication: Deduplication,
 ) -> np.ndarray:
-  """Whether a training line, or a side of a pair, resembles held-out text.
+  """Returns a mask of training lines that are duplicates of held-out text.
 
   Args:
-    file: of the lines.
-    keys: of them.
-    known: of held-out text in its languages.
-    deduplication: as they were made.
+    file: File of the lines. The mask is False for files of held-out text.
+    keys: Keys of the lines, uint64 of shape [lines, bands].
+    held_out_keys: Keys of held-out text in each language of the file.
+    deduplication: Settings of the deduplication.
+
+  Returns:
+    Mask of lines, or of pairs with such a side, bool of shape [lines].
   """
-  is_leak = np.zeros(len(keys), bool)
-  if file.split != TRAIN:  # what is held out twice tells nothing of training
-    return is_leak
+  resembles = np.zeros(len(keys), bool)
+  if file.split != TRAIN:
+    return resembles
   if file.kind is Kind.MONOLINGUAL:
-    return _resembles(keys, known[file.languages[0]])
-  for language, held_out_keys in known.items():
-    if held_out_keys.size:
-      is_leak |= _resembles(
-        _side_keys(file, language, deduplication), held_out_keys
-      )
-  return is_leak
+    return _shares_band(keys, held_out_keys[file.languages[0]])
+  for language, language_keys in held_out_keys.items():
+    if language_keys.size:
+      side_keys = _side_keys(file, language, deduplication)
+      resembles |= _shares_band(side_keys, language_keys)
+  return resembles
 
 
-def _resembles(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
-  """Whether a line has a band in common with one of others, bool [lines]."""
+def _shares_band(keys: np.ndarray, other_keys: np.ndarray) -> np.ndarray:
+  """Returns a mask of lines that share a band with another, bool [lines]."""
   is_match = np.zeros(len(keys), bool)
   for band in range(keys.shape[1]):
-    is_match |= np.isin(keys[:, band], others[:, band])
+    is_match |= np.isin(keys[:, band], other_keys[:, band])
   return is_match
 
 
 def _side_keys(
   file: TextFile, language: str, deduplication: Deduplication
 ) -> np.ndarray:
-  """Keys of the lines of a file in a language, which may be a side."""
+  """Returns the keys of the text of one language in a file of lines or pairs."""
   side = file.languages.index(language)
   return band_keys(
-    (text.split('\t')[side] for text in _texts(file)), deduplication
+    (line.split('\t')[side] for line in _read_lines(file)), deduplication
   )
 
 
-def _texts(file: TextFile) -> Iterator[str]:
-  """The lines with text; pairs with a tab between."""
+def _read_lines(file: TextFile) -> Iterator[str]:
+  """Yields the lines with text; the sides of a pair are separated by a tab."""
   label = f'duplicates, {file.path.name}'
   with progress_reporting.Progress(label, unit='lines') as report:
-    for number, line in corpus_lines.read_text(file.path):
+    for number, line in line_reader.read_text(file.path):
       if line:
         report(1)
-        yield corpus_lines.decode_line(line, file.path, number)
+        yield line_reader.decode_line(line, file.path, number)

@@ -1,12 +1,13 @@
-"""Which languages lines are of, by what their file and its name suggest.
+"""Language identification of lines, given the languages of their file.
 
-py3langid (extra `web`) says how likely each language makes a line. A short line
-fits many of them, so what is asked for is a language's probability given its
-share of the file: likelihood times share, by Bayes' rule. The shares are those
-that explain a sample of the file's lines best, found by expectation
-maximisation (Saerens, Latinne and Decaestecker, 2002, "Adjusting the outputs of
-a classifier to new a priori probabilities", section 2). The name of the file
-counts like text of its own, and no language is ruled out.
+py3langid (extra `web`) computes the likelihood of a line in each language. Many
+languages are likely for a short line. The filters therefore use the probability
+of a language given its share of the file: likelihood times share, by Bayes'
+rule. The shares are those that best explain a sample of the file's lines, found
+by expectation maximization (Saerens, Latinne and Decaestecker, 2002, "Adjusting
+the outputs of a classifier to new a priori probabilities", section 2). The
+language in the file name counts as additional text in this language, and no
+language has a share of zero.
 """
 
 import functools
@@ -16,141 +17,173 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data.corpus import language_codes
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import language_codes, line_reader
 from xlflax.data.corpus.corpus_files import TextFile
 from xlflax.utils import progress_reporting, user_modules
 
-_LINES = 1000  # of a file's sample
-_LONG = 200  # characters of a line that are looked at there
-_NAME = 0.5  # text of the named language, in ratio to the sample's
-_ANY = 0.3  # of the shares, that goes to all languages alike
-_ROUNDS = 20
-_SPREAD, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # 2^64 / the golden ratio
+# Number of lines that are sampled from a file, and of characters that are used
+# of each line.
+_SAMPLE_LINES = 1000
+_SAMPLE_CHARACTERS = 200
+# Weight of the language in the file name, relative to the sampled text.
+_NAME_WEIGHT = 0.5
+# Weight of the uniform distribution of languages in the shares.
+_UNIFORM_WEIGHT = 0.3
+_NUM_ITERATIONS = 20
+# 2^64 divided by the golden ratio. Its multiples modulo 2^64 are evenly spread.
+_HASH_MULTIPLIER = 0x9E3779B97F4A7C15
+_HASH_MASK = (1 << 64) - 1
 
 
 class Prior(NamedTuple):
-  """What is expected of a line before it is read.
+  """Prior distribution of the language of a line.
 
   Attributes:
-    language: that the line is filed under, as the identifier calls it.
-    shares: of each language, float64 [languages].
-    rival: the largest share of another language.
+    language: Language of the file, as a label of the identifier.
+    shares: Share of each language, float64 of shape [languages].
+    rival: Largest share of another language.
   """
 
   language: str
   shares: np.ndarray
   rival: float
 
-  def accepts(self, text: str, least: float) -> bool:
-    """Whether a text is of the language with so much probability."""
+  def accepts(self, text: str, min_probability: float) -> bool:
+    """Checks whether a text is in the language of the file.
+
+    Args:
+      text: Text of a line.
+      min_probability: Minimum posterior probability of the language.
+    """
     language_index = language_labels().index(self.language)
     identified, probability = identify_language(text)
     if identified == self.language:
-      # All that is left to others is at worst the most frequent one's.
+      # This lower bound of the posterior probability assigns the likelihood of
+      # all other languages to the most frequent one. It avoids computing the
+      # likelihood of each language.
       weighted = probability * self.shares[language_index]
-      if weighted >= least * (weighted + (1 - probability) * self.rival):
-        return True  # without asking for every language
+      rival_weight = (1 - probability) * self.rival
+      if weighted >= min_probability * (weighted + rival_weight):
+        return True
     joint = language_likelihoods(text) * self.shares
-    return bool(joint[language_index] >= least * joint.sum())
+    return bool(joint[language_index] >= min_probability * joint.sum())
 
 
 def expected_languages(
   language: str, texts: Sequence[str] = ()
 ) -> Prior | None:
-  """What a file's name and lines have one expect.
+  """Estimates the prior distribution of languages in a file.
 
   Args:
-    language: of the name, `sr_Latn` say.
-    texts: lines, or a sample of them. Longer ones count for more.
+    language: Language in the file name, such as `sr_Latn`.
+    texts: Lines of the file, or a sample of them. Lines are weighted by length.
 
   Returns:
-    None for a language that the identifier does not know.
+    The prior, or None if the identifier does not support the language.
   """
   code = language_codes.short_code(language)
-  if code not in known_languages():
+  if code not in supported_languages():
     return None
-  named = np.array([label == code for label in language_labels()], float)
-  texts = [text[:_LONG] for text in texts]
+  is_named = np.array([label == code for label in language_labels()], float)
+  num_languages = is_named.size
+  texts = [text[:_SAMPLE_CHARACTERS] for text in texts]
   weights = np.array([len(text) for text in texts], float)
   weights /= max(weights.sum(), 1)
   likelihoods = np.array([language_likelihoods(text) for text in texts])
-  likelihoods = likelihoods.reshape(-1, named.size)  # [lines, languages]
-  shares = np.full(named.size, 1 / named.size)
-  for _ in range(_ROUNDS):
+  likelihoods = likelihoods.reshape(-1, num_languages)  # [lines, languages]
+
+  shares = np.full(num_languages, 1 / num_languages)
+  for _ in range(_NUM_ITERATIONS):
     joint = likelihoods * shares
     joint /= joint.sum(axis=1, keepdims=True)
-    shares = weights @ joint + _NAME * named
-    shares = (1 - _ANY) * shares / shares.sum() + _ANY / named.size
-  # Rounded, as the last bits of sums are not the same on all machines.
+    shares = weights @ joint + _NAME_WEIGHT * is_named
+    shares = (1 - _UNIFORM_WEIGHT) * shares / shares.sum()
+    shares += _UNIFORM_WEIGHT / num_languages
+  # The last bits of sums differ between machines.
   shares = shares.round(6)
-  return Prior(code, shares, float(shares[named == 0].max()))
+  return Prior(code, shares, float(shares[is_named == 0].max()))
 
 
-def of_file(file: TextFile) -> tuple[Prior | None, ...]:
-  """What is expected of a file's lines, or of each side of its pairs.
+def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
+  """Estimates the language prior of a file, or of each side of its pairs.
+
+  Returns:
+    One prior for each language of the file. None if the identifier does not
+    support the language.
 
   Raises:
-    CorpusError: a malformed line (file:line).
+    CorpusError: If a line is malformed (file:line).
   """
-  # Even over the file, and out of step with text that repeats itself.
-  chosen = heapq.nsmallest(
-    _LINES, _numbered(file), key=lambda item: item[0] * _SPREAD & _MASK
+  # The hash of the line number spreads the sample evenly over the file, without
+  # a fixed period that could coincide with one of the text.
+  sample = heapq.nsmallest(
+    _SAMPLE_LINES,
+    _numbered_lines(file),
+    key=lambda item: item[0] * _HASH_MULTIPLIER & _HASH_MASK,
   )
-  sides: Iterable[Sequence[str]] = [
-    [
-      corpus_lines.decode_line(line, file.path, number)
-      for number, line in chosen
-    ]
-  ]
+  sides: Iterable[Sequence[str]]
   if len(file.languages) == 2:
-    sides = zip(
-      *(corpus_lines.split_columns(line, file.path, n) for n, line in chosen),
-      strict=True,
+    pairs = (
+      line_reader.split_columns(line, file.path, number)
+      for number, line in sample
     )
+    sides = zip(*pairs, strict=True)
+  else:
+    sides = [
+      [
+        line_reader.decode_line(line, file.path, number)
+        for number, line in sample
+      ]
+    ]
   return tuple(map(expected_languages, file.languages, sides))
 
 
-def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
-  """The lines with text, and their numbers."""
+def _numbered_lines(file: TextFile) -> Iterator[tuple[int, bytes]]:
+  """Yields (line number, line) for each line with text."""
   label = f'languages, {file.path.name}'
   with progress_reporting.Progress(label, unit='lines') as report:
-    for number, line in corpus_lines.read_text(file.path):
+    for number, line in line_reader.read_text(file.path):
       if line:
         report(1)
         yield number, line
 
 
 @functools.cache
-def of_name(language: str) -> Prior | None:
-  """What the name alone has one expect."""
+def name_prior(language: str) -> Prior | None:
+  """Returns the language prior for a file whose lines are not read."""
   return expected_languages(language)
 
 
 def identify_language(text: str) -> tuple[str, float]:
-  """The language that makes a text most likely, and its probability.
+  """Identifies the language of a text with a uniform prior.
 
-  All languages being as frequent.
+  Returns:
+    The most likely language and its probability.
   """
   language, probability = _identifier().classify(text)
   return language, float(probability)
 
 
 def language_likelihoods(text: str) -> np.ndarray:
-  """Probability of each language, if all are as frequent, float64."""
+  """Returns the probability of each language with a uniform prior.
+
+  Returns:
+    Probabilities, float64 of shape [languages], in the order of
+    `language_labels`.
+  """
   probabilities = dict(_identifier().rank(text))
   return np.array([probabilities[label] for label in language_labels()])
 
 
 @functools.cache
 def language_labels() -> tuple[str, ...]:
-  """Codes of the languages that are told apart."""
+  """Returns the codes of the languages that the identifier supports."""
   return tuple(_identifier().labels)
 
 
 @functools.cache
-def known_languages() -> frozenset[str]:
-  """The same as a set."""
+def supported_languages() -> frozenset[str]:
+  """Returns `language_labels` as a set."""
   return frozenset(language_labels())
 
 
@@ -163,13 +196,17 @@ def _identifier() -> Any:
 
 
 def import_filter_package(name: str, distribution: str) -> Any:
-  """A module that filters need.
+  """Imports a module of an optional package that a filter requires.
+
+  Args:
+    name: Name of the module.
+    distribution: Name of the package.
 
   Raises:
-    ConfigError: it is not installed.
+    ConfigError: If the package is not installed.
   """
   return user_modules.import_optional(
     name,
-    f'This filter needs {distribution}',
-    fix='pip install ".[web]" in a checkout of xlflax',
+    f'The filter requires the package {distribution}',
+    fix='run `pip install ".[web]"` in a checkout of xlflax',
   )

@@ -1,8 +1,10 @@
-"""Which pairs of parallel text are hardly translations, by an encoder.
+"""Filter of parallel text by the margin scores of sentence embeddings.
 
 Source: Artetxe and Schwenk (2019, "Margin-based parallel corpus mining with
-multilingual sentence embeddings"), section 3: the cosine of a pair in ratio to
-the mean cosine of both sentences to their nearest neighbours on the other side.
+multilingual sentence embeddings"), section 3: the margin of a pair is the ratio
+of its cosine similarity to the mean cosine similarity of both sentences to
+their
+nearest neighbors on the other side.
 """
 
 import dataclasses
@@ -11,27 +13,29 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import line_reader
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.similarity import margin_scoring
 from xlflax.utils import progress_reporting, validation
 
-# (texts, the language of each) -> vectors [N, D].
+# Function from texts and the language of each text to embeddings of shape
+# [texts, features].
 Encode = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MarginFilter:
-  """Which pairs of training text are kept.
+  """Settings of the margin filter.
 
   Attributes:
-    least: margin, as a ratio; the source keeps pairs above 1.06 or so.
-    encoder: names the encoder that made the vectors; part of the settings.
-    k: neighbours that a pair is compared with.
-    group: pairs among which neighbours are sought; so many vectors of either
-      side are in memory at a time.
+    least: Minimum margin. The source keeps pairs above about 1.06.
+    encoder: Name of the encoder that computes the embeddings, which identifies
+      the settings.
+    k: Number of nearest neighbors.
+    group: Number of pairs among which neighbors are searched. The embeddings of
+      this number of pairs are in memory at a time.
   """
 
   least: validation.PositiveFloat
@@ -46,17 +50,17 @@ def find_low_margin_pairs(
   settings: MarginFilter,
   encode: Encode,
 ) -> dict[str, np.ndarray]:
-  """The pairs that are dropped.
+  """Finds the pairs of training text to drop.
 
   Args:
-    corpus: that the files lie in.
-    files: of them, parallel training text is read.
-    settings: which pairs are kept.
-    encode: gives the vectors of texts.
+    corpus: Corpus that contains the files.
+    files: Files to filter. Only parallel training text is read.
+    settings: Settings of the filter.
+    encode: Function that computes the embeddings of texts.
 
   Returns:
-    Path of a file below the corpus -> number of each pair to be dropped,
-    counted from 0, sorted int64 [pairs].
+    Map from the path of a file relative to the corpus directory to the sorted
+    indices of the pairs to drop, int64 of shape [pairs], counted from 0.
   """
   return {
     file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
@@ -70,20 +74,19 @@ def find_low_margin_pairs(
 def _margins(
   file: TextFile, settings: MarginFilter, encode: Encode
 ) -> np.ndarray:
-  """The margin of each pair of a file, float64 [pairs]."""
+  """Returns the margin of each pair of a file, float64 of shape [pairs]."""
   pairs = (
-    corpus_lines.split_columns(line, file.path, number)
-    for number, line in corpus_lines.read_text(file.path)
+    line_reader.split_columns(line, file.path, number)
+    for number, line in line_reader.read_text(file.path)
     if line
   )
   margins = [np.zeros(0)]
   while group := list(itertools.islice(pairs, settings.group)):
     with progress_reporting.progress_name(f'margins, {file.path.name}'):
+      sides = zip(*group, strict=True)
       first, second = (
         encode(texts, [language] * len(texts))
-        for language, texts in zip(
-          file.languages, zip(*group, strict=True), strict=True
-        )
+        for language, texts in zip(file.languages, sides, strict=True)
       )
     margins.append(margin_scoring.margin_scores(first, second, k=settings.k))
   return np.concatenate(margins)

@@ -1,4 +1,4 @@
-"""The files of a prepared corpus: which there are, whose they are, their text."""
+"""Output files of preprocessed corpora."""
 
 import dataclasses
 import pathlib
@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from xlflax.data.corpus import corpus_files, corpus_writer, record_formats
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import (
+  corpus_files,
+  corpus_writer,
+  line_reader,
+  record_formats,
+)
 from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
@@ -16,20 +20,21 @@ from xlflax.data.preprocessing import language_id
 from xlflax.data.preprocessing.provenance import Prepared
 from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
-_CHUNK = 1024
+_LINES_PER_CHUNK = 1024
 
-# Called with the lines of a file that were read, and with further bytes of it.
+# Callback with the number of lines of a file that have been read, and the number
+# of bytes since the previous call.
 Report = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-  """A file to write.
+  """File to write.
 
   Attributes:
-    path: below the output directory.
-    source: the file of the corpus that it is made of.
-    copy: which copy of it, from 0.
+    path: Path relative to the output directory.
+    source: File of the corpus that is preprocessed.
+    copy: Index of the code-switched copy.
   """
 
   path: str
@@ -37,8 +42,16 @@ class Output:
   copy: int
 
 
-def of_corpus(corpus, languages, code_switching) -> list[Output]:
-  """The files of text to be written, by path."""
+def list_outputs(corpus, languages, code_switching) -> list[Output]:
+  """Lists the text files to write, sorted by path.
+
+  Args:
+    corpus: Corpus to preprocess.
+    languages: Languages of the files. If None, all languages.
+    code_switching: Settings of the code-switching. If None, there is one copy
+      of
+      each file.
+  """
   switched = (
     code_switching.sources(f.languages for f in corpus.dictionaries)
     if code_switching
@@ -46,7 +59,7 @@ def of_corpus(corpus, languages, code_switching) -> list[Output]:
   )
   outputs: list[Output] = []
   for file in corpus.files:
-    if file.kind is Kind.DICTIONARY or not is_wanted(file, languages):
+    if file.kind is Kind.DICTIONARY or not has_languages(file, languages):
       continue
     path = record_formats.text_file_path(
       file.path.relative_to(corpus.directory), file.languages
@@ -58,20 +71,25 @@ def of_corpus(corpus, languages, code_switching) -> list[Output]:
       and file.languages[0] in switched
     ):
       copies = code_switching.copies
-    outputs += [Output(_copy_path(path, k), file, k) for k in range(copies)]
-  return sorted(outputs, key=lambda file: file.path)
+    outputs += [
+      Output(_copy_path(path, copy), file, copy) for copy in range(copies)
+    ]
+  return sorted(outputs, key=lambda output: output.path)
 
 
-def is_wanted(file: TextFile | Dictionary, languages) -> bool:
-  """Whether a file is of some languages, of which None are all."""
+def has_languages(file: TextFile | Dictionary, languages) -> bool:
+  """Returns True if all languages of a file are in `languages`, or it is None."""
   return languages is None or set(file.languages) <= set(languages)
 
 
 def _copy_path(path: pathlib.Path, copy: int) -> str:
-  """`mono/en.a.txt.gz` of copy 2 is `mono/en.a.copy2.txt.gz`."""
+  """Returns the path of a copy.
+
+  For copy 2, `mono/en.a.txt.gz` becomes `mono/en.a.copy2.txt.gz`.
+  """
   if copy:
-    stem, dot, ending = path.name.rpartition('.txt')
-    path = path.with_name(f'{stem}.copy{copy}{dot}{ending}')
+    stem, extension, compression = path.name.rpartition('.txt')
+    path = path.with_name(f'{stem}.copy{copy}{extension}{compression}')
   return path.as_posix()
 
 
@@ -83,40 +101,46 @@ def write_output(
   dropped: dict[str, np.ndarray],
   report: Report,
 ) -> Prepared:
-  """Writes a file, or none where no line is left.
+  """Preprocesses and writes a file. A file without remaining lines is removed.
 
   Args:
-    file: which.
-    output: the directory.
-    workers: process the lines.
-    code_switching: as the workers have it.
-    dropped: why -> numbers of lines with text that are left out, sorted.
-    report: called as the file is read.
+    file: File to write.
+    output: Output directory.
+    workers: Workers that process the lines.
+    code_switching: Settings of the code-switching of the workers.
+    dropped: Map from reason to the sorted indices of the lines to drop. Lines
+      with text are counted from 0.
+    report: Callback that is called while the file is read.
+
+  Returns:
+    Statistics of the written file.
   """
   path = output / file.path
   path.parent.mkdir(parents=True, exist_ok=True)
   total = Counts()
-  switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
-  size = code_switching.group_lines if code_switching else _CHUNK
+  is_switchable = (
+    file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
+  )
+  size = code_switching.group_lines if code_switching else _LINES_PER_CHUNK
   priors = None
   if workers.filters.min_language_probability:
-    priors = language_id.of_file(file.source)
+    priors = language_id.file_priors(file.source)
   chunks = (
     Chunk(
       file.source.languages,
       lines,
-      file.path if switch else None,
+      file.path if is_switchable else None,
       number * size,
-      _within(dropped, number * size, size),
+      _reasons_in_chunk(dropped, number * size, size),
       priors,
     )
-    for number, lines in enumerate(_read(file.source, size, report))
+    for number, lines in enumerate(_read_chunks(file.source, size, report))
   )
   with corpus_writer.open_atomic(path) as stream:
     for text, counts in workers.map(chunks):
       stream.write(text)
       total += counts
-  if not total.lines:  # a corpus has no files without text
+  if not total.lines:  # Files without text are not valid in a corpus.
     path.unlink()
   return Prepared(
     file.path,
@@ -127,35 +151,41 @@ def write_output(
   )
 
 
-def _within(
+def _reasons_in_chunk(
   dropped: dict[str, np.ndarray], first: int, size: int
 ) -> dict[int, str]:
-  """Places first .. first + size - 1, counted from there -> why they go."""
+  """Returns the reasons for dropping lines first .. first + size - 1.
+
+  The keys are line indices relative to `first`.
+  """
   reasons: dict[int, str] = {}
-  for why, places in dropped.items():
-    begin, end = np.searchsorted(places, [first, first + size])
-    reasons |= dict.fromkeys((places[begin:end] - first).tolist(), why)
+  for reason, indices in dropped.items():
+    start, stop = np.searchsorted(indices, [first, first + size])
+    reasons |= dict.fromkeys((indices[start:stop] - first).tolist(), reason)
   return reasons
 
 
-def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
-  """Runs of lines with `size` that are not blank; blank ones count to them."""
-  run: Lines = []
-  full = number = length = 0
+def _read_chunks(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
+  """Yields chunks of lines that contain `size` lines with text."""
+  chunk: Lines = []
+  num_texts = number = num_bytes = 0
   remaining_bytes = file.path.stat().st_size
-  packed = corpus_files.is_sequential(file.path)
-  for number, line in corpus_lines.read_text(file.path):
+  is_compressed = corpus_files.is_sequential(file.path)
+  for number, line in line_reader.read_text(file.path):
     if file.kind is Kind.MONOLINGUAL:
-      run.append((corpus_lines.decode_line(line, file.path, number),))
+      chunk.append((line_reader.decode_line(line, file.path, number),))
     else:
-      run.append(corpus_lines.split_columns(line, file.path, number))
-    full += bool(line)
-    length += len(line) + 1
-    if full == size:
-      read = 0 if packed else min(length, remaining_bytes)
-      report(number, read)
-      yield run
-      run, full, length, remaining_bytes = [], 0, 0, remaining_bytes - read
+      chunk.append(line_reader.split_columns(line, file.path, number))
+    num_texts += bool(line)
+    num_bytes += len(line) + 1
+    if num_texts == size:
+      # The number of compressed bytes that have been read is unknown.
+      chunk_bytes = 0 if is_compressed else min(num_bytes, remaining_bytes)
+      report(number, chunk_bytes)
+      yield chunk
+      chunk = []
+      num_texts = num_bytes = 0
+      remaining_bytes -= chunk_bytes
   report(number, remaining_bytes)
-  if run:
-    yield run
+  if chunk:
+    yield chunk

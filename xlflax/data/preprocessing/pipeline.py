@@ -1,12 +1,16 @@
-"""Corpus directory to corpus directory: Moses, segmentation, code-switching.
+"""Preprocessing pipeline from one corpus directory to another.
 
-Files are written one after the other, each in one rename, and what was done is
-noted in `.prepared.json`; so a second call does only what is missing. A file of
-which no line is left is not written. Blank lines, and with them documents, stay
-where they are, as do the two sides of a pair. A file's text does not depend on
-the number of processes, nor on who writes the others: the files, by path, go
-round the shares of a job, each of which notes what it did in a record of its
-own (`.prepared-3-of-16.json`). A call without a share makes these one.
+Files are written one after the other, each with one rename, and recorded in
+`.prepared.json`. A second call therefore writes only the missing files. A file
+without remaining lines is not written. The order of lines, document boundaries
+and the two sides of a pair are preserved.
+
+The text of a file does not depend on the number of processes or shards. The
+files, sorted by path, are distributed to the shards of a job in turn. Each
+shard
+records its files in a separate file (`.prepared-3-of-16.json`). A call without
+a
+shard merges these records.
 """
 
 import collections
@@ -44,8 +48,7 @@ from xlflax.utils import (
   validation,
 )
 
-_NONE = np.zeros(0, np.int64)
-_NOTHING: collections.Counter[str] = collections.Counter()
+_NO_LINES = np.zeros(0, np.int64)
 
 
 @validation.validate_call
@@ -61,49 +64,59 @@ def preprocess_corpus(
   margins: tuple[MarginFilter, margin_filter.Encode] | None = None,
   languages: Sequence[str] | None = None,
   num_processes: validation.PositiveInt = 1,
-  share: tuple[int, int] | None = None,
+  shard: tuple[int, int] | None = None,
   overwrite: bool = False,
   report: Callable[[Prepared], None] = lambda prepared: None,
 ) -> list[Prepared]:
-  """Writes a corpus directory of processed text.
+  """Writes a corpus directory of preprocessed text.
 
-  Dictionaries are processed like text, so that they go on matching it; those of
-  languages that are left out switch text, and are not written. Only
-  monolingual training text is switched, by the processed dictionaries; its
-  draws depend on the names of the files. Copy k of a file `en.txt` is
-  `en.copy<k>.txt`.
+  Dictionaries are processed like text, so that they still match the text.
+  Dictionaries of languages that are not written are used for code-switching,
+  but
+  are not written. Only monolingual training text is code-switched, with the
+  processed dictionaries. The random seed depends on the names of the files.
+  Copy k
+  of a file `en.txt` is `en.copy<k>.txt`.
 
   Args:
-    corpus: what to read.
-    output: directory to write; made if need be.
-    processing: what is done to each line.
-    code_switching: how text is switched; None: not at all.
-    filters: which lines are dropped, before they are processed.
-    deduplication: which lines are dropped since others are like them.
-    decontamination: which training lines are dropped since evaluation texts
-      are in them.
-    margins: which pairs are dropped as they are hardly translations, and the
-      encoder that tells.
-    languages: files of other languages are left out; None: all.
-    num_processes: that work at the same time.
-    share: (i, n): write the i-th of n shares of the files, beside processes
-      that write the others; None: all of them.
-    overwrite: replace what was made with other settings; not by a share.
-    report: called after each file.
+    corpus: Corpus to read.
+    output: Output directory. It is created if it does not exist.
+    processing: Processing of each line.
+    code_switching: Settings of the code-switching. If None, text is not
+      code-switched.
+    filters: Filters of lines, which are applied before the processing.
+    deduplication: Settings of the deduplication.
+    decontamination: Evaluation texts that are removed from the training text.
+    margins: Margin filter of pairs, and the function that computes embeddings.
+      If
+      None, pairs are not filtered by their margins.
+    languages: Languages of the files to write. If None, all files are written.
+    num_processes: Number of worker processes.
+    shard: (i, n) to write the i-th of n shards of the files, from 0, while
+      other
+      processes write the other shards. If None, all files are written.
+    overwrite: Whether to replace files that were written with other settings.
+      Not
+      available for a shard.
+    report: Callback that is called after each file.
 
   Returns:
-    The files of text, or those of the share, in the order of their paths.
+    The text files of the corpus or of the shard, sorted by path.
 
   Raises:
-    ConfigError: a share is to find duplicates, or to overwrite.
-    CorpusError: a malformed line (file:line), the output holds something
-      else or is being written, other shares have other settings or files, a
-      language without text, nothing can be switched, or no line is left.
+    ConfigError: If deduplication or overwriting is requested for a shard.
+    CorpusError: If a line is malformed (file:line), the output directory
+      contains
+      other files or is being written by another process, other shards have
+      other
+      settings or files, a language has no text, no text can be code-switched,
+      or
+      no line remains.
   """
   output = paths.to_local_path(output, where='output')
-  _check(corpus, output, languages, code_switching)
-  _check_share(share, deduplication, overwrite=overwrite)
-  settings = _settings(
+  _check_inputs(corpus, output, languages, code_switching)
+  _check_shard(shard, deduplication, overwrite=overwrite)
+  settings = _describe_settings(
     corpus,
     processing,
     code_switching,
@@ -112,23 +125,25 @@ def preprocess_corpus(
     decontamination,
     margins,
   )
-  outputs = output_files.of_corpus(corpus, languages, code_switching)
+  outputs = output_files.list_outputs(corpus, languages, code_switching)
   provenance.check_output(output)
-  with provenance.lock_output(output, share):
-    record = _open_record(corpus, output, settings, outputs, share, overwrite)
-    if share:
-      outputs = outputs[share[0] :: share[1]]
-    dictionaries = _dictionaries(corpus, processing)
-    if not share or share[0] == 0:
+  with provenance.lock_output(output, shard):
+    record = _open_record(corpus, output, settings, outputs, shard, overwrite)
+    if shard:
+      outputs = outputs[shard[0] :: shard[1]]
+
+    dictionaries = _process_dictionaries(corpus, processing)
+    if not shard or shard[0] == 0:
       record.check_dictionaries()
-      written = [
+      dictionary_paths = [
         corpus_writer.write_dictionary(
           output, dictionary.languages, dictionary.entries
         )
         for dictionary in dictionaries
-        if output_files.is_wanted(dictionary, languages)
+        if output_files.has_languages(dictionary, languages)
       ]
-      record.set_dictionaries(written, remove_others=not share)
+      record.set_dictionaries(dictionary_paths, remove_others=not shard)
+
     dropped = {
       'duplicate': fuzzy_deduplication.find_duplicates(corpus, deduplication),
       'evaluation text': contamination.find_contaminated_lines(
@@ -140,6 +155,7 @@ def preprocess_corpus(
       dropped['low margin'] = margin_filter.find_low_margin_pairs(
         corpus, files, *margins
       )
+
     with worker_pool.Workers(
       processing,
       code_switching,
@@ -147,21 +163,21 @@ def preprocess_corpus(
       filters=filters,
       num_processes=num_processes,
     ) as workers:
-      done = []
-      for prepared in _write(
+      prepared_files = []
+      for prepared in _write_files(
         corpus, outputs, record, workers, code_switching, dropped
       ):
         report(prepared)
-        done.append(prepared)
-  if not share:
-    _check_is_left(output, done)
-  return done
+        prepared_files.append(prepared)
+  if not shard:
+    _check_not_empty(output, prepared_files)
+  return prepared_files
 
 
-def _write(
+def _write_files(
   corpus, outputs, record: Record, workers, code_switching, dropped
 ) -> Iterator[Prepared]:
-  """Each file in turn, written unless the record has it."""
+  """Yields each file, and writes it if it is not in the record."""
   sources = [
     corpus_files.fingerprint_file(file.source.path, corpus.directory)
     for file in outputs
@@ -170,72 +186,93 @@ def _write(
     record.find(file.path, source)
     for file, source in zip(outputs, sources, strict=True)
   ]
+  bytes_done = sum(
+    source.size
+    for source, prepared in zip(sources, recorded, strict=True)
+    if prepared
+  )
   with progress_reporting.Progress(
     None,
     unit='MB',
-    done=sum(s.size for s, k in zip(sources, recorded, strict=True) if k) / 1e6,
+    done=bytes_done / 1e6,
     total=sum(source.size for source in sources) / 1e6,
   ) as progress:
     for number, (file, source, prepared) in enumerate(
       zip(outputs, sources, recorded, strict=True), start=1
     ):
       if prepared is None:
-        lines = {
-          why: files.get(source.path, _NONE) for why, files in dropped.items()
+        lines_to_drop = {
+          reason: lines_of_files.get(source.path, _NO_LINES)
+          for reason, lines_of_files in dropped.items()
         }
+        description = (
+          f'preprocess, file {number} of {len(outputs)}, {file.path}'
+        )
         prepared = output_files.write_output(
           file,
           record.output,
           workers,
           code_switching,
-          lines,
-          functools.partial(
-            _tell,
-            progress,
-            f'preprocess, file {number} of {len(outputs)}, {file.path}',
-          ),
+          lines_to_drop,
+          functools.partial(_report_progress, progress, description),
         )
         record.add(prepared, source)
       yield prepared
 
 
-def _tell(
-  told: progress_reporting.Progress, what: str, lines: int, size: int
+def _report_progress(
+  progress: progress_reporting.Progress,
+  description: str,
+  num_lines: int,
+  num_bytes: int,
 ) -> None:
-  """Says which file is read, so many lines and `size` bytes more of it."""
-  told.what = f'{what}, {lines:,} lines'
-  told(size / 1e6)
+  """Reports the progress of reading a file.
+
+  Args:
+    progress: Progress of the preprocessing in MB.
+    description: Description of the file.
+    num_lines: Number of lines that have been read.
+    num_bytes: Number of bytes since the previous call.
+  """
+  progress.what = f'{description}, {num_lines:,} lines'
+  progress(num_bytes / 1e6)
 
 
-def _open_record(corpus, output, settings, outputs, share, overwrite) -> Record:
-  """The record of all, without files that are to go, or that of a share."""
-  if share:
-    sources = {file.source.path for file in outputs}
-    return Record.of_share(
-      output,
-      settings,
-      share,
-      [
-        corpus_files.fingerprint_file(p, corpus.directory)
-        for p in sorted(sources)
-      ],
-    )
-  record = Record.of_all(output, settings, overwrite=overwrite)
+def _open_record(corpus, output, settings, outputs, shard, overwrite) -> Record:
+  """Opens the record of a shard, or the complete record.
+
+  For a complete record, files that are no longer part of the output are
+  deleted.
+  """
+  if shard:
+    paths_of_sources = {file.source.path for file in outputs}
+    sources = [
+      corpus_files.fingerprint_file(path, corpus.directory)
+      for path in sorted(paths_of_sources)
+    ]
+    return Record.open_shard(output, settings, shard, sources)
+  record = Record.open_complete(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in outputs})
   return record
 
 
-def _check_is_left(output: pathlib.Path, done: Sequence[Prepared]) -> None:
-  if not any(prepared.lines for prepared in done):
-    raise errors.CorpusError(
-      'No line of the corpus is left',
-      got=str(sum((collections.Counter(p.dropped) for p in done), _NOTHING)),
-      where=str(output),
-      fix='choose milder filters',
-    )
+def _check_not_empty(
+  output: pathlib.Path, prepared_files: Sequence[Prepared]
+) -> None:
+  if any(prepared.lines for prepared in prepared_files):
+    return
+  dropped: collections.Counter[str] = collections.Counter()
+  for prepared in prepared_files:
+    dropped.update(prepared.dropped)
+  raise errors.CorpusError(
+    'The filters drop every line of the corpus',
+    got=str(dropped),
+    where=str(output),
+    fix='relax the filters',
+  )
 
 
-def _settings(
+def _describe_settings(
   corpus,
   processing,
   code_switching,
@@ -244,29 +281,38 @@ def _settings(
   decontamination,
   margins,
 ) -> dict:
-  """What the text depends on beside its files, as JSON data."""
+  """Returns all settings that determine the text, as JSON data.
+
+  The fingerprints of the dictionaries are included. Those of the text files are
+  recorded for each file.
+  """
   return json.loads(
     json.dumps(
       {
         'processing': dataclasses.asdict(processing),
         'filters': dataclasses.asdict(filters),
-        'deduplication': _deduplication(corpus, deduplication),
+        'deduplication': _describe_deduplication(corpus, deduplication),
         'decontamination': decontamination.identity(),
         'margins': margins and dataclasses.asdict(margins[0]),
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [
           dataclasses.astuple(
-            corpus_files.fingerprint_file(f.path, corpus.directory)
+            corpus_files.fingerprint_file(file.path, corpus.directory)
           )
-          for f in corpus.dictionaries
+          for file in corpus.dictionaries
         ],
       }
     )
   )
 
 
-def _deduplication(corpus, deduplication: Deduplication) -> dict | None:
-  """Which lines are kept depends on all files then."""
+def _describe_deduplication(
+  corpus, deduplication: Deduplication
+) -> dict | None:
+  """Returns the settings and files that determine the duplicates.
+
+  Deduplication of a file depends on all other files.
+  """
   if deduplication.kept is fuzzy_deduplication.Kept.ALL:
     return None
   return {
@@ -274,24 +320,24 @@ def _deduplication(corpus, deduplication: Deduplication) -> dict | None:
     'kept': deduplication.kept.value,
     'files': [
       dataclasses.astuple(
-        corpus_files.fingerprint_file(f.path, corpus.directory)
+        corpus_files.fingerprint_file(file.path, corpus.directory)
       )
-      for f in corpus.files
+      for file in corpus.files
     ],
   }
 
 
-def _check(corpus, output, languages, code_switching):
+def _check_inputs(corpus, output, languages, code_switching):
   if output.resolve().is_relative_to(corpus.directory.resolve()):
     raise errors.CorpusError(
-      'The output would replace the corpus, or lie in it',
+      'The output directory must not be inside of the corpus directory',
       got=str(output),
       expected='a directory outside of the corpus',
     )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-      'The corpus has no text of a language',
+      'The corpus has no text in some of the languages',
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
@@ -301,57 +347,56 @@ def _check(corpus, output, languages, code_switching):
     code_switching.sources(f.languages for f in corpus.dictionaries)
     & set(corpus.monolingual_languages())
   ):
+    expected = 'dictionaries/<l1>-<l2>.tsv'
+    if code_switching.languages is not None:
+      expected += f' into {", ".join(code_switching.languages)}'
     raise errors.CorpusError(
-      'No dictionary translates a language with monolingual text',
-      expected='dictionaries/<l1>-<l2>.tsv'
-      + (
-        f' into {", ".join(code_switching.languages)}'
-        if code_switching.languages is not None
-        else ''
-      ),
+      'Code-switching requires a dictionary for a language with monolingual '
+      'training text',
+      expected=expected,
       where=str(corpus.directory),
     )
 
 
-def _check_share(
-  share: tuple[int, int] | None,
+def _check_shard(
+  shard: tuple[int, int] | None,
   deduplication: Deduplication,
   *,
   overwrite: bool,
 ) -> None:
-  if not share:
+  if not shard:
     return
-  if not 0 <= share[0] < share[1]:
+  if not 0 <= shard[0] < shard[1]:
     raise errors.ConfigError(
-      'There is no such share', got=share, expected='(i, n) with 0 <= i < n'
+      'Invalid shard', got=shard, expected='(i, n) with 0 <= i < n'
     )
   if deduplication.kept is not fuzzy_deduplication.Kept.ALL:
     raise errors.ConfigError(
-      'A share does not see the lines of others, and so no duplicates of them',
-      got=f'share {share[0]}/{share[1]} and duplicates',
-      fix='Preprocess the shards without --dedup. Then preprocess their '
-      'output with --dedup and without a shard.',
+      'Deduplication is not available for a shard',
+      got=f'shard {shard[0]}/{shard[1]} with deduplication',
+      fix='preprocess the shards without --dedup, then preprocess their output '
+      'with --dedup and without a shard',
     )
   if overwrite:
     raise errors.ConfigError(
-      'A share overwrites nothing, as it may be what another one has written',
-      got=f'share {share[0]}/{share[1]} and overwriting',
-      fix='delete the output before the first share, or choose another one',
+      'A shard cannot overwrite the output, because other shards write to it',
+      got=f'shard {shard[0]}/{shard[1]} with overwriting',
+      fix='delete the output before the first shard, or choose another output',
     )
 
 
-def _dictionaries(corpus, processing) -> list[Dictionary]:
-  """The processed dictionaries."""
-  process = worker_pool.processor_factory(processing)
-  out = []
+def _process_dictionaries(corpus, processing) -> list[Dictionary]:
+  """Reads and processes the dictionaries of a corpus."""
+  create_processor = worker_pool.processor_factory(processing)
+  dictionaries = []
   for file in corpus.dictionaries:
     dictionary = Dictionary.read(file.path, languages=file.languages)
-    first, second = map(process, dictionary.languages)
+    first, second = map(create_processor, dictionary.languages)
     entries = tuple(
       entry._replace(
         word=first(entry.word), translation=second(entry.translation)
       )
       for entry in dictionary.entries
     )
-    out.append(dataclasses.replace(dictionary, entries=entries))
-  return out
+    dictionaries.append(dataclasses.replace(dictionary, entries=entries))
+  return dictionaries

@@ -1,4 +1,4 @@
-"""What a prepared corpus directory says of how it was made."""
+"""Provenance records of preprocessed corpus directories."""
 
 import contextlib
 import dataclasses
@@ -12,37 +12,50 @@ from xlflax.storage import checksums, file_lock, paths
 from xlflax.utils import errors
 
 RECORD_FILE = '.prepared.json'
-_OF_SHARES = '.prepared-*.json'
-_MARK = '.prepared'  # in the names of records, locks and of what they begin as
-_LOCK = f'{_MARK}.lock'
+_SHARD_RECORD_PATTERN = '.prepared-*.json'
+# Part of the names of records, locks and their temporary files.
+_NAME_PREFIX = '.prepared'
+_LOCK = f'{_NAME_PREFIX}.lock'
 _FORMAT = 3
-_NOTHING = checksums.digest_content('')  # of a file that is not written
+# Recorded digest of files that are not written because no line remains.
+_EMPTY_DIGEST = checksums.digest_content('')
 
 
 def lock_output(
-  output: pathlib.Path, share: tuple[int, int] | None = None
+  output: pathlib.Path, shard: tuple[int, int] | None = None
 ) -> contextlib.AbstractContextManager[None]:
-  """Keeps a second writer out; see `file_lock.lock_directory`."""
+  """Context in which no other process writes the output directory.
+
+  See `file_lock.lock_directory`.
+
+  Args:
+    output: Output directory.
+    shard: (i, n) to lock only the i-th of n shards. If None, the directory is
+      locked.
+  """
   return file_lock.lock_directory(
     output,
     name=_LOCK,
     what='prepared corpus',
     error=errors.CorpusError,
-    share=share,
+    share=shard,
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-  """One written file.
+  """Statistics of a written file.
 
   Attributes:
-    path: in both directories, but for the name of a further copy.
-    lines: with text; a file without any is not there.
-    words: that could have been switched; 0 where nothing is switched.
-    changed: words that were.
-    dropped: reason -> lines that were left out.
-    reused: whether an earlier call had written it.
+    path: Path relative to the output directory. It equals the path in the
+      corpus
+      directory, except for code-switched copies and files of records.
+    lines: Number of lines with text. If it is 0, the file does not exist.
+    words: Number of words that could have been code-switched. 0 if the file is
+      not code-switched.
+    changed: Number of words that were code-switched.
+    dropped: Map from reason to number of dropped lines.
+    reused: Whether the file was written by an earlier call.
   """
 
   path: str
@@ -54,41 +67,51 @@ class Prepared:
 
 
 class Record:
-  """What was written, from which files and with which settings.
+  """Record of the written files, their source files and the settings.
 
-  Either that of all of the corpus, which takes in those of shares, or that of
-  one share, which reads the one of all. No two processes write the same one.
+  A record is either complete or belongs to one shard. A complete record
+  includes
+  the records of all shards. The record of a shard uses the complete record of
+  an
+  earlier call, if it exists. No two processes write the same record.
 
   Attributes:
-    output: the directory that it is of.
+    output: Output directory.
   """
 
-  def __init__(self, path: pathlib.Path, data: dict, known: dict):
-    """Saves a record; `of_all` and `of_share` say what is in it.
+  def __init__(self, path: pathlib.Path, data: dict, other_files: dict):
+    """Creates and saves a record. Use `open_complete` or `open_shard` instead.
 
     Args:
-      path: its file, in the output directory.
-      data: what is saved.
-      known: path -> what is known of a file, beside those of the record.
+      path: Path of the record in the output directory.
+      data: Content of the record.
+      other_files: Entries of files that are in other records, by path.
     """
-    self.output, self._path = path.parent, path
+    self.output = path.parent
+    self._path = path
     self._data = data
-    self._known = known | data['files']
+    self._entries = other_files | data['files']
     self._save()
 
   @classmethod
-  def of_all(
+  def open_complete(
     cls, output: pathlib.Path, settings: dict, *, overwrite: bool
   ) -> 'Record':
-    """The one record that there is then; those of shares are taken in.
+    """Opens the complete record, and merges the records of shards into it.
+
+    Args:
+      output: Output directory.
+      settings: Settings of this call.
+      overwrite: Whether to overwrite files that were written with other
+        settings.
 
     Raises:
-      CorpusError: files were made with other settings, and are not to be
-        overwritten.
+      CorpusError: If files were written with other settings and `overwrite` is
+        False.
     """
     files: dict = {}
     dictionary_digests: dict = {}
-    for stored in _stored(output).values():
+    for stored in _read_records(output).values():
       if stored['settings'] == settings:
         files |= stored['files']
         dictionary_digests |= stored['dictionaries']
@@ -96,59 +119,67 @@ class Record:
         files |= dict.fromkeys(stored['files'])
         dictionary_digests |= dict.fromkeys(stored['dictionaries'])
       else:
-        raise _other_settings(
+        raise _other_settings_error(
           output,
           _differences(stored['settings'], settings),
-          'choose another --output, or replace it by --overwrite',
+          'choose another --output, or pass --overwrite to replace this one',
         )
-    data = _data(settings, files) | {'dictionaries': dictionary_digests}
+    data = _new_record(settings, files) | {'dictionaries': dictionary_digests}
     record = cls(output / RECORD_FILE, data, {})
-    for pattern in (_OF_SHARES, f'{_LOCK}-*'):  # which nobody holds now
+    # The lock of the directory guarantees that no shard is being written.
+    for pattern in (_SHARD_RECORD_PATTERN, f'{_LOCK}-*'):
       for path in output.glob(pattern):
         path.unlink()
     return record
 
   @classmethod
-  def of_share(
+  def open_shard(
     cls,
     output: pathlib.Path,
     settings: dict,
-    share: tuple[int, int],
+    shard: tuple[int, int],
     sources: Sequence[Fingerprint],
   ) -> 'Record':
-    """That of a share.
+    """Opens the record of a shard.
 
     Args:
-      output: the directory.
-      settings: of all shares.
-      share: (i, n): the i-th of n.
-      sources: the files that all shares divide among them.
+      output: Output directory.
+      settings: Settings of all shards.
+      shard: (i, n) for the i-th of n shards, from 0.
+      sources: Fingerprints of the source files of all shards.
 
     Raises:
-      CorpusError: other shares, or what was there before, have other settings
-        or files, or divide them otherwise.
+      CorpusError: If other shards or an earlier call have other settings, files
+        or numbers of shards.
     """
-    path = output / _OF_SHARES.replace('*', f'{share[0]}-of-{share[1]}')
-    division = {
-      'shares': share[1],
-      'text': {'files': [list(dataclasses.astuple(s)) for s in sources]},
-    }
-    _check_shares(output, settings, division)
-    stored = _stored(output)
-    of_all = stored.get(RECORD_FILE, _data(settings, {}))
-    shard_record = stored.get(path.name, _data(settings, {}))
-    dictionary_digests = (
-      of_all['dictionaries'] | shard_record['dictionaries']
-      if not share[0]
-      else {}
+    index, num_shards = shard
+    path = output / _SHARD_RECORD_PATTERN.replace(
+      '*', f'{index}-of-{num_shards}'
     )
+    division = {
+      'num_shards': num_shards,
+      'text': {
+        'files': [list(dataclasses.astuple(source)) for source in sources]
+      },
+    }
+    _check_shards(output, settings, division)
+    stored = _read_records(output)
+    complete_record = stored.get(RECORD_FILE, _new_record(settings, {}))
+    shard_record = stored.get(path.name, _new_record(settings, {}))
+    # The first shard writes the dictionaries.
+    dictionary_digests = {}
+    if index == 0:
+      dictionary_digests = (
+        complete_record['dictionaries'] | shard_record['dictionaries']
+      )
     data = shard_record | {
       'division': division,
       'dictionaries': dictionary_digests,
     }
-    record = cls(path, data, of_all['files'])
-    try:  # another one may have begun at the same time
-      _check_shares(output, settings, division)
+    record = cls(path, data, complete_record['files'])
+    # Another shard may have been started at the same time.
+    try:
+      _check_shards(output, settings, division)
     except errors.CorpusError:
       if path.name not in stored:
         path.unlink()
@@ -156,19 +187,26 @@ class Record:
     return record
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
-    """The written file, if it is there and its source has not changed.
+    """Returns the written file if it exists and its source has not changed.
+
+    Args:
+      name: Path relative to the output directory.
+      source: Fingerprint of the source file.
 
     Raises:
-      CorpusError: it was changed since, and would be written again.
+      CorpusError: If the file must be written again, but was modified since it
+        was
+        written.
     """
-    entry = self._known.get(name)
+    entry = self._entries.get(name)
     if (
       entry is None
       or entry['source'] != list(dataclasses.astuple(source))
       or paths.file_size(self.output / name)
       != checksums.parse_size(entry['digest'])
     ):
-      if entry:  # else it is to be overwritten
+      # Without an entry, the file is overwritten.
+      if entry:
         self._check_as_written(name, entry['digest'])
       return None
     lines, num_words, changed = entry['counts']
@@ -176,39 +214,49 @@ class Record:
     return Prepared(name, lines, num_words, changed, dropped, reused=True)
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
-    """Notes a file that was just written."""
+    """Adds a file that has been written to the record."""
     entry = {
       'source': dataclasses.astuple(source),
       'digest': self._digest(prepared.path),
       'counts': [prepared.lines, prepared.words, prepared.changed],
       'dropped': prepared.dropped,
     }
-    self._data['files'][prepared.path] = self._known[prepared.path] = entry
+    self._data['files'][prepared.path] = entry
+    self._entries[prepared.path] = entry
     self._save()
 
   def check_dictionaries(self) -> None:
-    """Raises a CorpusError if a written dictionary was changed since."""
+    """Raises a CorpusError if a written dictionary has been modified."""
     for name, digest in self._data['dictionaries'].items():
       self._check_as_written(name, digest)
 
   def set_dictionaries(
-    self, made: Sequence[pathlib.Path], *, remove_others: bool
+    self, dictionary_paths: Sequence[pathlib.Path], *, remove_others: bool
   ) -> None:
-    """Notes dictionaries that were just written; others may have to go."""
-    names = {path.relative_to(self.output).as_posix() for path in made}
-    for name in (
-      set(self._data['dictionaries']) - names if remove_others else ()
-    ):
-      (self.output / name).unlink(missing_ok=True)
-      del self._data['dictionaries'][name]
+    """Adds dictionaries that have been written to the record.
+
+    Args:
+      dictionary_paths: Paths of the dictionaries.
+      remove_others: Whether to delete all other dictionaries of the record.
+    """
+    names = {
+      path.relative_to(self.output).as_posix() for path in dictionary_paths
+    }
+    if remove_others:
+      for name in set(self._data['dictionaries']) - names:
+        (self.output / name).unlink(missing_ok=True)
+        del self._data['dictionaries'][name]
     self._data['dictionaries'] |= {name: self._digest(name) for name in names}
     self._save()
 
   def remove_others(self, paths: set[str]) -> None:
-    """Deletes written files that are no longer to be there.
+    """Deletes written files that are no longer part of the output.
+
+    Args:
+      paths: Paths of the files that are part of the output.
 
     Raises:
-      CorpusError: one was changed since.
+      CorpusError: If a file to delete has been modified.
     """
     for path in set(self._data['files']) - paths:
       if entry := self._data['files'][path]:
@@ -218,99 +266,118 @@ class Record:
     self._save()
 
   def _check_as_written(self, name: str, digest: str | None) -> None:
-    """Refuses to lose what somebody has made of a written file."""
+    """Raises a CorpusError if a file has been modified since it was written."""
     path = self.output / name
     if digest and path.exists() and checksums.digest_file(path) != digest:
       raise errors.CorpusError(
-        'A prepared file was changed since it was written, and would be lost',
+        'A preprocessed file was modified after it was written, and would be '
+        'overwritten',
         where=path,
         got=f'{paths.file_size(path):,} bytes',
         expected=f'{checksums.parse_size(digest):,} bytes, as written',
-        fix='move it, and it is written again; or choose another --output',
+        fix='move the file to another directory, or choose another --output',
       )
 
   def _digest(self, name: str) -> str:
     path = self.output / name
-    return checksums.digest_file(path) if path.exists() else _NOTHING
+    return checksums.digest_file(path) if path.exists() else _EMPTY_DIGEST
 
   def _save(self):
-    sealed = checksums.add_digest(self._data)
-    text = json.dumps(sealed, indent=1, ensure_ascii=False)
+    data = checksums.add_digest(self._data)
+    text = json.dumps(data, indent=1, ensure_ascii=False)
     paths.write_atomically(self._path, text)
 
 
 def recorded_digests(output: pathlib.Path) -> dict[str, str]:
-  """Path -> digest of what the records say was written.
+  """Returns the recorded digests of all written files by path.
 
   Raises:
-    CorpusError: a record is damaged.
+    CorpusError: If a record is damaged.
   """
   digests: dict[str, str] = {}
-  for stored in _stored(output).values():
+  for stored in _read_records(output).values():
     digests |= {
-      n: entry['digest'] for n, entry in stored['files'].items() if entry
+      name: entry['digest'] for name, entry in stored['files'].items() if entry
     }
     digests |= {
-      n: entry for n, entry in stored['dictionaries'].items() if entry
+      name: digest for name, digest in stored['dictionaries'].items() if digest
     }
-  return {name: entry for name, entry in digests.items() if entry != _NOTHING}
+  return {
+    name: digest for name, digest in digests.items() if digest != _EMPTY_DIGEST
+  }
 
 
 def forget_files(output: pathlib.Path, names: set[str]) -> None:
-  """Takes files out of the records: the next call writes them.
+  """Removes files from the records, so that the next call writes them again.
+
+  Args:
+    output: Output directory.
+    names: Paths relative to the output directory.
 
   Raises:
-    CorpusError: a record is damaged.
+    CorpusError: If a record is damaged.
   """
-  for name, stored in _stored(output).items():
+  for record_name, stored in _read_records(output).items():
     for key in ('files', 'dictionaries'):
-      stored[key] = {n: v for n, v in stored[key].items() if n not in names}
+      stored[key] = {
+        name: entry for name, entry in stored[key].items() if name not in names
+      }
     text = json.dumps(
       checksums.add_digest(stored), indent=1, ensure_ascii=False
     )
-    paths.write_atomically(output / name, text)
+    paths.write_atomically(output / record_name, text)
 
 
-def _differences(there: Any, asked: Any, name: str = '') -> Iterator[str]:
-  """What differs between two settings, a phrase each."""
-  if isinstance(there, dict) or isinstance(asked, dict):
-    there, asked = there or {}, asked or {}
-    for key in sorted(there.keys() | asked.keys()):
-      below = f'{name}.{key}' if name else key
-      yield from _differences(there.get(key), asked.get(key), below)
-  elif there != asked and name.endswith(('files', 'dictionaries')):
-    changed = {json.dumps(file) for file in there or ()} ^ {
-      json.dumps(file) for file in asked or ()
+def _differences(stored: Any, requested: Any, name: str = '') -> Iterator[str]:
+  """Yields a phrase for each difference between two settings.
+
+  Args:
+    stored: Settings in a record.
+    requested: Settings of this call.
+    name: Dotted name of the setting.
+  """
+  if isinstance(stored, dict) or isinstance(requested, dict):
+    stored, requested = stored or {}, requested or {}
+    for key in sorted(stored.keys() | requested.keys()):
+      nested_name = f'{name}.{key}' if name else key
+      yield from _differences(stored.get(key), requested.get(key), nested_name)
+  elif stored != requested and name.endswith(('files', 'dictionaries')):
+    changed = {json.dumps(file) for file in stored or ()} ^ {
+      json.dumps(file) for file in requested or ()
     }
-    paths_of = sorted({json.loads(file)[0] for file in changed})
-    more = ', …' if len(paths_of) > 5 else ''
-    yield f'{name}: {", ".join(paths_of[:5])}{more} changed, came or went'
-  elif there != asked:
-    yield f'{name}: {there!r} there, {asked!r} asked'
+    changed_paths = sorted({json.loads(file)[0] for file in changed})
+    ellipsis = ', …' if len(changed_paths) > 5 else ''
+    shown = ', '.join(changed_paths[:5])
+    yield f'{name}: {shown}{ellipsis} added, removed or changed'
+  elif stored != requested:
+    yield f'{name}: {stored!r} stored, {requested!r} requested'
 
 
 def check_output(output: pathlib.Path) -> None:
-  """Refuses a directory that holds something else.
+  """Checks that an output directory contains only preprocessed files.
 
   Raises:
-    CorpusError: there are files, and no record of them.
+    CorpusError: If the directory contains files but no record.
   """
   if not output.is_dir():
     return
-  other_files = sorted(p.name for p in output.iterdir() if _MARK not in p.name)
-  # Looked for in this order, as shares' records become the one of all.
+  other_files = sorted(
+    path.name for path in output.iterdir() if _NAME_PREFIX not in path.name
+  )
+  # The records of shards are checked first, because another process may replace
+  # them by the complete record.
   if other_files and not (
-    any(output.glob(_OF_SHARES)) or (output / RECORD_FILE).exists()
+    any(output.glob(_SHARD_RECORD_PATTERN)) or (output / RECORD_FILE).exists()
   ):
     raise errors.CorpusError(
-      'The output directory holds other files',
+      'The output directory contains other files',
       where=str(output),
       got=', '.join(other_files[:5]),
       fix='choose a new or empty directory',
     )
 
 
-def _data(settings: dict, files: dict) -> dict:
+def _new_record(settings: dict, files: dict) -> dict:
   return {
     'format': _FORMAT,
     'settings': settings,
@@ -319,62 +386,70 @@ def _data(settings: dict, files: dict) -> dict:
   }
 
 
-def _stored(output: pathlib.Path) -> dict[str, dict]:
-  """Name -> record: the one of all, then those of shares."""
+def _read_records(output: pathlib.Path) -> dict[str, dict]:
+  """Returns the complete record and those of shards, by file name."""
+  record_paths = [
+    output / RECORD_FILE,
+    *sorted(output.glob(_SHARD_RECORD_PATTERN)),
+  ]
   records = {}
-  for path in [output / RECORD_FILE, *sorted(output.glob(_OF_SHARES))]:
+  for path in record_paths:
     with contextlib.suppress(FileNotFoundError):
-      records[path.name] = _read(path)
+      records[path.name] = _read_record(path)
   return records
 
 
-def _check_shares(output: pathlib.Path, settings: dict, division: dict) -> None:
-  """Refuses a share that does not go with what is there."""
-  for stored in _stored(output).values():
+def _check_shards(output: pathlib.Path, settings: dict, division: dict) -> None:
+  """Checks that a shard has the settings and files of the existing records."""
+  for stored in _read_records(output).values():
     stored_settings = {**stored['settings'], **stored.get('division', division)}
     differences = list(_differences(stored_settings, {**settings, **division}))
     if differences:
-      raise _other_settings(
+      raise _other_settings_error(
         output,
         differences,
-        'Pass the same options and text to all shards. The command without a '
-        'shard writes missing files, and with --overwrite replaces the output.',
+        'pass the same options and text to all shards; to write missing files, '
+        'run the command without --shard; to replace the output, add '
+        '--overwrite',
       )
 
 
-def _other_settings(
+def _other_settings_error(
   output: pathlib.Path, differences: Iterable[str], fix: str
 ) -> errors.CorpusError:
   return errors.CorpusError(
-    'The output was made with other settings, dictionaries or files',
+    'The output was written with other settings, dictionaries or files',
     got='; '.join(differences),
     where=str(output),
     fix=fix,
   )
 
 
-def _read(path: pathlib.Path) -> dict:
-  """The record in a file.
+def _read_record(path: pathlib.Path) -> dict:
+  """Reads a record.
 
   Raises:
-    CorpusError: the file is damaged, or of another version's format.
+    CorpusError: If the file is damaged, or has the format of another version.
   """
   try:
     stored = json.loads(path.read_text(encoding='utf-8'))
     if isinstance(stored, dict) and stored.get('format') == _FORMAT:
       stored = checksums.verify_digest(stored)
   except (ValueError, RecursionError) as error:
-    raise _unreadable(path, error, 'JSON') from error
+    raise _unreadable_record_error(path, error, 'JSON') from error
   if not isinstance(stored, dict) or stored.get('format') != _FORMAT:
-    raise _unreadable(path, stored, f'an object of format {_FORMAT}')
+    expected = f'an object of format {_FORMAT}'
+    raise _unreadable_record_error(path, stored, expected)
   return stored
 
 
-def _unreadable(path: pathlib.Path, got, expected: str) -> errors.CorpusError:
+def _unreadable_record_error(
+  path: pathlib.Path, got, expected: str
+) -> errors.CorpusError:
   return errors.CorpusError(
-    'The record of a prepared corpus cannot be read',
+    'The record of a preprocessed corpus cannot be read',
     got=got,
     expected=expected,
     where=path,
-    fix='delete the directory and prepare the corpus again',
+    fix='delete the directory and preprocess the corpus again',
   )

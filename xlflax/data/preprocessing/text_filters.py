@@ -1,8 +1,9 @@
 """Filters of web text.
 
-Lines are dropped by their letters, lengths, scripts and languages, pairs also by
-the ratio of their lengths and the similarity of their sides. Scripts of characters come from fontTools, those of
-languages from `language_codes`. fontTools is in the extra `web`.
+Lines are filtered by their letters, lengths, scripts and languages. Pairs are
+also filtered by the ratio of the lengths and the similarity of their sides. The
+scripts of characters come from fontTools (extra `web`), and those of languages
+from `language_codes`.
 """
 
 import collections
@@ -19,39 +20,52 @@ from xlflax.data.preprocessing import language_id
 from xlflax.data.preprocessing.language_id import Prior
 from xlflax.utils import errors, validation
 
-# What Unicode calls scripts of Chinese, Japanese and Korean, by their codes.
-_JOINT = {
+# Map from ISO 15924 codes of Chinese, Japanese and Korean to Unicode's scripts.
+_UNICODE_SCRIPTS = {
   'Jpan': {'Hani', 'Hira', 'Kana'},
   'Kore': {'Hang', 'Hani'},
   'Hans': {'Hani'},
   'Hant': {'Hani'},
 }
-_NO_SCRIPT = {'Zyyy', 'Zinh', 'Zzzz'}  # digits, punctuation, marks
+# Scripts of digits, punctuation marks and combining marks.
+_NO_SCRIPT = {'Zyyy', 'Zinh', 'Zzzz'}
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFilters:
-  """What a line must be to be kept; each side of a pair by itself.
+  """Requirements on lines. In a pair, each side must meet them.
 
   Attributes:
-    min_letters: lines with fewer, such as numbers, are dropped; 0: none are.
-    max_similarity: pairs whose sides are equal, or more alike than this, were
-      not translated and are dropped: the share of character trigrams that the
-      sides have in common (`text_similarity.ngram_similarity`). Two varieties of one
-      language, such as en and en_GB, are not compared; 1: no pair is.
-    min_characters: Minimum length of a line in Latin characters; a character
-      of another script counts as many as carry the same amount of text
-      (`text_length.latin_length`).
+    min_letters: Minimum number of letters. Lines with fewer letters, such as
+      numbers, are dropped. If 0, there is no minimum.
+    max_similarity: Maximum similarity of the sides of a pair, as the fraction
+      of
+      common character trigrams (`text_similarity.ngram_similarity`). Pairs with
+      equal or more similar sides were probably not translated and are dropped.
+      Varieties of one language, such as en and en_GB, are not compared. If 1,
+      no
+      pairs are compared.
+    min_characters: Minimum length of a line in Latin characters. A character of
+      another script counts as the number of Latin characters that carry the
+      same
+      amount of text (`text_length.latin_length`).
     max_characters: Maximum length of a line in the same unit. If None, there is
-      no maximum.
+      no
+      maximum.
     min_script_share: Minimum fraction of the letters of a line that belong to
-      the scripts of its language, weighted by the text that they carry. A code
-      with a script (`sr_Latn`) has this script alone; without one, all scripts
-      are accepted that the language is commonly written in.
-    min_language_probability: that the line is of its language, given what
-      the languages of its file are (`language_id.expected_languages`). Lines of a language
-      that the identifier does not know are not judged; 0: none are.
+      the
+      scripts of its language, weighted by the text that they carry. For a code
+      with a script (`sr_Latn`), only this script is accepted. For other codes,
+      all
+      scripts are accepted that the language is commonly written in.
+    min_language_probability: Minimum probability that a line is in its
+      language,
+      given the languages of its file (`language_id.expected_languages`). Lines
+      in
+      a language that the identifier does not support are kept. If 0, there is
+      no
+      minimum.
     max_ratio: Maximum ratio of the lengths of the two sides of a pair, in Latin
       characters. If None, there is no maximum.
   """
@@ -68,14 +82,15 @@ class TextFilters:
     max_characters = self.max_characters
     if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
-        'TextFilters would keep no line',
-        got=f'min_characters={self.min_characters}, max_characters={max_characters}',
-        expected='max_characters of at least min_characters',
+        '`TextFilters` drops every line',
+        got=f'min_characters={self.min_characters}, '
+        f'max_characters={max_characters}',
+        expected='`max_characters` of at least `min_characters`',
       )
 
   @property
   def does_nothing(self) -> bool:
-    """Whether every line is kept."""
+    """True if no line is dropped."""
     return self == TextFilters(min_letters=0, max_similarity=1)
 
 
@@ -85,18 +100,24 @@ def find_drop_reason(
   filters: TextFilters,
   priors: Sequence[Prior | None] | None = None,
 ) -> str | None:
-  """Why a line, or a pair, is dropped; None: it is kept.
+  """Returns the reason why a line or a pair is dropped, or None.
 
-  With `min_script_share=0.5`, `('привет мир',)` of `('en',)` is dropped for
-  'another script'; with `max_ratio=3`, `('yes', 'that is so, I think')` for
-  'unequal lengths'.
+  With `min_script_share=0.5`, `('привет мир',)` in `('en',)` is dropped for
+  'another script'. With `max_ratio=3`, `('yes', 'that is so, I think')` is
+  dropped
+  for 'unequal lengths'.
 
   Args:
-    texts: the line, or the two sides of a pair.
-    languages: of these.
-    filters: what is asked of them.
-    priors: which languages are expected of each, None where the identifier
-      does not know its language; by default what the languages' names say.
+    texts: Text of the line, or the two sides of a pair.
+    languages: Languages of the texts.
+    filters: Requirements on the texts.
+    priors: Language prior of each text. None for languages that the identifier
+      does not support. By default, the priors depend on the languages only.
+
+  Returns:
+    A short description of the violated requirement, or None if the texts meet
+    all
+    requirements.
   """
   if not all(_has_letters(text, filters.min_letters) for text in texts):
     return 'no letters' if filters.min_letters == 1 else 'few letters'
@@ -107,53 +128,66 @@ def find_drop_reason(
     return 'too long'
   if filters.max_ratio and max(lengths) > filters.max_ratio * min(lengths):
     return 'unequal lengths'
-  if why := _copied(texts, languages, filters.max_similarity):
-    return why
-  sides = list(zip(texts, languages, strict=True))
-  threshold = filters.min_script_share
-  if threshold and any(script_share(*side) < threshold for side in sides):
-    return 'another script'
-  threshold = filters.min_language_probability
-  if threshold:
-    priors = priors or list(map(language_id.of_name, languages))
+  copy_reason = _find_copy_reason(texts, languages, filters.max_similarity)
+  if copy_reason:
+    return copy_reason
+
+  min_share = filters.min_script_share
+  if min_share:
+    for text, language in zip(texts, languages, strict=True):
+      if script_share(text, language) < min_share:
+        return 'another script'
+
+  min_probability = filters.min_language_probability
+  if min_probability:
+    priors = priors or list(map(language_id.name_prior, languages))
     for text, prior in zip(texts, priors, strict=True):
-      if prior and not prior.accepts(text, threshold):
+      if prior and not prior.accepts(text, min_probability):
         return 'another language'
   return None
 
 
-def _has_letters(text: str, least: int) -> bool:
+def _has_letters(text: str, min_letters: int) -> bool:
   letters = filter(str.isalpha, text)
-  return len(list(itertools.islice(letters, least))) == least
+  return len(list(itertools.islice(letters, min_letters))) == min_letters
 
 
-def _copied(texts, languages, most: float) -> str | None:
-  """Whether one side of a pair is the other, rather than its translation."""
-  if most == 1 or len(set(map(language_codes.short_code, languages))) < 2:
+def _find_copy_reason(texts, languages, max_similarity: float) -> str | None:
+  """Returns the reason to drop a pair with too similar sides, or None."""
+  short_codes = set(map(language_codes.short_code, languages))
+  if max_similarity == 1 or len(short_codes) < 2:
     return None
   similarity = text_similarity.ngram_similarity(*texts)
   if similarity == 1:
     return 'equal sides'
-  return 'nearly equal sides' if similarity > most else None
+  return 'nearly equal sides' if similarity > max_similarity else None
 
 
 def script_share(text: str, language: str) -> float:
-  """Share of the letters that are of a language's scripts; 1 without any."""
-  scripts: dict[str, float] = collections.defaultdict(float)
+  """Returns the fraction of letters that belong to the scripts of a language.
+
+  Letters are weighted by the text that they carry. The fraction is 1 for a text
+  without letters.
+  """
+  get_script = _script_function()
+  weights: dict[str, float] = collections.defaultdict(float)
   for character in text:
-    scripts[_script_of()(character)] += text_length.WEIGHTS[character]
-  for name in _NO_SCRIPT:
-    scripts.pop(name, None)
-  letters = sum(scripts.values())
-  num_in_script = sum(scripts[name] for name in scripts_of(language))
-  return num_in_script / letters if letters else 1.0
+    weights[get_script(character)] += text_length.WEIGHTS[character]
+  for script in _NO_SCRIPT:
+    weights.pop(script, None)
+  total = sum(weights.values())
+  weight_in_scripts = sum(
+    weights[script] for script in scripts_of_language(language)
+  )
+  return weight_in_scripts / total if total else 1.0
 
 
 @functools.cache
-def scripts_of(language: str) -> frozenset[str]:
-  """The scripts of a language: ISO 15924 codes, as Unicode has them.
+def scripts_of_language(language: str) -> frozenset[str]:
+  """Returns the ISO 15924 codes of a language's scripts, as used by Unicode.
 
-  Those of `zh_Hans` are {'Hani'}, of `ja` {'Hani', 'Hira', 'Kana'}.
+  The scripts of `zh_Hans` are {'Hani'}, and those of `ja` are {'Hani', 'Hira',
+  'Kana'}.
 
   Raises:
     CorpusError: If no script of the language is known.
@@ -161,16 +195,19 @@ def scripts_of(language: str) -> frozenset[str]:
   scripts = language_codes.parse_language_code(language).scripts
   if not scripts:
     raise errors.CorpusError(
-      'The script of a language is not known',
+      'The script of a language is unknown',
       got=language,
       expected='a language with a script, such as sr_Cyrl',
-      fix='rename its files, or leave out --min_script_share',
+      fix='rename the files of the language, or remove --min_script_share',
     )
-  return frozenset().union(*(_JOINT.get(name, {name}) for name in scripts))
+  return frozenset().union(
+    *(_UNICODE_SCRIPTS.get(script, {script}) for script in scripts)
+  )
 
 
 @functools.cache
-def _script_of() -> Any:
+def _script_function() -> Any:
+  """Returns fontTools' function from a character to its script, cached."""
   return functools.cache(
     language_id.import_filter_package(
       'fontTools.unicodedata', 'fonttools'

@@ -1,10 +1,10 @@
-"""Optional processing of plain text: Moses's, and Chinese segmentation.
+"""Optional processing of plain text with Moses, jieba and sentencex.
 
-That of ECS, which follows XLM: punctuation is normalised (Unicode's into
-ASCII's, quotes, the spaces around them, numbers' separators), characters that
-do not print are dropped, text is tokenised; Chinese is cut into words instead.
-Source: Koehn et al., "Moses: Open Source Toolkit for Statistical Machine
-Translation" (2007), through sacremoses.
+The processing is that of ECS, which follows XLM: punctuation is normalized
+(Unicode to ASCII, quotation marks, surrounding spaces, separators of numbers),
+unprintable characters are dropped, and text is tokenized. Chinese text is
+segmented into words instead. Source: Koehn et al., "Moses: Open Source Toolkit
+for Statistical Machine Translation" (2007), through sacremoses.
 """
 
 import dataclasses
@@ -17,24 +17,27 @@ from xlflax.utils import user_modules, validation
 
 # Joiners inside words of Persian and Indic text.
 _JOINERS = '\u200c\u200d'
-# Separates words of Khmer, Thai and Burmese without a visible space.
+# Invisible word separator of Khmer, Thai and Burmese.
 _ZERO_WIDTH_SPACE = '\u200b'
-# Ends of sentences in Khmer and Tibetan, for which sentencex has no rules.
+# Sentence boundaries in Khmer and Tibetan, for which sentencex has no rules.
 _SENTENCE_END = re.compile('(?<=[\u17d4\u17d5])\\s*|(?<=[\u0f0d\u0f0e])\\s+')
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextProcessing:
-  """What is done to every line.
+  """Settings of the processing of lines.
 
   Attributes:
-    moses: normalise punctuation, drop control characters, and tokenise.
-      Languages without spaces between words are not tokenised.
-    segment_chinese: cut Chinese into words by jieba.
-    split_sentences: a line of monolingual text becomes a line for each of its
-      sentences, before all else; by sentencex, which has rules of many
-      languages and takes those of a related one for others. Pairs stay.
+    moses: Whether to normalize punctuation, drop control characters, and
+      tokenize
+      text. Languages without spaces between words are not tokenized.
+    segment_chinese: Whether to segment Chinese text into words with jieba.
+    split_sentences: Whether to split lines of monolingual text into sentences
+      with
+      sentencex before all other processing. For languages without rules,
+      sentencex
+      uses those of a related language. Pairs are not split.
   """
 
   moses: bool = False
@@ -43,13 +46,17 @@ class TextProcessing:
 
 
 class Processor:
-  """Processes lines of one language."""
+  """Callable that processes lines of one language."""
 
   def __init__(self, language: str, processing: TextProcessing):
-    """Makes a processor.
+    """Creates a processor.
+
+    Args:
+      language: Language code.
+      processing: Settings of the processing.
 
     Raises:
-      ConfigError: sacremoses or jieba is needed and not installed.
+      ConfigError: If sacremoses or jieba is required and not installed.
     """
     code = language_codes.parse_language_code(language)
     self._steps = []
@@ -59,11 +66,12 @@ class Processor:
       self._steps.append(_segment_chinese)
 
   def __call__(self, line: str) -> str:
-    """One processed line; a line of which nothing is left stays as it is.
+    """Processes a line. If the result is empty, the line is returned unchanged.
 
-    With Moses for 'en', before: `It’s 1,000… isn't (it)?`; after:
-    `It 's 1,000 ... isn 't ( it ) ?`. With segmentation for 'zh', before:
-    `我来到北京清华大学。`; after: `我 来到 北京 清华大学 。`.
+    With Moses for 'en', `It’s 1,000… isn't (it)?` becomes `It 's 1,000 ... isn
+    't (
+    it ) ?`. With segmentation for 'zh', `我来到北京清华大学。` becomes
+    `我 来到 北京 清华大学 。`.
     """
     text = line
     for step in self._steps:
@@ -71,41 +79,42 @@ class Processor:
     return ' '.join(text.split()) or line
 
 
-def sentences_of(text: str, language: str) -> list[str]:
-  """The sentences of a text, without the spaces between them.
+def split_sentences(text: str, language: str) -> list[str]:
+  """Splits a text into sentences, without the spaces between them.
 
-  Before, in English: `Dr. Smith went home. He slept!`; after: `Dr. Smith went
+  For example, `Dr. Smith went home. He slept!` in English becomes `Dr. Smith
+  went
   home.`, `He slept!`.
 
   Raises:
-    ConfigError: sentencex is not installed.
+    ConfigError: If sentencex is not installed.
   """
   sentencex = user_modules.import_optional(
     'sentencex',
-    'Splitting text into sentences needs sentencex',
-    fix="pip install '.[web]' in a checkout of xlflax",
+    'Sentence splitting requires sentencex',
+    fix='run `pip install ".[web]"` in a checkout of xlflax',
   )
-  sentences = sentencex.segment(language_codes.short_code(language), text)
-  return [
-    stripped
-    for sentence in sentences
-    for part in _SENTENCE_END.split(sentence)
-    if (stripped := part.strip())
-  ]
+  sentences = []
+  for segment in sentencex.segment(language_codes.short_code(language), text):
+    sentences += map(str.strip, _SENTENCE_END.split(segment))
+  return [sentence for sentence in sentences if sentence]
 
 
 def _moses_steps(language: str, *, tokenize: bool) -> list:
-  """Functions from text to text."""
+  """Returns the steps of the Moses processing as functions from text to text."""
   sacremoses = user_modules.import_optional(
     'sacremoses',
-    "Moses's processing needs sacremoses",
-    fix='pip install sacremoses',
+    'Moses processing requires sacremoses',
+    fix='run `pip install sacremoses`',
   )
   normalizer = sacremoses.MosesPunctNormalizer(
     lang=language, pre_replace_unicode_punct=True
   )
-  kept = _JOINERS if tokenize else _JOINERS + _ZERO_WIDTH_SPACE
-  steps = [normalizer.normalize, functools.partial(drop_unprintable, kept=kept)]
+  allowed = _JOINERS if tokenize else _JOINERS + _ZERO_WIDTH_SPACE
+  steps = [
+    normalizer.normalize,
+    functools.partial(drop_unprintable, allowed=allowed),
+  ]
   if tokenize:
     tokenizer = sacremoses.MosesTokenizer(lang=language)
     steps.append(functools.partial(_tokenize, tokenizer))
@@ -113,13 +122,15 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
 
 
 def _tokenize(tokenizer, text: str) -> str:
-  """Tokenizes text without splitting words at characters unknown to Moses.
+  """Tokenizes text without splitting words at characters that Moses lacks.
 
-  Moses' table of letters lacks combining marks, joiners and scripts beyond the
-  basic multilingual plane, and would make each of them a token. They are
-  replaced by letters that do not occur in the text, and back.
+  The table of letters of Moses does not contain combining marks, joiners and
+  scripts beyond the basic multilingual plane, so that each such character would
+  become a token. These characters are replaced by letters that do not occur in
+  the
+  text, and restored after the tokenization.
   """
-  unknown = sorted(
+  missing_letters = sorted(
     {
       character
       for character in text
@@ -128,11 +139,11 @@ def _tokenize(tokenizer, text: str) -> str:
       or (ord(character) > 0xFFFF and character.isalnum())
     }
   )
-  if not unknown:
+  if not missing_letters:
     return tokenizer.tokenize(text, return_str=True, escape=False)
   unused = (c for c in map(chr, range(0x1200, 0x1249)) if c not in text)
   substitutes: dict[str, str | int | None] = dict(
-    zip(unknown, unused, strict=False)
+    zip(missing_letters, unused, strict=False)
   )
   substituted = text.translate(str.maketrans(substitutes))
   tokenized = tokenizer.tokenize(substituted, return_str=True, escape=False)
@@ -141,12 +152,17 @@ def _tokenize(tokenizer, text: str) -> str:
   return tokenized
 
 
-def drop_unprintable(text: str, *, kept: str = _JOINERS) -> str:
-  """Replaces control and format characters by spaces, except those in `kept`."""
+def drop_unprintable(text: str, *, allowed: str = _JOINERS) -> str:
+  """Replaces control and format characters by spaces.
+
+  Args:
+    text: Any text.
+    allowed: Characters that are not replaced.
+  """
   if text.isprintable():
     return text
   return ''.join(
-    ' ' if unicodedata.category(c)[0] == 'C' and c not in kept else c
+    ' ' if unicodedata.category(c)[0] == 'C' and c not in allowed else c
     for c in text
   )
 

@@ -1,4 +1,4 @@
-"""Processes chunks of lines, in this process or in others; order is kept."""
+"""Processing of chunks of lines in worker processes, with preserved order."""
 
 import collections
 import concurrent.futures
@@ -17,21 +17,26 @@ from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
 from xlflax.utils import process_pool
 
-# The sides of each line: one, or two of a pair; a blank line is ('',).
+# Sides of each line: one text, or the two texts of a pair. A blank line is
+# ('',).
 Lines = list[tuple[str, ...]]
 
 
 class Chunk(NamedTuple):
-  """Some lines of a file.
+  """Consecutive lines of a file.
 
   Attributes:
-    languages: of the sides.
-    lines: the lines.
-    name: on which the draws of code-switching depend; None: do not switch.
-    first: lines of text before these, in the file.
-    left_out: which of the lines with text are not written, counted from 0,
-      and why.
-    priors: which languages are expected, of each side; None: as the names say.
+    languages: Languages of the sides.
+    lines: Sides of each line.
+    name: Name that is part of the random seed of the code-switching. If None,
+      the
+      lines are not code-switched.
+    first: Number of lines with text before the chunk in the file.
+    left_out: Map from the index of a line to the reason for which it is
+      dropped.
+      Lines of the chunk with text are counted from 0.
+    priors: Language prior of each side. If None, the priors depend on the
+      languages only.
   """
 
   languages: tuple[str, ...]
@@ -44,13 +49,13 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """What became of lines with text.
+  """Statistics of processed lines with text.
 
   Attributes:
-    lines: that were written.
-    words: of these, that could have been switched.
-    changed: words that were.
-    dropped: reason -> lines that were not written.
+    lines: Number of written lines.
+    words: Number of words in these lines that could have been code-switched.
+    changed: Number of words that were code-switched.
+    dropped: Map from reason to number of dropped lines.
   """
 
   lines: int = 0
@@ -61,7 +66,7 @@ class Counts:
   )
 
   def __add__(self, other: 'Counts') -> 'Counts':
-    """The counts of both."""
+    """Returns the sums of the statistics."""
     return Counts(
       self.lines + other.lines,
       self.words + other.words,
@@ -71,7 +76,10 @@ class Counts:
 
 
 class Workers:
-  """Turns chunks into text; a context manager, which ends its processes."""
+  """Pool of workers that process chunks of lines.
+
+  The pool is a context manager, which stops the processes at its end.
+  """
 
   def __init__(
     self,
@@ -82,16 +90,26 @@ class Workers:
     filters: TextFilters = TextFilters(),  # noqa: B008
     num_processes: int = 1,
   ):
-    """Starts processes, if more than one is asked for."""
+    """Starts worker processes, if there is more than one.
+
+    Args:
+      processing: Processing of each line.
+      code_switching: Settings of the code-switching. If None, text is not
+        code-switched.
+      dictionaries: Processed dictionaries for the code-switching.
+      filters: Filters of lines.
+      num_processes: Number of processes. If 1, chunks are processed in this
+        process.
+    """
     self.filters = filters
-    self._ahead = 3 * num_processes
+    self._max_pending = 3 * num_processes
     self._pool: concurrent.futures.Executor | None = None
     arguments = (processing, code_switching, tuple(dictionaries), filters)
     if num_processes == 1:
-      self._process = _Lines(*arguments)
+      self._process = _ChunkProcessor(*arguments)
     else:
       self._pool = process_pool.start_process_pool(
-        num_processes, _start, *arguments
+        num_processes, _start_worker, *arguments
       )
 
   def __enter__(self) -> 'Workers':
@@ -102,114 +120,129 @@ class Workers:
       self._pool.shutdown(cancel_futures=True)
 
   def map(self, chunks: Iterable[Chunk]) -> Iterator[tuple[str, Counts]]:
-    """Yields the text of each chunk, in order, and its counts."""
+    """Yields the processed text and the statistics of each chunk, in order."""
     if not self._pool:
       yield from map(self._process, chunks)
       return
     pending: collections.deque = collections.deque()
     for chunk in chunks:
-      pending.append(self._pool.submit(_work, chunk))
-      if len(pending) > self._ahead:
+      pending.append(self._pool.submit(_process_in_worker, chunk))
+      if len(pending) > self._max_pending:
         yield process_pool.get_result(pending.popleft())
     while pending:
       yield process_pool.get_result(pending.popleft())
 
 
 def processor_factory(processing: TextProcessing) -> Callable[[str], Processor]:
-  """Function from a language to its `Processor`, made once."""
+  """Returns a cached function from a language to its `Processor`."""
   return functools.cache(lambda language: Processor(language, processing))
 
 
-class _Lines:
-  """Processes chunks by processors and switchers that are made once."""
+class _ChunkProcessor:
+  """Callable that processes chunks.
+
+  The processors and code-switchers of languages are created once.
+  """
 
   def __init__(self, processing, code_switching, dictionaries, filters):
     self._filters = filters
-    self._splits = processing.split_sentences
-    self._processor = processor_factory(processing)
-    self._switched = (
-      code_switching.sources(d.languages for d in dictionaries)
+    self._split_sentences = processing.split_sentences
+    self._get_processor = processor_factory(processing)
+    self._switchable_languages = (
+      code_switching.sources(
+        dictionary.languages for dictionary in dictionaries
+      )
       if code_switching
       else ()
     )
-    self._switcher = functools.cache(
+    self._get_switcher = functools.cache(
       lambda language: Switcher(language, dictionaries, code_switching)
     )
 
   def __call__(self, chunk: Chunk) -> tuple[str, Counts]:
-    chunk, dropped = self._filtered(self._split(chunk))
-    places = [i for i, line in enumerate(chunk.lines) if line[0]]
-    sides = [
-      list(map(self._processor(language), texts))
-      for language, texts in zip(
-        chunk.languages,
-        zip(*(chunk.lines[i] for i in places), strict=True),
-        strict=False,
-      )
+    chunk, dropped = self._filter(self._split(chunk))
+    text_indices = [i for i, line in enumerate(chunk.lines) if line[0]]
+    # Without any line of text, there are no sides.
+    sides = zip(*(chunk.lines[i] for i in text_indices), strict=True)
+    processed_sides = [
+      list(map(self._get_processor(language), texts))
+      for language, texts in zip(chunk.languages, sides, strict=False)
     ]
-    num_words = changed = 0
+
+    num_words = num_changed = 0
+    language = chunk.languages[0]
     if (
-      chunk.name is not None and places and chunk.languages[0] in self._switched
+      chunk.name is not None
+      and text_indices
+      and language in self._switchable_languages
     ):
-      switched = self._switcher(chunk.languages[0]).switch(
-        sides[0], name=chunk.name, first=chunk.first
+      switched = self._get_switcher(language).switch(
+        processed_sides[0], name=chunk.name, first=chunk.first
       )
-      sides[0] = switched.lines
-      num_words, changed = switched.words, switched.changed
-    out = [''] * len(chunk.lines)
-    for index, *texts in zip(places, *sides, strict=True):
-      out[index] = '\t'.join(texts)
-    text = ''.join(f'{line}\n' for line in out)
-    return text, Counts(len(places), num_words, changed, dropped)
+      processed_sides[0] = switched.lines
+      num_words, num_changed = switched.words, switched.changed
+
+    lines = [''] * len(chunk.lines)
+    for index, *texts in zip(text_indices, *processed_sides, strict=True):
+      lines[index] = '\t'.join(texts)
+    text = ''.join(f'{line}\n' for line in lines)
+    return text, Counts(len(text_indices), num_words, num_changed, dropped)
 
   def _split(self, chunk: Chunk) -> Chunk:
-    """Monolingual text with a line for each sentence.
+    """Splits lines of monolingual text into sentences.
 
-    Lines of the file are left out, so their sentences go with them.
+    All sentences of a line that is dropped are dropped.
     """
-    if not self._splits or len(chunk.languages) > 1:
+    if not self._split_sentences or len(chunk.languages) > 1:
       return chunk
     lines: Lines = []
     left_out: dict[int, str] = {}
-    read = written = 0
+    line_index = num_sentences = 0
     for (text,) in chunk.lines:
       if not text:
         lines.append(('',))
         continue
-      sentences = text_processing.sentences_of(text, chunk.languages[0])
-      if why := chunk.left_out.get(read):
-        left_out |= dict.fromkeys(range(written, written + len(sentences)), why)
+      sentences = text_processing.split_sentences(text, chunk.languages[0])
+      stop = num_sentences + len(sentences)
+      if reason := chunk.left_out.get(line_index):
+        left_out |= dict.fromkeys(range(num_sentences, stop), reason)
       lines += [(sentence,) for sentence in sentences]
-      read += 1
-      written += len(sentences)
+      line_index += 1
+      num_sentences = stop
     return chunk._replace(lines=lines, left_out=left_out)
 
-  def _filtered(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
-    """Without the lines that are dropped, and how many for which reason."""
+  def _filter(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
+    """Drops lines.
+
+    Returns:
+      The remaining lines, and the number of dropped lines by reason.
+    """
     dropped: collections.Counter = collections.Counter()
     if self._filters.does_nothing and not chunk.left_out:
       return chunk, dropped
-    kept_lines, number = [], 0
+    remaining_lines = []
+    text_index = 0
     for line in chunk.lines:
       if line[0]:
-        why = text_filters.find_drop_reason(
+        reason = text_filters.find_drop_reason(
           line, chunk.languages, self._filters, chunk.priors
         )
-        why = why or chunk.left_out.get(number)
-        number += 1
-        if why:
-          dropped[why] += 1
+        reason = reason or chunk.left_out.get(text_index)
+        text_index += 1
+        if reason:
+          dropped[reason] += 1
           continue
-      kept_lines.append(line)
-    return chunk._replace(lines=kept_lines), dropped
+      remaining_lines.append(line)
+    return chunk._replace(lines=remaining_lines), dropped
 
 
-_worker: dict[str, _Lines] = {}  # What a worker process was started with.
+# Chunk processor of a worker process.
+_worker: dict[str, _ChunkProcessor] = {}
 
 
-def _start(*arguments):
-  _worker['process'] = _Lines(*arguments)
+def _start_worker(*arguments):
+  _worker['processor'] = _ChunkProcessor(*arguments)
 
 
-def _work(chunk: Chunk) -> tuple[str, Counts]:
-  return _worker['process'](chunk)
+def _process_in_worker(chunk: Chunk) -> tuple[str, Counts]:
+  return _worker['processor'](chunk)

@@ -1,1 +1,1 @@
-"""SeqIO tasks and mixtures: registered, read, shown, and the live loader."""
+"""SeqIO tasks and mixtures, their readers, and the live loader."""

@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""SeqIO's tasks as a token cache asks for them. Imports TensorFlow."""
+"""Adapter of SeqIO tasks for token caches. This module imports TensorFlow."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,12 @@ from xlflax.data.seqio_tasks import tensorflow_setup
 
 tensorflow_setup.load_tensorflow()
 
-from xlflax.data.seqio_tasks import seqio_examples as task_examples
-from xlflax.data.seqio_tasks import seqio_reader as task_reader
-from xlflax.data.seqio_tasks import task_registration, task_registry
+from xlflax.data.seqio_tasks import (
+  seqio_examples,
+  seqio_reader,
+  task_registration,
+  task_registry,
+)
 
 
 def open_tasks(
@@ -18,17 +21,27 @@ def open_tasks(
   task_modules: Sequence[str] = (),
   tfds_data_dir: str | None = None,
 ) -> 'RegisteredTasks':
-  """Registers tasks; see `task_registration.register_tasks`, also for errors."""
+  """Registers tasks and returns an adapter of all registered tasks.
+
+  Args:
+    corpus: Path of a corpus directory. If None, no corpus is registered.
+    task_modules: Names of modules that register tasks.
+    tfds_data_dir: Directory of prepared TensorFlow datasets.
+
+  Raises:
+    ConfigError: If a module is not found.
+    CorpusError: If the corpus directory is not valid.
+  """
   task_registration.register_tasks(corpus, task_modules, tfds_data_dir)
   return RegisteredTasks()
 
 
 class RegisteredTasks:
-  """See `text_tasks.Tasks`: what SeqIO's registries hold."""
+  """Implementation of `text_tasks.Tasks` for all tasks in SeqIO's registries."""
 
-  fingerprint = staticmethod(task_examples.task_fingerprint)
-  source_size = staticmethod(task_examples.source_size)
-  read = staticmethod(task_examples.read_task_examples)
+  fingerprint = staticmethod(seqio_examples.task_fingerprint)
+  source_size = staticmethod(seqio_examples.source_size)
+  read = staticmethod(seqio_examples.read_task_examples)
 
   def names(self, mixture: str, *, split: str) -> list[str]:
     """See `text_tasks.Tasks`."""
@@ -38,7 +51,7 @@ class RegisteredTasks:
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]
   ) -> dict[str, float]:
     """See `text_tasks.Tasks`."""
-    with task_registry.known_sizes(sizes):
+    with task_registry.cached_sizes(sizes):
       return task_registry.expand_mixture(mixture, split=split)
 
   def languages(self, task: str) -> tuple[str, ...]:
@@ -47,7 +60,7 @@ class RegisteredTasks:
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
     """See `text_tasks.Tasks`."""
-    source = task_reader.plain_source(task)
+    source = seqio_reader.find_plain_source(task)
     if source is None or source.text.files is None:
       return None
     return source.text.files(split)

@@ -1,4 +1,7 @@
-"""Code-switching as a step of SeqIO tasks. This module imports TensorFlow."""
+"""Code-switching as a preprocessor of SeqIO tasks.
+
+This module imports TensorFlow.
+"""
 
 import numpy as np
 import seqio
@@ -10,30 +13,34 @@ from xlflax.data.seqio_tasks import data_sources
 
 
 class CodeSwitch(code_switched_rows.SwitchedRows):
-  """`code_switched_rows.SwitchedRows` as a preprocessor."""
+  """`code_switched_rows.SwitchedRows` as a SeqIO preprocessor."""
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-    switcher = self.switcher  # Malformed dictionaries are told here.
+    # The dictionaries are read here, so that errors in them are raised early.
+    switcher = self.switcher
     size = self.settings.group_lines
 
-    def switch(number, texts):
+    def switch(batch_index, texts):
       lines = [text.decode('utf-8', errors='replace') for text in texts]
-      switched = switcher.switch(lines, name=self._task, first=number * size)
+      first = batch_index * size
+      switched = switcher.switch(lines, name=self._task, first=first)
       return np.array([line.encode() for line in switched.lines], object)
 
     @tf.autograph.experimental.do_not_convert
-    def switch_batch(number, batch):
-      texts = tf.numpy_function(switch, [number, batch[FEATURE]], tf.string)
+    def switch_batch(batch_index, batch):
+      arguments = [batch_index, batch[FEATURE]]
+      texts = tf.numpy_function(switch, arguments, tf.string)
       return batch | {FEATURE: tf.ensure_shape(texts, [None])}
 
     return dataset.batch(size).enumerate().map(switch_batch).unbatch()
 
 
 class _Repeated(seqio.DataSource):
-  """A source whose examples come several times over."""
+  """Data source that repeats the examples of another source."""
 
   def __init__(self, source: seqio.DataSource, copies: int):
-    self._source, self._copies = source, copies
+    self._source = source
+    self._copies = copies
     super().__init__(
       splits=source.splits, caching_permitted=source.caching_permitted
     )
@@ -52,14 +59,14 @@ class _Repeated(seqio.DataSource):
   def get_dataset(
     self, split='train', shuffle=True, seed=None, shard_info=None, **options
   ):
-    del shuffle  # Which example is switched how goes by its number.
+    del shuffle  # The random seed of an example depends on its index.
     return self._source.get_dataset(
       split=split, shuffle=False, seed=seed, shard_info=shard_info, **options
     ).repeat(self._copies)
 
 
 def repeat_source(source: seqio.DataSource, copies: int) -> seqio.DataSource:
-  """The source with its examples `copies` times, one copy after the other."""
+  """Returns a source of `copies` concatenated copies of the examples."""
   if copies == 1:
     return source
   if not isinstance(source, data_sources.TextSource):

@@ -1,14 +1,15 @@
-"""The SeqIO tasks and mixtures of a corpus directory. Needs TensorFlow."""
+"""SeqIO tasks and mixtures of a corpus directory. Requires TensorFlow."""
 
 import itertools
 
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.plain_text import corpus_directory_tasks as text_corpus
+from xlflax.data.plain_text import corpus_directory_tasks
 from xlflax.data.seqio_tasks import data_sources, task_registry
 from xlflax.utils import validation
 
-_names: dict[str, list[str]] = {}  # Prefix -> what is registered under it.
+# Map from prefix to the names of the tasks and mixtures registered with it.
+_registered_names: dict[str, list[str]] = {}
 
 
 @validation.validate_call
@@ -16,52 +17,51 @@ def register_corpus(
   corpus: Corpus,
   *,
   prefix: str = 'corpus',
-  alpha: validation.SamplingExponent = text_corpus.ALPHA,
+  alpha: validation.SamplingExponent = corpus_directory_tasks.ALPHA,
   code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
 ) -> tuple[str, ...]:
-  """Registers a corpus directory's tasks and mixtures.
+  """Registers the tasks and mixtures of a corpus directory.
 
-  `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`,
-  `corpus.code_switched.<language>` for languages that a dictionary is of, and
-  over them the mixtures `corpus.mono`, `corpus.parallel` and
-  `corpus.code_switched` with rates N_i^α (those with training text; all, where
-  none has any). Registering again under the same prefix replaces what was
-  there.
+  The tasks are `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`, and, for
+  languages with a dictionary, `corpus.code_switched.<language>`. The mixtures
+  `corpus.mono`, `corpus.parallel` and `corpus.code_switched` have the rates
+  N_i^α.
+  They consist of the tasks with training text, or of all tasks if none has
+  training text. A second registration with the same prefix replaces the first.
 
   Args:
-    corpus: the directory.
-    prefix: of the names.
-    alpha: exponent of the rates.
-    code_switching: how the code-switched tasks are switched.
+    corpus: Corpus directory.
+    prefix: Prefix of the names.
+    alpha: Exponent α of the rates.
+    code_switching: Settings of the code-switched tasks.
 
   Returns:
-    The names, mixtures last.
+    The names of the tasks, followed by those of the mixtures.
 
   Raises:
-    CorpusError: another task has one of the names.
+    CorpusError: If another task has one of the names.
   """
-  for name in _names.pop(prefix, ()):
+  for name in _registered_names.pop(prefix, ()):
     task_registry.remove_task(name)
-  groups = text_corpus.list_tasks(
+  groups = corpus_directory_tasks.list_tasks(
     corpus, prefix=prefix, code_switching=code_switching
   )
-  names = _names.setdefault(prefix, [])
+  names = _registered_names.setdefault(prefix, [])
   for task in itertools.chain.from_iterable(groups.values()):
     _register(task)
     names.append(task.name)
   for mixture, tasks in groups.items():
     if tasks:
+      members = corpus_directory_tasks.mixture_members(tasks)
       task_registry.add_mixture(
-        mixture,
-        [t.name for t in text_corpus.mixture_members(tasks)],
-        alpha=alpha,
+        mixture, [task.name for task in members], alpha=alpha
       )
       names.append(mixture)
   return tuple(names)
 
 
-def _register(task: text_corpus.TextTask) -> None:
-  source = data_sources.of_rows(task.source)
+def _register(task: corpus_directory_tasks.TextTask) -> None:
+  source = data_sources.create_text_source(task.source)
   if task.switch is not None:
     task_registry.add_code_switched_task(
       task.name,

@@ -1,8 +1,8 @@
 """SeqIO data sources over plain text files. This module imports TensorFlow.
 
-The same readers as everywhere else (`xlflax.data.corpus.corpus_directory`) feed `tf.data` in
-blocks of lines, so blank lines, encodings and errors mean the same in every
-loader.
+The sources pass blocks of lines from the readers of `corpus_directory` to
+`tf.data`. Blank lines, encodings and errors are therefore treated in the same
+way by all loaders.
 """
 
 import collections
@@ -12,44 +12,45 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.plain_text import text_source as text_rows
+from xlflax.data.plain_text import text_source
 from xlflax.utils import errors, validation
 
-_BLOCK = 1024
-_raised: collections.deque = collections.deque(maxlen=16)
+_BLOCK_SIZE = 1024
+# Errors of sources, which TensorFlow does not pass on.
+_source_errors: collections.deque = collections.deque(maxlen=16)
 
 
 class TextSource(seqio.FunctionDataSource):
-  """A source whose examples come from Python rows, in order.
+  """SeqIO data source of rows of text, in order.
 
   Attributes:
-    text: the rows, which can be read without tf.data.
-    types: of their columns, by name.
+    text: Rows, which can also be read without tf.data.
+    types: Map from column name to type.
   """
 
   def __init__(
-    self, text: text_rows.TextRows, *, types: Mapping[str, tf.DType]
+    self, text: text_source.TextRows, *, types: Mapping[str, tf.DType]
   ):
-    """Makes a source of rows.
+    """Creates a source.
 
     Args:
-      text: what they raise, `numpy_examples` passes on.
-      types: of their columns, by name.
+      text: Rows of text. Errors of the rows are raised by `numpy_examples`.
+      types: Map from column name to type.
     """
     self.text, self.types = text, dict(types)
     super().__init__(self._make_dataset, splits=tuple(text.splits))
 
   def num_input_examples(self, split: str) -> int:
-    """Sentences or pairs of a split."""
+    """Returns the number of sentences or pairs in a split."""
     return self.text.count(split)
 
   def _make_dataset(
     self, split: str, shuffle_files: bool, seed: int | None = None
   ) -> tf.data.Dataset:
-    del shuffle_files, seed  # The rows of a text come in its order.
+    del shuffle_files, seed  # The rows are always read in order.
     dataset = tf.data.Dataset.from_generator(
-      lambda: text_rows.iterate_blocks(
-        with_errors_kept(self.text.read(split)), list(self.types), _BLOCK
+      lambda: text_source.iterate_blocks(
+        record_errors(self.text.read(split)), list(self.types), _BLOCK_SIZE
       ),
       output_signature={
         name: tf.TensorSpec([None], dtype) for name, dtype in self.types.items()
@@ -58,12 +59,12 @@ class TextSource(seqio.FunctionDataSource):
     return dataset.unbatch()
 
 
-def of_rows(text: text_rows.TextRows) -> TextSource:
-  """A source of texts and marks."""
+def create_text_source(text: text_source.TextRows) -> TextSource:
+  """Returns a source of rows of text, with the types of their columns."""
   return TextSource(
     text,
     types={
-      name: tf.bool if name == text_rows.STARTS else tf.string
+      name: tf.bool if name == text_source.STARTS else tf.string
       for name in text.columns
     },
   )
@@ -71,15 +72,18 @@ def of_rows(text: text_rows.TextRows) -> TextSource:
 
 @validation.validate_call
 def monolingual_source(corpus: Corpus, language: str) -> TextSource:
-  """Lines of one language: `text` and `starts_document`."""
-  return of_rows(text_rows.monolingual_rows(corpus, language))
+  """Returns a source of the lines of one language.
+
+  The columns are `text` and `starts_document`.
+  """
+  return create_text_source(text_source.monolingual_rows(corpus, language))
 
 
 def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
-  """Iterates over a dataset as numpy; errors of the sources come through.
+  """Yields the examples of a dataset as NumPy arrays.
 
-  TensorFlow wraps what a source raises; here a malformed line is the
-  CorpusError with file and line that it was.
+  TensorFlow wraps the errors of a source. This function raises the original
+  error, such as the CorpusError of a malformed line with file and line number.
   """
   iterator = dataset.as_numpy_iterator()
   while True:
@@ -92,18 +96,18 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
 
 
 def original_error(error: tf.errors.OpError) -> Exception:
-  """The XlflaxError behind a TensorFlow error, or the error itself."""
+  """Returns the XlflaxError behind a TensorFlow error, or the error itself."""
   message = str(error)
-  for raised in reversed(_raised):
-    if str(raised) in message:
-      return raised
+  for source_error in reversed(_source_errors):
+    if str(source_error) in message:
+      return source_error
   return error
 
 
-def with_errors_kept(rows: Iterable) -> Iterator:
-  """The rows; what they raise is kept for `original_error`."""
+def record_errors(rows: Iterable) -> Iterator:
+  """Yields rows, and records their errors for `original_error`."""
   try:
     yield from rows
   except errors.XlflaxError as error:
-    _raised.append(error)
+    _source_errors.append(error)
     raise

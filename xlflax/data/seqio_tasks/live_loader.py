@@ -1,17 +1,18 @@
-"""The loader that reads SeqIO tasks as they are. Needs TensorFlow and SeqIO.
+"""Live loader of SeqIO tasks. Requires TensorFlow and SeqIO.
 
-The order of tasks is that of a token cache, and without shuffling the batches
-are, too. What differs:
+The order of tasks is the same as with a token cache. Without shuffling, the
+batches are the same, too. The differences are:
 
-* Rows are shuffled within `Stream.shuffle_window` only, since a source is read
-  from its beginning; each epoch has another order.
-* Step s is reached by reading everything that the steps before it used
-  (without making their batches). Every process reads all of it and keeps its
-  own rows, so the global batches do not depend on the number of processes.
-* A task whose preprocessors draw at random draws anew in each epoch, where a
-  cache holds one draw.
+* Sequences are shuffled only within `Stream.shuffle_window`, because a source
+  is
+  read from its beginning. The order differs between epochs.
+* To reach step s, the loader reads all examples of the steps before it (without
+  creating their batches). Every process reads all examples and selects its own
+  rows, so that the global batches do not depend on the number of processes.
+* Random preprocessors are applied again in each epoch, whereas a cache contains
+  one sample.
 
-For more than a small corpus, write a cache.
+A token cache is recommended for all but small corpora.
 """
 
 import dataclasses
@@ -31,9 +32,7 @@ from xlflax.data import (
   loader_base,
   tokenized_examples,
 )
-from xlflax.data.batching import collate
-from xlflax.data.batching import length_filter as row_lengths
-from xlflax.data.batching import sequence_iterator as row_iterator
+from xlflax.data.batching import collate, length_filter, sequence_iterator
 from xlflax.data.sampling import hashing, sampling_order
 from xlflax.data.seqio_tasks import tensorflow_setup
 from xlflax.storage import checksums
@@ -41,24 +40,29 @@ from xlflax.utils import errors
 
 tensorflow_setup.load_tensorflow()
 
-from xlflax.data.seqio_tasks import seqio_examples as task_examples  # noqa: E402
-from xlflax.data.seqio_tasks import task_registry  # noqa: E402
+from xlflax.data.seqio_tasks import seqio_examples, task_registry  # noqa: E402
 
-_SECONDS_BETWEEN_LINES = 10
-_DRAWS = 1024
+_LOG_INTERVAL_SECONDS = 10
+# Number of random numbers that are generated at a time.
+_RANDOM_BLOCK_SIZE = 1024
 
 
 class LiveLoader:
-  """See `loader_base.Loader` and `loader_factory.open_loader`."""
+  """Loader that reads SeqIO tasks without a cache.
+
+  See `loader_base.Loader` for the interface, and `loader_factory.open_loader`
+  for
+  the arguments and errors.
+  """
 
   signature = ''
-  _readers: 'list[_TaskRows]'
-  _held: list[collate.Row]
+  _readers: 'list[_TaskReader]'
+  _current_rows: list[collate.Row]
 
   def __init__(self, stream: dataset_config.Stream, *, vocabulary, seed: int):
     self.stream = stream
     self._vocabulary = vocabulary
-    _check_rows(stream)
+    _check_max_epochs(stream)
     rates = task_registry.expand_mixture(stream.mixture, split=stream.split)
     task_list = loader_base.filter_tasks_by_language(
       stream, {task: task_registry.task_languages(task) for task in rates}
@@ -68,7 +72,7 @@ class LiveLoader:
       stream,
       seed=seed,
       rates=rates,
-      sizes={task: _size(task, stream, vocabulary) for task in rates},
+      sizes={task: _task_size(task, stream, vocabulary) for task in rates},
     )
     self._languages = []
     for task in self._schedule.tasks:
@@ -83,39 +87,52 @@ class LiveLoader:
 
   @functools.cached_property
   def identity(self) -> str:
-    """Digest of the texts and of what is made of them; reads all files."""
+    """Digest of the texts and of their preprocessing.
+
+    All files are read to compute it.
+    """
     split = self.stream.split
     return checksums.digest_json(
       {
-        task: task_examples.task_identity(task, split)
+        task: seqio_examples.task_identity(task, split)
         for task in self._schedule.tasks
       }
     )
 
   @property
   def spec(self):
-    """Shapes and types of the global batch, by key."""
+    """Shapes and types of the global batch by key."""
     return self.stream.batch_spec(self._vocabulary.spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """See `loader_base.Loader.rows`; a step before the last one starts anew."""
+    """Returns rows of a global batch; see `loader_base.Loader.rows`.
+
+    If the step precedes that of the last call, the stream is read again from
+    its
+    beginning.
+    """
     loader_base.check_range(self.stream, step, start, stop)
-    if step < self._next - 1:
+    if step < self._next_step - 1:
       logging.info(
-        'Stream %s goes back to step %d and is read again from its beginning.',
+        'Rewinding stream %s to step %d by reading it from its beginning.',
         self.stream.name,
         step,
       )
       self._restart()
-    if step >= self._next:
+    if step >= self._next_step:
       self._replay(step)
-      self._held = self._take(step)
+      self._current_rows = self._read_step(step)
     return collate.build_batch(
-      self._held[start:stop], self.stream, self._vocabulary.spec
+      self._current_rows[start:stop], self.stream, self._vocabulary.spec
     )
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Sizes and rates, for each task; filters as far as was read."""
+    """Returns sizes and sampling rates of each task.
+
+    The numbers of dropped and truncated examples cover the examples that have
+    been
+    read.
+    """
     return [
       loader_base.TaskStatistics(
         task=task,
@@ -138,40 +155,41 @@ class LiveLoader:
     ]
 
   def close(self) -> None:
-    """Ends the reading of files."""
-    self._readers, self._held = [], []
+    """Stops reading files."""
+    self._readers = []
+    self._current_rows = []
 
   def _restart(self):
-    self._next = 0  # the step that the readers stand before
-    self._held = []
+    self._next_step = 0  # The first step whose examples have not been read.
+    self._current_rows = []
     self._readers = [
-      _TaskRows(task, self.stream, self._vocabulary, int(key))
+      _TaskReader(task, self.stream, self._vocabulary, int(key))
       for task, key in zip(
         self._schedule.tasks, self._schedule.order_keys, strict=True
       )
     ]
 
   def _replay(self, step: int):
-    """Passes over the steps before `step`."""
-    first, last_line = self._next, time.monotonic()
-    while self._next < step:
-      for task in self._schedule.slots(self._next)[0].tolist():
+    """Reads and discards the examples of the steps before `step`."""
+    first_step, last_log_time = self._next_step, time.monotonic()
+    while self._next_step < step:
+      for task in self._schedule.slots(self._next_step)[0].tolist():
         next(self._readers[task])
-      self._next += 1
-      if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
-        last_line = time.monotonic()
+      self._next_step += 1
+      if time.monotonic() - last_log_time > _LOG_INTERVAL_SECONDS:
+        last_log_time = time.monotonic()
         logging.info(
-          'Stream %s: reading up to step %d, %.0f %% done (a token cache '
-          'needs no such replay).',
+          'Replaying stream %s up to step %d: %.0f %% done. A token cache does '
+          'not require a replay.',
           self.stream.name,
           step,
-          100 * (self._next - first) / (step - first),
+          100 * (self._next_step - first_step) / (step - first_step),
         )
 
-  def _take(self, step: int) -> list[collate.Row]:
-    """All rows of the step that the readers stand before."""
+  def _read_step(self, step: int) -> list[collate.Row]:
+    """Returns all rows of the next step."""
     tasks, uses = self._schedule.slots(step)
-    self._next = step + 1
+    self._next_step = step + 1
     return [
       collate.Row(next(self._readers[task]), self._language_ids[task], swaps)
       for task, swaps in zip(
@@ -180,137 +198,149 @@ class LiveLoader:
     ]
 
 
-class _TaskRows:
-  """The rows of one task, epoch after epoch.
+class _TaskReader:
+  """Infinite iterator over the sequences of one task.
 
   Attributes:
-    counts: of the examples of the first epoch, as far as it was read.
+    counts: Numbers of examples of the first epoch that have been read.
   """
 
   def __init__(self, task, stream, vocabulary, key: int):
-    self.counts = row_iterator.Counts()
-    self._task, self._stream, self._vocabulary = task, stream, vocabulary
+    self.counts = sequence_iterator.Counts()
+    self._task = task
+    self._stream = stream
+    self._vocabulary = vocabulary
     self._key = key
-    self._rows = self._epochs()
+    self._sequences = self._all_epochs()
 
-  def __next__(self) -> row_iterator.Units:
-    return next(self._rows)
+  def __next__(self) -> sequence_iterator.Units:
+    return next(self._sequences)
 
-  def first_epoch(self) -> Iterator[row_iterator.Units]:
-    """The rows of one pass."""
-    return self._epoch(0, row_iterator.Counts())
+  def first_epoch(self) -> Iterator[sequence_iterator.Units]:
+    """Returns the sequences of the first epoch."""
+    return self._read_epoch(0, sequence_iterator.Counts())
 
-  def _epochs(self):
-    counts, epoch = self.counts, 0
-    while True:
-      empty = True
-      for row in self._epoch(epoch, counts):
-        empty = False
-        yield row
-      if empty:
+  def _all_epochs(self):
+    counts = self.counts
+    for epoch in itertools.count():
+      is_empty = True
+      for sequence in self._read_epoch(epoch, counts):
+        is_empty = False
+        yield sequence
+      if is_empty:
         raise loader_base.no_examples_error(
           self._stream, self._task, counts.examples
         )
-      counts, epoch = row_iterator.Counts(), epoch + 1
+      counts = sequence_iterator.Counts()
 
-  def _epoch(self, epoch, counts) -> Iterator[row_iterator.Units]:
-    rows = row_iterator.iterate_sequences(
+  def _read_epoch(self, epoch, counts) -> Iterator[sequence_iterator.Units]:
+    sequences = sequence_iterator.iterate_sequences(
       self._examples(),
       self._stream,
       counts=counts,
       eos_id=self._vocabulary.spec.eos_id,
     )
-    rows = itertools.islice(rows, self._stream.max_examples)
+    sequences = itertools.islice(sequences, self._stream.max_examples)
     if not self._stream.shuffle:
-      return rows
+      return sequences
     key = int(hashing.draw_words(self._key, np.array([epoch]))[0])
-    return shuffle_window(rows, window=self._stream.shuffle_window, key=key)
+    window = self._stream.shuffle_window
+    return shuffle_window(sequences, window=window, key=key)
 
   def _examples(self) -> Iterator[tokenized_examples.Examples]:
-    begins = True  # A task begins with a document.
-    for batch in task_examples.read_task_examples(
+    pending_start = True  # The first example of a task starts a document.
+    for batch in seqio_examples.read_task_examples(
       self._task,
       self._vocabulary,
       split=self._stream.split,
       num_threads=min(4, os.cpu_count() or 1),
     ):
-      batch, begins = tokenized_examples.drop_empty(batch, begins)
+      batch, pending_start = tokenized_examples.drop_empty(batch, pending_start)
       if len(batch):
         yield batch
 
 
-def _kept_pairs(task: str, stream: dataset_config.Stream, vocabulary) -> int:
-  """Pairs that the filters keep, up to `max_examples`; reads the task."""
-  logging.info('Counting the pairs of %s that the filters keep.', task)
-  ordered = dataclasses.replace(stream, shuffle=False)
-  rows = _TaskRows(task, ordered, vocabulary, 0).first_epoch()
-  return max(sum(1 for _ in rows), 1)
+def _count_filtered_pairs(
+  task: str, stream: dataset_config.Stream, vocabulary
+) -> int:
+  """Reads a task and counts the pairs that pass the filters.
+
+  The result is between 1 and `max_examples`.
+  """
+  logging.info('Counting the pairs of %s that pass the filters.', task)
+  ordered_stream = dataclasses.replace(stream, shuffle=False)
+  reader = _TaskReader(task, ordered_stream, vocabulary, 0)
+  return max(sum(1 for _ in reader.first_epoch()), 1)
 
 
 def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
-  """Yields `rows` in a random order, each at most some windows too late.
+  """Shuffles rows with a buffer.
 
-  A window of rows is held; a new row takes the place of a random one, which
-  is yielded.
+  When the buffer is full, each new row replaces a random row of the buffer,
+  which is yielded.
 
   Args:
-    rows: any items.
-    window: items held.
-    key: fixes the order.
+    rows: Items to shuffle.
+    window: Number of items in the buffer.
+    key: Random key, which determines the order.
   """
-  held: list[Any] = []
-  places: Iterator[int] = iter(())
+  buffer: list[Any] = []
+  random_slots: Iterator[int] = iter(())
   num_drawn = 0
   for row in rows:
-    if len(held) < window:
-      held.append(row)
+    if len(buffer) < window:
+      buffer.append(row)
       continue
-    slot = next(places, None)
+    slot = next(random_slots, None)
     if slot is None:
       random_words = hashing.draw_words(
-        key, np.arange(num_drawn, num_drawn + _DRAWS)
+        key, np.arange(num_drawn, num_drawn + _RANDOM_BLOCK_SIZE)
       )
-      num_drawn += _DRAWS
-      places = iter((random_words % np.uint64(window)).tolist())
-      slot = next(places)
-    yield held[slot]
-    held[slot] = row
-  for slot in hashing.shuffled_indices(
-    hashing.make_key(key, 'rest'), len(held)
-  ):
-    yield held[slot]
+      num_drawn += _RANDOM_BLOCK_SIZE
+      random_slots = iter((random_words % np.uint64(window)).tolist())
+      slot = next(random_slots)
+    yield buffer[slot]
+    buffer[slot] = row
+
+  final_key = hashing.make_key(key, 'rest')
+  for slot in hashing.shuffled_indices(final_key, len(buffer)):
+    yield buffer[slot]
 
 
-def _check_rows(stream: dataset_config.Stream) -> None:
-  """Refuses what depends on how many rows a task has."""
+def _check_max_epochs(stream: dataset_config.Stream) -> None:
+  """Raises a ConfigError for an option that requires a token cache."""
   if stream.max_epochs is not None:
     raise errors.ConfigError(
-      'A limit of epochs needs a token cache, which knows how many rows there '
-      'are',
+      '`Stream.max_epochs` requires a token cache',
       got=f'Stream.max_epochs={stream.max_epochs}, read live',
       where=f'stream {stream.name!r}',
-      fix='Write one by `xlflax cache`',
+      fix='write a token cache with `xlflax cache`',
     )
 
 
-def _size(task: str, stream: dataset_config.Stream, vocabulary) -> int:
-  """Examples of a task; 1 where it is not known and not needed."""
+def _task_size(task: str, stream: dataset_config.Stream, vocabulary) -> int:
+  """Returns the number of examples of a task.
+
+  The result is 1 if the number is unknown and not needed.
+  """
   if stream.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
-      'Rates by tokens need a token cache, which knows their number',
+      '`Stream.sizes=TOKENS` requires a token cache',
       got='Stream.sizes=TOKENS, read live',
       where=f'stream {stream.name!r}',
-      fix='Write one by `xlflax cache`, or count examples',
+      fix='write a token cache with `xlflax cache`, or set '
+      'Stream.sizes=EXAMPLES',
     )
-  if stream.alpha is not None and row_lengths.counts_kept_pairs(stream):
-    return _kept_pairs(task, stream, vocabulary)
-  size = task_examples.source_size(task, stream.split)
+  if stream.alpha is not None and length_filter.counts_kept_pairs(stream):
+    return _count_filtered_pairs(task, stream, vocabulary)
+  size = seqio_examples.source_size(task, stream.split)
   if size is None and stream.alpha is not None:
     raise errors.CorpusError(
-      'The number of examples is unknown, so that no rate follows from it',
+      '`Stream.alpha` requires the number of examples, which the source of the '
+      'task does not provide',
       where=f'task {task}, split {stream.split}',
-      fix='Write a token cache, or set Stream.alpha to None for the '
-      "mixture's own rates",
+      fix='write a token cache, or set Stream.alpha=None to use the rates of '
+      'the mixture',
     )
   if stream.max_examples is not None:
     size = min(size or stream.max_examples, stream.max_examples)

@@ -1,6 +1,7 @@
-"""Preprocessors of SeqIO tasks: datasets in, datasets out. Needs TensorFlow.
+"""Preprocessors of SeqIO tasks, as functions from dataset to dataset.
 
-Each docstring shows examples before and after; the tests assert those.
+Each docstring shows examples before and after the step, and the tests check
+them. Requires TensorFlow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from xlflax.utils import errors
 
-TOKENIZE_BATCH = 256
+TOKENIZE_BATCH = 256  # Number of texts that are tokenized at a time.
 
 
 def tokenize_features(
@@ -18,19 +19,20 @@ def tokenize_features(
   *,
   batch_size: int = TOKENIZE_BATCH,
 ) -> tf.data.Dataset:
-  """Turns strings of the output features into ids, 256 texts in one call.
+  """Tokenizes the strings of the output features in batches.
 
   Before: `{'targets': 'ab b', 'starts_document': True}`; after:
-  `{'targets': [7, 9], 'starts_document': True}` (int32). No special symbol is
-  added. Features that are ids already stay as they are.
+  `{'targets': [7, 9], 'starts_document': True}` (int32). No special tokens are
+  added. Features that already are token ids are not changed.
 
   Args:
-    dataset: examples with scalar strings.
-    output_features: the task's; SeqIO passes them.
-    batch_size: texts encoded at once; the examples come out one by one.
+    dataset: Examples with scalar strings.
+    output_features: Output features of the task, which SeqIO passes.
+    batch_size: Number of texts that are tokenized at a time. The result is not
+      batched.
 
   Raises:
-    VocabularyError: the task's vocabulary is a deferred one.
+    VocabularyError: If the vocabulary of the task is deferred.
   """
   vocabularies = {
     name: feature.vocabulary
@@ -39,7 +41,7 @@ def tokenize_features(
     and dataset.element_spec[name].dtype == tf.string
   }
   for vocabulary in vocabularies.values():
-    _ = vocabulary.vocab_size  # A deferred vocabulary refuses here.
+    _ = vocabulary.vocab_size  # Raises an error for a deferred vocabulary.
 
   @tf.autograph.experimental.do_not_convert
   def encode(batch):
@@ -60,18 +62,22 @@ def tokenize_features(
 def rename_features(
   dataset: tf.data.Dataset, names: Mapping[str, str]
 ) -> tf.data.Dataset:
-  """Keeps the features named in `names` (new name to old), and no others.
+  """Renames features and drops all others.
 
-  With `{'targets': 'text'}`, before: `{'text': 'a', 'url': 'b'}`; after:
+  With `names={'targets': 'text'}`, before: `{'text': 'a', 'url': 'b'}`; after:
   `{'targets': 'a'}`.
 
+  Args:
+    dataset: Examples.
+    names: Map from new to old name.
+
   Raises:
-    CorpusError: the examples lack a feature.
+    CorpusError: If the examples lack a feature.
   """
   missing = sorted(set(names.values()) - set(dataset.element_spec))
   if missing:
     raise errors.CorpusError(
-      'Examples lack a feature',
+      'The examples do not have a required feature',
       got=', '.join(sorted(dataset.element_spec)),
       expected=', '.join(missing),
     )
@@ -86,10 +92,14 @@ def rename_features(
 def name_translation_sides(
   dataset: tf.data.Dataset, languages: Sequence[str]
 ) -> tf.data.Dataset:
-  """Names the two sides of TFDS's translation examples.
+  """Renames the sides of TFDS translation examples to `inputs` and `targets`.
 
-  With `('de', 'en')`, before: `{'de': 'ja', 'en': 'yes'}`; after:
+  With `languages=('de', 'en')`, before: `{'de': 'ja', 'en': 'yes'}`; after:
   `{'inputs': 'ja', 'targets': 'yes'}`. Pairs with an empty side are dropped.
+
+  Args:
+    dataset: Examples with one feature for each language.
+    languages: Names of the features of `inputs` and `targets`.
   """
   first, second = languages
   dataset = rename_features(dataset, {'inputs': first, 'targets': second})
@@ -99,12 +109,14 @@ def name_translation_sides(
     return {name: tf.strings.strip(text) for name, text in example.items()}
 
   @tf.autograph.experimental.do_not_convert
-  def is_full(example):
+  def is_complete(example):
     return tf.reduce_all(
       [tf.strings.length(text) > 0 for text in example.values()]
     )
 
-  return dataset.map(strip, num_parallel_calls=tf.data.AUTOTUNE).filter(is_full)
+  return dataset.map(strip, num_parallel_calls=tf.data.AUTOTUNE).filter(
+    is_complete
+  )
 
 
 def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -130,7 +142,7 @@ def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def mark_documents(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Makes every example a document of its own, unless it says otherwise.
+  """Makes every example a document, if they do not have `starts_document`.
 
   Before: `{'text': 'a'}`; after: `{'text': 'a', 'starts_document': True}`.
   """

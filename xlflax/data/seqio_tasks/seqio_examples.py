@@ -1,4 +1,4 @@
-"""Tokenised examples of SeqIO tasks as `tokenized_examples.Examples`. Needs TensorFlow."""
+"""Tokenized examples and fingerprints of SeqIO tasks. Requires TensorFlow."""
 
 import dataclasses
 import functools
@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from xlflax.data import tokenized_examples
 from xlflax.data.plain_text.text_tasks import FilePiece
-from xlflax.data.seqio_tasks import data_sources, task_registry
-from xlflax.data.seqio_tasks import seqio_reader as task_reader
+from xlflax.data.seqio_tasks import data_sources, seqio_reader, task_registry
 from xlflax.storage import checksums
 from xlflax.utils import errors
 
@@ -27,26 +26,28 @@ def read_task_examples(
   num_threads: int = 1,
   piece: FilePiece | None = None,
 ) -> Iterator[tokenized_examples.Examples]:
-  """Yields the examples of a task in the source's order.
+  """Yields the examples of a task in the order of the source.
 
-  Where a task tells no `starts_document`, each example is a document.
+  Without the feature `starts_document`, each example is a document.
 
   Args:
-    task: its SeqIO name; its languages are registered.
-    vocabulary: that of the run.
-    split: of the task.
-    start: examples passed over at the beginning.
-    size: examples yielded at once; the last ones may be fewer.
-    num_threads: threads that tokenise.
-    piece: see `seqio_reader.read_blocks`.
+    task: Name of a SeqIO task with registered languages.
+    vocabulary: Vocabulary of the run.
+    split: Split of the task.
+    start: Number of examples to skip.
+    size: Number of examples in a batch. The last batch may be smaller.
+    num_threads: Number of threads for tokenization.
+    piece: File, or part of a file, whose examples are read. If None, all
+      examples
+      are read. See `seqio_reader.read_blocks`.
 
   Raises:
-    CorpusError: unknown task, split or languages, malformed text
-      (file:line), or examples that lack a side.
-    VocabularyError: the task was registered with another vocabulary.
+    CorpusError: If the task, split or languages are unknown, text is malformed
+      (file:line), or examples lack a side.
+    VocabularyError: If the task was registered with another vocabulary.
   """
   names = tokenized_examples.SIDES[len(task_registry.task_languages(task))]
-  for block in task_reader.read_blocks(
+  for block in seqio_reader.read_blocks(
     task,
     vocabulary,
     split=split,
@@ -59,7 +60,7 @@ def read_task_examples(
 
 
 def source_size(task: str, split: str) -> int | None:
-  """Examples of a task's source; None where it does not tell."""
+  """Returns the number of examples in the source, or None if it is unknown."""
   number = task_registry.get_task(task, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     return None
@@ -67,36 +68,49 @@ def source_size(task: str, split: str) -> int | None:
 
 
 def task_fingerprint(task: str, split: str) -> dict:
-  """What identifies the text of a task, as JSON data.
+  """Returns the data that identifies the text of a task, as JSON data.
 
-  Before: the task 'corpus.mono.en' over one file; after:
-  `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 1700000000]],
-  'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
-  bytes and time of modification of each file that can be looked at. A step
-  that has a method `task_fingerprint` (JSON data) is a list of its name and that; a
-  `functools.partial` of its function and arguments. Otherwise a step is known
-  by its name alone: after it has changed, write the cache with --overwrite.
+  For example, the fingerprint of the task 'corpus.mono.en' with one file is
+  `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 53620815]],
+  'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`.
+
+  `files` contains the path, size in bytes and modification time of each file
+  that
+  can be accessed; for plain text, it contains the path, size and content
+  digest.
+  A preprocessor with a method `fingerprint` (JSON data) is represented by its
+  name
+  and the result, and a `functools.partial` by its function and arguments. All
+  other preprocessors are identified by their names only. After a change of such
+  a
+  preprocessor, write the cache with --overwrite.
   """
-  file_stamps = task_registry.fingerprint_task_files(task, split)
+  fingerprints = task_registry.fingerprint_task_files(task, split)
   seqio_task = task_registry.get_task(task, split=split)
-  if file_stamps is None:
-    files = map(_file, seqio_task.source.list_shards(split))
+  if fingerprints is None:
+    files = map(_describe_file, seqio_task.source.list_shards(split))
   else:
-    files = map(dataclasses.astuple, file_stamps)
-  part = getattr(seqio_task.source, 'slices', {}).get(split)
+    files = map(dataclasses.astuple, fingerprints)
+  source = type(seqio_task.source).__name__
+  tfds_split = getattr(seqio_task.source, 'slices', {}).get(split)
+  if tfds_split:
+    source += f' {tfds_split}'
   return {
-    'source': type(seqio_task.source).__name__ + (f' {part}' if part else ''),
+    'source': source,
     'files': [list(file) for file in files],
-    'preprocessors': [_step(step) for step in seqio_task.preprocessors],
+    'preprocessors': [
+      _describe_step(step) for step in seqio_task.preprocessors
+    ],
   }
 
 
 def task_identity(task: str, split: str) -> dict:
-  """What a task's examples follow from, as JSON data.
+  """Returns the data that determines the examples of a task, as JSON data.
 
-  As `task_fingerprint`, but with digests of the files instead of their sizes and
-  times, and without the folders of those that lie outside of a corpus. Files
-  that are not on this machine's disks keep their sizes.
+  In contrast to `task_fingerprint`, the data contains digests of the files in
+  place of their sizes and times, and only the names of files. Files that are
+  not
+  on a local disk are identified by their sizes.
   """
   fingerprint = task_fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
@@ -107,29 +121,32 @@ def task_identity(task: str, split: str) -> dict:
   content = checksums.digest_files([path for path in files if path.is_file()])
   return fingerprint | {
     'files': [
-      [pathlib.PurePath(name).name, content.get(path) or stamp[:1]]
-      for path, (name, *stamp) in zip(files, fingerprint['files'], strict=True)
+      [pathlib.PurePath(name).name, content.get(path) or size_and_version[:1]]
+      for path, (name, *size_and_version) in zip(
+        files, fingerprint['files'], strict=True
+      )
     ]
   }
 
 
-def _step(step) -> str | list:
-  """A preprocessor's name, and its own fingerprint where it has one."""
+def _describe_step(step) -> str | list:
+  """Returns the name of a preprocessor, with its fingerprint if it has one."""
   if isinstance(step, functools.partial):
     arguments = json.dumps(
-      [step.args, step.keywords], default=_name, skipkeys=True
+      [step.args, step.keywords], default=_object_name, skipkeys=True
     )
-    return [_step(step.func), json.loads(arguments)]
-  name = _name(step)
+    return [_describe_step(step.func), json.loads(arguments)]
+  name = _object_name(step)
   fingerprint = getattr(step, 'fingerprint', None)
   return name if fingerprint is None else [name, fingerprint()]
 
 
-def _name(thing) -> str:
-  return getattr(thing, '__name__', type(thing).__name__)
+def _object_name(value) -> str:
+  return getattr(value, '__name__', type(value).__name__)
 
 
-def _file(path: str) -> tuple:
+def _describe_file(path: str) -> tuple:
+  """Returns path, size and time of a file, or only the path if it is missing."""
   if not tf.io.gfile.exists(path):
     return (path,)
   status = tf.io.gfile.stat(path)
@@ -137,18 +154,15 @@ def _file(path: str) -> tuple:
 
 
 def _convert(block, names, task) -> tokenized_examples.Examples:
-  missing = [
-    n for n in names if not isinstance(block.get(n), tokenized_examples.Ragged)
-  ]
-  if missing:
+  sides = tuple(block.get(name) for name in names)
+  if not all(isinstance(side, tokenized_examples.Ragged) for side in sides):
     raise errors.CorpusError(
-      'Examples of a task lack token ids',
+      'The examples of a task do not have the required features of token ids',
       got=', '.join(sorted(block)),
       expected=', '.join(names),
       where=f'task {task}',
     )
-  sides = tuple(block[name] for name in names)
-  starts = block.get('starts_document')
-  if starts is None:
-    starts = np.ones(sides[0].lengths.size, bool)
-  return tokenized_examples.Examples(sides, starts)
+  starts_document = block.get('starts_document')
+  if starts_document is None:
+    starts_document = np.ones(sides[0].lengths.size, bool)
+  return tokenized_examples.Examples(sides, starts_document)

@@ -1,9 +1,10 @@
-"""Reads the tokenised examples of a task fast. Needs TensorFlow.
+"""Fast reader of the tokenized examples of SeqIO tasks. Requires TensorFlow.
 
-An element of `tf.data` costs some 100 µs by the time it is numpy, far more
-than tokenising it. So a task is read as text in blocks, and a block is encoded
-in one call; where the text comes from plain files, tf.data is left out. The
-examples are those of `Task.get_dataset(shuffle=False)`.
+The conversion of one element of `tf.data` to NumPy takes about 100 µs, much
+longer than its tokenization. Tasks are therefore read as blocks of text, and
+each block is tokenized with one call. Plain text files are read without
+tf.data.
+The examples are the same as those of `Task.get_dataset(shuffle=False)`.
 """
 
 import itertools
@@ -14,7 +15,7 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data.corpus.corpus_directory import TRAIN
-from xlflax.data.plain_text import corpus_directory_tasks as text_corpus
+from xlflax.data.plain_text import corpus_directory_tasks
 from xlflax.data.plain_text.text_tasks import FilePiece
 from xlflax.data.seqio_tasks import (
   code_switched_text,
@@ -40,14 +41,17 @@ _PLAIN_STEPS = (
 Block = dict[str, Ragged | np.ndarray]
 
 
-def plain_source(name: str) -> data_sources.TextSource | None:
-  """The source of a task whose examples are its files' lines, one by one.
+def find_plain_source(name: str) -> data_sources.TextSource | None:
+  """Returns the source of a task whose examples are the lines of its files.
 
-  So the text of a piece of a file follows from the piece alone. None for
-  every other task.
+  The examples in a part of a file of such a task depend only on this part.
+
+  Returns:
+    The source, or None for all other tasks.
   """
   task = task_registry.get_task(name)
-  steps, source = task.preprocessors, task.source
+  steps = task.preprocessors
+  source = task.source
   if (
     isinstance(source, data_sources.TextSource)
     and source.text.files is not None
@@ -69,43 +73,46 @@ def read_blocks(
   start: int = 0,
   piece: FilePiece | None = None,
 ) -> Iterator[Block]:
-  """Yields blocks of a task's tokenised examples, in the source's order.
+  """Yields blocks of the tokenized examples of a task in their order.
 
   Args:
-    name: of a task whose languages are registered or not.
-    vocabulary: that of the run, for tasks that have none of their own.
-    split: name of the split.
-    size: examples of a block (the last may be shorter).
-    num_threads: threads that encode a block.
-    start: examples passed over, before any is encoded.
-    piece: only the examples of this, of a task that `plain_source` finds.
+    name: Name of a task. Its languages need not be registered.
+    vocabulary: Vocabulary of the run, for tasks with a deferred vocabulary.
+    split: Split of the task.
+    size: Number of examples in a block. The last block may be shorter.
+    num_threads: Number of threads that tokenize a block.
+    start: Number of examples to skip before any is tokenized.
+    piece: File, or part of a file, whose examples are read. Requires a task for
+      which `find_plain_source` returns a source. If None, all examples are
+      read.
 
   Yields:
     `{'targets': Ragged, 'starts_document': bool [n]}` or
-    `{'inputs': Ragged, 'targets': Ragged}`; features that are neither ids nor
-    scalars do not come through.
+    `{'inputs': Ragged, 'targets': Ragged}`. Features that are neither token ids
+    nor scalars are dropped.
 
   Raises:
-    CorpusError: no such task or split, or a malformed line (file:line).
-    VocabularyError: the task was registered with another vocabulary.
+    CorpusError: If the task or split does not exist, or a line is malformed
+      (file:line).
+    VocabularyError: If the task was registered with another vocabulary.
   """
   task = resolve_deferred(
     task_registry.get_task(name, split=split),
     vocabulary,
-    languages=task_registry.known_languages(name),
+    languages=task_registry.registered_languages(name),
   )
   steps = task.preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
-    yield from _block_examples(task, split, size, start)
+    yield from _read_tokenized_blocks(task, split, size, start)
     return
-  encoders = {
+  vocabularies = {
     key: feature.vocabulary for key, feature in task.output_features.items()
   }
-  for texts in _text_blocks(task, split, size, start, piece):
+  for texts in _read_text_blocks(task, split, size, start, piece):
     yield {
       key: (
-        _encode(encoders[key], column, num_threads)
-        if key in encoders
+        _encode(vocabularies[key], column, num_threads)
+        if key in vocabularies
         else np.asarray(column, np.bool_)
       )
       for key, column in texts.items()
@@ -120,7 +127,7 @@ def read_tokenized_examples(
   split: str = TRAIN,
   num_threads: validation.PositiveInt = 1,
 ) -> Iterator[dict[str, np.ndarray]]:
-  """As `read_blocks`, one example at a time."""
+  """Yields the tokenized examples of a task one at a time; see `read_blocks`."""
   blocks = read_blocks(name, vocabulary, split=split, num_threads=num_threads)
   for block in blocks:
     columns = [
@@ -133,9 +140,9 @@ def read_tokenized_examples(
 
 @validation.validate_call
 def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
-  """Yields a task's examples before tokenisation, as `str` and `bool`."""
+  """Yields the examples of a task before tokenization, as `str` and `bool`."""
   task = task_registry.get_task(name, split=split)
-  for block in _text_blocks(task, split, 1024):
+  for block in _read_text_blocks(task, split, 1024):
     for values in zip(*block.values(), strict=True):
       yield {
         key: value.decode() if isinstance(value, bytes) else value
@@ -143,14 +150,14 @@ def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
       }
 
 
-def _text_blocks(
+def _read_text_blocks(
   task: seqio.Task,
   split: str,
   size: int,
   start: int = 0,
   piece: FilePiece | None = None,
 ) -> Iterator[dict[str, list]]:
-  """Blocks of text columns, from the files themselves where possible."""
+  """Yields blocks of text columns, without tf.data if possible."""
   steps = task.preprocessors[:-1]
   source = task.source
   switches = [
@@ -161,7 +168,7 @@ def _text_blocks(
     and len(switches) < 2
     and all(step in (*_PLAIN_STEPS, *switches) for step in steps)
   ):
-    yield from text_corpus.text_blocks(
+    yield from corpus_directory_tasks.text_blocks(
       source.text,
       switches[0] if switches else None,
       split=split,
@@ -173,21 +180,21 @@ def _text_blocks(
   text = seqio.Feature(
     seqio.PassThroughVocabulary(1), add_eos=False, dtype=tf.string, rank=0
   )
-  texts = task.replace(
+  text_task = task.replace(
     preprocessors=steps,
     output_features=dict.fromkeys(task.output_features, text),
   )
-  dataset = texts.get_dataset(
+  dataset = text_task.get_dataset(
     split=split, shuffle=False, try_in_mem_cache=False
   )
   for block in data_sources.numpy_examples(dataset.skip(start).batch(size)):
     yield {key: column.tolist() for key, column in block.items()}
 
 
-def _block_examples(
+def _read_tokenized_blocks(
   task: seqio.Task, split: str, size: int, start: int
 ) -> Iterator[Block]:
-  """Blocks of a task that tokenises in its own way."""
+  """Yields blocks of a task with its own tokenization."""
   dataset = task.get_dataset(split=split, shuffle=False, try_in_mem_cache=False)
   examples = data_sources.numpy_examples(dataset.skip(start))
   while block := list(itertools.islice(examples, size)):

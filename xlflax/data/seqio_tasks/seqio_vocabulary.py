@@ -1,4 +1,4 @@
-"""Vocabularies as SeqIO knows them. This module imports TensorFlow."""
+"""Adapters of vocabularies for SeqIO. This module imports TensorFlow."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,17 +16,19 @@ tensorflow_setup.hide_accelerators()
 
 
 class SeqioVocabulary(seqio.Vocabulary):
-  """A `Vocabulary` for SeqIO tasks.
+  """SeqIO vocabulary that wraps a `Vocabulary`.
 
-  `encode_tf` takes one string (gives int32 [n]) or a batch of them (gives a
-  ragged int32 [batch, None]); batches cost a fraction per text.
+  `encode_tf` encodes one string (result: int32 [n]) or a batch of strings
+  (result:
+  ragged int32 [batch, None]). Encoding a batch takes much less time per text.
 
-  Two are equal if their vocabularies are, whatever the language: SeqIO wants
-  the tasks of a mixture to have equal ones.
+  Two instances are equal if their vocabularies are equal, regardless of the
+  language, because SeqIO requires equal vocabularies for all tasks of a
+  mixture.
 
   Attributes:
-    vocabulary: what is wrapped.
-    language: code of the feature's text; None where it is not known.
+    vocabulary: Wrapped vocabulary.
+    language: Code of the language of the feature. None if unknown.
   """
 
   def __init__(
@@ -36,7 +38,13 @@ class SeqioVocabulary(seqio.Vocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ):
-    """Wraps `vocabulary`; `num_threads` encode the texts of one batch."""
+    """Wraps a vocabulary.
+
+    Args:
+      vocabulary: Vocabulary to wrap.
+      language: Code of the language of the feature. None if unknown.
+      num_threads: Number of threads that encode the texts of a batch.
+    """
     super().__init__()
     self.vocabulary = vocabulary
     self.language = language
@@ -45,28 +53,34 @@ class SeqioVocabulary(seqio.Vocabulary):
   def encode_ragged(
     self, texts: Sequence, *, num_threads: int = 1
   ) -> tuple[np.ndarray, np.ndarray]:
-    """`Vocabulary.encode_ragged` in the feature's language."""
+    """Encodes texts in the language of the feature.
+
+    See `Vocabulary.encode_ragged`.
+    """
     return self.vocabulary.encode_ragged(
       texts, language=self.language, num_threads=num_threads
     )
 
   def piece(self, index: int) -> str:
-    """`Vocabulary.piece` in the feature's language."""
+    """Returns the token with an id in the language of the feature.
+
+    See `Vocabulary.piece`.
+    """
     return self.vocabulary.piece(index, language=self.language)
 
   @property
   def bos_id(self) -> int:
-    """Id of the beginning of a sentence."""
+    """Id of the token at the beginning of a sentence."""
     return self.vocabulary.spec.bos_id
 
   @property
   def eos_id(self) -> int:
-    """Id of the end of a sentence."""
+    """Id of the token at the end of a sentence."""
     return self.vocabulary.spec.eos_id
 
   @property
   def unk_id(self) -> int:
-    """Id of an unknown piece."""
+    """Id of unknown tokens."""
     return self.vocabulary.spec.unk_id
 
   @property
@@ -87,7 +101,7 @@ class SeqioVocabulary(seqio.Vocabulary):
     )
 
   def _encode_flat(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Strings [n] to (ids int32 [total], lengths int32 [n])."""
+    """Encodes strings [n] to (ids int32 [total], lengths int32 [n])."""
     ids, lengths = tf.numpy_function(
       self._encode_numpy, [texts], [tf.int32, tf.int32]
     )
@@ -104,8 +118,8 @@ class SeqioVocabulary(seqio.Vocabulary):
         [self._decode(row) for row in rows.tolist()], dtype=object
       )
 
-    text = tf.numpy_function(decode, [ids], tf.string)
-    return tf.ensure_shape(text, ids.shape[:-1])
+    texts = tf.numpy_function(decode, [ids], tf.string)
+    return tf.ensure_shape(texts, ids.shape[:-1])
 
   def __eq__(self, other) -> bool:
     return (
@@ -123,41 +137,42 @@ class SeqioVocabulary(seqio.Vocabulary):
 
 
 class DeferredVocabulary(seqio.Vocabulary):
-  """Stands for the vocabulary of the run that will read the task.
+  """Placeholder for the vocabulary of the run that reads the task.
 
-  Tasks registered with it are turned into readable ones by `resolve_deferred`; reading
-  one before that raises a VocabularyError.
+  `resolve_deferred` replaces the placeholder by a vocabulary. Any attempt to
+  read
+  the task with the placeholder raises a VocabularyError.
 
   Attributes:
-    language: code of the feature's text; None where it is not known.
+    language: Code of the language of the feature. None if unknown.
   """
 
   def __init__(self, language: str | None = None):
     super().__init__()
     self.language = language
 
-  bos_id = property(lambda self: self._refuse())
-  eos_id = property(lambda self: self._refuse())
-  unk_id = property(lambda self: self._refuse())
-  _base_vocab_size = property(lambda self: self._refuse())
+  bos_id = property(lambda self: self._raise_error())
+  eos_id = property(lambda self: self._raise_error())
+  unk_id = property(lambda self: self._raise_error())
+  _base_vocab_size = property(lambda self: self._raise_error())
 
   def _encode(self, s):
-    self._refuse()
+    self._raise_error()
 
   def _decode(self, ids):
-    self._refuse()
+    self._raise_error()
 
   def _encode_tf(self, s):
-    self._refuse()
+    self._raise_error()
 
   def _decode_tf(self, ids):
-    self._refuse()
+    self._raise_error()
 
-  def _refuse(self):
+  def _raise_error(self):
     raise errors.VocabularyError(
-      'The task has no vocabulary of its own',
-      fix='read it with a vocabulary (--vocabulary DIR), or by '
-      '`seqio_vocabulary.resolve(task, vocabulary)`',
+      'The task was registered without a vocabulary',
+      fix='pass a vocabulary with --vocabulary DIR, or call '
+      '`seqio_vocabulary.resolve_deferred(task, vocabulary)`',
     )
 
   def __eq__(self, other) -> bool:
@@ -173,16 +188,17 @@ class DeferredVocabulary(seqio.Vocabulary):
 def resolve_deferred(
   task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
 ) -> seqio.Task:
-  """The task with `vocabulary` in place of a deferred one.
+  """Returns a task with `vocabulary` in place of deferred vocabularies.
 
   Args:
-    task: any.
-    vocabulary: that of the run.
-    languages: of `targets`, or of `inputs` and `targets`, for features whose
-      vocabulary does not tell its language.
+    task: Task with or without deferred vocabularies.
+    vocabulary: Vocabulary of the run.
+    languages: Languages of `targets`, or of `inputs` and `targets`, for
+      features
+      whose vocabulary does not specify a language.
 
   Raises:
-    VocabularyError: the task was registered with another vocabulary.
+    VocabularyError: If the task was registered with another vocabulary.
   """
   sides = tokenized_examples.SIDES.get(len(languages), ())
   language_of_side = dict(zip(sides, languages, strict=True)) if sides else {}
@@ -207,14 +223,22 @@ def resolve_deferred(
   return task.replace(output_features=features)
 
 
-def _check_same(task: str, feature: str, found, wanted: SeqioVocabulary):
-  model = getattr(wanted.vocabulary, 'model', None)  # Has a union none.
-  same_model = getattr(found, 'sp_model', b'') == model
-  if found != wanted and not same_model:
+def _check_same(
+  task: str, feature: str, task_vocabulary, run_vocabulary: SeqioVocabulary
+):
+  """Raises a VocabularyError unless two vocabularies are equal.
+
+  A SentencePiece vocabulary of SeqIO equals a vocabulary with the same model.
+  """
+  # The union of several vocabularies has no single model.
+  model = getattr(run_vocabulary.vocabulary, 'model', None)
+  has_same_model = getattr(task_vocabulary, 'sp_model', b'') == model
+  if task_vocabulary != run_vocabulary and not has_same_model:
     raise errors.VocabularyError(
-      "A task was registered with another vocabulary than the run's",
-      got=repr(found),
-      expected=repr(wanted),
+      'The vocabulary of the task differs from that of the run',
+      got=repr(task_vocabulary),
+      expected=repr(run_vocabulary),
       where=f'task {task}, feature {feature}',
-      fix='register the task without a vocabulary, or use its own for the run',
+      fix='register the task without a vocabulary, or use the vocabulary of the '
+      'task for the run',
     )

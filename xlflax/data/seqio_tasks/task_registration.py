@@ -1,4 +1,4 @@
-"""Registers the tasks that a command names. Needs TensorFlow."""
+"""Registration of all tasks that a command uses. Requires TensorFlow."""
 
 import importlib
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ def register_tasks(
   task_modules: Sequence[str] = (),
   tfds_data_dir: str | None = None,
 ) -> None:
-  """Registers public tasks, those of a corpus directory, and those of modules.
+  """Registers public tasks, and those of a corpus directory and of modules.
 
-  `functools.partial(register_tasks, corpus, modules)` can be pickled for
-  other processes.
+  `functools.partial(register_tasks, corpus, modules)` can be pickled for other
+  processes.
 
   Args:
-    corpus: a corpus or its directory; None registers none.
-    task_modules: see `import_task_modules`; they may build on the tasks of
-      the corpus.
-    tfds_data_dir: folder of prepared TensorFlow datasets.
+    corpus: Corpus or corpus directory. If None, no corpus is registered.
+    task_modules: Names of modules that register tasks. The modules may use the
+      tasks of the corpus. See `import_task_modules`.
+    tfds_data_dir: Directory of prepared TensorFlow datasets.
   """
   if tfds_data_dir:
     seqio.set_tfds_data_dir_override(tfds_data_dir)
@@ -47,7 +47,7 @@ def register_tasks(
 
 
 def import_public_tasks() -> None:
-  """Registers the tasks over public corpora: the modules of xlflax.tasks."""
+  """Registers the tasks over public corpora by importing `xlflax.tasks`."""
   for module in PUBLIC_TASK_MODULES:
     importlib.import_module(f'xlflax.tasks.{module}')
 
@@ -56,6 +56,6 @@ def import_task_modules(modules: Sequence[str]) -> None:
   """Imports modules that register tasks (`--task_module`).
 
   Raises:
-    ConfigError: a module is not found.
+    ConfigError: If a module is not found.
   """
   user_modules.import_modules(modules, where='--task_module')

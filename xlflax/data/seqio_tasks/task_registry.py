@@ -1,14 +1,16 @@
-"""SeqIO tasks and mixtures whose languages are known. Needs TensorFlow.
+"""Registry of SeqIO tasks and mixtures with their languages.
 
-Conventions of the examples that a task yields:
+The tasks yield examples of the following structure:
 
-- monolingual: `{'targets': int32 [n], 'starts_document': bool}`
-- parallel: `{'inputs': int32 [n], 'targets': int32 [m]}`, the languages of
-  the two in the order of `task_languages`
+- Monolingual: `{'targets': int32 [n], 'starts_document': bool}`
+- Parallel: `{'inputs': int32 [n], 'targets': int32 [m]}`, with the languages of
+  `inputs` and `targets` in the order of `task_languages`
 
-without any special symbol: streams add those. Tasks are registered with a
-deferred vocabulary unless they are given one;
-`xlflax.data.seqio_tasks.seqio_reader` fills in the run's.
+The examples do not contain special tokens, which are added by streams. Tasks
+are
+registered with a deferred vocabulary, unless a vocabulary is given.
+`xlflax.data.seqio_tasks.seqio_reader` replaces a deferred vocabulary by that of
+the run. Requires TensorFlow.
 """
 
 import contextlib
@@ -35,7 +37,8 @@ from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.utils import errors, validation
 
 _languages: dict[str, tuple[str, ...]] = {}
-_sizes: dict[tuple[str, str], int] = {}  # see `known_sizes`
+# Numbers of examples by task and split, set by `cached_sizes`.
+_sizes: dict[tuple[str, str], int] = {}
 
 
 @validation.validate_call
@@ -48,19 +51,20 @@ def add_monolingual_task(
   vocabulary: Vocabulary | None = None,
   **task_options,
 ) -> seqio.Task:
-  """Registers a task of one language's text.
+  """Registers a task of text in one language.
 
   Args:
-    name: the task's name.
-    source: a SeqIO data source.
-    language: language code of the text.
-    preprocessors: from the source's examples to `text` (a scalar string) and,
-      where the order of lines matters, `starts_document` (bool).
-    vocabulary: a vocabulary of its own; None: that of the run.
-    **task_options: passed to `seqio.TaskRegistry.add`.
+    name: Name of the task.
+    source: SeqIO data source.
+    language: Code of the language of the text.
+    preprocessors: Steps from the examples of the source to `text` (a scalar
+      string) and, if the order of lines matters, `starts_document` (bool).
+    vocabulary: Vocabulary of the task. If None, the vocabulary of the run is
+      used.
+    **task_options: Arguments of `seqio.TaskRegistry.add`.
 
   Raises:
-    CorpusError: the name is taken.
+    CorpusError: If a task with this name exists.
   """
   steps = (*preprocessors, *_MONOLINGUAL, tokenize)
   return _add_task(
@@ -80,8 +84,19 @@ def add_parallel_task(
 ) -> seqio.Task:
   """Registers a task of sentence pairs.
 
-  As `add_monolingual_task`, but the preprocessors lead to `inputs` (text of
-  the first language) and `targets` (its translation).
+  Args:
+    name: Name of the task.
+    source: SeqIO data source.
+    languages: Codes of the languages of `inputs` and `targets`.
+    preprocessors: Steps from the examples of the source to `inputs` (text in
+      the
+      first language) and `targets` (its translation).
+    vocabulary: Vocabulary of the task. If None, the vocabulary of the run is
+      used.
+    **task_options: Arguments of `seqio.TaskRegistry.add`.
+
+  Raises:
+    CorpusError: If a task with this name exists.
   """
   steps = (*preprocessors, name_parallel, tokenize)
   return _add_task(
@@ -107,24 +122,25 @@ def add_code_switched_task(
   vocabulary: Vocabulary | None = None,
   **task_options,
 ) -> seqio.Task:
-  """Registers a task of one language's text with words of others in it.
+  """Registers a task of code-switched text.
 
-  As `add_monolingual_task`, but words of the text are replaced by their
-  translations before it is tokenised (`xlflax.data.dictionaries.code_switching`).
+  Words of the text are replaced by their translations before the text is
+  tokenized (`xlflax.data.dictionaries.code_switching`).
 
   Args:
-    name: the task's name, on which the random draws depend.
-    source: a SeqIO data source.
-    language: language code of the text.
-    dictionaries: of the language and any others, or paths of such files
-      (`<l1>-<l2>.tsv`), which are read when the task first is.
-    settings: how often, how much, into which languages; how many copies.
-    preprocessors: see `add_monolingual_task`.
-    vocabulary: see `add_monolingual_task`.
-    **task_options: passed to `seqio.TaskRegistry.add`.
+    name: Name of the task, which is part of the random seed.
+    source: SeqIO data source.
+    language: Code of the language of the text.
+    dictionaries: Dictionaries of the language and other languages, or paths of
+      dictionary files (`<l1>-<l2>.tsv`), which are read when the task is first
+      read.
+    settings: Settings of the code-switching.
+    preprocessors: See `add_monolingual_task`.
+    vocabulary: See `add_monolingual_task`.
+    **task_options: Arguments of `seqio.TaskRegistry.add`.
 
   Raises:
-    CorpusError: the name is taken.
+    CorpusError: If a task with this name exists.
   """
   switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
   steps = (*preprocessors, *_MONOLINGUAL, switch, tokenize)
@@ -138,59 +154,75 @@ def add_code_switched_task(
 def add_mixture(
   name: str, tasks: Sequence[str], *, alpha: validation.SamplingExponent = 0.7
 ) -> seqio.Mixture:
-  """Registers a mixture with rates N_i^α, N_i the examples of task i.
+  """Registers a mixture with rates N_i^α, where task i has N_i examples.
 
-  The sizes are asked for when a rate is first needed, not now.
+  The examples are counted when a rate is first needed.
+
+  Args:
+    name: Name of the mixture.
+    tasks: Names of the tasks.
+    alpha: Exponent α of the rates.
+
+  Raises:
+    CorpusError: If a mixture with this name exists.
   """
   if name in seqio.MixtureRegistry.names():
-    raise errors.CorpusError("The mixture's name is taken", got=name)
+    raise errors.CorpusError(
+      'A mixture with this name already exists', got=name
+    )
   rate = functools.partial(_rate, alpha=alpha)
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 
 
 def remove_task(name: str) -> None:
-  """Removes a task or mixture, if there is one of this name."""
+  """Removes the task or mixture with a name, if it exists."""
   seqio.TaskRegistry.remove(name)
   seqio.MixtureRegistry.remove(name)
   _languages.pop(name, None)
 
 
 def set_task_languages(name: str, languages: Sequence[str]) -> None:
-  """Tells the languages of a task that was registered with plain SeqIO.
+  """Sets the languages of a task that was registered with plain SeqIO.
 
-  One language: its `targets` are text of that; two: those of `inputs` and
-  `targets`.
+  Args:
+    name: Name of the task.
+    languages: Language of `targets`, or languages of `inputs` and `targets`.
   """
   _languages[name] = tuple(languages)
 
 
 def task_languages(name: str) -> tuple[str, ...]:
-  """The language of a monolingual task, or the two of a parallel one.
+  """Returns the language of a monolingual task or the two of a parallel task.
 
   Raises:
-    CorpusError: no such task, or its languages were never told.
+    CorpusError: If the task does not exist, or its languages are not
+      registered.
   """
   get_task(name)
   if name not in _languages:
     raise errors.CorpusError(
-      'The languages of a task are not known',
+      'The languages of a task are not registered',
       where=f'task {name}',
-      fix='register it with add_monolingual_task or add_parallel_task of '
+      fix='register the task with add_monolingual_task or add_parallel_task of '
       'xlflax.data.seqio_tasks.task_registry, or call set_task_languages',
     )
   return _languages[name]
 
 
-def known_languages(name: str) -> tuple[str, ...]:
-  """As `task_languages`, but empty for a task that was never told."""
+def registered_languages(name: str) -> tuple[str, ...]:
+  """Returns the languages of a task, or () if they are not registered."""
   return _languages.get(name, ())
 
 
 def get_task(name: str, *, split: str | None = None) -> seqio.Task:
-  """The registered task.
+  """Returns a registered task.
+
+  Args:
+    name: Name of the task.
+    split: Split that the task must have. If None, the splits are not checked.
 
   Raises:
-    CorpusError: no task of this name, or it lacks the split, if one is given.
+    CorpusError: If the task does not exist, or does not have the split.
   """
   if name not in seqio.TaskRegistry.names():
     raise text_tasks.unknown_task_error(
@@ -203,33 +235,41 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
 
 
 def task_names(name: str, *, split: str | None = None) -> list[str]:
-  """As `expand_mixture`, but without the rates, for which text may have to be read."""
-  return [task.name for task in _tasks(name, split)]
+  """Returns the names of the tasks of a task or (nested) mixture.
+
+  In contrast to `expand_mixture`, no examples are counted.
+
+  Args:
+    name: Name of a task or mixture.
+    split: Split that the tasks must have. If None, all tasks are returned.
+  """
+  return [task.name for task in _find_tasks(name, split)]
 
 
 def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
-  """The tasks of a task or (nested) mixture, with their mixing rates.
+  """Returns the mixing rates of the tasks of a task or (nested) mixture.
 
   Args:
-    name: of a task (its rate is 1) or a mixture.
-    split: leave out tasks that lack this split.
+    name: Name of a mixture, or of a task, whose rate is 1.
+    split: Split that the tasks must have. If None, all tasks are returned.
 
   Returns:
-    Rates by task name, not normalised, in the order of the names.
+    Rates by task name, not normalized, sorted by name.
 
   Raises:
-    CorpusError: unknown name, no task with the split, or a rate that depends
+    CorpusError: If the name is unknown, no task has the split, or a rate
+      depends
       on an unknown number of examples.
   """
-  tasks = _tasks(name, split)
+  tasks = _find_tasks(name, split)
   if name not in seqio.MixtureRegistry.names():
     return {task.name: 1.0 for task in tasks}
   mixture = seqio.MixtureRegistry.get(name)
   return {task.name: mixture.get_rate(task) for task in tasks}
 
 
-def _tasks(name: str, split: str | None) -> list[seqio.Task]:
-  """The tasks of a task or mixture that have a split, by their names."""
+def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
+  """Returns the tasks of a task or mixture that have a split, sorted by name."""
   if name in seqio.MixtureRegistry.names():
     all_tasks = seqio.MixtureRegistry.get(name).tasks
   elif name in seqio.TaskRegistry.names():
@@ -247,32 +287,35 @@ def _tasks(name: str, split: str | None) -> list[seqio.Task]:
 
 
 def num_examples(name: str, split: str = TRAIN) -> int:
-  """Examples of a task's source: N_i of p ∝ N^α.
+  """Returns the number of examples in the source of a task.
 
-  Sentences or pairs for corpus directories; a source of documents counts
-  those.
+  This is N_i of the sampling rates p ∝ N^α: the number of sentences or pairs
+  for
+  corpus directories, and of documents for sources of documents.
 
   Raises:
-    CorpusError: no such task or split, or a source that does not tell.
+    CorpusError: If the task or split does not exist, or the number is unknown.
   """
   if (name, split) in _sizes:
     return _sizes[name, split]
   number = get_task(name, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     raise errors.CorpusError(
-      'The number of examples is unknown, so that no rate follows from it',
+      'The mixing rate requires the number of examples, which the source of the '
+      'task does not provide',
       where=f'task {name}, split {split}',
-      fix='give the source num_input_examples, or the mixture fixed rates',
+      fix='implement num_input_examples in the source, or set fixed rates in the '
+      'mixture',
     )
   return int(number)
 
 
 @contextlib.contextmanager
-def known_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
-  """Context in which `num_examples` need not count the text of tasks.
+def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
+  """Context in which `num_examples` returns cached numbers.
 
   Args:
-    sizes: (task, split) -> its examples.
+    sizes: Map from (task, split) to number of examples.
   """
   _sizes.update(sizes)
   try:
@@ -283,7 +326,7 @@ def known_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
 
 
 def fingerprint_task_files(name: str, split: str = TRAIN) -> tuple | None:
-  """Returns the fingerprints of a task's files; None if its source has none."""
+  """Returns the fingerprints of a task's text files, or None if it has none."""
   source = get_task(name).source
   if not isinstance(source, data_sources.TextSource):
     return None
@@ -291,7 +334,7 @@ def fingerprint_task_files(name: str, split: str = TRAIN) -> tuple | None:
 
 
 def name_monolingual(dataset):
-  """`text` becomes `targets`; only that and `starts_document` are kept."""
+  """Renames `text` to `targets`, and drops all features but `starts_document`."""
   return preprocessors.rename_features(
     dataset, {'targets': 'text', 'starts_document': 'starts_document'}
   )
@@ -301,20 +344,20 @@ _MONOLINGUAL = (preprocessors.mark_documents, name_monolingual)
 
 
 def name_parallel(dataset):
-  """Only `inputs` and `targets` are kept."""
+  """Drops all features except `inputs` and `targets`."""
   return preprocessors.rename_features(
     dataset, {'inputs': 'inputs', 'targets': 'targets'}
   )
 
 
 def tokenize(dataset, output_features):
-  """The last step of every task that is added here."""
+  """Tokenizes the features; the last step of every task of this module."""
   return preprocessors.tokenize_features(dataset, output_features)
 
 
 def _add_task(name, source, languages, features, steps, vocabulary, options):
-  check_free(name)
-  chosen = {
+  check_unused_name(name)
+  vocabularies = {
     feature: SeqioVocabulary(vocabulary, language=language)
     if vocabulary
     else DeferredVocabulary(language)
@@ -326,7 +369,7 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
     preprocessors=list(steps),
     output_features={
       feature: seqio.Feature(feature_vocabulary, add_eos=False)
-      for feature, feature_vocabulary in chosen.items()
+      for feature, feature_vocabulary in vocabularies.items()
     },
     **options,
   )
@@ -334,11 +377,11 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
   return task
 
 
-def check_free(name: str) -> None:
-  """Raises CorpusError if SeqIO has a task of this name."""
+def check_unused_name(name: str) -> None:
+  """Raises a CorpusError if a task with this name is registered."""
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
-      "The task's name is taken",
+      'A task with this name already exists',
       got=name,
       fix='choose another name, or remove the task from seqio.TaskRegistry',
     )

@@ -1,8 +1,9 @@
-"""Tasks over TensorFlow Datasets that lie prepared on disk.
+"""Tasks over prepared TensorFlow Datasets.
 
-Registering looks at no file and at no network: data are looked for when a task
-is read. They are never downloaded on the way, as many processes start at once;
-`tfds build` (or `download_and_prepare`) does that beforehand.
+The registration of a task does not access files or the network. Data are opened
+when a task is read. They are never downloaded at that time, because many
+processes start simultaneously. Run `tfds build` (or `download_and_prepare`)
+beforehand.
 """
 
 import functools
@@ -17,7 +18,7 @@ DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
 
 
 class TfdsSource(seqio.TfdsDataSource):
-  """SeqIO's source, which tells a user how to get data that are not there."""
+  """SeqIO's TFDS source, with a hint for preparing missing data in its errors."""
 
   def __init__(
     self,
@@ -26,42 +27,45 @@ class TfdsSource(seqio.TfdsDataSource):
     splits: Mapping[str, str],
     data_dir: str | None = None,
   ):
-    """Makes a source.
+    """Creates a source.
 
     Args:
-      tfds_name: dataset, configuration and version: `wiki40b/en:1.3.0`.
-      splits: name in xlflax to TFDS split or slice (`'train[:1%]'`).
-      data_dir: TFDS's directory; None: $TFDS_DATA_DIR, or what
-        `seqio.set_tfds_data_dir_override` says.
+      tfds_name: Dataset, configuration and version, such as `wiki40b/en:1.3.0`.
+      splits: Map from split name in xlflax to TFDS split or slice
+        (`'train[:1%]'`).
+      data_dir: Directory of TFDS. If None, $TFDS_DATA_DIR or the value of
+        `seqio.set_tfds_data_dir_override`.
     """
-    self._described, self.slices = tfds_name, dict(splits)
+    self._tfds_name = tfds_name
+    self.slices = dict(splits)
     super().__init__(
       tfds_name, tfds_data_dir=data_dir, splits=self.slices, read_only=True
     )
 
   def get_dataset(self, *args, **kwargs):
     """See `seqio.DataSource.get_dataset`."""
-    return self._explain(super().get_dataset, *args, **kwargs)
+    return self._call_with_hint(super().get_dataset, *args, **kwargs)
 
   def num_input_examples(self, split: str):
-    """Examples of a split, as TFDS counts them."""
-    return self._explain(super().num_input_examples, split)
+    """Returns the number of examples of a split according to TFDS."""
+    return self._call_with_hint(super().num_input_examples, split)
 
   def list_shards(self, split: str):
     """See `seqio.DataSource.list_shards`."""
-    return self._explain(super().list_shards, split)
+    return self._call_with_hint(super().list_shards, split)
 
-  def _explain(self, function: Callable, *args, **kwargs):
+  def _call_with_hint(self, function: Callable, *args, **kwargs):
+    """Calls a function, and raises its errors as CorpusErrors with a hint."""
     try:
       return function(*args, **kwargs)
     except (AssertionError, KeyError, ValueError, OSError) as error:
-      dataset, _, _ = self._described.partition(':')
+      dataset, _, _ = self._tfds_name.partition(':')
       raise errors.CorpusError(
         'A TensorFlow dataset cannot be read',
         got=_first_line(error),
-        where=self._described,
-        fix=f'prepare it with `tfds build {dataset}`, and name the directory '
-        'by $TFDS_DATA_DIR or --tfds_data_dir',
+        where=self._tfds_name,
+        fix=f'prepare the dataset with `tfds build {dataset}`, and pass its '
+        'directory as --tfds_data_dir or $TFDS_DATA_DIR',
       ) from error
 
 
@@ -77,15 +81,15 @@ def add_monolingual(
   """Registers a TFDS dataset with a `text` feature as a monolingual task.
 
   Args:
-    name: of the task.
-    tfds_name: with configuration and version, as `wiki40b/en:1.3.0`.
-    language: language code.
-    splits: see `TfdsSource`.
-    preprocessors: as for `task_registry.add_monolingual_task`.
-    data_dir: see `TfdsSource`.
+    name: Name of the task.
+    tfds_name: Dataset, configuration and version, such as `wiki40b/en:1.3.0`.
+    language: Language code.
+    splits: Map from split name in xlflax to TFDS split or slice.
+    preprocessors: Preprocessors of `task_registry.add_monolingual_task`.
+    data_dir: Directory of TFDS. See `TfdsSource`.
 
   Raises:
-    CorpusError: the name is taken.
+    CorpusError: If a task with this name exists.
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   return task_registry.add_monolingual_task(
@@ -105,15 +109,18 @@ def add_parallel(
   """Registers a TFDS translation dataset as a parallel task.
 
   Args:
-    name: of the task.
-    tfds_name: with configuration and version, as `wmt14_translate/de-en:1.0.0`.
-    languages: language codes of `inputs` and `targets`.
-    splits: see `TfdsSource`.
-    features: the dataset's names of the two; None: the language codes.
-    data_dir: see `TfdsSource`.
+    name: Name of the task.
+    tfds_name: Dataset, configuration and version, such as
+      `wmt14_translate/de-en:1.0.0`.
+    languages: Language codes of `inputs` and `targets`.
+    splits: Map from split name in xlflax to TFDS split or slice.
+    features: Names of the dataset's features of `inputs` and `targets`. If
+      None,
+      they are the language codes.
+    data_dir: Directory of TFDS. See `TfdsSource`.
 
   Raises:
-    CorpusError: the name is taken.
+    CorpusError: If a task with this name exists.
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   step = functools.partial(

@@ -1,4 +1,7 @@
-"""Filters of web text as a step of SeqIO tasks. This module imports TensorFlow."""
+"""Filters of web text as a preprocessor of SeqIO tasks.
+
+This module imports TensorFlow.
+"""
 
 import collections
 import dataclasses
@@ -14,15 +17,17 @@ _STARTS = 'starts_document'
 
 
 class KeepLines:
-  """A preprocessor that drops examples, and counts them by the reason.
+  """Preprocessor that drops examples, and counts them by reason.
 
   With `TextFilters(min_characters=4)`, before: `{'text': 'ab',
-  'starts_document': True}`, `{'text': 'abcd', 'starts_document': False}`;
-  after: `{'text': 'abcd', 'starts_document': True}`: a document whose first
-  line is dropped begins with the next one.
+  'starts_document':
+  True}`, `{'text': 'abcd', 'starts_document': False}`; after: `{'text': 'abcd',
+  'starts_document': True}`. If the first line of a document is dropped, the
+  document starts with the next remaining line.
 
   Attributes:
-    dropped: reason -> examples that were dropped in this process.
+    dropped: Map from reason to the number of examples that were dropped in this
+      process.
   """
 
   def __init__(
@@ -32,51 +37,55 @@ class KeepLines:
     *,
     features: Sequence[str] = ('text',),
   ):
-    """Makes the step of a task.
+    """Creates the preprocessor of a task.
 
     Args:
-      filters: what is asked of a line, or of both sides of a pair.
-      languages: of the features.
-      features: that hold text: ('inputs', 'targets') of a parallel task.
+      filters: Requirements on a line, or on both sides of a pair.
+      languages: Languages of the features.
+      features: Names of the features with text, such as ('inputs', 'targets')
+        for a
+        parallel task.
     """
     self.__name__ = 'keep_lines'
     self.dropped: collections.Counter[str] = collections.Counter()
     self._filters = filters
-    self._languages, self._features = tuple(languages), tuple(features)
+    self._languages = tuple(languages)
+    self._features = tuple(features)
 
   def fingerprint(self) -> dict:
-    """What the step's result depends on."""
-    step_settings = {'languages': self._languages, 'features': self._features}
-    return dataclasses.asdict(self._filters) | step_settings
+    """Returns the data that determines the result of the step."""
+    return dataclasses.asdict(self._filters) | {
+      'languages': self._languages,
+      'features': self._features,
+    }
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     marked = dataset.map(self._mark)
     if _STARTS in dataset.element_spec:
-      marked = marked.scan(tf.constant(False), _pass_on)
-    return marked.filter(lambda example, keep: keep).map(
-      lambda example, keep: example
-    )
+      marked = marked.scan(tf.constant(False), _move_document_start)
+    remaining = marked.filter(lambda example, keep: keep)
+    return remaining.map(lambda example, keep: example)
 
   @tf.autograph.experimental.do_not_convert
   def _mark(self, example):
     texts = [example[name] for name in self._features]
-    keep = tf.numpy_function(self._keeps, texts, tf.bool)
+    keep = tf.numpy_function(self._should_keep, texts, tf.bool)
     return example, tf.ensure_shape(keep, [])
 
-  def _keeps(self, *texts: bytes) -> np.bool_:
-    why = text_filters.find_drop_reason(
+  def _should_keep(self, *texts: bytes) -> np.bool_:
+    reason = text_filters.find_drop_reason(
       [text.decode('utf-8', errors='replace') for text in texts],
       self._languages,
       self._filters,
     )
-    if why:
-      self.dropped[why] += 1
-    return np.bool_(why is None)
+    if reason:
+      self.dropped[reason] += 1
+    return np.bool_(reason is None)
 
 
 @tf.autograph.experimental.do_not_convert
-def _pass_on(begins, marked):
-  """Has a document begin with its first example that is kept."""
+def _move_document_start(pending_start, marked):
+  """Marks the first remaining example of a document as its start."""
   example, keep = marked
-  begins = begins | example[_STARTS]
-  return begins & ~keep, (example | {_STARTS: begins}, keep)
+  starts_document = pending_start | example[_STARTS]
+  return starts_document & ~keep, (example | {_STARTS: starts_document}, keep)

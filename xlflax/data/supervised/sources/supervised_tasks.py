@@ -82,8 +82,7 @@ class LabelledSource(data_sources.TextSource):
       yield from self.text.read(split)
 
     return tf.data.Dataset.from_generator(
-      lambda: data_sources.with_errors_kept(rows()),
-      output_signature=self._specs,
+      lambda: data_sources.record_errors(rows()), output_signature=self._specs
     )
 
 
@@ -263,7 +262,7 @@ def _add_task(
   preprocessors: Sequence[Callable],
 ) -> seqio.Task:
   """Registers a task with the columns of its task family."""
-  task_registry.check_free(name)
+  task_registry.check_unused_name(name)
   columns = {
     column: seqio.Feature(
       seqio.PassThroughVocabulary(1),
