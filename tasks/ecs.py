@@ -1,9 +1,9 @@
 """Mixtures of ECS: English Wikipedia and Wikipedia or web text of a language.
 
 The mixtures for en-fr, en-ru and en-zh have the rates N^0.7. In
-`ecs.wiki.en_fr`,
-both languages come from Wikipedia. In `ecs.wiki_cc.en_fr`, the second language
-comes from Common Crawl. Source: Wu, Conneau et al. 2020, sections 3.1 and 4.1.
+`ecs.wiki.en_fr`, both languages come from Wikipedia. In `ecs.wiki_cc.en_fr`,
+the second language comes from Common Crawl. Source: Wu, Conneau et al. 2020,
+sections 3.1 and 4.1.
 """
 
 from xlflax.data.seqio_tasks import task_registry

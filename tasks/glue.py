@@ -4,8 +4,7 @@ The labels of the test sets are not public. Scores are therefore compared on the
 dev sets. The columns are those that the processors of Hugging Face read.
 
 Wang et al. 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for
-Natural
-Language Understanding".
+Natural Language Understanding".
 """
 
 from collections.abc import Mapping

@@ -19,8 +19,7 @@ test |
 | `amazon_us_reviews.<domain>` | amazon_us_reviews | train |
 
 For each row of the table, there is a mixture of all of its tasks. The labels
-are
-the same as in the files of XTREME's download script (PAWS-X: 0, 1), so that
+are the same as in the files of XTREME's download script (PAWS-X: 0, 1), so that
 models can be trained on one and tested on the other. Other datasets are
 registered with `supervised_tasks.add_labelled_tfds_task`.
 """

@@ -1,9 +1,8 @@
 """Tasks over multilingual C4: web pages of 107 languages and scripts.
 
 The tasks are `mc4.<language>`. The mixture `mc4` has the rates N^0.7, where N
-is
-the number of pages. Each page is a document, and its lines are the lines of the
-document. All languages are splits of one TFDS dataset, `c4/multilingual`.
+is the number of pages. Each page is a document, and its lines are the lines of
+the document. All languages are splits of one TFDS dataset, `c4/multilingual`.
 
 Xue et al. 2021, "mT5", section 3.1.
 """

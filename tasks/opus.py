@@ -56,8 +56,9 @@ def add_moses_task(
 ) -> seqio.Task:
   """Registers line-aligned files as a parallel task.
 
-  For example, the lines `one` and `un` become `{'inputs': 'one', 'targets':
-  'un'}`. Pairs with an empty side, which occur in OPUS, are dropped.
+  For example, the lines `one` and `un` become
+  `{'inputs': 'one', 'targets': 'un'}`. Pairs with an empty side, which occur in
+  OPUS, are dropped.
 
   Args:
     name: Name of the task.

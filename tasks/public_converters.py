@@ -151,9 +151,9 @@ _ARTICLE_FIELDS = ('text', 'document', 'source')
 def convert_seahorse(source: pathlib.Path, output: pathlib.Path) -> FileNames:
   """Writes articles, summaries and ratings of SEAHORSE.
 
-  The files are `question<1-6>/<language>/<split>.tsv`. The articles are not part
-  of SEAHORSE, but of GEM. They are read from files of JSON lines with `gem_id`
-  and the article. Summaries without an article are dropped.
+  The files are `question<1-6>/<language>/<split>.tsv`. The articles are not
+  part of SEAHORSE, but of GEM. They are read from files of JSON lines with
+  `gem_id` and the article. Summaries without an article are dropped.
   """
   articles = {
     value['gem_id']: next(value[key] for key in _ARTICLE_FIELDS if key in value)

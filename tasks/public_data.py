@@ -107,8 +107,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
   Raises:
     ConfigError: If the data set is unknown, or does not require a conversion.
     CorpusError: If the folder does not contain the files of the data set, or
-      they
-      are malformed.
+      they are malformed.
   """
   data = find_data_set(name)
   source = paths.to_local_path(input_dir, where='--input')

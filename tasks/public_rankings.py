@@ -1,8 +1,7 @@
 """Converters of public rankings, and of pairs for fine-tuning.
 
 See `public_converters` for the interface. The output folders have the formats
-of
-`beir.RankedFolder` and `finetune/search.gin`.
+of `beir.RankedFolder` and `finetune/search.gin`.
 """
 
 import json
@@ -224,11 +223,11 @@ def convert_xtreme_up(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 def convert_mewslix(source: pathlib.Path, output: pathlib.Path) -> FileNames:
   """Writes the rankings of Mewsli-X to `<split>/all/`.
 
-  A query is a mention of an entity, followed by its sentence with the mention in
-  braces. A document is the description of an entity. Mentions without an entity,
-  which the script of XTREME-R creates, have no relevant document. `train.jsonl`
-  and `train-dev.jsonl` contain pairs of Wikipedia for fine-tuning with
-  `finetune/search.gin`.
+  A query is a mention of an entity, followed by its sentence with the mention
+  in braces. A document is the description of an entity. Mentions without an
+  entity, which the script of XTREME-R creates, have no relevant document.
+  `train.jsonl` and `train-dev.jsonl` contain pairs of Wikipedia for fine-tuning
+  with `finetune/search.gin`.
 
   Botha et al. 2020; Ruder et al. 2021, "XTREME-R".
   """

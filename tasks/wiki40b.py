@@ -2,8 +2,7 @@
 
 The tasks are `wiki40b.<language>`. The mixture `wiki40b` has the rates N^0.7,
 where N is the number of articles. Titles are dropped. Each article is a
-document,
-and each paragraph is a line.
+document, and each paragraph is a line.
 
 Guo et al. 2020, "Wiki-40B: Multilingual Language Model Dataset".
 """
@@ -62,9 +61,10 @@ CODES = {'zh-cn': 'zh_CN', 'zh-tw': 'zh_TW'}
 def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
   r"""Removes markers and titles from articles.
 
-  For example, the text `\n_START_ARTICLE_\nSol\n_START_SECTION_\nName\n`
-  `_START_PARAGRAPH_\nThe sun._NEWLINE_A star.` becomes
-  `\nThe sun.\nA star.`.
+  Before:
+  `\n_START_ARTICLE_\nSol\n_START_SECTION_\nName\n_START_PARAGRAPH_\nThe
+  sun._NEWLINE_A star.`;
+  after: `\nThe sun.\nA star.`.
   """
 
   @tf.autograph.experimental.do_not_convert

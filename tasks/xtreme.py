@@ -55,8 +55,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
 
   Raises:
     CorpusError: If the folder does not exist or contains no files of XTREME, or
-      a
-      task with one of the names exists.
+      a task with one of the names exists.
   """
   names: list[str] = []
   mixtures: list[str] = []
@@ -98,9 +97,8 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
   """Registers a folder of treebanks (`UD_English-EWT/en_ewt-ud-dev.conllu`).
 
   Treebanks of one language are concatenated. The tasks
-  `<prefix>.tags.<language>`
-  have part-of-speech tags, and `<prefix>.trees.<language>` have dependency
-  trees.
+  `<prefix>.tags.<language>` have part-of-speech tags, and
+  `<prefix>.trees.<language>` have dependency trees.
 
   Args:
     directory: Folder of treebanks.

@@ -9,8 +9,7 @@ is the sequence length of the stream.
 | `segment_ids` | [B, T] | 1, 2, … for the packed examples, 0 for padding; a
   position attends only to positions of the same segment |
 | `positions` | [B, T] | position of the token in its sequence, from 0 |
-| `language_ids` | [B, T] | index into `VocabularySpec.languages`; 0 for padding
-|
+| `language_ids` | [B, T] | index into `VocabularySpec.languages`; 0: padding |
 | `side_ids` | [B, T] | only for parallel pairs in one sequence: 0 for the first
   side, 1 for the second |
 
@@ -32,8 +31,7 @@ without a label or word.
 | `word_starts` | [B, W] | parsing: position of the first token of each word;
   word 0 is the root, which is represented by the first token of the sequence |
 | `word_lengths` | [B, W] | parsing: number of tokens of each word; 0 if there
-is
-  no word |
+  is no word |
 | `heads` | [B, W] | parsing: index of the head of each word; 0 is the root |
 | `relations` | [B, W] | parsing: index of the relation of each word to its
   head |

@@ -166,9 +166,9 @@ def _find_pairs_without_letters(
 def _describe_swapped_columns(file: corpus_files.TextFile) -> str:
   first, second = file.languages
   return (
-    f'The columns of {file.path} are probably swapped: the first column is more '
-    f'similar to {second} and the second to {first}. Swap the columns, or rename '
-    f'the file to {second}-{first}.'
+    f'The columns of {file.path} are probably swapped: the first column is '
+    f'more similar to {second} and the second to {first}. Swap the columns, or '
+    f'rename the file to {second}-{first}.'
   )
 
 
@@ -270,8 +270,7 @@ def scripts_of_language(language: str) -> tuple[str, ...] | None:
 
   Returns:
     The names in sorted order, or None if the language is unknown or has a
-    script
-    that is not in the table.
+    script that is not in the table.
   """
   scripts = sorted(language_codes.parse_language_code(language).scripts)
   if not scripts or not all(script in _UNICODE_NAMES for script in scripts):
@@ -283,8 +282,7 @@ def count_trigrams(text: str) -> Counts:
   """Counts the character trigrams of a text.
 
   The text is converted to lower case. Runs of characters other than letters
-  count
-  as one space.
+  count as one space.
   """
   letter_runs = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
   padded = f' {" ".join(letter_runs)} '
@@ -306,7 +304,7 @@ def _join_lines(lines: Iterable[corpus_directory.Line]) -> str:
 
 
 def _trigram_profiles(corpus: corpus_directory.Corpus) -> dict[str, Counts]:
-  """Returns the trigram counts of each language with monolingual training text."""
+  """Returns trigram counts of languages with monolingual training text."""
   profiles = {}
   for language in corpus.monolingual_languages():
     counts = count_trigrams(_join_lines(corpus.monolingual(language)))

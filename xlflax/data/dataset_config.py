@@ -1,4 +1,4 @@
-"""Configuration of streams: the tasks, the layout of examples and their order."""
+"""Configuration of streams: tasks, layout of examples, and their order."""
 
 import dataclasses
 import enum
@@ -17,24 +17,20 @@ class Layout(enum.Enum):
   """Arrangement of examples in sequences of T = `Stream.length` tokens.
 
   <s> and </s> stand for the vocabulary's bos and eos tokens. The examples show
-  the lines `a b` and `c d e f` of a monolingual task, or the pair (`a b`, `c
-  d`)
-  of a parallel task:
+  the lines `a b` and `c d e f` of a monolingual task, or the pair (`a b`,
+  `c d`) of a parallel task:
 
   * BLOCKS (T = 6): Lines are joined with </s> between them and cut into blocks
-    of
-    T - 2 tokens: `<s> a b </s> c </s>`, `<s> d e f </s> <pad>`.
+    of T - 2 tokens: `<s> a b </s> c </s>`, `<s> d e f </s> <pad>`.
   * SENTENCES (T = 6): Each line is one sequence, truncated to T - 2 tokens:
     `<s> a b </s> <pad> <pad>`, `<s> c d e f </s>`.
-  * PAIRS (T = 8): Both sides are in one sequence:
-    `<s> a b </s> </s> c d </s>`.
+  * PAIRS (T = 8): Both sides are in one sequence: `<s> a b </s> </s> c d </s>`.
   * SIDES (T = 4): The sides are in two sequences, `<s> a b </s>` under
     `token_ids` and `<s> c d </s>` under `paired_token_ids`.
   * ADJACENT (T = 4): The sides are adjacent segments of one document. The lines
     of a document are joined as in BLOCKS and cut into windows of 2 (T - 2)
     tokens. The halves of a window are the two sides. The last, shorter window
-    of
-    a document is halved, too (VECO, section 4).
+    of a document is halved, too (VECO, section 4).
   """
 
   BLOCKS = 'blocks'
@@ -52,7 +48,7 @@ class LanguageBatching(enum.Enum):
 
 
 class Sizes(enum.Enum):
-  """Unit of the task sizes N_i in sampling rates; TOKENS needs a token cache."""
+  """Unit of the task sizes N_i in sampling rates; TOKENS requires a cache."""
 
   EXAMPLES = 'examples'
   TOKENS = 'tokens'
@@ -62,8 +58,7 @@ class Packing(enum.Enum):
   """Packing of several examples into one sequence, separated by segment ids.
 
   NEXT_FIT keeps the order of the examples: an example that does not fit into
-  the
-  current sequence starts the next one.
+  the current sequence starts the next one.
   """
 
   NONE = 'none'
@@ -73,8 +68,8 @@ class Packing(enum.Enum):
 class Separator(enum.Enum):
   """Special tokens around a pair x, y in one sequence (`Layout.PAIRS`).
 
-  BERT: `<s> x </s> y </s>`. XLMR: `<s> x </s> </s> y </s>` (also RoBERTa).
-  XLM: `<s> x </s> <s> y </s>` (XLM itself writes </s> in place of <s>).
+  BERT: `<s> x </s> y </s>`. XLMR: `<s> x </s> </s> y </s>` (also RoBERTa). XLM:
+  `<s> x </s> <s> y </s>` (XLM itself writes </s> in place of <s>).
   """
 
   BERT = 'bert'
@@ -102,8 +97,7 @@ class SideOrder(enum.Enum):
   """Order of the two sides of a pair.
 
   AS_IS keeps the order of the corpus, REVERSED exchanges the sides of every
-  pair,
-  and RANDOM exchanges them with probability 1/2 (PPA).
+  pair, and RANDOM exchanges them with probability 1/2 (PPA).
   """
 
   AS_IS = 'as_is'
@@ -150,8 +144,7 @@ class Locality:
   of a task are divided into blocks of consecutive sequences. The blocks are
   shuffled and grouped into windows, and the sequences of each window are
   shuffled. An epoch reads each block once. Without `Locality`, the sequences
-  are
-  shuffled over the entire task, for which local disks are fast enough.
+  are shuffled over the entire task, for which local disks are fast enough.
 
   Attributes:
     block_rows: Number of consecutive sequences that are read together.
@@ -175,33 +168,28 @@ class Stream:
     batch_size: Global batch size B in sequences.
     split: Split of the tasks.
     languages: Languages to read. A task is read only if all of its languages
-      are
-      in the list. If None, all tasks of the mixture are read. Languages that
-      are
-      added in a later phase of training are left out in the first (mmBERT).
-    alpha: Sampling exponent: tasks are sampled with p_i proportional to
-      N_i ** alpha, where N_i is the number of examples of task i. A function of
-      the stream's step defines a schedule, which is evaluated once per
+      are in the list. If None, all tasks of the mixture are read. Languages
+      that are added in a later phase of training are left out in the first
+      (mmBERT).
+    alpha: Sampling exponent: tasks are sampled with p_i proportional to N_i **
+      alpha, where N_i is the number of examples of task i. A function of the
+      stream's step defines a schedule, which is evaluated once per
       `mixing_schedule.BLOCK_STEPS` steps. If None, the SeqIO rates of the
-      mixture
-      are used.
+      mixture are used.
     sizes: Unit of the task sizes N_i.
     max_share: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
     max_epochs: Maximum number of epochs of a task, after which the task is no
       longer sampled and its rate is distributed to the other tasks in
-      proportion
-      to theirs. A batch that no task has sequences for is an error. Requires a
-      token cache, in which the number of sequences is known. If None, there is
-      no
-      maximum.
+      proportion to theirs. A batch that no task has sequences for is an error.
+      Requires a token cache, in which the number of sequences is known. If
+      None, there is no maximum.
     batching: Number of tasks in a batch: one for the entire batch, or one drawn
       for each sequence.
     shuffle: Whether to shuffle the sequences in each epoch. Otherwise they are
       read in the order of the corpus.
     shuffle_window: Number of sequences in the shuffle buffer of the live
-      loader.
-      A cache shuffles over the entire task.
+      loader. A cache shuffles over the entire task.
     locality: Shuffled order with locality, for caches that are read over a
       network. If None, sequences are shuffled over the entire task.
     max_examples: Maximum number of examples of each task. Only the first
@@ -212,8 +200,7 @@ class Stream:
       only).
     pairs: Options for pairs (layouts with two sides only).
     seed_offset: Number that is added to the seed of the run, so that two
-      streams
-      of one mixture are sampled independently.
+      streams of one mixture are sampled independently.
   """
 
   name: str

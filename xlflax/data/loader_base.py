@@ -54,8 +54,7 @@ class TaskStatistics:
     rows: Number of sequences in an epoch. None if it is unknown before the task
       is read (live loader).
     dropped: Number of examples that the filters of the stream drop (live
-      loader:
-      so far).
+      loader: so far).
     truncated: Number of examples that are truncated (live loader: so far).
     tokens: Number of text tokens of all sides before filtering. None if
       unknown.
@@ -199,7 +198,7 @@ def check_range(stream: AnyStream, step: int, start: int, stop: int) -> None:
 
 
 def no_examples_error(stream, task: str, examples: int) -> errors.CorpusError:
-  """Returns the error for a task whose examples are all dropped by the filters."""
+  """Returns the error for a task without examples that pass the filters."""
   expected = (
     f'examples with at least {stream.pairs.min_tokens} tokens on each side'
   )

@@ -33,10 +33,8 @@ def open_loader(
     cache_generation: Generation of the cache to read, counted from 1. If None,
       the newest generation is read.
     corpus: Corpus directory or `Corpus`. A cache of its tasks is rejected if
-      the
-      text has changed since the cache was written. The live loader registers
-      its
-      tasks.
+      the text has changed since the cache was written. The live loader
+      registers its tasks.
     task_modules: Names of modules that register SeqIO tasks. The live loader
       imports them.
     verified: Signatures of caches whose content is not read and compared with
@@ -51,8 +49,7 @@ def open_loader(
     ConfigError: If the layout does not fit the tasks, or live reading is
       requested and TensorFlow or SeqIO is not installed.
     CorpusError: If the mixture does not exist, or the filters drop every
-      example
-      of a task.
+      example of a task.
   """
   if isinstance(stream, supervised_dataset.LabelledStream):
     from xlflax.data.supervised import supervised_loader

@@ -17,12 +17,10 @@ class Prefetcher:
   """Iterator over the device batches of steps first_step, first_step + 1, …
 
   A thread reads rows and copies them to the devices while the training step
-  runs.
-  Each process reads only the rows that its devices hold.
+  runs. Each process reads only the rows that its devices hold.
 
   An error in the thread is raised, with its traceback, by the call of `next`
-  that
-  would have returned the batch, and by every later call.
+  that would have returned the batch, and by every later call.
   """
 
   def __init__(
@@ -38,8 +36,7 @@ class Prefetcher:
     Args:
       loader: Loader that only the thread reads. It stays open after `close`.
       sharding: Sharding of the arrays of shape [B, T], either one for all
-        arrays or
-        one for each key.
+        arrays or one for each key.
       first_step: Step of the stream for the first batch.
       size: Number of batches to prefetch.
     """
@@ -74,7 +71,7 @@ class Prefetcher:
     return batch
 
   def close(self) -> None:
-    """Stops the thread, waits for its end and discards the prefetched batches."""
+    """Stops the thread, waits for its end and discards all batches."""
     self._stop.set()
     while self._thread.is_alive():
       self._drain()
@@ -127,8 +124,7 @@ def device_batch(
     loader: Loader of the stream.
     step: Step of the stream.
     sharding: Sharding of the arrays of shape [B, T], either one for all arrays
-      or
-      one for each key.
+      or one for each key.
 
   Returns:
     An int32 array of shape [B, T] for each key.

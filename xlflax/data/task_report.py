@@ -92,8 +92,7 @@ def describe_preprocessing(
   Args:
     name: Name of the task.
     vocabulary: Vocabulary for tasks whose vocabulary is not fixed. If None,
-      such
-      tasks are shown up to tokenization.
+      such tasks are shown up to tokenization.
     split: Split of the task.
     num_examples: Number of examples to show after each step.
 

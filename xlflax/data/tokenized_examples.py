@@ -64,8 +64,7 @@ class Examples(NamedTuple):
   Attributes:
     sides: One `Ragged` for a monolingual task, two for a parallel task.
     starts_document: Whether the example is the first of a document, bool of
-      shape
-      [examples].
+      shape [examples].
   """
 
   sides: tuple[Ragged, ...]
@@ -81,8 +80,7 @@ def drop_empty(
   """Drops examples that have a side without tokens.
 
   If the first example of a document is dropped, the next remaining example
-  starts
-  the document.
+  starts the document.
 
   Args:
     examples: Examples as read.

@@ -64,7 +64,7 @@ def parse_tf_example(record: bytes) -> dict[str, Any]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-  """Yields (field number, value) for each field of a protocol buffer message."""
+  """Yields (field number, value) for each field of a protocol buffer."""
   stream = io.BytesIO(message)
   while key := stream.read(1):
     number, kind = divmod(key[0], 8)

@@ -138,8 +138,8 @@ class Corpus:
   def monolingual(self, language: str, split: str = TRAIN) -> Iterator[Line]:
     r"""Yields the lines of a language; blank lines become document boundaries.
 
-    For example, the file `a\nb\n\nc` yields `('a', True), ('b', False),
-    ('c', True)`. Each file starts a new document.
+    For example, the file `a\nb\n\nc` yields
+    `('a', True), ('b', False), ('c', True)`. Each file starts a new document.
 
     Raises:
       CorpusError: If there is no such text, or a line is not UTF-8 (file:line).
@@ -225,8 +225,7 @@ class Corpus:
     Returns:
       Number of sentences by folder and language or pair, such as
       `{'mono/en': 9, 'valid/parallel/de-en': 2}`. For dictionaries, the number
-      of
-      entries.
+      of entries.
 
     Raises:
       CorpusError: If a line is malformed (file:line).
@@ -289,8 +288,7 @@ def read_monolingual(
   Args:
     path: Path of the file.
     span: Range of bytes. Only lines that begin in it are read. If None, all
-      lines
-      are read.
+      lines are read.
   """
   starts_document = span is None or line_reader.follows_blank(path, span.start)
   with line_reader.absolute_line_numbers(path, span):
@@ -308,8 +306,7 @@ def read_parallel(
   Args:
     path: Path of the file.
     span: Range of bytes. Only lines that begin in it are read. If None, all
-      lines
-      are read.
+      lines are read.
   """
   with line_reader.absolute_line_numbers(path, span):
     for number, line in _read_lines(path, span):

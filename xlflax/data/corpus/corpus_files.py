@@ -84,8 +84,7 @@ class Fingerprint:
 
   A copy with another modification time has the same fingerprint. An edit that
   keeps the size and the time changes the fingerprint. The content of files
-  above
-  4 MiB is sampled at 64 positions.
+  above 4 MiB is sampled at 64 positions.
 
   If a text consists of several files (`record_formats.source_files`), the
   fingerprint covers all of them. For a file of records that `corpus.toml`
@@ -112,8 +111,7 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
 
   Raises:
     CorpusError: If the name is not valid in its folder, or both languages are
-      the
-      same.
+      the same.
   """
   pattern, expected = _NAME_RULES[kind]
   match = pattern.fullmatch(path.name)
@@ -149,7 +147,7 @@ def check_language(code: str) -> None:
 
 
 def drop_second_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
-  """Yields the paths that are not the second file of an aligned pair of files."""
+  """Yields all paths except the second files of aligned pairs of files."""
   second_files = {
     second_file
     for path in paths
@@ -164,8 +162,7 @@ def fingerprint_file(path, root=None) -> Fingerprint:
   Args:
     path: Path of the file.
     root: Directory that the path in the fingerprint is relative to. If None,
-      the
-      path is absolute.
+      the path is absolute.
   """
   source_files = record_formats.source_files(pathlib.Path(path))
   states = [os.stat(source_file) for source_file in source_files]
@@ -190,12 +187,10 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
 
   Args:
     path: Path of the file, or of a directory, of which the names and sizes of
-      the
-      files are hashed.
+      the files are hashed.
     size: Number of bytes.
     version: Inode and times of the file. As part of the cache key, they cause
-      the
-      digest of a changed file to be computed again.
+      the digest of a changed file to be computed again.
   """
   del version
   digest = hashlib.blake2b(digest_size=7)

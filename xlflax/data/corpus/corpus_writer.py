@@ -28,8 +28,8 @@ def write_monolingual(
 ) -> pathlib.Path:
   r"""Writes the documents of a language.
 
-  For example, `[['a', 'b'], ['c']]` becomes the file `a\nb\n\nc\n`. White
-  space inside a line is replaced by single spaces, and empty lines are dropped.
+  For example, `[['a', 'b'], ['c']]` becomes the file `a\nb\n\nc\n`. White space
+  inside a line is replaced by single spaces, and empty lines are dropped.
 
   Args:
     directory: Corpus directory. It is created if it does not exist.
@@ -163,7 +163,7 @@ def _prepare_path(
 
 @contextlib.contextmanager
 def open_atomic(path: pathlib.Path):
-  """Context with a text stream that creates the file only when it is complete."""
+  """Context with a text stream; the file appears only when it is complete."""
   partial = path.with_name(f'.{path.name}.partial')
   try:
     with errors.naming_path(path), contextlib.ExitStack() as stack:

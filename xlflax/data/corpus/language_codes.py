@@ -95,13 +95,11 @@ class LanguageCode:
   Attributes:
     code: Code in its original spelling.
     language: Shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
-      that
-      are not registered, such as `xx1`, are kept.
+      that are not registered, such as `xx1`, are kept.
     script: ISO 15924 code of the script, given or likely. None if unknown.
     region: ISO 3166 code, such as `TW`. None if the code has no region.
     macrolanguage: Code of the macrolanguage, such as `zh` for `yue`. The same
-      as
-      `language` if there is none.
+      as `language` if there is none.
   """
 
   code: str
@@ -239,8 +237,7 @@ def language_id(
       language.
     required: Whether to require that the vocabulary contains the language,
       because the model has language-specific parameters. Otherwise only
-      language
-      embeddings use the id.
+      language embeddings use the id.
 
   Returns:
     The id, or 0 if the vocabulary lacks the language.
@@ -278,7 +275,7 @@ def _subtags(code: str) -> list[str]:
 
 
 def _likely_script(tag: langcodes.Language) -> str | None:
-  """Returns CLDR's likely script of a language, or of a language in a region."""
+  """Returns CLDR's likely script of a language, or of one in a region."""
   language = tag.language or ''
   if language in _LIKELY_SCRIPTS:
     return _LIKELY_SCRIPTS[language]

@@ -27,8 +27,8 @@ _BOM = b'\xef\xbb\xbf'
 # Longer lines are no text, or the result of a decompression bomb.
 _MAX_LINE_BYTES = 1 << 26
 _SEPARATOR = re.compile('[ \t]+')
-# Number of compressed bytes that are decompressed at a time, into at most 128 MB
-# of text.
+# Number of compressed bytes that are decompressed at a time, into at most
+# 128 MB of text.
 _CHUNK_BYTES = 1 << 12
 _DECOMPRESSION_ERRORS = (
   EOFError,
@@ -118,15 +118,13 @@ def read_lines(
 ) -> Iterator[tuple[int, bytes]]:
   r"""Yields (line number from 1, line without surrounding white space).
 
-  For example, the file `b'\xef\xbb\xbfone \r\n\ntwo'` yields `(1,
-  b'one'),
-  (2, b''), (3, b'two')`.
+  For example, the file `b'\xef\xbb\xbfone \r\n\ntwo'` yields
+  `(1, b'one'), (2, b''), (3, b'two')`.
 
   Args:
     path: Path of the file.
     strip: Characters to remove at both ends of a line. If None, ASCII white
-      space
-      is removed.
+      space is removed.
     of_records: Whether to convert records to lines.
 
   Raises:
@@ -145,8 +143,7 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
   """Yields the numbered lines that begin in a range of bytes; see `read_lines`.
 
   If the bytes of a file are divided into spans, each line belongs to exactly
-  one
-  of them. Line numbers are relative to the span and start at 1.
+  one of them. Line numbers are relative to the span and start at 1.
 
   Args:
     path: Path of an uncompressed file of lines.
@@ -377,14 +374,12 @@ def read_dictionary(
 ) -> Iterator[tuple[str, str, float | None]]:
   r"""Yields (word, translation, weight or None) for each line of a dictionary.
 
-  For example, `b'cat\tKatze\ndog\tHund\t0.5'` yields `('cat', 'Katze',
-  None),
-  ('dog', 'Hund', 0.5)`.
+  For example, `b'cat\tKatze\ndog\tHund\t0.5'` yields
+  `('cat', 'Katze', None), ('dog', 'Hund', 0.5)`.
 
   Raises:
     CorpusError: If the number of columns is wrong, a column is empty, a weight
-      is
-      not a positive number, the file has no lines, or a line is not UTF-8.
+      is not a positive number, the file has no lines, or a line is not UTF-8.
   """
   count = 0
   for number, line in read_lines(path):

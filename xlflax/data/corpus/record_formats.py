@@ -67,9 +67,8 @@ class Form:
     files: Pattern of names relative to the corpus directory.
     text: Column of monolingual text. 'a.b' is the field `b` of the object `a`.
     sides: Columns of the two sides of pairs, in the order of the languages in
-      the
-      file name. If None, the columns are named `translation.<language>`. TMX
-      files and archives have no columns.
+      the file name. If None, the columns are named `translation.<language>`.
+      TMX files and archives have no columns.
     unit: Unit of text in a record.
     at_least: Map from column to number. Records with a smaller value are
       dropped.
@@ -170,7 +169,7 @@ def digest_of_settings(path: pathlib.Path) -> str:
 
 
 def check_corpus_toml(directory: pathlib.Path) -> None:
-  """Raises a CorpusError if the `corpus.toml` of a corpus directory is invalid."""
+  """Raises a CorpusError if the `corpus.toml` of a directory is invalid."""
   _read_toml(directory)
 
 

@@ -1,8 +1,7 @@
 r"""Readers that convert files of records into lines of text.
 
 For example, the records `{"text": "a\nb"}` and `{"text": "c"}` in
-`mono/en.jsonl` become the bytes `a\nb\n\nc\n\n`. A record of monolingual
-text
+`mono/en.jsonl` become the bytes `a\nb\n\nc\n\n`. A record of monolingual text
 is a document, and a record of parallel text is a pair. All commands therefore
 read the same text from every format:
 
@@ -112,8 +111,8 @@ def _column_text(
       else repr(value)[:60],
       expected='text',
       where=f'{path}:{number}',
-      fix=f'specify the column in {record_formats.FILE} in the corpus directory '
-      '(see docs/data.md), or remove the record',
+      fix=f'specify the column in {record_formats.FILE} in the corpus '
+      'directory (see docs/data.md), or remove the record',
     )
   return value
 
@@ -283,7 +282,7 @@ def _segment_text(node) -> str:
 
 
 def _is_variety(code: str, language: str) -> bool:
-  """Returns True if a code such as 'en-US' denotes a language or its variety."""
+  """Returns True if a code like 'en-US' denotes a language or its variety."""
   code, language = code.lower().replace('-', '_'), language.lower()
   return code == language or code.startswith(language + '_')
 
@@ -351,8 +350,8 @@ def _read_dataset(stream: BinaryIO, path: pathlib.Path):
         got=str(arguments),
         expected='path, and optionally name, data_files, split and revision',
         where=str(path),
-        fix='correct the file, or run the command again; without network access '
-        '(or with HF_HUB_OFFLINE), use a local directory',
+        fix='correct the file, or run the command again; without network '
+        'access (or with HF_HUB_OFFLINE), use a local directory',
         status=errors.ExitStatus.FAILURE,
       ) from error
 

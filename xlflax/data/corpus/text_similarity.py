@@ -3,8 +3,8 @@
 import unicodedata
 
 # Pairs whose sides are more similar than this count as untranslated. The
-# threshold is exceeded by 7 of 18,038 pairs of NTREX and Tatoeba, and by 86 % of
-# the copies in which every twentieth word is replaced
+# threshold is exceeded by 7 of 18,038 pairs of NTREX and Tatoeba, and by 86 %
+# of the copies in which every twentieth word is replaced
 # (`python -m benchmarks.bitext copies`).
 COPIED = 0.7
 # Unicode categories of the characters that are compared: letters, marks and
@@ -32,9 +32,8 @@ def normalize_for_comparison(text: str) -> str:
   """Removes differences that are ignored: `It's  1,000!` becomes `it s 1 000`.
 
   The result consists of letters with their marks and numbers, after
-  compatibility
-  normalization and case folding. A text without letters and numbers is returned
-  unchanged.
+  compatibility normalization and case folding. A text without letters and
+  numbers is returned unchanged.
   """
   folded = unicodedata.normalize('NFKC', text).casefold()
   return ' '.join(folded.translate(_table).split()) or text

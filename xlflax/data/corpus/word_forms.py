@@ -116,8 +116,7 @@ class WordIndex:
 
     Args:
       words: Words of one language. If `normalize_word` maps several of them to
-        the
-        same spelling, the index contains the first.
+        the same spelling, the index contains the first.
       language: Language code. An empty string applies the common rules.
     """
     self._language = language
@@ -129,8 +128,7 @@ class WordIndex:
     """Returns the position of a word.
 
     The word is looked up in its given spelling, then in lower case. If neither
-    is
-    in the list, the result is None.
+    is in the list, the result is None.
     """
     word = normalize_word(word)
     position = self._positions.get(word)

@@ -6,10 +6,9 @@ combining mark.
 
 - Scripts with spaces: a word is a run of letters, digits and combining marks,
   with apostrophes and hyphens inside (`don't`, `well-known`). In French,
-  Italian
-  and similar languages an apostrophe ends a word (`l'`, `homme`). The Ethiopic
-  word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that Tibetan
-  words are syllables.
+  Italian and similar languages an apostrophe ends a word (`l'`, `homme`). The
+  Ethiopic word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that
+  Tibetan words are syllables.
 - Chinese: the words of jieba.
 - Japanese, Thai, Lao, Khmer, Burmese: the words of ICU's dictionaries. Known
   words that consist of several of these remain one word.
@@ -51,8 +50,7 @@ def word_pattern(language: str) -> re.Pattern[str]:
   """Returns a pattern that matches the words of a text, and `BORDER`.
 
   For 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
-  `it`,
-  `now`. For 'fr', the matches in `l'au-delà` are `l'` and `au-delà`.
+  `it`, `now`. For 'fr', the matches in `l'au-delà` are `l'` and `au-delà`.
   """
   return _pattern(
     language_codes.short_code(language) in _ELIDING_LANGUAGES, _LAST_MARK
@@ -76,7 +74,7 @@ def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
 
 
 def count_words(text: str, language: str) -> int:
-  """Counts the words of a text by `word_pattern`; a run without spaces is one."""
+  """Counts words by `word_pattern`; a run without spaces counts as one."""
   return len(word_pattern(language).findall(text))
 
 
@@ -89,15 +87,12 @@ class Segmenter:
     Args:
       language: Language code.
       words: Known words, such as the entries of a dictionary. In scripts
-        without
-        spaces except Chinese, these words are not split. In other scripts they
-        have
-        no effect.
+        without spaces except Chinese, these words are not split. In other
+        scripts they have no effect.
 
     Raises:
       ConfigError: If the language is written without spaces and the package
-        that
-        segments it (jieba or icu4py) is not installed.
+        that segments it (jieba or icu4py) is not installed.
     """
     self._eliding = language_codes.short_code(language) in _ELIDING_LANGUAGES
     self._segment_run: Callable[[str], tuple[str, ...]] | None = None
@@ -272,7 +267,7 @@ def chinese_version() -> str:
 
 
 def _last_mark(text: str) -> int:
-  """Returns an upper bound of the code points of the combining marks of a text."""
+  """Returns an upper bound of the code points of a text's combining marks."""
   if text.isascii():
     return 0
   if _BEYOND_BMP.search(text):
@@ -290,8 +285,7 @@ def combining_marks(last: int = _LAST_MARK) -> str:
   r"""Returns combining marks as ranges for a character class.
 
   Vowel signs of Indic and Thai text are marks, and so are decomposed accents.
-  The
-  class `\w` does not contain them.
+  The class `\w` does not contain them.
 
   Args:
     last: Last code point to include.

@@ -33,8 +33,7 @@ class Mode(enum.Enum):
   """Relation between the training texts of different languages.
 
   PARALLEL: The training texts of different languages are translations.
-  DISJOINT:
-  No training text is a translation of another.
+  DISJOINT: No training text is a translation of another.
   """
 
   PARALLEL = 'parallel'
@@ -67,8 +66,8 @@ def write_aligned_corpus(
     languages: Map from language code to the pages of the language.
     output: Directory of the new corpus. It must not exist or must be empty.
     pivot: Language that the pages were written in. Paragraphs of other
-      languages
-      that equal the pivot's paragraph were not translated and are dropped.
+      languages that equal the pivot's paragraph were not translated and are
+      dropped.
     mode: Relation between the training texts of different languages.
     held_out: Fractions of the pages that are held out. If None, 2 % and 5 %.
     seed: Random seed for selecting the held-out pages and, in disjoint corpora,
@@ -80,8 +79,7 @@ def write_aligned_corpus(
 
   Raises:
     CorpusError: If the pivot is missing, the directory contains files, or no
-      page
-      remains for a language.
+      page remains for a language.
   """
   check_languages(list(languages), pivot)
   _check_output(output)

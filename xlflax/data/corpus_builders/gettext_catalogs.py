@@ -66,9 +66,8 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
 
   The names are those of countries, currencies, scripts and language families.
   Names of more than three words, names with an explanation in brackets, and
-  names
-  whose translation equals the English name are dropped. The result is empty if
-  pycountry does not support the language.
+  names whose translation equals the English name are dropped. The result is
+  empty if pycountry does not support the language.
 
   Args:
     language: Language code.

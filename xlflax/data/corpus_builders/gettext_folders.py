@@ -1,4 +1,4 @@
-"""Reader of folders of gettext catalogs as pages with language-independent ids."""
+"""Reader of folders of gettext catalogs as pages with common ids."""
 
 import html
 import pathlib
@@ -15,8 +15,8 @@ _LETTER = rf'(?:[^\W\d_]|[{word_segmentation.combining_marks()}])'
 _SMALL = rf'(?:[^\W\dA-Z_]|[{word_segmentation.combining_marks()}])'
 # Marks of keyboard shortcuts in GTK and Qt. A message has at most one mark:
 # before a letter at the beginning of a word, within a word before a lowercase
-# letter, or in brackets after the text, as in translations into Asian languages:
-# `保存(_S)`.
+# letter, or in brackets after the text, as in translations into Asian
+# languages: `保存(_S)`.
 _MARK = re.compile(r'[_&](?=\w)')
 _BRACKETS = re.compile(r'\s*[(（\[][_&]\w[)）\]]')
 _SHORTCUT = re.compile(
@@ -60,8 +60,7 @@ def _clean_message(text: str) -> str:
   """Returns a message on one line, without the mark of a keyboard shortcut.
 
   `Sa_ve as…` becomes `Save as…`, `保存(_S)…` becomes `保存…`, and `&amp; R&D`
-  becomes
-  `& R&D`. `my_file.txt` is not changed.
+  becomes `& R&D`. `my_file.txt` is not changed.
   """
   text = html.unescape(text)
   if len(_MARK.findall(text)) == 1:

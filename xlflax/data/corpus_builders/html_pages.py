@@ -67,8 +67,7 @@ def read_folder(
 
   Args:
     folder: Folder with files `**/*.html`. The path relative to the folder is
-      the
-      name of a page.
+      the name of a page.
     element: Id of the element that contains the text. If None, the text of the
       entire page is read.
 
@@ -104,8 +103,7 @@ def parse_paragraphs(
 
   For example, `<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>` becomes
   `{'1': 'One two'}`. Paragraphs without an id and `hidden` elements are
-  ignored. If
-  an id occurs twice, the first paragraph is returned.
+  ignored. If an id occurs twice, the first paragraph is returned.
 
   Args:
     text: HTML source.

@@ -26,8 +26,7 @@ def language_name(language: str) -> str:
 
   All common spellings of a language have the same code: `zh`, `zh_CN` and
   `zho_Hans` become `zh-CN`, `pt_BR` and `pt-br` become `pt-BR`, and `en`
-  becomes
-  `en-US`.
+  becomes `en-US`.
   """
   code = language_codes.parse_language_code(language)
   if code.language == 'zh':
@@ -48,19 +47,17 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
   """Unpacks the packages of languages into a folder.
 
   Files `libreoffice-help-*.deb` in the folder are used. Packages that are
-  neither
-  unpacked nor in the folder are downloaded with `apt-get download`.
+  neither unpacked nor in the folder are downloaded with `apt-get download`.
 
   Args:
     languages: Language codes.
     folder: Folder of the packages and of their content. It is created if it
-      does
-      not exist.
+      does not exist.
 
   Raises:
     CorpusError: If `apt-get` or `dpkg` is missing, a package cannot be
-      downloaded,
-      or a package contains only a link to the pages of another language.
+      downloaded, or a package contains only a link to the pages of another
+      language.
   """
   folder = folder.absolute()  # The working directory of the programs.
   folder.mkdir(parents=True, exist_ok=True)
@@ -147,8 +144,9 @@ def _run_command(
       got=f'no {command[0]}',
       expected='a Debian or Ubuntu system, or unpacked packages',
       where=str(folder),
-      fix=f'unpack {package_name(language)} on another machine into a folder with '
-      f'{_HELP}/{language_name(language)}/text, and pass the folder as --packages',
+      fix=f'unpack {package_name(language)} on another machine into a folder '
+      f'with {_HELP}/{language_name(language)}/text, and pass the folder as '
+      '--packages',
     )
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:

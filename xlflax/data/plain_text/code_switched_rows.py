@@ -17,8 +17,7 @@ class SwitchedRows:
 
   With the dictionary `cat Katze` and a probability and a ratio of 1,
   `{'targets': 'the cat'}` becomes `{'targets': 'the Katze'}`. Other features
-  are
-  not changed. The dictionaries are read when the step is first used.
+  are not changed. The dictionaries are read when the step is first used.
 
   Attributes:
     settings: Probability, ratio, target languages and copies of the

@@ -65,10 +65,9 @@ def list_tasks(
   """Returns the tasks of each mixture of a corpus directory.
 
   The tasks are `<prefix>.mono.<language>`, `<prefix>.parallel.<l1>_<l2>`, and,
-  for
-  languages with a dictionary, `<prefix>.code_switched.<language>`. The mixtures
-  are
-  `<prefix>.mono`, `<prefix>.parallel` and `<prefix>.code_switched`.
+  for languages with a dictionary, `<prefix>.code_switched.<language>`. The
+  mixtures are `<prefix>.mono`, `<prefix>.parallel` and
+  `<prefix>.code_switched`.
 
   Args:
     corpus: Corpus directory.

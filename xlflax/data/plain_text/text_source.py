@@ -28,17 +28,14 @@ class TextRows:
     count: Function from a split to its number of rows. It is called only if the
       number is needed.
     fingerprint: Function from a split to the fingerprints of its files, by
-      which
-      caches detect changed text.
+      which caches detect changed text.
     origins: Function from a split to the paths of these files. If None, they
-      are
-      the paths in the fingerprints.
+      are the paths in the fingerprints.
     files: Function from a split to the paths of its files, in the order of
       `fingerprint`. None if the rows are not the concatenated rows of the
       files.
     read_file: Function from a path and a span of bytes (None for the entire
-      file)
-      to rows. Required if `files` is given.
+      file) to rows. Required if `files` is given.
   """
 
   read: Callable[[str], Iterable]

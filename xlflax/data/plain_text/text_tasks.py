@@ -31,8 +31,7 @@ class Tasks(Protocol):
   """Tasks and mixtures by name.
 
   All methods raise a CorpusError if the name is unknown or the task does not
-  have
-  the split.
+  have the split.
   """
 
   def names(self, mixture: str, *, split: str) -> list[str]:
@@ -65,7 +64,7 @@ class Tasks(Protocol):
     """
 
   def source_size(self, task: str, split: str) -> int | None:
-    """Returns the number of examples in the source, or None if it is unknown."""
+    """Returns the number of examples in the source, or None if unknown."""
 
   def read(
     self,
@@ -88,8 +87,7 @@ class Tasks(Protocol):
       size: Number of examples in a batch. The last batch may be smaller.
       num_threads: Number of threads for tokenization.
       piece: File, or part of a file, whose examples are read. Requires a task
-        with
-        `files`. If None, all examples are read.
+        with `files`. If None, all examples are read.
     """
 
 

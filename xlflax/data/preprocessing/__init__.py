@@ -1,1 +1,1 @@
-"""Preprocessing of corpus directories: filters, processing and code-switching."""
+"""Preprocessing of corpora: filters, text processing and code-switching."""

@@ -74,8 +74,7 @@ def find_contaminated_lines(
   Returns:
     Map from the path of a file relative to the corpus directory to the sorted
     indices of its contaminated lines, int64 of shape [lines]. Lines with text
-    are
-    counted from 0.
+    are counted from 0.
 
   Raises:
     CorpusError: If a file of evaluation texts is missing or contains no text.
@@ -158,13 +157,11 @@ def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
   """Computes the keys of all runs of words in texts.
 
   A run starts at every token and ends where the weights of its tokens, in
-  English
-  words, add up to `words`. A text that is shorter is one run.
+  English words, add up to `words`. A text that is shorter is one run.
 
   Returns:
     Keys, uint64 of shape [runs], and the index of the text of each run, int64
-    of
-    shape [runs].
+    of shape [runs].
   """
   tokens_of_texts = [_tokens(text) for text in texts]
   counts = np.array([len(tokens) for tokens in tokens_of_texts], np.int64)
@@ -187,9 +184,9 @@ def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
   starts, text_indices = starts[is_run], text_indices[is_run]
   ends = np.minimum(ends[is_run], text_ends[is_run])
 
-  # The hash of a run is a difference of prefix sums of a polynomial modulo 2^64,
-  # divided by the power at its start. The base is odd and therefore has an
-  # inverse.
+  # The hash of a run is a difference of prefix sums of a polynomial modulo
+  # 2^64, divided by the power at its start. The base is odd and therefore has
+  # an inverse.
   powers = _powers(_HASH_BASE, total)
   prefixes = np.concatenate([[np.uint64(0)], np.cumsum(hashes * powers)])
   inverses = _powers(pow(_HASH_BASE, -1, 1 << 64), total)

@@ -95,8 +95,7 @@ def compute_statistics(
   Args:
     corpus: Corpus to read.
     evaluation: Evaluation texts, in addition to the held-out text of the
-      corpus,
-      that must not occur in the training text.
+      corpus, that must not occur in the training text.
   """
   files = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
   counts = [_compute_file_statistics(file, corpus) for file in files]
@@ -191,7 +190,7 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
 
 
 def _count_languages(counts: FileCounts, texts, priors) -> None:
-  """Counts texts whose language is identified, and those in another language."""
+  """Counts identified texts, and identified texts in another language."""
   for text, prior in zip(texts, priors, strict=True):
     if prior is not None:
       counts.asked += 1
@@ -296,7 +295,8 @@ _FINDINGS = (
   _Finding(
     'held_out',
     0,
-    'share 13 consecutive words, or all words, with held-out or evaluation text',
+    'share 13 consecutive words, or all words, with held-out or evaluation '
+    'text',
     'Run xlflax preprocess --decontaminate_against=FILES, or --dedup=exact for '
     'equal lines, to drop them.',
   ),
@@ -322,7 +322,7 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
     )
   if counts.another > 0.2 * counts.asked:
     yield (
-      f'{counts.path}: {counts.another:,} of {counts.asked:,} sampled lines are '
-      'probably in another language. Run xlflax preprocess '
+      f'{counts.path}: {counts.another:,} of {counts.asked:,} sampled lines '
+      'are probably in another language. Run xlflax preprocess '
       '--min_language_probability=0.5 to drop such lines.'
     )

@@ -4,9 +4,8 @@ Exact duplicates have the same hash of their letters and digits. Near-duplicates
 are found by MinHash and banding (Broder, "On the resemblance and containment of
 documents", 1997; Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets",
 section 3.4): the signature of a line's character n-grams is divided into b
-bands
-of r values, and two lines are near-duplicates if they have a band in common.
-Lines whose n-grams have a Jaccard similarity s are near-duplicates with
+bands of r values, and two lines are near-duplicates if they have a band in
+common. Lines whose n-grams have a Jaccard similarity s are near-duplicates with
 probability 1 - (1 - s^r)^b. Signatures are computed by the package rensa (extra
 `web`).
 """
@@ -35,8 +34,7 @@ class Kept(enum.Enum):
   """Lines that remain after deduplication.
 
   ALL: All lines. NOT_EQUAL: Lines that do not equal another line. NOT_NEAR:
-  Lines
-  that are not near-duplicates of another line.
+  Lines that are not near-duplicates of another line.
   """
 
   ALL = 'all'
@@ -77,13 +75,10 @@ def find_duplicates(
 
   The first of several duplicates remains, where held-out text precedes training
   text. The sides of a pair are compared together. In addition, a training pair
-  is
-  dropped if one of its sides is a duplicate of held-out text, and a training
-  line
-  is dropped if it is a duplicate of a side of a held-out pair. Therefore no
-  training line and no side of a training pair is a near-duplicate of held-out
-  text
-  in its language.
+  is dropped if one of its sides is a duplicate of held-out text, and a training
+  line is dropped if it is a duplicate of a side of a held-out pair. Therefore
+  no training line and no side of a training pair is a near-duplicate of
+  held-out text in its language.
 
   Args:
     corpus: Corpus whose lines are read.
@@ -298,7 +293,7 @@ def _shares_band(keys: np.ndarray, other_keys: np.ndarray) -> np.ndarray:
 def _side_keys(
   file: TextFile, language: str, deduplication: Deduplication
 ) -> np.ndarray:
-  """Returns the keys of the text of one language in a file of lines or pairs."""
+  """Returns the keys of the texts of one language in a file."""
   side = file.languages.index(language)
   return band_keys(
     (line.split('\t')[side] for line in _read_lines(file)), deduplication

@@ -3,8 +3,7 @@
 Source: Artetxe and Schwenk (2019, "Margin-based parallel corpus mining with
 multilingual sentence embeddings"), section 3: the margin of a pair is the ratio
 of its cosine similarity to the mean cosine similarity of both sentences to
-their
-nearest neighbors on the other side.
+their nearest neighbors on the other side.
 """
 
 import dataclasses

@@ -22,8 +22,8 @@ from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
 _LINES_PER_CHUNK = 1024
 
-# Callback with the number of lines of a file that have been read, and the number
-# of bytes since the previous call.
+# Callback with the number of lines of a file that have been read, and the
+# number of bytes since the previous call.
 Report = Callable[[int, int], None]
 
 
@@ -49,8 +49,7 @@ def list_outputs(corpus, languages, code_switching) -> list[Output]:
     corpus: Corpus to preprocess.
     languages: Languages of the files. If None, all languages.
     code_switching: Settings of the code-switching. If None, there is one copy
-      of
-      each file.
+      of each file.
   """
   switched = (
     code_switching.sources(f.languages for f in corpus.dictionaries)
@@ -78,7 +77,7 @@ def list_outputs(corpus, languages, code_switching) -> list[Output]:
 
 
 def has_languages(file: TextFile | Dictionary, languages) -> bool:
-  """Returns True if all languages of a file are in `languages`, or it is None."""
+  """Returns True if `languages` is None or contains all languages of a file."""
   return languages is None or set(file.languages) <= set(languages)
 
 

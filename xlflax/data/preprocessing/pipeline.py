@@ -7,10 +7,8 @@ and the two sides of a pair are preserved.
 
 The text of a file does not depend on the number of processes or shards. The
 files, sorted by path, are distributed to the shards of a job in turn. Each
-shard
-records its files in a separate file (`.prepared-3-of-16.json`). A call without
-a
-shard merges these records.
+shard records its files in a separate file (`.prepared-3-of-16.json`). A call
+without a shard merges these records.
 """
 
 import collections
@@ -72,11 +70,9 @@ def preprocess_corpus(
 
   Dictionaries are processed like text, so that they still match the text.
   Dictionaries of languages that are not written are used for code-switching,
-  but
-  are not written. Only monolingual training text is code-switched, with the
+  but are not written. Only monolingual training text is code-switched, with the
   processed dictionaries. The random seed depends on the names of the files.
-  Copy k
-  of a file `en.txt` is `en.copy<k>.txt`.
+  Copy k of a file `en.txt` is `en.copy<k>.txt`.
 
   Args:
     corpus: Corpus to read.
@@ -88,16 +84,13 @@ def preprocess_corpus(
     deduplication: Settings of the deduplication.
     decontamination: Evaluation texts that are removed from the training text.
     margins: Margin filter of pairs, and the function that computes embeddings.
-      If
-      None, pairs are not filtered by their margins.
+      If None, pairs are not filtered by their margins.
     languages: Languages of the files to write. If None, all files are written.
     num_processes: Number of worker processes.
     shard: (i, n) to write the i-th of n shards of the files, from 0, while
-      other
-      processes write the other shards. If None, all files are written.
+      other processes write the other shards. If None, all files are written.
     overwrite: Whether to replace files that were written with other settings.
-      Not
-      available for a shard.
+      Not available for a shard.
     report: Callback that is called after each file.
 
   Returns:
@@ -106,12 +99,9 @@ def preprocess_corpus(
   Raises:
     ConfigError: If deduplication or overwriting is requested for a shard.
     CorpusError: If a line is malformed (file:line), the output directory
-      contains
-      other files or is being written by another process, other shards have
-      other
-      settings or files, a language has no text, no text can be code-switched,
-      or
-      no line remains.
+      contains other files or is being written by another process, other shards
+      have other settings or files, a language has no text, no text can be
+      code-switched, or no line remains.
   """
   output = paths.to_local_path(output, where='output')
   _check_inputs(corpus, output, languages, code_switching)

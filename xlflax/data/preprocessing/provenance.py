@@ -48,8 +48,7 @@ class Prepared:
 
   Attributes:
     path: Path relative to the output directory. It equals the path in the
-      corpus
-      directory, except for code-switched copies and files of records.
+      corpus directory, except for code-switched copies and files of records.
     lines: Number of lines with text. If it is 0, the file does not exist.
     words: Number of words that could have been code-switched. 0 if the file is
       not code-switched.
@@ -70,10 +69,9 @@ class Record:
   """Record of the written files, their source files and the settings.
 
   A record is either complete or belongs to one shard. A complete record
-  includes
-  the records of all shards. The record of a shard uses the complete record of
-  an
-  earlier call, if it exists. No two processes write the same record.
+  includes the records of all shards. The record of a shard uses the complete
+  record of an earlier call, if it exists. No two processes write the same
+  record.
 
   Attributes:
     output: Output directory.
@@ -195,8 +193,7 @@ class Record:
 
     Raises:
       CorpusError: If the file must be written again, but was modified since it
-        was
-        written.
+        was written.
     """
     entry = self._entries.get(name)
     if (

@@ -40,32 +40,23 @@ class TextFilters:
     min_letters: Minimum number of letters. Lines with fewer letters, such as
       numbers, are dropped. If 0, there is no minimum.
     max_similarity: Maximum similarity of the sides of a pair, as the fraction
-      of
-      common character trigrams (`text_similarity.ngram_similarity`). Pairs with
-      equal or more similar sides were probably not translated and are dropped.
-      Varieties of one language, such as en and en_GB, are not compared. If 1,
-      no
-      pairs are compared.
+      of common character trigrams (`text_similarity.ngram_similarity`). Pairs
+      with equal or more similar sides were probably not translated and are
+      dropped. Varieties of one language, such as en and en_GB, are not
+      compared. If 1, no pairs are compared.
     min_characters: Minimum length of a line in Latin characters. A character of
       another script counts as the number of Latin characters that carry the
-      same
-      amount of text (`text_length.latin_length`).
+      same amount of text (`text_length.latin_length`).
     max_characters: Maximum length of a line in the same unit. If None, there is
-      no
-      maximum.
+      no maximum.
     min_script_share: Minimum fraction of the letters of a line that belong to
-      the
-      scripts of its language, weighted by the text that they carry. For a code
-      with a script (`sr_Latn`), only this script is accepted. For other codes,
-      all
-      scripts are accepted that the language is commonly written in.
+      the scripts of its language, weighted by the text that they carry. For a
+      code with a script (`sr_Latn`), only this script is accepted. For other
+      codes, all scripts are accepted that the language is commonly written in.
     min_language_probability: Minimum probability that a line is in its
-      language,
-      given the languages of its file (`language_id.expected_languages`). Lines
-      in
-      a language that the identifier does not support are kept. If 0, there is
-      no
-      minimum.
+      language, given the languages of its file
+      (`language_id.expected_languages`). Lines in a language that the
+      identifier does not support are kept. If 0, there is no minimum.
     max_ratio: Maximum ratio of the lengths of the two sides of a pair, in Latin
       characters. If None, there is no maximum.
   """
@@ -104,8 +95,7 @@ def find_drop_reason(
 
   With `min_script_share=0.5`, `('привет мир',)` in `('en',)` is dropped for
   'another script'. With `max_ratio=3`, `('yes', 'that is so, I think')` is
-  dropped
-  for 'unequal lengths'.
+  dropped for 'unequal lengths'.
 
   Args:
     texts: Text of the line, or the two sides of a pair.
@@ -116,8 +106,7 @@ def find_drop_reason(
 
   Returns:
     A short description of the violated requirement, or None if the texts meet
-    all
-    requirements.
+    all requirements.
   """
   if not all(_has_letters(text, filters.min_letters) for text in texts):
     return 'no letters' if filters.min_letters == 1 else 'few letters'

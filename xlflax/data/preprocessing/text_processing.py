@@ -30,14 +30,11 @@ class TextProcessing:
 
   Attributes:
     moses: Whether to normalize punctuation, drop control characters, and
-      tokenize
-      text. Languages without spaces between words are not tokenized.
+      tokenize text. Languages without spaces between words are not tokenized.
     segment_chinese: Whether to segment Chinese text into words with jieba.
     split_sentences: Whether to split lines of monolingual text into sentences
-      with
-      sentencex before all other processing. For languages without rules,
-      sentencex
-      uses those of a related language. Pairs are not split.
+      with sentencex before all other processing. For languages without rules,
+      sentencex uses those of a related language. Pairs are not split.
   """
 
   moses: bool = False
@@ -68,10 +65,9 @@ class Processor:
   def __call__(self, line: str) -> str:
     """Processes a line. If the result is empty, the line is returned unchanged.
 
-    With Moses for 'en', `It’s 1,000… isn't (it)?` becomes `It 's 1,000 ... isn
-    't (
-    it ) ?`. With segmentation for 'zh', `我来到北京清华大学。` becomes
-    `我 来到 北京 清华大学 。`.
+    With Moses for 'en', `It’s 1,000… isn't (it)?` becomes
+    `It 's 1,000 ... isn 't ( it ) ?`. With segmentation for 'zh', `我来到北京清华大学。`
+    becomes `我 来到 北京 清华大学 。`.
     """
     text = line
     for step in self._steps:
@@ -82,9 +78,8 @@ class Processor:
 def split_sentences(text: str, language: str) -> list[str]:
   """Splits a text into sentences, without the spaces between them.
 
-  For example, `Dr. Smith went home. He slept!` in English becomes `Dr. Smith
-  went
-  home.`, `He slept!`.
+  For example, `Dr. Smith went home. He slept!` in English becomes
+  `Dr. Smith went home.`, `He slept!`.
 
   Raises:
     ConfigError: If sentencex is not installed.
@@ -101,7 +96,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def _moses_steps(language: str, *, tokenize: bool) -> list:
-  """Returns the steps of the Moses processing as functions from text to text."""
+  """Returns the steps of Moses processing as functions from text to text."""
   sacremoses = user_modules.import_optional(
     'sacremoses',
     'Moses processing requires sacremoses',
@@ -127,8 +122,7 @@ def _tokenize(tokenizer, text: str) -> str:
   The table of letters of Moses does not contain combining marks, joiners and
   scripts beyond the basic multilingual plane, so that each such character would
   become a token. These characters are replaced by letters that do not occur in
-  the
-  text, and restored after the tokenization.
+  the text, and restored after the tokenization.
   """
   missing_letters = sorted(
     {

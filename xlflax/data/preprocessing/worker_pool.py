@@ -29,12 +29,10 @@ class Chunk(NamedTuple):
     languages: Languages of the sides.
     lines: Sides of each line.
     name: Name that is part of the random seed of the code-switching. If None,
-      the
-      lines are not code-switched.
+      the lines are not code-switched.
     first: Number of lines with text before the chunk in the file.
     left_out: Map from the index of a line to the reason for which it is
-      dropped.
-      Lines of the chunk with text are counted from 0.
+      dropped. Lines of the chunk with text are counted from 0.
     priors: Language prior of each side. If None, the priors depend on the
       languages only.
   """

@@ -37,7 +37,7 @@ def open_tasks(
 
 
 class RegisteredTasks:
-  """Implementation of `text_tasks.Tasks` for all tasks in SeqIO's registries."""
+  """Implementation of `text_tasks.Tasks` for all registered SeqIO tasks."""
 
   fingerprint = staticmethod(seqio_examples.task_fingerprint)
   source_size = staticmethod(seqio_examples.source_size)

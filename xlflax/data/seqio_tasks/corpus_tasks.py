@@ -25,9 +25,9 @@ def register_corpus(
   The tasks are `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`, and, for
   languages with a dictionary, `corpus.code_switched.<language>`. The mixtures
   `corpus.mono`, `corpus.parallel` and `corpus.code_switched` have the rates
-  N_i^α.
-  They consist of the tasks with training text, or of all tasks if none has
-  training text. A second registration with the same prefix replaces the first.
+  N_i^α. They consist of the tasks with training text, or of all tasks if none
+  has training text. A second registration with the same prefix replaces the
+  first.
 
   Args:
     corpus: Corpus directory.

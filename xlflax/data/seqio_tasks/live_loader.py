@@ -4,8 +4,7 @@ The order of tasks is the same as with a token cache. Without shuffling, the
 batches are the same, too. The differences are:
 
 * Sequences are shuffled only within `Stream.shuffle_window`, because a source
-  is
-  read from its beginning. The order differs between epochs.
+  is read from its beginning. The order differs between epochs.
 * To reach step s, the loader reads all examples of the steps before it (without
   creating their batches). Every process reads all examples and selects its own
   rows, so that the global batches do not depend on the number of processes.
@@ -51,8 +50,7 @@ class LiveLoader:
   """Loader that reads SeqIO tasks without a cache.
 
   See `loader_base.Loader` for the interface, and `loader_factory.open_loader`
-  for
-  the arguments and errors.
+  for the arguments and errors.
   """
 
   signature = ''
@@ -108,8 +106,7 @@ class LiveLoader:
     """Returns rows of a global batch; see `loader_base.Loader.rows`.
 
     If the step precedes that of the last call, the stream is read again from
-    its
-    beginning.
+    its beginning.
     """
     loader_base.check_range(self.stream, step, start, stop)
     if step < self._next_step - 1:
@@ -130,8 +127,7 @@ class LiveLoader:
     """Returns sizes and sampling rates of each task.
 
     The numbers of dropped and truncated examples cover the examples that have
-    been
-    read.
+    been read.
     """
     return [
       loader_base.TaskStatistics(

@@ -125,8 +125,8 @@ def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
   Before: `{'text': 'a\\n\\n b\\n'}`, `{'text': 'c'}`; after:
   `{'text': 'a', 'starts_document': True}`,
   `{'text': 'b', 'starts_document': False}`,
-  `{'text': 'c', 'starts_document': True}`. Blank lines and other features
-  are dropped.
+  `{'text': 'c', 'starts_document': True}`. Blank lines and other features are
+  dropped.
   """
 
   @tf.autograph.experimental.do_not_convert

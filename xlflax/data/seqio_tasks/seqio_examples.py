@@ -38,8 +38,7 @@ def read_task_examples(
     size: Number of examples in a batch. The last batch may be smaller.
     num_threads: Number of threads for tokenization.
     piece: File, or part of a file, whose examples are read. If None, all
-      examples
-      are read. See `seqio_reader.read_blocks`.
+      examples are read. See `seqio_reader.read_blocks`.
 
   Raises:
     CorpusError: If the task, split or languages are unknown, text is malformed
@@ -75,15 +74,11 @@ def task_fingerprint(task: str, split: str) -> dict:
   'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`.
 
   `files` contains the path, size in bytes and modification time of each file
-  that
-  can be accessed; for plain text, it contains the path, size and content
-  digest.
-  A preprocessor with a method `fingerprint` (JSON data) is represented by its
-  name
-  and the result, and a `functools.partial` by its function and arguments. All
-  other preprocessors are identified by their names only. After a change of such
-  a
-  preprocessor, write the cache with --overwrite.
+  that can be accessed; for plain text, it contains the path, size and content
+  digest. A preprocessor with a method `fingerprint` (JSON data) is represented
+  by its name and the result, and a `functools.partial` by its function and
+  arguments. All other preprocessors are identified by their names only. After a
+  change of such a preprocessor, write the cache with --overwrite.
   """
   fingerprints = task_registry.fingerprint_task_files(task, split)
   seqio_task = task_registry.get_task(task, split=split)
@@ -109,8 +104,7 @@ def task_identity(task: str, split: str) -> dict:
 
   In contrast to `task_fingerprint`, the data contains digests of the files in
   place of their sizes and times, and only the names of files. Files that are
-  not
-  on a local disk are identified by their sizes.
+  not on a local disk are identified by their sizes.
   """
   fingerprint = task_fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
@@ -146,7 +140,7 @@ def _object_name(value) -> str:
 
 
 def _describe_file(path: str) -> tuple:
-  """Returns path, size and time of a file, or only the path if it is missing."""
+  """Returns path, size and time of a file, or its path if it is missing."""
   if not tf.io.gfile.exists(path):
     return (path,)
   status = tf.io.gfile.stat(path)

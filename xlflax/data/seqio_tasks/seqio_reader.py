@@ -3,8 +3,8 @@
 The conversion of one element of `tf.data` to NumPy takes about 100 µs, much
 longer than its tokenization. Tasks are therefore read as blocks of text, and
 each block is tokenized with one call. Plain text files are read without
-tf.data.
-The examples are the same as those of `Task.get_dataset(shuffle=False)`.
+tf.data. The examples are the same as those of
+`Task.get_dataset(shuffle=False)`.
 """
 
 import itertools
@@ -127,7 +127,7 @@ def read_tokenized_examples(
   split: str = TRAIN,
   num_threads: validation.PositiveInt = 1,
 ) -> Iterator[dict[str, np.ndarray]]:
-  """Yields the tokenized examples of a task one at a time; see `read_blocks`."""
+  """Yields the tokenized examples of a task; see `read_blocks`."""
   blocks = read_blocks(name, vocabulary, split=split, num_threads=num_threads)
   for block in blocks:
     columns = [

@@ -19,8 +19,8 @@ class SeqioVocabulary(seqio.Vocabulary):
   """SeqIO vocabulary that wraps a `Vocabulary`.
 
   `encode_tf` encodes one string (result: int32 [n]) or a batch of strings
-  (result:
-  ragged int32 [batch, None]). Encoding a batch takes much less time per text.
+  (result: ragged int32 [batch, None]). Encoding a batch takes much less time
+  per text.
 
   Two instances are equal if their vocabularies are equal, regardless of the
   language, because SeqIO requires equal vocabularies for all tasks of a
@@ -140,8 +140,7 @@ class DeferredVocabulary(seqio.Vocabulary):
   """Placeholder for the vocabulary of the run that reads the task.
 
   `resolve_deferred` replaces the placeholder by a vocabulary. Any attempt to
-  read
-  the task with the placeholder raises a VocabularyError.
+  read the task with the placeholder raises a VocabularyError.
 
   Attributes:
     language: Code of the language of the feature. None if unknown.
@@ -194,8 +193,7 @@ def resolve_deferred(
     task: Task with or without deferred vocabularies.
     vocabulary: Vocabulary of the run.
     languages: Languages of `targets`, or of `inputs` and `targets`, for
-      features
-      whose vocabulary does not specify a language.
+      features whose vocabulary does not specify a language.
 
   Raises:
     VocabularyError: If the task was registered with another vocabulary.
@@ -239,6 +237,6 @@ def _check_same(
       got=repr(task_vocabulary),
       expected=repr(run_vocabulary),
       where=f'task {task}, feature {feature}',
-      fix='register the task without a vocabulary, or use the vocabulary of the '
-      'task for the run',
+      fix='register the task without a vocabulary, or use the vocabulary of '
+      'the task for the run',
     )

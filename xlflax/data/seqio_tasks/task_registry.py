@@ -7,8 +7,7 @@ The tasks yield examples of the following structure:
   `inputs` and `targets` in the order of `task_languages`
 
 The examples do not contain special tokens, which are added by streams. Tasks
-are
-registered with a deferred vocabulary, unless a vocabulary is given.
+are registered with a deferred vocabulary, unless a vocabulary is given.
 `xlflax.data.seqio_tasks.seqio_reader` replaces a deferred vocabulary by that of
 the run. Requires TensorFlow.
 """
@@ -89,8 +88,7 @@ def add_parallel_task(
     source: SeqIO data source.
     languages: Codes of the languages of `inputs` and `targets`.
     preprocessors: Steps from the examples of the source to `inputs` (text in
-      the
-      first language) and `targets` (its translation).
+      the first language) and `targets` (its translation).
     vocabulary: Vocabulary of the task. If None, the vocabulary of the run is
       used.
     **task_options: Arguments of `seqio.TaskRegistry.add`.
@@ -258,8 +256,7 @@ def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
 
   Raises:
     CorpusError: If the name is unknown, no task has the split, or a rate
-      depends
-      on an unknown number of examples.
+      depends on an unknown number of examples.
   """
   tasks = _find_tasks(name, split)
   if name not in seqio.MixtureRegistry.names():
@@ -269,7 +266,7 @@ def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
 
 
 def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
-  """Returns the tasks of a task or mixture that have a split, sorted by name."""
+  """Returns the tasks of a task or mixture with a split, sorted by name."""
   if name in seqio.MixtureRegistry.names():
     all_tasks = seqio.MixtureRegistry.get(name).tasks
   elif name in seqio.TaskRegistry.names():
@@ -290,8 +287,7 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   """Returns the number of examples in the source of a task.
 
   This is N_i of the sampling rates p ∝ N^α: the number of sentences or pairs
-  for
-  corpus directories, and of documents for sources of documents.
+  for corpus directories, and of documents for sources of documents.
 
   Raises:
     CorpusError: If the task or split does not exist, or the number is unknown.
@@ -301,11 +297,11 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   number = get_task(name, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     raise errors.CorpusError(
-      'The mixing rate requires the number of examples, which the source of the '
-      'task does not provide',
+      'The mixing rate requires the number of examples, which the source of '
+      'the task does not provide',
       where=f'task {name}, split {split}',
-      fix='implement num_input_examples in the source, or set fixed rates in the '
-      'mixture',
+      fix='implement num_input_examples in the source, or set fixed rates in '
+      'the mixture',
     )
   return int(number)
 
@@ -334,7 +330,10 @@ def fingerprint_task_files(name: str, split: str = TRAIN) -> tuple | None:
 
 
 def name_monolingual(dataset):
-  """Renames `text` to `targets`, and drops all features but `starts_document`."""
+  """Renames `text` to `targets`, and keeps `starts_document`.
+
+  All other features are dropped.
+  """
   return preprocessors.rename_features(
     dataset, {'targets': 'text', 'starts_document': 'starts_document'}
   )

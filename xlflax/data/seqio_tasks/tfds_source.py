@@ -18,7 +18,7 @@ DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
 
 
 class TfdsSource(seqio.TfdsDataSource):
-  """SeqIO's TFDS source, with a hint for preparing missing data in its errors."""
+  """SeqIO's TFDS source, whose errors explain how to prepare missing data."""
 
   def __init__(
     self,
@@ -115,8 +115,7 @@ def add_parallel(
     languages: Language codes of `inputs` and `targets`.
     splits: Map from split name in xlflax to TFDS split or slice.
     features: Names of the dataset's features of `inputs` and `targets`. If
-      None,
-      they are the language codes.
+      None, they are the language codes.
     data_dir: Directory of TFDS. See `TfdsSource`.
 
   Raises:

@@ -19,11 +19,11 @@ _STARTS = 'starts_document'
 class KeepLines:
   """Preprocessor that drops examples, and counts them by reason.
 
-  With `TextFilters(min_characters=4)`, before: `{'text': 'ab',
-  'starts_document':
-  True}`, `{'text': 'abcd', 'starts_document': False}`; after: `{'text': 'abcd',
-  'starts_document': True}`. If the first line of a document is dropped, the
-  document starts with the next remaining line.
+  With `TextFilters(min_characters=4)`, before:
+  `{'text': 'ab', 'starts_document': True}`,
+  `{'text': 'abcd', 'starts_document': False}`; after:
+  `{'text': 'abcd', 'starts_document': True}`. If the first line of a document
+  is dropped, the document starts with the next remaining line.
 
   Attributes:
     dropped: Map from reason to the number of examples that were dropped in this
@@ -43,8 +43,7 @@ class KeepLines:
       filters: Requirements on a line, or on both sides of a pair.
       languages: Languages of the features.
       features: Names of the features with text, such as ('inputs', 'targets')
-        for a
-        parallel task.
+        for a parallel task.
     """
     self.__name__ = 'keep_lines'
     self.dropped: collections.Counter[str] = collections.Counter()
