@@ -3,25 +3,23 @@
 | tasks | dataset | splits |
 | --- | --- | --- |
 | `xnli.<language>` | xnli | validation, test |
-| `xnli_translated.<language>` | xtreme_xnli: machine-translated MultiNLI |
-train |
-| `paws_x.<language>` | paws_x_wiki | train (machine-translated), validation,
-test |
+| `xnli_translated.<language>` | xtreme_xnli: translated MultiNLI | train |
+| `paws_x.<language>` | paws_x_wiki | train (translated), validation, test |
 | `paws_x_translated.<language>` | xtreme_pawsx | train |
 | `pos.<language>` | xtreme_pos | train, validation, test |
 | `wikiann.<language>` | wikiann | train, validation, test |
 | `treebank.<treebank>` | universal_dependencies | train, validation, test |
 | `squad.en` | squad/v1.1 | train, validation |
-| `xquad.<language>` | xquad | test; machine-translated SQuAD: train, validation
-|
+| `xquad.<language>` | xquad | test; translated SQuAD: train, validation |
 | `mlqa.<language>` | mlqa | validation, test |
 | `tydiqa.<language>` | tydi_qa/goldp | train, validation |
 | `amazon_us_reviews.<domain>` | amazon_us_reviews | train |
 
-For each row of the table, there is a mixture of all of its tasks. The labels
-are the same as in the files of XTREME's download script (PAWS-X: 0, 1), so that
-models can be trained on one and tested on the other. Other datasets are
-registered with `supervised_tasks.add_labelled_tfds_task`.
+Translated examples are machine translations. For each row of the table, there
+is a mixture of all of its tasks. The labels are the same as in the files of
+XTREME's download script (PAWS-X: 0, 1), so that models can be trained on one
+and tested on the other. Other datasets are registered with
+`supervised_tasks.add_labelled_tfds_task`.
 """
 
 import functools

@@ -125,8 +125,8 @@ def check_sides(
     languages: Languages of the sides of the task.
 
   Raises:
-    ConfigError: If a parallel layout is used for a monolingual task, or the
-      reverse.
+    ConfigError: If a parallel layout is used for a monolingual task, or a
+      monolingual layout for a parallel task.
   """
   if stream.parallel == (len(languages) == 2):
     return

@@ -144,7 +144,7 @@ def test_corpus_tasks_and_mixtures_know_their_languages(
   shown = '\n'.join(
     task_report.describe_preprocessing('u1.mono.en', union, num_examples=1)
   )
-  assert 'pieces:  en:▁' in shown
+  assert 'tokens:  en:▁' in shown
   assert f'decoded: {toy_sentences["en"][0]!r}' in shown
   for code in ('de', 'ru'):
     registry.add_monolingual_task(

@@ -1,8 +1,7 @@
 """Corpus directories: monolingual and parallel text as plain files.
 
 ```
-DIR/mono/<language>[.anything].txt[.gz|.zst]   one sentence or paragraph per
-line;
+DIR/mono/<language>[.anything].txt[.gz|.zst]   one sentence or paragraph a line;
                                                a blank line ends a document
 DIR/parallel/<l1>-<l2>[.anything].tsv[.gz|.zst]  sentence<TAB>translation
 DIR/dictionaries/<l1>-<l2>.tsv                 word<TAB>translation[<TAB>weight]
@@ -166,10 +165,14 @@ class Corpus:
 
   @validation.validate_call
   def count(self, *languages: str, split: str = TRAIN) -> int:
-    """Returns the number of sentences of a language, or of pairs of a pair.
+    """Returns the number of sentences of a language, or of sentence pairs.
 
     This is N_i of the sampling rates p ∝ N^α. The files are read once, and the
     count is cached.
+
+    Args:
+      *languages: One language, or two in any order.
+      split: Split of the corpus.
     """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     if kind is Kind.PARALLEL and languages[::-1] in self.pairs:

@@ -142,7 +142,7 @@ def check_language(code: str) -> None:
   """
   if not re.fullmatch(LANGUAGE_PATTERN, code):
     raise errors.CorpusError(
-      'Not a language code', got=code, expected=LANGUAGE_RULE
+      'Invalid language code', got=code, expected=LANGUAGE_RULE
     )
 
 

@@ -24,7 +24,7 @@ from xlflax.utils import errors
 _SPACES = b' \t\r\x0b\x0c'
 _LINE_ENDS = (b'\n', b'\r')
 _BOM = b'\xef\xbb\xbf'
-# Longer lines are no text, or the result of a decompression bomb.
+# Longer lines are not text, or result from a decompression bomb.
 _MAX_LINE_BYTES = 1 << 26
 _SEPARATOR = re.compile('[ \t]+')
 # Number of compressed bytes that are decompressed at a time, into at most

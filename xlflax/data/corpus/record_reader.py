@@ -38,7 +38,7 @@ from xlflax.utils import errors
 _XML_LANGUAGE = '{http://www.w3.org/XML/1998/namespace}lang'
 # Number of table rows that are converted at a time.
 _ROWS_PER_CHUNK = 1024
-# Longer lines are no text, or the result of a decompression bomb.
+# Longer lines are not text, or result from a decompression bomb.
 _MAX_LINE_BYTES = 1 << 26
 
 Record = Mapping[str, Any]

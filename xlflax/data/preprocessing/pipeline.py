@@ -320,9 +320,9 @@ def _describe_deduplication(
 def _check_inputs(corpus, output, languages, code_switching):
   if output.resolve().is_relative_to(corpus.directory.resolve()):
     raise errors.CorpusError(
-      'The output directory must not be inside of the corpus directory',
+      'The output directory must not be inside the corpus directory',
       got=str(output),
-      expected='a directory outside of the corpus',
+      expected='a directory outside the corpus',
     )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:

@@ -89,7 +89,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     'Sentence splitting requires sentencex',
     fix='run `pip install ".[web]"` in a checkout of xlflax',
   )
-  sentences = []
+  sentences: list[str] = []
   for segment in sentencex.segment(language_codes.short_code(language), text):
     sentences += map(str.strip, _SENTENCE_END.split(segment))
   return [sentence for sentence in sentences if sentence]
