@@ -176,9 +176,9 @@ def test_a_name_without_a_network(tmp_path):
   pytest.importorskip('datasets')
   stem = _stem(tmp_path, 'mono/en.c4.dataset')
   stem.write_text("path = 'nobody/nothing'\nrevision = 'abc'\n")
-  with pytest.raises(errors.CorpusError) as told:
+  with pytest.raises(errors.CorpusError) as caught:
     Corpus(tmp_path / 'corpus')
-  assert_mentions(told.value, 'HF_HUB_OFFLINE')
+  assert_mentions(caught.value, 'HF_HUB_OFFLINE')
 
 
 @pytest.mark.parametrize('packed', [True, False])

@@ -194,9 +194,9 @@ def test_what_is_said_on_columns_is_part_of_the_text(tmp_path):
   ],
 )
 def test_faulty_records_name_file_and_record(tmp_path, content, values, where):
-  with raises_error(errors.CorpusError, mentions=values) as told:
+  with raises_error(errors.CorpusError, mentions=values) as caught:
     list(_write(tmp_path, 'mono/en.jsonl', content).monolingual('en'))
-  assert_mentions(told.value, f'en.jsonl{where}')
+  assert_mentions(caught.value, f'en.jsonl{where}')
 
 
 @pytest.mark.parametrize('ending', ['parquet', 'arrow', 'tar'])
@@ -218,9 +218,9 @@ def test_damaged_files_are_named(tmp_path, ending):
 )
 def test_mistakes_in_corpus_toml(tmp_path, text, values):
   (tmp_path / 'corpus.toml').write_text(text)
-  with raises_error(errors.CorpusError, mentions=values) as told:
+  with raises_error(errors.CorpusError, mentions=values) as caught:
     _write(tmp_path, 'mono/en.txt', b'one\n')
-  assert_mentions(told.value, 'corpus.toml')
+  assert_mentions(caught.value, 'corpus.toml')
 
 
 def test_records_are_read_from_their_beginning():
