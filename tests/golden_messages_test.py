@@ -22,7 +22,7 @@ _MISSING_CORPUS = (
   'with mono/ or parallel/.'
 )
 _MISSING_VOCABULARY = (
-  'The vocabulary directory does not exist. Got: nowhere. Expected: a '
+  'The directory does not contain a vocabulary. Got: nowhere. Expected: a '
   'directory with vocabulary.json and its models. What to do: Run `xlflax '
   'vocab --corpus=DIR --output=DIR --size=N`.'
 )

@@ -88,8 +88,8 @@ class Vocabulary:
 
   Attributes:
     spec: Sizes and special ids that models and objectives need.
-    hash: SHA-256 of the models and the special ids. Two vocabularies with the
-      same hash encode text identically.
+    hash: SHA-256 of the models and the layout of special ids. Two vocabularies
+      with the same hash encode text identically.
     description: Content of `vocabulary.json`, such as training settings and
       statistics.
     kind: Type of the vocabulary in `vocabulary.json`.
@@ -367,7 +367,7 @@ def read_description(directory) -> dict:
       description = checksums.verify_digest(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
-      'The vocabulary directory does not exist',
+      'The directory does not contain a vocabulary',
       got=str(directory),
       expected=f'a directory with {DESCRIPTION_FILE} and its models',
       fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',

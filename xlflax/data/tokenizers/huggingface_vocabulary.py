@@ -129,8 +129,8 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
 def _parse(content: bytes) -> dict:
   """Parses tokenizer.json and checks its ids.
 
-  The check comes before the library loads the file, because the library needs
-  time and memory also for each unused id.
+  The ids are checked before the library loads the file, because the library
+  uses time and memory for unused ids too.
   """
   with tokenizer_errors.converting_tokenizer_errors(f'Reading {FILE} failed'):
     parsed = json.loads(content)

@@ -124,7 +124,7 @@ def _count_unmerged(texts, settings, languages, where) -> int:
 
 
 class _RequiredSize(Exception):
-  """The model size is too small.
+  """Error of a model size that is too small.
 
   Attributes:
     size: Required number of tokens.
