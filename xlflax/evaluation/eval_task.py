@@ -90,7 +90,7 @@ class Subject:
 
   @property
   def needs_languages(self) -> bool:
-    """Whether the language of a text is required to read it.
+    """True if reading a text requires its language.
 
     This is the case if the model has language-specific parameters or the
     vocabulary has language-specific tokens.

@@ -135,11 +135,11 @@ def states_of_readings(
 def _truncate(reading: Reading, limit: int) -> Reading:
   """Returns the first tokens of a sentence; truncated words are removed."""
   truncated_words = np.unique(reading.words[limit:])
-  words = reading.words[:limit]
-  is_truncated = np.isin(words, truncated_words)
+  word_numbers = reading.words[:limit]
+  is_truncated = np.isin(word_numbers, truncated_words)
   return Reading(
     reading.token_ids[:limit],
-    np.where(is_truncated, -1, words).astype(np.int32),
+    np.where(is_truncated, -1, word_numbers).astype(np.int32),
   )
 
 
@@ -183,10 +183,10 @@ def _word_rows(readings, language_ids, rows, length, spec):
   The words of a row are counted from 0. Tokens that do not belong to a word
   have the number `length`.
   """
-  words = np.full((rows, length), length, np.int32)
+  word_numbers = np.full((rows, length), length, np.int32)
   for row, reading in enumerate(readings):
     positions = np.searchsorted(_word_numbers(reading), reading.words)
-    words[row, 1 : len(positions) + 1] = np.where(
+    word_numbers[row, 1 : len(positions) + 1] = np.where(
       reading.words >= 0, positions, length
     )
   return hidden_states.token_rows(
@@ -195,4 +195,4 @@ def _word_rows(readings, language_ids, rows, length, spec):
     rows,
     length,
     spec,
-  ) | {_WORDS: words}
+  ) | {_WORDS: word_numbers}

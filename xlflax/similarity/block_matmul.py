@@ -14,11 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_LARGE = 1 << 30  # Number of multiplications from which on XLA is used.
+_LARGE = 1 << 30  # minimum number of scalar multiplications to use XLA
 
 
 class Blocks(NamedTuple):
-  """Numbers of rows and columns of a block of float32 similarities."""
+  """Size of a block of float32 similarities.
+
+  Attributes:
+    queries: Number of rows.
+    keys: Number of columns.
+  """
 
   queries: int = 4096
   keys: int = 8192
@@ -44,7 +49,7 @@ def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
 
 
 def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
-  """Computes first second^T, like `product`.
+  """Computes first second^T; see `transposed_matmul`.
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.

@@ -76,12 +76,9 @@ def linear_cka(
 class LayerCKA:
   """CKA between the layers of two models, accumulated over batches.
 
-  ```
-  cka = LayerCKA()
-  for first, second in batches:  # [L, n, D], [M, n, E]
+  ``` cka = LayerCKA() for first, second in batches:  # [L, n, D], [M, n, E]
     cka.update(first, second)
-  cka.result()  # [L, M]
-  ```
+  cka.result()  # [L, M] ```
   """
 
   @validation.validate_call
@@ -173,6 +170,7 @@ class LayerCKA:
     return hsic.across / (first[:, None] * second[None])
 
   def _hsic(self) -> Hsic:
+    """Returns the HSIC of all sentences, including buffered ones."""
     if self._buffer:
       self._add(*self._concatenate_buffer())
     assert self._sums is not None
@@ -184,6 +182,7 @@ class LayerCKA:
     return int(np.clip(_BYTES // (4 * values_per_sentence), *_SENTENCES))
 
   def _concatenate_buffer(self) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenates the buffered sentences of each model."""
     first, second = (
       np.concatenate(side, axis=1) for side in zip(*self._buffer, strict=True)
     )
@@ -191,6 +190,7 @@ class LayerCKA:
     return first, second
 
   def _add(self, first: np.ndarray, second: np.ndarray) -> None:
+    """Adds buffered sentences to the sums and clears the buffer."""
     if self._sums is None:
       self._sums = Sums(
         first,

@@ -40,8 +40,9 @@ class Sums:
     debiased: bool,
     dtype: Any,
   ):
-    """Initializes the sums from the shapes and means of the first batch without
-    adding it.
+    """Initializes the sums without adding a batch.
+
+    The first batch determines the shapes, and its means are the origin.
 
     Args:
       first: Hidden states of the first model, of shape [L, n, D].
@@ -124,9 +125,8 @@ class _ProductSums:
     self._debiased = debiased
     depth, size = left.total.shape
     right_depth, right_size = right.total.shape
-    self._right_layers = (
-      1 if diagonal else right_depth
-    )  # right layers per left layer
+    # Number of right layers per left layer.
+    self._right_layers = 1 if diagonal else right_depth
     self._xy = [
       np.zeros((size, self._right_layers * right_size)) for _ in range(depth)
     ]
@@ -135,6 +135,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
+    """Adds a batch of the left and the right model."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)
@@ -178,6 +179,14 @@ class _ProductSums:
       yield i, x, right[i] if concatenated is None else concatenated
 
   def _hsic(self, n: int, i: int, j: int, xy: np.ndarray) -> float:
+    """Returns the HSIC of left layer i and right layer j.
+
+    Args:
+      n: Number of sentences.
+      i: Left layer.
+      j: Right layer.
+      xy: Sum of the products x y^T, of shape [D, E].
+    """
     x, y = (
       model.total[layer]
       for model, layer in zip(self._models, (i, j), strict=True)

@@ -19,8 +19,9 @@ from xlflax.similarity.block_matmul import Blocks
 from xlflax.similarity.neighbors import Neighbors
 from xlflax.similarity.top_k import TopK
 
-_LOOSE = 16  # The first 1/16 of the queries are always searched again.
-_LEAST = 3  # Up to this number of query blocks, two passes are as fast.
+# The first 1/16 of the queries have loose bounds and are always searched again.
+_LOOSE_FRACTION = 16
+_MIN_BLOCKS = 3  # Up to this number of query blocks, two passes are as fast.
 
 
 class SearchResult(NamedTuple):
@@ -37,7 +38,7 @@ class SearchResult(NamedTuple):
 
 def is_single_pass_faster(queries: int, blocks: Blocks) -> bool:
   """Returns whether one pass with bounds is faster than two passes."""
-  return queries > _LEAST * blocks.queries
+  return queries > _MIN_BLOCKS * blocks.queries
 
 
 def search_keys(
@@ -90,7 +91,7 @@ class _BoundedKeys:
 
   def __init__(self, queries: int, keys: int, top: int, k: int, blocks: Blocks):
     # A key has no bound before k queries have been processed.
-    first = max(k, queries // _LOOSE)
+    first = max(k, queries // _LOOSE_FRACTION)
     self._start = -(-first // blocks.queries) * blocks.queries
     self._best = TopK(queries, min(max(32, 4 * top), keys))
     self._bounds = np.full(queries, np.inf, np.float32)
@@ -111,7 +112,7 @@ class _BoundedKeys:
       return
     halves = self._halves[None, j : j + block.shape[1]]
     if j:
-      self._limits = self._best.known(i, len(block))
+      self._limits = self._best.lowest_scores(i, len(block))
     else:
       self._limits = top_k.compute_lower_limits(block - halves, self._best.size)
     for part in top_k.iterate_stripes(block):
@@ -123,7 +124,7 @@ class _BoundedKeys:
       return
     bounds = hits.scores - self._halves[j + hits.columns]
     chosen = bounds > self._limits[hits.rows]
-    self._best.take(
+    self._best.merge(
       top_k.Hits(hits.rows[chosen], hits.columns[chosen], bounds[chosen]), i, j
     )
 

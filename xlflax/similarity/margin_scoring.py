@@ -17,7 +17,7 @@ from xlflax.utils import errors, validation
 
 
 class Margin(enum.Enum):
-  """Scores of a pair with cosine c and mean cosine m of its neighbors."""
+  """Scores of a pair with cosine c and mean cosine m to its neighbors."""
 
   ABSOLUTE = 'absolute'  # c
   DISTANCE = 'distance'  # c - m

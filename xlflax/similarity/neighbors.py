@@ -59,13 +59,13 @@ def find_nearest(
     if penalties is not None:
       block = block - penalties[None, j : j + block.shape[1]].astype(np.float32)
     limits = (
-      best.known(i, len(block))
+      best.lowest_scores(i, len(block))
       if j
       else top_k.compute_lower_limits(block, best.size)
     )
     mask = top_k.exceeds_limits(block, limits)
     for hits in top_k.iterate_hits(block, mask):
-      best.take(hits, i, j)
+      best.merge(hits, i, j)
   return _to_neighbors(best)
 
 

@@ -118,7 +118,8 @@ def fit_vocabulary_alignment(
 ) -> Alignment:
   """Fits an alignment of two vocabularies to a bilingual dictionary.
 
-  Like `align`, but the means of the normalization are those of all words.
+  The method is that of `fit_alignment`, except that the means of the
+  normalization are those of all words.
 
   Args:
     source: Vectors of all words of the source language, of shape [N, D].
@@ -129,8 +130,8 @@ def fit_vocabulary_alignment(
       only scaled to unit length.
 
   Raises:
-    AnalysisError: If the vectors are not valid for `align`, or there is no
-      pair.
+    AnalysisError: If the vectors are not valid for `fit_alignment`, or there is
+      no pair.
   """
   pairs = _check_pairs(pairs, (len(source), len(target)))
   if not len(pairs):

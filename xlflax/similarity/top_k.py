@@ -32,14 +32,15 @@ def compute_limits(
     Limits of the rows, of shape [rows], and limits of the columns, of shape
     [columns].
   """
-  return (
-    top_k[0].known(first_row, len(block))
-    if first_column
-    else compute_lower_limits(block, top_k[0].size),
-    top_k[1].known(first_column, block.shape[1])
-    if first_row
-    else compute_lower_limits(block, top_k[1].size, axis=0),
-  )
+  if first_column:
+    row_limits = top_k[0].lowest_scores(first_row, len(block))
+  else:
+    row_limits = compute_lower_limits(block, top_k[0].size)
+  if first_row:
+    column_limits = top_k[1].lowest_scores(first_column, block.shape[1])
+  else:
+    column_limits = compute_lower_limits(block, top_k[1].size, axis=0)
+  return row_limits, column_limits
 
 
 def merge_hits(
@@ -60,12 +61,12 @@ def merge_hits(
       `compute_limits`.
   """
   selected = hits.scores > limits[0][hits.rows]
-  top_k[0].take(
+  top_k[0].merge(
     Hits(*(part[selected] for part in hits)), first_row, first_column
   )
   selected = np.flatnonzero(hits.scores > limits[1][hits.columns])
   selected = selected[np.argsort(hits.columns[selected], kind='stable')]
-  top_k[1].take(
+  top_k[1].merge(
     Hits(hits.columns[selected], hits.rows[selected], hits.scores[selected]),
     first_column,
     first_row,
@@ -96,8 +97,8 @@ def exceeds_limits(
   Args:
     block: Scores of shape [N, M].
     row_limits: Limits of the rows, of shape [N].
-    column_limits: Limits of the columns, of shape [M]. If None, only the limits of
-      the rows apply.
+    column_limits: Limits of the columns, of shape [M]. If None, only the limits
+      of the rows apply.
 
   Returns:
     Boolean mask of shape [N, M].
@@ -186,11 +187,11 @@ class TopK:
     self.scores = np.full((num_rows, k), -np.inf, np.float32)
     self.indices = np.zeros((num_rows, k), np.int64)
 
-  def known(self, start: int, count: int) -> np.ndarray:
+  def lowest_scores(self, start: int, count: int) -> np.ndarray:
     """Returns the current k-th greatest scores of a range of rows, [count]."""
     return self.scores[start : start + count, -1]
 
-  def take(self, hits: Hits, first_row: int, first_column: int) -> None:
+  def merge(self, hits: Hits, first_row: int, first_column: int) -> None:
     """Merges entries of a block to the right of all earlier blocks."""
     if not hits.rows.size:
       return
@@ -205,13 +206,15 @@ class TopK:
         (starts[has_more] + first)[:, None] + offsets, hits.rows.size - 1
       )
       is_present = offsets < sizes[has_more][:, None]
-      self._merge(
+      self._merge_candidates(
         first_row + unique_rows[has_more],
         np.where(is_present, hits.scores[positions], -np.inf),
         np.where(is_present, first_column + hits.columns[positions], 0),
       )
 
-  def _merge(self, rows, scores: np.ndarray, indices: np.ndarray) -> None:
+  def _merge_candidates(
+    self, rows, scores: np.ndarray, indices: np.ndarray
+  ) -> None:
     """Merges candidates [rows, n], which are ordered by their indices."""
     scores = np.concatenate([self.scores[rows], scores], 1)
     indices = np.concatenate([self.indices[rows], indices], 1)

@@ -86,9 +86,8 @@ def iterative_normalization(
   means: list[np.ndarray] = []
   while _mean_norm(normalized) > tolerance and len(means) < max_rounds:
     mean = normalized.mean(0, dtype=np.float64)
-    normalized -= mean[None].astype(
-      normalized.dtype
-    )  # in place, to save memory
+    # The operations are in place to save memory.
+    normalized -= mean[None].astype(normalized.dtype)
     norms = np.linalg.norm(normalized, axis=-1, keepdims=True)
     if not means and norms.max() <= 1e-6:
       raise errors.AnalysisError(

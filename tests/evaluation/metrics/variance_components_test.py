@@ -8,13 +8,13 @@ from xlflax.evaluation.metrics import variance_components
 def _spread(**parts):
   defaults = {'examples': 0.0, 'interaction': 0.0, 'runs': 0.0}
   return variance_components.Spread(
-    **defaults | {'drawn': 150.0, 'freedom': 4} | parts
+    **defaults | {'example_freedom': 150.0, 'run_freedom': 4} | parts
   )
 
 
 @pytest.mark.parametrize('freedom', [1, 2, 4, 18])
 def test_runs_alone_are_students_t(freedom):
-  found = _spread(runs=4.0, freedom=freedom)
+  found = _spread(runs=4.0, run_freedom=freedom)
   student = scipy.stats.t(freedom)
   assert found.error == 2
   assert variance_components.interval_half_width(found) == pytest.approx(
@@ -28,7 +28,7 @@ def test_runs_alone_are_students_t(freedom):
 
 @pytest.mark.parametrize('drawn', [5.0, 40.0, 200.0, 1e4])
 def test_examples_alone_are_students_t(drawn):
-  found = _spread(examples=1.0, drawn=drawn)
+  found = _spread(examples=1.0, example_freedom=drawn)
   expected = scipy.stats.t(drawn).ppf(0.975)
   assert variance_components.interval_half_width(found) == pytest.approx(
     expected, rel=2e-3
@@ -47,8 +47,8 @@ def test_the_parts_of_scores():
   assert found.examples == pytest.approx(2 * 0.5**2, rel=0.1)
   assert found.interaction * runs / 2 == pytest.approx(0.2**2, rel=0.1)
   assert found.runs * runs / 2 == pytest.approx(0.3**2 + 0.2**2, rel=0.1)
-  assert found.freedom == 2 * runs - 2
-  assert found.drawn == pytest.approx(1 / (1 / 39 + 1 / 4999))
+  assert found.run_freedom == 2 * runs - 2
+  assert found.example_freedom == pytest.approx(1 / (1 / 39 + 1 / 4999))
   alone = variance_components.estimate_variance(
     scores[:runs], drawn[:, :runs], sides[:1], size
   )
@@ -69,7 +69,7 @@ def test_one_of_twenty_of_normal_scores_is_beyond_reach(seeds):
       examples=max(of_examples - within, 0.0),
       interaction=within,
       runs=between,
-      drawn=drawn,
+      example_freedom=drawn,
     )
     difference = random.normal(0, np.sqrt(share * (1 + seeds)))
     beyond += variance_components.p_value(difference, found) < 0.05

@@ -31,7 +31,7 @@ def test_words_come_back_by_hand():
     True,
   ]
   assert alignment_error_rate.round_trip_words(
-    [there, back], most=1
+    [there, back], max_words=1
   ).tolist() == [True, False, False, False]
 
 

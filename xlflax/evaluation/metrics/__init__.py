@@ -1,1 +1,1 @@
-"""Scores of predictions: plain Python and numpy, without any model."""
+"""Evaluation metrics in Python and NumPy; they do not depend on models."""

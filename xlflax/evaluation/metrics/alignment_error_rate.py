@@ -1,8 +1,8 @@
-"""Word alignment: error rate with sure and possible links, Pharaoh strings.
+"""Alignment error rate with sure and possible links, and the Pharaoh format.
 
-Source: Och and Ney (2003), section 3.3. With links A, sure gold links S and
-possible ones P (which include S): precision |A & P| / |A|, recall
-|A & S| / |S|, AER 1 - (|A & S| + |A & P|) / (|A| + |S|).
+Source: Och and Ney (2003), section 3.3. For predicted links A, sure gold links
+S and possible gold links P (a superset of S), precision is |A & P| / |A|,
+recall is |A & S| / |S|, and AER is 1 - (|A & S| + |A & P|) / (|A| + |S|).
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import line_reader
 from xlflax.evaluation.metrics import corpus_statistics, metric_checks
 from xlflax.utils import errors
 
@@ -21,11 +21,11 @@ _LINK = re.compile(r'(\d+)([-p])(\d+)')
 
 @dataclasses.dataclass(frozen=True)
 class GoldLinks:
-  """The gold links of one sentence pair; places count from 0.
+  """Gold links of a sentence pair, with word positions from 0.
 
   Attributes:
-    sure: must be found.
-    possible: may be found; sure links need not be repeated here.
+    sure: Sure links.
+    possible: Possible links. Sure links need not be repeated.
   """
 
   sure: Collection[Link]
@@ -34,14 +34,15 @@ class GoldLinks:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AlignmentScores:
-  """Scores over all links of a corpus, fractions.
+  """Scores over all links of a corpus, as fractions.
 
   Attributes:
-    precision: NaN if no links were found.
-    recall: NaN if there are no sure links.
+    precision: Precision. NaN if no links are predicted.
+    recall: Recall. NaN if there are no sure links.
     error_rate: AER; lower is better.
-    statistics: (found & sure, found & possible, found, sure) links of each
-      sentence.
+    statistics: For each sentence pair, the numbers of predicted links that are
+      sure, of predicted links that are possible, of predicted links and of sure
+      links.
   """
 
   precision: float
@@ -51,33 +52,34 @@ class AlignmentScores:
 
 
 def alignment_scores(
-  gold: Sequence[GoldLinks], found: Sequence[Collection[Link]]
+  gold: Sequence[GoldLinks], predicted: Sequence[Collection[Link]]
 ) -> AlignmentScores:
-  """Scores found links.
+  """Scores predicted links.
 
   Args:
-    gold: of N sentence pairs: anything with `sure` and `possible`, such as an
-      AlignedSentence.
-    found: the N sets of links (i, j) of an aligner.
+    gold: Gold links of N sentence pairs. The items may be any objects with
+      `sure` and `possible`, such as an AlignedSentence.
+    predicted: N sets of predicted links (i, j).
 
   Raises:
-    CorpusError: nothing to score, or not as many of both.
+    CorpusError: If there are no sentence pairs, or if the numbers of gold and
+      predicted sentence pairs differ.
   """
-  metric_checks.same_length(gold, found, what='sentence pairs')
+  metric_checks.same_length(gold, predicted, what='sentence pairs')
   metric_checks.not_empty(gold, what='sentence pairs')
   rows = []
-  for right, links in zip(gold, found, strict=True):
-    sure, chosen = set(right.sure), set(links)
-    possible = sure | set(right.possible)
+  for gold_links, predicted_links in zip(gold, predicted, strict=True):
+    links, sure = set(predicted_links), set(gold_links.sure)
+    possible = sure | set(gold_links.possible)
     rows.append(
-      (len(chosen & sure), len(chosen & possible), len(chosen), len(sure))
+      (len(links & sure), len(links & possible), len(links), len(sure))
     )
   statistics = corpus_statistics.Statistics(
     np.array(rows), corpus_statistics.Aggregate.AER
   )
-  in_sure, in_possible, size, num_sure = statistics.rows.sum(0)
+  in_sure, in_possible, num_predicted, num_sure = statistics.rows.sum(0)
   return AlignmentScores(
-    precision=float(corpus_statistics.safe_divide(in_possible, size)),
+    precision=float(corpus_statistics.safe_divide(in_possible, num_predicted)),
     recall=float(corpus_statistics.safe_divide(in_sure, num_sure)),
     error_rate=statistics.value,
     statistics=statistics,
@@ -85,42 +87,49 @@ def alignment_scores(
 
 
 def round_trip_words(
-  links: Sequence[np.ndarray], *, most: int = 5
+  links: Sequence[np.ndarray], *, max_words: int = 5
 ) -> np.ndarray:
-  """Which words of a sentence come back to themselves; bool [M].
+  """Finds the words of a sentence that are linked back to themselves.
 
   Args:
-    links: of a word to words of the next sentence, bool [M, N], [N, ...], …,
-      [..., M]: from each to the next, and from the last to the first.
-    most: a word that comes back as more words than these does not count.
+    links: Links between the words of consecutive sentences, as bool arrays of
+      shape [M, N], [N, ...], …, [..., M]. The last sentence is linked back to
+      the first.
+    max_words: Maximum number of words that a word may be linked back to. Words
+      that exceed it are not found.
+
+  Returns:
+    Bool array of shape [M].
   """
   reached = np.eye(len(links[0]), dtype=bool)
   for step in links:
     reached = reached @ step
-  return reached.diagonal() & (reached.sum(1) <= most)
+  return reached.diagonal() & (reached.sum(1) <= max_words)
 
 
 def read_pharaoh(
   line: str, *, first: int = 0, where: str | None = None
 ) -> GoldLinks:
-  """Reads `0-0 1-2 3p1`: i-j is a sure link, ipj one that is only possible.
+  """Parses a line such as `0-0 1-2 3p1`.
+
+  `i-j` is a sure link, `ipj` is a link that is only possible.
 
   Args:
-    line: links, separated by white space.
-    first: the number that the file gives the first word, 0 or 1.
-    where: file and line, for messages.
+    line: Links, separated by white space.
+    first: Number of the first word in the file, 0 or 1.
+    where: File and line for error messages.
 
   Raises:
-    CorpusError: something else stands there.
+    CorpusError: If a link is malformed.
   """
   links: dict[str, set[Link]] = {'-': set(), 'p': set()}
-  for item in corpus_lines.split_tokens(line):
+  for item in line_reader.split_tokens(line):
     match = _LINK.fullmatch(item)
     if not match or min(int(match[1]), int(match[3])) < first:
       raise errors.CorpusError(
         'A word alignment has a malformed link',
         got=repr(item),
-        expected=f'i-j or ipj with places from {first}',
+        expected=f'i-j or ipj with word numbers from {first}',
         where=where,
       )
     links[match[2]].add((int(match[1]) - first, int(match[3]) - first))
@@ -133,7 +142,13 @@ def write_pharaoh(
   *,
   first: int = 0,
 ) -> str:
-  """The line that `read_pharaoh` reads: links in order, `3p1` if not sure."""
+  """Formats links in the format of `read_pharaoh`, in ascending order.
+
+  Args:
+    sure: Sure links.
+    possible: Possible links. Links that are also sure are written once.
+    first: Number of the first word in the file, 0 or 1.
+  """
   sure = set(sure)
   return ' '.join(
     f'{i + first}{"-" if (i, j) in sure else "p"}{j + first}'

@@ -14,10 +14,10 @@ ENGLISH = 'en'
 
 
 def macro_average(values: Sequence[float]) -> float:
-  """The mean of languages, tasks or runs.
+  """Returns the unweighted mean of scores.
 
   Raises:
-    CorpusError: there are none.
+    CorpusError: If there are no scores.
   """
   metric_checks.not_empty(values, what='scores')
   return float(np.mean(values))
@@ -26,10 +26,17 @@ def macro_average(values: Sequence[float]) -> float:
 def transfer_gap(
   scores: Mapping[str, float], *, source: str = ENGLISH
 ) -> float | None:
-  """The source language's score minus the mean of the others'.
+  """Returns the score of the source language minus the mean of the others.
 
-  XTREME's table 3 takes exact match, not the mean with F1, for question
-  answering. None without the source language or without others.
+  For question answering, XTREME's table 3 uses exact match instead of the mean
+  of exact match and F1.
+
+  Args:
+    scores: Score of each language.
+    source: Source language.
+
+  Returns:
+    The gap, or None if the source language or all other languages are missing.
   """
   target_scores = [
     score for language, score in scores.items() if language != source
@@ -40,30 +47,36 @@ def transfer_gap(
 
 
 def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
-  """XTREME's overall score and those of its groups.
+  """Computes the average scores of XTREME and of its task groups.
 
   Args:
-    scores: task -> its score over all languages (English included, where the
-      task has it), the mean of its metrics (F1 and exact match of
-      questions). Tasks that XTREME lacks don't count.
+    scores: Score of each task over all languages (including English if the task
+      has it), as the mean of its metrics (F1 and exact match for question
+      answering). Tasks that are not part of XTREME are ignored.
 
   Returns:
-    group -> mean of its tasks, 'all' -> mean of the nine tasks (not of the
-    groups). A mean of which a task is missing is left out. Where there is a
-    task that XTREME-R alone has, they are its means, 'R all' and so on.
+    Mean over the tasks of each group by name of the group, and the mean over
+    all nine tasks (not over the groups) as 'all'. A mean with a missing task is
+    left out. If `scores` contains a task that only XTREME-R has, the means are
+    those of XTREME-R, with names such as 'R all'.
   """
-  of_r = {name: task.group for name, task in xtreme_tasks.R_TASKS.items()}
-  of_r |= {name: group for name, (group, _) in xtreme_tasks.RANKED.items()}
-  groups_by_task = {
+  xtreme_groups = {
     name: task.group for name, task in xtreme_tasks.TASKS.items()
   }
-  is_r = any(name in scores for name in set(of_r) - set(groups_by_task))
-  prefix, kinds = ('R ', of_r) if is_r else ('', groups_by_task)
-  groups: dict[str, list[str]] = {}
-  for name, group in kinds.items():
-    groups.setdefault(group, []).append(name)
+  xtreme_r_groups = {
+    name: task.group for name, task in xtreme_tasks.R_TASKS.items()
+  } | {name: group for name, (group, _) in xtreme_tasks.RANKED.items()}
+  is_xtreme_r = any(
+    name in scores for name in set(xtreme_r_groups) - set(xtreme_groups)
+  )
+  prefix = 'R ' if is_xtreme_r else ''
+  group_by_task = xtreme_r_groups if is_xtreme_r else xtreme_groups
+
+  tasks_by_group: dict[str, list[str]] = {}
+  for name, group in group_by_task.items():
+    tasks_by_group.setdefault(group, []).append(name)
   return {
-    prefix + name: macro_average([scores[task] for task in members])
-    for name, members in (*groups.items(), ('all', list(kinds)))
-    if all(task in scores for task in members)
+    prefix + group: macro_average([scores[task] for task in tasks])
+    for group, tasks in (*tasks_by_group.items(), ('all', list(group_by_task)))
+    if all(task in scores for task in tasks)
   }

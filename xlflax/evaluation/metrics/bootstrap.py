@@ -1,16 +1,16 @@
-"""Is one model better than another, or is it chance?
+"""Significance of the difference between two models, by bootstrap resampling.
 
-Two things vary: which examples are in the test set, and the seeds of
-fine-tuning. Test sets of the same size are drawn from the examples with
-replacement, or from the clusters that they are of, and every run of both models
-is scored on each (Koehn, 2004, "Statistical significance tests for machine
-translation evaluation"). With several seeds, the spread of the runs' scores is
-added as the upper level: three seeds are too few to be drawn from themselves,
-so their share follows Student's t; see `spread`.
+Scores vary with the examples in the test set and with the seeds of fine-tuning.
+Test sets of the same size are sampled with replacement from the examples, or
+from clusters of examples, and every run of both models is scored on each sample
+(Koehn, 2004, "Statistical significance tests for machine translation
+evaluation"). With several seeds, the variance between the runs is added as a
+second level. Three seeds are too few to be resampled themselves, so their
+contribution follows Student's t; see `variance_components`.
 
-Test sets of one size are drawn alike, whatever they hold. So two models are
-compared on the same examples, and a mean over languages knows which of their
-examples are translations of each other.
+Test sets of the same size are sampled with the same indices, whatever they
+contain. Two models are therefore compared on the same examples, and a mean over
+languages accounts for examples that are translations of each other.
 """
 
 import dataclasses
@@ -27,25 +27,25 @@ from xlflax.evaluation.metrics import (
 )
 from xlflax.utils import errors
 
-_CHUNK = 4_000_000  # drawn places at a time, to bound memory
+_CHUNK = 4_000_000  # indices to sample at a time, to bound memory
 Runs = corpus_statistics.Statistics | Sequence[corpus_statistics.Statistics]
 
 
 @dataclasses.dataclass(frozen=True)
 class Significance:
-  """What resampling found; the unit is the metric's.
+  """Result of a comparison of two models, in the unit of the metric.
 
   Attributes:
-    first: the first model's score on all examples, the mean over its runs.
-    second: the second model's.
-    difference: second - first.
-    low: lower bound of the difference's 95 % interval.
-    high: its upper bound.
-    p_value: two-sided: how often a difference as large as this, in either
-      direction, comes of equal models.
-    samples: number of draws.
-    runs: how many runs of the first and of the second model there are. With
-      one of each, the two runs are compared, not what made them.
+    first: Score of the first model on all examples, as the mean over its runs.
+    second: Score of the second model.
+    difference: `second - first`.
+    low: Lower bound of the 95 % confidence interval of the difference.
+    high: Upper bound of the interval.
+    p_value: Two-sided p-value: the probability of a difference of at least this
+      size, in either direction, between equal models.
+    samples: Number of bootstrap samples.
+    runs: Numbers of runs of the first and of the second model. If both are 1,
+      the two runs are compared rather than the methods that produced them.
   """
 
   first: float
@@ -59,12 +59,12 @@ class Significance:
 
 
 class Drawn(NamedTuple):
-  """Scores of a model's runs on all examples, and on drawn test sets.
+  """Scores of a model's runs on all examples and on resampled test sets.
 
   Attributes:
-    scores: [runs].
-    values: [samples, runs].
-    size: how many examples, or clusters of them, are drawn from.
+    scores: Scores on all examples, of shape [runs].
+    values: Scores on resampled test sets, of shape [samples, runs].
+    size: Number of examples, or of clusters of examples, that are sampled from.
   """
 
   scores: np.ndarray
@@ -75,24 +75,26 @@ class Drawn(NamedTuple):
 def bootstrap_scores(
   runs: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Drawn:
-  """Scores the runs of a model on drawn test sets.
+  """Scores the runs of a model on resampled test sets.
 
   Args:
-    runs: the statistics of each run, on the same examples.
-    samples: number of draws.
-    seed: of the draws.
+    runs: Statistics of each run on the same examples.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
 
   Raises:
-    CorpusError: no examples, or not as many of all runs.
-    ConfigError: statistics of different metrics, or no samples.
+    CorpusError: If there are no examples, or if the runs have different numbers
+      of examples.
+    ConfigError: If the statistics belong to different metrics, or if `samples`
+      is too small.
   """
   run_list = (
     (runs,) if isinstance(runs, corpus_statistics.Statistics) else tuple(runs)
   )
-  _check(run_list, samples)
+  _check_comparable(run_list, samples)
   run_list = tuple(run.by_cluster() for run in run_list)
   scores = np.array([run.value for run in run_list])
-  values = _drawn_scores(run_list, samples, seed)
+  values = _resampled_scores(run_list, samples, seed)
   values = np.where(np.isfinite(values), values, scores)
   return Drawn(scores, values, run_list[0].size)
 
@@ -100,10 +102,15 @@ def bootstrap_scores(
 def combine_draws(
   parts: Sequence[Drawn], weights: Sequence[float]
 ) -> Drawn | None:
-  """The weighted sum of scores, such as a mean over languages.
+  """Returns the weighted sum of scores, such as a mean over languages.
 
-  A part with one run counts for every run of the others; None where parts have
-  several, but not as many.
+  Args:
+    parts: Scores to combine. A part with one run is combined with every run of
+      the other parts.
+    weights: Weight of each part.
+
+  Returns:
+    The sum, or None if parts with several runs have different numbers of runs.
   """
   runs = max(len(draw.scores) for draw in parts)
   if any(len(draw.scores) not in (1, runs) for draw in parts):
@@ -111,8 +118,8 @@ def combine_draws(
   pairs = list(zip(parts, weights, strict=True))
   zeros = np.zeros(runs)
   return Drawn(
-    sum((w * draw.scores for draw, w in pairs), zeros),
-    sum((w * draw.values for draw, w in pairs), zeros),
+    sum((weight * draw.scores for draw, weight in pairs), zeros),
+    sum((weight * draw.values for draw, weight in pairs), zeros),
     min(draw.size for draw in parts),
   )
 
@@ -120,17 +127,20 @@ def combine_draws(
 def compare_models(
   first: Runs, second: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Significance:
-  """Compares two models by the statistics of the same examples.
+  """Compares two models by their statistics of the same examples.
 
   Args:
-    first: of the first model, N examples; one for each run.
-    second: of the second model, in the same order of examples.
-    samples: number of draws.
-    seed: of the draws.
+    first: Statistics of each run of the first model, on N examples.
+    second: Statistics of each run of the second model, on the same examples in
+      the same order.
+    samples: Number of bootstrap samples.
+    seed: Random seed of the bootstrap.
 
   Raises:
-    CorpusError: no examples, or not as many of all runs.
-    ConfigError: statistics of different metrics, or no samples.
+    CorpusError: If there are no examples, or if the runs have different numbers
+      of examples.
+    ConfigError: If the statistics belong to different metrics, or if `samples`
+      is too small.
   """
   models = [
     (model_runs,)
@@ -138,7 +148,7 @@ def compare_models(
     else tuple(model_runs)
     for model_runs in (first, second)
   ]
-  _check([*models[0], *models[1]], samples)
+  _check_comparable([*models[0], *models[1]], samples)
   return score_difference(
     *(
       bootstrap_scores(model_runs, samples=samples, seed=seed)
@@ -148,22 +158,22 @@ def compare_models(
 
 
 def score_difference(first: Drawn, second: Drawn) -> Significance:
-  """Compares two models' scores on the same drawn test sets.
+  """Compares the scores of two models on the same resampled test sets.
 
   Raises:
-    CorpusError: they are drawn from different numbers of examples.
+    CorpusError: If the test sets have different numbers of examples.
   """
   if first.size != second.size:
     raise errors.CorpusError(
-      'Two models were scored on test sets of different sizes',
-      got=f'{first.size} and {second.size} examples, or clusters of them',
-      expected='as many, in the same order',
+      'Two models must be scored on the same test set',
+      got=f'{first.size} and {second.size} examples or clusters of examples',
+      expected='the same examples in the same order',
     )
   scores = np.concatenate([first.scores, second.scores])
-  drawn_scores = np.concatenate([first.values, second.values], 1)
+  values = np.concatenate([first.values, second.values], 1)
   runs = len(first.scores), len(second.scores)
-  interval_function = _one_run_each if max(runs) == 1 else _several_runs
-  low, high, p_value = interval_function(scores, drawn_scores, runs, first.size)
+  test_difference = _test_single_runs if max(runs) == 1 else _test_several_runs
+  low, high, p_value = test_difference(scores, values, runs, first.size)
   return Significance(
     first=float(first.scores.mean()),
     second=float(second.scores.mean()),
@@ -171,16 +181,16 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
     low=float(low),
     high=float(high),
     p_value=float(p_value),
-    samples=len(drawn_scores),
+    samples=len(values),
     runs=runs,
   )
 
 
 def confidence_interval(drawn: Drawn) -> tuple[float, float]:
-  """The 95 % interval of a model's score, in the metric's own unit.
+  """Returns the 95 % confidence interval of a score in the unit of the metric.
 
-  With one run it is of the test set's examples alone; with several, of the
-  seeds, too, as in `compare_models`.
+  For one run, the interval covers the variance due to the examples. For several
+  runs, it also covers the variance due to the seeds, as in `compare_models`.
   """
   scores, values, size = drawn
   if len(scores) == 1:
@@ -189,22 +199,23 @@ def confidence_interval(drawn: Drawn) -> tuple[float, float]:
     spread = variance_components.estimate_variance(
       scores, values, [np.arange(len(scores))], size
     )
-    reach = (
+    half_width = (
       variance_components.interval_half_width(spread)
       if spread.error > 1e-12
       else 0.0
     )
-    low, high = scores.mean() - reach, scores.mean() + reach
+    low, high = scores.mean() - half_width, scores.mean() + half_width
   return float(low), float(high)
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
-  """Adjusts p-values for being several, such as one for each language.
+  """Adjusts p-values for multiple comparisons, such as one for each language.
 
-  Holm (1979): the i-th smallest of m is multiplied by m - i + 1. Below 0.05,
-  all of them together are wrong in at most 5 % of cases.
+  In Holm's method (1979), the i-th smallest of m p-values is multiplied by m -
+  i + 1. If adjusted p-values below 0.05 are called significant, the probability
+  that any of them is wrong is at most 5 %.
 
-  Before: [0.01, 0.04, 0.03]; after: [0.03, 0.06, 0.06].
+  For example, [0.01, 0.04, 0.03] becomes [0.03, 0.06, 0.06].
   """
   order = sorted(range(len(p_values)), key=p_values.__getitem__)
   adjusted = [0.0] * len(p_values)
@@ -216,114 +227,135 @@ def holm_correction(p_values: Sequence[float]) -> list[float]:
 
 
 def _percentiles(values: np.ndarray, size: int) -> np.ndarray:
-  """Bounds of 95 %, wider where few examples or clusters are drawn from.
+  """Returns the bounds of the 95 % interval, corrected for small test sets.
 
   Hesterberg (2015), "What Teachers Should Know about the Bootstrap", section
-  3.3: percentiles as far out as Student's t is, of a variance that drawing
-  makes too small by 1 / size.
+  3.3: the percentiles correspond to the quantiles of Student's t, and to a
+  variance that resampling underestimates by 1 / size.
   """
-  reach = np.sqrt(size / max(size - 1, 1)) * special.stdtrit(
+  quantile = np.sqrt(size / max(size - 1, 1)) * special.stdtrit(
     max(size - 1, 1), 0.975
   )
-  return np.percentile(values, 100 * special.ndtr([-reach, reach]))
+  return np.percentile(values, 100 * special.ndtr([-quantile, quantile]))
 
 
-def _one_run_each(scores, drawn, runs, size) -> tuple[float, float, float]:
-  """Interval and p-value by Student's t on the drawn differences' spread.
+def _test_single_runs(scores, values, runs, size) -> tuple[float, float, float]:
+  """Returns the interval and the p-value for one run of each model.
 
-  Percentiles know no p below 1 / samples, which many comparisons together need.
+  They follow from Student's t and the variance of the resampled differences.
+  Percentiles could not yield p-values below 1 / samples, which are required if
+  many comparisons are made.
   """
-  differences, observed = drawn @ _contrast(runs), scores @ _contrast(runs)
+  differences, observed = values @ _contrast(runs), scores @ _contrast(runs)
   error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
-  freedom = variance_components.drawn_freedom(size, len(drawn))
-  # Sums in another order differ in the last bits: these are no difference.
+  freedom = variance_components.bootstrap_freedom(size, len(values))
+  # Equal scores may differ in the last bits if they are summed in another order.
   tolerance = 1e-12 * max(*np.abs(scores), 1e-300)
-  if abs(observed) <= tolerance or size < 2:  # one example tells no spread
-    p_value = 1.0
+  if abs(observed) <= tolerance or size < 2:
+    p_value = 1.0  # A single example does not determine a variance.
   elif error <= tolerance:
-    p_value = 1 / (1 + len(drawn))
+    p_value = 1 / (1 + len(values))
   else:
     p_value = 2 * special.stdtr(freedom, -abs(observed) / error)
-  reach = special.stdtrit(freedom, 0.975) * error
-  return observed - reach, observed + reach, p_value
+  half_width = special.stdtrit(freedom, 0.975) * error
+  return observed - half_width, observed + half_width, p_value
 
 
-def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
-  """Interval and p-value by Student's t on both levels' variance."""
+def _test_several_runs(
+  scores, values, runs, size
+) -> tuple[float, float, float]:
+  """Returns the interval and the p-value for several runs of a model.
+
+  They follow from the variance due to the examples and due to the runs.
+  """
   difference = scores @ _contrast(runs)
   sides = np.split(np.arange(len(scores)), [runs[0]])
-  spread = variance_components.estimate_variance(scores, drawn, sides, size)
+  spread = variance_components.estimate_variance(scores, values, sides, size)
   if spread.error <= 1e-12:
-    p_value = 1.0 if abs(difference) < 1e-12 else 1 / (1 + len(drawn))
+    p_value = 1.0 if abs(difference) < 1e-12 else 1 / (1 + len(values))
     return difference, difference, p_value
-  reach = variance_components.interval_half_width(spread)
+  half_width = variance_components.interval_half_width(spread)
   p_value = variance_components.p_value(difference, spread)
-  return difference - reach, difference + reach, p_value
+  return difference - half_width, difference + half_width, p_value
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:
-  """Weights [runs] that make scores the second mean minus the first."""
+  """Returns weights [runs] for the second mean minus the first mean."""
   return np.repeat([-1 / runs[0], 1 / runs[1]], runs)
 
 
-def _drawn_scores(
-  several: Sequence[corpus_statistics.Statistics], samples: int, seed: int
+def _resampled_scores(
+  runs: Sequence[corpus_statistics.Statistics], samples: int, seed: int
 ) -> np.ndarray:
-  """The score of every run on each drawn test set, [S, runs]."""
-  kind, size = several[0].aggregate, several[0].size
-  rows = np.stack([run.rows for run in several], 1)  # [N, runs, K]
+  """Returns the score of every run on each resampled test set, [S, runs]."""
+  aggregate, size = runs[0].aggregate, runs[0].size
+  rows = np.stack([run.rows for run in runs], 1)  # [N, runs, K]
   score_blocks: list[Any] = []
-  for draw_counts in _draws(size, samples=samples, seed=seed):
-    if kind.of_all is None:
-      # One matrix product sums all columns.
-      sums = draw_counts.astype(np.float64) @ rows.reshape(size, -1)
-      sums = sums.reshape(-1, len(several), kind.columns)
-      score_blocks.append(corpus_statistics.aggregate_scores(sums, size, kind))
+  for counts in _sample_counts(size, samples=samples, seed=seed):
+    if aggregate.of_all is None:
+      # A single matrix multiplication sums all columns of all samples.
+      sums = counts.astype(np.float64) @ rows.reshape(size, -1)
+      sums = sums.reshape(-1, len(runs), aggregate.columns)
+      score_blocks.append(
+        corpus_statistics.aggregate_scores(sums, size, aggregate)
+      )
     else:
-      for counts in draw_counts:
-        chosen = np.repeat(rows, counts, axis=0)
+      for sample_counts in counts:
+        sample_rows = np.repeat(rows, sample_counts, axis=0)
         score_blocks.append(
-          [_whole(kind, run) for run in chosen.swapaxes(0, 1)]
+          [_sample_score(aggregate, run) for run in sample_rows.swapaxes(0, 1)]
         )
   return np.concatenate(
-    [np.reshape(run, (-1, len(several))) for run in score_blocks]
+    [np.reshape(block, (-1, len(runs))) for block in score_blocks]
   )
 
 
-def _whole(kind: corpus_statistics.Aggregate, rows: np.ndarray) -> float:
-  """The score of drawn examples; NaN where they have none, as all are alike."""
+def _sample_score(
+  aggregate: corpus_statistics.Aggregate, rows: np.ndarray
+) -> float:
+  """Returns the score of sampled examples, or NaN if it is undefined.
+
+  The score may be undefined if all sampled examples are equal.
+  """
   with np.errstate(invalid='ignore', divide='ignore'):
     try:
-      return corpus_statistics.Statistics(rows, kind).value
+      return corpus_statistics.Statistics(rows, aggregate).value
     except errors.CorpusError:
       return np.nan
 
 
-def _draws(size: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields [S, N] how often each of N examples was drawn."""
+def _sample_counts(
+  size: int, *, samples: int, seed: int
+) -> Iterator[np.ndarray]:
+  """Yields the multiplicities of N examples in blocks of samples, [S, N]."""
   generator = np.random.default_rng(seed)
-  at_once = max(1, _CHUNK // size)
-  for start in range(0, samples, at_once):
-    count = min(at_once, samples - start)
-    places = generator.integers(0, size, (count, size))
-    places += size * np.arange(count)[:, None]
-    draw_counts = np.bincount(places.ravel(), minlength=count * size)
-    yield draw_counts.reshape(count, size)
+  block_size = max(1, _CHUNK // size)
+  for start in range(0, samples, block_size):
+    num_samples = min(block_size, samples - start)
+    indices = generator.integers(0, size, (num_samples, size))
+    # Offsets allow a single call to count the indices of all samples.
+    indices += size * np.arange(num_samples)[:, None]
+    counts = np.bincount(indices.ravel(), minlength=num_samples * size)
+    yield counts.reshape(num_samples, size)
 
 
-def _check(several, samples: int) -> None:
-  """Raises unless all are statistics of one metric on the same examples."""
-  reference = several[0]
-  for statistics in several:
+def _check_comparable(
+  runs: Sequence[corpus_statistics.Statistics], samples: int
+) -> None:
+  """Checks that runs have statistics of one metric on the same examples."""
+  reference = runs[0]
+  for statistics in runs:
     if statistics.aggregate is not reference.aggregate:
       raise errors.ConfigError(
         'Statistics of different metrics cannot be compared',
         got=f'{reference.aggregate.value!r} and {statistics.aggregate.value!r}',
-        expected='all of one kind',
+        expected='statistics of the same aggregate',
       )
     metric_checks.same_length(reference.rows, statistics.rows, what='examples')
     if not np.array_equal(reference.clusters, statistics.clusters):
-      raise errors.CorpusError('Two runs have other clusters of examples')
+      raise errors.CorpusError(
+        'Two runs must have the same clusters of examples'
+      )
   metric_checks.not_empty(reference.rows, what='examples')
   if samples < 2:
     raise errors.ConfigError(

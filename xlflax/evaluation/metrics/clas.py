@@ -1,9 +1,9 @@
-"""Dependency parsing by content words: CLAS, MLAS and BLEX.
+"""Dependency parsing metrics for content words: CLAS, MLAS and BLEX.
 
 Source: the CoNLL 2018 shared task (Zeman et al., 2018, section 5), on gold
-segmentation. Function words and punctuation are not scored by themselves. All
-three are F1, as a word counts on the side on which its relation is one of
-content.
+segmentation. Function words and punctuation are not scored on their own. All
+three metrics are F1 scores, because a word is counted as predicted if its
+predicted relation is a content relation, and as gold if its gold relation is.
 """
 
 import dataclasses
@@ -78,13 +78,18 @@ FEATURES = frozenset(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ContentScores:
-  """Scores of content words; each has (correct, predicted, gold) by sentence.
+  """Scores of content words.
+
+  The statistics contain the numbers of correct, predicted and gold words of
+  each sentence.
 
   Attributes:
-    clas: head and relation are right.
-    mlas: also part of speech, universal features, and the function words that
-      depend on the word, with theirs; None without gold tags.
-    blex: head, relation and lemma; None without gold lemmas.
+    clas: The head and the relation must be correct.
+    mlas: In addition, the part of speech, the universal features and the
+      dependent function words, with their parts of speech and features, must be
+      correct. None without gold tags.
+    blex: The head, the relation and the lemma must be correct. None without
+      gold lemmas.
   """
 
   clas: corpus_statistics.Statistics
@@ -95,96 +100,135 @@ class ContentScores:
 def content_word_scores(
   gold: Sequence[Any], predicted: Sequence[Any]
 ) -> ContentScores:
-  """Scores of predicted trees.
+  """Scores predicted trees.
 
   Args:
-    gold: N trees with `heads`, `relations`, `tags`, `features` ('Case=Nom',
-      joined by '|') and `lemmas`, such as ParsedSentences.
-    predicted: N trees of as many words. Where they lack tags, features or
-      lemmas, the gold ones stand in.
+    gold: N trees with `heads`, `relations`, `tags`, `features` (such as
+      'Case=Nom', joined by '|') and `lemmas`, such as ParsedSentences.
+    predicted: N trees with the same numbers of words. If they lack tags,
+      features or lemmas, those of the gold trees are used.
 
   Raises:
-    CorpusError: nothing to score, or lengths differ.
+    CorpusError: If there are no trees, or if lengths differ.
   """
   metric_checks.same_length(gold, predicted, what='trees')
   metric_checks.not_empty(gold, what='trees')
-  sides = [
-    (_words(g, g), _words(p, g)) for g, p in zip(gold, predicted, strict=True)
+  sentences = [
+    (_words(gold_tree, gold_tree), _words(predicted_tree, gold_tree))
+    for gold_tree, predicted_tree in zip(gold, predicted, strict=True)
   ]
+  has_tags = any(tree.tags for tree in gold)
+  has_lemmas = any(tree.lemmas for tree in gold)
   return ContentScores(
-    _statistics(sides, _attachment),
-    _statistics(sides, _morphology) if any(g.tags for g in gold) else None,
-    _statistics(sides, _lexeme) if any(g.lemmas for g in gold) else None,
+    clas=_f1_statistics(sentences, _clas_key),
+    mlas=_f1_statistics(sentences, _mlas_key) if has_tags else None,
+    blex=_f1_statistics(sentences, _blex_key) if has_lemmas else None,
   )
 
 
 class _Word(NamedTuple):
+  """A word of a tree with all properties that are compared.
+
+  Attributes:
+    head: Number of the head.
+    relation: Universal relation to the head.
+    tag: Universal part of speech.
+    features: Universal features.
+    lemma: Lemma.
+    function_words: Index, relation, part of speech and features of each
+      dependent function word.
+  """
+
   head: int
   relation: str
   tag: str
   features: str
   lemma: str
-  function: tuple  # place, relation, tag, features of dependent function words
+  function_words: tuple
 
 
 def _words(tree: Any, gold: Any) -> list[_Word]:
-  """The words of a tree; what only gold trees have is taken from there."""
-  count = len(gold.heads)
+  """Returns the words of a tree.
+
+  Columns that the tree lacks are taken from the gold tree.
+  """
+  num_words = len(gold.heads)
   metric_checks.same_length(gold.heads, tree.heads, what='heads')
 
   def column(name: str) -> Sequence[str]:
-    return getattr(tree, name, ()) or getattr(gold, name, ()) or ('_',) * count
+    values = getattr(tree, name, ()) or getattr(gold, name, ())
+    return values or ('_',) * num_words
 
   relations = [universal_relation(name) for name in tree.relations]
   tags, lemmas = column('tags'), column('lemmas')
   features = [_universal_features(text) for text in column('features')]
-  function: list[list] = [[] for _ in range(count + 1)]
+  # Function words by number of their head, where 0 is the root.
+  function_words: list[list] = [[] for _ in range(num_words + 1)]
   for index, (head, relation) in enumerate(
     zip(tree.heads, relations, strict=True)
   ):
     if relation in FUNCTIONAL:
-      function[head].append((index, relation, tags[index], features[index]))
+      function_words[head].append(
+        (index, relation, tags[index], features[index])
+      )
   return [
-    _Word(head, relation, tag, feature, lemma, tuple(function_words))
-    for head, relation, tag, feature, lemma, function_words in zip(
-      tree.heads, relations, tags, features, lemmas, function[1:], strict=True
+    _Word(
+      head=tree.heads[index],
+      relation=relations[index],
+      tag=tags[index],
+      features=features[index],
+      lemma=lemmas[index],
+      function_words=tuple(function_words[index + 1]),
     )
+    for index in range(num_words)
   ]
 
 
 def _universal_features(text: str) -> str:
-  universal = [f for f in text.split('|') if f.partition('=')[0] in FEATURES]
-  return '|'.join(sorted(universal))
+  """Returns the universal features among features such as 'Case=Nom|X=Y'."""
+  features = [
+    feature
+    for feature in text.split('|')
+    if feature.partition('=')[0] in FEATURES
+  ]
+  return '|'.join(sorted(features))
 
 
-def _statistics(sides, key) -> corpus_statistics.Statistics:
+def _f1_statistics(sentences, key) -> corpus_statistics.Statistics:
+  """Returns the F1 statistics of content words.
+
+  Args:
+    sentences: Gold words and predicted words of each sentence.
+    key: Function of a word and its gold word. A prediction is correct if its
+      key equals that of the gold word.
+  """
   rows = [
     (
       sum(
-        key(g, g) == key(p, g)
-        for g, p in zip(gold, predicted, strict=True)
-        if g.relation in CONTENT
+        key(gold_word, gold_word) == key(predicted_word, gold_word)
+        for gold_word, predicted_word in zip(gold, predicted, strict=True)
+        if gold_word.relation in CONTENT
       ),
       sum(word.relation in CONTENT for word in predicted),
       sum(word.relation in CONTENT for word in gold),
     )
-    for gold, predicted in sides
+    for gold, predicted in sentences
   ]
   return corpus_statistics.Statistics(
     np.array(rows), corpus_statistics.Aggregate.F1
   )
 
 
-def _attachment(word: _Word, gold: _Word) -> tuple:
+def _clas_key(word: _Word, gold: _Word) -> tuple:
   del gold
   return word.head, word.relation
 
 
-def _morphology(word: _Word, gold: _Word) -> tuple:
+def _mlas_key(word: _Word, gold: _Word) -> tuple:
   del gold
-  return word.head, word.relation, word.tag, word.features, word.function
+  return word.head, word.relation, word.tag, word.features, word.function_words
 
 
-def _lexeme(word: _Word, gold: _Word) -> tuple:
+def _blex_key(word: _Word, gold: _Word) -> tuple:
   lemma = '_' if gold.lemma == '_' else word.lemma
   return word.head, word.relation, lemma

@@ -1,4 +1,4 @@
-"""Classification: accuracy, macro F1, the table of confusions."""
+"""Classification metrics: accuracy, macro F1 and the confusion matrix."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClassificationScores:
-  """Scores of one set of labels, fractions.
+  """Scores of a classification test set, as fractions.
 
   Attributes:
-    accuracy: share of right labels.
-    macro_f1: mean over classes of each class's F1. Classes that are neither
-      gold nor predicted anywhere don't count (as in scikit-learn).
-    labels: the C classes, in the order of `confusion`.
-    confusion: [C, C] counts, gold by predicted.
+    accuracy: Fraction of correct labels.
+    macro_f1: Mean over classes of the F1 of each class. Classes without gold
+      and predicted examples are excluded, as in scikit-learn.
+    labels: The C classes in the order of `confusion`.
+    confusion: Counts of shape [C, C], gold class by predicted class.
     correct: 1 or 0 for each example, for significance tests.
   """
 
@@ -38,28 +38,29 @@ def classification_scores(
   """Scores predicted labels.
 
   Args:
-    gold: N right labels.
-    predicted: N predicted ones.
-    labels: the classes in the order of the confusion table; None: those seen,
-      sorted.
+    gold: N gold labels.
+    predicted: N predicted labels.
+    labels: Classes in the order of the confusion matrix. If None, the sorted
+      labels that occur.
 
   Raises:
-    CorpusError: no labels, not as many of both, or one not in `labels`.
+    CorpusError: If there are no labels, if the numbers of gold and predicted
+      labels differ, or if a label is not in `labels`.
   """
   metric_checks.same_length(gold, predicted, what='labels')
   metric_checks.not_empty(gold, what='labels')
   classes = (
     tuple(sorted({*gold, *predicted})) if labels is None else tuple(labels)
   )
-  table = confusion_matrix(gold, predicted, labels=classes)
-  hits = np.diagonal(table)
-  sizes = table.sum(0) + table.sum(1)  # [C] predicted + gold
-  class_f1 = corpus_statistics.safe_divide(2 * hits, sizes)
+  confusion = confusion_matrix(gold, predicted, labels=classes)
+  num_correct = np.diagonal(confusion)
+  num_labels = confusion.sum(0) + confusion.sum(1)  # predicted + gold, [C]
+  class_f1 = corpus_statistics.safe_divide(2 * num_correct, num_labels)
   return ClassificationScores(
-    accuracy=float(hits.sum() / len(gold)),
-    macro_f1=float(np.mean(class_f1[sizes > 0])),
+    accuracy=float(num_correct.sum() / len(gold)),
+    macro_f1=float(np.mean(class_f1[num_labels > 0])),
     labels=classes,
-    confusion=table,
+    confusion=confusion,
     correct=corpus_statistics.Statistics(
       np.array([g == p for g, p in zip(gold, predicted, strict=True)])
     ),
@@ -69,36 +70,51 @@ def classification_scores(
 def of_positive(
   gold: Sequence[str], predicted: Sequence[str], positive: str
 ) -> dict[str, corpus_statistics.Statistics]:
-  """F1 of one class and Matthews' correlation (GLUE's MRPC, QQP and CoLA).
+  """Returns F1 of a class and Matthews correlation (GLUE's MRPC, QQP and CoLA).
 
   Args:
-    gold: N right labels.
-    predicted: N predicted ones.
-    positive: the class; all others are one.
+    gold: N gold labels.
+    predicted: N predicted labels.
+    positive: Positive class. All other classes are the negative class.
   """
-  sides = np.array([gold, predicted]) == positive  # [2, N]
-  counts = np.stack([sides.all(0), sides[1], sides[0]], 1)
-  kinds = corpus_statistics.Aggregate
+  is_positive = np.array([gold, predicted]) == positive  # [2, N]
+  counts = np.stack([is_positive.all(0), is_positive[1], is_positive[0]], 1)
   return {
-    'f1': corpus_statistics.Statistics(counts, kinds.F1),
-    'matthews': corpus_statistics.Statistics(sides.T, kinds.MATTHEWS),
+    'f1': corpus_statistics.Statistics(counts, corpus_statistics.Aggregate.F1),
+    'matthews': corpus_statistics.Statistics(
+      is_positive.T, corpus_statistics.Aggregate.MATTHEWS
+    ),
   }
 
 
 def confusion_matrix(
   gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
 ) -> np.ndarray:
-  """[C, C] counts: gold label by predicted label, in the order of `labels`."""
-  places = {label: index for index, label in enumerate(labels)}
+  """Returns counts by gold label and predicted label, of shape [C, C].
+
+  Args:
+    gold: N gold labels.
+    predicted: N predicted labels.
+    labels: The C classes in the order of rows and columns.
+
+  Raises:
+    CorpusError: If a label is not in `labels`.
+  """
+  indices = {label: index for index, label in enumerate(labels)}
   for label in (*gold, *predicted):
-    if label not in places:
+    if label not in indices:
       raise errors.CorpusError(
         'A label is not one of the classes',
         got=repr(label),
         expected='one of ' + ', '.join(map(repr, labels)),
       )
-  table = np.zeros((len(labels), len(labels)), np.int64)
+  counts = np.zeros((len(labels), len(labels)), np.int64)
   np.add.at(
-    table, ([places[g] for g in gold], [places[p] for p in predicted]), 1
+    counts,
+    (
+      [indices[label] for label in gold],
+      [indices[label] for label in predicted],
+    ),
+    1,
   )
-  return table
+  return counts

@@ -1,8 +1,8 @@
-"""From statistics of single examples to the score of a corpus.
+"""Statistics of single examples, and the corpus scores that they determine.
 
-A metric that is resampled (see `bootstrap`) is a function of sums over examples,
-or of all examples at once. An example is one row of K numbers; which K, and how
-they become a score, is its `Aggregate`.
+A metric that is resampled (see `bootstrap`) is a function of sums over
+examples, or of all examples at once. An example is a row of K numbers. Its
+`Aggregate` determines the meaning of the numbers and the score.
 """
 
 import dataclasses
@@ -19,23 +19,29 @@ _BLEU_ORDER = 4
 
 
 class Aggregate(enum.Enum):
-  """How sums over N examples become one score, and the K columns summed.
+  """Function that turns the statistics of N examples into a score.
 
-  MEAN: K = 1, the example's score; its mean.
-  RATIO: (correct, counted); correct / counted.
-  PERPLEXITY: (losses in nats, predicted tokens); exp(losses / tokens).
-  F1: (correct, predicted, gold); 2 correct / (predicted + gold).
-  AER: (found & sure, found & possible, found, sure); equation of
-    `alignment.error_rate`.
-  BLEU: (4 matches, 4 totals, system length, reference length), n-gram orders
-    1..4; BLEU without smoothing in 0..100.
-  SMOOTHED_BLEU: the same columns, with sacreBLEU's default smoothing.
-  CHRF, CHRF_WORDS: (system, reference, matching) n-grams of 6 orders of
-    characters, and with those of 2 orders of words; chrF and chrF++.
-  SPEARMAN, PEARSON: (gold, found) numbers; their correlation.
-  MATTHEWS: the same of classes 1 and 0; 0 where one side has one class only.
-  AVERAGE_PRECISION, ROC_AUC: (1 for a positive example or 0, its score).
-  V_MEASURE: numbers of (class, cluster).
+  MEAN: The column is the score of the example. The score is the mean.
+  RATIO: Columns (correct, counted). The score is correct / counted.
+  PERPLEXITY: Columns (losses in nats, predicted tokens). The score is
+    exp(losses / tokens).
+  F1: Columns (correct, predicted, gold). The score is 2 correct / (predicted +
+    gold).
+  AER: Columns (predicted & sure, predicted & possible, predicted, sure). The
+    score is the alignment error rate; see `alignment_error_rate`.
+  BLEU: Columns (4 matches, 4 totals, system length, reference length) for the
+    n-gram orders 1 to 4. The score is BLEU without smoothing, from 0 to 100.
+  SMOOTHED_BLEU: Same columns. The score is BLEU with sacreBLEU's default
+    smoothing.
+  CHRF, CHRF_WORDS: Columns (system, reference, matching) n-grams of 6 orders of
+    characters, and for CHRF_WORDS also of 2 orders of words. The scores are
+    chrF and chrF++.
+  SPEARMAN, PEARSON: Columns (gold, predicted) values. The score is their
+    correlation.
+  MATTHEWS: Columns (gold, predicted) classes, 1 or 0. The score is their
+    correlation, or 0 if a column has one class only.
+  AVERAGE_PRECISION, ROC_AUC: Columns (1 for a positive example or 0, score).
+  V_MEASURE: Columns (class, cluster) numbers.
   """
 
   MEAN = 'mean'
@@ -56,11 +62,12 @@ class Aggregate(enum.Enum):
 
   @property
   def columns(self) -> int:
+    """Number K of columns."""
     return _COLUMNS.get(self, 2)
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """The score of both columns where it is no function of their sums."""
+    """Function of the columns if the score is not a function of their sums."""
     return _OF_ALL.get(self)
 
 
@@ -76,8 +83,8 @@ _COLUMNS = {
 _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
   Aggregate.SPEARMAN: embedding_metrics.spearman,
   Aggregate.PEARSON: embedding_metrics.pearson,
-  Aggregate.MATTHEWS: lambda *sides: np.nan_to_num(
-    embedding_metrics.pearson(*sides)
+  Aggregate.MATTHEWS: lambda gold, predicted: np.nan_to_num(
+    embedding_metrics.pearson(gold, predicted)
   ),
   Aggregate.AVERAGE_PRECISION: embedding_metrics.average_precision,
   Aggregate.ROC_AUC: embedding_metrics.roc_auc,
@@ -87,13 +94,14 @@ _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Statistics:
-  """What single examples contribute to a score.
+  """Statistics of single examples that determine a score.
 
   Attributes:
-    rows: [N, K] numbers of the examples; [N] is taken as K = 1.
-    aggregate: what the K columns are.
-    clusters: [N] names of what examples are of, such as the text of a
-      question: those of one name are drawn together. None: each is alone.
+    rows: Statistics of the examples, of shape [N, K], or [N] if K is 1.
+    aggregate: Meaning of the K columns.
+    clusters: Identifiers of shape [N] of the groups that examples belong to,
+      such as the text of a question. Examples with the same identifier are
+      resampled together. If None, each example is resampled on its own.
   """
 
   rows: np.ndarray
@@ -118,25 +126,31 @@ class Statistics:
       )
     object.__setattr__(self, 'rows', rows)
     if self.clusters is not None:
-      numbers: dict[Any, int] = {}  # in the order in which they come
-      names = [numbers.setdefault(x, len(numbers)) for x in self.clusters]
-      object.__setattr__(self, 'clusters', np.array(names, np.int64))
-      metric_checks.same_length(rows, names, what='clusters')
+      # Clusters are numbered in the order of their first example.
+      numbers: dict[Any, int] = {}
+      clusters = [
+        numbers.setdefault(cluster, len(numbers)) for cluster in self.clusters
+      ]
+      object.__setattr__(self, 'clusters', np.array(clusters, np.int64))
+      metric_checks.same_length(rows, clusters, what='clusters')
 
   def by_cluster(self) -> 'Statistics':
-    """The sums of each cluster's examples as one row, a mean as a ratio."""
+    """Returns statistics with one row per cluster, the sum over its examples.
+
+    A mean becomes a ratio, since clusters differ in size.
+    """
     if self.clusters is None or self.aggregate.of_all is not None:
       return self
-    rows, kind = self.rows, self.aggregate
-    if kind is Aggregate.MEAN:
+    rows, aggregate = self.rows, self.aggregate
+    if aggregate is Aggregate.MEAN:
       rows = np.concatenate([rows, np.ones_like(rows)], 1)
-      kind = Aggregate.RATIO
+      aggregate = Aggregate.RATIO
     sums = np.zeros((self.clusters.max(initial=-1) + 1, rows.shape[1]))
     np.add.at(sums, self.clusters, rows)
-    return Statistics(sums, kind)
+    return Statistics(sums, aggregate)
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Returns plain JSON values."""
     clusters = None if self.clusters is None else self.clusters.tolist()
     return {
       'aggregate': self.aggregate.value,
@@ -146,19 +160,19 @@ class Statistics:
 
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'Statistics':
-    """The inverse of `to_json`."""
-    kind = Aggregate(value['aggregate'])
-    rows = np.array(value['rows'], np.float64).reshape(-1, kind.columns)
-    return cls(rows, kind, value['clusters'])
+    """Returns the statistics for the output of `to_json`."""
+    aggregate = Aggregate(value['aggregate'])
+    rows = np.array(value['rows'], np.float64).reshape(-1, aggregate.columns)
+    return cls(rows, aggregate, value['clusters'])
 
   @property
   def size(self) -> int:
-    """The number of examples, N."""
+    """Number N of examples."""
     return len(self.rows)
 
   @property
   def value(self) -> float:
-    """The score of all examples; NaN without any example."""
+    """Score of all examples, or NaN if there are no examples."""
     if self.aggregate.of_all is not None:
       return self.aggregate.of_all(*self.rows.T) if self.size else np.nan
     return float(aggregate_scores(self.rows.sum(0), self.size, self.aggregate))
@@ -167,16 +181,17 @@ class Statistics:
 def aggregate_scores(
   sums: np.ndarray, size: int, aggregate: Aggregate
 ) -> np.ndarray:
-  """Scores of sums over examples.
+  """Computes scores from sums over examples.
 
   Args:
-    sums: [..., K].
-    size: how many examples each sum is of.
-    aggregate: what the columns are.
+    sums: Sums of the columns, of shape [..., K].
+    size: Number of examples in each sum.
+    aggregate: Meaning of the columns.
 
   Returns:
-    [...]: fractions; BLEU and chrF in 0..100. Where the denominator is 0 an F1 is
-    0 (as in seqeval), every other fraction NaN.
+    Scores of shape [...]. They are fractions, except that BLEU and chrF are
+    from 0 to 100. If the denominator is 0, F1 is 0 (as in seqeval), and every
+    other fraction is NaN.
   """
   sums = np.asarray(sums, np.float64)
   if aggregate is Aggregate.MEAN:
@@ -198,18 +213,18 @@ def aggregate_scores(
 
 
 def _chrf(sums: np.ndarray) -> np.ndarray:
-  """chrF (Popovic, 2015) with beta 2, as sacreBLEU has it."""
+  """Computes chrF (Popovic, 2015) with beta 2, as in sacreBLEU."""
   system, reference, matches = np.moveaxis(
     sums.reshape(*sums.shape[:-1], -1, 3), -1, 0
   )
-  counted = (system > 0) & (reference > 0)
+  is_counted = (system > 0) & (reference > 0)
   precision, recall = (
     safe_divide(
-      safe_divide(np.where(counted, matches, 0), side, empty=0.0).sum(-1),
-      counted.sum(-1),
+      safe_divide(np.where(is_counted, matches, 0), total, empty=0.0).sum(-1),
+      is_counted.sum(-1),
       empty=0.0,
     )
-    for side in (system, reference)
+    for total in (system, reference)
   )
   return 100 * safe_divide(
     5 * precision * recall, 4 * precision + recall, empty=0.0
@@ -217,32 +232,36 @@ def _chrf(sums: np.ndarray) -> np.ndarray:
 
 
 def safe_divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:
-  """Numerator / denominator, `empty` where the denominator is 0."""
+  """Divides arrays; the result is `empty` where the denominator is 0."""
   numerator, denominator = np.broadcast_arrays(
     np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
   )
-  out = np.full(numerator.shape, empty)
-  return np.divide(numerator, denominator, out=out, where=denominator != 0)
+  result = np.full(numerator.shape, empty)
+  return np.divide(numerator, denominator, out=result, where=denominator != 0)
 
 
 def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
-  """BLEU (Papineni et al., 2002) of [..., 10] sums.
+  """Computes BLEU (Papineni et al., 2002) from sums of shape [..., 10].
 
-  Smoothed: the k-th order without a match counts 1 / 2^k matches (Chen and
-  Cherry, 2014, method 3; sacreBLEU's `exp`).
+  Args:
+    sums: Columns as in `Aggregate.BLEU`.
+    smoothed: Whether to count 1 / 2^k matches for the k-th order without a
+      match (Chen and Cherry, 2014, method 3; sacreBLEU's `exp`).
   """
   matches, totals = sums[..., :_BLEU_ORDER], sums[..., _BLEU_ORDER:-2]
   system, reference = sums[..., -2], sums[..., -1]
-  absent = (matches == 0) & (totals > 0)
+  has_no_match = (matches == 0) & (totals > 0)
   matches = matches.astype(np.float64)
   if smoothed:
-    matches = np.where(absent, 0.5 ** np.cumsum(absent, -1), matches)
-  usable = np.asarray((totals > 0).all(-1) & (matches > 0).all(-1))
-  if smoothed:  # nothing matches at all
-    usable &= ~absent.all(-1)
+    matches = np.where(
+      has_no_match, 0.5 ** np.cumsum(has_no_match, -1), matches
+    )
+  is_positive = np.asarray((totals > 0).all(-1) & (matches > 0).all(-1))
+  if smoothed:  # Without any match, the score is 0.
+    is_positive &= ~has_no_match.all(-1)
   precisions = np.where(
-    usable[..., None], safe_divide(matches, totals, empty=1.0), 1.0
+    is_positive[..., None], safe_divide(matches, totals, empty=1.0), 1.0
   )
   brevity = np.minimum(0.0, 1 - safe_divide(reference, system, empty=1.0))
   values = 100 * np.exp(np.log(precisions).mean(-1) + brevity)
-  return np.where(usable, values, 0.0)
+  return np.where(is_positive, values, 0.0)

@@ -1,7 +1,8 @@
-"""Metrics of sentence vectors: similarity, pairs, clusters, rankings.
+"""Metrics of sentence vectors: similarity, pairs, clusters and rankings.
 
 Sources: the tasks of MTEB (Muennighoff et al., 2023, section 3.2); Rosenberg
-and Hirschberg (2007), V-measure; Järvelin and Kekäläinen (2002), nDCG.
+and Hirschberg (2007) for the V-measure; Järvelin and Kekäläinen (2002) for
+nDCG.
 """
 
 import warnings
@@ -13,10 +14,12 @@ from xlflax.evaluation.metrics import metric_checks
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
-  """The correlation of two rankings [N]; NaN where one has no order.
+  """Returns the rank correlation of two arrays of shape [N].
+
+  The result is NaN if all values of an array are equal.
 
   Raises:
-    CorpusError: there are no numbers, or not as many of both.
+    CorpusError: If there are no values, or if the lengths differ.
   """
   from scipy import stats  # slow to import
 
@@ -26,23 +29,26 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def pearson(first: np.ndarray, second: np.ndarray) -> float:
-  """The correlation of numbers [N]; NaN where one side's are all the same."""
+  """Returns the linear correlation of two arrays of shape [N].
+
+  The result is NaN if all values of an array are equal.
+  """
   if np.ptp(first) == 0 or np.ptp(second) == 0:
     return float('nan')
   return float(np.corrcoef(first, second)[0, 1])
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-  """The mean precision at each positive pair, by falling score.
+  """Returns the mean precision at each positive pair, by descending score.
 
-  Pairs of equal score are taken together.
+  Pairs with equal scores are ranked together.
 
   Args:
-    labels: [N], 1 for a positive pair, else 0.
-    scores: [N].
+    labels: Array of shape [N], 1 for a positive pair and 0 otherwise.
+    scores: Array of shape [N].
 
   Raises:
-    CorpusError: no positive pair, or not as many of both.
+    CorpusError: If there is no positive pair, or if the lengths differ.
   """
   from sklearn import metrics  # slow to import
 
@@ -54,11 +60,15 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
-  """How often a positive example has a higher score than another; a tie is 1/2.
+  """Returns the area under the ROC curve.
+
+  It is the probability that a positive example has a higher score than a
+  negative example, where ties count 1/2. The result is NaN if there are no
+  positive or no negative examples.
 
   Args:
-    labels: [N], 1 for a positive example, else 0; NaN where all are the same.
-    scores: [N].
+    labels: Array of shape [N], 1 for a positive example and 0 otherwise.
+    scores: Array of shape [N].
   """
   from sklearn import metrics  # slow to import
 
@@ -68,10 +78,14 @@ def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
-  """Harmonic mean of homogeneity and completeness of N clustered texts.
+  """Returns the harmonic mean of homogeneity and completeness of N texts.
+
+  Args:
+    classes: Gold class of each text.
+    clusters: Cluster of each text.
 
   Raises:
-    CorpusError: there are no texts, or not as many of both.
+    CorpusError: If there are no texts, or if the lengths differ.
   """
   from sklearn import metrics  # slow to import
 
@@ -83,15 +97,26 @@ def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
 def k_means(
   vectors: np.ndarray, count: int, *, seed: int = 0, restarts: int = 4
 ) -> np.ndarray:
-  """Clusters vectors [N, H] into `count` groups; int [N].
+  """Clusters vectors by k-means.
 
-  Lloyd's iteration from k-means++ seeding (Arthur and Vassilvitskii, 2007);
-  of several starts the one of the least squared distance counts.
+  Lloyd's algorithm is initialized by k-means++ (Arthur and Vassilvitskii,
+  2007). The clustering with the smallest squared distances over several
+  initializations is returned.
+
+  Args:
+    vectors: Array of shape [N, H].
+    count: Number of clusters.
+    seed: Random seed of the initializations.
+    restarts: Number of initializations.
+
+  Returns:
+    Cluster of each vector, an int array of shape [N].
   """
   from sklearn import cluster, exceptions  # slow to import
 
   model = cluster.KMeans(count, n_init=restarts, random_state=seed)
-  with warnings.catch_warnings():  # fewer different vectors than groups
+  with warnings.catch_warnings():
+    # scikit-learn warns if there are fewer distinct vectors than clusters.
     warnings.simplefilter('ignore', exceptions.ConvergenceWarning)
     return model.fit_predict(np.asarray(vectors, np.float64))
 
@@ -99,45 +124,61 @@ def k_means(
 def ndcg(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 10
 ) -> float:
-  """Normalised discounted gain of a query's first k documents.
+  """Returns the normalized discounted cumulative gain of a query.
 
-  A document's gain is its relevance, as in trec_eval.
+  The gain of a document is its relevance, as in trec_eval.
 
   Args:
-    ranked: ids of documents, the best first.
-    relevance: id -> relevance, of those that have any.
-    k: documents that count.
+    ranked: Ids of documents, best first.
+    relevance: Relevance by id. Other documents have relevance 0.
+    k: Number of documents that are considered.
   """
   gains = [max(relevance.get(name, 0.0), 0.0) for name in ranked[:k]]
-  best = sorted((gain for gain in relevance.values() if gain > 0), reverse=True)
-  ideal = _discounted(best[:k])
+  ideal_gains = sorted(
+    (gain for gain in relevance.values() if gain > 0), reverse=True
+  )
+  ideal = _discounted(ideal_gains[:k])
   return _discounted(gains) / ideal if ideal else 0.0
 
 
 def _discounted(gains: Sequence[float]) -> float:
-  return float(sum(g / np.log2(rank + 2) for rank, g in enumerate(gains)))
+  """Returns the discounted sum of gains, with weights 1 / log2(rank + 1)."""
+  return float(
+    sum(gain / np.log2(rank + 1) for rank, gain in enumerate(gains, start=1))
+  )
 
 
 def precision_at_hits(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 20
 ) -> float:
-  """A query's average precision at k: LAReQA's (Roy et al., 2020).
+  """Returns the average precision at k of a query, as in LAReQA.
 
-  The mean of the precision at each relevant document among the first k,
-  divided by as many as could be there.
+  Source: Roy et al. (2020). It is the mean of the precision at each relevant
+  document among the first k, where the sum is divided by the largest possible
+  number of such documents.
+
+  Args:
+    ranked: Ids of documents, best first.
+    relevance: Relevance by id. Other documents have relevance 0.
+    k: Number of documents that are considered.
   """
-  right = {name for name, value in relevance.items() if value > 0}
-  hits = np.array([name in right for name in ranked[:k]], float)
+  relevant = {name for name, value in relevance.items() if value > 0}
+  hits = np.array([name in relevant for name in ranked[:k]], float)
   precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
-  return float(hits @ precision / min(len(right), k)) if right else 0.0
+  return float(hits @ precision / min(len(relevant), k)) if relevant else 0.0
 
 
 def reciprocal_rank(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 20
 ) -> float:
-  """1 / the place of the first relevant document among k; 0 for none.
+  """Returns the reciprocal rank of the first relevant document, or 0.
 
-  With one relevant document for each query this is Mewsli-X's `map@20`.
+  If each query has one relevant document, this is `map@20` of Mewsli-X.
+
+  Args:
+    ranked: Ids of documents, best first.
+    relevance: Relevance by id. Other documents have relevance 0.
+    k: Number of documents that are considered.
   """
   for rank, name in enumerate(ranked[:k], 1):
     if relevance.get(name, 0.0) > 0:
@@ -148,6 +189,12 @@ def reciprocal_rank(
 def recall(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 100
 ) -> float:
-  """The share of a query's relevant documents among the first k."""
-  right = {name for name, value in relevance.items() if value > 0}
-  return len(right & set(ranked[:k])) / len(right) if right else 0.0
+  """Returns the fraction of a query's relevant documents among the first k.
+
+  Args:
+    ranked: Ids of documents, best first.
+    relevance: Relevance by id. Other documents have relevance 0.
+    k: Number of documents that are considered.
+  """
+  relevant = {name for name, value in relevance.items() if value > 0}
+  return len(relevant & set(ranked[:k])) / len(relevant) if relevant else 0.0

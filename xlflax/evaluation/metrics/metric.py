@@ -1,22 +1,22 @@
-"""What a metric's number means: which way is better, and its unit."""
+"""Declarations of metrics: the direction in which they improve, and their unit."""
 
 import dataclasses
 import enum
 
 
 class Better(enum.Enum):
-  """Which of two numbers is the better one."""
+  """Direction in which a metric improves."""
 
   HIGHER = 'higher'
   LOWER = 'lower'
-  NEITHER = 'neither'  # a fact, such as a number of tokens
+  NEITHER = 'neither'  # a description, such as a number of tokens
 
 
 class Unit(enum.Enum):
-  """The unit of a metric's numbers."""
+  """Unit of the values of a metric."""
 
-  FRACTION = 'fraction'  # 0..1; reports show percent
-  POINTS = 'points'  # 0..100, such as BLEU
+  FRACTION = 'fraction'  # from 0 to 1; reports show percent
+  POINTS = 'points'  # from 0 to 100, such as BLEU
   UNBOUNDED = 'unbounded'  # such as a perplexity
 
 
@@ -28,10 +28,10 @@ class Metric:
   """A metric of a task family.
 
   Attributes:
-    name: before the `/` of `EvalResult.metrics`, such as 'accuracy'.
-    better: which way is better.
-    unit: of its numbers.
-    title: what readers call it; '': the name, with spaces.
+    name: Name before the `/` in `EvalResult.metrics`, such as 'accuracy'.
+    better: Direction in which the metric improves.
+    unit: Unit of its values.
+    title: Display name. If '', the name with spaces.
   """
 
   name: str
@@ -41,7 +41,7 @@ class Metric:
 
   @property
   def explained(self) -> str:
-    """'accuracy (0 to 1, higher is better)': the name, range and direction."""
+    """Title, range and direction: 'accuracy (0 to 1, higher is better)'."""
     parts = [_RANGES[self.unit]] if self.unit in _RANGES else []
     if self.better is not Better.NEITHER:
       parts.append(f'{self.better.value} is better')

@@ -1,4 +1,4 @@
-"""Checks that every metric makes of what it is given."""
+"""Checks of the inputs of metrics."""
 
 from collections.abc import Sized
 
@@ -8,17 +8,20 @@ from xlflax.utils import errors
 def same_length(
   gold: Sized, predicted: Sized, *, what: str, where: str | None = None
 ) -> None:
-  """Raises a CorpusError unless there is one prediction for each gold value.
+  """Checks that there is one prediction for each gold value.
 
   Args:
-    gold: the right values.
-    predicted: the predictions.
-    what: what they are, in the plural, such as 'labels'.
-    where: which of many, such as 'sentence 3'.
+    gold: Gold values.
+    predicted: Predictions.
+    what: Plural noun for the values, such as 'labels'.
+    where: Location in the data, such as 'sentence 3'.
+
+  Raises:
+    CorpusError: If the numbers of gold values and predictions differ.
   """
   if len(gold) != len(predicted):
     raise errors.CorpusError(
-      f'There are not as many predicted as gold {what}',
+      f'The numbers of predicted and gold {what} must be equal',
       got=f'{len(predicted)} predicted, {len(gold)} gold',
       where=where,
       expected='the same number of both',
@@ -26,8 +29,16 @@ def same_length(
 
 
 def not_empty(values: Sized, *, what: str) -> None:
-  """Raises a CorpusError if there is nothing to score."""
+  """Checks that there are values to score.
+
+  Args:
+    values: Values.
+    what: Plural noun for the values, such as 'labels'.
+
+  Raises:
+    CorpusError: If there are no values.
+  """
   if not len(values):
     raise errors.CorpusError(
-      f'There are no {what} to be scored', got=0, expected='at least one'
+      f'There are no {what} to score', got=0, expected='at least one'
     )

@@ -1,8 +1,7 @@
-"""Mined sentence pairs: precision, recall, F1, and the best threshold.
+"""Metrics of mined sentence pairs: precision, recall, F1 and best threshold.
 
-Source: Zweigenbaum et al. (2017), the BUCC shared task. The threshold is
-chosen on the development set, half way between two consecutive scores, so
-that F1 is highest there.
+Source: Zweigenbaum et al. (2017), the BUCC shared task. The threshold is chosen
+on the development set to maximize F1, halfway between two consecutive scores.
 """
 
 import dataclasses
@@ -18,12 +17,12 @@ Pair = tuple[Hashable, Hashable]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MiningScores:
-  """Scores of mined pairs, fractions.
+  """Scores of mined pairs, as fractions.
 
   Attributes:
-    precision: share of the mined pairs that are gold.
-    recall: share of the gold pairs that were mined.
-    f1: their harmonic mean.
+    precision: Fraction of the mined pairs that are gold.
+    recall: Fraction of the gold pairs that are mined.
+    f1: Harmonic mean of precision and recall.
   """
 
   precision: float
@@ -33,13 +32,13 @@ class MiningScores:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-  """The threshold with the highest F1.
+  """Threshold with the highest F1.
 
   Attributes:
-    value: pairs that score at least this are mined.
-    precision: of these pairs.
-    recall: of these pairs.
-    f1: of these pairs.
+    value: Threshold. Pairs with at least this score are mined.
+    precision: Precision of the mined pairs.
+    recall: Recall of the mined pairs.
+    f1: F1 of the mined pairs.
   """
 
   value: float
@@ -51,15 +50,15 @@ class Threshold:
 def mining_scores(
   mined: Collection[Pair], gold: Collection[Pair]
 ) -> MiningScores:
-  """Scores mined pairs of ids; a pair given twice counts once.
+  """Scores mined pairs of ids. Repeated pairs are counted once.
 
   Raises:
-    CorpusError: there are no gold pairs.
+    CorpusError: If there are no gold pairs.
   """
   metric_checks.not_empty(gold, what='gold pairs')
-  mined_set, right = set(mined), set(gold)
+  mined_set, gold_set = set(mined), set(gold)
   return MiningScores(
-    *_scores(len(mined_set & right), len(mined_set), len(right))
+    *_scores(len(mined_set & gold_set), len(mined_set), len(gold_set))
   )
 
 
@@ -68,12 +67,18 @@ def of_sentences(
   mined: Collection[Pair],
   gold: Collection[Pair],
 ) -> corpus_statistics.Statistics:
-  """(correct, mined, gold) pairs of each sentence of the first side."""
-  mined_set, right = set(mined), set(gold)
-  rows = {first: [0, 0, 0] for first in sentences}
-  for column, pairs in enumerate((mined_set & right, mined_set, right)):
-    for first, _ in pairs:
-      rows[first][column] += 1
+  """Returns the numbers of correct, mined and gold pairs of each sentence.
+
+  Args:
+    sentences: Ids of the sentences in the first language.
+    mined: Mined pairs.
+    gold: Gold pairs.
+  """
+  mined_set, gold_set = set(mined), set(gold)
+  rows = {sentence: [0, 0, 0] for sentence in sentences}
+  for column, pairs in enumerate((mined_set & gold_set, mined_set, gold_set)):
+    for sentence, _ in pairs:
+      rows[sentence][column] += 1
   return corpus_statistics.Statistics(
     np.array(list(rows.values())), corpus_statistics.Aggregate.F1
   )
@@ -82,46 +87,50 @@ def of_sentences(
 def best_threshold(
   candidates: Mapping[Pair, float], gold: Collection[Pair]
 ) -> Threshold:
-  """The threshold between two scores at which the mined pairs' F1 is highest.
+  """Returns the threshold that maximizes F1 of the mined pairs.
 
-  Candidates of one score are mined together or not at all. The threshold is
-  half way to the next lower score, or the lowest score itself, if all
-  candidates are best mined. Of several that are as good the highest is taken.
+  Candidates with equal scores are either all mined or all rejected. The
+  threshold is halfway to the next lower score, or the lowest score if mining
+  all candidates is best. Of several thresholds with the same F1, the highest is
+  returned.
 
   Args:
-    candidates: pair of ids -> score, the higher the likelier.
-    gold: the right pairs of the development set.
+    candidates: Score of each pair of ids. Higher scores are more likely
+      correct.
+    gold: Gold pairs of the development set.
 
   Returns:
-    If no candidate is right: an infinite threshold, and scores of 0.
+    The threshold and its scores. If no candidate is correct, the threshold is
+    infinite and the scores are 0.
 
   Raises:
-    CorpusError: there are no gold pairs.
+    CorpusError: If there are no gold pairs.
   """
   metric_checks.not_empty(gold, what='gold pairs')
-  right = set(gold)
+  gold_set = set(gold)
   ranked = sorted(candidates.items(), key=lambda item: -item[1])
   scores = [score for _, score in ranked]
-  chosen = Threshold(math.inf, 0.0, 0.0, 0.0)
-  correct = 0
-  for mined, (pair, score) in enumerate(ranked, 1):
-    correct += pair in right
-    lower = scores[mined] if mined < len(scores) else score
-    if mined < len(scores) and lower == score:
+  best = Threshold(math.inf, 0.0, 0.0, 0.0)
+  num_correct = 0
+  for num_mined, (pair, score) in enumerate(ranked, 1):
+    num_correct += pair in gold_set
+    next_score = scores[num_mined] if num_mined < len(scores) else score
+    if num_mined < len(scores) and next_score == score:
       continue
-    found = _scores(correct, mined, len(right))
-    if found[2] > chosen.f1:
-      chosen = Threshold(_between(lower, score), *found)
-  return chosen
+    precision, recall, f1 = _scores(num_correct, num_mined, len(gold_set))
+    if f1 > best.f1:
+      best = Threshold(_midpoint(next_score, score), precision, recall, f1)
+  return best
 
 
-def _between(lower: float, upper: float) -> float:
-  """Their middle; the upper one where floating point has none in between."""
+def _midpoint(lower: float, upper: float) -> float:
+  """Returns the midpoint, or `upper` if no float lies between the two."""
   middle = (lower + upper) / 2
   return middle if lower < middle else upper
 
 
 def _scores(correct: int, mined: int, gold: int) -> tuple[float, float, float]:
+  """Returns precision, recall and F1 for numbers of pairs."""
   if not correct:
     return 0.0, 0.0, 0.0
   return correct / mined, correct / gold, 2 * correct / (mined + gold)

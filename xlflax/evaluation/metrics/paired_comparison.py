@@ -1,4 +1,4 @@
-"""The difference of two systems whose runs share their seeds."""
+"""Comparison of two systems whose runs have the same seeds."""
 
 from collections.abc import Sequence
 
@@ -15,36 +15,40 @@ def compare_paired(
   """Compares two systems by Student's t on the differences of each seed.
 
   Args:
-    first: scores of the first system's runs.
-    second: of the second's, in the same order of seeds.
+    first: Scores of the runs of the first system.
+    second: Scores of the runs of the second system, in the same order of seeds.
 
   Returns:
-    Mean scores, their difference (second - first) with its 95 % interval, and
-    the two-sided p-value. `samples` is 0: nothing is drawn.
+    The mean scores, their difference (second - first) with its 95 % confidence
+    interval, and the two-sided p-value. `samples` is 0, since nothing is
+    resampled.
 
   Raises:
-    ConfigError: there are fewer than two seeds, or not as many of both.
+    ConfigError: If there are fewer than two seeds, or if the numbers of runs
+      differ.
   """
   if len(first) != len(second) or len(first) < 2:
     raise errors.ConfigError(
-      'A paired comparison needs the same seeds of both systems',
+      'A paired comparison requires two or more runs with the same seeds',
       got=f'{len(first)} and {len(second)} runs',
-      expected='as many of both, and two or more',
+      expected='the same number of runs of both systems, at least 2',
     )
-  before, after = np.asarray(first, float), np.asarray(second, float)
-  change = after - before
-  runs = len(change)
-  mean, error = change.mean(), change.std(ddof=1) / np.sqrt(runs)
+  first_scores = np.asarray(first, float)
+  second_scores = np.asarray(second, float)
+  differences = second_scores - first_scores
+  runs = len(differences)
+  mean = differences.mean()
+  error = differences.std(ddof=1) / np.sqrt(runs)
   if error <= 1e-12 * max(1.0, abs(mean)):
     low = high = mean
     p_value = 1.0 if abs(mean) <= 1e-12 else 0.0
   else:
-    reach = error * special.stdtrit(runs - 1, 0.975)
-    low, high = mean - reach, mean + reach
+    half_width = error * special.stdtrit(runs - 1, 0.975)
+    low, high = mean - half_width, mean + half_width
     p_value = 2 * special.stdtr(runs - 1, -abs(mean) / error)
   return Significance(
-    first=float(before.mean()),
-    second=float(after.mean()),
+    first=float(first_scores.mean()),
+    second=float(second_scores.mean()),
     difference=float(mean),
     low=float(low),
     high=float(high),

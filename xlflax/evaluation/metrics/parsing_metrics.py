@@ -1,9 +1,9 @@
-"""Dependency parsing: attachment scores on gold words.
+"""Dependency parsing metrics: attachment scores on gold words.
 
-Source: the CoNLL 2018 shared task (Zeman et al., 2018, section 5): a word is
-right for UAS if its head is, for LAS if also the universal part of its
-relation is; subtypes after ':' don't count (`nmod:poss` is `nmod`). On gold
-segmentation precision, recall and F1 are one number.
+Source: the CoNLL 2018 shared task (Zeman et al., 2018, section 5). For UAS, a
+word is correct if its head is correct. For LAS, the universal part of its
+relation must also be correct. Subtypes after ':' are ignored (`nmod:poss` is
+`nmod`). On gold segmentation, precision, recall and F1 are equal.
 """
 
 import dataclasses
@@ -17,11 +17,12 @@ from xlflax.utils import errors, validation
 
 
 class Punctuation(enum.Enum):
-  """Whether punctuation is scored.
+  """Treatment of punctuation.
 
-  INCLUDED: every word counts, as in the CoNLL 2017 and 2018 shared tasks.
-  EXCLUDED: words whose gold universal part of speech is PUNCT don't, as many
-    parsing papers have it.
+  INCLUDED: All words are scored, as in the CoNLL 2017 and 2018 shared tasks.
+  EXCLUDED: Words whose gold universal part of speech is PUNCT are not scored,
+  as
+    in many papers on parsing.
   """
 
   INCLUDED = 'included'
@@ -30,13 +31,14 @@ class Punctuation(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-  """One sentence's heads and relations.
+  """Dependency tree of a sentence.
 
   Attributes:
-    heads: W numbers: 0 for the root, else the head's place from 1.
-    relations: W names of relations.
-    tags: W universal parts of speech; only gold trees need them, and only
-      where punctuation is excluded.
+    heads: Heads of the W words: 0 for the root, otherwise the position of the
+      head from 1.
+    relations: Relations of the W words.
+    tags: Universal parts of speech of the W words. They are required in gold
+      trees if punctuation is excluded.
   """
 
   heads: Sequence[int]
@@ -46,13 +48,14 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttachmentScores:
-  """Attachment scores, fractions.
+  """Attachment scores, as fractions.
 
   Attributes:
-    las: (right head and relation, counted) words of each sentence; `.value`
-      is the score.
-    uas: (right head, counted) words of each sentence.
-    punctuation: what was counted.
+    las: Numbers of words with correct head and relation, and of scored words,
+      of each sentence. Its `value` is the score.
+    uas: Numbers of words with correct head, and of scored words, of each
+      sentence.
+    punctuation: Treatment of punctuation.
   """
 
   las: corpus_statistics.Statistics
@@ -66,60 +69,72 @@ def attachment_scores(
   *,
   punctuation: Punctuation | str = Punctuation.INCLUDED,
 ) -> AttachmentScores:
-  """LAS and UAS of predicted trees.
+  """Computes LAS and UAS of predicted trees.
 
   Args:
-    gold: N trees. Anything with `heads`, `relations` and, where punctuation
-      is excluded, `tags`, such as a ParsedSentence.
-    predicted: N trees of as many words.
-    punctuation: which words count.
+    gold: N trees. The items may be any objects with `heads`, `relations` and,
+      if punctuation is excluded, `tags`, such as a ParsedSentence.
+    predicted: N trees with the same numbers of words.
+    punctuation: Treatment of punctuation.
 
   Raises:
-    CorpusError: nothing to score, lengths differ, or tags are missing.
+    CorpusError: If there are no trees, if lengths differ, or if tags are
+      missing.
   """
-  kind = validation.validate(punctuation, Punctuation, name='punctuation')
+  treatment = validation.validate(punctuation, Punctuation, name='punctuation')
   metric_checks.same_length(gold, predicted, what='trees')
   metric_checks.not_empty(gold, what='trees')
-  labelled, attached = [], []
-  for number, (right, guess) in enumerate(zip(gold, predicted, strict=True), 1):
-    _check(right, guess, where=f'sentence {number}')
-    counted = _counted(right, kind, where=f'sentence {number}')
-    heads = np.asarray(right.heads) == np.asarray(guess.heads)
-    pairs = zip(right.relations, guess.relations, strict=True)
-    same = np.array(
-      [universal_relation(a) == universal_relation(b) for a, b in pairs], bool
+  labeled_rows, unlabeled_rows = [], []
+  for number, (gold_tree, predicted_tree) in enumerate(
+    zip(gold, predicted, strict=True), 1
+  ):
+    where = f'sentence {number}'
+    _check_lengths(gold_tree, predicted_tree, where=where)
+    is_scored = _scored_words(gold_tree, treatment, where=where)
+    has_head = np.asarray(gold_tree.heads) == np.asarray(predicted_tree.heads)
+    has_relation = np.array(
+      [
+        universal_relation(gold_relation) == universal_relation(relation)
+        for gold_relation, relation in zip(
+          gold_tree.relations, predicted_tree.relations, strict=True
+        )
+      ],
+      bool,
     )
-    labelled.append(((heads & same & counted).sum(), counted.sum()))
-    attached.append(((heads & counted).sum(), counted.sum()))
+    is_attached = has_head & is_scored
+    labeled_rows.append(((is_attached & has_relation).sum(), is_scored.sum()))
+    unlabeled_rows.append((is_attached.sum(), is_scored.sum()))
   ratio = corpus_statistics.Aggregate.RATIO
   return AttachmentScores(
-    corpus_statistics.Statistics(np.array(labelled), ratio),
-    corpus_statistics.Statistics(np.array(attached), ratio),
-    kind,
+    las=corpus_statistics.Statistics(np.array(labeled_rows), ratio),
+    uas=corpus_statistics.Statistics(np.array(unlabeled_rows), ratio),
+    punctuation=treatment,
   )
 
 
 def universal_relation(relation: str) -> str:
-  """A relation without its subtype: nmod:poss -> nmod."""
+  """Returns a relation without its subtype, 'nmod' for 'nmod:poss'."""
   return relation.split(':', 1)[0]
 
 
-def _counted(gold: Tree, kind: Punctuation, *, where: str) -> np.ndarray:
-  """[W] booleans: the words that are scored."""
-  if kind is Punctuation.INCLUDED:
+def _scored_words(
+  gold: Tree, punctuation: Punctuation, *, where: str
+) -> np.ndarray:
+  """Returns whether each word is scored, a bool array of shape [W]."""
+  if punctuation is Punctuation.INCLUDED:
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:
     raise errors.CorpusError(
-      'Punctuation cannot be excluded without the parts of speech',
+      'The exclusion of punctuation requires parts of speech',
       got=f'tags {tuple(gold.tags)}',
       where=where,
       expected='a universal part of speech for each gold word',
-      fix="Score with punctuation='included'",
+      fix="Score with punctuation='included'.",
     )
   return np.array([tag != 'PUNCT' for tag in gold.tags], bool)
 
 
-def _check(gold: Tree, predicted: Tree, *, where: str) -> None:
+def _check_lengths(gold: Tree, predicted: Tree, *, where: str) -> None:
   for field, first, second in (
     ('heads', gold.heads, predicted.heads),
     ('relations', gold.relations, predicted.relations),

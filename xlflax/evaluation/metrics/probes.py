@@ -1,4 +1,4 @@
-"""What can be read from vectors: linear and nearest-neighbour probes.
+"""Probes of vectors: linear and nearest-neighbor classifiers.
 
 Sources: Alain and Bengio (2017), "Understanding intermediate layers using
 linear classifier probes"; the classification and k-NN evaluators of MTEB.
@@ -10,26 +10,31 @@ import numpy as np
 
 from xlflax.similarity import cosine, neighbors
 
-Probe = Callable[[np.ndarray], np.ndarray]  # [M, D] -> classes [M]
+# Function from vectors of shape [M, D] to classes of shape [M].
+Probe = Callable[[np.ndarray], np.ndarray]
 
 
 def linear_probe(
   vectors: np.ndarray, labels: np.ndarray, *, penalty: float = 1.0
 ) -> Probe:
-  """Logistic regression on standardised vectors: scikit-learn's.
+  """Fits a logistic regression of scikit-learn to standardized vectors.
 
-  Minimises the summed cross-entropy plus penalty / 2 times the squared weights
-  without biases. The minimum is unique: nothing is drawn.
+  The objective is the summed cross-entropy plus penalty / 2 times the squared
+  weights without biases. Its minimum is unique, so the result does not depend
+  on a seed.
 
   Args:
-    vectors: [N, D].
-    labels: int [N], classes from 0.
-    penalty: of the weights.
+    vectors: Array of shape [N, D].
+    labels: Int array of shape [N] with classes from 0.
+    penalty: Penalty of the squared weights.
+
+  Returns:
+    Function that predicts classes.
   """
   from sklearn import linear_model, pipeline, preprocessing  # slow to import
 
-  if len(np.unique(labels)) < 2:  # which it refuses
-    return lambda asked: np.full(len(asked), labels[0])
+  if len(np.unique(labels)) < 2:  # scikit-learn requires two classes.
+    return lambda queries: np.full(len(queries), labels[0])
   classifier = pipeline.make_pipeline(
     preprocessing.StandardScaler(),
     linear_model.LogisticRegression(C=1 / penalty, max_iter=1000),
@@ -40,24 +45,25 @@ def linear_probe(
 def nearest_neighbor_probe(
   vectors: np.ndarray, labels: np.ndarray, *, k: int = 10
 ) -> Probe:
-  """The most frequent class of the k nearest vectors by cosine.
+  """Fits a classifier by majority vote of the k nearest vectors by cosine.
 
-  Of equally frequent classes the first one counts.
+  Ties are resolved in favor of the class with the lowest number.
 
   Args:
-    vectors: [N, D].
-    labels: int [N], classes from 0.
-    k: how many vote.
-  """
-  unit_vectors, votes = (
-    cosine.normalize_rows(vectors),
-    np.eye(labels.max() + 1)[labels],
-  )
+    vectors: Array of shape [N, D].
+    labels: Int array of shape [N] with classes from 0.
+    k: Number of neighbors that vote.
 
-  def predict(asked: np.ndarray) -> np.ndarray:
-    found = neighbors.find_nearest(
-      cosine.normalize_rows(asked), unit_vectors, k=k
+  Returns:
+    Function that predicts classes.
+  """
+  unit_vectors = cosine.normalize_rows(vectors)
+  votes = np.eye(labels.max() + 1)[labels]
+
+  def predict(queries: np.ndarray) -> np.ndarray:
+    nearest = neighbors.find_nearest(
+      cosine.normalize_rows(queries), unit_vectors, k=k
     )
-    return votes[found.indices].sum(1).argmax(1)
+    return votes[nearest.indices].sum(1).argmax(1)
 
   return predict

@@ -1,8 +1,8 @@
-"""Answers to questions: exact match and F1 of SQuAD v1.1, v2 and of MLQA.
+"""Question answering metrics: exact match and F1 of SQuAD v1.1, v2 and MLQA.
 
 Sources: Rajpurkar et al. (2016), SQuAD; Lewis et al. (2020), MLQA, section 4
-(a normalisation for each language). XQuAD and TyDiQA-GoldP are scored by
-SQuAD's rules in every language, as XTREME does.
+(language-specific normalization). XQuAD and TyDiQA-GoldP are scored by SQuAD's
+rules in every language, as in XTREME.
 """
 
 import dataclasses
@@ -22,12 +22,13 @@ from xlflax.utils import errors, validation
 
 
 class Rules(enum.Enum):
-  """Whose rules.
+  """Rules of normalization and scoring.
 
-  SQUAD: one normalisation for all languages.
-  SQUAD_V2: the same, and an empty answer is right where the gold answer is
-    empty (Rajpurkar et al., 2018).
-  MLQA: a normalisation for each language.
+  SQUAD: The same normalization for all languages.
+  SQUAD_V2: The same normalization. An empty answer is correct if the gold
+  answer
+    is empty (Rajpurkar et al., 2018).
+  MLQA: Language-specific normalization.
   """
 
   SQUAD = 'squad'
@@ -37,12 +38,12 @@ class Rules(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AnswerScores:
-  """Scores of the answers to N questions, fractions.
+  """Scores of the answers to N questions, as fractions.
 
   Attributes:
-    exact_match: each question's, 1 or 0; `.value` is the mean.
-    f1: each question's; `.value` is the mean.
-    ids: of the questions, in the order of the statistics.
+    exact_match: Exact match of each question, 1 or 0. Its `value` is the mean.
+    f1: F1 of each question. Its `value` is the mean.
+    ids: Ids of the questions in the order of the statistics.
   """
 
   exact_match: corpus_statistics.Statistics
@@ -50,8 +51,8 @@ class AnswerScores:
   ids: tuple[str, ...]
 
 
-# Words that MLQA leaves out of an answer. The Arabic article is written with
-# its noun; MLQA's rule drops the two letters wherever they stand.
+# Words that MLQA removes from an answer. The Arabic article is joined to its
+# noun. MLQA's rule removes the two letters at any position.
 _ARTICLES = {
   'en': r'\b(?:a|an|the)\b',
   'es': r'\b(?:un|una|unos|unas|el|la|los|las)\b',
@@ -61,7 +62,8 @@ _ARTICLES = {
   'hi': None,
   'zh': None,
 }
-_HAN = ('\u4e00', '\u9fa5')  # what MLQA takes for one token a character
+# Range of characters that MLQA's rules for Chinese treat as single tokens.
+_HAN = ('\u4e00', '\u9fa5')
 
 
 def answer_scores(
@@ -71,30 +73,30 @@ def answer_scores(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> AnswerScores:
-  """Scores predicted answers; the best over a question's gold answers counts.
+  """Scores predicted answers by the best score over a question's gold answers.
 
   Args:
-    gold: id of each question -> texts of its right answers.
-    predicted: id -> predicted text. A question without one scores 0, by
-      SQUAD_V2 it does not count, as in the official scripts; ids that are not
-      gold's are an error.
-    rules: normalisation.
-    language: of the answers; only MLQA's rules depend on it.
+    gold: Texts of the gold answers by id of the question.
+    predicted: Predicted text by id of the question. A question without a
+      prediction has the score 0, or is excluded by SQUAD_V2, as in the official
+      scripts.
+    rules: Rules of normalization and scoring.
+    language: Language of the answers, which only affects MLQA's rules.
 
   Raises:
-    CorpusError: no questions, one without gold answers (a blind test set), or
-      a prediction for none of the questions; no prediction at all where these
-      alone count.
-    ConfigError: MLQA has no rules for the language.
+    CorpusError: If there are no questions, if a question has no gold answer (as
+      in a blind test set), if a prediction has an unknown id, or if SQUAD_V2
+      excludes all questions.
+    ConfigError: If MLQA has no rules for the language.
   """
   metric_checks.not_empty(gold, what='questions')
   unknown = [key for key in predicted if key not in gold]
   if unknown:
     raise errors.CorpusError(
-      'A prediction answers no question of this set',
+      'A prediction has an unknown question id',
       got=repr(unknown[0]),
       expected="the id of one of the set's questions",
-      fix='Check that predictions and gold answers are of one file',
+      fix='Check that predictions and gold answers belong to the same file.',
     )
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     gold = {key: answers for key, answers in gold.items() if key in predicted}
@@ -105,14 +107,15 @@ def answer_scores(
       raise errors.CorpusError(
         'A question has no gold answer',
         got=repr(key),
-        expected='one answer or more; a blind test set cannot be scored',
+        expected='one or more answers (blind test sets cannot be scored)',
       )
-    guess = predicted.get(key)
-    rows.append(
-      (0.0, 0.0)
-      if guess is None
-      else best_answer_scores(guess, answers, rules=rules, language=language)
-    )
+    if key in predicted:
+      scores = best_answer_scores(
+        predicted[key], answers, rules=rules, language=language
+      )
+    else:
+      scores = (0.0, 0.0)
+    rows.append(scores)
   table = np.array(rows)
   return AnswerScores(
     corpus_statistics.Statistics(table[:, 0]),
@@ -128,7 +131,7 @@ def best_answer_scores(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> tuple[float, float]:
-  """(exact match, F1), each the best over several gold answers."""
+  """Returns exact match and F1, each the maximum over several gold answers."""
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     answers = [answer for answer in answers if normalize_answer(answer)] or ['']
   exact = max(
@@ -148,11 +151,12 @@ def exact_match(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> float:
-  """1 if both texts are the same after normalisation, else 0."""
-  same = normalize_answer(
+  """Returns 1 if both texts are equal after normalization, and 0 otherwise."""
+  normalized_prediction = normalize_answer(
     predicted, rules=rules, language=language
-  ) == normalize_answer(gold, rules=rules, language=language)
-  return float(same)
+  )
+  normalized_gold = normalize_answer(gold, rules=rules, language=language)
+  return float(normalized_prediction == normalized_gold)
 
 
 def f1(
@@ -162,42 +166,48 @@ def f1(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> float:
-  """F1 of the bags of normalised tokens; 0 if they share none.
+  """Returns F1 of the bags of normalized tokens, or 0 without common tokens.
 
-  Two answers of nothing but articles and punctuation match exactly and still
-  have an F1 of 0, as the official scripts have it; by SQUAD_V2 it is 1.
+  Two answers that consist of articles and punctuation only match exactly but
+  have an F1 of 0, as in the official scripts. For SQUAD_V2, their F1 is 1.
   """
-  guess = normalize_answer(predicted, rules=rules, language=language).split()
-  right = normalize_answer(gold, rules=rules, language=language).split()
+  predicted_tokens = normalize_answer(
+    predicted, rules=rules, language=language
+  ).split()
+  gold_tokens = normalize_answer(gold, rules=rules, language=language).split()
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
-    if not guess or not right:
-      return float(guess == right)
-  shared = (Counter(guess) & Counter(right)).total()
-  return 2 * shared / (len(guess) + len(right)) if shared else 0.0
+    if not predicted_tokens or not gold_tokens:
+      return float(predicted_tokens == gold_tokens)
+  num_common = (Counter(predicted_tokens) & Counter(gold_tokens)).total()
+  if not num_common:
+    return 0.0
+  return 2 * num_common / (len(predicted_tokens) + len(gold_tokens))
 
 
 def normalize_answer(
   text: str, *, rules: Rules | str = Rules.SQUAD, language: str = 'en'
 ) -> str:
-  """The tokens that are compared, one space between them.
+  """Returns the tokens that are compared, joined by spaces.
 
-  Lower case, without punctuation, without articles, in this order. SQuAD's
-  rules know ASCII punctuation and English articles, whatever the language.
-  MLQA's know Unicode punctuation, the language's articles, and cut Chinese
-  into characters where they are Han.
+  The text is lowercased, and punctuation and articles are removed, in this
+  order. SQuAD's rules remove ASCII punctuation and English articles in all
+  languages. MLQA's rules remove Unicode punctuation and the articles of the
+  language, and split Chinese text into characters where they are Han.
 
-  Before (MLQA, es): `¡El niño y la niña!`; after: `niño y niña`.
+  For example, MLQA's rules for Spanish turn `¡El niño y la niña!` into `niño y
+  niña`.
 
   Raises:
-    ConfigError: MLQA has no rules for the language.
+    ConfigError: If MLQA has no rules for the language.
   """
   kind = validation.validate(rules, Rules, name='rules')
-  if kind is not Rules.MLQA:
-    language, dropped = 'en', _ascii_punctuation()
-  else:
+  if kind is Rules.MLQA:
     _check_language(language)
-    dropped = _unicode_punctuation()
-  text = text.lower().translate(dropped)
+    punctuation = _unicode_punctuation()
+  else:
+    language = 'en'
+    punctuation = _ascii_punctuation()
+  text = text.lower().translate(punctuation)
   articles = _ARTICLES[language]
   if articles:
     text = re.sub(articles, ' ', text)
@@ -209,21 +219,25 @@ def normalize_answer(
 def _check_language(language: str) -> None:
   if language not in _ARTICLES:
     raise errors.ConfigError(
-      "MLQA's normalisation has no rules for a language",
+      "MLQA's normalization does not support the language",
       got=repr(language),
       expected='one of ' + ', '.join(_ARTICLES),
-      fix="Score other languages by rules='squad'",
+      fix="Score other languages with rules='squad'.",
     )
 
 
 @functools.cache
 def _ascii_punctuation() -> dict[int, None]:
+  """Returns a translation table that removes ASCII punctuation."""
   return dict.fromkeys(map(ord, string.punctuation))
 
 
 @functools.cache
 def _unicode_punctuation() -> dict[int, None]:
-  """Characters of the general categories P*, and all of ASCII's."""
+  """Returns a translation table that removes Unicode and ASCII punctuation.
+
+  Unicode punctuation has a general category that starts with P.
+  """
   return _ascii_punctuation() | {
     code: None
     for code in range(sys.maxunicode)

@@ -1,7 +1,7 @@
-"""Accuracy of finding a sentence's translation among vectors.
+"""Accuracy of retrieving the translation of a sentence by its vector.
 
-CSLS (Conneau et al., 2018, section 2.3) beside the cosine: it penalises
-vectors that are near to everything.
+Neighbors are found by cosine or by CSLS (Conneau et al., 2018, section 2.3),
+which penalizes vectors that are close to many others.
 """
 
 from typing import NamedTuple
@@ -11,52 +11,60 @@ import numpy as np
 from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.similarity import cosine, csls
 
+# Kind of string overlap by suffix of the metric.
 _KINDS = {'': None, '_unshared': Kind.UNSHARED, '_shared': Kind.SHARED}
 
 
 class PairScores(NamedTuple):
-  """Accuracy@1 of one language pair, [layers + 1] each."""
+  """Accuracy@1 of a language pair.
+
+  Attributes:
+    forward: Accuracy from the first to the second language, [layers + 1].
+    backward: Accuracy from the second to the first language, [layers + 1].
+  """
 
   forward: np.ndarray
   backward: np.ndarray
 
   @property
   def mean(self) -> np.ndarray:
-    """The mean over both directions, by layer."""
+    """Mean over both directions by layer."""
     return (self.forward + self.backward) / 2
 
 
 def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
-  """Accuracy@1 for each layer of two [layers + 1, N, H] sets of vectors."""
-  neighbors_by_layer = [
-    cosine.find_nearest(x, y) for x, y in zip(first, second, strict=True)
-  ]
-  return PairScores(
-    np.array(
-      [cosine.retrieval_accuracy(n.forward) for n in neighbors_by_layer]
-    ),
-    np.array(
-      [cosine.retrieval_accuracy(n.backward) for n in neighbors_by_layer]
-    ),
-  )
+  """Returns accuracy@1 of each layer for vectors of shape [layers + 1, N, H]."""
+  forward, backward = [], []
+  for first_vectors, second_vectors in zip(first, second, strict=True):
+    neighbors = cosine.find_nearest(first_vectors, second_vectors)
+    forward.append(cosine.retrieval_accuracy(neighbors.forward))
+    backward.append(cosine.retrieval_accuracy(neighbors.backward))
+  return PairScores(np.array(forward), np.array(backward))
 
 
 def nearest_by_csls(
   first: np.ndarray, second: np.ndarray, *, k: int
 ) -> cosine.BidirectionalNeighbors:
-  """Finds nearest neighbours by CSLS in both directions; [N, H], [M, H]."""
-  sides = (first, second), (second, first)
+  """Finds the nearest neighbors by CSLS in both directions.
+
+  Args:
+    first: Vectors of shape [N, H].
+    second: Vectors of shape [M, H].
+    k: Number of neighbors K of CSLS.
+  """
   return cosine.BidirectionalNeighbors(
-    *(csls.find_nearest(x, y, k=k).indices[:, 0] for x, y in sides)
+    csls.find_nearest(first, second, k=k).indices[:, 0],
+    csls.find_nearest(second, first, k=k).indices[:, 0],
   )
 
 
 class MeanCosines(NamedTuple):
-  """How similar vectors are: both are near 1 where all point one way.
+  """Mean cosines of vectors. Both are close to 1 if all vectors point one way.
 
   Attributes:
-    pairs: the mean cosine of pairs.
-    others: that of two sentences that are no pair; NaN for one pair.
+    pairs: Mean cosine of translation pairs.
+    others: Mean cosine of two sentences that are not a pair. NaN if there is
+      only one pair.
   """
 
   pairs: float
@@ -64,37 +72,37 @@ class MeanCosines(NamedTuple):
 
 
 def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
-  """Mean cosines of N pairs of vectors, [N, H] each."""
+  """Returns mean cosines of N pairs of vectors, of shape [N, H] each."""
   first, second = cosine.normalize_rows(first), cosine.normalize_rows(second)
-  count = len(first)
-  pairs = float(np.sum(first * second, dtype=np.float64))
-  everything = first.sum(0, dtype=np.float64) @ second.sum(0, dtype=np.float64)
-  num_other_pairs = count * (count - 1)
+  num_pairs = len(first)
+  pair_sum = float(np.sum(first * second, dtype=np.float64))
+  total = first.sum(0, dtype=np.float64) @ second.sum(0, dtype=np.float64)
+  num_others = num_pairs * (num_pairs - 1)
   return MeanCosines(
-    pairs / count,
-    (everything - pairs) / num_other_pairs if num_other_pairs else float('nan'),
+    pairs=pair_sum / num_pairs,
+    others=(total - pair_sum) / num_others if num_others else float('nan'),
   )
 
 
 def retrieval_accuracies(
   name: str, indices: np.ndarray, kinds: np.ndarray
 ) -> dict[str, float]:
-  """Accuracy@1 of all queries, and of those of pairs without and with strings.
+  """Returns accuracy@1 over all queries, and by string overlap of their pairs.
 
   Args:
-    name: of the metric; `<name>_unshared` and `<name>_shared` are the parts.
-    indices: the neighbour of each query [N]; that of query i should be i.
-    kinds: `Kind` of each pair [N].
+    name: Name of the metric. `<name>_unshared` and `<name>_shared` are the
+      metrics of queries whose pairs have no common strings or some.
+    indices: Nearest neighbor of each query, of shape [N]. The correct neighbor
+      of query i is i.
+    kinds: `Kind` of each pair, of shape [N].
 
   Returns:
-    Metric -> accuracy; NaN where there is no such query.
+    Accuracy by metric. NaN if there is no such query.
   """
-  right = indices == np.arange(len(indices))
-  parts = {
-    name + end: right[slice(None) if kind is None else kinds == kind]
-    for end, kind in _KINDS.items()
-  }
-  return {
-    part: float(is_correct.mean()) if len(is_correct) else float('nan')
-    for part, is_correct in parts.items()
-  }
+  is_correct = indices == np.arange(len(indices))
+  accuracies = {}
+  for suffix, kind in _KINDS.items():
+    selected = is_correct if kind is None else is_correct[kinds == kind]
+    accuracy = float(selected.mean()) if len(selected) else float('nan')
+    accuracies[name + suffix] = accuracy
+  return accuracies

@@ -1,8 +1,8 @@
-"""What pairs of texts have in common as strings, without any model.
+"""String overlap of text pairs, computed without a model.
 
-A model that copies strings finds the translation of a sentence with a name or
-a number in it. Pairs with and without shared strings are therefore scored
-apart, and string overlap itself is a baseline.
+A model that copies strings finds the translation of a sentence that contains a
+name or a number. Pairs with and without common strings are therefore scored
+separately, and string overlap itself is a baseline.
 """
 
 import enum
@@ -15,60 +15,62 @@ import numpy as np
 from xlflax.data.corpus import language_codes
 from xlflax.similarity.cosine import BidirectionalNeighbors
 
-NOTHING = -1  # the neighbour of a text that shares no string with any other
+NOTHING = -1  # neighbor of a text that shares no string with another text
 _UNSPACED = re.compile(f'((?:{language_codes.TEXT_WITHOUT_SPACES.pattern})+)')
 
 
 class Kind(enum.Enum):
-  """What the two sides of a pair have in common."""
+  """Kind of string overlap of a pair."""
 
-  UNSHARED = 'unshared'  # no string
-  SHARED = 'shared'
-  EQUAL = 'equal'  # all letters and digits
-  WITHOUT_LETTERS = 'without_letters'  # a side is numbers and punctuation
+  UNSHARED = 'unshared'  # no common string
+  SHARED = 'shared'  # at least one common string
+  EQUAL = 'equal'  # the same letters and digits
+  WITHOUT_LETTERS = 'without_letters'  # a text without letters
 
   @property
   def is_trivial(self) -> bool:
-    """Whether finding such a pair says nothing about a model."""
+    """True if such a pair can be found without knowledge of the languages."""
     return self in (Kind.EQUAL, Kind.WITHOUT_LETTERS)
 
 
 def overlap_kind(first: str, second: str) -> Kind:
-  """What the sides have in common, whatever their case and punctuation.
+  """Returns the kind of string overlap, regardless of case and punctuation.
 
-  Before: `Save the file`, `Сохранить файл`; after: UNSHARED. With `PDF` on
-  both sides: SHARED.
+  For example, the kind of `Save the file` and `Сохранить файл` is UNSHARED. If
+  both texts contain `PDF`, it is SHARED.
   """
-  sides = split_overlap_words(first), split_overlap_words(second)
-  if not all(any(map(str.isalpha, ''.join(side))) for side in sides):
+  first_words = split_overlap_words(first)
+  second_words = split_overlap_words(second)
+  first_text, second_text = ''.join(first_words), ''.join(second_words)
+  if not all(any(map(str.isalpha, text)) for text in (first_text, second_text)):
     return Kind.WITHOUT_LETTERS
-  if ''.join(sides[0]) == ''.join(sides[1]):
+  if first_text == second_text:
     return Kind.EQUAL
-  return (
-    Kind.UNSHARED
-    if _strings(sides[0]).isdisjoint(_strings(sides[1]))
-    else Kind.SHARED
-  )
+  if _strings(first_words).isdisjoint(_strings(second_words)):
+    return Kind.UNSHARED
+  return Kind.SHARED
 
 
 def split_overlap_words(text: str) -> list[str]:
-  """Runs of letters, marks and digits, NFKC without case.
+  """Splits a text into runs of letters, marks and digits, NFKC and case-folded.
 
-  Before: `Don't use ＰＤＦ 2.0!`; after: `don t use pdf 2 0`.
+  For example, `Don't use ＰＤＦ 2.0!` becomes `don t use pdf 2 0`.
   """
   folded = unicodedata.normalize('NFKC', text).casefold()
   return ''.join(
-    c if unicodedata.category(c)[0] in 'LMN' else ' ' for c in folded
+    character if unicodedata.category(character)[0] in 'LMN' else ' '
+    for character in folded
   ).split()
 
 
-def _strings(found: Sequence[str]) -> set[str]:
-  """Words; where a script has no spaces, pairs of characters.
+def _strings(words: Sequence[str]) -> set[str]:
+  """Returns words, or pairs of characters in scripts without spaces.
 
-  Before: `wordで書く`; after: `word`, `で書`, `書く`.
+  For example, `wordで書く` becomes `word`, `で書` and `書く`.
   """
   strings: set[str] = set()
-  for word in found:
+  for word in words:
+    # Parts with odd indices are runs in scripts without spaces.
     parts = _UNSPACED.split(word)
     strings.update(filter(None, parts[::2]))
     for run in parts[1::2]:
@@ -79,28 +81,32 @@ def _strings(found: Sequence[str]) -> set[str]:
 def nearest_by_ngrams(
   first: Sequence[str], second: Sequence[str], *, block_size: int = 1024
 ) -> BidirectionalNeighbors:
-  """Finds each text's most similar one by character 3-grams.
+  """Finds the most similar text by character trigrams.
 
-  The cosine of counts weighted by ln((1 + n) / (1 + texts with it)) + 1 among
-  all n texts. Grams do not cross the borders of words, which are characters.
+  The similarity is the cosine of trigram counts, weighted by ln((1 + n) / (1 +
+  n_t)) + 1, where n is the number of all texts and n_t is the number of texts
+  with the trigram. Trigrams include the boundaries of words and do not extend
+  beyond them.
 
   Args:
     first: N texts.
     second: M texts.
-    block_size: rows of similarities that are kept together.
+    block_size: Number of rows of the similarity matrix to compute at a time.
 
   Returns:
-    Indices into the other side, the lowest of equally similar ones; `NOTHING`
-    where no gram is shared.
+    Indices into the other texts, the lowest index if several are equally
+    similar, and `NOTHING` if no trigram is shared.
   """
-  vectors = _weighted([*first, *second])
-  sides = vectors[: len(first)], vectors[len(first) :]
+  vectors = _weighted_vectors([*first, *second])
+  first_vectors, second_vectors = vectors[: len(first)], vectors[len(first) :]
   return BidirectionalNeighbors(
-    _most_similar(*sides, block_size), _most_similar(*sides[::-1], block_size)
+    _most_similar(first_vectors, second_vectors, block_size),
+    _most_similar(second_vectors, first_vectors, block_size),
   )
 
 
 def _most_similar(queries, keys, block_size: int) -> np.ndarray:
+  """Returns the index of the most similar key of each query, or NOTHING."""
   most_similar = np.full(queries.shape[0], NOTHING)
   for start in range(0, len(most_similar), block_size):
     block = (queries[start : start + block_size] @ keys.T).toarray()
@@ -110,18 +116,18 @@ def _most_similar(queries, keys, block_size: int) -> np.ndarray:
   return most_similar
 
 
-def _weighted(texts: Sequence[str]):
-  """Sparse unit vectors [n, grams]."""
+def _weighted_vectors(texts: Sequence[str]):
+  """Returns sparse unit vectors of trigrams, of shape [n, trigrams]."""
   from scipy import sparse  # slow to import
   from sklearn.feature_extraction import text  # slow to import
 
-  grams = [_grams(text) for text in texts]
-  if not any(grams):
+  trigrams = [_trigrams(text) for text in texts]
+  if not any(trigrams):
     return sparse.csr_matrix((len(texts), 1))
-  return text.TfidfVectorizer(analyzer=list).fit_transform(grams)
+  return text.TfidfVectorizer(analyzer=list).fit_transform(trigrams)
 
 
-def _grams(text: str) -> list[str]:
-  """Before: `ab c`; after: ` ab`, `ab `, ` c `."""
+def _trigrams(text: str) -> list[str]:
+  """Returns the trigrams of padded words: ` ab`, `ab ` and ` c ` for `ab c`."""
   padded = [f' {word} ' for word in split_overlap_words(text)]
   return [word[i : i + 3] for word in padded for i in range(len(word) - 2)]

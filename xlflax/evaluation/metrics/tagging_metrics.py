@@ -1,4 +1,4 @@
-"""Token labels: accuracy of tags, F1 of entities as seqeval defines it."""
+"""Tagging metrics: accuracy of tags, and F1 of entities as in seqeval."""
 
 import dataclasses
 from collections import Counter
@@ -17,14 +17,14 @@ _PREFIXES = ('B-', 'I-', 'E-', 'S-')
 
 @dataclasses.dataclass(frozen=True)
 class TypeScores:
-  """Scores of one entity type, or of all.
+  """Scores of the spans of one entity type, or of all types.
 
   Attributes:
-    precision: share of the predicted spans that are right.
-    recall: share of the gold spans that were found.
-    f1: their harmonic mean.
-    gold: number of gold spans.
-    predicted: number of predicted spans.
+    precision: Fraction of the predicted spans that are correct.
+    recall: Fraction of the gold spans that are predicted.
+    f1: Harmonic mean of precision and recall.
+    gold: Number of gold spans.
+    predicted: Number of predicted spans.
   """
 
   precision: float
@@ -36,12 +36,12 @@ class TypeScores:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EntityScores:
-  """Micro-averaged scores of spans, and one row of them for each type.
+  """Micro-averaged scores of spans.
 
   Attributes:
-    overall: over the spans of all types.
-    types: type -> its scores, sorted by name.
-    statistics: (correct, predicted, gold) spans of each sentence.
+    overall: Scores over the spans of all types.
+    types: Scores of each type, sorted by name.
+    statistics: Numbers of correct, predicted and gold spans of each sentence.
   """
 
   overall: TypeScores
@@ -50,16 +50,26 @@ class EntityScores:
 
 
 def token_accuracy(gold: Tags, predicted: Tags) -> corpus_statistics.Statistics:
-  """Share of right tags over all words; `.value` is the number.
+  """Returns the numbers of correct tags and of words of each sentence.
+
+  The `value` of the statistics is the accuracy over all words.
 
   Args:
-    gold: tags of N sentences.
-    predicted: as many sentences of as many tags.
+    gold: Gold tags of N sentences.
+    predicted: Predicted tags of the same words.
   """
-  _check(gold, predicted)
+  _check_lengths(gold, predicted)
   rows = [
-    (sum(a == b for a, b in zip(g, p, strict=True)), len(g))
-    for g, p in zip(gold, predicted, strict=True)
+    (
+      sum(
+        gold_tag == predicted_tag
+        for gold_tag, predicted_tag in zip(
+          gold_tags, predicted_tags, strict=True
+        )
+      ),
+      len(gold_tags),
+    )
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True)
   ]
   return corpus_statistics.Statistics(
     np.array(rows), corpus_statistics.Aggregate.RATIO
@@ -67,79 +77,92 @@ def token_accuracy(gold: Tags, predicted: Tags) -> corpus_statistics.Statistics:
 
 
 def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """Scores of entity spans, equal to seqeval's default mode.
+  """Computes scores of entity spans, equal to those of seqeval's default mode.
 
-  A span is right if its type, its first and its last word are. Tags are read
-  as conlleval does: an I-X that continues nothing begins an entity.
+  A span is correct if its type, its first word and its last word are correct.
+  Tags are interpreted as by conlleval: an I-X that does not continue an entity
+  of type X starts a new entity.
 
   Args:
-    gold: tags of N sentences: O, and B-X or I-X (also E-X, S-X).
-    predicted: as many sentences of as many tags.
+    gold: Gold tags of N sentences: O, and B-X or I-X (also E-X and S-X).
+    predicted: Predicted tags of the same words.
 
   Raises:
-    CorpusError: lengths differ, or a tag is none of these.
+    CorpusError: If lengths differ, or if a tag has another format.
   """
-  _check(gold, predicted)
+  _check_lengths(gold, predicted)
   for number, tags in enumerate((*gold, *predicted)):
     _check_entity_tags(tags, where=f'sentence {number % len(gold) + 1}')
   return _span_scores(gold, predicted)
 
 
 def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """XTREME's F1 of parts of speech: micro-averaged over runs of equal tags.
+  """Computes XTREME's F1 of parts of speech, over runs of equal tags.
 
-  `NOUN NOUN` is right or wrong as a whole, so the number differs from the
-  accuracy of the same predictions. `tag_runs` says what counts as a run. This is
-  what seqeval 0.0.12 computes, the version of XTREME's time; versions from
-  1.0 on cut the first letter off such tags and join CCONJ and SCONJ.
+  The score is micro-averaged. `NOUN NOUN` is correct or wrong as a unit, so the
+  score differs from the accuracy of the same predictions. See `tag_runs` for
+  the definition of a run. seqeval 0.0.12, the version at the time of XTREME,
+  computes this score. Versions from 1.0 on remove the first letter of such tags
+  and join CCONJ and SCONJ.
   """
-  _check(gold, predicted)
+  _check_lengths(gold, predicted)
   return _span_scores(gold, predicted, tag_runs)
 
 
 def repair_iob2(tags: Iterable[str]) -> list[str]:
-  """Makes a sequence of predicted tags valid IOB2.
+  """Converts predicted tags to valid IOB2.
 
-  Before: `O I-PER O B-PER I-LOC I-ORG`; after: `O B-PER O B-ORG I-ORG I-ORG`.
-  A run of I tags belongs to the B before it, if there is one, and all take
-  the type of the run's last tag (Wu et al., 2020, ECS, section 3).
+  For example, `O I-PER O B-PER I-LOC I-ORG` becomes `O B-PER O B-ORG I-ORG
+  I-ORG`. A run of I tags belongs to the B tag before it, if there is one, and
+  all of them get the type of the last tag of the run (Wu et al., 2020, ECS,
+  section 3).
   """
-  out = list(tags)
+  repaired = list(tags)
   start = 0
-  while start < len(out):
+  while start < len(repaired):
     end = start + 1
-    if not out[start].startswith(('B-', 'I-')):
+    if not repaired[start].startswith(('B-', 'I-')):
       start = end
       continue
-    while end < len(out) and out[end].startswith('I-'):
+    while end < len(repaired) and repaired[end].startswith('I-'):
       end += 1
-    kind = out[end - 1][2:]
-    out[start:end] = [f'B-{kind}'] + [f'I-{kind}'] * (end - start - 1)
+    entity_type = repaired[end - 1][2:]
+    num_inside = end - start - 1
+    repaired[start:end] = [
+      f'B-{entity_type}',
+      *[f'I-{entity_type}'] * num_inside,
+    ]
     start = end
-  return out
+  return repaired
 
 
 def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
-  """IOB2 in which neighbouring words of one type are one entity.
+  """Converts tags to IOB2 and joins neighboring words of one type.
 
-  Before: `B-time B-time O I-day`; after: `B-time I-time O B-day`. MASSIVE's
-  words have types without borders.
+  For example, `B-time B-time O I-day` becomes `B-time I-time O B-day`. MASSIVE
+  annotates the types of words without the boundaries of entities.
   """
-  kinds = [tag[2:] for tag in tags]
-  return [
-    ('I-' if kind == before else 'B-') + kind if kind else 'O'
-    for before, kind in zip(['', *kinds], kinds, strict=False)
-  ]
+  types = [tag[2:] for tag in tags]
+  joined = []
+  for previous_type, entity_type in zip(['', *types], types, strict=False):
+    if not entity_type:
+      joined.append('O')
+    elif entity_type == previous_type:
+      joined.append(f'I-{entity_type}')
+    else:
+      joined.append(f'B-{entity_type}')
+  return joined
 
 
 def tag_runs(tags: Sequence[str]) -> list[Span]:
-  """The (tag, first word, last word) of each run of equal tags.
+  """Returns the runs of equal tags, with their first and last word.
 
-  Words whose tag begins with B, E or S (SCONJ, SYM) are a run each, and those
-  whose tag begins with O or a full stop are none: seqeval takes these letters
-  for marks of entities.
+  A word whose tag starts with B, E or S (SCONJ, SYM) is a run of its own, and a
+  word whose tag starts with O or a full stop is not part of a run, because
+  seqeval interprets these characters as entity prefixes.
 
-  Before: `DET NOUN NOUN SYM SYM`; after: DET 0-0, NOUN 1-2, SYM 3-3, SYM 4-4.
+  For example, `DET NOUN NOUN SYM SYM` has the runs DET 0-0, NOUN 1-2, SYM 3-3
+  and SYM 4-4.
   """
   spans: list[Span] = []
   for index, tag in enumerate(tags):
@@ -158,31 +181,37 @@ def tag_runs(tags: Sequence[str]) -> list[Span]:
 
 
 def entity_spans(tags: Sequence[str]) -> list[Span]:
-  """The (type, first word, last word) of each entity, as seqeval reads it."""
+  """Returns the type, the first word and the last word of each entity.
+
+  The tags are interpreted by seqeval.
+  """
   return sequence_labeling.get_entities(list(tags))
 
 
 def _span_scores(
   gold: Tags,
   predicted: Tags,
-  spans_of: Callable[[Sequence[str]], list[Span]] = entity_spans,
+  find_spans: Callable[[Sequence[str]], list[Span]] = entity_spans,
 ) -> EntityScores:
+  """Computes micro-averaged scores of the spans of tags."""
   rows = []
-  counts: tuple[Counter, Counter, Counter] = Counter(), Counter(), Counter()
+  num_correct: Counter[str] = Counter()
+  num_predicted: Counter[str] = Counter()
+  num_gold: Counter[str] = Counter()
   for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-    right, predicted_spans = (
-      set(spans_of(gold_tags)),
-      set(spans_of(predicted_tags)),
-    )
-    sets = (right & predicted_spans, predicted_spans, right)
-    rows.append([len(s) for s in sets])
-    for counter, members in zip(counts, sets, strict=True):
-      counter.update(kind for kind, _, _ in members)
-  names = sorted({*counts[1], *counts[2]})
-  table = {name: _type_scores(*(c[name] for c in counts)) for name in names}
+    gold_spans = set(find_spans(gold_tags))
+    predicted_spans = set(find_spans(predicted_tags))
+    correct_spans = gold_spans & predicted_spans
+    rows.append([len(correct_spans), len(predicted_spans), len(gold_spans)])
+    num_correct.update(name for name, _, _ in correct_spans)
+    num_predicted.update(name for name, _, _ in predicted_spans)
+    num_gold.update(name for name, _, _ in gold_spans)
   return EntityScores(
-    _type_scores(*(c.total() for c in counts)),
-    table,
+    _type_scores(num_correct.total(), num_predicted.total(), num_gold.total()),
+    {
+      name: _type_scores(num_correct[name], num_predicted[name], num_gold[name])
+      for name in sorted({*num_predicted, *num_gold})
+    },
     corpus_statistics.Statistics(
       np.array(rows), corpus_statistics.Aggregate.F1
     ),
@@ -190,6 +219,7 @@ def _span_scores(
 
 
 def _type_scores(correct: int, predicted: int, gold: int) -> TypeScores:
+  """Returns the scores for numbers of spans."""
   divide = corpus_statistics.safe_divide
   return TypeScores(
     precision=float(divide(correct, predicted, empty=0.0)),
@@ -200,19 +230,23 @@ def _type_scores(correct: int, predicted: int, gold: int) -> TypeScores:
   )
 
 
-def _check(gold: Tags, predicted: Tags) -> None:
+def _check_lengths(gold: Tags, predicted: Tags) -> None:
   metric_checks.same_length(gold, predicted, what='sentences')
   metric_checks.not_empty(gold, what='sentences')
-  for number, (g, p) in enumerate(zip(gold, predicted, strict=True), 1):
-    metric_checks.same_length(g, p, what='tags', where=f'sentence {number}')
+  for number, (gold_tags, predicted_tags) in enumerate(
+    zip(gold, predicted, strict=True), 1
+  ):
+    metric_checks.same_length(
+      gold_tags, predicted_tags, what='tags', where=f'sentence {number}'
+    )
 
 
 def _check_entity_tags(tags: Sequence[str], *, where: str) -> None:
   for tag in tags:
     if tag != 'O' and not (tag.startswith(_PREFIXES) and len(tag) > 2):
       raise errors.CorpusError(
-        'A tag is not one of an entity',
+        'Invalid entity tag',
         got=repr(tag),
-        expected="'O', or 'B-' or 'I-' and the entity's type",
+        expected="'O', or 'B-' or 'I-' followed by the type of the entity",
         where=where,
       )

@@ -1,9 +1,9 @@
-"""Translation: sacreBLEU, BLEU of Moses tokens, chrF; all of them 0..100.
+"""Translation metrics: sacreBLEU, BLEU of Moses tokens, and chrF.
 
-Computed by the sacrebleu library (Post, 2018), from text that is not
-tokenised. sacreBLEU's number and signature are what papers should compare;
-the BLEU of Moses tokens is the `multi-bleu.perl` of older tables (VECO, table
-3), without splitting of compounds.
+All scores are from 0 to 100. They are computed by the sacrebleu library (Post,
+2018) from text that is not tokenized. Papers should compare sacreBLEU's score
+together with its signature. BLEU of Moses tokens is the `multi-bleu.perl` score
+of older tables (VECO, table 3), without compound splitting.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)
 
-# sacreBLEU's segmenters, by the script of the language.
-_SEGMENTERS = {
+# Tokenizers of sacreBLEU by script of the language.
+_TOKENIZERS_BY_SCRIPT = {
   'Hani': 'zh',
   'Hans': 'zh',
   'Hant': 'zh',
@@ -30,21 +30,20 @@ _SEGMENTERS = {
   'Kore': 'ko-mecab',
   'Hang': 'ko-mecab',
 }
-_CHARACTERS = 'char'
-_PUNCTUATION = '13a'
+_CHARACTER_TOKENIZER = 'char'
+_DEFAULT_TOKENIZER = '13a'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TranslationScore:
-  """One metric's score of a translated corpus.
+  """Score of a translated corpus.
 
   Attributes:
-    value: 0..100, the higher the better.
-    signature: what has to be stated beside the number.
-    statistics: of the segments, for significance tests: n-gram counts for
-      BLEU, each segment's own score for chrF (whose mean is not the corpus
-      score).
-    notes: facts a reader must know.
+    value: Score from 0 to 100; higher is better.
+    signature: Signature, which should be reported with the score.
+    statistics: Statistics of the segments for significance tests: n-gram counts
+      for BLEU and chrF.
+    notes: Remarks on the score.
   """
 
   value: float
@@ -60,21 +59,23 @@ def bleu(
   target_language: str,
   tokenizer: str | None = None,
 ) -> TranslationScore:
-  """sacreBLEU with its defaults: mixed case, exponential smoothing.
+  """Computes sacreBLEU with its defaults: mixed case, exponential smoothing.
 
   Args:
     hypotheses: N translations.
-    references: R lists of N right translations each.
-    target_language: chooses the tokenizer; see `tokenizer_for`.
-    tokenizer: one of sacreBLEU's, instead of that.
+    references: R lists of N reference translations each.
+    target_language: Target language, which determines the tokenizer; see
+      `tokenizer_for`.
+    tokenizer: Tokenizer of sacreBLEU. If None, that of the target language.
 
   Raises:
-    CorpusError: nothing to score, or not as many of both.
-    ConfigError: the tokenizer is unknown or not installed.
+    CorpusError: If there are no translations, or if the numbers of translations
+      and references differ.
+    ConfigError: If the tokenizer is unknown or not installed.
   """
-  _check(hypotheses, references)
+  _check_references(hypotheses, references)
   name, notes = (tokenizer, ()) if tokenizer else tokenizer_for(target_language)
-  metric = _metric(name)
+  metric = _bleu_metric(name)
   score = metric.corpus_score(hypotheses, references)
   return TranslationScore(
     score.score,
@@ -93,47 +94,54 @@ def tokenized_bleu(
   target_language: str,
   lowercase: bool = True,
 ) -> TranslationScore:
-  """BLEU of Moses tokens, without smoothing.
+  """Computes BLEU of Moses tokens without smoothing.
 
-  Both sides are tokenised by Moses' rules for the language (through
-  sacremoses); hyphenated words stay whole. VECO's table has it without case.
+  Hypotheses and references are tokenized by Moses' rules for the language
+  (through sacremoses). Hyphenated words are not split. VECO's table ignores
+  case.
 
   Args:
-    hypotheses: N translations, not tokenised.
-    references: R lists of N right translations each, not tokenised.
-    target_language: whose rules are used.
-    lowercase: ignore case.
+    hypotheses: N translations, not tokenized.
+    references: R lists of N reference translations each, not tokenized.
+    target_language: Language of the tokenization rules.
+    lowercase: Whether to ignore case.
 
   Raises:
-    CorpusError: nothing to score, or not as many of both.
-    ConfigError: the language is written without spaces between words.
+    CorpusError: If there are no translations, or if the numbers of translations
+      and references differ.
+    ConfigError: If the language is written without spaces between words.
   """
-  _check(hypotheses, references)
+  _check_references(hypotheses, references)
   _check_uses_spaces(target_language)
   code = language_codes.short_code(target_language)
   moses = sacremoses.MosesTokenizer(lang=code)
   metric = metrics.BLEU(
     tokenize='none', lowercase=lowercase, smooth_method='none', force=True
   )
-  cut = [_tokenize(moses, text) for text in hypotheses]
-  right = [
+  tokenized_hypotheses = [_tokenize(moses, text) for text in hypotheses]
+  tokenized_references = [
     [_tokenize(moses, text) for text in reference] for reference in references
   ]
   return TranslationScore(
-    metric.corpus_score(cut, right).score,
+    metric.corpus_score(tokenized_hypotheses, tokenized_references).score,
     f'{metric.get_signature()}|moses:{sacremoses.__version__}-{code}',
-    _bleu_statistics(metric, cut, right, corpus_statistics.Aggregate.BLEU),
+    _bleu_statistics(
+      metric,
+      tokenized_hypotheses,
+      tokenized_references,
+      corpus_statistics.Aggregate.BLEU,
+    ),
   )
 
 
 def _check_uses_spaces(language: str) -> None:
   if not language_codes.uses_spaces(language):
     raise errors.ConfigError(
-      "Moses' rules don't find the words of a language",
+      'The Moses tokenizer requires a language with spaces between words',
       got=repr(language),
       where='tokenized_bleu',
       expected='a language with spaces between words',
-      fix="Use sacreBLEU, which has this language's tokenizer",
+      fix='Use sacreBLEU, which has a tokenizer for this language.',
     )
 
 
@@ -143,53 +151,59 @@ def chrf(
   *,
   word_order: int = 0,
 ) -> TranslationScore:
-  """chrF (Popovic, 2015) of the corpus: characters of orders 1..6, beta 2.
+  """Computes corpus chrF (Popovic, 2015): character orders 1 to 6, beta 2.
 
   Args:
     hypotheses: N translations.
-    references: R lists of N right translations each.
-    word_order: 2 for chrF++.
+    references: R lists of N reference translations each.
+    word_order: Maximum order of word n-grams: 0 for chrF, 2 for chrF++.
 
   Raises:
-    CorpusError: nothing to score, or not as many of both.
+    CorpusError: If there are no translations, or if the numbers of translations
+      and references differ.
   """
-  _check(hypotheses, references)
+  _check_references(hypotheses, references)
   metric = metrics.CHRF(word_order=word_order)
   score = metric.corpus_score(hypotheses, references)
   rows = metric._extract_corpus_statistics(hypotheses, references)
-  kind = corpus_statistics.Aggregate
+  aggregate = (
+    corpus_statistics.Aggregate.CHRF_WORDS
+    if word_order
+    else corpus_statistics.Aggregate.CHRF
+  )
   return TranslationScore(
     score.score,
     str(metric.get_signature()),
-    corpus_statistics.Statistics(
-      np.array(rows), kind.CHRF_WORDS if word_order else kind.CHRF
-    ),
+    corpus_statistics.Statistics(np.array(rows), aggregate),
   )
 
 
 def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
-  """sacreBLEU's tokenizer for a target language, and what to know about it.
+  """Returns sacreBLEU's tokenizer for a target language, and notes on it.
 
-  Chinese characters use `zh`, Japanese and Korean MeCab if it is installed and
-  characters with a note otherwise, other scripts without spaces between words
-  (Thai, Khmer, Lao, Burmese, Tibetan, ...) characters, all others `13a`.
+  Languages with Chinese characters use `zh`. Japanese and Korean use MeCab, or
+  characters with a note if MeCab is not installed. Other scripts without spaces
+  between words (Thai, Khmer, Lao, Burmese, Tibetan, ...) use characters. All
+  other languages use `13a`.
   """
   code = language_codes.parse_language_code(language)
-  name = _SEGMENTERS.get(code.script or '', _PUNCTUATION)
-  if name == _PUNCTUATION and not code.uses_spaces:
-    return _CHARACTERS, (f'BLEU of {language} is of characters',)
-  if name != _PUNCTUATION and not _is_installed(name):
+  name = _TOKENIZERS_BY_SCRIPT.get(code.script or '', _DEFAULT_TOKENIZER)
+  if name == _DEFAULT_TOKENIZER and not code.uses_spaces:
+    note = f'BLEU of {language} is computed on characters'
+    return _CHARACTER_TOKENIZER, (note,)
+  if name != _DEFAULT_TOKENIZER and not _is_installed(name):
     note = (
-      f'BLEU of {language} is of characters, since {name} is not '
+      f'BLEU of {language} is computed on characters, since {name} is not '
       f'installed (pip install "sacrebleu[{code.language}]")'
     )
     _LOG.warning('%s', note)
-    return _CHARACTERS, (note,)
+    return _CHARACTER_TOKENIZER, (note,)
   return name, ()
 
 
 @functools.cache
 def _is_installed(tokenizer: str) -> bool:
+  """Returns whether the packages of a sacreBLEU tokenizer are installed."""
   try:
     metrics.BLEU(tokenize=tokenizer)
   except (RuntimeError, ImportError):
@@ -197,15 +211,16 @@ def _is_installed(tokenizer: str) -> bool:
   return True
 
 
-def _metric(tokenizer: str) -> metrics.BLEU:
+def _bleu_metric(tokenizer: str) -> metrics.BLEU:
+  """Returns the BLEU metric with a tokenizer after checking its name."""
   tokenizer_names = metrics.BLEU.TOKENIZERS
   if tokenizer not in tokenizer_names or not _is_installed(tokenizer):
     raise errors.ConfigError(
-      'sacreBLEU has no such tokenizer, or its packages are missing',
+      'The sacreBLEU tokenizer is unknown or not installed',
       got=repr(tokenizer),
       where='bleu.tokenizer',
       expected='one of ' + ', '.join(tokenizer_names),
-      fix='Install sacrebleu[ja] or sacrebleu[ko] for MeCab',
+      fix='Install sacrebleu[ja] or sacrebleu[ko] for MeCab.',
     )
   return metrics.BLEU(tokenize=tokenizer)
 
@@ -213,11 +228,17 @@ def _metric(tokenizer: str) -> metrics.BLEU:
 def _bleu_statistics(
   metric: metrics.BLEU, hypotheses, references, aggregate
 ) -> corpus_statistics.Statistics:
-  """[N, 10]: matches and totals of orders 1..4, both lengths."""
-  metric.effective_order = True  # only silences a warning about segments
+  """Returns the BLEU statistics of each sentence, of shape [N, 10].
+
+  The columns are the matches and totals of orders 1 to 4, and both lengths.
+  """
+  # Suppresses a warning on sentence scores; the counts do not depend on it.
+  metric.effective_order = True
   sentence_scores = [
-    metric.sentence_score(text, list(right))
-    for text, *right in zip(hypotheses, *references, strict=True)
+    metric.sentence_score(hypothesis, list(sentence_references))
+    for hypothesis, *sentence_references in zip(
+      hypotheses, *references, strict=True
+    )
   ]
   return corpus_statistics.Statistics(
     np.array(
@@ -231,10 +252,11 @@ def _bleu_statistics(
 
 
 def _tokenize(moses: sacremoses.MosesTokenizer, text: str) -> str:
+  """Returns the Moses tokens of a text, joined by spaces."""
   return moses.tokenize(text, return_str=True, escape=False)
 
 
-def _check(hypotheses, references) -> None:
+def _check_references(hypotheses, references) -> None:
   metric_checks.not_empty(hypotheses, what='translations')
   if (
     isinstance(references, str)
@@ -242,10 +264,10 @@ def _check(hypotheses, references) -> None:
     or any(isinstance(reference, str) for reference in references)
   ):
     raise errors.ConfigError(
-      'References have the wrong form',
+      'The references must be lists of strings',
       got=type(references).__name__,
       expected='R lists, each with one reference for every translation',
-      fix='Write [references] for a single reference per translation',
+      fix='Pass [references] for a single reference per translation.',
     )
   for number, reference in enumerate(references, 1):
     metric_checks.same_length(

@@ -1,11 +1,12 @@
-"""How far the mean of several runs, or the difference of two, may be off.
+"""Uncertainty of the mean over several runs, or of the difference of two means.
 
-The runs' scores vary by their seeds and by what each run makes of each example;
-the drawn test sets vary by the examples and by the latter, too. The parts are
-those of a crossed design with two random factors. Their sum is known by few
-degrees of freedom, and one part is a difference that may come out below 0, so
-that Satterthwaite's approximation of the sum by one chi-square is too careful
-where seeds do not differ: the sum's own distribution is computed instead.
+The scores of runs vary with their seeds and with the interaction of runs and
+examples. Scores on resampled test sets vary with the examples and with the same
+interaction. The variance components are those of a crossed design with two
+random factors. Their sum has few degrees of freedom, and one component is a
+difference of estimates that may be negative. Satterthwaite's approximation of
+the sum by a single chi-square distribution is therefore too conservative if
+seeds do not differ, and the distribution of the sum is computed instead.
 """
 
 import functools
@@ -16,47 +17,49 @@ from scipy import optimize, special
 
 
 class Spread(NamedTuple):
-  """Parts of the variance of a mean, or of a difference of two means.
+  """Variance components of a mean, or of a difference of two means.
 
   Attributes:
-    examples: due to the examples, apart from `interaction`; at least 0.
-    interaction: due to what each run makes of each example.
-    runs: due to the runs, `interaction` included.
-    drawn: degrees of freedom that `examples` and `interaction` are known by.
-    freedom: degrees of freedom of the runs.
+    examples: Variance due to the examples without `interaction`, at least 0.
+    interaction: Variance due to the interaction of runs and examples.
+    runs: Variance due to the runs, including `interaction`.
+    example_freedom: Degrees of freedom of `examples` and `interaction`.
+    run_freedom: Degrees of freedom of `runs`.
   """
 
   examples: float
   interaction: float
   runs: float
-  drawn: float
-  freedom: int
+  example_freedom: float
+  run_freedom: int
 
   @property
   def error(self) -> float:
-    """The standard error."""
+    """Standard error."""
     return float(np.sqrt(self.examples + self.runs))
 
 
-def estimate_variance(scores, drawn, sides, size) -> Spread:
-  """The parts of the variance.
+def estimate_variance(scores, values, sides, size) -> Spread:
+  """Estimates the variance components.
 
-  The variance of runs' scores on the same examples is due to seeds, and to
-  what each run makes of each example, which the examples' draws count, too:
-  it is taken off there.
+  The variance of the runs' scores on the same examples is due to the seeds and
+  to the interaction of runs and examples. The variance over resampled test sets
+  also includes the interaction, which is therefore subtracted from it.
 
   Args:
-    scores: [runs].
-    drawn: [S, runs].
-    sides: places of the runs of one model, or of each of two.
-    size: number of examples.
+    scores: Scores on all examples, of shape [runs].
+    values: Scores on resampled test sets, of shape [samples, runs].
+    sides: Indices of the runs of one model, or of each of two models.
+    size: Number of examples.
   """
   signs = (1.0,) if len(sides) == 1 else (-1.0, 1.0)
-  means = [drawn[:, side].mean(1) for side in sides]
-  of_examples = sum(s * m for s, m in zip(signs, means, strict=True)).var(
-    ddof=1
+  contrast = sum(
+    sign * values[:, side].mean(1)
+    for sign, side in zip(signs, sides, strict=True)
   )
-  freedom = len(scores) - len(sides)
+  resampling_variance = contrast.var(ddof=1)
+
+  run_freedom = len(scores) - len(sides)
   repeated_sides = [side for side in sides if len(side) > 1]
   between = sum(
     (len(side) - 1) * scores[side].var(ddof=1) for side in repeated_sides
@@ -64,79 +67,108 @@ def estimate_variance(scores, drawn, sides, size) -> Spread:
   within = sum(
     len(side)
     * (
-      drawn[:, side].var(0, ddof=1).mean() - drawn[:, side].mean(1).var(ddof=1)
+      values[:, side].var(0, ddof=1).mean()
+      - values[:, side].mean(1).var(ddof=1)
     )
     for side in repeated_sides
   )
-  share = sum(1 / len(side) for side in sides) / freedom
-  interaction = max(share * within, 0.0)
+  # Factor from pooled sums of squares to the variance of the (difference of)
+  # means.
+  factor = sum(1 / len(side) for side in sides) / run_freedom
+  interaction = max(factor * within, 0.0)
   return Spread(
-    examples=float(max(of_examples - interaction, 0.0)),
+    examples=float(max(resampling_variance - interaction, 0.0)),
     interaction=float(interaction),
-    runs=float(share * between),
-    drawn=drawn_freedom(size, len(drawn)),
-    freedom=freedom,
+    runs=float(factor * between),
+    example_freedom=bootstrap_freedom(size, len(values)),
+    run_freedom=run_freedom,
   )
 
 
-def drawn_freedom(size: int, samples: int) -> float:
-  """Degrees of freedom of a variance of `samples` draws from `size` examples."""
+def bootstrap_freedom(size: int, samples: int) -> float:
+  """Returns the degrees of freedom of a bootstrap estimate of a variance.
+
+  Args:
+    size: Number of examples.
+    samples: Number of bootstrap samples.
+  """
   return 1 / (1 / max(size - 1, 1) + 1 / (samples - 1))
 
 
 def p_value(difference: float, spread: Spread) -> float:
-  """How often no difference is found as one this large, in either direction.
+  """Returns the two-sided p-value of a difference.
 
-  With runs alone this is Student's t of their degrees of freedom, with
-  examples alone that of `drawn`.
+  If only the runs vary, this is the p-value of Student's t with their degrees
+  of freedom. If only the examples vary, it is that with `example_freedom`.
   """
   ratio = abs(difference) / spread.error
-  return _two_sided(ratio, *_relative_variances(spread))
+  return _two_sided_p(ratio, *_relative_variances(spread))
 
 
 def interval_half_width(spread: Spread) -> float:
-  """Half the 95 % interval."""
+  """Returns half the width of the 95 % confidence interval."""
   variances = _relative_variances(spread)
   return spread.error * optimize.brentq(
-    lambda ratio: _two_sided(ratio, *variances) - 0.05, 0.0, 1e6, rtol=1e-9
+    lambda ratio: _two_sided_p(ratio, *variances) - 0.05, 0.0, 1e6, rtol=1e-9
   )
 
 
 def _relative_variances(spread: Spread) -> tuple[np.ndarray, np.ndarray]:
-  """What the estimated variance could have been, over the true one; weights.
+  """Returns possible ratios of estimated to true variance, with weights.
 
-  The estimate is a sum of chi-squares, of which the runs' has few degrees of
-  freedom and the examples' is a difference that is cut at 0. The true parts
-  are not known. So that what is uncertain does not make a difference more
-  significant, the examples' part is taken to be lower than it was found by the
-  noise that `interaction` brings, and the runs' to be `interaction` at least,
-  times 2, or 1 + 4 / freedom where there are more; simulations chose this.
+  The estimate is a sum of scaled chi-square variables. The component of the
+  runs has few degrees of freedom, and that of the examples is a difference that
+  is bounded below by 0. The true components are unknown. To prevent this
+  uncertainty from making a difference more significant, the component of the
+  examples is reduced by the noise that `interaction` adds to its estimate, and
+  the component of the runs is at least `interaction`, multiplied by 2, or by 1
+  + 4 / freedom if the degrees of freedom exceed 4. These factors were chosen by
+  simulations.
   """
-  noise = np.sqrt(2 * (1 + 1 / spread.freedom) / spread.drawn)
+  noise = np.sqrt(2 * (1 + 1 / spread.run_freedom) / spread.example_freedom)
   examples = max(spread.examples - noise * spread.interaction, 0.0)
   runs = max(spread.runs, spread.interaction)
-  runs *= 1 + 4 / max(spread.freedom, 4)
+  runs *= 1 + 4 / max(spread.run_freedom, 4)
   error = np.hypot(
-    examples + spread.interaction, spread.interaction / np.sqrt(spread.freedom)
+    examples + spread.interaction,
+    spread.interaction / np.sqrt(spread.run_freedom),
   )
-  places, weights = _chi_square(spread.drawn, 16)
-  guesses = np.maximum(examples + error * (places - 1), 0.0)
-  chi_squares, other_weights = _chi_square(spread.freedom, 96)
-  variances = (guesses[:, None] + runs * chi_squares) / (examples + runs)
-  return variances.ravel(), np.outer(weights, other_weights).ravel()
+  example_nodes, example_weights = _chi_square(spread.example_freedom, 16)
+  example_variances = np.maximum(examples + error * (example_nodes - 1), 0.0)
+  run_nodes, run_weights = _chi_square(spread.run_freedom, 96)
+  variances = example_variances[:, None] + runs * run_nodes
+  ratios = variances / (examples + runs)
+  return ratios.ravel(), np.outer(example_weights, run_weights).ravel()
 
 
-def _two_sided(ratio, relative, weights) -> float:
-  return float(2 * special.ndtr(-ratio * np.sqrt(relative)) @ weights)
+def _two_sided_p(ratio, variances, weights) -> float:
+  """Returns the two-sided p-value of a ratio of difference to standard error.
+
+  Args:
+    ratio: Difference, divided by the standard error.
+    variances: Ratios of the estimated to the true variance.
+    weights: Weights of `variances`, which sum to 1.
+  """
+  return float(2 * special.ndtr(-ratio * np.sqrt(variances)) @ weights)
 
 
 @functools.cache
 def _chi_square(freedom: float, count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Places and weights, [count], of a chi-square over its freedom."""
+  """Returns the quadrature of a chi-square divided by its degrees of freedom.
+
+  The quadrature is Gauss-Legendre in the square root of the variable.
+
+  Args:
+    freedom: Degrees of freedom.
+    count: Number of nodes.
+
+  Returns:
+    Nodes and weights of shape [count].
+  """
   middle = np.sqrt(freedom)
   low, high = max(middle - 7, 0.0), middle + 7
-  places, weights = np.polynomial.legendre.leggauss(count)
-  roots = low + (high - low) * (places + 1) / 2
+  nodes, weights = np.polynomial.legendre.leggauss(count)
+  roots = low + (high - low) * (nodes + 1) / 2
   density = (freedom - 1) * np.log(roots) - roots**2 / 2
   weights = weights * np.exp(density - density.max())
   return roots**2 / freedom, weights / weights.sum()

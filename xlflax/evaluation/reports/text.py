@@ -41,7 +41,7 @@ class Table:
 
   @property
   def text_columns(self) -> list[bool]:
-    """Whether each column contains no numbers."""
+    """True for each column that contains no numbers."""
     columns = self.frame.to_numpy().T
     return [not any(map(_is_number, column)) for column in columns]
 
@@ -57,8 +57,8 @@ class Table:
 
   def transposed(self) -> 'Table':
     """Returns the table with its columns as rows."""
-    first, *others = zip(self.head, *self.rows, strict=True)
-    return Table(self.title, list(map(str, first)), others)
+    head, *rows = zip(self.head, *self.rows, strict=True)
+    return Table(self.title, list(map(str, head)), rows)
 
 
 def build_tables(
@@ -70,8 +70,7 @@ def build_tables(
   """Returns the tables of a report.
 
   The tables contain averages, transfer gaps, costs, the scores of each task,
-  and
-  comparisons. Empty tables are left out.
+  and comparisons. Empty tables are left out.
 
   Args:
     summaries: Summary of each model.
