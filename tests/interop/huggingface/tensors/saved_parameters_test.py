@@ -44,7 +44,7 @@ def _saved(directory, in_pieces, ema=()):
 
 @pytest.mark.parametrize('in_pieces', [False, True])
 def test_whole_and_rows(tmp_path, monkeypatch, in_pieces):
-  monkeypatch.setattr(checkpoint_items, '_CHUNK', 80)
+  monkeypatch.setattr(checkpoint_items, '_CHUNK_BYTES', 80)
   monkeypatch.setattr(saved_parameters, '_BLOCK_BYTES', 80)
   read = _saved(tmp_path, in_pieces)
   read.verify()
