@@ -134,7 +134,7 @@ def check_export(
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoint_reader.checkpoint_path(run.directory, step)
-  chosen = export_plan.choose_export(
+  choice = export_plan.choose_export(
     _model_config(run),
     checkpoint_reader.saved_shapes(checkpoint),
     run.objectives,
@@ -145,34 +145,34 @@ def check_export(
     tokenizer_type=run.vocabulary.description.get('model_type'),
     pad_id=run.vocabulary.spec.pad_id,
   )
-  if direction and chosen.task is not Task.SEQ2SEQ:
+  if direction and choice.task is not Task.SEQ2SEQ:
     raise errors.ConfigError(
       'A translation direction requires a translation model',
-      got=f'a model for {chosen.task.value}',
+      got=f'a model for {choice.task.value}',
       where='direction',
       fix='Do not pass a direction',
     )
 
-  options = _config_options(run, record, chosen, dtype)
+  options = _config_options(run, record, choice, dtype)
   if pooling:
-    sentence = _sentence_encoding_with_pooling(run, chosen, pooling)
+    sentence = _sentence_encoding_with_pooling(run, choice, pooling)
   else:
-    sentence = _sentence_encoding(run, chosen.task, chosen.shapes)
+    sentence = _sentence_encoding(run, choice.task, choice.shapes)
   generation = None
-  if chosen.task is Task.SEQ2SEQ:
+  if choice.task is Task.SEQ2SEQ:
     generation = generation_config.build_generation(
       run, options, record, direction
     )
   return Export(
     run=run,
     step=step,
-    architecture=chosen.architecture,
-    task=chosen.task,
+    architecture=choice.architecture,
+    task=choice.task,
     options=options,
-    shapes=chosen.shapes,
-    assignments=_assignments(chosen, checkpoint),
-    constants=_constants(chosen.architecture, chosen.config),
-    left_out=chosen.left_out,
+    shapes=choice.shapes,
+    assignments=_assignments(choice, checkpoint),
+    constants=_constants(choice.architecture, choice.config),
+    left_out=choice.left_out,
     dtype=DTYPES[dtype],
     sentence=sentence,
     generation=generation,
@@ -200,22 +200,22 @@ def find_export_type(config: Config, *, pad_id: int) -> str:
 
 
 def _config_options(
-  run, record, chosen: export_plan.Choice, dtype: str
+  run, record, choice: export_plan.Choice, dtype: str
 ) -> dict[str, Any]:
   """Returns the content of config.json."""
-  architecture, config = chosen.architecture, chosen.config
+  architecture, config = choice.architecture, choice.config
   options, _ = architecture.write(config)
-  if chosen.linear_head:
+  if choice.linear_head:
     options |= {linear_head.OPTION: True}
   if record.get('config', {}).get('model_type') == architecture.model_type:
     options = _merge_imported_options(record, architecture, options, config)
   return _add_run_options(
-    options, architecture, chosen.task, run, chosen.shapes, dtype
+    options, architecture, choice.task, run, choice.shapes, dtype
   )
 
 
 def _sentence_encoding_with_pooling(
-  run, chosen: export_plan.Choice, pooling: Pooling
+  run, choice: export_plan.Choice, pooling: Pooling
 ) -> sentence_embedding.SentenceEncoding:
   """Returns the sentence encoding of a run for the pooling of the user.
 
@@ -223,11 +223,11 @@ def _sentence_encoding_with_pooling(
     ConfigError: If Sentence-Transformers does not support the pooling or the
       model requires language inputs.
   """
-  has_languages = getattr(chosen.config, 'use_language_embeddings', False)
-  if chosen.task is not Task.STATES or pooling is Pooling.MEAN or has_languages:
+  has_languages = getattr(choice.config, 'use_language_embeddings', False)
+  if choice.task is not Task.STATES or pooling is Pooling.MEAN or has_languages:
     raise errors.ConfigError(
       'Sentence-Transformers cannot compute these sentence embeddings',
-      got=f'pooling {pooling.value}, task {chosen.task.value}, '
+      got=f'pooling {pooling.value}, task {choice.task.value}, '
       f'use_language_embeddings={has_languages}',
       expected='an encoder without language embeddings and without a head, and '
       'the pooling first or mean_all. The mean in Sentence-Transformers '
@@ -235,10 +235,10 @@ def _sentence_encoding_with_pooling(
       where=str(run.directory),
       fix='Evaluate the model with pooling="mean_all", and export that pooling',
     )
-  encoding = _sentence_encoding(run, chosen.task, chosen.shapes, pooling)
+  encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
   return encoding or sentence_embedding.SentenceEncoding(
     pooling=pooling,
-    max_length=chosen.config.max_length,
+    max_length=choice.config.max_length,
     settings={'similarity_fn_name': 'cosine'},
   )
 
@@ -328,15 +328,15 @@ def _merge_imported_options(
   return record['config'] | changes
 
 
-def _assignments(chosen: export_plan.Choice, checkpoint) -> list[Assignment]:
+def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
   """Returns the assignments of the tensors.
 
   Raises:
     CheckpointError: If parameters are missing or have no place in the
       architecture. The message lists all of them.
   """
-  architecture, task = chosen.architecture, chosen.task
-  config, shapes = chosen.config, chosen.shapes
+  architecture, task = choice.architecture, choice.task
+  config, shapes = choice.config, choice.shapes
   rules = tensor_mapping.collect_rules(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
   assignments = tensor_rules.assign_tensors(

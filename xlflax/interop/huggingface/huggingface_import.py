@@ -292,14 +292,14 @@ def _check_padding(description, vocabulary) -> None:
     )
 
 
-def load_import(checked: Import, partitioner: partitioning.Partitioner):
+def load_import(checked_import: Import, partitioner: partitioning.Partitioner):
   """Loads the parameters, sharded over the devices.
 
   Each parameter is transferred to the devices as soon as it is complete. The
   host memory holds only incomplete parameters and one tensor.
 
   Args:
-    checked: Checked import.
+    checked_import: Checked import.
     partitioner: Partitioner that assigns parameters to devices.
 
   Returns:
@@ -308,10 +308,10 @@ def load_import(checked: Import, partitioner: partitioning.Partitioner):
   Raises:
     CheckpointError: If a tensor cannot be read.
   """
-  boxed = model_params.abstract_params(build_model(checked.config))
+  boxed = model_params.abstract_params(build_model(checked_import.config))
   shardings = param_tree.flatten_params({'model': partitioner.shardings(boxed)})
   return weights.load_parameters(
-    checked.plan,
+    checked_import.plan,
     place=lambda name, value: jax.device_put(
       value, shardings.get(name, partitioner.replicated)
     ),
@@ -320,14 +320,14 @@ def load_import(checked: Import, partitioner: partitioning.Partitioner):
 
 @validation.validate_call
 def convert_import(
-  checked: Import, model_dir: validation.FilePath
+  checked_import: Import, model_dir: validation.FilePath
 ) -> pathlib.Path:
   """Reads the tensors and writes a model directory.
 
   The directory is created only after it is complete and verified.
 
   Args:
-    checked: Checked import.
+    checked_import: Checked import.
     model_dir: Model directory to write.
 
   Returns:
@@ -343,33 +343,35 @@ def convert_import(
   with paths.new_directory(model_dir, where='--output') as temporary_dir:
     params = param_tree.unflatten_params(
       {
-        name: checkpoint_items.LazyArray(checked.plan.shapes[name], read)
-        for name, read in weights.parameter_readers(checked.plan).items()
+        name: checkpoint_items.LazyArray(checked_import.plan.shapes[name], read)
+        for name, read in weights.parameter_readers(checked_import.plan).items()
       }
     )
-    if checked.sentence:
+    if checked_import.sentence:
       params['heads'] = params.get('heads', {}) | jax.tree.map(
         lambda head: checkpoint_items.LazyArray(head.shape, lambda: head),
-        checked.sentence[1],
+        checked_import.sentence[1],
       )
-    _write(checked, params, temporary_dir)
-    _record_notes(temporary_dir, _verify(checked, temporary_dir))
-    text = gin_file.format_gin_file(checked.config, str(model_dir))
+    _write(checked_import, params, temporary_dir)
+    _record_notes(temporary_dir, _verify(checked_import, temporary_dir))
+    text = gin_file.format_gin_file(checked_import.config, str(model_dir))
     manifests.write_files(
       temporary_dir, manifests.Kind.RUN, {gin_file.FILE: text}
     )
   return model_dir
 
 
-def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
+def _verify(checked_import: Import, model_dir: pathlib.Path) -> list[str]:
   """Compares the imported model with the folder.
 
   Returns:
     Sentences that describe which comparisons were skipped and why.
   """
   run = saved_run.open_run(model_dir)
-  if checked.own_tokenizer:
-    notes = tokenizer_checks.check_tokenizer(run.vocabulary, checked.folder)
+  if checked_import.own_tokenizer:
+    notes = tokenizer_checks.check_tokenizer(
+      run.vocabulary, checked_import.folder
+    )
   else:
     notes = [
       'The token ids were not compared, because the vocabulary is not that of '
@@ -379,7 +381,7 @@ def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
     checkpoint_reader.checkpoint_path(model_dir, 0)
   )
   return notes + model_checks.check_import(
-    checked.folder, checked.description, run, read
+    checked_import.folder, checked_import.description, run, read
   )
 
 
@@ -406,22 +408,26 @@ def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
   return record.get('head', {})
 
 
-def _write(checked: Import, params, directory: pathlib.Path) -> None:
+def _write(checked_import: Import, params, directory: pathlib.Path) -> None:
   """Writes the files of a model directory."""
   run_directory.write_model(
-    directory, build_model(checked.config), vocabulary=checked.vocabulary
+    directory,
+    build_model(checked_import.config),
+    vocabulary=checked_import.vocabulary,
   )
-  description = checked.description
+  description = checked_import.description
   task, options = description.task, description.options
-  style = description.architecture.head_style(checked.config, options)
+  style = description.architecture.head_style(checked_import.config, options)
   objectives = labeled_heads.head_objectives(
     task, options, params.get('heads', {}).get(task.value, {}), style
   )
   inputs = labeled_heads.head_input_settings(
-    objectives, checked.vocabulary, max_length=checked.config.max_length
+    objectives,
+    checked_import.vocabulary,
+    max_length=checked_import.config.max_length,
   )
   objective_config.write_objectives(directory, objectives, inputs)
-  _write_vocabulary(checked, directory / run_directory.VOCABULARY)
+  _write_vocabulary(checked_import, directory / run_directory.VOCABULARY)
   run_directory.record_vocabulary(directory)
   run_directory.write_run_file(
     directory,
@@ -431,14 +437,18 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       'task': task.value,
       'head': style,
       'config': options,
-      'base_model': (checked.hub or {}).get('repository', checked.folder.name),
-      'hub': checked.hub,
-      'card': card_metadata.read_card_metadata(checked.folder),
-      generation_config.KEY: _read_generation_config(checked.folder),
+      'base_model': (checked_import.hub or {}).get(
+        'repository', checked_import.folder.name
+      ),
+      'hub': checked_import.hub,
+      'card': card_metadata.read_card_metadata(checked_import.folder),
+      generation_config.KEY: _read_generation_config(checked_import.folder),
     },
   )
-  if checked.sentence:
-    sentence_embedding.write_sentence_encoding(directory, checked.sentence[0])
+  if checked_import.sentence:
+    sentence_embedding.write_sentence_encoding(
+      directory, checked_import.sentence[0]
+    )
   checkpoints.write_parameters(directory, params, write_concurrent_gb=1)
 
 
@@ -447,18 +457,21 @@ def _read_generation_config(folder: pathlib.Path) -> dict[str, Any] | None:
   return config_json.read_json(path) if path.is_file() else None
 
 
-def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
+def _write_vocabulary(checked_import: Import, directory: pathlib.Path) -> None:
   """Writes the vocabulary and copies the tokenizer files."""
-  vocabulary = checked.vocabulary
+  vocabulary = checked_import.vocabulary
   description = vocabulary.description | vocabulary.describe()
   names = []
-  if checked.own_tokenizer:
-    names = tokenizer_reader.tokenizer_file_names(checked.folder)
+  if checked_import.own_tokenizer:
+    names = tokenizer_reader.tokenizer_file_names(checked_import.folder)
   if names:
     description['tokenizer_files'] = {
-      name: checksums.digest_file(checked.folder / name) for name in names
+      name: checksums.digest_file(checked_import.folder / name)
+      for name in names
     }
-    description['model_type'] = checked.description.architecture.model_type
+    description['model_type'] = (
+      checked_import.description.architecture.model_type
+    )
   vocabulary_training.write_vocabulary(vocabulary, description, directory)
   for name in names:
-    (directory / name).write_bytes((checked.folder / name).read_bytes())
+    (directory / name).write_bytes((checked_import.folder / name).read_bytes())

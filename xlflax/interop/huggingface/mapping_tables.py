@@ -11,9 +11,9 @@ from xlflax.interop.huggingface.architectures.tensor_rules import (
 _TRANSPOSED = (Transform.LINEAR, Transform.LINEAR_FROM_TWO)
 
 
-def format_import_table(checked: huggingface_import.Import) -> str:
+def format_import_table(checked_import: huggingface_import.Import) -> str:
   """Returns one line per tensor of an import, with its parameter."""
-  plan = checked.plan
+  plan = checked_import.plan
   lines = [
     _line(tensor.name, assignment, '->')
     for tensor, assignment in plan.tensor_assignments()
@@ -21,17 +21,17 @@ def format_import_table(checked: huggingface_import.Import) -> str:
   lines += [
     f'{name} not converted: {reason}' for name, reason in plan.skipped.items()
   ]
-  spec = checked.vocabulary.spec
+  spec = checked_import.vocabulary.spec
   vocabulary = (
-    f'vocabulary: {checked.vocabulary.kind}, {spec.size:,} '
+    f'vocabulary: {checked_import.vocabulary.kind}, {spec.size:,} '
     f'tokens, {len(spec.languages)} languages'
   )
-  return '\n'.join([_import_summary(checked), vocabulary, *lines])
+  return '\n'.join([_import_summary(checked_import), vocabulary, *lines])
 
 
-def _import_summary(checked: huggingface_import.Import) -> str:
+def _import_summary(checked_import: huggingface_import.Import) -> str:
   """Returns the architecture and the numbers of tensors and parameters."""
-  plan, description = checked.plan, checked.description
+  plan, description = checked_import.plan, checked_import.description
   num_values = sum(map(math.prod, plan.shapes.values()))
   return (
     f'{description.architecture.classes[description.task]} '
@@ -41,24 +41,24 @@ def _import_summary(checked: huggingface_import.Import) -> str:
   )
 
 
-def format_export_table(checked: huggingface_export.Export) -> str:
+def format_export_table(export: huggingface_export.Export) -> str:
   """Returns one line per tensor of an export, with its parameter."""
   lines = [
     _line(assignment.tensor, assignment, '<-')
-    for assignment in checked.assignments
+    for assignment in export.assignments
   ]
   lines += [
     f'{name} {list(table.shape)} <- configuration'
-    for name, table in checked.constants.items()
+    for name, table in export.constants.items()
   ]
   lines += [
     f'{name} not converted: {reason}'
-    for name, reason in checked.left_out.items()
+    for name, reason in export.left_out.items()
   ]
   summary = (
-    f'{checked.options["architectures"][0]} '
-    f'({checked.architecture.model_type}, {checked.task.value}), '
-    f'step {checked.step}: {len(checked.assignments)} tensors'
+    f'{export.options["architectures"][0]} '
+    f'({export.architecture.model_type}, {export.task.value}), '
+    f'step {export.step}: {len(export.assignments)} tensors'
   )
   return '\n'.join([summary, *lines])
 

@@ -19,7 +19,7 @@ from xlflax.utils import validation
 RECORD = 't5x.json'
 
 
-def load_t5x_parameters(checked: Import) -> dict[str, Any]:
+def load_t5x_parameters(checked_import: Import) -> dict[str, Any]:
   """Reads the parameters `{'model': ..., 'heads': ...}` one by one.
 
   Raises:
@@ -27,24 +27,24 @@ def load_t5x_parameters(checked: Import) -> dict[str, Any]:
   """
   return param_tree.unflatten_params(
     {
-      name: jnp.asarray(_read_parameter(checked, name))
-      for name in checked.shapes
+      name: jnp.asarray(_read_parameter(checked_import, name))
+      for name in checked_import.shapes
     }
   )
 
 
-def _read_parameter(checked: Import, name: str) -> np.ndarray:
+def _read_parameter(checked_import: Import, name: str) -> np.ndarray:
   """Reads a parameter from its source tensors."""
-  sources, shape = checked.sources[name], checked.shapes[name]
+  sources, shape = checked_import.sources[name], checked_import.shapes[name]
   if sources == [(name, None)]:
-    return checked.tensors[name].read()
+    return checked_import.tensors[name].read()
   if t5_rules.is_vocabulary_table(name):
     ((tensor, _),) = sources
-    array = checked.tensors[tensor].read()
+    array = checked_import.tensors[tensor].read()
     num_rows = t5_rules.part_shape(tensor, array.shape, None)[0]
     return t5_rules.with_padded_rows(
       t5_rules.convert_array(tensor, array, (num_rows, shape[1])),
-      vocab_size=len(checked.vocabulary),
+      vocab_size=len(checked_import.vocabulary),
       num_rows=shape[0],
     )
 
@@ -54,7 +54,7 @@ def _read_parameter(checked: Import, name: str) -> np.ndarray:
   arrays = []
   for tensor, layer in sources:
     if tensor not in tensors:
-      tensors[tensor] = checked.tensors[tensor].read()
+      tensors[tensor] = checked_import.tensors[tensor].read()
     arrays.append(
       t5_rules.convert_array(
         tensor,
@@ -69,14 +69,14 @@ def _read_parameter(checked: Import, name: str) -> np.ndarray:
 
 @validation.validate_call
 def convert_t5x_checkpoint(
-  checked: Import, model_dir: validation.FilePath
+  checked_import: Import, model_dir: validation.FilePath
 ) -> pathlib.Path:
   """Reads the tensors and writes a model directory.
 
   The directory is created only after it is complete.
 
   Args:
-    checked: Checked checkpoint.
+    checked_import: Checked checkpoint.
     model_dir: Model directory to write.
 
   Returns:
@@ -90,27 +90,29 @@ def convert_t5x_checkpoint(
   model_dir = paths.to_absolute_path(model_dir)
   bucket_access.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as temporary_dir:
-    _write(checked, load_t5x_parameters(checked), temporary_dir)
-    text = gin_file.format_gin_file(checked.model.config, str(model_dir))
+    _write(checked_import, load_t5x_parameters(checked_import), temporary_dir)
+    text = gin_file.format_gin_file(checked_import.model.config, str(model_dir))
     manifests.write_files(
       temporary_dir, manifests.Kind.RUN, {gin_file.FILE: text}
     )
   return model_dir
 
 
-def _write(checked: Import, params, directory: pathlib.Path) -> None:
+def _write(checked_import: Import, params, directory: pathlib.Path) -> None:
   """Writes the files of a model directory."""
-  step = checkpoint_files.parse_step(checked.checkpoint)
+  step = checkpoint_files.parse_step(checked_import.checkpoint)
   run_directory.write_model(
-    directory, checked.model, vocabulary=checked.vocabulary
+    directory, checked_import.model, vocabulary=checked_import.vocabulary
   )
-  vocabulary = checked.vocabulary
+  vocabulary = checked_import.vocabulary
   vocabulary_training.write_vocabulary(
     vocabulary,
     vocabulary.description | vocabulary.describe(),
     directory / run_directory.VOCABULARY,
   )
   run_directory.record_vocabulary(directory)
-  text = json.dumps({'checkpoint': checked.checkpoint.name, 'step': step})
+  text = json.dumps(
+    {'checkpoint': checked_import.checkpoint.name, 'step': step}
+  )
   manifests.write_files(directory, manifests.Kind.RUN, {RECORD: text + '\n'})
   checkpoints.write_parameters(directory, params, step=step)

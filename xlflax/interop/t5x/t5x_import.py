@@ -227,7 +227,7 @@ def _check(
     )
 
 
-def t5x_mapping_lines(checked: Import) -> str:
+def t5x_mapping_lines(checked_import: Import) -> str:
   """Returns one line per parameter with its source tensors."""
 
   def format_sources(sources: Sources) -> str:
@@ -237,6 +237,6 @@ def t5x_mapping_lines(checked: Import) -> str:
     return f'{text}, and {num_others} more layers' if num_others else text
 
   return '\n'.join(
-    f'{format_sources(sources)} -> {name} {checked.shapes[name]}'
-    for name, sources in checked.sources.items()
+    f'{format_sources(sources)} -> {name} {checked_import.shapes[name]}'
+    for name, sources in checked_import.sources.items()
   )

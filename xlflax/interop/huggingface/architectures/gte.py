@@ -124,7 +124,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def _read(
-  options: config_options.Options, task: Task, kind: str
+  options: config_options.Options, task: Task, model_type: str
 ) -> dict[str, Any]:
   for name in _DISABLED:
     options.require(name, False, None, 0)
@@ -132,24 +132,24 @@ def _read(
     options.require(name, value)
   options.ignore(*_IGNORED)
   options.require('position_embedding_type', 'rope', 'rotary', 'absolute', None)
-  defaults = _DEFAULTS[kind]
+  defaults = _DEFAULTS[model_type]
   fields = bert.read_options(options, task, defaults=defaults)
   fields['head_dim'] = options.get('head_dim', None)
-  if task.predicts_tokens and kind != 'nomic_bert':
+  if task.predicts_tokens and model_type != 'nomic_bert':
     fields['head_activation'] = 'gelu'
   fields['position_embedding'] = 'rotary'
   rotary = config_options.rotary_fields(options, defaults['theta'])
-  return fields | _FIELDS[kind] | rotary
+  return fields | _FIELDS[model_type] | rotary
 
 
-def _write(config: encoder_config.EncoderConfig, kind: str):
+def _write(config: encoder_config.EncoderConfig, model_type: str):
   options, problems = bert.write_options(
     config,
-    **_FIELDS[kind] | {'position_embedding': 'rotary'},
+    **_FIELDS[model_type] | {'position_embedding': 'rotary'},
     rotary_factor=config.rotary_factor,
   )
   head_activation = config.head_activation or config.activation
-  required = config.activation if kind == 'nomic_bert' else 'gelu'
+  required = config.activation if model_type == 'nomic_bert' else 'gelu'
   if head_activation != required:
     problems.append(f'head_activation is {config.head_activation!r}')
   options['max_position_embeddings'] = config.max_length
@@ -183,8 +183,8 @@ def _build_architecture(
     optional=(pooler_rules(f'{prefix}pooler.dense'),),
     buffers=(*bert.BUFFERS, r'inv_freq$'),
     aliases=_ALIASES,
-    read=functools.partial(_read, kind=model_type),
-    write=functools.partial(_write, kind=model_type),
+    read=functools.partial(_read, model_type=model_type),
+    write=functools.partial(_write, model_type=model_type),
     **attributes,
   )
 

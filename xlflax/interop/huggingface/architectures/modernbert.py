@@ -155,8 +155,11 @@ def _write(config: encoder_config.EncoderConfig):
       _LOCAL if i % global_every else _GLOBAL for i in range(config.num_layers)
     ],
     'rope_parameters': {
-      kind: {'rope_type': 'default', 'rope_theta': theta}
-      for kind, theta in ((_GLOBAL, config.rotary_theta), (_LOCAL, local_theta))
+      layer_type: {'rope_type': 'default', 'rope_theta': theta}
+      for layer_type, theta in (
+        (_GLOBAL, config.rotary_theta),
+        (_LOCAL, local_theta),
+      )
     },
   }
   problems = bert.find_differences(

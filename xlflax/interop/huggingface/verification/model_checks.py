@@ -147,12 +147,17 @@ def check_export(
     heads.get(task.value, {}),
     description.architecture.head_style(description.config, options),
   )
+
+  def read_imported(name: str, rows: np.ndarray | None) -> np.ndarray:
+    del rows  # `_rounded` selects the rows.
+    return parameters[name]()
+
   actual = _outputs(
     build_model(description.config),
     next(iter(objectives), None),
     spec,
     _rounded(
-      {name: lambda rows, n=name: parameters[n]() for name in parameters},
+      {name: functools.partial(read_imported, name) for name in parameters},
       sample,
       np.float32,
     ),
@@ -253,7 +258,7 @@ def _run_outputs(
 ) -> Outputs:
   """Computes the hidden states and logits of the run's model."""
   params = _rounded(
-    {name: lambda rows, n=name: read(n, rows) for name in names}, sample, dtype
+    {name: functools.partial(read, name) for name in names}, sample, dtype
   )
   has_head = task.value in params.get('heads', {})
   objective = run.objectives.get(task.value) if has_head else None
