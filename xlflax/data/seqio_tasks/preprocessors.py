@@ -142,7 +142,7 @@ def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def mark_documents(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Makes every example a document, if they do not have `starts_document`.
+  """Adds a true `starts_document` to examples without this feature.
 
   Before: `{'text': 'a'}`; after: `{'text': 'a', 'starts_document': True}`.
   """
