@@ -160,5 +160,5 @@ def test_a_process_that_holds_up_the_others_is_named(workspace, tmp_path):
   assert len(speeds) == 7
   assert {s['slowest_process'] for s in speeds} == {1}
   assert min(s['loading_seconds_slowest'] for s in speeds) > 0.3
-  named = re.findall(r'Process (\d) on .* holds up', job.texts()[0])
+  named = re.findall(r'Process (\d) on .* delays', job.texts()[0])
   assert named[-1] == '1', job.texts()[0]  # a busy machine may name 0 before

@@ -190,7 +190,7 @@ def test_a_restore_that_hangs_is_found(make_run):
   with pytest.raises(TimeoutError):
     train_loop.run_steps(run)
   [message] = messages
-  assert goodput.Activity.START.value in message
+  assert goodput.Activity.START.description in message
 
 
 @pytest.mark.parametrize('every_steps', [1, 100])
@@ -217,13 +217,13 @@ def test_the_activities_of_a_run(make_run):
     is_due=lambda step, _: step == 2, run=lambda *_: {}
   )
   run = make_run(last_step=2, evaluation=evaluation)
-  seen, begin = [], run.activities.begin
+  seen, begin = [], run.activities.start
 
   def note(activity, detail=''):
     seen.append((activity, detail))
     begin(activity, detail)
 
-  run.activities.begin = note
+  run.activities.start = note
   run.activities.progress = lambda: None
   train_loop.run_steps(run)
   at = goodput.Activity

@@ -106,9 +106,7 @@ class TrainingRun:
     self._compiler = step_compilation.StepCompiler(
       setup, max(finished, default=0)
     )
-    distributed_job.at_failure_of_others(
-      self._describe, self.activities.describe
-    )
+    distributed_job.set_exit_messages(self._describe, self.activities.describe)
 
   # Opening and closing.
 
@@ -147,7 +145,7 @@ class TrainingRun:
       self.previous_records = metrics_file.read_metrics(self.setup.model_dir)
       seconds_written = metrics_file.recorded_seconds(self.setup.model_dir)
     self._truncate_metrics(restored)
-    self.activities.go_on_from(
+    self.activities.add_earlier_processes(
       restored.meta['seconds'] if restored else {}, seconds_written
     )
     if restored is None:
@@ -210,7 +208,7 @@ class TrainingRun:
     """Waits for the batches of the next step and returns them by dataset name."""
     batches = {}
     for name in self.setup.streams_of(active):
-      self.activities.begin(Activity.BATCH, f'of stream {name!r}')
+      self.activities.start(Activity.BATCH, f'of stream {name!r}')
       with self.clock.loading():
         batches[name] = self._prefetchers[name].next()
     return batches
@@ -224,7 +222,7 @@ class TrainingRun:
     Returns:
       A function `(state, batches) -> (state, StepOutput)`.
     """
-    self.activities.begin(
+    self.activities.start(
       Activity.STEP
       if self._compiler.is_compiled(active)
       else Activity.COMPILATION,
@@ -278,7 +276,7 @@ class TrainingRun:
     self.wait_for_steps()
     if not all(hook.before_checkpoint(self) for hook in self.hooks):
       return
-    self.activities.begin(Activity.SAVE, f'of step {self.step}')
+    self.activities.start(Activity.SAVE, f'of step {self.step}')
     if self._writer:
       self._writer.hasten()
     self.checkpoints.save(

@@ -20,7 +20,7 @@ from xlflax.utils import errors
 def test_job_of_several_processes_described_in_part(given):
   with pytest.raises(errors.ConfigError) as error:
     distributed_job.initialize_distributed(**given)
-  assert '--coordinator_address, --num_processes, --process_id' in str(
+  assert '--coordinator_address, --num_processes and --process_id' in str(
     error.value
   )
 

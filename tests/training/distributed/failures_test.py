@@ -31,7 +31,7 @@ _SURVIVOR_SECONDS = 30
   ],
 )
 def test_errors_of_a_lost_process(text, expected):
-  assert failures.is_lost_peer(RuntimeError(text)) == expected
+  assert failures.is_lost_process(RuntimeError(text)) == expected
 
 
 @pytest.mark.parametrize(

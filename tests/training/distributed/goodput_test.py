@@ -20,7 +20,7 @@ def clock():
 
 
 def _spend(run, clock, activity, seconds):
-  run.begin(activity)
+  run.start(activity)
   clock.now += seconds
 
 
@@ -52,7 +52,7 @@ def test_a_continued_run_counts_on_and_knows_what_was_lost(clock):
   _spend(first, clock, Activity.STEP, 6)
   saved = first.seconds()
   again = goodput.Activities(clock=clock)
-  again.go_on_from(saved, written=9)
+  again.add_earlier_processes(saved, written=9)
   _spend(again, clock, Activity.STEP, 1)
   assert again.seconds()['step'] == 7
   assert again.goodput() == pytest.approx(7 / 10)

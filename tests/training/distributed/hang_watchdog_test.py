@@ -33,7 +33,7 @@ def _after(dog, clock, seconds):
 
 
 def test_names_what_it_waits_for(dog, clock):
-  dog.activities.begin(BATCH, "of stream 'mono'")
+  dog.activities.start(BATCH, "of stream 'mono'")
   assert _after(dog, clock, 100) is None
   assert (
     _after(dog, clock, 1) == "waiting for a batch of stream 'mono' for 101 s"
@@ -42,9 +42,9 @@ def test_names_what_it_waits_for(dog, clock):
 
 def test_progress_begins_anew(dog, clock):
   for i in range(5):
-    dog.activities.begin(BATCH)
+    dog.activities.start(BATCH)
     assert _after(dog, clock, 90) is None
-    dog.activities.begin(SAVE, f'of step {i}')
+    dog.activities.start(SAVE, f'of step {i}')
     assert _after(dog, clock, 90) is None
 
 
@@ -54,15 +54,15 @@ def test_progress_begins_anew(dog, clock):
 def test_a_restore_compilation_and_evaluation_may_take_longer(
   dog, clock, activity
 ):
-  dog.activities.begin(activity)
+  dog.activities.start(activity)
   assert _after(dog, clock, 400) is None
   assert _after(dog, clock, 1)
 
 
 def test_long_steps_may_take_ten_times_as_long(dog, clock):
-  dog.activities.begin(STEP)
+  dog.activities.start(STEP)
   clock.now += 50
-  dog.activities.begin(STEP)
+  dog.activities.start(STEP)
   assert _after(dog, clock, 499) is None
   assert _after(dog, clock, 2)
 
@@ -70,7 +70,7 @@ def test_long_steps_may_take_ten_times_as_long(dog, clock):
 def test_a_write_beside_the_training_is_watched_too(dog, clock):
   for _ in range(3):
     dog.background_write(lambda: True)
-    dog.activities.begin(BATCH)
+    dog.activities.start(BATCH)
     clock.now += 40
   assert dog.problem() == 'writing a checkpoint for 120 s'
   dog.background_write(lambda: False)
@@ -81,29 +81,29 @@ def test_a_write_that_ended_while_a_step_hangs_is_not_blamed(dog, clock):
   writes = [True]
   dog.background_write(lambda: writes[0])
   clock.now += 50
-  dog.activities.begin(STEP, '(step 7)')
+  dog.activities.start(STEP, '(step 7)')
   writes[0] = False
   assert _after(dog, clock, 60) is None
   assert _after(dog, clock, 41) == 'training (step 7) for 101 s'
 
 
 def test_after_a_signal_the_step_must_end_soon(dog, clock):
-  dog.activities.begin(BATCH)
+  dog.activities.start(BATCH)
   dog.stopping()
   assert _after(dog, clock, 60) is None
   assert _after(dog, clock, 1)
-  dog.activities.begin(SAVE)
+  dog.activities.start(SAVE)
   assert _after(dog, clock, 100) is None
 
 
 def test_steps_that_finish_are_no_hang(dog, clock):
   """A save that was asked for waits for the steps in flight."""
-  dog.activities.begin(STEP, '(step 7)')
+  dog.activities.start(STEP, '(step 7)')
   dog.stopping()
   for _ in range(5):
     assert _after(dog, clock, 50) is None
     dog.activities.progress()
-  dog.activities.begin(BATCH)
+  dog.activities.start(BATCH)
   assert _after(dog, clock, 499) is None  # ten times the longest step
   dog.activities.progress()  # says nothing of a batch
   assert _after(dog, clock, 2)
@@ -111,9 +111,9 @@ def test_steps_that_finish_are_no_hang(dog, clock):
 
 def test_a_first_step_is_known_by_its_compilation(dog, clock):
   """A signal in the second step: how long one takes is not known better."""
-  dog.activities.begin(goodput.Activity.COMPILATION, '(step 1)')
+  dog.activities.start(goodput.Activity.COMPILATION, '(step 1)')
   clock.now += 90
-  dog.activities.begin(STEP, '(step 2)')
+  dog.activities.start(STEP, '(step 2)')
   dog.stopping()
   assert _after(dog, clock, 89) is None
   assert _after(dog, clock, 2)
@@ -127,14 +127,14 @@ def test_the_process_is_ended_once():
     ended.set()
 
   with hang_watchdog.Watchdog(goodput.Activities(), 0.05, end=end) as dog:
-    dog.activities.begin(BATCH, "of stream 'mono'")
+    dog.activities.start(BATCH, "of stream 'mono'")
     assert ended.wait(10)
   assert len(ends) == 1 and "a batch of stream 'mono'" in ends[0]
 
 
 def test_without_a_limit_only_a_stop_is_watched(clock):
   dog = hang_watchdog.Watchdog(goodput.Activities(clock=clock), 0)
-  dog.activities.begin(STEP, '(step 7)')
+  dog.activities.start(STEP, '(step 7)')
   assert _after(dog, clock, 10**6) is None
   dog.stopping()
   assert _after(dog, clock, 60) is None
@@ -142,7 +142,7 @@ def test_without_a_limit_only_a_stop_is_watched(clock):
 
 
 def test_a_stop_gives_compilation_longer(dog, clock):
-  dog.activities.begin(goodput.Activity.START)
+  dog.activities.start(goodput.Activity.START)
   assert _after(dog, clock, 150) is None
   dog.stopping()
   assert _after(dog, clock, 239) is None

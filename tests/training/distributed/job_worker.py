@@ -25,7 +25,7 @@ def _train(fault: str) -> int:
   from jax.experimental import multihost_utils
 
   step = 0
-  distributed_job.at_failure_of_others(
+  distributed_job.set_exit_messages(
     lambda: 'Last checkpoint: 4.', lambda: f'training (step {step})'
   )
   with preemption.StopRequest() as stop:

@@ -18,9 +18,7 @@ def test_no_package_is_a_mistake(monkeypatch):
   monkeypatch.setattr(
     platforms.accelerator_packages, 'installed_packages', lambda kind: []
   )
-  with pytest.raises(
-    errors.ConfigError, match='There is no GPU here'
-  ) as caught:
+  with pytest.raises(errors.ConfigError, match='GPU') as caught:
     platforms.check_platform(GPU, found='cpu')
   assert caught.value.status is errors.ExitStatus.MISTAKE
   assert "extra 'gpu'" in caught.value.fix
@@ -30,8 +28,6 @@ def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
   monkeypatch.setattr(
     platforms.accelerator_packages, 'installed_packages', lambda kind: [kind]
   )
-  with pytest.raises(
-    errors.ConfigError, match='There is no TPU here'
-  ) as caught:
+  with pytest.raises(errors.ConfigError, match='TPU') as caught:
     platforms.check_platform(TPU, found='cpu')
   assert caught.value.status is errors.ExitStatus.FAILURE

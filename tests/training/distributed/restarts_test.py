@@ -28,9 +28,9 @@ def _failure(now: float, what: str = 'process 2 on n1') -> dict:
 def test_phases_of_a_restart():
   now, clock = time.time(), _Clock()
   at, restart = _restart([_failure(now - 10)], clock)
-  at.begin(goodput.Activity.COMPILATION)
+  at.start(goodput.Activity.COMPILATION)
   clock.now += 3
-  at.begin(goodput.Activity.STEP)
+  at.start(goodput.Activity.STEP)
   assert restart.costs(7) is None  # not past it yet
   costs = restart.costs(8)
   assert costs['agree'] == 1

@@ -1,4 +1,4 @@
-"""Who holds up the others."""
+"""Tests of step times and the detection of stragglers."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
   times = stragglers.StepTimes()
   for own in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
     times.report(_times(own))
-  assert 'holds up' not in caplog.text
+  assert not caplog.text
 
 
 def test_a_straggler_is_named_once(caplog, monkeypatch):
@@ -90,11 +90,11 @@ def test_a_straggler_is_named_once(caplog, monkeypatch):
   times = stragglers.StepTimes()
   for own in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:
     times.report(_times(own, loading=[0, 0, 0.5]))
-  assert caplog.text.count('holds up the others') == 1
-  assert 'Process 2 on c holds up the others: 0.600 s of a step' in caplog.text
+  assert caplog.text.count('Process 2 on c') == 1
+  assert '0.600 s' in caplog.text
   assert '0.500 s of it waiting for batches; the median is 0.100 s' in (
     caplog.text
   )
   for own in ([0.1, 0.1, 0.1], [0.6, 0.1, 0.1], [0.6, 0.1, 0.1]):
     times.report(_times(own))
-  assert 'Process 0 on a holds up' in caplog.text
+  assert 'Process 0 on a' in caplog.text

@@ -377,7 +377,7 @@ def _raise_if_unavailable(error: Exception) -> None:
   Raises:
     CheckpointError: If the storage does not respond, or a process was lost.
   """
-  if errors.is_away(error) or failures.is_lost_peer(error):
+  if errors.is_away(error) or failures.is_lost_process(error):
     raise errors.CheckpointError(
       'The checkpoint is temporarily unavailable',
       got=checkpoint_reader.summarize_error(error),
@@ -388,7 +388,7 @@ def _raise_if_unavailable(error: Exception) -> None:
 
 def _suggest_fix(error: Exception) -> str:
   """Returns the instruction for a failed write."""
-  if failures.is_lost_peer(error):
+  if failures.is_lost_process(error):
     return 'Another process of the job was lost. Start the job again.'
   return 'Check free space and permissions, and start again.'
 

@@ -1,1 +1,1 @@
-"""Several processes: cluster detection, joining, failures, preemption."""
+"""Jobs of several processes: detection, joining, failures and preemption."""

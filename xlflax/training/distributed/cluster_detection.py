@@ -1,12 +1,12 @@
 """Detection of the job of this process from flags, environment or scheduler.
 
-Flags come first, then the variables `XLFLAX_COORDINATOR`,
+Flags take precedence, then the variables `XLFLAX_COORDINATOR`,
 `XLFLAX_NUM_PROCESSES` and `XLFLAX_PROCESS_ID`, which Kubernetes manifests set
-(with `XLFLAX_NUM_SLICES` the number counts within slice `XLFLAX_SLICE_ID`), and
-then what `jax.distributed` detects: Slurm, Open MPI, TPU workers, and
-Kubernetes if the package `kubernetes` is installed. This module decides whether
-there is a job at all, which JAX does not: a step of Slurm with one task is a
-single process.
+(with `XLFLAX_NUM_SLICES`, the process id counts within slice
+`XLFLAX_SLICE_ID`), and then the detection of `jax.distributed`: Slurm, Open
+MPI, TPU workers, and Kubernetes if the package `kubernetes` is installed.
+Unlike JAX, this module also decides whether a job exists: a Slurm step with one
+task is a single process.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ _VARIABLES = {
 
 
 class Cluster(enum.Enum):
-  """Who started the processes."""
+  """Environment that started the processes."""
 
   AUTO = 'auto'
-  NONE = 'none'  # a process by itself, whatever the environment says
+  NONE = 'none'  # A single process, independent of the environment.
   SLURM = 'slurm'
   OPEN_MPI = 'openmpi'
   KUBERNETES = 'kubernetes'
   TPU = 'tpu'
 
 
-# As `jax.distributed` names them; it finds the kind of TPU host by itself.
+# Names in `jax.distributed`, which detects the type of TPU host itself.
 _JAX_NAMES = {
   Cluster.SLURM: 'slurm',
   Cluster.OPEN_MPI: 'ompi',
@@ -48,15 +48,15 @@ _JAX_NAMES = {
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-  """The job of this process.
+  """Job of this process.
 
   Attributes:
     coordinator_address: 'host:port' of process 0.
-    num_processes: how many processes the job has.
-    process_id: this one's number, from 0.
-    source: who said so, for messages.
-    local_devices: which of the host's accelerators are this process's; None
-      for all that it sees.
+    num_processes: Number of processes of the job.
+    process_id: Number of this process, starting at 0.
+    source: Source of the values, for messages.
+    local_devices: Indices of the accelerators of the host that belong to this
+      process. If None, all visible accelerators.
   """
 
   coordinator_address: str
@@ -69,14 +69,14 @@ class Job:
     host, _, port = self.coordinator_address.rpartition(':')
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
       raise errors.ConfigError(
-        'The address of process 0 is not usable',
+        'The address of the coordinator is invalid',
         got=self.coordinator_address,
         expected='HOST:PORT',
         where='--coordinator_address',
       )
     if self.process_id >= self.num_processes:
       raise errors.ConfigError(
-        "A process's number does not fit the number of processes",
+        '`process_id` must be less than `num_processes`',
         got=f'process_id={self.process_id}, num_processes={self.num_processes}',
         expected='a number from 0 to num_processes - 1',
         where=self.source,
@@ -92,52 +92,58 @@ def detect_job(
   cluster: Cluster = Cluster.AUTO,
   initialization_timeout: int = 300,
 ) -> Job | None:
-  """The job that flags and environment describe; None for one process.
+  """Detects the job of this process.
 
   Args:
-    environment: the process's variables.
-    coordinator_address: 'host:port' of process 0, if given by flag.
-    num_processes: likewise.
-    process_id: likewise.
-    cluster: where to look for what is not given.
-    initialization_timeout: how long to wait for the name of process 0's host.
+    environment: Environment variables of the process.
+    coordinator_address: 'host:port' of process 0 from a flag, or None.
+    num_processes: Number of processes from a flag, or None.
+    process_id: Number of this process from a flag, or None.
+    cluster: Environment in which missing values are detected.
+    initialization_timeout: Time to wait for the host name of process 0, in
+      seconds.
+
+  Returns:
+    The job, or None for a single process.
 
   Raises:
-    ConfigError: the job is described in part, or not as it can be.
+    ConfigError: If the description of the job is incomplete or invalid.
   """
   flags = {
     'coordinator_address': coordinator_address,
     'num_processes': num_processes,
     'process_id': process_id,
   }
-  job_values = _with_variables(flags, environment, cluster)
+  job_values = _add_variables(flags, environment, cluster)
   missing = [name for name, value in job_values.items() if value is None]
-  scheduler = _found_cluster(environment, cluster) if missing else None
-  source = (
-    'flags'
-    if None not in flags.values()
-    else scheduler.value
-    if scheduler
-    else 'environment'
-  )
-  local = None
+  scheduler = _detect_scheduler(environment, cluster) if missing else None
+  if None not in flags.values():
+    source = 'flags'
+  elif scheduler:
+    source = scheduler.value
+  else:
+    source = 'environment'
+
+  device_indices = None
   if scheduler:
-    job_values = _ask_jax(job_values, scheduler, initialization_timeout)
-    local = local_devices(environment, scheduler)
+    job_values = _detect_with_jax(job_values, scheduler, initialization_timeout)
+    device_indices = local_devices(environment, scheduler)
   elif missing:
-    _check_alone(job_values, cluster)
+    _check_single_process(job_values, cluster)
     _check_srun(environment, cluster)
     return None
+
   return Job(
     coordinator_address=str(job_values['coordinator_address']),
     num_processes=int(job_values['num_processes']),
     process_id=int(job_values['process_id']),
     source=source,
-    local_devices=local,
+    local_devices=device_indices,
   )
 
 
-def _with_variables(flags, environment, cluster):
+def _add_variables(flags, environment, cluster):
+  """Adds the values of environment variables to those of flags."""
   if cluster is Cluster.NONE:
     return dict(flags)
   job_values = {
@@ -147,89 +153,115 @@ def _with_variables(flags, environment, cluster):
   for name in ('num_processes', 'process_id'):
     if job_values[name] is not None and not str(job_values[name]).isdigit():
       raise errors.ConfigError(
-        'The description of the job has something else than a number',
+        f'`{name}` is not a number',
         got=repr(job_values[name]),
-        expected='a number from 0',
+        expected='a nonnegative integer',
         where=f'--{name} or {_VARIABLES[name]}',
       )
   if None not in job_values.values() and flags['process_id'] is None:
-    slices = _number(environment, 'XLFLAX_NUM_SLICES') or 1
-    before = _number(environment, 'XLFLAX_SLICE_ID') * int(
-      job_values['num_processes']
-    )
-    job_values['process_id'] = int(job_values['process_id']) + before // slices
+    num_slices = _read_number(environment, 'XLFLAX_NUM_SLICES') or 1
+    slice_id = _read_number(environment, 'XLFLAX_SLICE_ID')
+    offset = slice_id * int(job_values['num_processes']) // num_slices
+    job_values['process_id'] = int(job_values['process_id']) + offset
   return job_values
 
 
-def _check_alone(given, cluster) -> None:
-  """Raises ConfigError where something speaks of other processes."""
+def _check_single_process(job_values, cluster) -> None:
+  """Checks that nothing indicates a job of several processes.
+
+  Raises:
+    ConfigError: If a cluster is requested or some values are given.
+  """
   if cluster not in (Cluster.AUTO, Cluster.NONE):
     raise errors.ConfigError(
-      'The processes were not started as --cluster says',
+      'The process was not started by the environment of --cluster',
       got=f'--cluster={cluster.value}, and none of its variables',
-      fix='start them through it (with Slurm by srun, with Open MPI by '
-      'mpirun), or give --coordinator_address, --num_processes, --process_id',
+      fix='Start the processes by the cluster (for Slurm by srun, for Open MPI '
+      'by mpirun), or pass --coordinator_address, --num_processes and '
+      '--process_id.',
     )
-  if any(value is not None for value in given.values()):
+  if any(value is not None for value in job_values.values()):
     raise errors.ConfigError(
-      'A job of several processes is described incompletely',
-      got=', '.join(f'{name}={value}' for name, value in given.items()),
-      expected='all three of --coordinator_address, --num_processes, --process_id',
+      'The description of the job is incomplete',
+      got=', '.join(f'{name}={value}' for name, value in job_values.items()),
+      expected='--coordinator_address, --num_processes and --process_id',
     )
 
 
 def _check_srun(environment: Mapping[str, str], cluster: Cluster) -> None:
-  """Refuses to be one process where Slurm gave the job several tasks."""
-  tasks = _number(environment, 'SLURM_NTASKS')
-  if cluster is Cluster.AUTO and tasks > 1 and not _in_step(environment):
+  """Checks that Slurm did not allocate several tasks to a single process.
+
+  Raises:
+    ConfigError: If the job has several tasks, but the process is not one of
+      them.
+  """
+  num_tasks = _read_number(environment, 'SLURM_NTASKS')
+  if (
+    cluster is Cluster.AUTO
+    and num_tasks > 1
+    and not _is_in_slurm_step(environment)
+  ):
     raise errors.ConfigError(
-      'Slurm gave this job several tasks, but srun did not start this process',
-      got=f'SLURM_NTASKS={tasks}, and no SLURM_STEP_NODELIST',
+      'Slurm allocated several tasks, but srun did not start this process',
+      got=f'SLURM_NTASKS={num_tasks}, and no SLURM_STEP_NODELIST',
       expected='one process for each task',
-      fix='start it by `srun xlflax ...` (`xlflax launch slurm` does), or give '
-      '--cluster=none for one process by itself',
+      fix='Start the processes by `srun xlflax ...` (as `xlflax launch slurm` '
+      'does), or pass --cluster=none for a single process.',
     )
 
 
-def _in_step(environment: Mapping[str, str]) -> bool:
+def _is_in_slurm_step(environment: Mapping[str, str]) -> bool:
   return 'SLURM_STEP_NODELIST' in environment
 
 
-def _found_cluster(environment, cluster: Cluster) -> Cluster | None:
-  """The scheduler whose variables are there, if it runs several processes."""
-  signs = {
-    Cluster.SLURM: _in_step(environment)
-    and _number(environment, 'SLURM_STEP_NUM_TASKS') > 1,
-    Cluster.OPEN_MPI: _number(environment, 'OMPI_COMM_WORLD_SIZE') > 1,
+def _detect_scheduler(environment, cluster: Cluster) -> Cluster | None:
+  """Detects the scheduler that started this process as one of several.
+
+  Args:
+    environment: Environment variables of the process.
+    cluster: Scheduler to detect. If AUTO, any scheduler.
+  """
+  is_detected = {
+    Cluster.SLURM: _is_in_slurm_step(environment)
+    and _read_number(environment, 'SLURM_STEP_NUM_TASKS') > 1,
+    Cluster.OPEN_MPI: _read_number(environment, 'OMPI_COMM_WORLD_SIZE') > 1,
     Cluster.KUBERNETES: 'KUBERNETES_SERVICE_HOST' in environment
     and 'JOB_COMPLETION_INDEX' in environment
     and importlib.util.find_spec('kubernetes'),
-    Cluster.TPU: _on_tpu(),
+    Cluster.TPU: _is_on_tpu(),
   }
-  candidates = list(signs) if cluster is Cluster.AUTO else [cluster]
-  return next((c for c in candidates if signs.get(c)), None)
+  candidates = list(is_detected) if cluster is Cluster.AUTO else [cluster]
+  for candidate in candidates:
+    if is_detected.get(candidate):
+      return candidate
+  return None
 
 
-def _on_tpu() -> bool:
+def _is_on_tpu() -> bool:
   from jax._src import cloud_tpu_init
 
   return cloud_tpu_init.running_in_cloud_tpu_vm
 
 
-def _number(environment, name: str) -> int:
+def _read_number(environment, name: str) -> int:
+  """Returns the integer in an environment variable, or 0 without one."""
   value = environment.get(name, '')
   return int(value) if value.isdigit() else 0
 
 
-def _ask_jax(given, found: Cluster, initialization_timeout: int):
-  """Fills in what is missing by JAX's own detection."""
+def _detect_with_jax(known_values, cluster: Cluster, initialization_timeout):
+  """Adds missing values by the detection of JAX.
+
+  Raises:
+    ConfigError: If JAX does not detect all missing values.
+  """
   from jax._src import clusters
 
   job_values: dict[str, Any] = {
     name: value
     if value is None or name == 'coordinator_address'
     else int(value)
-    for name, value in given.items()
+    for name, value in known_values.items()
   }
   # An empty list of devices keeps JAX from choosing them.
   values = clusters.ClusterEnv.auto_detect_unset_distributed_params(
@@ -237,65 +269,81 @@ def _ask_jax(given, found: Cluster, initialization_timeout: int):
     job_values['num_processes'],
     job_values['process_id'],
     [],
-    _JAX_NAMES[found],
+    _JAX_NAMES[cluster],
     initialization_timeout,
   )
-  filled = dict(zip(job_values, values[:3], strict=True))
-  if None in filled.values():
+  detected_values = dict(zip(job_values, values[:3], strict=True))
+  if None in detected_values.values():
     raise errors.ConfigError(
-      f'JAX did not detect the whole job under {found.value}',
-      got=', '.join(f'{name}={value}' for name, value in filled.items()),
-      fix='give what is missing by --coordinator_address (HOST:PORT of process 0), '
-      '--num_processes and --process_id',
+      f'JAX did not detect all values of the job under {cluster.value}',
+      got=', '.join(
+        f'{name}={value}' for name, value in detected_values.items()
+      ),
+      fix='Pass the missing values by --coordinator_address (HOST:PORT of '
+      'process 0), --num_processes and --process_id.',
     )
-  return filled
+  return detected_values
 
 
 def local_devices(
-  environment: Mapping[str, str], found: Cluster
+  environment: Mapping[str, str], cluster: Cluster
 ) -> tuple[int, ...] | None:
-  """The GPUs of this process among those that it sees; None for all.
+  """Returns the indices of the GPUs that belong to this process.
 
-  Processes of a host that all see all of its GPUs share them equally. One
-  that sees fewer was given its own by the scheduler, and keeps them.
+  If all processes of a host see all of its GPUs, they are divided equally. A
+  process that sees fewer GPUs uses all of them, because the scheduler assigned
+  them.
+
+  Args:
+    environment: Environment variables of the process.
+    cluster: Scheduler that started the process.
+
+  Returns:
+    The indices, or None for all visible GPUs.
 
   Raises:
-    ConfigError: the host's GPUs cannot be shared equally.
+    ConfigError: If the GPUs of the host cannot be divided equally.
   """
-  if found is Cluster.SLURM:
-    index = _number(environment, 'SLURM_LOCALID')
-    count = tasks_on_node(environment)
-    on_node = _number(environment, 'SLURM_GPUS_ON_NODE')
-  elif found is Cluster.OPEN_MPI:
-    index = _number(environment, 'OMPI_COMM_WORLD_LOCAL_RANK')
-    count = _number(environment, 'OMPI_COMM_WORLD_LOCAL_SIZE')
-    on_node = 0
+  if cluster is Cluster.SLURM:
+    local_index = _read_number(environment, 'SLURM_LOCALID')
+    num_processes = tasks_on_node(environment)
+    num_gpus_on_node = _read_number(environment, 'SLURM_GPUS_ON_NODE')
+  elif cluster is Cluster.OPEN_MPI:
+    local_index = _read_number(environment, 'OMPI_COMM_WORLD_LOCAL_RANK')
+    num_processes = _read_number(environment, 'OMPI_COMM_WORLD_LOCAL_SIZE')
+    num_gpus_on_node = 0
   else:
     return None
-  listed = environment.get('CUDA_VISIBLE_DEVICES')
-  visible = len(listed.split(',')) if listed else on_node
-  if count <= 1 or not visible or visible < on_node:
+
+  visible_devices = environment.get('CUDA_VISIBLE_DEVICES')
+  num_visible = (
+    len(visible_devices.split(',')) if visible_devices else num_gpus_on_node
+  )
+  if num_processes <= 1 or not num_visible or num_visible < num_gpus_on_node:
     return None
-  if visible % count:
+  if num_visible % num_processes:
     raise errors.ConfigError(
-      'The processes of a host cannot share its GPUs equally',
-      got=f'{count} processes, {visible} GPUs',
-      where=found.value,
-      fix='start one process per GPU, or one per host',
+      'The GPUs of a host cannot be divided equally among its processes',
+      got=f'{num_processes} processes, {num_visible} GPUs',
+      where=cluster.value,
+      fix='Start one process per GPU, or one per host.',
     )
-  share = visible // count
-  return tuple(range(index * share, (index + 1) * share))
+  num_local = num_visible // num_processes
+  return tuple(range(local_index * num_local, (local_index + 1) * num_local))
 
 
 def tasks_on_node(environment: Mapping[str, str]) -> int:
-  """Slurm's tasks on this node."""
+  """Returns the number of Slurm tasks on this node."""
   counts = tasks_per_node(environment) or [1]
-  node = _number(environment, 'SLURM_NODEID')
+  node = _read_number(environment, 'SLURM_NODEID')
   return counts[node] if node < len(counts) else counts[-1]
 
 
 def tasks_per_node(environment: Mapping[str, str]) -> list[int]:
-  """Those of each node, from a list such as '2(x3),1'; [] without Slurm."""
+  """Returns the number of Slurm tasks on each node, or [] without Slurm.
+
+  The environment variable contains a list such as '2(x3),1'.
+  """
   counts: list[int] = []
   slurm_value = environment.get('SLURM_STEP_TASKS_PER_NODE', '')
   for tasks, repeats in re.findall(r'(\d+)(?:\(x(\d+)\))?', slurm_value):

@@ -1,10 +1,10 @@
-"""A job of several processes: its start, its failures, and its end.
+"""Job of several processes: its start, its failures and its end.
 
-Three parts rely on `jax.distributed`, which connects the processes (`joining`),
-detects lost and frozen ones, and waits for all of them at the end. Failures are
-reported to the other processes by `failures`, and requests to stop by
+Three parts rely on `jax.distributed`: it connects the processes (`joining`),
+detects lost and frozen processes, and waits for all of them at the end.
+Failures are reported to the other processes by `failures`, and stop requests by
 `preemption`, through the key-value store of JAX's coordination service.
-docs/reliability.md lists what happens when a process fails, with times.
+docs/reliability.md lists the consequences of failures, with times.
 """
 
 import contextlib
@@ -41,23 +41,23 @@ def initialize_distributed(
 ) -> None:
   """Joins the other processes of the job. Does nothing for a single process.
 
-  It must run before the first use of a device. A process that cannot connect
-  prints a message and exits, as JAX would abort it.
+  This function must be called before the first use of a device. A process that
+  cannot connect prints a message and exits, where JAX would abort it.
 
   Args:
-    coordinator_address: 'HOST:PORT' of process 0. If None, it is detected, like the
-      next two arguments (see `cluster`).
+    coordinator_address: 'HOST:PORT' of process 0. If None, it is detected, like
+      the next two arguments (see `cluster`).
     num_processes: Number of processes of the job.
     process_id: Number of this process, starting at 0.
     cluster: Environment in which missing values are detected.
     configuration: Text that must be the same in all processes.
-    initialization_timeout: Seconds to wait for the other processes.
-    heartbeat_timeout_seconds: Seconds without a heartbeat after which a
-      process counts as lost, and the others end.
+    initialization_timeout: Time to wait for the other processes, in seconds.
+    heartbeat_timeout_seconds: Time without a heartbeat, in seconds, after which
+      a process is considered lost and the others end.
 
   Raises:
     ConfigError: If only some of the three values are known, or the processes
-      were started differently.
+      were started with different settings.
   """
   global _monitor
   job = cluster_detection.detect_job(
@@ -89,7 +89,7 @@ def initialize_distributed(
 
 
 def _leave() -> None:
-  """Waits until all processes have come to their end, and leaves the job."""
+  """Waits until all processes have finished, and leaves the job."""
   if _monitor is not None:
     _monitor.doing = lambda: 'waiting for the other processes to end'
   with contextlib.suppress(Exception):
@@ -99,7 +99,7 @@ def _leave() -> None:
 
 
 def failure_monitor() -> failures.FailureMonitor | None:
-  """Returns the monitor of the job's failures; None for a single process."""
+  """Returns the failure monitor of the job, or None for a single process."""
   return _monitor
 
 
@@ -114,7 +114,7 @@ def is_lead() -> bool:
 
 
 def _prefix_log(job: cluster_detection.Job) -> None:
-  """Puts the process number in front of the log lines, except in process 0."""
+  """Prefixes log lines with the process number, except in process 0."""
   for handler in logging.getLogger().handlers:
     formatter = handler.formatter
     if formatter is not None and job.process_id:
@@ -127,9 +127,9 @@ def _prefix_log(job: cluster_detection.Job) -> None:
 
 
 def _log_devices(job: cluster_detection.Job, hosts: list[str]) -> None:
-  """Logs the devices of this process, and in process 0 the hosts of all.
+  """Logs the devices of this process, and in process 0 all hosts.
 
-  Afterwards only process 0 logs more than errors.
+  Afterwards, processes other than process 0 log only errors.
   """
   devices = jax.local_devices()
   logging.info(
@@ -149,25 +149,26 @@ def _log_devices(job: cluster_detection.Job, hosts: list[str]) -> None:
     handler.setLevel(logging.ERROR)
 
 
-def at_failure_of_others(
+def set_exit_messages(
   last_words: Callable[[], str], doing: Callable[[], str]
 ) -> None:
-  """Sets what this process prints when the failure of another one ends it.
+  """Sets the messages to print when another process ends this one.
 
   Args:
-    last_words: Returns a sentence, such as where the run can be resumed.
-    doing: Returns what this process does, such as 'training (step 5)'. It
-      must not wait for anything.
+    last_words: Function that returns a sentence, for example with the
+      checkpoint from which the run can be resumed.
+    doing: Function that returns the current activity of this process, such as
+      'training (step 5)'. It must not block.
   """
   if _monitor is not None:
     _monitor.last_words, _monitor.doing = last_words, doing
 
 
 def end_job(error: errors.TrainingError) -> NoReturn:
-  """Ends all processes of a job that hangs; each writes its stacks.
+  """Ends all processes of a job that hangs. Each process writes its stacks.
 
   Args:
-    error: Reason; its exit code is that of all processes.
+    error: Reason. Its exit code becomes that of all processes.
   """
   with contextlib.suppress(Exception):
     faulthandler.dump_traceback(2, all_threads=True)
@@ -179,23 +180,24 @@ def end_job(error: errors.TrainingError) -> NoReturn:
 
 @contextlib.contextmanager
 def leaving_together(command: str, *, stopped_status: int = 0):
-  """Context in which the failure of one process ends all of them.
+  """Context in which the failure of one process ends all processes of the job.
 
   A single process raises its exception. In a job, the process that fails prints
   its message (or, for a bug, its traceback) and reports it to the others, which
-  print it and exit: they would wait for it in a collective forever.
+  print it and exit. Otherwise they would wait for the process in a collective
+  forever.
 
   Args:
-    command: Name of the command, for the message.
-    stopped_status: Exit code after a signal that came before training; 0 for
-      that of an interruption.
+    command: Name of the command for the message.
+    stopped_status: Exit code after a signal that arrived before training. If 0,
+      the exit code of an interruption.
   """
   try:
     yield
   except (Exception, KeyboardInterrupt) as error:
     if _monitor is None:
       raise
-    if failures.is_raised_by_jax(error) and failures.is_lost_peer(error):
+    if failures.is_raised_by_jax(error) and failures.is_lost_process(error):
       _monitor.end_after_lost_connection(error)
     text, status = _describe_failure(error, command)
     if isinstance(error, KeyboardInterrupt) and stopped_status:
@@ -203,11 +205,11 @@ def leaving_together(command: str, *, stopped_status: int = 0):
     print(text, file=sys.stderr, flush=True)
     _monitor.fail(text.rstrip().splitlines()[-1], status)
     sys.stdout.flush()
-    os._exit(status)  # JAX would wait for the others.
+    os._exit(status)  # A normal exit would wait for the other processes.
 
 
 def _describe_failure(error: BaseException, command: str) -> tuple[str, int]:
-  """Returns what to print, and the exit code."""
+  """Returns the message to print and the exit code."""
   name = f'process {jax.process_index()} of {jax.process_count()}'
   error = errors.of_full_device(error) or error
   if isinstance(error, errors.XlflaxError):

@@ -1,19 +1,20 @@
 """Failure propagation: all processes of a job end when one of them fails.
 
-`jax.distributed` detects processes that were killed or that are frozen by
-missing heartbeats, and aborts the others. This module adds what it lacks:
+`jax.distributed` detects killed and frozen processes by missing heartbeats and
+aborts the others. This module adds features that it lacks:
 
 - Exit code 74 instead of SIGABRT (134), the Python stacks of all threads, the
-  host names, and what this process was doing (`abort_handler`).
+  host names, and the current activity of the process (`abort_handler`).
 - The message and the exit code of a process that fails with an exception. JAX
   would end the other processes with "another task died" (`FailureMonitor`).
 - The numbers of the processes that do not respond, a few seconds after a
-  connection is lost, instead of after the heartbeat timeout (a roll call).
+  connection is lost instead of after the heartbeat timeout (roll call).
 
-Why not another mechanism of JAX: `missed_heartbeat_callback` cannot be a Python
-function, because its argument has no Python type in jaxlib 0.10 (it terminates
-with std::bad_cast). `jax_enable_recoverability` reports lost processes to
-Python, but is experimental, and the loss of process 0 aborts the others anyway.
+Other mechanisms of JAX are not suitable. `missed_heartbeat_callback` cannot be
+a Python function, because its argument does not have a Python type in jaxlib
+0.10 (it terminates with std::bad_cast). `jax_enable_recoverability` reports
+lost processes to Python, but is experimental, and the loss of process 0 still
+aborts the others.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ from xlflax.utils import errors
 _EVENT_KEY = 'xlflax/event/'
 _ROLL_CALL = 'xlflax/roll_call'
 _FOREVER_MS = 10**9
-_OWN_ERROR_SECONDS = 3.0  # For a process to raise the same error by itself.
+_LOCAL_ERROR_SECONDS = 3.0  # Time in which a process may raise the same error.
 _ROLL_CALL_SECONDS = 5.0
 _STACKS_SECONDS = 20.0  # Writing the stacks takes time on a busy machine.
 _SERVICE_SECONDS = 1.0  # Process 0 keeps JAX's service for the last replies.
@@ -53,8 +54,8 @@ _STATUS = re.compile(r'[A-Z_]+: ')
 _TIMED_OUT_TASKS = re.compile(r'timed out task names:\s*((?:\d+\s)+)')
 
 
-def is_lost_peer(error: BaseException) -> bool:
-  """Returns whether an error reports that another process is gone."""
+def is_lost_process(error: BaseException) -> bool:
+  """Returns whether an error reports that another process was lost."""
   return bool(_LOST_PROCESS.search(errors.error_reason(error)))
 
 
@@ -80,22 +81,28 @@ def timed_out_processes(text: str) -> list[int]:
 def describe_processes(
   numbers: Sequence[int], hosts: Sequence[str] = ()
 ) -> str:
-  """Returns '2 on host-b, 5 on host-c and 12 more'.
+  """Formats process numbers as '2 on host-b, 5 on host-c and 12 more'.
 
   Args:
     numbers: Process numbers.
-    hosts: Host name of each process of the job; may be empty.
+    hosts: Host name of each process of the job. May be empty.
   """
   names = [
     f'{number} on {hosts[number]}' if number < len(hosts) else str(number)
     for number in numbers[:_MAX_NUMBERS]
   ]
-  more = len(numbers) - _MAX_NUMBERS
-  return ', '.join(names) + (f' and {more} more' if more > 0 else '')
+  num_omitted = len(numbers) - _MAX_NUMBERS
+  return ', '.join(names) + (
+    f' and {num_omitted} more' if num_omitted > 0 else ''
+  )
 
 
 def describe_hosts(hosts: Sequence[str]) -> str:
-  """Returns '0-3 on host-a, 4-7 on host-b'."""
+  """Formats host names as '0-3 on host-a, 4-7 on host-b'.
+
+  Args:
+    hosts: Host name of each process of the job.
+  """
   texts, first = [], 0
   for host, group in itertools.groupby(hosts):
     last = first + len(list(group)) - 1
@@ -106,13 +113,13 @@ def describe_hosts(hosts: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def abort_handler(end: Callable[[], object]) -> Iterator[None]:
-  """Context in which SIGABRT calls a function, before the process aborts.
+  """Context in which SIGABRT calls a function before the process aborts.
 
   JAX aborts from a C++ thread, where `signal.signal` has no effect: Python
-  would run its handler in the main thread, after the process has died.
+  would run its handler in the main thread after the process has ended.
 
   Args:
-    end: Ends the process. It runs in the thread that aborts.
+    end: Function that ends the process. It runs in the thread that aborts.
   """
   c_library = ctypes.CDLL(None)
   c_library.signal.restype = ctypes.c_void_p
@@ -127,26 +134,28 @@ def abort_handler(end: Callable[[], object]) -> Iterator[None]:
 
 
 class FailureMonitor:
-  """Reports failures to the other processes, and follows theirs.
+  """Reports failures to the other processes and follows their failures.
 
-  Events (failures, and requests to stop) are values in the key-value store of
-  JAX's coordination service, numbered in the order in which they came. A
-  thread in each process waits for the next one.
+  Events (failures and stop requests) are values in the key-value store of JAX's
+  coordination service, numbered in order of arrival. A thread in each process
+  waits for the next event.
 
   Args:
     process_id: Number of this process.
     hosts: Host name of each process.
     client: Client of JAX's coordination service.
-    exit_process: Ends the process, given its exit code.
+    exit_process: Function that ends the process with an exit code.
 
   Attributes:
     process_id: Number of this process.
     hosts: Host name of each process.
     client: Client of JAX's coordination service.
-    doing: Returns what this process does.
-    last_words: Returns a sentence that is printed when the failure of another
-      process ends this one, such as where the run can be resumed.
-    on_stop_request: Called with the description of a request to stop.
+    doing: Function that returns the current activity of this process.
+    last_words: Function that returns a sentence to print when the failure of
+      another process ends this one, for example the checkpoint from which the
+      run can be resumed.
+    on_stop_request: Function that is called with the description of a stop
+      request.
   """
 
   def __init__(
@@ -162,7 +171,8 @@ class FailureMonitor:
     self.on_stop_request: Callable[[str], None] = lambda reason: None
     self._exit = exit_process
     self._exit_code: int | None = None
-    self._ending = threading.Lock()  # Never released: one thread ends.
+    # The lock is never released, so that only one thread ends the process.
+    self._ending = threading.Lock()
     self._num_events = 0
     self._context = contextlib.ExitStack()
     self._thread = threading.Thread(
@@ -170,32 +180,32 @@ class FailureMonitor:
     )
 
   def start(self) -> None:
-    """Starts to follow the failures of other processes."""
+    """Starts following the failures of other processes."""
     self._context.enter_context(abort_handler(self._end_after_abort))
     self._thread.start()
 
   def close(self) -> None:
-    """Stops to follow failures. JAX's client must be shut down before."""
+    """Stops following failures. JAX's client must be shut down before."""
     self._thread.join(_JOIN_SECONDS)
     self._context.close()
 
   @property
   def name(self) -> str:
-    """This process in messages."""
+    """Name of this process in messages."""
     host = self.hosts[self.process_id]
     return f'process {self.process_id} of {len(self.hosts)} on {host}'
 
   def request_stop(self, reason: str) -> None:
-    """Asks all processes, this one included, to stop."""
+    """Requests all processes, including this one, to stop."""
     self._publish({'stop': reason})
 
   def fail(self, message: str, exit_code: int, *, stacks: bool = False) -> None:
-    """Reports the failure of this process, which then has to exit.
+    """Reports the failure of this process, which must exit afterwards.
 
     Args:
       message: Reason of the failure.
       exit_code: Exit code of this process and of the others.
-      stacks: Whether the other processes write the stacks of their threads.
+      stacks: Whether to write the stacks of the threads of the other processes.
     """
     self._ending.acquire()
     self._exit_code = exit_code
@@ -204,16 +214,16 @@ class FailureMonitor:
       'message': f'{self.name} failed: {message}',
       'exit_code': int(exit_code),
       'stacks': stacks,
-      'wait': 0.0 if stacks else _OWN_ERROR_SECONDS,
+      'wait': 0.0 if stacks else _LOCAL_ERROR_SECONDS,
     }
     self._publish({'failure': failure})
     self._call_roll(failure)
 
   def end_after_lost_connection(self, error: BaseException) -> NoReturn:
-    """Ends all processes after an error that `is_lost_peer` recognizes.
+    """Ends all processes after an error recognized by `is_lost_process`.
 
-    If the process that is gone has reported its own failure, this process
-    ends as that failure demands.
+    If the lost process has reported its own failure, this process exits as
+    required by that failure.
     """
     failure = {
       'process': self.process_id,
@@ -224,12 +234,13 @@ class FailureMonitor:
       'wait': 0.0,
     }
     self._publish({'failure': failure})
-    # The thread follows this event, or an earlier one, and ends the process.
+    # The listener thread follows this or an earlier event and ends the process.
     time.sleep(_ROLL_CALL_SECONDS + _STACKS_SECONDS)
     write_to_stderr(f'xlflax: {failure["message"]}\n')
     os._exit(errors.ExitStatus.FAILURE)
 
   def _listen(self) -> None:
+    """Waits for events until the job ends."""
     while True:
       key = f'{_EVENT_KEY}{self._num_events}'
       try:
@@ -244,7 +255,7 @@ class FailureMonitor:
         self._follow(event['failure'])
 
   def _publish(self, event: Mapping[str, Any]) -> None:
-    """Appends an event, or does nothing if JAX's service is gone."""
+    """Appends an event. Does nothing if JAX's service is no longer available."""
     for number in itertools.count(self._num_events):
       try:
         self.client.key_value_set(f'{_EVENT_KEY}{number}', json.dumps(event))
@@ -254,15 +265,16 @@ class FailureMonitor:
           return
 
   def _follow(self, failure: Mapping[str, Any]) -> None:
+    """Ends this process because of a failure of another process."""
     time.sleep(failure['wait'])
     self._ending.acquire()  # Blocks while the main thread ends the process.
     self._exit_code = failure['exit_code']
     if failure['stacks']:
       _write_stacks()
-    last_words = _text_or_nothing(self.last_words)
+    last_words = _call_safely(self.last_words)
     write_to_stderr(
       f'xlflax: {failure["message"]}\n'
-      f'xlflax: {self.name} ends with it. {last_words}'.rstrip()
+      f'xlflax: {self.name} exits because of this failure. {last_words}'.rstrip()
       + '\n'
     )
     missing = self._call_roll(failure)
@@ -276,7 +288,11 @@ class FailureMonitor:
     self._exit(failure['exit_code'])
 
   def _call_roll(self, failure: Mapping[str, Any]) -> list[int]:
-    """Waits until all processes know the failure; returns who did not answer."""
+    """Waits until all processes have received a failure.
+
+    Returns:
+      The numbers of the processes that did not respond.
+    """
     seconds = _STACKS_SECONDS if failure['stacks'] else _ROLL_CALL_SECONDS
     try:
       self.client.wait_at_barrier(_ROLL_CALL, int(1000 * seconds))
@@ -289,14 +305,14 @@ class FailureMonitor:
     if self._exit_code is None:
       _write_stacks()
       error = errors.TrainingError(
-        'A process of the job was lost, or this process failed inside of JAX',
-        got=f'{self.name} was {_text_or_nothing(self.doing)}',
+        'A process of the job was lost, or this process failed inside JAX',
+        got=f'{self.name} was {_call_safely(self.doing)}',
         expected='heartbeats of all processes',
-        where='the message of JAX above names the process as a task number; '
-        'without a number it is process 0, which runs the coordination '
-        f'service; {describe_hosts(self.hosts)}',
-        fix='look at that machine, and start the run again: it resumes from '
-        'its last checkpoint (docs/trouble.md#killed-or-stopped)',
+        where='the task number in the message of JAX above, or, without a '
+        'number, process 0, which runs the coordination service; '
+        f'{describe_hosts(self.hosts)}',
+        fix='Check that machine. Start the run again to resume from its last '
+        'checkpoint (docs/trouble.md#killed-or-stopped).',
         status=errors.ExitStatus.FAILURE,
       )
       write_to_stderr(f'xlflax: {error}\n')
@@ -305,7 +321,7 @@ class FailureMonitor:
 
 
 def write_to_stderr(text: str) -> None:
-  """Writes to the file descriptor, whatever holds Python's own stream."""
+  """Writes to the file descriptor of standard error, bypassing Python's stream."""
   with contextlib.suppress(OSError):
     os.write(2, text.encode(errors='replace'))
 
@@ -319,8 +335,12 @@ def _first_line(error: BaseException) -> str:
   return f'{type(error).__name__}: {(str(error).splitlines() or [""])[0]}'
 
 
-def _text_or_nothing(describe: Callable[[], str]) -> str:
+def _call_safely(describe: Callable[[], str]) -> str:
+  """Returns the result of a function, or '' if it raises an exception.
+
+  The cause of the failure, such as a lost disk, may affect the function too.
+  """
   try:
     return describe()
-  except Exception:  # A lost disk, for example, which may be the reason.
+  except Exception:
     return ''

@@ -1,4 +1,4 @@
-"""What a run is at, and how long it has been at each: its goodput."""
+"""Time that a run spends in each activity, and its goodput."""
 
 import enum
 import time
@@ -6,97 +6,127 @@ from collections.abc import Callable, Mapping
 
 
 class Activity(enum.Enum):
-  """What a run may be at; the value is for messages."""
+  """Activities of a run."""
 
-  START = 'making or restoring its state'
-  COMPILATION = 'compiling and taking a first step'
-  BATCH = 'waiting for a batch'
-  STEP = 'training'
-  SAVE = 'writing a checkpoint'
-  EVALUATION = 'evaluating'
+  START = 'start'
+  COMPILATION = 'compilation'
+  BATCH = 'batch'
+  STEP = 'step'
+  SAVE = 'save'
+  EVALUATION = 'evaluation'
+
+  @property
+  def description(self) -> str:
+    """Present participle for messages."""
+    return _DESCRIPTIONS[self]
 
 
-_LOST = 'lost'  # work after the last checkpoint of an earlier process
+_DESCRIPTIONS = {
+  Activity.START: 'initializing or restoring its state',
+  Activity.COMPILATION: 'compiling and taking a first step',
+  Activity.BATCH: 'waiting for a batch',
+  Activity.STEP: 'training',
+  Activity.SAVE: 'writing a checkpoint',
+  Activity.EVALUATION: 'evaluating',
+}
+_LOST = 'lost'  # Work after the last checkpoint of an earlier process.
 
 
 class Activities:
-  """Seconds of a run at each activity, over all the processes that it had.
+  """Time of a run in each activity, summed over all its processes.
 
   Attributes:
-    at: the activity of now.
-    detail: of which batch, step or checkpoint.
-    since: clock when it began.
-    processor: seconds of this process's processors when it began.
+    current: Current activity.
+    detail: Batch, step or checkpoint of the current activity, for messages.
+    since: Clock time at which the current activity started.
+    cpu_since: CPU seconds of this process when the current activity started.
+    longest: Longest uninterrupted time of each activity in seconds.
 
   Args:
-    clock: seconds, rising.
+    clock: Function that returns a monotonic time in seconds.
   """
 
   def __init__(self, clock: Callable[[], float] = time.monotonic):
     self.clock = clock
-    self.processor = time.process_time()
-    self._processors = dict.fromkeys(Activity, 0.0)
-    self.at, self.detail, self.since = Activity.START, '', clock()
-    # Longest time spent at each activity without a break.
+    self.current = Activity.START
+    self.detail = ''
+    self.since = clock()
+    self.cpu_since = time.process_time()
     self.longest = dict.fromkeys(Activity, 0.0)
-    names = [a.name.lower() for a in Activity] + [_LOST]
+    self._cpu_seconds = dict.fromkeys(Activity, 0.0)
+    names = [activity.value for activity in Activity] + [_LOST]
     self._seconds = dict.fromkeys(names, 0.0)
 
-  def go_on_from(self, saved: Mapping[str, float], written: float) -> None:
-    """Adds what earlier processes of the run took.
+  def add_earlier_processes(
+    self, saved: Mapping[str, float], written: float
+  ) -> None:
+    """Adds the time of earlier processes of the run.
 
     Args:
-      saved: `seconds()` when the checkpoint was written.
-      written: seconds of the run that its metrics speak of; what the
-        checkpoint does not hold of them was lost.
+      saved: Result of `seconds()` at the time of the checkpoint.
+      written: Duration of the run according to its metrics, in seconds. The
+        part that the checkpoint does not include was lost.
     """
-    for name, spent in saved.items():
-      self._seconds[name] += spent
+    for name, seconds in saved.items():
+      self._seconds[name] += seconds
     self._seconds[_LOST] += max(0.0, written - sum(saved.values()))
 
-  def begin(self, activity: Activity, detail: str = '') -> None:
-    """Ends the activity of now, and begins another."""
+  def start(self, activity: Activity, detail: str = '') -> None:
+    """Ends the current activity and starts another one.
+
+    Args:
+      activity: New activity.
+      detail: Batch, step or checkpoint of the activity, for messages.
+    """
     current_time = self.clock()
-    self._seconds[self.at.name.lower()] += current_time - self.since
-    self.longest[self.at] = max(
-      self.longest[self.at], current_time - self.since
-    )
-    used = time.process_time()
-    self._processors[self.at] += used - self.processor
-    self.at, self.detail, self.since = activity, detail, current_time
-    self.processor = used
+    duration = current_time - self.since
+    self._seconds[self.current.value] += duration
+    self.longest[self.current] = max(self.longest[self.current], duration)
+    cpu_time = time.process_time()
+    self._cpu_seconds[self.current] += cpu_time - self.cpu_since
+    self.current, self.detail, self.since = activity, detail, current_time
+    self.cpu_since = cpu_time
 
   def progress(self) -> None:
-    """Notes a finished step: a process that waits for steps does not hang."""
-    if self.at is Activity.STEP:
-      self.begin(Activity.STEP, self.detail)
+    """Records a finished step, which shows that training does not hang."""
+    if self.current is Activity.STEP:
+      self.start(Activity.STEP, self.detail)
 
   def describe(self) -> str:
     """Returns the current activity and its duration, for messages."""
     detail = f' {self.detail}' if self.detail else ''
-    return f'{self.at.value}{detail} for {self.clock() - self.since:.0f} s'
+    duration = self.clock() - self.since
+    return f'{self.current.description}{detail} for {duration:.0f} s'
 
   def seconds(self) -> dict[str, float]:
-    """Seconds by the activities' names in lower case, and of 'lost' work."""
-    current_name = self.at.name.lower()
-    running = self._seconds[current_name] + self.clock() - self.since
-    return self._seconds | {current_name: running}
+    """Returns the seconds by activity, and of 'lost' work."""
+    name = self.current.value
+    current_seconds = self._seconds[name] + self.clock() - self.since
+    return self._seconds | {name: current_seconds}
 
-  def processors(self, activity: Activity) -> float:
-    """Seconds of this process's processors at an activity until now."""
-    used = self._processors[activity]
-    if activity is self.at:
-      used += time.process_time() - self.processor
-    return used
+  def cpu_seconds(self, activity: Activity) -> float:
+    """Returns the CPU seconds of this process in an activity."""
+    seconds = self._cpu_seconds[activity]
+    if activity is self.current:
+      seconds += time.process_time() - self.cpu_since
+    return seconds
 
   def goodput(self) -> float:
-    """Share of the time that went into training steps, 0 to 1."""
+    """Returns the fraction of the time spent in training steps, 0 to 1."""
     seconds = self.seconds()
     return seconds['step'] / max(sum(seconds.values()), 1e-9)
 
 
 def format_goodput(seconds: Mapping[str, float]) -> str:
-  """'goodput 92.1 %: start 3 s, batch 0 s, ...', in one line."""
+  """Formats the time by activity.
+
+  For example, 'goodput 92.1 %: start 3 s, batch 0 s, ...'.
+
+  Args:
+    seconds: Result of `Activities.seconds`.
+  """
   total = max(sum(seconds.values()), 1e-9)
-  parts = ', '.join(f'{name} {spent:.0f} s' for name, spent in seconds.items())
-  return f'goodput {100 * seconds["step"] / total:.1f} %: {parts}'
+  activities = ', '.join(
+    f'{name} {duration:.0f} s' for name, duration in seconds.items()
+  )
+  return f'goodput {100 * seconds["step"] / total:.1f} %: {activities}'

@@ -1,10 +1,11 @@
-"""Watchdog: a run that makes no progress says where it hangs, and ends.
+"""Watchdog, which reports and ends a run that makes no progress.
 
-What a hang blocks is not known beforehand: a loader whose file system is gone,
-a collective whose peer is stuck, a checkpoint that is never written. So the
-training loop says what it begins, and a thread looks whether it stays there
-for too long. Then each process writes the stacks of its threads, and the job
-ends with a status at which schedulers start it again.
+The cause of a hang is not known in advance. It may be a loader whose file system
+does not respond, a collective that waits for another process, or a checkpoint
+that is never written. The training loop therefore records each activity that it
+starts, and a thread checks the duration of the current one. If it exceeds the
+limit, each process writes the stacks of its threads, and the job ends with a
+status at which schedulers restart it.
 """
 
 import math
@@ -16,25 +17,25 @@ from xlflax.utils import errors
 
 Activity = goodput.Activity
 
-_SLOWER = 4  # how many times longer the activities of `_LONG` may take
-_LONG = (Activity.START, Activity.COMPILATION, Activity.EVALUATION)
-_STEPS = 10  # a step may take so many times as long as the longest so far
-_STOPPING = 60.0  # seconds, after a signal, until the step must be done
-_EVERY = 1.0  # seconds between looks, at most
+_SLOW_ACTIVITIES = (Activity.START, Activity.COMPILATION, Activity.EVALUATION)
+_SLOW_FACTOR = 4  # Factor of the limit for slow activities.
+_STEP_FACTOR = 10  # The limit is at least this multiple of the longest step.
+_STOP_SECONDS = 60.0  # Minimum time to finish a step after a stop request.
+_CHECK_SECONDS = 1.0  # Maximum time between two checks.
 
 
 class Watchdog:
-  """Ends a process that stays at one activity for too long.
-
-  A context manager; nothing is watched outside of it.
+  """Context in which a process that stays in one activity for too long ends.
 
   Args:
-    activities: what the run is at.
-    limit_seconds: how long a batch, a step or a checkpoint may take; grows to
-      ten times the longest step. The start (a restore), compilation and
-      evaluation may take four times as long. 0 sets no limit until a signal asks the run to stop.
-    end: how the process ends, given a message; None: all threads' stacks are
-      written and the whole job ends with `ExitStatus.FAILURE`.
+    activities: Activities of the run.
+    limit_seconds: Maximum duration of a batch, a step or a checkpoint. It
+      increases to ten times the longest step. The start (which includes a
+      restore), compilation and evaluation may take four times as long. If 0,
+      there is no limit until a signal requests to stop.
+    end: Function that ends the process, given a message. If None, the stacks of
+      all threads are written and the complete job ends with
+      `ExitStatus.FAILURE`.
   """
 
   def __init__(
@@ -46,10 +47,10 @@ class Watchdog:
   ):
     self.activities = activities
     self._limit = limit_seconds or math.inf
-    self._end = end or _end
+    self._end = end or _end_job
     self._writing_since: float | None = None
     self._is_writing: Callable[[], bool] = lambda: False
-    self._asked: float | None = None  # when a signal asked the run to stop
+    self._stop_requested_at: float | None = None
     self._stopped = threading.Event()
     self._thread = threading.Thread(
       target=self._run, name='xlflax watchdog', daemon=True
@@ -65,7 +66,11 @@ class Watchdog:
       self._thread.join(timeout=10)
 
   def background_write(self, is_writing: Callable[[], bool]) -> None:
-    """Says how to ask whether a checkpoint is written beside the training."""
+    """Watches a checkpoint that is written in the background.
+
+    Args:
+      is_writing: Function that returns whether a checkpoint is being written.
+    """
     self._is_writing = is_writing
     if not is_writing():
       self._writing_since = None
@@ -73,68 +78,75 @@ class Watchdog:
       self._writing_since = self.activities.clock()
 
   def stopping(self) -> None:
-    """Says that a signal asked the run to stop: its step must end soon."""
-    if self._asked is None:
-      self._asked = self.activities.clock()
+    """Limits the time of the current step after a stop request."""
+    if self._stop_requested_at is None:
+      self._stop_requested_at = self.activities.clock()
 
   def problem(self) -> str | None:
-    """What has taken too long; None while all is well."""
-    at = self.activities
-    current_time = at.clock()
-    stop_requested_at = (
-      current_time if self._asked is None else max(self._asked, at.since)
-    )
-    if current_time - at.since > self.limit(
-      at.at
-    ) or current_time - stop_requested_at > self._last(at.at):
-      return at.describe()
-    since = self._writing_since
-    late = since is not None and current_time - since > self.limit(
-      Activity.SAVE
-    )
-    # A loop that hangs elsewhere does not say that the write has ended.
-    if since is not None and late and self._is_writing():
-      return f'{Activity.SAVE.value} for {current_time - since:.0f} s'
+    """Returns a description of the activity that takes too long, or None."""
+    activities = self.activities
+    current_time = activities.clock()
+    activity = activities.current
+
+    duration = current_time - activities.since
+    duration_after_request = 0.0
+    if self._stop_requested_at is not None:
+      duration_after_request = current_time - max(
+        self._stop_requested_at, activities.since
+      )
+    if duration > self.limit(
+      activity
+    ) or duration_after_request > self._stop_limit(activity):
+      return activities.describe()
+
+    if self._writing_since is None:
+      return None
+    write_duration = current_time - self._writing_since
+    # A loop that hangs elsewhere does not report that the write has ended.
+    if write_duration > self.limit(Activity.SAVE) and self._is_writing():
+      return f'{Activity.SAVE.description} for {write_duration:.0f} s'
     return None
 
   def limit(self, activity: Activity) -> float:
-    """Seconds that an activity may take."""
-    return max(self._limit, self._longest) * _slower(activity)
+    """Returns the maximum duration of an activity in seconds."""
+    return max(self._limit, self._step_limit) * _duration_factor(activity)
 
-  def _last(self, activity: Activity) -> float:
-    """Seconds that it may take after the run was asked to stop."""
+  def _stop_limit(self, activity: Activity) -> float:
+    """Returns the maximum duration after a stop request in seconds."""
     if activity is Activity.SAVE:
       return math.inf
-    # Compilation includes a first step, whose own time is not known.
+    # Compilation includes a first step, whose duration is not measured.
     compilation = self.activities.longest[Activity.COMPILATION]
-    shortest_limit = max(_STOPPING, compilation, self._longest)
-    return shortest_limit * _slower(activity)
+    limit = max(_STOP_SECONDS, compilation, self._step_limit)
+    return limit * _duration_factor(activity)
 
   @property
-  def _longest(self) -> float:
-    return _STEPS * self.activities.longest[Activity.STEP]
+  def _step_limit(self) -> float:
+    """Maximum duration of a step in seconds, given the longest step."""
+    return _STEP_FACTOR * self.activities.longest[Activity.STEP]
 
   def _run(self) -> None:
-    while not self._stopped.wait(min(_EVERY, self._limit / 4)):
+    while not self._stopped.wait(min(_CHECK_SECONDS, self._limit / 4)):
       problem = self.problem()
       if problem is not None:
         self._end(f'This process has been {problem}')
         return
 
 
-def _slower(activity: Activity) -> int:
-  return _SLOWER if activity in _LONG else 1
+def _duration_factor(activity: Activity) -> int:
+  """Returns the factor of the limit for an activity."""
+  return _SLOW_FACTOR if activity in _SLOW_ACTIVITIES else 1
 
 
-def _end(message: str) -> None:
-  """Writes all stacks and ends the job."""
+def _end_job(message: str) -> None:
+  """Writes the stacks of all threads and ends the job."""
   error = errors.TrainingError(
     'The run makes no progress',
     got=message,
     expected='a step, a batch or a checkpoint within the limit',
-    fix='the stacks above say where each thread is; started again, the run '
-    'continues from its last checkpoint. Where the work is slow and not '
-    'stuck, raise --watchdog_timeout (docs/trouble.md#it-hangs)',
+    fix='See the stacks of all threads above. Start the run again to resume '
+    'from its last checkpoint. If the activity is slow but not stuck, pass a '
+    'larger --watchdog_timeout (docs/trouble.md#it-hangs).',
     status=errors.ExitStatus.FAILURE,
   )
   distributed_job.end_job(error)

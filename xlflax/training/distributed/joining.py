@@ -1,11 +1,11 @@
-"""Joining the processes of a job by `jax.distributed`.
+"""Connection of the processes of a job by `jax.distributed`.
 
-`jax.distributed.initialize` connects the processes, and gives up after
-`initialization_timeout`. This module adds a message that names the processes
-which did not join, and then compares what must be the same in all of them: the
-number of processes, the versions of the packages, and a digest of the
-configuration. JAX itself joins processes that expect different numbers of
-processes without an error.
+`jax.distributed.initialize` connects the processes and fails after
+`initialization_timeout`. This module adds an error message with the processes
+that did not join, and compares the values that must be the same in all
+processes: the number of processes, the versions of packages, and a digest of
+the configuration. JAX itself connects processes that expect different numbers
+of processes without an error.
 """
 
 import contextlib
@@ -28,11 +28,10 @@ from jax._src import distributed as jax_distributed
 from xlflax.training.distributed import cluster_detection, failures
 from xlflax.utils import errors
 
-_SHUTDOWN_SECONDS = (
-  10**6
-)  # A process that fails or freezes ends the job sooner.
-_REPLY_SECONDS = 5  # For the reply of process 0 after its own timeout.
-_PORT_SECONDS = 10.0  # For an earlier start of the job to end.
+# A process that fails or freezes ends the job before this timeout.
+_SHUTDOWN_SECONDS = 10**6
+_REPLY_SECONDS = 5  # Time for the reply of process 0 after its own timeout.
+_PORT_SECONDS = 10.0  # Time for earlier processes of the job to end.
 _MAX_DIFFERENCES = 20
 _PREFIX = 'xlflax/joining'
 
@@ -44,7 +43,7 @@ def package_versions() -> dict[str, str]:
 
 
 def coordination_client() -> Any:
-  """Returns this process's client of JAX's coordination service."""
+  """Returns the client of JAX's coordination service in this process."""
   return jax_distributed.global_state.client
 
 
@@ -56,18 +55,19 @@ def connect_processes(
 ) -> None:
   """Connects this process with the others.
 
-  If that fails, the process prints a message and exits, as JAX would abort it.
+  If the connection fails, JAX would abort the process. It prints a message and
+  exits instead.
 
   Args:
     job: Job of this process.
-    initialization_timeout: Seconds to wait for the other processes.
-    heartbeat_timeout_seconds: Seconds without a heartbeat after which a
-      process counts as lost, and JAX ends the others.
+    initialization_timeout: Time to wait for the other processes, in seconds.
+    heartbeat_timeout_seconds: Time without a heartbeat, in seconds, after which
+      a process is considered lost and JAX ends the others.
 
   Raises:
     ConfigError: If JAX raises an error.
   """
-  # Its handler would replace the one of `preemption` for SIGTERM.
+  # The handler of the service would replace that of `preemption` for SIGTERM.
   jax.config.update('jax_enable_preemption_service', False)
   if jax.config.jax_platforms == 'cpu':  # type: ignore[attr-defined]
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
@@ -76,7 +76,9 @@ def connect_processes(
   with _captured_stderr() as release, contextlib.ExitStack() as context:
     context.enter_context(
       failures.abort_handler(
-        lambda: _end(_joining_error(job, release(), initialization_timeout))
+        lambda: _exit_with_error(
+          _make_joining_error(job, release(), initialization_timeout)
+        )
       )
     )
     context.enter_context(_registration_timeout(initialization_timeout))
@@ -93,7 +95,7 @@ def connect_processes(
         shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
       )
     except RuntimeError as error:
-      raise _joining_error(
+      raise _make_joining_error(
         job, f'{release()}\n{error}', initialization_timeout
       ) from error
 
@@ -101,20 +103,21 @@ def connect_processes(
 def compare_processes(
   job: cluster_detection.Job, configuration: str, *, timeout_seconds: int
 ) -> list[str]:
-  """Checks that all processes were started alike.
+  """Checks that all processes were started with the same settings.
 
-  Each process compares itself with process 0, which collects the results.
+  Each process compares its settings with those of process 0, which collects the
+  results.
 
   Args:
     job: Job of this process.
     configuration: Text that must be the same in all processes.
-    timeout_seconds: Seconds to wait for the other processes.
+    timeout_seconds: Time to wait for the other processes, in seconds.
 
   Returns:
     The host name of each process.
 
   Raises:
-    ConfigError: If they differ. All processes raise the same error.
+    ConfigError: If the settings differ. All processes raise the same error.
   """
   try:
     result = _exchange(job, configuration, 1000 * timeout_seconds)
@@ -124,7 +127,7 @@ def compare_processes(
       got=str(error).splitlines()[0],
       expected=f'{job.num_processes} processes within {timeout_seconds} s',
       where=f'process {job.process_id}, coordinator {job.coordinator_address}',
-      fix='look into the logs of the other processes',
+      fix='Check the logs of the other processes.',
       status=errors.ExitStatus.FAILURE,
     ) from error
   if result['difference']:
@@ -135,6 +138,12 @@ def compare_processes(
 def _exchange(
   job: cluster_detection.Job, configuration: str, timeout_ms: int
 ) -> Mapping[str, Any]:
+  """Exchanges settings with process 0.
+
+  Returns:
+    The hosts of all processes and the first difference of settings, as
+    arguments of an error, or None.
+  """
   store = coordination_client()
   settings = {
     'host': socket.gethostname(),
@@ -153,23 +162,26 @@ def _exchange(
     key = f'{_PREFIX}/configuration'
     return store.blocking_key_value_get(key, timeout_ms)
 
-  difference = _difference(
+  difference = _describe_difference(
     job.process_id, first, settings, first_configuration, configuration
   )
-  row = {'host': settings['host'], 'difference': difference}
-  store.key_value_set(f'{_PREFIX}/rows/{job.process_id}', json.dumps(row))
+  outcome = {'host': settings['host'], 'difference': difference}
+  store.key_value_set(
+    f'{_PREFIX}/outcomes/{job.process_id}', json.dumps(outcome)
+  )
   store.wait_at_barrier(f'{_PREFIX}/compared', timeout_ms)
   if job.process_id == 0:
-    rows = {
+    outcomes = {
       int(key.rpartition('/')[2]): json.loads(text)
-      for key, text in store.key_value_dir_get(f'{_PREFIX}/rows')
+      for key, text in store.key_value_dir_get(f'{_PREFIX}/outcomes')
     }
+    outcome_list = [outcome for _, outcome in sorted(outcomes.items())]
+    differences = [
+      outcome['difference'] for outcome in outcome_list if outcome['difference']
+    ]
     result = {
-      'hosts': [rows[number]['host'] for number in sorted(rows)],
-      'difference': next(
-        (r['difference'] for _, r in sorted(rows.items()) if r['difference']),
-        None,
-      ),
+      'hosts': [outcome['host'] for outcome in outcome_list],
+      'difference': differences[0] if differences else None,
     }
     store.key_value_set(f'{_PREFIX}/result', json.dumps(result))
   return json.loads(
@@ -177,14 +189,14 @@ def _exchange(
   )
 
 
-def _difference(
+def _describe_difference(
   process_id: int,
   first: Mapping[str, Any],
   settings: Mapping[str, Any],
   first_configuration: Callable[[], str],
   configuration: str,
 ) -> dict[str, str] | None:
-  """Returns arguments of the error if a process differs from process 0."""
+  """Returns the arguments of the error if a process differs from process 0."""
   names = (
     f'process 0 on {first["host"]}',
     f'process {process_id} on {settings["host"]}',
@@ -193,7 +205,7 @@ def _difference(
   def values(key: str) -> str:
     pairs = zip(names, (first, settings), strict=True)
     return ', '.join(
-      f'{_shown(process_settings[key])} in {name}'
+      f'{_format_setting(process_settings[key])} in {name}'
       for name, process_settings in pairs
     )
 
@@ -219,7 +231,7 @@ def _difference(
   return None
 
 
-def _shown(value: Any) -> str:
+def _format_setting(value: Any) -> str:
   if isinstance(value, dict):
     return ' '.join(f'{name} {item}' for name, item in sorted(value.items()))
   return str(value)
@@ -228,6 +240,7 @@ def _shown(value: Any) -> str:
 def _changed_lines(
   first: str, second: str, names: tuple[str, str]
 ) -> list[str]:
+  """Returns the first lines in which two configurations differ."""
   difference = difflib.unified_diff(
     first.splitlines(), second.splitlines(), *names, lineterm='', n=0
   )
@@ -240,10 +253,11 @@ def _changed_lines(
 
 @contextlib.contextmanager
 def _registration_timeout(seconds: int) -> Iterator[None]:
-  """Context in which process 0 waits for others to register for these seconds.
+  """Context in which process 0 waits this long for others to register.
 
-  JAX's service waits for an hour, and only its own timeout names the processes
-  that are missing. `jax.distributed.initialize` has no argument for it.
+  The service of JAX waits for an hour, and only its own timeout names the
+  missing processes. `jax.distributed.initialize` does not have an argument for
+  it.
   """
   library = jax_distributed._jax
   create = library.get_distributed_runtime_service
@@ -260,15 +274,15 @@ def _registration_timeout(seconds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _captured_stderr() -> Iterator[Callable[[], str]]:
-  """Context that keeps what JAX writes to standard error until its end.
+  """Context that holds back what JAX writes to standard error.
 
-  Yields a function that ends it earlier, and returns the text, which is then
-  not written: JAX reports why the processes could not join, between C++ stack
-  traces, in no other place.
+  The text is written when the context ends. The yielded function ends the
+  capture earlier and returns the text, which is then not written. JAX reports
+  the reason why processes could not join only there, between C++ stack traces.
   """
   try:
     original = os.dup(2)
-  except OSError:  # It is closed.
+  except OSError:  # Standard error is closed.
     yield lambda: ''
     return
   sys.stderr.flush()
@@ -297,9 +311,12 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
 
 
 def _check_port(job: cluster_detection.Job) -> None:
-  """Raises ConfigError if the coordinator's port is taken.
+  """Checks that the port of the coordinator is free.
 
-  JAX's service may end the process by a segmentation fault then.
+  If it is not, the service of JAX may end the process by a segmentation fault.
+
+  Raises:
+    ConfigError: If the port is in use.
   """
   port = int(job.coordinator_address.rpartition(':')[2])
   deadline = time.monotonic() + _PORT_SECONDS
@@ -314,31 +331,32 @@ def _check_port(job: cluster_detection.Job) -> None:
     except OSError as error:
       if time.monotonic() > deadline:
         raise errors.ConfigError(
-          'Process 0 cannot serve the job',
+          'Process 0 failed to open the port of the coordinator',
           got=f'port {port}: {error.strerror}',
           expected='a port that no other program uses',
           where=f'process 0 on {socket.gethostname()}, coordinator '
           f'{job.coordinator_address}',
-          fix='end what uses the port, or choose another one',
+          fix='End the program that uses the port, or choose another port.',
           status=errors.ExitStatus.FAILURE,
         ) from error
     time.sleep(0.2)
 
 
-def _end(error: errors.ConfigError) -> None:
+def _exit_with_error(error: errors.ConfigError) -> None:
+  """Prints an error and exits without running cleanup handlers."""
   failures.write_to_stderr(f'xlflax: {error}\n')
   os._exit(error.status)
 
 
-def _joining_error(
+def _make_joining_error(
   job: cluster_detection.Job, text: str, timeout_seconds: int
 ) -> errors.ConfigError:
-  """Returns the error that describes why the processes could not join.
+  """Returns an error with the reason why the processes could not join.
 
   Args:
     job: Job of this process.
     text: Messages of JAX.
-    timeout_seconds: Seconds that JAX has waited.
+    timeout_seconds: Time that JAX has waited, in seconds.
   """
   process_name = f'process {job.process_id} on {socket.gethostname()}'
   where = f'{process_name}, coordinator {job.coordinator_address}'
@@ -354,26 +372,26 @@ def _joining_error(
       f'{timeout_seconds} s; missing: {failures.describe_processes(missing)}',
       expected=f'{job.num_processes} processes',
       where=where,
-      fix='look into the logs of the missing processes, and check that they '
-      'run and reach the coordinator',
+      fix='Check the logs of the missing processes, that they run, and that '
+      'they can connect to the coordinator.',
       status=failure,
     )
   if 'ALREADY_EXISTS' in text:
     return errors.ConfigError(
-      'Another process of the job has the number of this one',
+      'Another process of the job has the same process id',
       got=got,
-      expected='each number from 0 to num_processes - 1 once',
+      expected='each id from 0 to num_processes - 1 once',
       where=where,
-      fix='correct --process_id. If it is right, another job uses the '
-      'coordinator address: choose another port',
+      fix='Correct --process_id. If it is correct, another job uses the '
+      'address of the coordinator, so choose another port.',
     )
   if job.process_id == 0:
     return errors.ConfigError(
-      'Process 0 cannot serve the job',
+      'Process 0 failed to start the job',
       got=got,
       expected=f'{job.num_processes} processes within {timeout_seconds} s',
       where=where,
-      fix='look into the logs of the other processes',
+      fix='Check the logs of the other processes.',
       status=failure,
     )
   return errors.ConfigError(
@@ -381,7 +399,7 @@ def _joining_error(
     got=got,
     expected=f'process 0 within {timeout_seconds} s',
     where=where,
-    fix='look into the log of process 0, and check that its host and port can '
-    'be reached from here',
+    fix='Check the log of process 0, and that its host and port can be reached '
+    'from this machine.',
     status=failure,
   )

@@ -1,7 +1,7 @@
-"""The kind of device that a job was given, and whether it is there.
+"""Selection and verification of the type of device.
 
-JAX trains on the CPU where it finds no accelerator, with a warning that
-nobody reads. A job that asks for GPUs or TPUs fails instead.
+If JAX finds no accelerator, it trains on the CPU with a warning that is easily
+overlooked. A job that requests GPUs or TPUs fails instead.
 """
 
 import enum
@@ -14,7 +14,7 @@ from xlflax.utils import accelerator_packages, errors
 
 
 class Platform(enum.Enum):
-  """What a process computes on."""
+  """Type of device."""
 
   CPU = 'cpu'
   GPU = 'gpu'
@@ -22,10 +22,14 @@ class Platform(enum.Enum):
 
 
 def choose_platform(platform: Platform | None) -> None:
-  """Keeps JAX from looking for accelerators where the CPU is asked for.
+  """Configures JAX for a platform.
 
-  Where there may be GPUs, it sets what their runtime reads. Must run before the
-  first use of a device.
+  If the CPU is requested, JAX does not search for accelerators. If the packages
+  for GPUs are installed, the environment variables of their runtime are set.
+  This function must be called before the first use of a device.
+
+  Args:
+    platform: Requested platform. If None, JAX selects the platform.
   """
   if platform is Platform.CPU:
     jax.config.update('jax_platforms', 'cpu')
@@ -36,37 +40,38 @@ def choose_platform(platform: Platform | None) -> None:
 def check_platform(
   platform: Platform | None, *, found: str | None = None
 ) -> None:
-  """Raises unless JAX computes on what was asked for.
+  """Checks that JAX computes on the requested platform.
 
   Args:
-    platform: what was asked for; None takes what there is.
-    found: JAX's default backend; None asks JAX.
+    platform: Requested platform. If None, any platform is accepted.
+    found: Default backend of JAX. If None, it is detected.
 
   Raises:
-    ConfigError: it computes on something else. Where JAX has the package for
-      such devices, the status is FAILURE, as another node may have them.
+    ConfigError: If JAX computes on another platform. The status is FAILURE if
+      the packages for the platform are installed, because another node may have
+      such devices.
   """
   if platform is None:
     return
-  found = _found() if found is None else found
-  if found == platform.value:
+  backend = _default_backend() if found is None else found
+  if backend == platform.value:
     return
-  lacks = not accelerator_packages.installed_packages(platform.value)
-  if platform is not Platform.CPU and lacks:
-    fix, status = (
-      f'install xlflax with the extra {platform.value!r}',
-      errors.ExitStatus.MISTAKE,
-    )
+  is_package_missing = not accelerator_packages.installed_packages(
+    platform.value
+  )
+  if platform is not Platform.CPU and is_package_missing:
+    fix = f'Install xlflax with the extra {platform.value!r}.'
+    status = errors.ExitStatus.MISTAKE
   else:
-    fix, status = (
-      "look at the machine's driver (nvidia-smi) and at what the scheduler "
-      'gave this process (CUDA_VISIBLE_DEVICES); JAX_PLATFORMS must not say '
-      'otherwise',
-      errors.ExitStatus.FAILURE,
+    fix = (
+      'Check the driver (nvidia-smi), the devices that the scheduler assigned '
+      'to this process (CUDA_VISIBLE_DEVICES), and that JAX_PLATFORMS does not '
+      'select another platform.'
     )
+    status = errors.ExitStatus.FAILURE
   raise errors.ConfigError(
-    f'There is no {platform.value.upper()} here',
-    got=found,
+    f'No {platform.value.upper()} was found',
+    got=backend,
     expected=platform.value,
     where=f'--platform={platform.value}',
     fix=fix,
@@ -74,8 +79,8 @@ def check_platform(
   )
 
 
-def _found() -> str:
-  """JAX's default backend, or why it has none."""
+def _default_backend() -> str:
+  """Returns the default backend of JAX, or the error if it has none."""
   try:
     return jax.default_backend()
   except RuntimeError as error:

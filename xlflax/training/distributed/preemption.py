@@ -1,14 +1,14 @@
 """Preemption: after a signal, a run finishes its step, saves and exits.
 
-The signals are SIGTERM, SIGHUP (a terminal or connection is gone), SIGINT, and
-SIGUSR1, which Slurm sends by `--signal=USR1@...` before a time limit or a
-preemption. In a job of several processes, a signal to any of them stops all of
+The signals are SIGTERM, SIGHUP (a terminal or connection was closed), SIGINT,
+and SIGUSR1, which Slurm sends by `--signal=USR1@...` before a time limit or a
+preemption. In a job of several processes, a signal to any process stops all of
 them after the same step.
 
-JAX has a preemption service (`multihost_utils.reached_preemption_sync_point`,
-also behind Orbax's `reached_preemption`). It is not used, because it handles
-SIGTERM only, and replaces Python's handler of it: neither the log nor the
-watchdog would learn of the request. It also compares step numbers, so that a
+The preemption service of JAX (`multihost_utils.reached_preemption_sync_point`,
+also used by Orbax's `reached_preemption`) is not used for two reasons. It
+handles only SIGTERM and replaces its Python handler, so that the request would
+reach neither the log nor the watchdog. It also compares step numbers, so that a
 request before the first step of a resumed run is lost.
 """
 
@@ -25,23 +25,24 @@ import jax
 from xlflax.training.distributed import distributed_job, failures
 from xlflax.utils import signals
 
-_AGREEMENT_SECONDS = 3600  # The watchdog ends a process that hangs sooner.
+# The watchdog ends a hanging process before this timeout.
+_AGREEMENT_SECONDS = 3600
 _consensus: 'StopConsensus | None' = None
 
 
 class StopConsensus:
-  """The step after which all processes of the job stop.
+  """Agreement of all processes on the step after which they stop.
 
-  Each process counts how often it has checked whether to stop. After a request
-  the processes exchange these counts, while their training loops wait, and
-  stop at the first check that none of them has made.
+  Each process counts its checks. After a request, the processes exchange these
+  counts while their training loops wait, and stop at the first check that no
+  process has made yet.
 
   Args:
     monitor: Failure monitor, which delivers the requests.
 
   Attributes:
-    on_request: Called in a thread when any process was asked to stop, with
-      the description of the request.
+    on_request: Function that is called in a thread when any process receives a
+      stop request, with the description of the request.
   """
 
   def __init__(self, monitor: failures.FailureMonitor):
@@ -54,21 +55,23 @@ class StopConsensus:
     monitor.on_stop_request = self._receive
 
   def request(self, reason: str) -> None:
-    """Asks all processes to stop, and returns at once."""
+    """Requests all processes to stop and returns immediately."""
     threading.Thread(
       target=self._monitor.request_stop, args=(reason,), daemon=True
     ).start()
 
   def should_stop(self) -> bool:
-    """Returns whether to stop now, the same on all processes.
+    """Returns whether to stop now. The result is the same in all processes.
 
-    All processes must call it equally often. It waits while they agree.
+    All processes must call this method equally often. It waits while the
+    processes agree on the step.
     """
     with self._lock:
       self._num_checks += 1
       return self._stop_at is not None and self._num_checks >= self._stop_at
 
   def _receive(self, reason: str) -> None:
+    """Starts the agreement at the first request."""
     if self._is_requested:
       return
     self._is_requested = True
@@ -76,9 +79,11 @@ class StopConsensus:
     threading.Thread(target=self._agree, args=(reason,), daemon=True).start()
 
   def _agree(self, reason: str) -> None:
+    """Exchanges the numbers of checks with the other processes."""
     client, number = self._monitor.client, self._monitor.process_id
     self.on_request(reason)
-    with self._lock, contextlib.suppress(Exception):  # JAX ends the job.
+    # If an exchange fails, JAX ends the job.
+    with self._lock, contextlib.suppress(Exception):
       client.key_value_set(
         f'xlflax/checks/{number}', json.dumps(self._num_checks)
       )
@@ -88,7 +93,7 @@ class StopConsensus:
 
 
 def _job_consensus() -> StopConsensus | None:
-  """Returns the consensus of the job; None for a single process."""
+  """Returns the consensus of the job, or None for a single process."""
   global _consensus
   monitor = distributed_job.failure_monitor()
   if _consensus is None and monitor is not None:
@@ -97,25 +102,25 @@ def _job_consensus() -> StopConsensus | None:
 
 
 class StopRequest:
-  """Context manager that notes requests to stop the run.
+  """Context that records requests to stop the run.
 
-  A request that comes before it is opened, or too late for the last check, is
-  not lost: it is kept in `signals.pending_signal`, for the next run of the process or
-  for the code that started this one.
+  A request before the context is entered, or too late for the last check, is
+  not lost. It is kept in `signals.pending_signal` for the next run in the
+  process or for the caller.
 
-  A further SIGTERM, SIGHUP or SIGUSR1 changes nothing, as Slurm sends two in a
-  row. A second SIGINT interrupts at once.
+  A repeated SIGTERM, SIGHUP or SIGUSR1 has no effect, because Slurm sends two
+  in a row. A second SIGINT interrupts immediately.
 
   Args:
-    on_asked: Called when the run is asked to stop, in another thread and at
-      once. Python's own handler has to wait until a call of JAX that blocks
-      the main thread returns.
+    on_asked: Function that is called in another thread as soon as the run is
+      requested to stop. The Python signal handler, in contrast, waits until a
+      call of JAX that blocks the main thread returns.
   """
 
   def __init__(self, on_asked: Callable[[], None] = lambda: None):
     self._on_asked = on_asked
     self._number: int | None = signals.pending_signal()
-    self._pending = [None]  # Emptied by the first request, in some thread.
+    self._pending = [None]  # Emptied by the first request, in any thread.
     self._is_followed = False
     self._is_logged = False
     self._previous: dict[int, Any] = {}
@@ -125,18 +130,19 @@ class StopRequest:
   def __enter__(self):
     self._consensus = _job_consensus()
     if self._consensus is not None:
-      self._consensus.on_request = self._hear_of_others
+      self._consensus.on_request = self._receive_from_others
     if threading.current_thread() is threading.main_thread():
-      self._context.enter_context(signals.listen_for_signals(self._hear))
+      self._context.enter_context(signals.listen_for_signals(self._receive))
       for number in filter(signals.is_heard, signals.SIGNALS):
         self._previous[number] = signal.signal(number, self._handle)
     if self._number is not None:
-      self._hear(self._number)
+      self._receive(self._number)
     return self
 
   def __exit__(self, kind, *exc):
     for number, handler in self._previous.items():
-      # None: a handler of another library, which Python cannot restore.
+      # A handler that was not installed from Python is None and cannot be
+      # restored.
       signal.signal(number, signal.SIG_DFL if handler is None else handler)
     self._context.close()
     if self._consensus is not None:
@@ -144,8 +150,8 @@ class StopRequest:
     if kind is None:
       signals.pass_on(self._number, followed=self._is_followed)
 
-  def _hear(self, number: int) -> None:
-    """Notes a signal, in any thread."""
+  def _receive(self, number: int) -> None:
+    """Records a signal, in any thread."""
     if number not in signals.SIGNALS:
       return
     try:
@@ -158,9 +164,9 @@ class StopRequest:
       self._consensus.request(f'{name} in process {jax.process_index()}')
     self._on_asked()
 
-  def _hear_of_others(self, reason: str) -> None:
+  def _receive_from_others(self, reason: str) -> None:
     if self._number is None:
-      logging.warning('%s: all processes stop after the same step.', reason)
+      logging.warning('%s: stopping all processes after the same step.', reason)
     self._on_asked()
 
   def _handle(self, number, frame):
@@ -169,16 +175,17 @@ class StopRequest:
     if self._is_logged and number == signal.SIGINT:
       raise signals.Stopped(number)
     if self._is_logged:
-      logging.warning('%s: the run is saving already.', name)
+      logging.warning('%s: already saving a checkpoint.', name)
       return
     self._is_logged = True
-    self._hear(number)
+    self._receive(number)
     logging.warning('%s: saving a checkpoint at the end of this step.', name)
 
   def should_stop(self) -> bool:
-    """Returns whether to stop now, the same on all processes.
+    """Returns whether to stop now. The result is the same in all processes.
 
-    They must call it equally often: before the first step and after each one.
+    All processes must call this method equally often: before the first step and
+    after each step.
     """
     if self._consensus is not None:
       stop = self._consensus.should_stop()

@@ -1,8 +1,8 @@
-"""HTTP proxies, which gRPC would also use for the coordinator of a job."""
+"""Exemption of the coordinator of a job from HTTP proxies, which gRPC uses."""
 
 from collections.abc import MutableMapping
 
-# gRPC reads the lowercase names only, and the first pair before the others.
+# Variables that gRPC reads, in this order. It reads the lowercase names only.
 _PROXIES = ('grpc_proxy', 'https_proxy', 'http_proxy')
 _EXEMPTIONS = ('no_proxy', 'NO_PROXY')
 
@@ -10,11 +10,11 @@ _EXEMPTIONS = ('no_proxy', 'NO_PROXY')
 def exempt_coordinator(
   coordinator: str, environment: MutableMapping[str, str]
 ) -> None:
-  """Adds the coordinator's host to the hosts that need no HTTP proxy.
+  """Adds the coordinator's host to the hosts that are reached without a proxy.
 
-  JAX's processes connect to the coordinator by gRPC, which honors
-  `http_proxy`. A proxy cannot usually reach a host inside of the cluster, so
-  that the processes would wait for each other until they time out.
+  The processes of JAX connect to the coordinator by gRPC, which honors
+  `http_proxy`. A proxy can usually not reach a host inside the cluster, so that
+  the processes would wait for each other until they time out.
 
   Args:
     coordinator: 'HOST:PORT' of process 0.
@@ -27,6 +27,8 @@ def exempt_coordinator(
   if environment.get('no_grpc_proxy'):  # It replaces no_proxy.
     names = (*names, 'no_grpc_proxy')
   for name in names:
-    hosts = [h for h in environment.get(name, '').split(',') if h.strip()]
+    hosts = [
+      entry for entry in environment.get(name, '').split(',') if entry.strip()
+    ]
     if host not in hosts:
       environment[name] = ','.join([*hosts, host])

@@ -1,7 +1,8 @@
-"""Restarts: what the failure of a job's earlier processes cost, by phase.
+"""Cost of the failures of earlier processes of a job, by phase.
 
-A launcher that starts the processes again says in a variable what failed,
-when it noticed that and when it started these. The rest is known here.
+A launcher that restarts the processes passes the failures, and the times at which
+it noticed them and started the new processes, in an environment variable. The
+durations of the other phases are measured in this process.
 """
 
 import json
@@ -16,12 +17,14 @@ _COMPILATION = goodput.Activity.COMPILATION
 
 
 class Restart:
-  """A start of a run's processes after failures.
+  """Start of the processes of a run after failures.
+
+  It must be created at the end of the activity `START`.
 
   Args:
-    environment: the process's variables.
-    activities: what the run is at: the end of its start.
-    records: the run's metrics up to the failure; its restarts are among them.
+    environment: Environment variables of the process.
+    activities: Activities of the run.
+    records: Metrics of the run up to the failure, including its restarts.
   """
 
   def __init__(
@@ -31,55 +34,76 @@ class Restart:
     records: Sequence[Mapping[str, Any]],
   ):
     reported = json.loads(environment.get(supervisor.RESTART_VARIABLE, '[]'))
-    recorded = [row['restart'] for row in records if 'restart' in row]
-    last = max((failure['noticed'] for failure in recorded), default=0.0)
-    # A failure before the steps of an earlier one were repeated adds to it.
+    recorded = [record['restart'] for record in records if 'restart' in record]
+    last_noticed = max(
+      (failure['noticed'] for failure in recorded), default=0.0
+    )
+    # Failures before the lost steps of an earlier failure were repeated are
+    # added to it.
     self._failures = [
-      failure for failure in reported if failure['noticed'] > last
+      failure for failure in reported if failure['noticed'] > last_noticed
     ]
     self._generation = 1 + len(recorded)
-    self._step = max((row['step'] for row in records), default=0)
+    self._last_step = max((record['step'] for record in records), default=0)
     self._activities = activities
-    self._wall = activities.seconds()['compilation']
-    self._processor = activities.processors(_COMPILATION)
-    self._restoring = activities.clock() - activities.since
-    self._restored = time.time(), time.process_time()
+    self._compile_seconds = activities.seconds()['compilation']
+    self._compile_cpu_seconds = activities.cpu_seconds(_COMPILATION)
+    self._restore_seconds = activities.clock() - activities.since
+    self._restored_time = time.time()
+    self._restored_cpu_time = time.process_time()
 
   def costs(self, step: int) -> dict[str, float | str] | None:
-    """Seconds by phase, once a step is past what was lost; else None.
+    """Returns the seconds by phase once the lost steps are repeated.
 
-    Those after 'processor/' are of this process's processors.
+    Values with the prefix 'processor/' are CPU seconds of this process.
+
+    Args:
+      step: Finished step.
+
+    Returns:
+      The costs. None if there was no failure, the lost steps are not repeated
+      yet, or the costs have been returned before.
     """
-    if not self._failures or step <= self._step:
+    if not self._failures or step <= self._last_step:
       return None
     failures, self._failures = self._failures, []
     started, noticed = failures[-1]['started'], failures[-1]['noticed']
-    ended = time.time(), time.process_time()
-    compiled = self._activities.seconds()['compilation'] - self._wall
-    compiling = self._activities.processors(_COMPILATION) - self._processor
-    before = self._restored[1]
+    current_time, current_cpu_time = time.time(), time.process_time()
+    compile_seconds = (
+      self._activities.seconds()['compilation'] - self._compile_seconds
+    )
+    compile_cpu_seconds = (
+      self._activities.cpu_seconds(_COMPILATION) - self._compile_cpu_seconds
+    )
     return {
       'generation': self._generation,
       'failure': '; '.join(failure['failure'] for failure in failures),
       'noticed': noticed,
       'agree': started - noticed,
-      'start': self._restored[0] - self._restoring - started,
-      'restore': self._restoring,
-      'compile': compiled,
-      'repeat': ended[0] - self._restored[0] - compiled,
-      'lost': ended[0] - failures[0]['noticed'],
-      'processor/start': before,
-      'processor/compile': compiling,
-      'processor/repeat': ended[1] - self._restored[1] - compiling,
+      'start': self._restored_time - self._restore_seconds - started,
+      'restore': self._restore_seconds,
+      'compile': compile_seconds,
+      'repeat': current_time - self._restored_time - compile_seconds,
+      'lost': current_time - failures[0]['noticed'],
+      'processor/start': self._restored_cpu_time,
+      'processor/compile': compile_cpu_seconds,
+      'processor/repeat': current_cpu_time
+      - self._restored_cpu_time
+      - compile_cpu_seconds,
     }
 
 
 def format_restart_costs(costs: Mapping[str, Any]) -> str:
-  """What failed and what it cost, in one line."""
-  phases = ('agree', 'start', 'restore', 'compile', 'repeat')
-  parts = ', '.join(f'{name} {costs[name]:.1f} s' for name in phases)
-  used = sum(v for k, v in costs.items() if k.startswith('processor/'))
+  """Formats the result of `Restart.costs` in one line."""
+  phases = ', '.join(
+    f'{name} {costs[name]:.1f} s'
+    for name in ('agree', 'start', 'restore', 'compile', 'repeat')
+  )
+  cpu_seconds = sum(
+    value for name, value in costs.items() if name.startswith('processor/')
+  )
   return (
     f'{costs["lost"]:.1f} s lost by failure {costs["generation"]} '
-    f'({costs["failure"]}): {parts}; {used:.1f} s of processor 0'
+    f'({costs["failure"]}): {phases}; {cpu_seconds:.1f} CPU seconds in '
+    'process 0'
   )

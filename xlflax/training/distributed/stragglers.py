@@ -1,8 +1,9 @@
-"""How long each process takes for a step, and which one holds up the others.
+"""Step times of all processes and detection of stragglers.
 
-The devices of a job wait for each other, so that the steps of all processes
-take equally long. What tells a slow process from the others is the time that
-it does not spend waiting for devices: for its batches, its disk, its CPU.
+The devices of a job wait for each other, so that steps take equally long in all
+processes. A slow process is recognized by the time that it does not spend
+waiting for devices, because it loads batches, accesses its disk or computes on
+its CPU.
 """
 
 import contextlib
@@ -15,20 +16,22 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 
-_NAME = 64  # bytes of a host's name
-_FACTOR = 1.5  # of the others' time, and
-_SHARE = 0.1  # of a step more than they take, and
-_LEAST = 0.02  # seconds of a step: then a process is a straggler
+_HOST_NAME_BYTES = 64
+# A process is a straggler if its time exceeds this multiple of the others' time,
+# and exceeds it by this fraction of a step and by this many seconds.
+_FACTOR = 1.5
+_STEP_FRACTION = 0.1
+_MIN_SECONDS = 0.02
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Times:
-  """Mean seconds of a step, by process; float arrays `[processes]`.
+  """Mean times per step in seconds, as float arrays of shape [processes].
 
   Attributes:
-    step: from the beginning of a step to that of the next.
-    own: what of it the process did not wait for devices.
-    loading: what of that it waited for batches.
+    step: Time from the start of a step to the start of the next one.
+    own: Part of the step in which the process does not wait for devices.
+    loading: Part of `own` in which the process waits for batches.
   """
 
   step: np.ndarray
@@ -36,7 +39,7 @@ class Times:
   loading: np.ndarray
 
   def metrics(self) -> dict[str, float]:
-    """Median and slowest over the processes, and which is the slowest."""
+    """Returns medians and maxima over the processes, and the slowest process."""
     return {
       'step_seconds_median': float(np.median(self.step)),
       'step_seconds_slowest': float(self.step.max()),
@@ -47,35 +50,35 @@ class Times:
     }
 
   def stragglers(self) -> list[int]:
-    """Processes that the others wait for, the slowest first."""
+    """Returns the processes that delay the others, the slowest first."""
     slow_processes = []
     for process in np.argsort(-self.own):
       median_of_others = (
         np.median(np.delete(self.own, process)) if len(self.own) > 1 else np.inf
       )
-      late = self.own[process] - median_of_others
-      min_delay = max(_LEAST, _SHARE * np.median(self.step))
-      if self.own[process] > _FACTOR * median_of_others and late > min_delay:
+      delay = self.own[process] - median_of_others
+      min_delay = max(_MIN_SECONDS, _STEP_FRACTION * np.median(self.step))
+      if self.own[process] > _FACTOR * median_of_others and delay > min_delay:
         slow_processes.append(int(process))
     return slow_processes
 
 
 class StepTimes:
-  """A clock of this process's steps.
+  """Clock of the steps of this process.
 
   Args:
-    clock: seconds, rising.
+    clock: Function that returns a monotonic time in seconds.
   """
 
   def __init__(self, clock: Callable[[], float] = time.perf_counter):
     self._clock = clock
     self._hosts: list[str] | None = None
-    self._late: set[int] = set()  # at the last report
-    self._named: set[int] = set()
+    self._last_stragglers: set[int] = set()  # Stragglers of the last report.
+    self._reported: set[int] = set()
     self.restart(0)
 
   def restart(self, step: int) -> None:
-    """Leaves out what happened until now (compilation, evaluation)."""
+    """Excludes the time before this call, such as compilation or evaluation."""
     self._step, self._since = step, self._clock()
     self._waited = self._loaded = 0.0
 
@@ -94,42 +97,47 @@ class StepTimes:
     self._loaded += self._clock() - start
 
   def take(self, step: int) -> Times | None:
-    """The times since the last call; all processes call it at one step.
+    """Returns the times since the last call.
+
+    All processes must call this method at the same step.
 
     Args:
-      step: finished steps.
+      step: Number of finished steps.
 
     Returns:
-      The times of all processes; None where no step was taken.
+      The times of all processes, or None if no step was finished.
     """
-    steps, seconds = step - self._step, self._clock() - self._since
+    num_steps, seconds = step - self._step, self._clock() - self._since
     waited, loaded = self._waited, self._loaded
     self.restart(step)
-    if steps <= 0:
+    if num_steps <= 0:
       return None
     process_times = (
-      np.array([seconds, seconds - waited, loaded], np.float32) / steps
+      np.array([seconds, seconds - waited, loaded], np.float32) / num_steps
     )
-    return Times(
-      **dict(
-        zip(('step', 'own', 'loading'), _gathered(process_times).T, strict=True)
-      )
-    )
+    step_times, own_times, loading_times = _gather(process_times).T
+    return Times(step=step_times, own=own_times, loading=loading_times)
 
   def report(self, times: Times) -> None:
-    """Warns of a straggler of two reports in a row, once until it is none."""
+    """Logs a warning for stragglers of two consecutive reports.
+
+    A process is reported again only after it was no straggler in two
+    consecutive reports.
+    """
     if self._hosts is None:
       self._hosts = gather_host_names()
     stragglers = times.stragglers()
-    before, self._late = self._late, set(stragglers)
-    self._named &= before | self._late
-    new = [p for p in stragglers if p in before - self._named]
-    self._named |= set(new)
-    for process in new:
+    previous, self._last_stragglers = self._last_stragglers, set(stragglers)
+    self._reported &= previous | self._last_stragglers
+    unreported = [
+      process for process in stragglers if process in previous - self._reported
+    ]
+    self._reported |= set(unreported)
+    for process in unreported:
       logging.warning(
-        'Process %d on %s holds up the others: %.3f s of a step of its own, '
-        '%.3f s of it waiting for batches; the median is %.3f s, a step '
-        'takes %.3f s.',
+        'Process %d on %s delays the others. It spends %.3f s per step without '
+        'waiting for devices, of which %.3f s waiting for batches. The median '
+        'is %.3f s, and a step takes %.3f s.',
         process,
         self._hosts[process],
         times.own[process],
@@ -139,8 +147,12 @@ class StepTimes:
       )
 
 
-def _gathered(values: np.ndarray) -> np.ndarray:
-  """`[n]` of each process -> `[processes, n]`, on all of them."""
+def _gather(values: np.ndarray) -> np.ndarray:
+  """Gathers an array of shape [n] from all processes.
+
+  Returns:
+    An array of shape [processes, n] in all processes.
+  """
   if jax.process_count() == 1:
     return values[None]
   from jax.experimental import multihost_utils
@@ -149,7 +161,8 @@ def _gathered(values: np.ndarray) -> np.ndarray:
 
 
 def gather_host_names() -> list[str]:
-  """Names of all processes' hosts; all processes call it together."""
-  name = socket.gethostname().encode()[:_NAME].ljust(_NAME, b'\0')
-  rows = _gathered(np.frombuffer(name, np.uint8))
+  """Returns the host names of all processes, which must call it together."""
+  name = socket.gethostname().encode()[:_HOST_NAME_BYTES]
+  name = name.ljust(_HOST_NAME_BYTES, b'\0')
+  rows = _gather(np.frombuffer(name, np.uint8))
   return [row.tobytes().rstrip(b'\0').decode(errors='replace') for row in rows]

@@ -20,7 +20,7 @@ class EvaluationHook(hook_base.Hook):
     """See base class."""
     if not self._evaluation.is_due(step, run.trainer.steps):
       return None
-    run.activities.begin(goodput.Activity.EVALUATION, f'step {step}')
+    run.activities.start(goodput.Activity.EVALUATION, f'step {step}')
     metrics = self._evaluation.run(run.setup, run.state)
     run.write_metrics(step, eval=metrics)
     run.restart_clocks()

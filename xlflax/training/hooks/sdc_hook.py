@@ -180,7 +180,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     try:
       jax.block_until_ready(checked_step(self._copy(state), *args))
     except jax.errors.JaxRuntimeError as error:
-      if failures.is_lost_peer(error) or _OUT_OF_MEMORY in str(error):
+      if failures.is_lost_process(error) or _OUT_OF_MEMORY in str(error):
         raise
       assert self._hosts is not None
       process = jax.process_index()
