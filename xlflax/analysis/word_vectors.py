@@ -177,7 +177,7 @@ class Store:
     try:
       with np.load(path, allow_pickle=False) as saved:
         identity = str(saved['identity'])
-        words = tuple(saved['words'].tolist())
+        stored_words = tuple(saved['words'].tolist())
         sums = saved['sums']
         counts = saved['counts']
         sentences = int(saved['sentences'])
@@ -191,12 +191,12 @@ class Store:
       ) from error
     if (
       identity != self.identity
-      or words != fresh.words
+      or stored_words != fresh.words
       or sums.shape != fresh.sums.shape
     ):
       raise errors.AnalysisError(
         'The file contains word sums of another computation',
-        got=f'{len(words)} words, {identity}',
+        got=f'{len(stored_words)} words, {identity}',
         expected=f'{len(fresh.words)} words, {self.identity}',
         where=str(path),
         fix='Choose another file, or delete this one.',

@@ -92,7 +92,7 @@ def test_signatures_and_settings_are_noted(copier):
   notes = '\n'.join(_evaluate(copier, (('de', 'en'), ('en', 'ja'))).notes)
   assert 'bleu/de-en: nrefs:1|case:mixed|eff:no|tok:13a' in notes
   assert 'bleu/en-ja: nrefs:1|case:mixed|eff:no|tok:' in notes
-  assert '|moses:' in notes and 'tokenized_bleu/en-ja: none' in notes
+  assert '|moses:' in notes and 'tokenized_bleu/en-ja is not available' in notes
   assert 'de-en: beam 5, length penalty 1, early stopping exact' in notes
   short = _evaluate(
     copier,
