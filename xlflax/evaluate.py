@@ -43,11 +43,11 @@ class Report:
 
   Attributes:
     tasks: Tasks that were evaluated.
-    results: Task name -> step ('untrained' for the randomly initialized model)
-      -> result, computed by this call or read from the store.
+    results: Results by task name and step, computed by this call or read from
+      the store. The step of the randomly initialized model is 'untrained'.
     failures: Tasks, parts of tasks and checkpoints that could not be evaluated.
     computed: Number of results that were not stored before.
-    folders: Task name -> folder of its results.
+    folders: Folders of the results by task name.
   """
 
   tasks: tuple[eval_task.EvalTask, ...]
@@ -61,7 +61,7 @@ class CheckpointResults(NamedTuple):
   """Results of all tasks at one checkpoint.
 
   Attributes:
-    results: Task name -> result.
+    results: Results by task name.
     failures: Failures of this call, with the step.
     num_computed: Number of results that were not stored before.
   """

@@ -44,7 +44,7 @@ class _Loader:
 @pytest.fixture
 def few(monkeypatch):
   """One batch of four rows is counted."""
-  monkeypatch.setattr(unigram_plateau, '_ROWS', 4)
+  monkeypatch.setattr(unigram_plateau, '_MAX_ROWS', 4)
 
 
 # Special ids 1, 2 and 4, and padding, are not predicted.

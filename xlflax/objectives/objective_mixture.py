@@ -149,6 +149,7 @@ class ObjectiveMixture:
     self._check_pattern()
 
   def _check_entries(self):
+    """Checks that different objectives have different names."""
     by_name: dict[str, objective_base.Objective] = {}
     for i, entry in enumerate(self.entries):
       name = entry.objective.name
@@ -161,6 +162,7 @@ class ObjectiveMixture:
         )
 
   def _check_pattern(self):
+    """Checks that the pattern uses all entries, without repetitions in a group."""
     if self.pattern is None:
       return
     if self.combine is not Combine.ALTERNATE:

@@ -43,7 +43,7 @@ class StepOutput(NamedTuple):
     metrics: Weighted means by name, such as 'mlm/accuracy'.
     loss: Weighted total loss over the entries of the mixture, float32 [].
     grad_norm: Global norm of the gradient before clipping, float32 [].
-    finite: Whether the update was applied, bool [].
+    finite: True if the update was applied, bool [].
     param_norm: Global norm of the updated parameters, float32 []. It is not
       finite if a parameter is not finite, or if its square overflows.
     tokens: Number of tokens in all batches without padding, float32 [].
@@ -120,7 +120,17 @@ class TrainStepBuilder(NamedTuple):
     return train_step
 
   def compute_gradients(self, active, state, batches):
-    """Returns the summed weighted gradient, outputs and objective states."""
+    """Computes the gradient of the weighted sum of the entries' losses.
+
+    Args:
+      active: Indices of the entries.
+      state: Train state.
+      batches: Batches by dataset name.
+
+    Returns:
+      The gradient, the outputs by index of the entry, and the states of the
+      objectives.
+    """
     rng = jax.random.fold_in(
       randomness.purpose_key(self.seed, randomness.Purpose.TRAINING), state.step
     )
@@ -155,7 +165,11 @@ class TrainStepBuilder(NamedTuple):
     return grads, outputs, objective_state
 
   def _entry_gradients(self, entry, state, batch, rng, objective_state, weight):
-    """Returns the gradient of `weight` times the mean loss, and the output."""
+    """Computes the gradient of `weight` times the mean loss of one entry.
+
+    Returns:
+      The gradient and the output of the objective.
+    """
 
     def loss_fn(params, micro_batch, key, objective_state, index=0):
       params = self.optimizer.without_frozen_gradients(params)

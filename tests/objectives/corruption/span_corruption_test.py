@@ -82,7 +82,11 @@ def test_same_as_lists(batch):
   spans = _draw(_POLICY, jax.random.key(2), tokens, 23)
   inputs, targets = _apply(batch, spans, (24, 8))
   for b, text in enumerate(_texts(batch)):
-    want = _split(text, np.asarray(spans.kept[b]), np.asarray(spans.dropped[b]))
+    want = _split(
+      text,
+      np.asarray(spans.kept_lengths[b]),
+      np.asarray(spans.dropped_lengths[b]),
+    )
     assert fake.filled(inputs['token_ids'][b]) == want[0]
     assert fake.filled(targets['token_ids'][b]) == (
       want[1] if len(text) > 1 else []
@@ -143,12 +147,15 @@ def test_counts_are_exact(policy):
   np.testing.assert_array_equal(drop, traced[0])
   np.testing.assert_array_equal(spans, traced[1])
   drawn = _draw(policy, jax.random.key(0), jnp.asarray(tokens), 119)
-  for lengths, total in ((drawn.kept, tokens - drop), (drawn.dropped, drop)):
+  for lengths, total in (
+    (drawn.kept_lengths, tokens - drop),
+    (drawn.dropped_lengths, drop),
+  ):
     lengths = np.asarray(lengths)
     np.testing.assert_array_equal(lengths.sum(1), total)
     np.testing.assert_array_equal((lengths > 0).sum(1), spans)
     assert (np.diff((lengths > 0).astype(int), axis=1) <= 0).all()
-  assert (np.asarray(drawn.kept).sum(1) + spans + 1).max() <= (
+  assert (np.asarray(drawn.kept_lengths).sum(1) + spans + 1).max() <= (
     policy.lengths(119)[0]
   )
   plain = np.clip(np.round(policy.noise_density * tokens), 1, tokens - 1)
@@ -163,7 +170,7 @@ def test_statistics():
   """
   rows, n = 100_000, 60
   drawn = _draw(_POLICY, jax.random.key(1), jnp.full(rows, n), n)
-  dropped = np.asarray(drawn.dropped)
+  dropped = np.asarray(drawn.dropped_lengths)
   drop, spans = 9, 3
   assert (dropped.sum(1) == drop).all() and drop / n == 0.15
   for place in range(spans):
@@ -173,7 +180,7 @@ def test_statistics():
     assert scipy.stats.chisquare(counts, expected).pvalue > 1e-3
   # Each token but those at the borders is dropped as often.
   starts = (
-    np.cumsum(np.asarray(drawn.kept), 1)[:, :spans]
+    np.cumsum(np.asarray(drawn.kept_lengths), 1)[:, :spans]
     + (np.cumsum(dropped, 1) - dropped)[:, :spans]
   )
   counts = np.bincount(starts[:, 1], minlength=n)

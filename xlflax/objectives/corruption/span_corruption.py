@@ -25,17 +25,17 @@ Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 class Spans(NamedTuple):
   """Lengths of the kept and dropped spans of each text.
 
-  A text consists of kept[0] tokens, dropped[0] tokens, kept[1] tokens,
-  dropped[1] tokens, and so on.
+  A text consists of kept_lengths[0] kept tokens, dropped_lengths[0] dropped
+  tokens, kept_lengths[1] kept tokens, and so on.
 
   Attributes:
-    kept: Number of tokens in each kept span, int32 [B, K].
-    dropped: Number of tokens in each dropped span, int32 [B, K]. Unused slots
-      are 0.
+    kept_lengths: Number of tokens in each kept span, int32 [B, K].
+    dropped_lengths: Number of tokens in each dropped span, int32 [B, K]. Unused
+      slots are 0.
   """
 
-  kept: jax.Array
-  dropped: jax.Array
+  kept_lengths: jax.Array
+  dropped_lengths: jax.Array
 
 
 @validation.validate_fields
@@ -187,8 +187,8 @@ def apply_span_corruption(
 ):
   """Creates the sequences of the encoder and the decoder.
 
-  Before: text `a b c d e`, kept [1, 2], dropped [1, 1]. After: inputs
-  `a X c d Y </s>`, targets `<s> X b Y e </s>` with the sentinels X and Y.
+  Before: text `a b c d e`, kept_lengths [1, 2], dropped_lengths [1, 1]. After:
+  inputs `a X c d Y </s>`, targets `<s> X b Y e </s>` with the sentinels X and Y.
 
   Args:
     rows: token_ids and, optionally, segment_ids of shape [B, T]. Padding, <s>
@@ -204,7 +204,7 @@ def apply_span_corruption(
   Raises:
     VocabularyError: If the vocabulary has fewer sentinels than spans.
   """
-  sentinels = _sentinel_ids(spans.kept.shape[1], vocabulary)
+  sentinels = _sentinel_ids(spans.kept_lengths.shape[1], vocabulary)
   text = masking.is_text(rows, vocabulary)
   length = text.shape[1]
   text_index = jnp.where(
@@ -215,12 +215,12 @@ def apply_span_corruption(
     jnp.zeros_like(token_ids), text_index, token_ids
   )
   languages = teacher_forcing.row_languages(rows, vocabulary)
-  kept_end = jnp.cumsum(spans.kept, axis=1)
-  dropped_end = jnp.cumsum(spans.dropped, axis=1)
-  dropped_start = dropped_end - spans.dropped
-  num_kept = jnp.sum(spans.kept, axis=1)
+  kept_end = jnp.cumsum(spans.kept_lengths, axis=1)
+  dropped_end = jnp.cumsum(spans.dropped_lengths, axis=1)
+  dropped_start = dropped_end - spans.dropped_lengths
+  num_kept = jnp.sum(spans.kept_lengths, axis=1)
   num_dropped = dropped_end[:, -1]
-  used = spans.dropped > 0
+  used = spans.dropped_lengths > 0
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
   inputs = _insert_sentinels(
     compact,

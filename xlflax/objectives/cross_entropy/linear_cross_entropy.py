@@ -57,9 +57,11 @@ class _Chunks(NamedTuple):
     return self.size // self.groups
 
   def _start(self, i):
+    """Returns the first row of chunk i with a single group."""
     return jnp.minimum(i * self.size, self.rows - self.size)
 
   def _grouped(self, array):
+    """Reshapes [rows, ...] to [groups, num_chunks, run, ...]."""
     return array.reshape(
       (self.groups, self.num_chunks, self._run) + array.shape[1:]
     )

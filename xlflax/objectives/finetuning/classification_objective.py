@@ -42,6 +42,7 @@ class Classification(finetuning.FineTuning):
     )
 
   def check_stream(self, stream) -> None:
+    """See base class. Also checks that the class names agree."""
     super().check_stream(stream)
     batch_requirements.check_class_names(
       stream, 'labels', self.labels, objective=self.name
@@ -73,6 +74,7 @@ class Classification(finetuning.FineTuning):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the mean cross-entropy over all labeled positions."""
     rng = context.rng if context.train else None
     return class_output(
       self.name,

@@ -90,6 +90,7 @@ class DependencyParsing(finetuning.FineTuning):
       )
 
   def check_stream(self, stream) -> None:
+    """See base class. Also checks that the names of the relations agree."""
     super().check_stream(stream)
     batch_requirements.check_class_names(
       stream, 'relations', self.relations, objective=self.name
@@ -101,12 +102,14 @@ class DependencyParsing(finetuning.FineTuning):
     return len(self.relations)
 
   def init_output(self, model, rng):
+    """See base class. Initializes the parameters of the scorer."""
     word_vectors = jnp.zeros((1, 2, self.width(model)), jnp.float32)
     return self._scorer(model).init(rng, word_vectors)['params']
 
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the sum of the losses of heads and relations."""
     rng = context.rng if context.train else None
     word_states, rng = self._encode_words(
       model, params, batch, context.vocabulary, rng
@@ -183,6 +186,7 @@ class DependencyParsing(finetuning.FineTuning):
     return word_states, rng
 
   def _scorer(self, model) -> biaffine.Biaffine:
+    """Returns the module that scores arcs and relations."""
     return biaffine.Biaffine(
       biaffine.BiaffineConfig(
         num_relations=len(self.relations),

@@ -163,6 +163,7 @@ class FineTuning(objective_base.Objective):
     return Pooling.LAST if pooling is None else pooling
 
   def check_stream(self, stream) -> None:
+    """See base class. PLUG_IN also requires paired sequences."""
     super().check_stream(stream)
     if self.features is Features.PLUG_IN:
       batch_requirements.check_batches(
@@ -367,12 +368,18 @@ class FineTuning(objective_base.Objective):
     return states if self.layer is None else states[self.layer]
 
   def _layers(self, model) -> transformer_head.HeadLayers:
+    """Returns the module of the head's Transformer layers."""
     return transformer_head.HeadLayers(
       transformer_head.config_of(body_config(model), self.width(model)),
       self.head_layers,
     )
 
   def _check(self, model) -> None:
+    """Checks that the model provides the features of the head.
+
+    Raises:
+      ConfigError: If the model does not support a setting of the head.
+    """
     if self.states_from is StatesFrom.DECODER and not hasattr(model, 'decode'):
       raise errors.ConfigError(
         "states_from='decoder' requires a model with a decoder",

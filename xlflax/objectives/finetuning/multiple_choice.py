@@ -44,6 +44,7 @@ class MultipleChoice(finetuning.FineTuning):
   name: str = 'multiple_choice'
 
   def check_stream(self, stream) -> None:
+    """See base class. Also checks that a batch contains complete questions."""
     super().check_stream(stream)
     if stream.group_size % self.num_choices:
       raise errors.ConfigError(
@@ -67,6 +68,7 @@ class MultipleChoice(finetuning.FineTuning):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the mean cross-entropy over the choices of each question."""
     rng = context.rng if context.train else None
     scores = self._scores(model, params, batch, context.vocabulary, rng)
     languages = model_calls.row_languages(batch, context.vocabulary)
@@ -102,6 +104,7 @@ class MultipleChoice(finetuning.FineTuning):
     return values.reshape(-1, self.num_choices)
 
   def _scores(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
+    """Returns the score of each choice, float32 [B]."""
     scores = self.apply_head(
       classification_heads.sequence_logits,
       model,

@@ -66,6 +66,7 @@ class QuestionAnswering(finetuning.FineTuning):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the mean loss of the start and end positions."""
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
     is_allowed = _allowed_positions(batch)

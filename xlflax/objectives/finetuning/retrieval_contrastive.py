@@ -82,6 +82,7 @@ class SearchContrast(objective_base.Objective):
   name: str = 'search'
 
   def check_stream(self, stream) -> None:
+    """See base class. Also checks the sizes of batches and groups."""
     super().check_stream(stream)
     if stream.batch_size % (self.rows_at_once or 1):
       raise errors.ConfigError(
@@ -112,6 +113,7 @@ class SearchContrast(objective_base.Objective):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the mean loss over the queries of a batch."""
     if context.micro_batches > 1:
       raise errors.ConfigError(
         f'The objective {self.name!r} does not support gradient accumulation',
@@ -276,9 +278,11 @@ class SearchDistillation(SearchContrast):
 
   @property
   def sentence(self) -> dict[str, Any]:
+    """The definition of the sentence vectors (`evaluation.sentence_encoding`)."""
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):
+    """Returns loss and accuracy [N] for groups of vectors [N, group, H]."""
     metrics = super()._values(vectors, batch, valid)
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:

@@ -33,6 +33,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     finetuning.FineTuning.__post_init__(self)
 
   def check_stream(self, stream) -> None:
+    """See `FineTuning.check_stream`. There are no class names to check."""
     finetuning.FineTuning.check_stream(self, stream)
 
   @property
@@ -43,6 +44,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the mean squared error of the predictions."""
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
     return squared_error(

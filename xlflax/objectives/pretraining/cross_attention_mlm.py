@@ -84,22 +84,26 @@ class CrossAttentionMLM(MaskedLM):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
-    mask_rng, out_rng, in_rng = jax.random.split(context.rng, 3)
+    """Computes the sum of the four terms of L(x, y)."""
+    mask_rng, plug_out_rng, plug_in_rng = jax.random.split(context.rng, 3)
     groups = self._groups(model, params, batch, context, mask_rng)
-    plug_out = [
-      model_calls.encode_batch(
+
+    # The plug-out pass computes H^L of each side.
+    plug_out = []
+    rngs = sentence_pairs.split_keys(plug_out_rng, groups)
+    for group, rng in zip(groups, rngs, strict=True):
+      hidden_states = model_calls.encode_batch(
         model, group.params, _masked_batch(group), context=context, rng=rng
       )
-      for group, rng in zip(
-        groups, sentence_pairs.split_keys(out_rng, groups), strict=True
-      )
-    ]
+      plug_out.append(hidden_states)
+
+    # The plug-in pass computes S^L, which attends to H^L of the other side.
     memories = _other_sides(self.memory(plug_out))
     segments = _other_sides(
       [group.batch.get(batch_keys.SEGMENT_IDS) for group in groups]
     )
     outputs = []
-    for i, rng in enumerate(sentence_pairs.split_keys(in_rng, groups)):
+    for i, rng in enumerate(sentence_pairs.split_keys(plug_in_rng, groups)):
       plug_in = _plug_in(
         model, groups[i], memories[i], segments[i], context=context, rng=rng
       )
@@ -120,7 +124,8 @@ class CrossAttentionMLM(MaskedLM):
   ) -> list[_MaskedSequences]:
     """Masks both sides and returns them as one batch of 2B sequences.
 
-    With a sharing plan, which selects parameters by side, there are two groups.
+    With a sharing plan, which selects parameters by language, each side is a
+    group.
     """
     # Raises an error if the batch has only one side.
     sentence_pairs.split_sides(batch, objective=self.name)

@@ -72,9 +72,11 @@ class SpanCorruption(SequenceToSequence):
     )
 
   def longest_row(self, length: int) -> int:
+    """See base class. Returns the longer one of inputs and targets."""
     return max(self.policy.lengths(_text_length(length)))
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+    """See base class. Returns the inputs and targets of span corruption."""
     text = masking.is_text(batch, context.vocabulary)
     text_length = _text_length(text.shape[1])
     policy = self.policy
@@ -130,6 +132,7 @@ class Infilling(SequenceToSequence):
     )
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+    """See base class. The target is the original sequence."""
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
     batch = sequence_ops.merge_segments(batch)
@@ -199,6 +202,7 @@ class TokenMasking(SequenceToSequence):
     masked_lm.make_masked_lm(self)
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+    """See base class. The decoder reads the original sequence."""
     batch = sequence_ops.merge_segments(batch)
     token_ids, choice = masked_lm.make_masked_lm(self).mask(batch, context, rng)
     source = {**batch, batch_keys.TOKEN_IDS: token_ids}

@@ -149,6 +149,7 @@ class Distillation(objective_base.Objective):
     return jax.tree.map(_put_like, state, loaded)
 
   def _language_id(self, vocabulary) -> int:
+    """Returns the id of the teacher's language in the student's vocabulary."""
     return self._find_language(vocabulary.languages, 'the vocabulary')
 
   def _find_language(self, languages, owner: str) -> int:
@@ -187,6 +188,7 @@ class Distillation(objective_base.Objective):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the KL divergence to the teacher at the selected positions."""
     params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
@@ -232,6 +234,7 @@ class Distillation(objective_base.Objective):
     return objective_base.WeightedMean(total, jnp.sum(weights))
 
   def _metrics(self, batch, context, scored, weights, in_language, choice):
+    """Returns the metrics by language."""
     vocabulary = context.vocabulary
     languages = masking.gather_rows(
       batch[batch_keys.LANGUAGE_IDS], choice.positions

@@ -153,40 +153,39 @@ class MaskedLM(objective_base.Objective):
     return TokenLoss(*(value.reshape(labels.shape) for value in result))
 
   def _losses(self, model, params, batch, states, choice):
-    """Returns loss, correctness, weights and languages, each [B, K] or [B, T]."""
-    labels, languages = (
-      batch[batch_keys.TOKEN_IDS],
-      batch[batch_keys.LANGUAGE_IDS],
-    )
+    """Scores the tokens of a batch from hidden states of shape [B, T, H].
+
+    Returns:
+      Loss, correctness, weights and languages, each of shape [B, K], or [B, T]
+      if all positions are scored.
+    """
+    labels = batch[batch_keys.TOKEN_IDS]
+    languages = batch[batch_keys.LANGUAGE_IDS]
     if self.head is Head.EVERY_POSITION:
       weights = masking.scatter_rows(
         jnp.zeros(labels.shape, jnp.float32), choice.positions, choice.weights
       )
-      return (*self._score(model, params, states, labels), weights, languages)
-    states, labels, languages = (
-      masking.gather_rows(array, choice.positions)
-      for array in (states, labels, languages)
-    )
-    return (
-      *self._score(model, params, states, labels),
-      choice.weights,
-      languages,
-    )
+    else:
+      # The number of selected positions is static, so only they are scored.
+      states, labels, languages = (
+        masking.gather_rows(array, choice.positions)
+        for array in (states, labels, languages)
+      )
+      weights = choice.weights
+    token_loss = self._score(model, params, states, labels)
+    return token_loss.loss, token_loss.correct, weights, languages
 
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the loss over the selected tokens of a batch."""
     parts = sentence_pairs.encoding_parts(model, batch)
-    return objective_metrics.add_outputs(
-      [
-        self._part_output(
-          model, params, part, dataclasses.replace(context, rng=rng)
-        )
-        for part, rng in zip(
-          parts, sentence_pairs.split_keys(context.rng, parts), strict=True
-        )
-      ]
-    )
+    rngs = sentence_pairs.split_keys(context.rng, parts)
+    outputs = []
+    for part, rng in zip(parts, rngs, strict=True):
+      part_context = dataclasses.replace(context, rng=rng)
+      outputs.append(self._part_output(model, params, part, part_context))
+    return objective_metrics.add_outputs(outputs)
 
   def _part_output(
     self, model, params, batch, context

@@ -283,6 +283,7 @@ class ReplacedTokenDetection(objective_base.Objective):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the losses of the generator and the discriminator."""
     params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
@@ -328,6 +329,7 @@ class ReplacedTokenDetection(objective_base.Objective):
   def _metrics(
     self, batch, context, replaced_batch, token_loss, is_replaced, present
   ):
+    """Returns the metrics by language."""
     vocabulary = context.vocabulary
     languages = batch[batch_keys.LANGUAGE_IDS]
     is_replaced = is_replaced.astype(jnp.float32)

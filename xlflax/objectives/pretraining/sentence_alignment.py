@@ -228,6 +228,7 @@ class SentenceAlignment(objective_base.Objective):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the InfoNCE loss of the pairs of a batch."""
     first, second = sentence_pairs.split_sides(batch, objective=self.name)
     rows = sentence_pairs.interleave_sides(first, second)
     text = masking.is_text(rows, context.vocabulary)
@@ -319,6 +320,7 @@ class SentenceAlignment(objective_base.Objective):
     return [result], state
 
   def _metrics(self, rows, context, results, weights):
+    """Returns the metrics by language of the query."""
     vocabulary = context.vocabulary
     languages = model_calls.row_languages(rows, vocabulary).reshape(-1, 2)
     query_languages = languages[:, : len(results)].T  # [directions, B]

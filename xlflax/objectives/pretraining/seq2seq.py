@@ -99,6 +99,7 @@ class SequenceToSequence(objective_base.Objective):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
+    """Computes the cross-entropy of the target sequences."""
     vocabulary = context.vocabulary
     rows_rng, dropout_rng = jax.random.split(context.rng)
     source, target_rows, scored = self.rows(batch, context, rows_rng)
@@ -137,6 +138,7 @@ class SequenceToSequence(objective_base.Objective):
     )
 
   def _metrics(self, context, source, target, score):
+    """Returns the metrics by language of the target."""
     names = ('loss', objective_metrics.PERPLEXITY, 'accuracy')
     return objective_metrics.metrics_by_language(
       self.name,
@@ -215,6 +217,7 @@ class Translation(SequenceToSequence):
       masked_lm.make_masked_lm(self)
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+    """See base class. The source is masked if `mask_ratio` is set."""
     source, target = sentence_pairs.split_sides(batch, objective=self.name)
     if self._is_masking:
       token_ids, _ = masked_lm.make_masked_lm(self).mask(source, context, rng)

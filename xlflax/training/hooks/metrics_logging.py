@@ -62,7 +62,7 @@ class MetricsHook(hook_base.Hook):
     """Writes one report.
 
     Args:
-      run: The run.
+      run: Run that is reported.
       sums: Sums of the steps since the last report.
     """
     step, tokens_per_step = run.step, sums.tokens / sums.steps

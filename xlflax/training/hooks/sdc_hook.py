@@ -208,7 +208,7 @@ class _Digests(NamedTuple):
     """Returns the arrays and devices whose digests differ from `other`."""
     pairs = zip(self.parts, other.parts, strict=True)
     return self._mismatches(
-      [digests != others for (_, digests), (_, others) in pairs]
+      [digests != other_digests for (_, digests), (_, other_digests) in pairs]
     )
 
   def compare_replicas(self) -> '_Mismatches':
@@ -218,6 +218,7 @@ class _Digests(NamedTuple):
     )
 
   def _mismatches(self, marks: list[np.ndarray]) -> '_Mismatches':
+    """Joins the marks of all trees."""
     digesters = [digester for digester, _ in self.parts]
     return _Mismatches(
       np.concatenate(marks, axis=-1),
