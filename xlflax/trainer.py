@@ -112,7 +112,7 @@ class Trainer:
     tuple[loader_base.AnyStream, ...],
     pydantic.Field(description='a list of streams, such as [Stream(...)]'),
   ]
-  # The content of the vocabulary is compared with the copy in the run directory.
+  # The vocabulary is compared with the copy in the run directory.
   vocabulary: Annotated[
     str | vocabulary_spec.VocabularySpec,
     pydantic.Field(
@@ -122,8 +122,8 @@ class Trainer:
   optimizer: Annotated[
     optimizers.Optimizer,
     pydantic.Field(
-      description='an optimizer of xlflax.training.optimization.optimizers, such as '
-      'AdamW(learning_rate=1e-4)'
+      description='an optimizer of xlflax.training.optimization.optimizers, '
+      'such as AdamW(learning_rate=1e-4)'
     ),
   ]
   # The identity of the run includes the resolved schedules instead.
@@ -335,13 +335,13 @@ class Trainer:
 
   @property
   def steps(self) -> int:
-    """The number of optimizer steps of the run. It requires a `resolved` run."""
+    """The number of optimizer steps of a `resolved` run."""
     assert self.total_steps is not None
     return self.total_steps
 
   @property
   def last_step(self) -> int:
-    """The step at which this call stops. It requires a `resolved` run."""
+    """The step at which this call of a `resolved` run stops."""
     return min(self.steps, self.stop_at_step or self.steps)
 
   def on(

@@ -279,8 +279,8 @@ def _warn_of_untrained_target(directory: pathlib.Path, target: str) -> None:
   trained_languages = data_fingerprint.recorded_languages(directory)
   if trained_languages is not None and target not in trained_languages:
     _LOG.warning(
-      'The run was not trained to translate to %s, but to %s. The output may be '
-      'in another language or meaningless.',
+      'The run was not trained to translate to %s, but to %s. The output may '
+      'be in another language or meaningless.',
       target,
       ', '.join(sorted(trained_languages)),
     )

@@ -162,7 +162,7 @@ class ObjectiveMixture:
         )
 
   def _check_pattern(self):
-    """Checks that the pattern uses all entries, without repetitions in a group."""
+    """Checks that the pattern uses all entries, once per group at most."""
     if self.pattern is None:
       return
     if self.combine is not Combine.ALTERNATE:

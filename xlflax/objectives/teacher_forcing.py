@@ -116,7 +116,8 @@ def language_symbols(
       'The vocabulary does not have a symbol for each language',
       got=f'{len(symbols)} symbols for {len(vocabulary.languages)} languages',
       expected='one symbol <lang:xx> per language',
-      fix="Train the vocabulary with `xlflax vocab`, or set decoder_start='bos'",
+      fix='Train the vocabulary with `xlflax vocab`, or set '
+      "decoder_start='bos'",
     )
   return jnp.asarray(symbols, jnp.int32)[row_languages]
 

@@ -38,7 +38,7 @@ def param_shapes(tree) -> dict[str, tuple[int, ...]]:
 
 
 def unflatten_params(named: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the tree of named leaves: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
+  """Returns the tree of named leaves, `{'a': {'b': 1}}` for `{'a/b': 1}`."""
   tree: dict[str, Any] = {}
   for path, leaf in named.items():
     *parent_keys, key = path.split('/')

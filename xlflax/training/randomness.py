@@ -43,7 +43,7 @@ _PARITY = 0x1BD11BDA
 
 
 def _threefry(key: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
-  """Encrypts a block with Threefry-2x32, 20 rounds (Salmon et al. 2011, 4.3)."""
+  """Encrypts a block with 20-round Threefry-2x32 (Salmon et al. 2011, 4.3)."""
   schedule = (*key, key[0] ^ key[1] ^ _PARITY)
   x, y = ((b + k) & _WORD_MASK for b, k in zip(block, key, strict=True))
   for group in range(1, 6):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Number of epochs over a language's text from which memorization is likely.
 MANY_EPOCHS = 40
-# Fraction of unknown tokens in a language's text from which a warning is logged.
+# Fraction of unknown tokens from which a warning is logged.
 MANY_UNKNOWN = 0.01
 _MAX_LISTED_LANGUAGES = 12
 
@@ -210,9 +210,9 @@ def data_warnings(
           'raise ALPHA to sample small languages less often.'
         )
       messages += [
-        f'{share:.1%} of the tokens of {language} in {where} are unknown. Train '
-        'the vocabulary on this text with a higher --character_coverage or with '
-        '--byte_fallback.'
+        f'{share:.1%} of the tokens of {language} in {where} are unknown. '
+        'Train the vocabulary on this text with a higher --character_coverage '
+        'or with --byte_fallback.'
         for language, share in zip(
           task.languages, task.unknown or (), strict=False
         )

@@ -282,7 +282,7 @@ class TrainStepBuilder(NamedTuple):
 
 
 def _advance_schedules(state: train_state.TrainState) -> train_state.TrainState:
-  """Counts a skipped step in the schedules, which follow the steps of the run."""
+  """Counts a skipped step in the schedules, which follow the run's steps."""
   opt_state = jax.tree.map(
     lambda x: x._replace(count=x.count + 1) if _is_schedule(x) else x,
     state.opt_state,

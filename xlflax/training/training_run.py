@@ -131,7 +131,7 @@ class TrainingRun:
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
-    """Opens the contexts in which the run restores its state, trains and saves."""
+    """Opens the contexts for restoring the state, training and saving."""
     with self._compiler, contextlib.ExitStack() as stack:
       for hook in self.hooks:
         stack.enter_context(hook.running(self))
@@ -205,7 +205,7 @@ class TrainingRun:
   # Steps.
 
   def next_batches(self, active: tuple[int, ...]) -> dict[str, Any]:
-    """Waits for the batches of the next step and returns them by dataset name."""
+    """Waits for the batches of the next step, returned by dataset name."""
     batches = {}
     for name in self.setup.streams_of(active):
       self.activities.start(Activity.BATCH, f'of stream {name!r}')

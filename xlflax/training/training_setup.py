@@ -115,7 +115,8 @@ class Setup:
           got=f'length {length}',
           expected=f'at most {max_length}',
           where=f'stream {entry.stream}',
-          fix="Reduce the dataset's `length`, or increase the model's `max_length`",
+          fix="Reduce the dataset's `length`, or increase the model's "
+          '`max_length`',
         )
 
   @functools.cached_property

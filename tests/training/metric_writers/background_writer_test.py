@@ -53,7 +53,7 @@ def test_one_that_never_answers_ends_nothing(caplog):
 
 
 def test_a_full_queue_does_not_hold_the_end(monkeypatch, caplog):
-  monkeypatch.setattr(background_writer, '_WAITING', 1)
+  monkeypatch.setattr(background_writer, '_MAX_PENDING_REPORTS', 1)
   writer = _Writer()
   behind = background_writer.Background(writer, 'it', close_within=0.1)
   for step in range(4):

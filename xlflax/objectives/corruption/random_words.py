@@ -106,8 +106,8 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
       else 'a vocabulary that all languages share',
       expected='a vocabulary that records the language of its words',
       where="random_words='language'",
-      fix='Train the vocabulary with `xlflax vocab` and --vocab_sharing=shared, '
-      "none or separate, or set random_words='vocabulary'",
+      fix='Train the vocabulary with `xlflax vocab` and '
+      "--vocab_sharing=shared, none or separate, or set random_words='vocabulary'",
     )
   return np.asarray(counts, np.int32)
 

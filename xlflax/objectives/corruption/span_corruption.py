@@ -105,7 +105,7 @@ class SpanPolicy:
     return (tokens, *self.counts(tokens, self.largest_density, np))
 
   def num_slots(self, text_length: int) -> int:
-    """Returns K, the maximum number of spans in a text of `text_length` tokens."""
+    """Returns K, the maximum number of spans in `text_length` tokens."""
     _, _, spans = self._largest_counts(text_length)
     return max(int(spans.max()), 1)
 
@@ -188,7 +188,7 @@ def apply_span_corruption(
   """Creates the sequences of the encoder and the decoder.
 
   Before: text `a b c d e`, kept_lengths [1, 2], dropped_lengths [1, 1]. After:
-  inputs `a X c d Y </s>`, targets `<s> X b Y e </s>` with the sentinels X and Y.
+  inputs `a X c d Y </s>`, targets `<s> X b Y e </s>`, with sentinels X and Y.
 
   Args:
     rows: token_ids and, optionally, segment_ids of shape [B, T]. Padding, <s>
@@ -315,7 +315,7 @@ def _sentinel_ids(slots: int, vocabulary: VocabularySpec) -> jax.Array:
       'The vocabulary has too few sentinels for span corruption',
       got=f'{len(sentinel_ids)} sentinels',
       expected=f'at least {slots}, the maximum number of spans in a sequence',
-      fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or use '
-      'shorter sequences or longer spans',
+      fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or '
+      'use shorter sequences or longer spans',
     )
   return jnp.asarray(sentinel_ids, jnp.int32)

@@ -83,7 +83,8 @@ class DependencyParsing(finetuning.FineTuning):
     )
     if self.head is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
-        '`head` does not apply to dependency parsing, which has a biaffine head',
+        '`head` does not apply to dependency parsing, which has a biaffine '
+        'head',
         got=f'head={self.head!s}',
         expected=f'head={finetuning.HeadKind.OUTPUT!s}',
         where=type(self).__name__,

@@ -24,7 +24,7 @@ class Features(enum.StrEnum):
 
 
 class StatesFrom(enum.StrEnum):
-  """Component of an encoder-decoder that provides the hidden states of a head."""
+  """Component of an encoder-decoder that provides the hidden states."""
 
   ENCODER = 'encoder'
   DECODER = 'decoder'

@@ -102,7 +102,7 @@ class SearchContrast(objective_base.Objective):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """The definition of the sentence vectors (`evaluation.sentence_encoding`)."""
+    """The definition of the vectors (`evaluation.sentence_encoding`)."""
     return {
       'pooling': self.pooling.value,
       'normalize': True,
@@ -278,7 +278,7 @@ class SearchDistillation(SearchContrast):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """The definition of the sentence vectors (`evaluation.sentence_encoding`)."""
+    """The definition of the vectors (`evaluation.sentence_encoding`)."""
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):

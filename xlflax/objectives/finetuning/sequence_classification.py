@@ -41,7 +41,7 @@ class SequenceClassification(classification_objective.Classification):
   name: str = 'sequence_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
-    """See `Classification.head_logits`. The hidden states have shape [B, T, W]."""
+    """See `Classification.head_logits`; states have shape [B, T, W]."""
     return classification_heads.sequence_logits(
       head, states, mask=batch.get(batch_keys.SEGMENT_IDS), **settings
     )

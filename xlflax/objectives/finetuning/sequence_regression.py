@@ -1,4 +1,4 @@
-"""Regression of a number, such as a similarity, for a text or a pair of texts."""
+"""Regression of a number, such as a similarity, for texts or pairs of texts."""
 
 import dataclasses
 

@@ -29,7 +29,7 @@ class TokenClassification(classification_objective.Classification):
   name: str = 'token_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
-    """See `Classification.head_logits`. The hidden states have shape [B, T, W]."""
+    """See `Classification.head_logits`; states have shape [B, T, W]."""
     del batch
     return classification_heads.token_logits(head, states, **settings)
 

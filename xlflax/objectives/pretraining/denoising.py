@@ -72,7 +72,7 @@ class SpanCorruption(SequenceToSequence):
     )
 
   def longest_row(self, length: int) -> int:
-    """See base class. Returns the longer one of inputs and targets."""
+    """See base class. Returns the maximum length of inputs and targets."""
     return max(self.policy.lengths(_text_length(length)))
 
   def rows(self, batch, context: objective_base.Context, rng: jax.Array):

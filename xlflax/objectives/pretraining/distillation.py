@@ -188,7 +188,7 @@ class Distillation(objective_base.Objective):
   def __call__(
     self, model, params, batch, context: objective_base.Context
   ) -> objective_base.ObjectiveOutput:
-    """Computes the KL divergence to the teacher at the selected positions."""
+    """Computes the KL divergence to the teacher."""
     params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
@@ -226,7 +226,7 @@ class Distillation(objective_base.Objective):
     return objective_base.ObjectiveOutput(loss, metrics, context.state)
 
   def _masked_lm_loss(self, model, params, states, batch, choice):
-    """Computes the masked LM loss of all selected tokens from the same states."""
+    """Computes the masked LM loss of all selected tokens."""
     loss, _, weights, _ = self._masked_lm._losses(
       model, params, batch, states, choice
     )

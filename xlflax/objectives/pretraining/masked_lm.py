@@ -55,8 +55,8 @@ class Units(enum.Enum):
 class MaskedLM(objective_base.Objective):
   """Predicts selected tokens from their context (Devlin et al. 2019, 3.1).
 
-  With M the selected tokens of the batch and x̂ the sequences in which they are
-  masked, replaced by random words, or kept,
+  With M the selected tokens of the batch and x̂ the sequences in which they
+  are masked, replaced by random words, or kept,
 
     loss = 1 / |M| * sum_{i in M} -log p(x_i | x̂).
 
@@ -230,6 +230,7 @@ class MaskedLM(objective_base.Objective):
     return self._losses(model, params, batch, states, choice)
 
   def _metrics(self, batch, context, loss, correct, weights, languages):
+    """Returns the metrics by language of the token."""
     return objective_metrics.metrics_by_language(
       self.name,
       {'loss': loss, objective_metrics.PERPLEXITY: loss, 'accuracy': correct},

@@ -8,9 +8,8 @@ dictionary:
 | --- | --- |
 | `key_encoder` | parameters of f_k, which receive no gradient: `{'model': ...}`
   and, with a head, `'heads': {name: ...}` |
-| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32 [size, 4],
-if
-  duplicates are excluded: hashes of both sides of each key's pair, 0 for the
+| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32 [size, 4]
+  if duplicates are excluded: hashes of both sides of each key's pair, 0 for the
   initial random keys |
 | `negatives` | the queue at the start of the step |
 | `pointer` | int32 [], the slot of the first key of the next batch |
@@ -58,7 +57,8 @@ class MomentumQueue:
         got=f'a queue of {self.size} keys and batches of {pairs} pairs',
         expected=f'a multiple of {pairs}',
         where=where,
-        fix=f'Set MomentumQueue.size to {nearest_size}, or change the batch size',
+        fix=f'Set MomentumQueue.size to {nearest_size}, or change the batch '
+        'size',
       )
 
 

@@ -99,8 +99,8 @@ class ReplacedTokenDetection(objective_base.Objective):
     embeddings: SEPARATE or SHARED embeddings of the generator. SHARED requires
       the same `hidden_dim` in both models.
     chunk_size: Number of vocabulary rows to score at a time in the generator's
-      loss and samples. If None, all are scored at once, which takes float32 [B
-      * K, V] twice.
+      loss and samples. If None, all are scored at once, with two float32 arrays
+      of shape [B * K, V].
     name: Name of the objective.
   """
 
@@ -175,7 +175,8 @@ class ReplacedTokenDetection(objective_base.Objective):
       value, model_value = getattr(config, field), getattr(model_config, field)
       if value != model_value:
         raise errors.ConfigError(
-          f'Shared embeddings require the same `{field}` in generator and model',
+          f'Shared embeddings require the same `{field}` in generator and '
+          'model',
           got=f'{value} in the generator, {model_value} in the model',
           expected=f'{field}={model_value} in the generator',
           where=f'objective {self.name!r}',

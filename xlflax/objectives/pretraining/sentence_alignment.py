@@ -283,7 +283,7 @@ class SentenceAlignment(objective_base.Objective):
     )
 
   def _with_queue(self, model, params, first, second, context, valid):
-    """Returns loss and correctness [B] of the forward direction, and the state."""
+    """Returns the forward loss and correctness [B], and the new state."""
     assert self.queue is not None
     self.queue.check_batch(
       valid.shape[0] * context.micro_batches, f'objective {self.name!r}'

@@ -1,4 +1,4 @@
-"""Progress on the terminal: run summary, first step, speed and remaining time."""
+"""Progress on the terminal: run summary, speed and remaining time."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Asynchronous metric writer, which keeps slow or failing writers off training."""
+"""Asynchronous metric writer, so that training does not wait for writers."""
 
 import contextlib
 import logging

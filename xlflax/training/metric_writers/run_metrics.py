@@ -1,4 +1,4 @@
-"""The metrics of a run, written as lines of JSON and to further destinations."""
+"""Metrics of a run, written as lines of JSON and to further destinations."""
 
 import json
 import math

@@ -168,8 +168,8 @@ def open_tracker(
         f'Opening a run in {destination.value} failed',
         got=f'{type(error).__name__}: {error}',
         where=f'--report_to={destination.value}',
-        fix='Log in to the tracker, and check its environment variables and the '
-        'network. WANDB_MODE=offline requires neither',
+        fix='Log in to the tracker, and check its environment variables and '
+        'the network. WANDB_MODE=offline requires neither',
       ) from error
     logging.warning(
       'Opening a run in %s failed (%s: %s). Training continues without it.',

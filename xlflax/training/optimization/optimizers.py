@@ -22,7 +22,7 @@ from xlflax.training.optimization import schedules
 from xlflax.utils import class_registry, errors, validation
 
 Rate = schedules.Schedule | validation.NonNegativeFloat
-# Pairs of a pattern of parameter names and the learning rate of these parameters.
+# Pairs of a pattern of parameter names and their learning rate.
 Rates = Sequence[tuple[str, Rate]]
 
 # Biases and normalization scales have no weight decay, as in BERT's code.

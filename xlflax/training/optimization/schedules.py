@@ -295,8 +295,8 @@ def _shorten_warmup(warmup_steps: float, total_steps: int) -> int:
   """Returns a tenth of the run as warmup, and logs a warning."""
   shortened_warmup = total_steps // 10
   logging.warning(
-    'The warmup of %d steps is not shorter than the run of %d steps. Shortening '
-    'it to %d steps (WARMUP_STEPS).',
+    'The warmup of %d steps is not shorter than the run of %d steps. '
+    'Shortening it to %d steps (WARMUP_STEPS).',
     warmup_steps,
     total_steps,
     shortened_warmup,
