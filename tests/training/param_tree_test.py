@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.errors import raises_error
 from xlflax.training import param_tree
 from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
@@ -48,9 +49,10 @@ def test_patterns_match_anywhere(patterns, matched):
 
 
 def test_patterns_that_select_nothing_are_told_with_names():
-  with pytest.raises(errors.ConfigError) as error:
+  with raises_error(
+    errors.ConfigError,
+    got='c$',
+    where='here',
+    mentions=('model/a/0', 'model/a/1', 'model/b'),
+  ):
     param_tree.check_patterns(('b$', 'c$'), _TREE, where='here')
-  assert str(error.value) == (
-    'A parameter pattern matches no parameter. Got: c$. Expected: part of '
-    'one of model/a/0, model/a/1, model/b. Where: here.'
-  )

@@ -109,7 +109,7 @@ def test_what_is_said_of_a_run():
   assert one.add(50, 8.5) == one.advice() == ''
   reached = one.add(100, 7.2)
   assert reached.startswith('mlm: the loss (7.20) ')
-  assert_mentions(reached, '(7.00, within a language 6.00)', 5.7)
+  assert_mentions(reached, '(7.00, within a language 6.00)', '5.70')
   assert one.add(150, 5.9) == ''
   assert one.advice().startswith('mlm: the loss (5.90) ')
   assert_mentions(
