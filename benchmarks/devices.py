@@ -91,7 +91,7 @@ def measure_devices(
     measurements['all_reduce'] = lambda: measure_all_reduce_bandwidth(
       link_bytes, repeats
     )
-  data_sheet = _data_sheet_rates(accelerators.of_kind(device.device_kind))
+  data_sheet = _data_sheet_rates(accelerators.find_by_kind(device.device_kind))
   for name, measure in measurements.items():
     rates = np.ravel(
       multihost_utils.process_allgather(np.float32(measure()))

@@ -96,7 +96,7 @@ def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
       ),
     ).loss.total
 
-  return flops.of_training_step(loss, params, batch)
+  return flops.count_training_step(loss, params, batch)
 
 
 def make(shape: shapes.Shape, variant: str, **options):

@@ -101,7 +101,7 @@ def turns(equation: Any) -> float:
   The loop's bounds may be known to a run only: then of the whole of attention.
   """
   once = sum(
-    flops.of_equation(e)
+    flops.count_equation(e)
     for e in flops.iterate_equations(equation.params['jaxpr'])
     if e.primitive.name == 'dot_general'
   )

@@ -92,7 +92,7 @@ class Programs:
     if mmap_limit.is_scarce():
       self._setups.clear()
       self._steps.clear()
-      mmap_limit.make_room()
+      mmap_limit.free_programs_if_scarce()
 
   def _setup(self, trainer: Trainer) -> setup_lib.Setup:
     """A trainer's own view of the setup that it shares with other seeds."""

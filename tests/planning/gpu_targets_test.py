@@ -22,7 +22,7 @@ def test_every_chip_is_an_accelerator_with_its_memory():
     if chip is None:
       continue
     assert accelerator.platform == 'gpu'
-    assert accelerators.of_kind(chip.description) is accelerator
+    assert accelerators.find_by_kind(chip.description) is accelerator
     assert 0.9 < chip.memory / accelerator.memory < 1.11
     # Float32 lanes do an addition and a multiplication a cycle: tens of
     # TFLOP/s, and far less than the tensor cores.

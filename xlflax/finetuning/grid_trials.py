@@ -312,7 +312,7 @@ class TrialRunner:
         'message': f'{type(error).__name__}: {error}',
         'exit_status': int(errors.ExitStatus.BUG),
       }
-    mmap_limit.make_room()  # parameters and programs of the trial
+    mmap_limit.free_programs_if_scarce()  # parameters and programs of the trial
     return TrialResult(
       **result_fields, seconds=round(seconds + time.monotonic() - start, 1)
     )

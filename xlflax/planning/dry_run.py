@@ -215,7 +215,7 @@ def _machine_here(
 ) -> machine_topology.Machine | None:
   """Returns the devices of this process, None if their rates are unknown."""
   local = jax.devices()
-  accelerator = accelerators.of_kind(local[0].device_kind)
+  accelerator = accelerators.find_by_kind(local[0].device_kind)
   if accelerator is None:
     return None
   count = setup.settings.partitioner.mesh.size
@@ -237,7 +237,7 @@ def flops_per_step(setup: training_setup.Setup) -> float:
 
 def _time_measured(flops: float) -> dict[str, Any]:
   return {
-    'seconds_per_step': flops / device_rates.product_rate(),
+    'seconds_per_step': flops / device_rates.measure_matmul_rate(),
     'seconds_per_step_basis': 'the rate of a matrix product on this '
     'machine, just measured',
   }

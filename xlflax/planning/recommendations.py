@@ -113,7 +113,7 @@ def of_memory(
     return []
   share, why = _OF_TPUS, ''
   if accelerator.platform == 'gpu':
-    share, why = gpu_runtime.share_of_memory(), f', {gpu_runtime.MEMORY}'
+    share, why = gpu_runtime.memory_fraction(), f', {gpu_runtime.MEMORY}'
   if total <= _usable_memory(accelerator):
     return []
   return [
@@ -129,7 +129,7 @@ def _usable_memory(accelerator: accelerators.Accelerator) -> float:
   """Returns the bytes of a device that a run may use."""
   fraction = _OF_TPUS
   if accelerator.platform == 'gpu':
-    fraction = gpu_runtime.share_of_memory()
+    fraction = gpu_runtime.memory_fraction()
   return fraction * accelerator.memory
 
 

@@ -325,7 +325,7 @@ class _Counter:
     self._write_operands(equation, inputs, scope, count)
     arrays = [v.aval for v in (*equation.invars[:2], *equation.outvars)]
     (contracted, _), (batch, _) = equation.params['dimension_numbers']
-    amount = flops.of_equation(equation)
+    amount = flops.count_equation(equation)
     rows = math.prod(
       size
       for i, size in enumerate(arrays[0].shape)
@@ -357,7 +357,7 @@ class _Counter:
         2.0 * matmuls * math.prod(query) * key[2 if is_heads_first else 1],
       )
     else:
-      kind, amount = Kind.MATMUL, float(flops.of_kernel(equation))
+      kind, amount = Kind.MATMUL, float(flops.count_kernel(equation))
     arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
     self._add(
       kind, name, scope, flops=amount, bytes=sum(map(_size, arrays)),

@@ -217,7 +217,7 @@ class SuiteRunner:
         result, self.output, is_shared=self.only is not None
       )
       results.append(result)
-      mmap_limit.make_room()
+      mmap_limit.free_programs_if_scarce()
     return results
 
   def _run_task(self, task, model, grids) -> suite_report.TaskResult:

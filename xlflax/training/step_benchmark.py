@@ -142,7 +142,7 @@ def peak_memory() -> int:
   It is the memory of the first device if the device counts it, and that of this
   process otherwise.
   """
-  device_peak = device_rates.memory_in_use_peak(jax.local_devices()[0])
+  device_peak = device_rates.peak_memory_bytes(jax.local_devices()[0])
   if device_peak is not None:
     return device_peak
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

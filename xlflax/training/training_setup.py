@@ -279,7 +279,7 @@ class Setup:
       return total
 
     with self.settings.partitioner.scope():
-      return flops.of_training_step(forward, params, batches)
+      return flops.count_training_step(forward, params, batches)
 
   def _context(self, entry) -> objective_base.Context:
     """Returns a context for tracing the objective of an entry."""

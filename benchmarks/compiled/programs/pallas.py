@@ -78,5 +78,5 @@ def of_kernel(equation: Any) -> float:
   name = str(equation.params.get('name')).removesuffix(flops.HEADS_FIRST)
   products = _PRODUCTS.get(name)
   if products is None:
-    return flops.of_kernel(equation)
-  return flops.of_equation(equation) * products / 2
+    return flops.count_kernel(equation)
+  return flops.count_equation(equation) * products / 2

@@ -72,7 +72,7 @@ def test_each_device_digests_its_own_part(mesh):
   ]
   assert table[..., 0].reshape(4, 2).tolist() == [[p, p] for p in parts]
   assert len(set(table[..., 1].flat)) == 1
-  assert not digester.odd_replicas(table).any()
+  assert not digester.find_corrupt_replicas(table).any()
 
 
 def test_the_replica_that_differs_is_marked(mesh):
@@ -86,7 +86,7 @@ def test_the_replica_that_differs_is_marked(mesh):
   device = mesh.devices[1, 0, 1]
   tree = {k: corruption.on_device(v, device, bit=3) for k, v in tree.items()}
   digester = array_checksums.Digester(tree)
-  marks = digester.odd_replicas(np.asarray(digester(tree)))
+  marks = digester.find_corrupt_replicas(np.asarray(digester(tree)))
   marked = {n: marks[..., i] for i, n in enumerate(digester.names)}
   assert np.argwhere(marked['whole']).tolist() == [[1, 0, 1]]
   # One of two is wrong, and nothing says which.
@@ -100,4 +100,4 @@ def test_a_single_device():
   digester = array_checksums.Digester(tree)
   table = np.asarray(digester(tree))
   assert table.shape == (1, 1, 1, 1)
-  assert not digester.odd_replicas(table).any()
+  assert not digester.find_corrupt_replicas(table).any()

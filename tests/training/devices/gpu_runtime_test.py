@@ -12,7 +12,7 @@ from xlflax.utils import errors
 
 def test_a_run_takes_nine_tenths_of_the_memory():
   environment: dict[str, str] = {}
-  assert gpu_runtime.share_of_memory(environment) == 0.9
+  assert gpu_runtime.memory_fraction(environment) == 0.9
   gpu_runtime.set_defaults(environment)
   assert environment[gpu_runtime.MEMORY] == '0.9'
   assert environment['NCCL_DEBUG'] == 'WARN'
@@ -26,13 +26,13 @@ def test_what_is_set_stays(name):
   environment = {name: '.6', 'NCCL_DEBUG': 'INFO'}
   gpu_runtime.set_defaults(environment)
   assert environment == {name: '.6', 'NCCL_DEBUG': 'INFO'}
-  assert gpu_runtime.share_of_memory(environment) == 0.6
+  assert gpu_runtime.memory_fraction(environment) == 0.6
 
 
 @pytest.mark.parametrize('text', ['90', '0', 'half', 'nan'])
 def test_no_share(text):
   with pytest.raises(errors.ConfigError, match='XLA_CLIENT_MEM_FRACTION'):
-    gpu_runtime.share_of_memory({gpu_runtime.MEMORY: text})
+    gpu_runtime.memory_fraction({gpu_runtime.MEMORY: text})
 
 
 def test_jax_reads_the_variable(monkeypatch):

@@ -54,28 +54,26 @@ def test_cpus_have_no_data_sheet():
     (
       'gpu:H300:8',
       (
-        'The GPU is not in the table',
+        'The type of GPU is unknown',
         'Got: H300',
         'one of B300, GB200, B200, GH200, H200',
         'accelerators.py',
       ),
     ),
-    ('tpu:H200:8', ('The TPU is not in the table', 'one of v4, v5e')),
-    ('gpu:H200', ('not described as they can be', 'gpu:H200:512')),
-    ('H200:8', ('not described as they can be', 'Got: H200:8')),
-    ('cuda:H200:8', ('not described as they can be',)),
-    ('gpu:H200:0', ('The number of devices is not usable', '0 in gpu:H200:0')),
-    ('gpu:H200:many', ('The number of devices is not usable', 'from 1')),
+    ('tpu:H200:8', ('The type of TPU is unknown', 'one of v4, v5e')),
+    ('gpu:H200', ('topology is invalid', 'gpu:H200:512')),
+    ('H200:8', ('topology is invalid', 'Got: H200:8')),
+    ('cuda:H200:8', ('topology is invalid',)),
+    ('gpu:H200:0', ('The number of devices is invalid', '0 in gpu:H200:0')),
+    (
+      'gpu:H200:many',
+      ('The number of devices is invalid', 'a positive integer'),
+    ),
     (
       'gpu:H200:12',
-      (
-        'do not fill their nodes',
-        '12 devices in nodes of 8',
-        'a multiple of 8',
-        'gpu:H200:12/4',
-      ),
+      ('12 devices in nodes of 8', 'a multiple of 8', 'gpu:H200:12/4'),
     ),
-    ('cpu:x', ('The number of devices is not usable',)),
+    ('cpu:x', ('The number of devices is invalid',)),
   ],
 )
 def test_descriptions_that_are_none(text, parts):
@@ -118,7 +116,7 @@ def test_nodes_of_a_job(found, environment, size):
 
 def test_rates_of_the_table_are_those_of_real_devices():
   for accelerator in accelerators.TABLE:
-    assert accelerators.of_kind(accelerator.kinds[0]) is accelerator
+    assert accelerators.find_by_kind(accelerator.kinds[0]) is accelerator
     assert (
       device_rates.peak_flops(
         types.SimpleNamespace(device_kind=accelerator.kinds[0])

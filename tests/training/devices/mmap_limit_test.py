@@ -30,14 +30,14 @@ def test_programs_are_freed_where_maps_are_scarce(limit, caplog):
   values = [f(jnp.eye(3)) for f in held]
   maps = mmap_limit.memory_maps()
   limit(maps * 100)
-  mmap_limit.make_room()
+  mmap_limit.free_programs_if_scarce()
   assert all(f._cache_size() == 1 for f in held)
   limit(maps)
   caplog.set_level('INFO')
-  mmap_limit.make_room()
+  mmap_limit.free_programs_if_scarce()
   assert not any(f._cache_size() for f in held)
   assert mmap_limit.memory_maps() < maps
-  assert 'Compiled programs' in caplog.text
+  assert 'Freed compiled programs' in caplog.text
   for f, value in zip(held, values, strict=True):  # they run again
     assert (f(jnp.eye(3)) == value).all()
 

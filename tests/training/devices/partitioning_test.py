@@ -34,12 +34,9 @@ def test_mesh_shape_fills_the_rest(wanted, devices, shape):
 def test_mesh_shape_refuses_sizes(wanted):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(wanted, 8)
-  assert str(error.value) == (
-    'The mesh sizes are not usable. Got: '
-    f'{dict(zip(("data", "fsdp", "tensor"), wanted, strict=True))}. '
-    'Expected: positive numbers, of which at most one is -1 (the rest). '
-    'Where: Partitioner.'
-  )
+  axes = ('data', 'fsdp', 'tensor')
+  assert error.value.got == dict(zip(axes, wanted, strict=True))
+  assert error.value.where == 'Partitioner'
 
 
 @pytest.mark.parametrize(
@@ -49,9 +46,8 @@ def test_mesh_shape_refuses_other_numbers_of_devices(wanted):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(wanted, 8)
   text = str(error.value)
-  assert 'The mesh does not fit the number of devices' in text
   assert f"'fsdp': {wanted[1]}" in text
-  assert 'sizes that multiply to 8' in text
+  assert 'sizes with the product 8' in text
 
 
 def test_mesh_has_auto_axes_over_all_devices():
@@ -115,10 +111,8 @@ def test_indivisible_dimension_is_kept_whole(warnings_logged):
   }
   sharding = partitioner.shardings(boxed)['head']['kernel']
   assert sharding.spec == PartitionSpec('fsdp', None)
-  assert warnings_logged() == [
-    'head/kernel: dimension 1 (mlp) of 18 is not divisible by 4 devices of '
-    'mesh axis tensor, so it is kept whole on each.'
-  ]
+  [message] = warnings_logged()
+  assert 'head/kernel: dimension 1 (mlp) of size 18' in message
 
 
 def test_mesh_axis_goes_to_the_earlier_rule():
@@ -172,11 +166,11 @@ def test_batch_that_does_not_divide():
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   with pytest.raises(errors.ConfigError) as error:
     partitioner.check_batch_size(12, accumulation=2, where='stream mono')
-  assert str(error.value) == (
-    'The batch size does not divide over the devices. Got: 12. Expected: a '
-    'multiple of 8 (data 2 x fsdp 2 x accumulation 2). Where: stream mono. '
-    'What to do: change the batch size, the accumulation or the mesh.'
+  assert error.value.got == 12
+  assert error.value.expected == (
+    'a multiple of 8 (data 2 x fsdp 2 x accumulation 2)'
   )
+  assert error.value.where == 'stream mono'
 
 
 def _sizes(text=None, **fields):
@@ -218,7 +212,7 @@ def test_axes_that_are_not_given(text, fields, sizes):
 def test_fsdp_of_a_slice_of_tpus(text, tensor, size):
   """At most eight chips, which divide the slice."""
   machine = machine_topology.parse_topology(text)
-  assert meshes.fsdp_of_a_node([], machine, tensor) == size
+  assert meshes.default_fsdp_size([], machine, tensor) == size
 
 
 def test_an_axis_may_be_part_of_a_torus():
@@ -231,7 +225,7 @@ def test_an_axis_may_be_part_of_a_torus():
     def __init__(self, i):
       self.id, self.coords = i, (i % 4, i // 4 % 4, i // 16)
 
-  order = meshes.topology_order((8, 8, 1), [Chip(i) for i in range(64)])
+  order = meshes.arrange_devices((8, 8, 1), [Chip(i) for i in range(64)])
   assert order.shape == (8, 8, 1)
   for row in order[..., 0]:
     spans = [len({c.coords[k] for c in row}) for k in range(3)]
@@ -251,12 +245,12 @@ def test_data_axis_crosses_slices(monkeypatch):
       return str(self.id)
 
   devices = [Device(i) for i in range(8)]
-  order = meshes.topology_order((2, 4, 1), devices)
+  order = meshes.arrange_devices((2, 4, 1), devices)
   assert [[d.id for d in row.flat] for row in order] == [
     [0, 2, 4, 6],
     [1, 3, 5, 7],
   ]
-  assert meshes.topology_order((1, 8, 1), devices) == devices
+  assert meshes.arrange_devices((1, 8, 1), devices) == devices
 
 
 def test_tensor_axis_as_a_second_axis_of_fsdp():

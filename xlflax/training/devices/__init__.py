@@ -1,1 +1,1 @@
-"""Accelerators, described machines, meshes, and arrays laid over them."""
+"""Accelerators, device topologies, meshes, and arrays sharded over them."""

@@ -1,4 +1,4 @@
-"""Accelerators by their vendors' data sheets: the only table of device facts.
+"""Specifications of accelerators, from the data sheets of their vendors.
 
 Sources, all public: NVIDIA's data sheets of the V100 (2020), A100 (2021), A10G,
 L4 and L40S (2023), H100 SXM (2023), H20, GH200 and H200 SXM (2024), DGX B200,
@@ -6,18 +6,21 @@ DGX B300 and GB200 NVL72 (2025); its white papers of Ampere, Ada, Hopper and
 Blackwell for multiprocessors and caches; XLA's own descriptions of GPUs
 (`xla/backends/gpu/target_config/specs`) for clocks and memory; AMD's data sheet
 of the MI300X (2023); the system architecture pages of Cloud TPU v4, v5e, v5p,
-v6e and TPU7x. Rates are dense bfloat16 with float32 sums (the V100's float16).
+v6e and TPU7x. Rates are dense bfloat16 with float32 accumulation (float16 for
+the V100).
 
-Links count one direction, which is half of what NVIDIA states for NVLink and
-PCIe. What one device has of its node's network to others is that of the usual
-eight-GPU server (DGX-2: 8 x 100 Gbit/s, DGX A100: 8 x 200, DGX H100, H200,
-B200: 8 x 400, DGX B300: 8 x 800; a machine with L4, L40S, A10G or RTX: 100 for
-all of its eight), and of a TPU host's share of the data center network by its
-number of chips. A GB200's node is the rack of 72 that NVLink joins.
+Link bandwidths count one direction, which is half of what NVIDIA states for
+NVLink and PCIe. The bandwidth of a device to other nodes is its part of the
+network of the usual eight-GPU server (DGX-2: 8 x 100 Gbit/s, DGX A100: 8 x 200,
+DGX H100, H200, B200: 8 x 400, DGX B300: 8 x 800; a machine with L4, L40S, A10G
+or RTX: 100 for all of its eight), and for TPUs the network bandwidth of a host
+divided by its number of chips. The node of a GB200 is the rack of 72 GPUs that
+NVLink connects.
 
-JAX sees the two halves of a TPU7x as two devices, so its figures are those of
-half a chip. TPUs' clocks follow from their peak and their products a cycle:
-128 x 128 in each of four units a core, from v6e on 256 x 256.
+JAX treats the two halves of a TPU7x as two devices, so its values are those of
+half a chip. Clock rates of TPUs follow from their peak rate and the number of
+multiplications per cycle: 128 x 128 in each of four units per core, and 256 x
+256 since v6e.
 """
 
 import dataclasses
@@ -25,18 +28,18 @@ from typing import NamedTuple
 
 
 class Chip(NamedTuple):
-  """What XLA's cost models and code generators ask of a GPU.
+  """Properties of a GPU that XLA's cost models and code generators require.
 
   Attributes:
-    description: its name, as the driver says it.
-    cores: streaming multiprocessors.
-    lanes: float32 lanes of each.
-    shared: KiB of shared memory of each.
-    threads: that each holds at most.
-    cache: MiB of the second-level cache.
-    clock: GHz.
-    memory: bytes, as the driver reports them.
-    accelerated: whether its features depend on the exact architecture.
+    description: Name of the GPU, as reported by the driver.
+    cores: Number of streaming multiprocessors.
+    lanes: Number of float32 lanes per multiprocessor.
+    shared: Shared memory per multiprocessor in KiB.
+    threads: Maximum number of threads per multiprocessor.
+    cache: Size of the second-level cache in MiB.
+    clock: Clock rate in GHz.
+    memory: Memory in bytes, as reported by the driver.
+    accelerated: Whether the features of the GPU depend on the exact architecture.
   """
 
   description: str
@@ -52,25 +55,27 @@ class Chip(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-  """One device.
+  """Specification of one device.
 
   Attributes:
     platform: 'gpu' or 'tpu'.
-    name: as `--target_topology` writes it.
-    kinds: parts of `jax.Device.device_kind`, in lower case, that tell it.
-    flops: dense bfloat16 FLOP/s at its peak.
-    memory: bytes.
-    bandwidth: bytes/s of that memory.
-    inside: bytes/s that it sends to others of its node (or TPU slice).
-    outside: bytes/s that it sends to other nodes (or slices).
-    per_node: devices of a full node (or slice).
-    capability: compute capability of an NVIDIA GPU, else None.
-    chip: what XLA asks of a GPU; None where its compiler cannot be asked.
-    cores: tensor cores of a TPU that a device has.
-    clock: in GHz; 0 where it is not known.
+    name: Name in `--target_topology`.
+    kinds: Substrings of `jax.Device.device_kind`, in lower case, that identify
+      the accelerator.
+    flops: Peak rate of dense bfloat16 matmuls in FLOP/s.
+    memory: Memory in bytes.
+    bandwidth: Memory bandwidth in bytes/s.
+    inside: Bandwidth to other devices of the node (or TPU slice) in bytes/s.
+    outside: Bandwidth to other nodes (or slices) in bytes/s.
+    per_node: Number of devices of a full node (or slice).
+    capability: Compute capability of an NVIDIA GPU. None for other devices.
+    chip: Properties of a GPU that XLA requires. If None, XLA cannot compile for
+      the device without having it.
+    cores: Number of tensor cores of a TPU per device.
+    clock: Clock rate in GHz, or 0 if unknown.
     topology: XLA's name of a TPU's slices, such as 'v5p'.
-    dimensions: of a TPU's slices.
-    halves: devices of a TPU's chip.
+    dimensions: Number of dimensions of a TPU's slices.
+    halves: Number of devices per TPU chip.
   """
 
   platform: str
@@ -91,26 +96,33 @@ class Accelerator:
   halves: int = 1
 
 
-def _row(platform, name, kinds, figures, **more) -> Accelerator:
-  """A row: TFLOP/s, GB, TB/s of memory, GB/s inside and outside of a node."""
+def _accelerator(platform, name, kinds, figures, **fields) -> Accelerator:
+  """Returns an accelerator with figures in the units of data sheets.
+
+  The figures are TFLOP/s, GB of memory, TB/s of memory bandwidth, and GB/s inside
+  and outside a node.
+  """
   units = (1e12, 1e9, 1e12, 1e9, 1e9)
-  rates = (round(x * u, 3) for x, u in zip(figures, units, strict=True))
-  return Accelerator(platform, name, kinds or (name.lower(),), *rates, **more)
+  rates = (
+    round(figure * unit, 3) for figure, unit in zip(figures, units, strict=True)
+  )
+  return Accelerator(platform, name, kinds or (name.lower(),), *rates, **fields)
 
 
 def _gpu(name, capability, *figures, kinds=(), chip=None, per_node=8):
-  return _row(
+  return _accelerator(
     'gpu', name, kinds, figures,
     capability=capability, chip=chip, per_node=per_node,
     clock=chip.clock if chip else 0.0,
   )  # fmt: skip
 
 
-def _tpu(name, *figures, **more) -> Accelerator:
-  return _row('tpu', name, figures=figures, **({'topology': name} | more))
+def _tpu(name, *figures, kinds, **fields) -> Accelerator:
+  fields = {'topology': name} | fields
+  return _accelerator('tpu', name, kinds, figures, **fields)
 
 
-# Earlier entries win where two fit a device kind.
+# If a device kind matches several entries, the first one applies.
 TABLE: tuple[Accelerator, ...] = (
   _gpu('B300', (10, 3), 2250, 288, 8, 900, 100, chip=Chip(
     'NVIDIA B300', 158, 128, 228, 2048, 129.25, 1.965, 297021865984, True)),
@@ -157,17 +169,23 @@ TABLE: tuple[Accelerator, ...] = (
 )  # fmt: skip
 
 
-def of_kind(device_kind: str) -> Accelerator | None:
+def find_by_kind(device_kind: str) -> Accelerator | None:
   """Returns the accelerator of a device kind, or None if it is unknown."""
-  kind = device_kind.lower()
-  return next((a for a in TABLE if any(part in kind for part in a.kinds)), None)
+  device_kind = device_kind.lower()
+  for accelerator in TABLE:
+    if any(kind in device_kind for kind in accelerator.kinds):
+      return accelerator
+  return None
 
 
 def find_accelerator(platform: str, name: str) -> Accelerator | None:
-  """Returns the accelerator of a name, in any case; None if there is none.
+  """Returns the accelerator with a name, or None if there is none.
 
-  A name without its amount of memory is that of the largest: 'A100' is
-  'A100-80GB'. A TPU's may be that of its device kind: 'tpu7x'.
+  Args:
+    platform: 'gpu' or 'tpu'.
+    name: Name in upper or lower case. A name without the amount of memory
+      selects the largest: 'A100' is 'A100-80GB'. The name of a TPU may be its
+      device kind, such as 'tpu7x'.
   """
   candidates = [a for a in TABLE if a.platform == platform]
   name = name.lower()

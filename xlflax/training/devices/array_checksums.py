@@ -1,8 +1,8 @@
-"""Digests of arrays' bits, as each device of a mesh holds them.
+"""Checksums of the bits of arrays on each device of a mesh.
 
-Every device hashes its own part of every array with integer arithmetic, whose
-sums are exact in any order. Only the digests travel: 4 bytes for each array
-and device.
+Every device hashes its shard of every array with integer arithmetic, whose sums
+are exact in any order. Only the digests are communicated: 4 bytes for each
+array and device.
 """
 
 import math
@@ -18,15 +18,15 @@ from xlflax.training import param_tree
 
 
 class Digester:
-  """Digests trees of one structure, shapes and shardings.
+  """Computes digests of trees with the same structure, shapes and shardings.
 
   Args:
-    tree: arrays, or ShapeDtypeStructs with shardings; all on one mesh.
+    tree: Arrays, or ShapeDtypeStructs with shardings, all on one mesh.
 
   Attributes:
-    mesh: where the arrays are.
-    names: of the arrays, in the tree's order.
-    specs: PartitionSpecs of the arrays, in the same order.
+    mesh: Mesh of the arrays.
+    names: Names of the arrays in the order of the tree.
+    specs: PartitionSpecs of the arrays in the same order.
   """
 
   def __init__(self, tree: Any):
@@ -36,49 +36,53 @@ class Digester:
     self.names = tuple(named)
     self.specs = tuple(sharding.spec for sharding in shardings)
     self._digest = jax.jit(
-      self._table, out_shardings=NamedSharding(self.mesh, PartitionSpec())
+      self._compute_digests,
+      out_shardings=NamedSharding(self.mesh, PartitionSpec()),
     )
 
   def __call__(self, tree: Any) -> jax.Array:
-    """Returns uint32 `[*mesh, arrays]`, replicated; does not wait for it.
+    """Returns the digests of a tree without waiting for the computation.
 
-    One changed value changes the digest of its array always; any other change
-    passes unnoticed in one of 2**32 cases.
+    A single changed value always changes the digest of its array. Any other
+    change remains undetected with probability 2**-32.
+
+    Returns:
+      A replicated uint32 array of shape [*mesh, arrays].
     """
     return self._digest(jax.tree.leaves(tree))
 
-  def _table(self, arrays: Sequence[jax.Array]) -> jax.Array:
+  def _compute_digests(self, arrays: Sequence[jax.Array]) -> jax.Array:
     axes = self.mesh.axis_names
 
-    def of_device(parts):
-      digests = jnp.stack([checksum_array(part) for part in parts])
-      return digests.reshape(*(1 for _ in axes), len(parts))
+    def digest_shards(shards):
+      digests = jnp.stack([checksum_array(shard) for shard in shards])
+      return digests.reshape(*(1 for _ in axes), len(shards))
 
     return jax.shard_map(
-      of_device,
+      digest_shards,
       mesh=self.mesh,
       in_specs=(list(self.specs),),
       out_specs=PartitionSpec(*axes),
-      check_vma=False,  # what should be replicated may not be
+      check_vma=False,  # Replicas may differ, which is what is detected.
     )(list(arrays))
 
-  def odd_replicas(self, table: np.ndarray) -> np.ndarray:
-    """Returns which devices hold other bits than most that share their part.
+  def find_corrupt_replicas(self, table: np.ndarray) -> np.ndarray:
+    """Finds the devices whose replica differs from the majority.
 
     Args:
-      table: what a call returned.
+      table: Result of a call.
 
     Returns:
-      bool, as the table. Where no value has a majority (one of two devices is
-      wrong), all that share the part are marked.
+      A boolean array of the shape of `table`. If no value has a majority (for
+      example if one of two devices is wrong), all replicas are marked.
     """
     marks = np.zeros(table.shape, bool)
     for i, spec in enumerate(self.specs):
-      marks[..., i] = _odd(table[..., i], self._copied_along(spec))
+      marks[..., i] = _find_minority(table[..., i], self._replicated_axes(spec))
     return marks
 
-  def _copied_along(self, spec: PartitionSpec) -> tuple[int, ...]:
-    """Dimensions of the mesh along which an array is not split."""
+  def _replicated_axes(self, spec: PartitionSpec) -> tuple[int, ...]:
+    """Returns the dimensions of the mesh along which an array is replicated."""
     splitting = {
       axis
       for axes in spec
@@ -90,25 +94,28 @@ class Digester:
 
 
 def checksum_array(array: jax.Array) -> jax.Array:
-  """Returns the sum of the values' bits, each mixed with its place; uint32 [].
+  """Returns the sum of the bits of the values, each mixed with its position.
 
-  The mixing is a bijection of 32 bits, so that one value that changes always
-  changes the sum.
+  The mixing function is a bijection of 32 bits, so that a single changed value
+  always changes the sum.
+
+  Returns:
+    A uint32 scalar.
   """
-  bit_words = _words(array)
+  bit_words = _to_words(array)
   position = jnp.zeros([], jnp.uint32)
   for i in range(bit_words.ndim):
     stride = math.prod(bit_words.shape[i + 1 :]) % 2**32
-    along = jax.lax.broadcasted_iota(jnp.uint32, bit_words.shape, i)
-    position = position + along * jnp.uint32(stride)
+    index = jax.lax.broadcasted_iota(jnp.uint32, bit_words.shape, i)
+    position = position + index * jnp.uint32(stride)
   mixed = bit_words ^ (position * jnp.uint32(0x9E3779B1))
   mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x7FEB352D)
   mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x846CA68B)
   return jnp.sum(mixed ^ (mixed >> 16), dtype=jnp.uint32)
 
 
-def _words(array: jax.Array) -> jax.Array:
-  """The bits of an array, as uint32; 8 bytes become two words."""
+def _to_words(array: jax.Array) -> jax.Array:
+  """Converts the bits of an array to uint32. 8 bytes become two words."""
   if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
     array = jax.random.key_data(array)
   if array.dtype == jnp.bool_:
@@ -117,14 +124,16 @@ def _words(array: jax.Array) -> jax.Array:
   return jax.lax.bitcast_convert_type(array, unsigned).astype(jnp.uint32)
 
 
-def _odd(values: np.ndarray, copied_along: tuple[int, ...]) -> np.ndarray:
-  """Marks what differs from the majority along some dimensions."""
-  if not copied_along:
+def _find_minority(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+  """Marks the values that differ from the majority along some axes."""
+  if not axes:
     return np.zeros(values.shape, bool)
-  last = tuple(range(-len(copied_along), 0))
-  moved = np.moveaxis(values, copied_along, last)
-  groups = moved.reshape(-1, math.prod(moved.shape[i] for i in last))
-  equal = (groups[:, :, None] == groups[:, None, :]).sum(-1)
-  is_majority = 2 * equal > groups.shape[1]  # [groups, copies]
-  odd = ~is_majority & ~np.all(equal == groups.shape[1], axis=1, keepdims=True)
-  return np.moveaxis(odd.reshape(moved.shape), last, copied_along)
+  last_axes = tuple(range(-len(axes), 0))
+  moved = np.moveaxis(values, axes, last_axes)
+  num_replicas = math.prod(moved.shape[i] for i in last_axes)
+  groups = moved.reshape(-1, num_replicas)
+  num_equal = (groups[:, :, None] == groups[:, None, :]).sum(-1)
+  is_majority = 2 * num_equal > num_replicas  # [groups, replicas]
+  are_all_equal = np.all(num_equal == num_replicas, axis=1, keepdims=True)
+  is_minority = ~is_majority & ~are_all_equal
+  return np.moveaxis(is_minority.reshape(moved.shape), last_axes, axes)

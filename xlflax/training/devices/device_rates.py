@@ -1,4 +1,4 @@
-"""Rates of this machine's devices."""
+"""Compute rates and memory use of the devices of this machine."""
 
 import time
 
@@ -9,24 +9,36 @@ from xlflax.training.devices import accelerators
 
 def peak_flops(device: jax.Device) -> float | None:
   """Returns the peak dense bf16 FLOP/s of a device, or None if unknown."""
-  accelerator = accelerators.of_kind(device.device_kind)
+  accelerator = accelerators.find_by_kind(device.device_kind)
   return accelerator.flops if accelerator else None
 
 
-def product_rate(
+def measure_matmul_rate(
   size: int = 1024, dtype: str = 'float32', repeats: int = 3
 ) -> float:
-  """FLOP/s of matrix products on a device here; by default, of a CPU."""
+  """Measures the FLOP/s of matrix products on the default device.
+
+  Args:
+    size: Number of rows and columns of the matrices.
+    dtype: Dtype of the matrices.
+    repeats: Number of matrix products. The defaults are suitable for a CPU.
+  """
   keys = jax.random.split(jax.random.key(0))
-  left_matrix, right = (
+  left_matrix, right_matrix = (
     jax.random.normal(key, (size, size), dtype) / size**0.5 for key in keys
   )
-  seconds = _turn(lambda x: x @ right, left_matrix, repeats)
+  seconds = _time_call(lambda x: x @ right_matrix, left_matrix, repeats)
   return 2 * size**3 / seconds
 
 
-def _turn(function, array: jax.Array, repeats: int) -> float:
-  """Seconds of a call in a loop on the device, `array` to its like."""
+def _time_call(function, array: jax.Array, repeats: int) -> float:
+  """Returns the seconds per call in a loop on the device.
+
+  Args:
+    function: Function that maps an array to an array of the same shape.
+    array: Argument of the first call.
+    repeats: Number of calls.
+  """
   loop = jax.jit(
     lambda x: jax.lax.fori_loop(0, repeats, lambda _, y: function(y), x)
   )
@@ -36,7 +48,7 @@ def _turn(function, array: jax.Array, repeats: int) -> float:
   return (time.perf_counter() - start) / repeats
 
 
-def memory_in_use_peak(device: jax.Device) -> int | None:
-  """Peak bytes in use on a device, where its runtime counts them."""
+def peak_memory_bytes(device: jax.Device) -> int | None:
+  """Returns the peak memory use of a device in bytes, or None if unknown."""
   stats = device.memory_stats() or {}
   return stats.get('peak_bytes_in_use')

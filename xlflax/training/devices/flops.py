@@ -1,8 +1,9 @@
-"""Model FLOPs: the multiplications that a loss needs, counted in its jaxpr.
+"""Model FLOPs: the operations that a loss requires, counted in its jaxpr.
 
-Matrix products of the forward pass count 2 FLOPs a multiply-add; the backward
-pass costs twice the forward pass. Recomputation (remat) is not counted, so
-utilisation (MFU) compares between settings.
+A multiply-add of a matrix product in the forward pass counts as 2 FLOPs. The
+backward pass costs twice the forward pass. Recomputation (remat) is not
+counted, so that the model FLOPs utilization (MFU) is comparable between
+settings.
 """
 
 import math
@@ -12,102 +13,112 @@ from typing import Any
 import jax
 
 
-def of_training_step(loss_fn, *args) -> int:
-  """FLOPs of one forward and backward pass of `loss_fn(*args)`.
+def count_training_step(loss_fn, *args) -> int:
+  """Counts the FLOPs of a forward and a backward pass of `loss_fn(*args)`.
 
   Args:
-    loss_fn: the forward computation.
-    *args: arrays or ShapeDtypeStructs.
+    loss_fn: Function that computes the forward pass.
+    *args: Arrays or ShapeDtypeStructs.
   """
-  return 3 * of_forward(loss_fn, *args)
+  return 3 * count_forward(loss_fn, *args)
 
 
-def of_forward(fn, *args) -> int:
-  """FLOPs of the matrix products and convolutions in one call of `fn`."""
-  return _count(jax.make_jaxpr(fn)(*args).jaxpr)
+def count_forward(fn, *args) -> int:
+  """Counts the FLOPs of matrix products and convolutions in a call of `fn`."""
+  return _count_jaxpr(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
 def iterate_equations(jaxpr) -> Iterator[Any]:
-  """Yields the equations of a jaxpr and of all that it calls."""
+  """Yields the equations of a jaxpr and of all jaxprs that it calls."""
   for equation in jaxpr.eqns:
     yield equation
     branches = equation.params.get('branches', ())
-    for inner in (*_inner(equation.params), *(b.jaxpr for b in branches)):
-      yield from iterate_equations(inner)
+    inner_jaxprs = [
+      *_inner_jaxprs(equation.params),
+      *(branch.jaxpr for branch in branches),
+    ]
+    for jaxpr in inner_jaxprs:
+      yield from iterate_equations(jaxpr)
 
 
-def _count(jaxpr) -> int:
-  return sum(of_equation(e) for e in jaxpr.eqns)
+def _count_jaxpr(jaxpr) -> int:
+  return sum(count_equation(equation) for equation in jaxpr.eqns)
 
 
-def of_equation(equation) -> int:
-  """FLOPs of the products in one equation of a jaxpr."""
+def count_equation(equation) -> int:
+  """Counts the FLOPs of matrix products in one equation of a jaxpr."""
   name = equation.primitive.name
   if name == 'dot_general':
-    return _dot(equation)
+    return _count_dot(equation)
   if name == 'conv_general_dilated':
-    return _convolution(equation)
-  if name.startswith('dot_product_attention_fwd'):  # cuDNN's
-    return _attention(equation)
-  if name == 'pallas_call':  # ours, models/fused_attention
-    return _attention(equation)
-  inner = sum(_count(j) for j in _inner(equation.params))
+    return _count_convolution(equation)
+  if name.startswith('dot_product_attention_fwd'):  # Primitive of cuDNN.
+    return _count_attention(equation)
+  if name == 'pallas_call':  # Kernel in models/fused_attention.
+    return _count_attention(equation)
+  inner_flops = sum(
+    _count_jaxpr(jaxpr) for jaxpr in _inner_jaxprs(equation.params)
+  )
   if name == 'scan':
-    return inner * equation.params['length']
-  # Shapes inside are those of a device's part; one may be left without outputs.
+    return inner_flops * equation.params['length']
+  # Inner shapes are those of one device. The equation may have no outputs.
   if name == 'shard_map' and equation.outvars:
-    total_size, part = (
-      math.prod(v.aval.shape)
-      for v in (equation.outvars[0], equation.params['jaxpr'].outvars[0])
-    )
-    return inner * total_size // part
+    total_size = math.prod(equation.outvars[0].aval.shape)
+    shard_size = math.prod(equation.params['jaxpr'].outvars[0].aval.shape)
+    return inner_flops * total_size // shard_size
   if name == 'cond':
     return max(
-      (_count(b.jaxpr) for b in equation.params['branches']), default=0
+      (_count_jaxpr(branch.jaxpr) for branch in equation.params['branches']),
+      default=0,
     )
-  return inner
+  return inner_flops
 
 
-def of_kernel(equation) -> int:
-  """FLOPs of a Pallas kernel as it is written: its grid times its products.
+def count_kernel(equation) -> int:
+  """Counts the FLOPs of a Pallas kernel: those of its body times its grid.
 
-  A loop whose bounds are not known counts once.
+  A loop with unknown bounds counts once.
   """
-  inner = sum(_count(j) for j in _inner(equation.params))
-  return inner * math.prod(equation.params['grid_mapping'].grid)
+  inner_flops = sum(
+    _count_jaxpr(jaxpr) for jaxpr in _inner_jaxprs(equation.params)
+  )
+  return inner_flops * math.prod(equation.params['grid_mapping'].grid)
 
 
-def _dot(equation) -> int:
+def _count_dot(equation) -> int:
   (contract, _), _ = equation.params['dimension_numbers']
   left_shape = equation.invars[0].aval.shape
   out = equation.outvars[0].aval.shape
   return 2 * math.prod(out) * math.prod(left_shape[i] for i in contract)
 
 
-def _convolution(equation) -> int:
-  kernel = equation.invars[1].aval.shape
-  outputs = kernel[equation.params['dimension_numbers'].rhs_spec[0]]
-  return (
-    2 * math.prod(equation.outvars[0].aval.shape) * math.prod(kernel) // outputs
-  )
+def _count_convolution(equation) -> int:
+  kernel_shape = equation.invars[1].aval.shape
+  output_shape = equation.outvars[0].aval.shape
+  num_channels = kernel_shape[equation.params['dimension_numbers'].rhs_spec[0]]
+  return 2 * math.prod(output_shape) * math.prod(kernel_shape) // num_channels
 
 
-def _attention(equation) -> int:
-  """Both products of queries [B, T, N, D] with keys and values [B, S, N, D].
+def _count_attention(equation) -> int:
+  """Counts the FLOPs of both matrix products of attention.
 
-  Kernels of TPUs have heads before positions, and say so by their names.
+  Queries have the shape [B, T, N, D], keys and values [B, S, N, D]. In kernels
+  for TPUs, heads precede positions, which the name of the kernel indicates.
   """
-  query, key = (v.aval.shape for v in equation.invars[:2])
+  query_shape, key_shape = (
+    variable.aval.shape for variable in equation.invars[:2]
+  )
   name = str(equation.params.get('name', ''))
-  return 4 * math.prod(query) * key[2 if name.endswith(HEADS_FIRST) else 1]
+  length_axis = 2 if name.endswith(HEADS_FIRST) else 1
+  return 4 * math.prod(query_shape) * key_shape[length_axis]
 
 
-# The end of the names of Pallas kernels on arrays [B, N, T, D].
+# Suffix of the names of Pallas kernels on arrays of shape [B, N, T, D].
 HEADS_FIRST = '_heads_first'
 
 
-def _inner(params: dict[str, Any]):
-  """Jaxprs among an equation's parameters (calls, loops, custom rules)."""
+def _inner_jaxprs(params: dict[str, Any]):
+  """Yields the jaxprs in an equation's parameters, such as loop bodies."""
   for key, value in params.items():
     if key in ('bwd', 'fwd_jaxpr_thunk', 'branches'):
       continue

@@ -1,7 +1,8 @@
-"""What a run on GPUs sets in its environment, and what a plan reads there.
+"""Environment variables of the GPU runtime.
 
-JAX takes three quarters of a GPU's memory for its arrays unless told otherwise,
-so a run asks for more before it makes its devices. What is set already stays.
+By default, JAX uses three quarters of a GPU's memory for arrays. A run
+increases this fraction before it initializes its devices. Variables that are
+already set are kept.
 """
 
 import os
@@ -10,45 +11,47 @@ from collections.abc import MutableMapping
 from xlflax.utils import errors
 
 MEMORY = 'XLA_CLIENT_MEM_FRACTION'
-_FORMER = 'XLA_PYTHON_CLIENT_MEM_FRACTION'  # its deprecated name
-# CUDA, cuDNN and NCCL need the rest.
-SHARE = 0.9
-# NCCL says what failed and on which link; by default it says nothing.
-_NCCL = {'NCCL_DEBUG': 'WARN'}
+_DEPRECATED_MEMORY = (
+  'XLA_PYTHON_CLIENT_MEM_FRACTION'  # Former name of `MEMORY`.
+)
+# The remaining memory is required by CUDA, cuDNN and NCCL.
+DEFAULT_MEMORY_FRACTION = 0.9
+# NCCL logs the failed operation and link. By default, it logs nothing.
+_NCCL_VARIABLES = {'NCCL_DEBUG': 'WARN'}
 
 
-def share_of_memory(
+def memory_fraction(
   environment: MutableMapping[str, str] | None = None,
 ) -> float:
-  """Returns the share of a GPU's memory that a run's arrays may take.
+  """Returns the fraction of a GPU's memory that the arrays of a run may use.
 
   Args:
-    environment: the process's variables; None takes its own.
+    environment: Environment variables. If None, those of the process.
 
   Raises:
-    ConfigError: the variable is no share.
+    ConfigError: If the variable is not a valid fraction.
   """
   environment = os.environ if environment is None else environment
-  name = MEMORY if MEMORY in environment else _FORMER
-  text = environment.get(name) or str(SHARE)
+  name = MEMORY if MEMORY in environment else _DEPRECATED_MEMORY
+  text = environment.get(name) or str(DEFAULT_MEMORY_FRACTION)
   try:
-    share = float(text)
+    fraction = float(text)
   except ValueError:
-    share = 0.0
-  if not 0 < share <= 1:
+    fraction = 0.0
+  if not 0 < fraction <= 1:
     raise errors.ConfigError(
-      "The share of a GPU's memory is not usable",
+      "The fraction of a GPU's memory is invalid",
       got=text,
-      expected='a number above 0, at most 1',
-      where=f'the variable {name}',
-      fix=f'unset it for {SHARE}',
+      expected='a number greater than 0 and at most 1',
+      where=f'the environment variable {name}',
+      fix=f'Unset the variable to use {DEFAULT_MEMORY_FRACTION}.',
     )
-  return share
+  return fraction
 
 
 def set_defaults(environment: MutableMapping[str, str]) -> None:
-  """Sets what a run on GPUs needs and the environment does not say."""
-  if not (environment.get(MEMORY) or environment.get(_FORMER)):
-    environment[MEMORY] = str(SHARE)
-  for name, value in _NCCL.items():
+  """Sets the variables that a run on GPUs requires, unless they are set."""
+  if not (environment.get(MEMORY) or environment.get(_DEPRECATED_MEMORY)):
+    environment[MEMORY] = str(DEFAULT_MEMORY_FRACTION)
+  for name, value in _NCCL_VARIABLES.items():
     environment.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""A described machine: which devices, how many, in nodes of how many."""
+"""Device topologies: the type and number of devices and their nodes."""
 
 import collections
 import dataclasses
@@ -11,19 +11,21 @@ from xlflax.training.devices import accelerators
 from xlflax.training.distributed import cluster_detection
 from xlflax.utils import errors, validation
 
-FORM = 'PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8'
+FORM = 'PLATFORM:KIND:COUNT, for example gpu:H200:512, tpu:v5p:256 or cpu:8'
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
-  """Devices that a run is planned for.
+  """Devices for which a run is planned.
 
   Attributes:
     platform: 'gpu', 'tpu' or 'cpu'.
-    accelerator: one of them; None for a CPU, of which nothing is known.
-    count: how many there are in all.
-    per_node: how many share the fast links of a node (of a TPU slice).
+    accelerator: Specification of a device. None for a CPU, whose specification
+      is unknown.
+    count: Total number of devices.
+    per_node: Number of devices that share the fast links of a node (or TPU
+      slice).
   """
 
   OPENED_BY: ClassVar[str] = (
@@ -37,6 +39,7 @@ class Machine:
 
   @property
   def nodes(self) -> int:
+    """Number of nodes."""
     return self.count // self.per_node
 
   def __str__(self) -> str:
@@ -46,85 +49,95 @@ class Machine:
 
 
 def parse_topology(text: str) -> Machine:
-  """The machine of `--target_topology`.
+  """Parses the value of `--target_topology`.
 
   Args:
-    text: 'gpu:H200:512', 'tpu:v5p:256' (chips, of v7 their halves), 'cpu:8';
-      'gpu:A100-40GB:64/4' has nodes of four. Letters' case does not matter.
+    text: Topology, for example 'gpu:H200:512', 'tpu:v5p:256' (the number of
+      chips, for v7 of half chips) or 'cpu:8'. 'gpu:A100-40GB:64/4' has nodes of
+      four devices. Upper and lower case are equivalent.
 
   Raises:
-    ConfigError: it says something else, or nodes are not full.
+    ConfigError: If the text is invalid, or the nodes are not full.
   """
   match = re.fullmatch(
     r'(?:(cpu)|(gpu|tpu):([\w.-]+)):(\w+)(?:/(\w+))?', text.strip(), re.I
   )
   if not match:
     raise errors.ConfigError(
-      'The devices are not described as they can be',
+      'The device topology is invalid',
       got=text,
       expected=FORM,
       where='--target_topology',
     )
   cpu, platform, kind, count, node = match.groups()
-  number = _positive(count, text)
-  accelerator = None if cpu else _named(platform.lower(), kind)
-  usual = accelerator.per_node if accelerator else number
-  per_node = _positive(node, text) if node else min(number, usual)
-  if number % per_node:
+  num_devices = _parse_count(count, text)
+  accelerator = None if cpu else _find_accelerator(platform.lower(), kind)
+  default_per_node = accelerator.per_node if accelerator else num_devices
+  per_node = (
+    _parse_count(node, text) if node else min(num_devices, default_per_node)
+  )
+  if num_devices % per_node:
     raise errors.ConfigError(
-      'The devices do not fill their nodes',
-      got=f'{number} devices in nodes of {per_node}',
+      'The number of devices must be a multiple of the devices per node',
+      got=f'{num_devices} devices in nodes of {per_node}',
       expected=f'a multiple of {per_node}',
       where='--target_topology',
-      fix='change the number, or say how many a node '
-      f'has, as in {text.split("/")[0]}/4',
+      fix='Change the number of devices, or append the number per node, as in '
+      f'{text.split("/")[0]}/4.',
     )
   return Machine(
     platform=(cpu or platform).lower(),
     accelerator=accelerator,
-    count=number,
+    count=num_devices,
     per_node=per_node,
   )
 
 
-def _positive(text: str, whole: str) -> int:
+def _parse_count(text: str, topology: str) -> int:
+  """Parses a positive number in a topology."""
   if not text.isdigit() or int(text) < 1:
     raise errors.ConfigError(
-      'The number of devices is not usable',
-      got=f'{text} in {whole}',
-      expected='a whole number from 1',
+      'The number of devices is invalid',
+      got=f'{text} in {topology}',
+      expected='a positive integer',
       where='--target_topology',
     )
   return int(text)
 
 
-def _named(platform: str, name: str) -> accelerators.Accelerator:
+def _find_accelerator(platform: str, name: str) -> accelerators.Accelerator:
+  """Returns the accelerator with a name.
+
+  Raises:
+    ConfigError: If the name is unknown.
+  """
   accelerator = accelerators.find_accelerator(platform, name)
   if accelerator:
     return accelerator
   candidates = [a for a in accelerators.TABLE if a.platform == platform]
   raise errors.ConfigError(
-    f'The {platform.upper()} is not in the table of known devices',
+    f'The type of {platform.upper()} is unknown',
     got=name,
     expected='one of ' + ', '.join(a.name for a in candidates),
     where='--target_topology',
-    fix='take the most similar one, or add it to '
-    'xlflax/training/devices/accelerators.py',
+    fix='Use the most similar type, or add the type to '
+    'xlflax/training/devices/accelerators.py.',
   )
 
 
 def node_size(
   devices: Sequence[Any], environment: Mapping[str, str] | None = None
 ) -> int:
-  """How many of a job's devices share fast links, the same on all processes.
+  """Returns the number of devices that share fast links.
 
-  A slice where devices say theirs (multi-slice TPUs, NVLink domains);
-  else all TPUs; else the devices of a process, times the processes of a node
-  that Slurm or Open MPI tell of. Nodes that differ count as no nodes.
+  The result is the same in all processes. If devices report their slice
+  (multi-slice TPUs, NVLink domains), it is the size of a slice. Otherwise it is
+  the number of all TPUs, or the number of devices of a process times the number
+  of processes per node that Slurm or Open MPI report. If nodes differ, it is 1.
 
   Args:
-    devices: all of the job's.
-    environment: the process's variables; None takes its own.
+    devices: All devices of the job.
+    environment: Environment variables. If None, those of the process.
 
   Returns:
     A divisor of the number of devices.
@@ -134,21 +147,21 @@ def node_size(
     if devices[0].platform == 'tpu':
       return len(devices)
     slices = collections.Counter(d.process_index for d in devices)
-    repeats = _processes_of_a_node(
+    num_processes = _processes_per_node(
       os.environ if environment is None else environment
     )
   else:
-    repeats = 1
+    num_processes = 1
   sizes = set(slices.values())
-  if len(sizes) != 1 or len(slices) % repeats:
+  if len(sizes) != 1 or len(slices) % num_processes:
     return len(devices) if len(slices) == 1 else 1
-  return sizes.pop() * repeats
+  return sizes.pop() * num_processes
 
 
-def _processes_of_a_node(environment: Mapping[str, str]) -> int:
-  """Processes on each node; 1 where nodes differ or nobody says."""
-  slurm = set(cluster_detection.tasks_per_node(environment))
-  if len(slurm) == 1:
-    return slurm.pop()
-  local = environment.get('OMPI_COMM_WORLD_LOCAL_SIZE', '')
-  return int(local) if local.isdigit() and not slurm else 1
+def _processes_per_node(environment: Mapping[str, str]) -> int:
+  """Returns the processes per node, or 1 if nodes differ or it is unknown."""
+  slurm_counts = set(cluster_detection.tasks_per_node(environment))
+  if len(slurm_counts) == 1:
+    return slurm_counts.pop()
+  mpi_count = environment.get('OMPI_COMM_WORLD_LOCAL_SIZE', '')
+  return int(mpi_count) if mpi_count.isdigit() and not slurm_counts else 1

@@ -1,4 +1,4 @@
-"""Shapes of meshes, and which device stands where in them."""
+"""Shapes of meshes and the arrangement of devices in them."""
 
 import functools
 import math
@@ -8,50 +8,61 @@ from xlflax.training.devices import machine_topology
 from xlflax.utils import errors
 
 AXES = ('data', 'fsdp', 'tensor')
-_MOST_CHIPS = 8  # along fsdp on TPUs, unless more are asked for
+# Maximum default size of the fsdp axis on TPUs.
+_MAX_DEFAULT_TPU_FSDP = 8
 
 
-def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
-  """Fills in the one -1 so that the product is the number of devices.
+def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
+  """Replaces -1 in mesh sizes, so that the product is the number of devices.
 
   Args:
-    wanted: sizes along data, fsdp and tensor; at most one is -1.
-    devices: how many devices there are.
+    sizes: Sizes along data, fsdp and tensor, of which at most one is -1.
+    num_devices: Number of devices.
 
   Returns:
-    The sizes, all positive, with product `devices`.
+    The sizes, which are positive and have the product `num_devices`.
 
   Raises:
-    ConfigError: the sizes are not positive or do not multiply to `devices`.
+    ConfigError: If sizes are not positive, or their product is not
+      `num_devices`.
   """
-  described = dict(zip(AXES, wanted, strict=True))
-  if sum(n == -1 for n in wanted) > 1 or any(n < 1 and n != -1 for n in wanted):
+  sizes_by_axis = dict(zip(AXES, sizes, strict=True))
+  num_unknown = sum(size == -1 for size in sizes)
+  if num_unknown > 1 or any(size < 1 and size != -1 for size in sizes):
     raise errors.ConfigError(
-      'The mesh sizes are not usable',
-      got=described,
-      expected='positive numbers, of which at most one is -1 (the rest)',
+      'The sizes of the mesh are invalid',
+      got=sizes_by_axis,
+      expected='positive integers, of which at most one is -1',
       where='Partitioner',
     )
-  fixed_product = math.prod(n for n in wanted if n != -1)
-  filled = tuple(devices // fixed_product if n == -1 else n for n in wanted)
-  if math.prod(filled) != devices:
+  known_product = math.prod(size for size in sizes if size != -1)
+  shape = tuple(
+    num_devices // known_product if size == -1 else size for size in sizes
+  )
+  if math.prod(shape) != num_devices:
     raise errors.ConfigError(
-      'The mesh does not fit the number of devices',
-      got=described,
-      expected=f'sizes that multiply to {devices}',
+      'The sizes of the mesh do not match the number of devices',
+      got=sizes_by_axis,
+      expected=f'sizes with the product {num_devices}',
       where='Partitioner',
-      fix='leave one axis at -1, or start as many devices as the mesh has',
+      fix='Set one size to -1, or start the number of devices of the mesh.',
     )
-  return filled
+  return shape
 
 
-def fsdp_of_a_node(
+def default_fsdp_size(
   devices, machine: machine_topology.Machine | None, tensor: int
 ) -> int:
-  """The fsdp axis where nothing is given: what a node holds, beside tensor.
+  """Returns the default size of the fsdp axis: the devices of a node.
 
-  A slice of TPUs is one node; there it is at most eight chips. XLA:TPU makes
-  all-reduces of whole arrays of gathers that are split further.
+  The devices of the tensor axis are divided out. A slice of TPUs is one node,
+  but the size is at most eight there, because XLA:TPU implements gathers that
+  are divided further as all-reduces of complete arrays.
+
+  Args:
+    devices: Devices of the job.
+    machine: Topology that the devices represent, or None.
+    tensor: Size of the tensor axis.
   """
   platform = machine.platform if machine else devices[0].platform
   if platform == 'cpu':
@@ -59,26 +70,38 @@ def fsdp_of_a_node(
   node = machine.per_node if machine else machine_topology.node_size(devices)
   size = max(1, node // max(1, tensor))
   if platform == 'tpu':
-    return max(n for n in range(1, _MOST_CHIPS + 1) if size % n == 0)
+    return max(
+      divisor
+      for divisor in range(1, _MAX_DEFAULT_TPU_FSDP + 1)
+      if size % divisor == 0
+    )
   return size
 
 
-def topology_order(shape, devices):
-  """Devices placed so that the inner axes have the fastest links.
+def arrange_devices(shape, devices):
+  """Arranges devices so that the inner mesh axes have the fastest links.
 
-  Over several slices (of TPUs, or NVLink domains that devices tell of) the
-  data axis crosses them, if it can; a slice's devices are along the others.
+  If there are several slices (of TPUs, or NVLink domains that the devices
+  report), the data axis crosses them if possible, and the devices of a slice are
+  arranged along the other axes.
+
+  Args:
+    shape: Shape of the mesh.
+    devices: Devices of the mesh.
+
+  Returns:
+    The devices, as a list in order or as an array with the shape of the mesh.
   """
-  slices = len({getattr(d, 'slice_index', None) for d in devices})
-  if slices == 1 and devices[0].platform != 'tpu':
+  num_slices = len({getattr(device, 'slice_index', None) for device in devices})
+  if num_slices == 1 and devices[0].platform != 'tpu':
     return devices
   from jax.experimental import mesh_utils
 
-  if slices > 1 and shape[0] % slices == 0:
+  if num_slices > 1 and shape[0] % num_slices == 0:
     create = functools.partial(
       mesh_utils.create_hybrid_device_mesh,
-      (shape[0] // slices, *shape[1:]),
-      (slices, 1, 1),
+      (shape[0] // num_slices, *shape[1:]),
+      (num_slices, 1, 1),
     )
   elif devices[0].platform == 'tpu':
     create = functools.partial(mesh_utils.create_device_mesh, shape)
@@ -86,5 +109,6 @@ def topology_order(shape, devices):
     return devices
   try:
     return create(devices=devices)
-  except NotImplementedError:  # 8 x 8 on a torus of 4 x 4 x 4, for example
+  except NotImplementedError:
+    # Some shapes must split physical axes, such as 8 x 8 on a torus of 4 x 4 x 4.
     return create(devices=devices, allow_split_physical_axes=True)

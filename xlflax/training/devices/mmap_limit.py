@@ -1,10 +1,10 @@
-"""Room for compiled programs in one process.
+"""Limit of memory maps, which compiled programs of a process consume.
 
-JAX keeps what it has compiled, and XLA:CPU gives each program some dozens to
-hundreds of memory maps, of which Linux allows a process
-`/proc/sys/vm/max_map_count`, 65,530 where nobody changed it. Beyond that XLA
-ends the process. So what makes many programs, one run after the other, asks
-for room before each of them.
+JAX keeps compiled programs, and XLA:CPU creates dozens to hundreds of memory
+maps for each. Linux limits the maps of a process to
+`/proc/sys/vm/max_map_count`, 65,530 by default, beyond which XLA ends the
+process. Code that compiles many programs, one run after the other, therefore
+frees programs before each run if maps are scarce.
 """
 
 import ctypes
@@ -17,25 +17,26 @@ import jax
 _LOG = logging.getLogger(__name__)
 _MAPS = pathlib.Path('/proc/self/maps')
 _LIMIT = pathlib.Path('/proc/sys/vm/max_map_count')
-_SHARE = 0.4  # of the limit, after which programs are freed
+_SCARCE_FRACTION = 0.4  # Fraction of the limit above which programs are freed.
 
 
 def memory_maps() -> int:
-  """Number of this process's memory maps; 0 where the system has no /proc."""
+  """Returns the number of memory maps of this process, or 0 without /proc."""
   return _MAPS.read_bytes().count(b'\n') if _MAPS.exists() else 0
 
 
 def is_scarce() -> bool:
-  """Whether the process has a large share of the maps that it may have."""
+  """Returns whether the process uses a large fraction of its memory maps."""
   if not _LIMIT.exists():
     return False
-  return memory_maps() > _SHARE * int(_LIMIT.read_text())
+  return memory_maps() > _SCARCE_FRACTION * int(_LIMIT.read_text())
 
 
 def free_programs() -> None:
-  """Frees the compiled programs that nobody holds, and their memory.
+  """Frees the compiled programs that are not referenced, and their memory.
 
-  What is called again is compiled again, or read from the persistent cache.
+  Functions that are called again are compiled again, or read from the
+  persistent cache.
   """
   jax.clear_caches()
   gc.collect()
@@ -43,10 +44,12 @@ def free_programs() -> None:
     library.malloc_trim(0)
 
 
-def make_room() -> None:
-  """Frees compiled programs if memory maps are scarce, and cycles always."""
+def free_programs_if_scarce() -> None:
+  """Collects garbage, and frees compiled programs if memory maps are scarce."""
   gc.collect()
   if is_scarce():
-    before = memory_maps()
+    num_maps = memory_maps()
     free_programs()
-    _LOG.info('Compiled programs: %d -> %d memory maps', before, memory_maps())
+    _LOG.info(
+      'Freed compiled programs. Memory maps: %d -> %d.', num_maps, memory_maps()
+    )

@@ -1,16 +1,17 @@
-"""Meshes, and the rules from logical axes to mesh axes.
+"""Meshes and the rules that map logical axes to mesh axes.
 
-A mesh has three axes. `data` replicates parameters and splits the batch;
-`fsdp` splits the batch and also the parameters, which are gathered layer by
-layer; `tensor` splits heads, feed-forward units and vocabulary inside a
-layer. Modules name only logical axes; the rules here map them.
+A mesh has three axes. `data` replicates parameters and splits the batch. `fsdp`
+splits the batch and the parameters, which are gathered layer by layer. `tensor`
+splits heads, feed-forward units and the vocabulary inside a layer. Modules name
+only logical axes, which the rules in this module map.
 
-Where neither `data` nor `fsdp` is given, `fsdp` goes over the devices of a
-node (of a TPU slice, at most eight chips) and `data` over the rest: weights
-are gathered through the fast links, and only gradients, already split, cross
-the slow ones. CPU devices share one memory, so there all are along `data`.
-On GPUs of several nodes the tables of tokens, which are a third to two thirds of
-a model's parameters, are split along `data`, too (`Partitioner.logical_rules`).
+If neither `data` nor `fsdp` is set, `fsdp` extends over the devices of a node
+(of a TPU slice, at most eight chips) and `data` over the nodes. Parameters are
+then gathered through the fast links, and only gradients, which are already
+split, cross the slow links. CPU devices share one memory, so all of them are
+along `data`. On GPUs of several nodes, the embedding tables, which are a third
+to two thirds of a model's parameters, are also split along `data`
+(`Partitioner.logical_rules`).
 """
 
 import contextlib
@@ -51,34 +52,36 @@ DEFAULT_RULES: Rules = (
 
 
 class TensorSplits(enum.Enum):
-  """What the tensor axis splits."""
+  """Arrays that the tensor axis splits."""
 
-  LAYERS = 'layers'  # parameters, and the work inside of a layer
-  PARAMETERS = 'parameters'  # parameters and the batch: a second axis of FSDP
+  LAYERS = 'layers'  # Parameters and the computation inside a layer.
+  PARAMETERS = 'parameters'  # Parameters and the batch: a second FSDP axis.
 
 
-# -1 stands for what the other axes leave.
+# -1 is replaced by the number of devices divided by the other sizes.
 _Axis = validation.PositiveInt | Literal[-1]
 
 
 @class_registry.register('partitioner')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioner:
-  """A mesh over all devices and the rules that shard arrays on it.
+  """Mesh over all devices and the rules that shard arrays on it.
 
   Attributes:
-    data: devices along the data axis; -1 takes what the others leave. None
-      is -1 where fsdp is given, else as the module says.
-    fsdp: devices along the fsdp axis; -1 likewise. None is 1 where data is
-      given.
-    tensor: devices along the tensor axis; -1 likewise.
-    tensor_splits: PARAMETERS lets fsdp and tensor together split parameters
-      over more devices than divide the model's width: 512 = 256 x 2 for 768.
-    rules: (logical axis, mesh axis or axes or None), earlier ones first; of
-      two dimensions of an array that want one mesh axis, the one whose rule
-      comes first gets it.
-    devices: the devices of the mesh; None takes all of the job.
-    machine: the described devices that these stand in for, if they do.
+    data: Number of devices along the data axis. -1 uses the remaining devices.
+      If None, -1 if `fsdp` is set, else the default of the module.
+    fsdp: Number of devices along the fsdp axis. -1 uses the remaining devices.
+      If None, 1 if `data` is set, else the default of the module.
+    tensor: Number of devices along the tensor axis. -1 uses the remaining
+      devices.
+    tensor_splits: Arrays that the tensor axis splits. With PARAMETERS, the fsdp
+      and tensor axes together can split parameters over a number of devices
+      that does not divide the width of the model: 512 = 256 x 2 for 768.
+    rules: Pairs of a logical axis and a mesh axis, several mesh axes or None.
+      If two dimensions of an array map to the same mesh axis, the earlier rule
+      applies.
+    devices: Devices of the mesh. If None, all devices of the job.
+    machine: Topology that the devices represent. If None, the actual one.
   """
 
   data: _Axis | None = None
@@ -93,7 +96,7 @@ class Partitioner:
     for rule in self.rules:
       if not set(_as_tuple(rule[1])) <= set(AXES):
         raise errors.ConfigError(
-          'A sharding rule names a mesh axis that does not exist',
+          'A sharding rule contains an unknown mesh axis',
           got=rule,
           expected='axes among ' + ', '.join(AXES),
           where='Partitioner.rules',
@@ -101,24 +104,28 @@ class Partitioner:
 
   @functools.cached_property
   def mesh(self) -> jax.sharding.Mesh:
-    """The mesh [data, fsdp, tensor]; raises ConfigError if it cannot be."""
+    """Mesh with the axes data, fsdp and tensor.
+
+    Raises:
+      ConfigError: If the sizes do not match the number of devices.
+    """
     devices = list(
       self.devices
       or jax.devices()[: self.machine.count if self.machine else None]
     )
-    shape = meshes.mesh_shape(self._wanted(devices), len(devices))
+    shape = meshes.mesh_shape(self._axis_sizes(devices), len(devices))
     return jax.sharding.Mesh(
-      np.asarray(meshes.topology_order(shape, devices)).reshape(shape),
+      np.asarray(meshes.arrange_devices(shape, devices)).reshape(shape),
       AXES,
       axis_types=(jax.sharding.AxisType.Auto,) * len(AXES),
     )
 
-  def _wanted(self, devices) -> tuple[int, int, int]:
-    """Sizes along data, fsdp and tensor, with what is not given chosen."""
+  def _axis_sizes(self, devices) -> tuple[int, int, int]:
+    """Returns the sizes along data, fsdp and tensor, including defaults."""
     if self.data is None and self.fsdp is None and self.tensor != -1:
       return (
         -1,
-        meshes.fsdp_of_a_node(devices, self.machine, self.tensor),
+        meshes.default_fsdp_size(devices, self.machine, self.tensor),
         self.tensor,
       )
     is_data_remainder = -1 not in (self.fsdp, self.tensor)
@@ -137,12 +144,13 @@ class Partitioner:
 
   @property
   def logical_rules(self) -> Rules:
-    """`rules`, with what depends on the devices.
+    """`rules` and additional rules that depend on the devices.
 
-    The batch goes over `batch_axes` where tensor is one. The columns of tables
-    of tokens go where 'embed' goes, and on GPUs of several nodes over these,
-    too, where they divide the width: a table's gradient is then summed into
-    parts, and none of a lookup travels.
+    If the tensor axis splits the batch, the rule for the batch includes it. The
+    columns of embedding tables are split like 'embed'. On GPUs of several
+    nodes, they are split over the batch axes if these divide the width: The
+    gradient of a table is then reduced and scattered, and lookups require no
+    communication.
     """
     rules = self.rules
     if self.tensor_splits is not TensorSplits.LAYERS:
@@ -153,64 +161,71 @@ class Partitioner:
     return (*rules, ('columns', self._columns()))
 
   def _columns(self) -> tuple[str, ...] | None:
+    """Returns the mesh axes for the columns of embedding tables."""
     width = dict(reversed(self.rules)).get('embed')
     platform = (
       self.machine.platform
       if self.machine
       else self.mesh.devices.flat[0].platform
     )
-    is_whole_width = self.mesh.shape['fsdp'] == 1 or _as_tuple(width) != (
+    is_split_by_fsdp = self.mesh.shape['fsdp'] > 1 and _as_tuple(width) == (
       'fsdp',
     )
-    return width if platform != 'gpu' or is_whole_width else BATCH_AXES
+    return BATCH_AXES if platform == 'gpu' and is_split_by_fsdp else width
 
   @property
   def batch_divisor(self) -> int:
-    """Every global batch size must be a multiple of this."""
+    """Number of which every global batch size must be a multiple."""
     return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
   @property
   def batch_sharding(self) -> NamedSharding:
-    """First dimension over `batch_axes`, the others whole."""
+    """Sharding of the first dimension over `batch_axes`."""
     return NamedSharding(self.mesh, PartitionSpec(self.batch_axes))
 
   @property
   def replicated(self) -> NamedSharding:
+    """Sharding of an array that is replicated on all devices."""
     return NamedSharding(self.mesh, PartitionSpec())
 
   def shardings(self, boxed) -> Any:
-    """A NamedSharding for each array of a tree boxed with logical axes.
+    """Returns a NamedSharding for each array of a tree boxed with logical axes.
 
-    A dimension that its mesh axes do not divide is left whole, with one
-    warning that names the parameter.
+    A dimension that is not divisible by its mesh axes is not split, with a
+    warning that contains the name of the parameter.
+
+    Args:
+      boxed: Tree of boxed arrays or ShapeDtypeStructs.
     """
 
     def leaf(path, value):
       if not isinstance(value, nn.LogicallyPartitioned):
         return self.replicated
-      return self._sharding(_name(path), value.names, value.value.shape)
+      return self._sharding(_path_name(path), value.names, value.value.shape)
 
     return jax.tree_util.tree_map_with_path(
       leaf, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
     )
 
   def _sharding(self, name, names, shape) -> NamedSharding:
-    spec = self._spec(names, shape)
-    for kept_dimension in self._kept_whole(name, names, shape):
+    """Returns the sharding of one array and logs unsplit dimensions."""
+    spec = self._partition_spec(names, shape)
+    for unsplit in self._find_unsplit(name, names, shape):
       logging.warning(
-        '%s: dimension %d (%s) of %d is not divisible by %d devices of '
-        'mesh axis %s, so it is kept whole on each.',
+        '%s: dimension %d (%s) of size %d is not divisible by the %d devices of '
+        'mesh axis %s. Replicating it instead.',
         name,
-        kept_dimension.dimension,
-        kept_dimension.logical,
-        shape[kept_dimension.dimension],
-        kept_dimension.parts,
-        kept_dimension.axes,
+        unsplit.dimension,
+        unsplit.logical,
+        shape[unsplit.dimension],
+        unsplit.parts,
+        unsplit.axes,
       )
-      spec[kept_dimension.dimension] = None
+      spec[unsplit.dimension] = None
     return NamedSharding(self.mesh, PartitionSpec(*spec))
 
-  def _spec(self, names, shape) -> list[Any]:
+  def _partition_spec(self, names, shape) -> list[Any]:
+    """Returns the mesh axes of each dimension of an array."""
     rules = self.logical_rules
     spec = list(nn.logical_to_mesh_axes(names, rules) or ())
     for i, size in enumerate(shape):
@@ -218,64 +233,79 @@ class Partitioner:
         (spec[i],) = nn.logical_to_mesh_axes(('embed',), rules) or (None,)
     return spec
 
-  def _kept_whole(self, name, names, shape) -> list['KeptWhole']:
-    sizes = [
-      (i, axes, _size(self.mesh, axes))
-      for i, axes in enumerate(self._spec(names, shape))
-    ]
-    return [
-      KeptWhole(name, tuple(shape), i, names[i], str(axes), parts)
-      for i, axes, parts in sizes
-      if shape[i] % parts
-    ]
+  def _find_unsplit(self, name, names, shape) -> list['KeptWhole']:
+    """Finds the dimensions of an array that are not divisible."""
+    unsplit = []
+    for i, axes in enumerate(self._partition_spec(names, shape)):
+      num_devices = _size(self.mesh, axes)
+      if shape[i] % num_devices:
+        unsplit.append(
+          KeptWhole(
+            name, tuple(shape), i, names[i], str(axes), parts=num_devices
+          )
+        )
+    return unsplit
 
   def kept_whole(self, boxed) -> list['KeptWhole']:
-    """Dimensions of a boxed tree that their mesh axes do not divide."""
+    """Returns the dimensions that are not divisible by their mesh axes.
+
+    Args:
+      boxed: Tree of boxed arrays or ShapeDtypeStructs.
+    """
     kept_dimensions = []
     for path, value in jax.tree_util.tree_leaves_with_path(
       boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
     ):
       if isinstance(value, nn.LogicallyPartitioned):
-        kept_dimensions += self._kept_whole(
-          _name(path), value.names, value.value.shape
+        kept_dimensions += self._find_unsplit(
+          _path_name(path), value.names, value.value.shape
         )
     return kept_dimensions
 
   def check_batch_size(
     self, batch_size: int, *, accumulation: int = 1, where: str = ''
   ) -> None:
-    """Raises ConfigError unless the batch divides over mesh and accumulation."""
-    needed = self.batch_divisor * accumulation
-    if batch_size % needed:
+    """Checks that the batch is divisible by the devices and the accumulation.
+
+    Args:
+      batch_size: Global batch size.
+      accumulation: Number of gradient accumulation steps.
+      where: Location of the setting for the error message.
+
+    Raises:
+      ConfigError: If the batch size is not divisible.
+    """
+    divisor = self.batch_divisor * accumulation
+    if batch_size % divisor:
       raise errors.ConfigError(
         'The batch size does not divide over the devices',
         got=batch_size,
-        expected=f'a multiple of {needed} ('
+        expected=f'a multiple of {divisor} ('
         + ' x '.join(
           f'{axis} {self.mesh.shape[axis]}' for axis in self.batch_axes
         )
         + f' x accumulation {accumulation})',
         where=where or None,
-        fix='change the batch size, the accumulation or the mesh',
+        fix='Change the batch size, the accumulation or the mesh.',
       )
 
   @contextlib.contextmanager
   def scope(self):
-    """Context in which modules' logical constraints resolve on this mesh."""
+    """Context in which logical constraints of modules resolve on this mesh."""
     with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.logical_rules):
       yield
 
 
 class KeptWhole(NamedTuple):
-  """A dimension that its rule would split, but cannot.
+  """Dimension that is not split, because its size is not divisible.
 
   Attributes:
-    name: the parameter.
-    shape: of it.
-    dimension: which one.
-    logical: its logical axis.
-    axes: the mesh axis or axes of the rule.
-    parts: their devices.
+    name: Name of the parameter.
+    shape: Shape of the parameter.
+    dimension: Index of the dimension.
+    logical: Logical axis of the dimension.
+    axes: Mesh axis or axes of the rule.
+    parts: Number of devices along these mesh axes.
   """
 
   name: str
@@ -293,8 +323,12 @@ def _as_tuple(axes) -> tuple[str, ...]:
 
 
 def _size(mesh, axes) -> int:
+  """Returns the number of devices along mesh axes."""
   return math.prod(mesh.shape[axis] for axis in _as_tuple(axes))
 
 
-def _name(path) -> str:
-  return '/'.join(str(getattr(k, 'key', getattr(k, 'name', k))) for k in path)
+def _path_name(path) -> str:
+  """Joins the keys of a tree path with slashes."""
+  return '/'.join(
+    str(getattr(key, 'key', getattr(key, 'name', key))) for key in path
+  )

@@ -214,7 +214,10 @@ class _Digests(NamedTuple):
   def compare_replicas(self) -> '_Mismatches':
     """Returns the arrays and devices whose replicas differ."""
     return self._mismatches(
-      [digester.odd_replicas(digests) for digester, digests in self.parts]
+      [
+        digester.find_corrupt_replicas(digests)
+        for digester, digests in self.parts
+      ]
     )
 
   def _mismatches(self, marks: list[np.ndarray]) -> '_Mismatches':
