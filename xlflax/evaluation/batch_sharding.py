@@ -10,7 +10,7 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number that the row count of a batch should be a multiple of."""
+  """Returns the number that divides the row count of a sharded batch."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 

@@ -189,7 +189,7 @@ class EvalResult:
 
 
 class Failures:
-  """Collects the failures of the parts of a task."""
+  """Failures of the parts of a task."""
 
   def __init__(self, task: str):
     self._task = task
@@ -314,7 +314,7 @@ class EvalTask:
   def statistics(
     self, part: str, folder: pathlib.Path
   ) -> dict[str, corpus_statistics.Statistics]:
-    """Returns the statistics of single examples that the scores consist of.
+    """Returns the statistics of single examples that determine the scores.
 
     Two models are compared with them by resampling the examples (see
     `metrics.bootstrap`).

@@ -177,7 +177,16 @@ def token_states(
   max_length: int | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Computes `sentence_states` of N token sequences without special tokens."""
+  """Computes `sentence_states` of N token sequences without special tokens.
+
+  Args:
+    subject: Model, parameters, vocabulary, partitioner and batch size.
+    token_ids: Token ids of N sentences, without special tokens.
+    language_ids: N indices into the vocabulary's languages.
+    pooling: Method that turns the states of a sentence into one vector.
+    max_length: Maximum number of tokens; see `sentence_states`.
+    layers: Layers to return, where 0 is the embedding output. If None, all.
+  """
   limit = length_limit(subject, max_length)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[: limit - 2] for ids in token_ids]
@@ -242,7 +251,7 @@ def layer_index(subject: eval_task.Subject, layer: int, *, where: str) -> int:
 def bucket_lengths(max_length: int) -> tuple[int, ...]:
   """Returns the lengths to pad to: 16, 24, 32, 48, 64, … and `max_length`.
 
-  Powers of two alone cost a tenth more time, which was spent on padding.
+  With powers of two alone, a tenth more time was spent on padding.
   """
   lengths = []
   length = _MIN_LENGTH

@@ -23,8 +23,8 @@ def split_into_blocks(
 ) -> list[np.ndarray]:
   """Joins lines and splits them into blocks; the last block may be shorter.
 
-  For capacity 4 and separator 2, `[[7, 8], [9, 9, 9]]` becomes `[[7, 8, 2, 9],
-  [9, 9]]`.
+  For capacity 4 and separator 2, `[[7, 8], [9, 9, 9]]` becomes
+  `[[7, 8, 2, 9], [9, 9]]`.
 
   Args:
     lines: Token ids of each line. Empty lines are skipped.

@@ -76,9 +76,12 @@ def linear_cka(
 class LayerCKA:
   """CKA between the layers of two models, accumulated over batches.
 
-  ``` cka = LayerCKA() for first, second in batches:  # [L, n, D], [M, n, E]
+  ```
+  cka = LayerCKA()
+  for first, second in batches:  # [L, n, D], [M, n, E]
     cka.update(first, second)
-  cka.result()  # [L, M] ```
+  cka.result()  # [L, M]
+  ```
   """
 
   @validation.validate_call

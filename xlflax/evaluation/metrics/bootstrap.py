@@ -211,9 +211,9 @@ def confidence_interval(drawn: Drawn) -> tuple[float, float]:
 def holm_correction(p_values: Sequence[float]) -> list[float]:
   """Adjusts p-values for multiple comparisons, such as one for each language.
 
-  In Holm's method (1979), the i-th smallest of m p-values is multiplied by m -
-  i + 1. If adjusted p-values below 0.05 are called significant, the probability
-  that any of them is wrong is at most 5 %.
+  In Holm's method (1979), the i-th smallest of m p-values is multiplied by
+  m - i + 1. If adjusted p-values below 0.05 are called significant, the
+  probability that any of them is wrong is at most 5 %.
 
   For example, [0.01, 0.04, 0.03] becomes [0.03, 0.06, 0.06].
   """

@@ -21,8 +21,7 @@ class Punctuation(enum.Enum):
 
   INCLUDED: All words are scored, as in the CoNLL 2017 and 2018 shared tasks.
   EXCLUDED: Words whose gold universal part of speech is PUNCT are not scored,
-  as
-    in many papers on parsing.
+    as in many papers on parsing.
   """
 
   INCLUDED = 'included'

@@ -26,8 +26,7 @@ class Rules(enum.Enum):
 
   SQUAD: The same normalization for all languages.
   SQUAD_V2: The same normalization. An empty answer is correct if the gold
-  answer
-    is empty (Rajpurkar et al., 2018).
+    answer is empty (Rajpurkar et al., 2018).
   MLQA: Language-specific normalization.
   """
 
@@ -194,8 +193,8 @@ def normalize_answer(
   languages. MLQA's rules remove Unicode punctuation and the articles of the
   language, and split Chinese text into characters where they are Han.
 
-  For example, MLQA's rules for Spanish turn `¡El niño y la niña!` into `niño y
-  niña`.
+  For example, `¡El niño y la niña!` becomes `niño y niña` by MLQA's rules for
+  Spanish.
 
   Raises:
     ConfigError: If MLQA has no rules for the language.

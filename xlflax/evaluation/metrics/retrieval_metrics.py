@@ -59,7 +59,9 @@ def nearest_by_csls(
 
 
 class MeanCosines(NamedTuple):
-  """Mean cosines of vectors. Both are close to 1 if all vectors point one way.
+  """Mean cosines of vectors.
+
+  Both are close to 1 if all vectors point in the same direction.
 
   Attributes:
     pairs: Mean cosine of translation pairs.
@@ -90,8 +92,9 @@ def retrieval_accuracies(
   """Returns accuracy@1 over all queries, and by string overlap of their pairs.
 
   Args:
-    name: Name of the metric. `<name>_unshared` and `<name>_shared` are the
-      metrics of queries whose pairs have no common strings or some.
+    name: Name of the metric. `<name>_unshared` is computed over the queries
+      whose pairs have no common string, `<name>_shared` over those whose pairs
+      have one.
     indices: Nearest neighbor of each query, of shape [N]. The correct neighbor
       of query i is i.
     kinds: `Kind` of each pair, of shape [N].

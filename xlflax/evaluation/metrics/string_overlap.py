@@ -52,9 +52,10 @@ def overlap_kind(first: str, second: str) -> Kind:
 
 
 def split_overlap_words(text: str) -> list[str]:
-  """Splits a text into runs of letters, marks and digits, NFKC and case-folded.
+  """Splits a normalized text into runs of letters, marks and digits.
 
-  For example, `Don't use ＰＤＦ 2.0!` becomes `don t use pdf 2 0`.
+  The text is normalized by NFKC and case folding. For example,
+  `Don't use ＰＤＦ 2.0!` becomes `don t use pdf 2 0`.
   """
   folded = unicodedata.normalize('NFKC', text).casefold()
   return ''.join(

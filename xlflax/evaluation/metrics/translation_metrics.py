@@ -257,6 +257,7 @@ def _tokenize(moses: sacremoses.MosesTokenizer, text: str) -> str:
 
 
 def _check_references(hypotheses, references) -> None:
+  """Checks that each reference list has one reference per translation."""
   metric_checks.not_empty(hypotheses, what='translations')
   if (
     isinstance(references, str)

@@ -390,6 +390,7 @@ def _shared_keys(
 
 
 def _find_baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
+  """Returns the table of the baseline, by default the first table."""
   if name is None:
     return tables[0]
   for table in tables:
@@ -421,6 +422,7 @@ def _adjust_p_values(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _summarize_task(
   table, task: str, source: str, num_languages: int
 ) -> TaskSummary:
+  """Computes the averages and transfer gaps of a model on a task."""
   by_language = table.task_scores(task)
   by_metric = {
     name: scores
