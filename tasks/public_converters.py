@@ -125,21 +125,21 @@ def slot_lines(annotated: str, locale: str) -> list[str]:
       next(chunks, None)  # Skips the colon.
       continue
 
-    words: Iterable[str]
+    tokens: Iterable[str]
     if by_character and not chunk.isascii():
-      words = chunk
+      tokens = chunk
     elif chunk.endswith(']') and not by_character:
-      words = [chunk.rstrip(']'), ']']
+      tokens = [chunk.rstrip(']'), ']']
     else:
-      words = [chunk.rstrip(']')]
+      tokens = [chunk.rstrip(']')]
 
-    for word in words:
-      if word == ']':
+    for token in tokens:
+      if token == ']':
         slot = ''
-      elif word:
+      elif token:
         prefix = 'I-' if slot == previous_slot else 'B-'
         tag = prefix + slot if slot else 'O'
-        lines.append(f'{word}\t{tag}')
+        lines.append(f'{token}\t{tag}')
         previous_slot = slot
   return lines
 

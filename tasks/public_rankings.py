@@ -300,11 +300,13 @@ def _mention_query(context: Mapping, mention: Mapping) -> dict[str, str]:
   start = min([span['start'], *(sentence['start'] for sentence in sentences)])
   end = max([span['end'], *(sentence['end'] for sentence in sentences)])
   name = text[span['start'] : span['end']]
-  left = _BRACES.sub(r'(\1)', text[start : span['start']])
-  right = _BRACES.sub(r'(\1)', text[span['end'] : end])
+  text_before = _BRACES.sub(r'(\1)', text[start : span['start']])
+  text_after = _BRACES.sub(r'(\1)', text[span['end'] : end])
   return {
     '_id': mention['example_id'],
-    'text': _normalize_spaces(f'{name}: {left} {{ {name} }} {right}'),
+    'text': _normalize_spaces(
+      f'{name}: {text_before} {{ {name} }} {text_after}'
+    ),
     'language': context['language'],
   }
 

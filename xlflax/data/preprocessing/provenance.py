@@ -344,8 +344,8 @@ def _differences(stored: Any, requested: Any, name: str = '') -> Iterator[str]:
     }
     changed_paths = sorted({json.loads(file)[0] for file in changed})
     ellipsis = ', …' if len(changed_paths) > 5 else ''
-    shown = ', '.join(changed_paths[:5])
-    yield f'{name}: {shown}{ellipsis} added, removed or changed'
+    listed_paths = ', '.join(changed_paths[:5])
+    yield f'{name}: {listed_paths}{ellipsis} added, removed or changed'
   elif stored != requested:
     yield f'{name}: {stored!r} stored, {requested!r} requested'
 
