@@ -25,7 +25,7 @@ _OFTEN = (
   '--gin.trainer.Trainer.log_every_steps=1',
   '--gin.trainer.Trainer.log_to=()',
 )
-_EXISTS = 'The output is there already'
+_EXISTS = 'The output already exists'
 
 
 @dataclasses.dataclass(frozen=True)

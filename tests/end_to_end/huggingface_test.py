@@ -177,7 +177,7 @@ def test_mistakes_are_told_in_one_message(folder, workspace, tmp_path):
   output = workspace.run(
     'convert', 'from-hf', str(folder), '--output', str(folder), status=2
   )
-  assert 'The output is there already' in output
+  assert 'The output already exists' in output
   output = workspace.run(
     'convert', 'to-hf', str(folder), '--output', str(tmp_path / 'x'), status=2
   )

@@ -50,7 +50,7 @@ def test_bucket_that_may_not_be_written(bucket):
 def test_bucket_that_does_not_answer(bucket):
   bucket.silent = True
   start = time.monotonic()
-  assert 'no answer within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
+  assert 'no response within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
   assert time.monotonic() - start < 5
 
 

@@ -246,7 +246,7 @@ def test_damage_after_the_upload(root, damage):
   said = str(caught.value)
   assert {
     'missing': 'there is no a',
-    'other': 'a has another content',
+    'other': 'a has changed',
     'manifest': 'no digest of its own',
   }[damage] in said
   assert os.fspath(root) in said

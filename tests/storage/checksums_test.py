@@ -56,7 +56,7 @@ def test_every_flipped_bit_is_noticed(sealed, bit, short, monkeypatch):
   content[bit // 8] ^= 1 << bit % 8
   (sealed / 'a.bin').write_bytes(content)
   assert checksums.find_problems(sealed) == [
-    'a.bin has another content than was written'
+    'a.bin has changed since it was written'
   ]
 
 

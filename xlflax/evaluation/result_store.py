@@ -351,8 +351,8 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
     record = checksums.read_json(
       file,
       error=errors.RunDirectoryError,
-      what='An evaluation result is damaged and is ignored',
-      own=True,
+      message='An evaluation result is damaged and is ignored',
+      has_digest=True,
       fix='Evaluate again.',
     )
   except errors.RunDirectoryError as error:
@@ -479,8 +479,8 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
   owner = checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    what='The record of the run of these results is damaged',
-    own=True,
+    message='The record of the run of these results is damaged',
+    has_digest=True,
     fix='Pass another --output.',
   )
   if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):

@@ -276,10 +276,10 @@ class TrialRunner:
     return checksums.read_json(
       path,
       error=errors.RunDirectoryError,
-      what="A trial's record is damaged",
-      own=True,
+      message="A trial's record is damaged",
+      has_digest=True,
       fix='delete it: the trial is then continued',
-      into=into,
+      convert=into,
     )
 
   def _train(self, made: MadeTrial, seconds: float) -> TrialResult:

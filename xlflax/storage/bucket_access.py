@@ -95,7 +95,7 @@ def _request(
   try:
     error = responses.get(timeout=seconds)
   except queue.Empty:
-    error = TimeoutError(f'no answer within {seconds:g} s')
+    error = TimeoutError(f'no response within {seconds:g} s')
   if isinstance(error, errors.XlflaxError):
     raise error
   if error is not None:

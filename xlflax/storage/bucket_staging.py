@@ -90,8 +90,7 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns the mirror of an output if this machine wrote it, else the path
-  itself.
+  """Returns the mirror of an output if this machine wrote it, else the path.
 
   Args:
     directory: Output directory.
@@ -197,7 +196,7 @@ class _Mirror:
     self._load_state()
     is_complete = self._digests is not None
     if new and is_complete and self._remote:
-      raise self._bucket_error('the output is there already')
+      raise self._bucket_error('the output already exists')
     manifest_file = self.folder / MANIFEST
     previous_text = (
       manifest_file.read_bytes() if manifest_file.exists() else b''
@@ -355,7 +354,7 @@ class _Mirror:
             f'received {received} of {size} bytes of {name}'
           )
       if digest and checksums.digest_file(pathlib.Path(file.name)) != digest:
-        raise self._bucket_error(f'{name} has another content')
+        raise self._bucket_error(f'{name} has changed since its upload')
 
     try:
       self._retry(paths.write_atomically, target, fill)
@@ -403,7 +402,7 @@ class _Mirror:
 
   def _bucket_error(self, got: str) -> errors.RunDirectoryError:
     return errors.RunDirectoryError(
-      'This place in a bucket cannot be used',
+      'The path in the bucket is unusable',
       got=got,
       expected='a complete upload as input, or a new path as output',
       where=self._name,

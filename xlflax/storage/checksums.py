@@ -248,28 +248,28 @@ def read_json(
   path: pathlib.Path,
   *,
   error: type[errors.XlflaxError],
-  what: str = 'A file is damaged',
-  own: bool = False,
+  message: str = 'The file is damaged',
+  has_digest: bool = False,
   fix: str | None = None,
-  into: Callable[[Any], Any] = lambda value: value,
+  convert: Callable[[Any], Any] = lambda value: value,
 ) -> Any:
-  """The value of a JSON file that xlflax wrote.
+  """Reads a JSON file that xlflax wrote.
 
   Args:
-    path: the file.
-    error: what is raised.
-    what: the message's first sentence.
-    own: whether the value has its own digest, as of `add_digest`.
-    fix: what to do about it.
-    into: makes of the value what is returned.
+    path: File on disk or in a bucket.
+    error: Class of the error to raise.
+    message: First sentence of the error message.
+    has_digest: Whether to verify the value's own digest (see `add_digest`).
+    fix: Instruction for the error message.
+    convert: Function that converts the value to the result.
 
   Raises:
-    XlflaxError: of the kind `error`: the file cannot be read, is no JSON, has
-      been changed, or holds what `into` can make nothing of.
+    XlflaxError: If the file cannot be read, is not JSON, or has changed, or
+      `convert` raises an error. The class is `error`.
   """
   try:
     value = json.loads(path.read_text(encoding='utf-8'))
-    return into(verify_digest(value) if own else value)
+    return convert(verify_digest(value) if has_digest else value)
   except (
     OSError,
     ValueError,
@@ -281,7 +281,7 @@ def read_json(
   ) as cause:
     errors.check_system(cause, path)
     raise error(
-      what,
+      message,
       got=_short(cause),
       expected='JSON that xlflax wrote',
       where=str(path),
@@ -320,16 +320,16 @@ def find_changes(
         current[name] = ''
     except OSError as error:
       _raise_transient(error, directory / name)
-      missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-      descriptions[name] = f'{name} ' + (
-        'is missing' if missing else _short(error)
-      )
+      if isinstance(error, FileNotFoundError | NotADirectoryError):
+        descriptions[name] = f'{name} is missing'
+      else:
+        descriptions[name] = f'{name} is unreadable ({_short(error)})'
   unread = [name for name, digest in current.items() if not digest]
   sums = digest_files([directory / name for name in unread])
   current |= {name: sums[directory / name] for name in unread}
   for name, digest in current.items():
     if digest != files[name]:
-      descriptions[name] = f'{name} has another content than was written'
+      descriptions[name] = f'{name} has changed since it was written'
   return descriptions
 
 

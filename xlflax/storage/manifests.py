@@ -1,12 +1,12 @@
 """Manifests, which record the type and the files of a directory.
 
-A manifest is the `digests.json` of a directory (see `digests`). It contains the
-digest of every file that is written exactly once, so that a missing, corrupt or
-exchanged file is detected. Files that grow or are replaced during the life of
-an artifact are not included. All functions support buckets.
+A manifest is the `digests.json` of a directory (see `checksums`). It contains
+the digest of every file that is written exactly once, so that a missing,
+corrupt or exchanged file is detected. Files that grow or are replaced during
+the life of an artifact are not included. All functions support buckets.
 
 A file and the manifest cannot change atomically. A manifest that is about to
-change the digest of a file therefore also keeps the previous digest: wherever a
+change the digest of a file therefore also keeps the previous digest. Wherever a
 process is killed, the manifest matches the file on disk.
 """
 
@@ -57,7 +57,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(directory: pathlib.Path) -> Manifest | None:
-  """Reads the manifest of a directory. Returns None if there is none.
+  """Reads the manifest of a directory, or returns None if there is none.
 
   Raises:
     RunDirectoryError: If the manifest is corrupt.
@@ -68,10 +68,10 @@ def read_manifest(directory: pathlib.Path) -> Manifest | None:
     return None
   except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
     raise errors.RunDirectoryError(
-      'A manifest is damaged',
+      'The manifest is damaged',
       got=f'{type(error).__name__}: {error}'[:200],
       where=str(directory / FILE),
-      fix=f'xlflax verify {directory} --repair',
+      fix=f'Run `xlflax verify {directory} --repair`.',
       status=errors.ExitStatus.FAILURE
       if errors.is_away(error)
       else errors.ExitStatus.MISTAKE,
@@ -152,15 +152,15 @@ def forget_files(directory: pathlib.Path, names: Collection[str]) -> None:
 
 
 def find_problems(
-  directory: pathlib.Path, *, but: Collection[str] = ()
+  directory: pathlib.Path, *, exclude: Collection[str] = ()
 ) -> dict[str, str]:
-  """Returns the invalid files of a directory, with a description each.
+  """Returns the invalid files of a directory, with a description of each.
 
   The manifest itself is included.
 
   Args:
     directory: Directory of the artifact.
-    but: Files that are not checked.
+    exclude: Files that are not checked.
   """
   try:
     manifest = read_manifest(directory)
@@ -171,7 +171,7 @@ def find_problems(
   expected = {
     name: digest
     for name, digest in manifest.files.items()
-    if name not in set(but)
+    if name not in set(exclude)
   }
   for name, digest in manifest.before.items():
     if name in expected and _has_digest(directory / name, digest):
@@ -188,26 +188,26 @@ def check_file(directory: pathlib.Path, name: str) -> None:
   manifest = read_manifest(directory)
   if manifest and name in manifest.files and not (directory / name).exists():
     raise errors.RunDirectoryError(
-      'A file of the manifest is missing',
+      'A file that the manifest lists is missing',
       got=f'no {name}',
       expected='all files of the manifest',
       where=str(directory),
-      fix=f'xlflax verify {directory} --repair',
+      fix=f'Run `xlflax verify {directory} --repair`.',
     )
 
 
 def iterate_texts(
-  directory: pathlib.Path, *, longest: int
+  directory: pathlib.Path, *, max_bytes: int
 ) -> Iterator[tuple[str, str]]:
   """Yields (path, content) of the short text files that match their digests.
 
   Args:
     directory: Directory of the artifact.
-    longest: Maximum size of a short file in bytes.
+    max_bytes: Maximum size of a file in bytes.
   """
   manifest = read_manifest(directory)
   for name, digest in (manifest.files if manifest else {}).items():
-    if checksums.parse_size(digest) > longest:
+    if checksums.parse_size(digest) > max_bytes:
       continue
     try:
       text = (directory / name).read_text(encoding='utf-8')

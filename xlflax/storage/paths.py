@@ -6,7 +6,7 @@ the same methods. The functions of this module cover the operations that differ
 in a bucket: appending, renaming, and operations on directories. Other stores
 with the S3 interface (MinIO, R2, Ceph) are selected with AWS_ENDPOINT_URL.
 Azure supports text, vocabularies, caches and folders, but no checkpoints (see
-`kvstores`).
+`tensorstore_specs`).
 """
 
 import contextlib
@@ -98,7 +98,7 @@ def _bucket_path(text: str):
 
 
 def is_bucket(path: str | os.PathLike) -> bool:
-  """Returns whether a path is in a bucket rather than in a file system."""
+  """Returns whether a path is in a bucket."""
   return os.fspath(path).startswith(_PREFIXES)
 
 
@@ -141,7 +141,7 @@ def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
-      'This cannot be in a bucket',
+      'The path must not be in a bucket',
       got=os.fspath(name),
       expected='a file or directory on disk',
       where=where,
@@ -157,7 +157,10 @@ def to_absolute_path(name: str | os.PathLike) -> pathlib.Path:
 
 
 def list_directory(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Lists a directory in sorted order. The list is empty if there is none."""
+  """Lists a directory in sorted order.
+
+  Returns an empty list if the directory does not exist.
+  """
   try:
     return sorted(directory.iterdir())
   except (FileNotFoundError, NotADirectoryError):
@@ -376,7 +379,7 @@ def new_directory(
     )
   if target.exists() and (not target.is_dir() or list_directory(target)):
     raise errors.RunDirectoryError(
-      'The output is there already',
+      'The output already exists',
       got=str(target),
       expected='a new or empty directory',
       fix=f'Pass another {where}.',

@@ -124,10 +124,10 @@ def _read_record(path: pathlib.Path, into: Callable[[Any], Any]) -> Any:
   return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    what="The record of a suite's result is damaged",
-    own=True,
+    message="The record of a suite's result is damaged",
+    has_digest=True,
     fix='Delete the file and run the suite again.',
-    into=into,
+    convert=into,
   )
 
 

@@ -180,10 +180,10 @@ def _read_record(directory: pathlib.Path) -> dict[str, Any]:
   return checksums.read_json(
     directory / JSON,
     error=errors.RunDirectoryError,
-    what='The report is damaged',
-    own=True,
+    message='The report is damaged',
+    has_digest=True,
     fix='Write the report again.',
-    into=parse_tables,
+    convert=parse_tables,
   )
 
 

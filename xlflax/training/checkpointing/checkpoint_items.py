@@ -183,7 +183,7 @@ def make_meta(
     scored: Metric by which the best checkpoint is selected, by name. If None,
       no checkpoint is selected.
   """
-  files = dict(manifests.iterate_texts(model_dir, longest=_MAX_TEXT_BYTES))
+  files = dict(manifests.iterate_texts(model_dir, max_bytes=_MAX_TEXT_BYTES))
   return {_FILES: files, _SCORED: scored}
 
 

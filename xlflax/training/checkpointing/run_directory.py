@@ -216,8 +216,8 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    what='A file of the run is damaged',
-    own=True,
+    message='A file of the run is damaged',
+    has_digest=True,
     fix=f'Run `xlflax verify {path.parent} --repair`.',
   )
 
