@@ -37,6 +37,7 @@ def write_unit(
   end = job.num_shards(part)
   if end is not None and all(map(job.entry, map(part.name, range(end)))):
     return
+  write: Callable[..., Iterator[int | None]]
   if part.num_bytes is not None:
     write = _write_byte_shards
   else:

@@ -226,12 +226,11 @@ def _make_error(
     where: Location for the error message.
   """
   too_high, too_low = _TOO_HIGH.search(message), _TOO_LOW.search(message)
+  flag, requested = '--size', settings.size
+  name = 'The vocabulary size'
   if settings.merges is not None:
     flag, requested = '--num_merges', settings.merges
     name = 'The number of merges'
-  else:
-    flag, requested = '--size', settings.size
-    name = 'The vocabulary size'
   if too_high:
     return errors.VocabularyError(
       f'{name} is too large for this text',
