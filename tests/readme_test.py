@@ -1,4 +1,4 @@
-"""The programs in README.md under "From Python", run on tiny data."""
+"""The programs in README.md under "Python API", run on tiny data."""
 
 import ast
 import importlib
@@ -28,7 +28,7 @@ _TINY_TRAINING = {
 
 
 def _programs() -> list[str]:
-  section = README.read_text(encoding='utf-8').split('## From Python')[1]
+  section = README.read_text(encoding='utf-8').split('## Python API')[1]
   return re.findall(r'```python\n(.*?)```', section.split('\n## ')[0], re.S)
 
 

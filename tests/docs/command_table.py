@@ -120,7 +120,7 @@ NOT_RUN_PYTHON = {
 SMALLER = {
   'README.md': {
     '--hours=2': '--steps=2',
-    '--dry_run       # the plan; leave --dry_run out to train': '',
+    '--dry_run       # prints the plan; omit --dry_run to train': '',
     '--size=32000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=20000': world.PAIRS,
     '--grid SEED=0,1': f'--grid SEED=0,1 {world.TUNING}',

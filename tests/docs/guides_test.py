@@ -1,4 +1,4 @@
-"""Links to questions and to sections, and messages quoted in the guides."""
+"""Links to sections, and messages quoted in the guides."""
 
 import ast
 import pathlib
@@ -18,10 +18,8 @@ def _anchors(path: str) -> set[str]:
   return {re.sub(r'[\s-]+', '-', one) for one in kept}
 
 
-def test_questions_are_one_click_from_the_front_page():
-  links = set(re.findall(r'docs/questions\.md#([\w-]+)', _text('README.md')))
-  headings = _anchors('docs/questions.md') - {'questions'}
-  assert links == headings != set()
+def test_the_questions_are_linked_from_the_front_page():
+  assert '(docs/questions.md)' in _text('README.md')
 
 
 def _source() -> str:
