@@ -99,7 +99,7 @@ class Plateau:
       f'entropy ({self.entropy}). The model has only learned token frequencies '
       f'since step {self.reached:,}. Train for more steps, with the settings '
       'of recipes/small.gin or another LEARNING_RATE. See docs/training.md, '
-      '"The plateau of token frequencies".'
+      '"The unigram plateau".'
     )
 
 
