@@ -14,13 +14,13 @@ from xlflax.evaluation import result_store, result_tables
 
 # Title, task, metric, where it lies below scores/MODEL ('' is the run itself).
 _ROWS = (
-  ('Paragraphs', 'retrieval', 'accuracy_unshared', ''),
-  ('by 3-grams', 'retrieval', 'string_overlap_unshared', ''),
+  ('Paragraph retrieval', 'retrieval', 'accuracy_unshared', ''),
+  ('Paragraph retrieval by 3-grams', 'retrieval', 'string_overlap_unshared', ''),
   ('Tatoeba', 'tatoeba', 'accuracy', ''),
   ('NTREX', 'ntrex', 'accuracy', ''),
-  ('Mining, F1', 'mining_ntrex', 'f1', ''),
-  ('Parts of speech', 'tagging_test', 'accuracy', 'pos'),
-  ('Names, F1', 'tagging_test', 'f1', 'ner'),
+  ('Bitext mining, F1', 'mining_ntrex', 'f1', ''),
+  ('POS tagging', 'tagging_test', 'accuracy', 'pos'),
+  ('NER, F1', 'tagging_test', 'f1', 'ner'),
   ('NLI', 'classification', 'accuracy', 'runs/nli'),
   ('PAWS-X', 'classification_test', 'accuracy', 'pawsx'),
   ('TyDiQA, F1', 'question_answering', 'f1', 'qa'),
@@ -72,7 +72,7 @@ def losses(run: pathlib.Path) -> dict[int, float]:
 
 def main() -> None:
   work = pathlib.Path(sys.argv[1])
-  print('| task | part | ' + ' | '.join(_MODELS) + ' |')
+  print('| task | language | ' + ' | '.join(_MODELS) + ' |')
   print('| --- ' * (2 + len(_MODELS)) + '|')
   for title, task, metric, where in _ROWS:
     by_model = {
@@ -82,7 +82,7 @@ def main() -> None:
       cells = [found.get(part, '') for found in by_model.values()]
       print(f'| {title} | {part} | ' + ' | '.join(cells) + ' |')
   print(
-    '\n| command | processor seconds | seconds | MB |\n| --- | ---: | ---: | ---: |'
+    '\n| command | CPU seconds | elapsed seconds | memory, MB |\n| --- | ---: | ---: | ---: |'
   )
   for line in (work / 'times').read_text().splitlines():
     if len(line.split()) != 5:
@@ -99,7 +99,7 @@ def main() -> None:
   whole, parts = (
     losses(work / 'runs' / f'copy-{n}') for n in ('whole', 'parts')
   )
-  print(f'\nresumed: {"the same losses" if whole == parts else "OTHER LOSSES"}')
+  print(f'\nresumed: {"the same losses" if whole == parts else "DIFFERENT LOSSES"}')
   if (work / 'peer.json').exists():
     print(json.dumps(json.loads((work / 'peer.json').read_text())))
 
