@@ -15,7 +15,12 @@ from xlflax.evaluation import result_store, result_tables
 # Title, task, metric, where it lies below scores/MODEL ('' is the run itself).
 _ROWS = (
   ('Paragraph retrieval', 'retrieval', 'accuracy_unshared', ''),
-  ('Paragraph retrieval by 3-grams', 'retrieval', 'string_overlap_unshared', ''),
+  (
+    'Paragraph retrieval by 3-grams',
+    'retrieval',
+    'string_overlap_unshared',
+    '',
+  ),
   ('Tatoeba', 'tatoeba', 'accuracy', ''),
   ('NTREX', 'ntrex', 'accuracy', ''),
   ('Bitext mining, F1', 'mining_ntrex', 'f1', ''),
@@ -99,7 +104,9 @@ def main() -> None:
   whole, parts = (
     losses(work / 'runs' / f'copy-{n}') for n in ('whole', 'parts')
   )
-  print(f'\nresumed: {"the same losses" if whole == parts else "DIFFERENT LOSSES"}')
+  print(
+    f'\nresumed: {"the same losses" if whole == parts else "DIFFERENT LOSSES"}'
+  )
   if (work / 'peer.json').exists():
     print(json.dumps(json.loads((work / 'peer.json').read_text())))
 
