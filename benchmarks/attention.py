@@ -68,7 +68,7 @@ def inputs(sizes: Sizes, seed: int = 0):
 
 def attend(variant: str, query, key, value, ids) -> jax.Array:
   """Attention within segments by one of `VARIANTS`."""
-  mask = masks.within_segments(ids)
+  mask = masks.make_self_attention_mask(ids)
   if variant == 'formula':
     length = query.shape[1]
     return _formula(query, key, value, mask.array(length, length))

@@ -23,15 +23,15 @@ def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
   """CPUs optimize them less, unless the flags name a level, as the tests'."""
   level = 'xla_backend_optimization_level'
   assert level in os.environ['XLA_FLAGS']
-  assert compile_targets.options_of_one_run() == {}
+  assert compile_targets.single_run_options() == {}
   assert compile_targets.compiler_options(1000) == {}
   monkeypatch.setenv('XLA_FLAGS', '')
-  assert compile_targets.options_of_one_run() == {level: 1}
+  assert compile_targets.single_run_options() == {level: 1}
   assert compile_targets.compiler_options(1000) == {level: 2}
   assert compile_targets.compiler_options(100_000_000) == {}
   assert compile_targets.compiler_options() == {}
   with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
-    assert compile_targets.options_of_one_run() == {}
+    assert compile_targets.single_run_options() == {}
     assert compile_targets.compiler_options(1000) == {}
   with compile_targets.compiling_for(compile_targets.Target('tpu')):
     assert level not in compile_targets.compiler_options(1000)

@@ -34,12 +34,12 @@ def test_sizes_that_a_model_has(sizes, shapes):
 
 
 @pytest.mark.parametrize(
-  'sizes, told',
+  'sizes, size',
   [
-    ({'vocab_size': 10**12}, 'vocab_size is 1000000000000'),
-    ({'num_layers': 10**9}, 'num_layers is 1000000000'),
+    ({'vocab_size': 10**12}, 1000000000000),
+    ({'num_layers': 10**9}, 1000000000),
   ],
 )
-def test_sizes_that_no_model_has(sizes, told):
-  (found,) = shape_checks.find_shape_problems(_Config(**sizes), _SHAPES)
-  assert told in found
+def test_sizes_that_no_model_has(sizes, size):
+  (problem,) = shape_checks.find_shape_problems(_Config(**sizes), _SHAPES)
+  assert str(size) in problem

@@ -15,7 +15,9 @@ def _words(seed):
 
 
 def _kept(seed, rate):
-  return np.asarray(dropout.weights_kept(_words(seed), _SHAPE, rate=rate))
+  return np.asarray(
+    dropout.attention_keep_mask(_words(seed), _SHAPE, rate=rate)
+  )
 
 
 def _standard(kept, rate):

@@ -157,7 +157,7 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
   made = []
   for level in (1, 3):  # 3 is what XLA does by itself
     options = {'xla_backend_optimization_level': level}
-    monkeypatch.setattr(compile_targets, 'options_of_one_run', options.copy)
+    monkeypatch.setattr(compile_targets, 'single_run_options', options.copy)
     made.append(factory.create(jax.random.key(0)).params)
   tiny.assert_trees_equal(*made)
 

@@ -1,4 +1,4 @@
-"""Flax Linen modules: what is computed, from token ids to states."""
+"""Flax Linen modules of encoders and encoder-decoders."""
 
 from etils import epy as _epy
 

@@ -1,7 +1,8 @@
-"""Activations by name: the one place that declares them.
+"""Registry of activation functions.
 
-Encoders, decoders, the heads of fine-tuning and the import of Hugging Face
-folders all read this registry, so that a new activation is one `register_activation`.
+Encoders, decoders, heads and the conversion of Hugging Face models use this
+registry. A call of `register_activation` therefore suffices to add an
+activation.
 """
 
 import dataclasses
@@ -19,12 +20,12 @@ Function = Callable[[jax.Array], jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Activation:
-  """An activation and its names elsewhere.
+  """An activation function and its Hugging Face names.
 
   Attributes:
-    function: element-wise, [...] -> [...].
-    huggingface: its names in a Hugging Face config.json; the first is the one
-      that is written.
+    function: Element-wise function.
+    huggingface: Names of the activation in the config.json of Hugging Face
+      models. The first one is used in exports.
   """
 
   function: Function
@@ -40,16 +41,17 @@ def register_activation(
   """Registers an activation under the name that configurations use.
 
   Args:
-    name: such as 'gelu'; another activation of the name is replaced.
-    function: element-wise, [...] -> [...].
-    huggingface: its names in a Hugging Face config.json, the one to write
-      first.
+    name: Name such as 'gelu'. A registered activation of the same name is
+      replaced.
+    function: Element-wise function.
+    huggingface: Names of the activation in the config.json of Hugging Face
+      models. The first one is used in exports.
   """
   _registered[name] = Activation(function, huggingface)
 
 
 def activation_names() -> tuple[str, ...]:
-  """Returns the registered names."""
+  """Returns the names of all registered activations."""
   return tuple(_registered)
 
 
@@ -59,35 +61,37 @@ def activation_function(name: str) -> Function:
 
 
 def from_huggingface() -> dict[str, str]:
-  """Returns the names of a config.json, each with the registered name."""
+  """Returns a map from Hugging Face names to registered names."""
   return {
-    theirs: name
+    huggingface_name: name
     for name, activation in _registered.items()
-    for theirs in activation.huggingface
+    for huggingface_name in activation.huggingface
   }
 
 
 def to_huggingface(name: str) -> str:
-  """Returns the name that a config.json gives to a registered activation.
+  """Returns the Hugging Face name of a registered activation.
 
   Raises:
-    ConfigError: Hugging Face has no such activation.
+    ConfigError: If the activation has no Hugging Face name.
   """
   huggingface_names = _registered[name].huggingface
   if not huggingface_names:
+    supported = ', '.join(
+      name for name, activation in _registered.items() if activation.huggingface
+    )
     raise errors.ConfigError(
-      'Hugging Face has no such activation',
+      'The activation has no Hugging Face name',
       got=repr(name),
-      expected='one of '
-      + ', '.join(n for n, a in _registered.items() if a.huggingface),
+      expected=f'one of {supported}',
       where='EncoderConfig.activation',
-      fix='pass huggingface=(NAME,) to activations.register',
+      fix='Pass huggingface=(NAME,) to activations.register_activation.',
     )
   return huggingface_names[0]
 
 
 def _gelu(inputs: jax.Array) -> jax.Array:
-  """x Φ(x), by erf: XLA's erfc takes twice the arithmetic."""
+  """Computes x Φ(x) with erf, because XLA's erfc takes twice the arithmetic."""
   x = inputs.astype(jnp.promote_types(inputs.dtype, jnp.float32))
   return (0.5 * x * (1 + jax.lax.erf(x * 0.5**0.5))).astype(inputs.dtype)
 

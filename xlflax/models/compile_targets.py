@@ -1,4 +1,7 @@
-"""The devices that a traced program is for, which choose between its forms."""
+"""Devices that a program is traced for, and their compiler options.
+
+Some modules choose their implementation by the target.
+"""
 
 import contextlib
 import contextvars
@@ -13,11 +16,11 @@ from xlflax.utils import errors
 
 
 class Target(NamedTuple):
-  """What the forms of a program depend on.
+  """Properties of devices that determine the implementation of a program.
 
   Attributes:
     platform: 'cpu', 'gpu' or 'tpu'.
-    capability: compute capability of an NVIDIA GPU, such as (9, 0); None for
+    capability: Compute capability of an NVIDIA GPU, such as (9, 0). None for
       other devices.
   """
 
@@ -25,140 +28,150 @@ class Target(NamedTuple):
   capability: tuple[int, ...] | None = None
 
 
-_compiling_for: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
-  'compiling_for', default=None
+_target: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
+  'target', default=None
 )
-# The platform whose compiler is used, where it is not the target's.
-_compiled_by: contextvars.ContextVar[str | None] = contextvars.ContextVar(
-  'compiled_by', default=None
+# Platform of the compiler, if it differs from the platform of the target.
+_compiler_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+  'compiler_platform', default=None
 )
 
 
 def current_target() -> Target:
-  """Returns the target of `compiling_for`, else the default devices."""
-  chosen = _compiling_for.get()
-  if chosen is not None:
-    return chosen
+  """Returns the target of `compiling_for`, or the default devices."""
+  target = _target.get()
+  if target is not None:
+    return target
   platform = jax.default_backend()
   return Target(platform, _capability() if platform == 'gpu' else None)
 
 
-# Products whose weights or gradients are split over devices stay whole. By
-# default XLA:TPU makes loops of partial sums of them, which read activations
-# once for each device (docs/performance.md).
+# Do not split matmuls whose weights or gradients are sharded. By default,
+# XLA:TPU converts them to loops of partial sums, which read the activations once
+# for each device (docs/performance.md).
 _TPU_OPTIONS = {
   'xla_tpu_enable_windowed_einsum_for_all_gather': False,
   'xla_tpu_enable_windowed_einsum_for_reduce_scatter': False,
 }
 
 
-# Of models with fewer parameters XLA:CPU optimizes a step less: it compiles in
-# two thirds of the time and is as fast (docs/performance.md, Start-up).
-_SMALL = 4_000_000
-_CPU_LEVEL = 'xla_backend_optimization_level'
+# XLA:CPU uses a lower optimization level for models with fewer parameters. A
+# step then compiles in two thirds of the time and is equally fast
+# (docs/performance.md, Start-up).
+_MAX_SMALL_MODEL_PARAMS = 4_000_000
+_OPTIMIZATION_LEVEL = 'xla_backend_optimization_level'
 
-# Kinds of TPUs of which a device has two cores.
-_TWO_CORES = ('TPU v4', 'TPU v5', 'TPU v5p')
+# TPUs that have two cores per device.
+_TWO_CORE_TPUS = ('TPU v4', 'TPU v5', 'TPU v5p')
 
 
 def compiler_options(parameters: int | None = None) -> dict[str, bool | int]:
-  """Returns the options of XLA that a step on the current target gets.
+  """Returns the XLA options of a training step on the current target.
 
-  They are the compiler's that is used: that of CPUs, where it stands in.
+  If the compiler of another platform is used, the options are those of that
+  platform.
 
   Args:
-    parameters: how many are trained, which matters on CPUs; None: many.
+    parameters: Number of trained parameters, which matters only on CPUs. If
+      None, the number is assumed to be large.
   """
-  platform = _compiled_by.get() or current_target().platform
+  platform = _compiler_platform.get() or current_target().platform
   if platform == 'tpu':
     return dict(_TPU_OPTIONS)
-  small = parameters is not None and parameters < _SMALL
-  return _cpu_level(2) if platform == 'cpu' and small else {}
+  is_small = parameters is not None and parameters < _MAX_SMALL_MODEL_PARAMS
+  if platform == 'cpu' and is_small:
+    return _optimization_level(2)
+  return {}
 
 
-def repeatable_options() -> dict[str, bool]:
-  """What a program needs to give the same bits whenever it runs again.
+def deterministic_options() -> dict[str, bool]:
+  """Returns XLA options that make repeated runs of a program bit-identical.
 
-  On GPUs XLA otherwise adds up scattered values in any order. CPUs and TPUs
-  need nothing.
+  By default, XLA adds scattered values in an arbitrary order on GPUs. CPUs and
+  TPUs need no option.
   """
   if current_target().platform != 'gpu':
     return {}
   return {'xla_gpu_exclude_nondeterministic_ops': True}
 
 
-def checker_options() -> dict[str, bool | int]:
-  """Has XLA:TPU run each part of a program twice, and halt if they differ.
+def sdc_checker_options() -> dict[str, bool | int]:
+  """Returns the options of XLA:TPU's check for silent data corruption.
 
-  Chips with two cores for a device run it on either; those with one core run
+  Each part of a program runs twice, and the program halts if the results
+  differ. TPUs with two cores per device use both cores. TPUs with one core run
   duplicated instructions.
 
   Raises:
-    ConfigError: the target is no TPU.
+    ConfigError: If the target is not a TPU.
   """
-  check_has_checker(current_target().platform)
+  check_supports_sdc_checker(current_target().platform)
   return {
     'xla_tpu_enable_sdc_checker': True,
     'xla_tpu_sdc_check_repeat_count': 1,
     'xla_tpu_sdc_check_halt_on_detection': True,
     'xla_tpu_sdc_checker_alternate_megacore_cores': True,
-    'xla_tpu_sdc_replicate_llo': jax.devices()[0].device_kind not in _TWO_CORES,
-    # A test of the links, which takes minutes in large jobs.
+    'xla_tpu_sdc_replicate_llo': (
+      jax.devices()[0].device_kind not in _TWO_CORE_TPUS
+    ),
+    # The test of the links takes minutes in large jobs.
     'xla_tpu_ici_sdc_test_run_on_program_start': False,
   }
 
 
-def check_has_checker(platform: str) -> None:
-  """Raises ConfigError where XLA has no checker of its own."""
+def check_supports_sdc_checker(platform: str) -> None:
+  """Raises ConfigError if XLA has no corruption check for a platform."""
   if platform != 'tpu':
     raise errors.ConfigError(
-      'XLA has no checker of silent data corruption on these devices',
+      '`Trainer.xla_checker` requires TPUs',
       got=platform,
-      expected='TPUs',
+      expected='tpu',
       where='Trainer.xla_checker',
-      fix='leave it out; Trainer.replay_every alone works everywhere',
+      fix='Use Trainer.replay_every alone, which supports all devices.',
     )
 
 
-def options_of_one_run() -> dict[str, int]:
-  """What XLA is told of a program that runs once: to be quick about it.
+def single_run_options() -> dict[str, int]:
+  """Returns XLA options that reduce the compilation time of a program.
 
-  On CPUs optimizing takes most of its compilation. The results are the same,
-  bit by bit.
+  Use them for programs that run once. On CPUs, optimization takes most of the
+  compilation time. The results are bit-identical.
   """
-  platform = _compiled_by.get() or current_target().platform
-  return _cpu_level(1) if platform == 'cpu' else {}
+  platform = _compiler_platform.get() or current_target().platform
+  return _optimization_level(1) if platform == 'cpu' else {}
 
 
-def _cpu_level(level: int) -> dict[str, int]:
-  """Of optimization, from 0 to 3, unless XLA_FLAGS name one."""
-  named = _CPU_LEVEL in os.environ.get('XLA_FLAGS', '')
-  return {} if named else {_CPU_LEVEL: level}
+def _optimization_level(level: int) -> dict[str, int]:
+  """Returns the option of a level from 0 to 3, unless XLA_FLAGS sets it."""
+  if _OPTIMIZATION_LEVEL in os.environ.get('XLA_FLAGS', ''):
+    return {}
+  return {_OPTIMIZATION_LEVEL: level}
 
 
 @contextlib.contextmanager
 def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
   """Traces programs for devices other than the default ones.
 
-  It holds for this thread. Functions that were jitted and traced outside keep
-  their forms, so make them inside.
+  The context applies to the current thread. Functions that were jitted and
+  traced outside of the context keep their implementation. Create them inside
+  the context instead.
 
   Args:
-    target: the devices.
-    by: platform of the compiler that stands in for theirs; None: it is theirs.
+    target: Devices to trace for.
+    by: Platform of the compiler. If None, the platform of the target.
   """
-  token = _compiling_for.set(target)
-  compiler = _compiled_by.set(by)
+  target_token = _target.set(target)
+  compiler_token = _compiler_platform.set(by)
   try:
     yield
   finally:
-    _compiled_by.reset(compiler)
-    _compiling_for.reset(token)
+    _compiler_platform.reset(compiler_token)
+    _target.reset(target_token)
 
 
 @functools.cache
 def _capability() -> tuple[int, ...] | None:
-  """Compute capability of the default device; None if it is not CUDA."""
+  """Returns the default device's compute capability, or None without CUDA."""
   device = jax.devices()[0]
   if 'cuda' not in device.client.platform_version:
     return None

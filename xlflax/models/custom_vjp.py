@@ -1,4 +1,4 @@
-"""Recomputation: functions whose backward pass keeps only their arguments."""
+"""Functions whose backward pass recomputes intermediate values."""
 
 import functools
 from collections.abc import Callable
@@ -9,28 +9,30 @@ from jax import ad_checkpoint
 
 from xlflax.models import compile_targets
 
-# Values that policies of rematerialisation keep besides matrix products.
-KEPT = ('attention',)
+# Names of the values that rematerialization policies save in addition to the
+# results of matrix multiplications.
+SAVED_NAMES = ('attention',)
 
 
 def checkpoint_name(array: jax.Array) -> jax.Array:
-  """Names a result of a kernel that costs too much to be computed again."""
-  return ad_checkpoint.checkpoint_name(array, KEPT[0])
+  """Marks a kernel's result as too expensive to be computed again."""
+  return ad_checkpoint.checkpoint_name(array, SAVED_NAMES[0])
 
 
 def recompute_in_backward(
   function: Callable[..., jax.Array],
 ) -> Callable[..., jax.Array]:
-  """Returns `function`, recomputed in the backward pass.
+  """Returns `function` with a backward pass that recomputes it.
 
-  For cheap element-wise functions [...] -> [...], whose intermediate values
-  cost more to write and read than to compute.
+  Use this for cheap element-wise functions whose intermediate values cost more
+  to write and read than to compute.
 
   Args:
-    function: of arrays (floating-point), to an array.
+    function: Function of floating-point arrays that returns an array.
 
   Returns:
-    A function of the same values and gradients, in reverse mode only.
+    A function with the same values and gradients. It supports only reverse-mode
+    differentiation.
   """
   wrapped: Any = jax.custom_vjp(function)
 
@@ -41,26 +43,33 @@ def recompute_in_backward(
     return jax.vjp(function, *arguments)[1](gradient)
 
   wrapped.defvjp(forward, backward)
-  wrapped.plain = function
+  wrapped.undecorated = function
   return functools.wraps(function)(wrapped)
 
 
 def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
-  """Returns (x, bias) -> function(x + bias), recomputed as a whole.
+  """Returns (x, bias) -> function(x + bias), recomputed in the backward pass.
 
-  Products then write x alone, which the backward pass reads.
+  A matmul then writes only x, which the backward pass reads.
+
+  Args:
+    function: Element-wise function.
   """
-  plain = getattr(function, 'plain', function)
-  return recompute_in_backward(lambda x, bias: plain(x + bias))
+  undecorated = getattr(function, 'undecorated', function)
+  return recompute_in_backward(lambda x, bias: undecorated(x + bias))
 
 
 def prevent_cse(arrays):
-  """Returns arrays that XLA does not recognise as the given ones.
+  """Returns arrays that XLA does not identify with the given ones.
 
-  On GPUs and TPUs, where layers are unrolled, XLA would merge what the backward
-  pass computes again from them with the forward pass, and keep it. A scan's
-  body needs no barrier, and on a CPU it would keep the second computation from
-  fusing with its neighbours.
+  If layers are unrolled, as on GPUs and TPUs, XLA would merge the values that
+  the backward pass recomputes from the arrays with those of the forward pass,
+  and would keep them in memory. The body of a scan needs no barrier. On a CPU,
+  a barrier would keep the recomputation from being fused with adjacent
+  operations.
+
+  Args:
+    arrays: Tree of arrays.
   """
   if compile_targets.current_target().platform == 'cpu':
     return arrays

@@ -1,4 +1,4 @@
-"""The decoder's half of an encoder-decoder, whole rows or token by token."""
+"""Decoder of an encoder-decoder, for complete sequences and single tokens."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -21,15 +21,17 @@ from xlflax.models.variants import t5_layers
 
 
 class Cache(NamedTuple):
-  """Keys and values of the tokens decoded so far, and of the memory.
+  """Keys and values of the decoded tokens and of the memory.
 
   Attributes:
-    keys: [L, B, S, N, D], of the self-attentions, filled up to a position.
-    values: likewise.
-    memory_keys: [L, M, T, N, D], of the cross-attentions; each row of the
-      memory serves B / M neighbouring rows.
-    memory_values: likewise.
-    memory_mask: bool [M, 1, 1, T], or None if everything is seen.
+    keys: Keys of the self-attentions, of shape [L, B, S, N, D], filled up to
+      the current position.
+    values: Values of the self-attentions, of shape [L, B, S, N, D].
+    memory_keys: Keys of the cross-attentions, of shape [L, M, T, N, D]. Each
+      sequence of the memory serves B / M adjacent sequences.
+    memory_values: Values of the cross-attentions, of shape [L, M, T, N, D].
+    memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None, every
+      position attends to the complete memory.
   """
 
   keys: jax.Array
@@ -40,17 +42,18 @@ class Cache(NamedTuple):
 
 
 class DecoderEmbeddings(embeddings.Embeddings):
-  """Embeddings of positions, types and languages; tokens are passed in."""
+  """Embeddings of positions, types and languages, without token embeddings."""
 
   def setup(self):
     self.set_up_additions()
 
 
 class Decoder(nn.Module):
-  """Causal layers with cross-attention to a memory.
+  """Layers with causal self-attention and cross-attention to a memory.
 
-  Its methods take `shared`, the encoder's layers (`scan_layers.layer_parameters`)
-  that a tied decoder runs on; None if the decoder has its own.
+  The argument `shared` of the methods contains the parameters of the encoder
+  layers (`scan_layers.layer_parameters`) for a tied decoder. It is None if the
+  decoder is not tied.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig
@@ -80,21 +83,22 @@ class Decoder(nn.Module):
     memory_mask: masks.Mask | None,
     deterministic: bool,
   ) -> jax.Array:
-    """Runs the layers over whole rows of embeddings.
+    """Runs the layers on complete sequences.
 
     Args:
-      states: [B, S, H].
-      memory: [B, T, H].
-      shared: see the class.
-      mask: of the self-attention, causal.
-      memory_mask: of the cross-attention; None if everything is seen.
-      deterministic: False turns dropout on.
+      states: Embeddings of shape [B, S, H].
+      memory: Hidden states of the encoder, of shape [B, T, H].
+      shared: Parameters of the encoder layers, see the class.
+      mask: Causal mask of the self-attention.
+      memory_mask: Mask of the cross-attention. If None, every position attends
+        to the complete memory.
+      deterministic: Whether to disable dropout.
 
     Returns:
-      [B, S, H] in the compute dtype.
+      An array of shape [B, S, H] and the compute dtype.
     """
-    places = jnp.arange(states.shape[1])
-    more = self._relative(places, places)
+    positions = jnp.arange(states.shape[1])
+    relative_inputs = self._relative_inputs(positions, positions)
     if self.is_initializing():
       scan_layers.init_layers(
         self.layers,
@@ -105,9 +109,10 @@ class Decoder(nn.Module):
         memory,
         memory_mask,
         deterministic=True,
-        **more,
+        **relative_inputs,
       )
-    layer, training = self._detached(), not deterministic
+    layer = self._make_unbound_layer()
+    is_training = not deterministic
 
     def body(states, params, index, key):
       del index
@@ -117,10 +122,10 @@ class Decoder(nn.Module):
         mask,
         memory,
         memory_mask,
-        **more,
+        **relative_inputs,
         deterministic=deterministic,
         method='decode',
-        rngs={'dropout': key} if training else None,
+        rngs={'dropout': key} if is_training else None,
       ), None
 
     states, _ = scan_layers.run_layers(
@@ -130,7 +135,7 @@ class Decoder(nn.Module):
       remat=self.config.remat,
       unroll=scan_layers.is_unrolled(self.config),
       count=self.config.num_decoder_layers,
-      dropout_key=self.make_rng('dropout') if training else None,
+      dropout_key=self.make_rng('dropout') if is_training else None,
     )
     return self._finish(states, deterministic)
 
@@ -143,11 +148,17 @@ class Decoder(nn.Module):
     length: int,
     shared=None,
   ) -> Cache:
-    """Returns an empty cache for `rows` rows of up to `length` tokens.
+    """Returns an empty cache.
 
-    `memory` is [M, T, H], `memory_mask` bool [M, 1, 1, T] or None.
+    Args:
+      memory: Hidden states of the encoder, of shape [M, T, H].
+      memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None,
+        every position attends to the complete memory.
+      rows: Number of sequences to decode, B.
+      length: Maximum number of tokens per sequence, S.
+      shared: Parameters of the encoder layers, see the class.
     """
-    config, layer = self.config, self._detached()
+    config, layer = self.config, self._make_unbound_layer()
 
     def body(carry, params, index, key):
       del index, key
@@ -171,11 +182,23 @@ class Decoder(nn.Module):
   def step(
     self, states: jax.Array, cache: Cache, position: jax.Array, *, shared=None
   ) -> tuple[jax.Array, Cache]:
-    """Decodes one more token a row: [B, 1, H] -> [B, 1, H] and the cache."""
-    # One query at a time is no case for cuDNN.
-    layer = self._detached(attention_backend=model_config.AttentionBackend.XLA)
-    places = jnp.arange(cache.keys.shape[2])
-    more = self._relative(position[None], places)
+    """Decodes one token per sequence.
+
+    Args:
+      states: Embeddings of the tokens, of shape [B, 1, H].
+      cache: Keys and values of the earlier positions.
+      position: Position of the tokens, an int32 scalar.
+      shared: Parameters of the encoder layers, see the class.
+
+    Returns:
+      Hidden states of shape [B, 1, H], and the cache for the next position.
+    """
+    # cuDNN is not suitable for a single query.
+    layer = self._make_unbound_layer(
+      attention_backend=model_config.AttentionBackend.XLA
+    )
+    key_positions = jnp.arange(cache.keys.shape[2])
+    relative_inputs = self._relative_inputs(position[None], key_positions)
 
     def body(carry, inputs, index, key):
       del key
@@ -184,7 +207,7 @@ class Decoder(nn.Module):
         {'params': params},
         *carry,
         *memory,
-        **more,
+        **relative_inputs,
         layer=index,
         position=position,
         memory_mask=cache.memory_mask,
@@ -195,8 +218,8 @@ class Decoder(nn.Module):
     params = self._parameters(shared)
     if isinstance(params, list):
       inputs: Any = [
-        (p, jax.tree.map(lambda x, i=i: x[i], memory))
-        for i, p in enumerate(params)
+        (layer_params, jax.tree.map(lambda x, i=i: x[i], memory))
+        for i, layer_params in enumerate(params)
       ]
     else:
       inputs = params, memory
@@ -208,21 +231,21 @@ class Decoder(nn.Module):
     )
     return self._finish(states, True), cache._replace(keys=keys, values=values)
 
-  def _relative(self, query_places, key_places) -> dict[str, Any]:
-    """Keyword argument of T5's layers."""
+  def _relative_inputs(self, query_positions, key_positions) -> dict[str, Any]:
+    """Returns the keyword argument `relative` of T5's layers, or nothing."""
     if not self.config.is_t5:
       return {}
     buckets = t5_layers.relative_buckets(
-      query_places, key_places, causal=True, config=self.config
+      query_positions, key_positions, causal=True, config=self.config
     )
     if self.config.per_layer_relative_bias:
       return {'relative': buckets}
     return {'relative': self.relative_bias(buckets)}
 
   def _finish(self, states: jax.Array, deterministic: bool) -> jax.Array:
-    if (
-      self.config.family is encoder_decoder_config.EncoderDecoderFamily.POST_LN
-    ):
+    """Applies the final norm and T5's final dropout."""
+    family = self.config.family
+    if family is encoder_decoder_config.EncoderDecoderFamily.POST_LN:
       return states
     states = self.final_norm(states)
     if not self.config.is_t5:
@@ -230,26 +253,24 @@ class Decoder(nn.Module):
     return self.dropout(states, deterministic=deterministic)
 
   def _parameters(self, shared):
+    """Returns the parameters of the layers, merged with shared ones."""
     config = self.config
     layer_params = scan_layers.layer_parameters(
       self, config.num_decoder_layers, scan=config.scan_layers
     )
     if not config.tie_decoder:
       return layer_params
-    first = (
-      0
-      if config.tied_layers is encoder_decoder_config.TiedLayers.FIRST
-      else config.num_encoder_layers - config.num_decoder_layers
+    if config.tied_layers is encoder_decoder_config.TiedLayers.FIRST:
+      first = 0
+    else:
+      first = config.num_encoder_layers - config.num_decoder_layers
+    shared_params = scan_layers.select_layers(
+      shared, first, first + config.num_decoder_layers
     )
-    return scan_layers.merge_layers(
-      scan_layers.select_layers(
-        shared, first, first + config.num_decoder_layers
-      ),
-      layer_params,
-    )
+    return scan_layers.merge_layers(shared_params, layer_params)
 
   def _layer(self) -> nn.Module:
-    """Makes the parameters that a layer of the decoder does not share."""
+    """Returns a layer with the parameters that are not shared."""
     config = self.config
     encoder = dataclasses.replace(config.encoder, cross_attention=True)
     if config.is_t5:
@@ -258,8 +279,12 @@ class Decoder(nn.Module):
       return decoder_layers.CrossAttentionBlock(encoder)
     return decoder_layers.DecoderLayer(encoder)
 
-  def _detached(self, **changes) -> decoder_layers.DecoderLayer:
-    """A layer to be applied to parameters, of the decoder's or another's."""
+  def _make_unbound_layer(self, **changes) -> decoder_layers.DecoderLayer:
+    """Returns a layer to apply to parameters of this or another module.
+
+    Args:
+      **changes: Fields of the configuration to replace.
+    """
     config = self.config
     encoder = dataclasses.replace(
       config.encoder, cross_attention=True, **changes

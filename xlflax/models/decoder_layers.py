@@ -1,4 +1,4 @@
-"""Layers of decoders: whole rows in training, one token with a cache."""
+"""Decoder layers for complete sequences and for single tokens with a cache."""
 
 from typing import Any
 
@@ -13,14 +13,18 @@ from xlflax.models.variants import t5_layers
 
 
 class DecoderLayer(layers.EncoderLayer):
-  """An encoder layer with cross-attention that can also run token by token.
+  """Encoder layer with cross-attention that can also run token by token.
 
-  Its parameters are those of `EncoderLayer`, so that a decoder can start from
-  an encoder's, or be tied to it (VECO, section 3.2).
+  Its parameters are those of `EncoderLayer`, so that a decoder can be
+  initialized from an encoder or tied to it (VECO, section 3.2).
   """
 
   def attention_inputs(self, relative: jax.Array | None) -> dict:
-    """Returns further keyword arguments of the self-attention."""
+    """Returns additional keyword arguments of the self-attention.
+
+    Args:
+      relative: Relative positions of T5. None in other families.
+    """
     assert relative is None
     return {}
 
@@ -37,34 +41,35 @@ class DecoderLayer(layers.EncoderLayer):
     memory_mask: jax.Array | None,
     relative: jax.Array | None = None,
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Runs the layer on one token of each row, without dropout.
+    """Runs the layer on one token of each sequence, without dropout.
 
     Args:
-      states: [B, 1, H], of the position.
-      keys: [L, B, S, N, D], every layer's; those of earlier positions are
-        filled in.
-      values: likewise.
-      memory_keys: [M, T, N, D], this layer's of the memory. B is a multiple
-        of M: each row of the memory serves B / M neighbouring rows.
-      memory_values: likewise.
-      layer: the index of this layer in `keys`.
-      position: int32 scalar in 0 .. S - 1.
-      memory_mask: bool [M, 1, 1, T], or None if everything is seen.
-      relative: as of `attention_inputs`, for one query.
+      states: Hidden states of the tokens, of shape [B, 1, H].
+      keys: Keys of all layers, of shape [L, B, S, N, D]. Those of earlier
+        positions are filled in.
+      values: Values of all layers, of shape [L, B, S, N, D].
+      memory_keys: Keys of the memory in this layer, of shape [M, T, N, D]. B is
+        a multiple of M, and each sequence of the memory serves B / M adjacent
+        sequences.
+      memory_values: Values of the memory in this layer, of shape [M, T, N, D].
+      layer: Index of this layer in `keys` and `values`.
+      position: Position of the tokens, an int32 scalar from 0 to S - 1.
+      memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None,
+        every position attends to the complete memory.
+      relative: Relative positions of T5 for one query, as in
+        `attention_inputs`.
 
     Returns:
-      The states after the layer, and keys and values with this token's.
+      The hidden states after the layer, and the keys and values of all layers
+      including those of these tokens.
     """
 
     def attend(inputs):
       nonlocal keys, values
       key, value = self.attention.keys_values(inputs)  # [B, 1, N, D]
-      keys, values = (
-        jax.lax.dynamic_update_slice(
-          cache, new[None], (layer, 0, position, 0, 0)
-        )
-        for cache, new in ((keys, key), (values, value))
-      )
+      start = (layer, 0, position, 0, 0)
+      keys = jax.lax.dynamic_update_slice(keys, key[None], start)
+      values = jax.lax.dynamic_update_slice(values, value[None], start)
       visible = jnp.arange(keys.shape[2])[None, None, None] <= position
       visible = jnp.broadcast_to(
         visible, (inputs.shape[0], 1, 1, keys.shape[2])
@@ -94,7 +99,11 @@ class DecoderLayer(layers.EncoderLayer):
     return self.mlp_block(states, deterministic=True), keys, values
 
   def memory(self, states: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """[M, T, H] -> keys and values of the cross-attention, [M, T, N, D]."""
+    """Returns keys and values of the cross-attention, [M, T, N, D] each.
+
+    Args:
+      states: Hidden states of the encoder, of shape [M, T, H].
+    """
     return self.cross_attention.keys_values(states)
 
   def decode(
@@ -107,7 +116,19 @@ class DecoderLayer(layers.EncoderLayer):
     deterministic: bool,
     relative: jax.Array | None = None,
   ) -> jax.Array:
-    """Whole rows: [B, S, H] -> [B, S, H]; see `EncoderLayer.__call__`."""
+    """Runs the layer on complete sequences.
+
+    Args:
+      states: Hidden states of shape [B, S, H].
+      mask: Mask of the self-attention.
+      memory: Hidden states of the encoder, of shape [B, T, H].
+      memory_mask: Mask of the cross-attention.
+      deterministic: Whether to disable dropout.
+      relative: Relative positions of T5, as in `attention_inputs`.
+
+    Returns:
+      Hidden states of shape [B, S, H].
+    """
     assert relative is None
     return self(
       states,
@@ -119,7 +140,7 @@ class DecoderLayer(layers.EncoderLayer):
 
 
 class CrossAttentionBlock(nn.Module):
-  """The parameters of a tied decoder's layer that are its own."""
+  """Parameters of a tied decoder layer that it does not share."""
 
   config: model_config.EncoderConfig
 
@@ -130,7 +151,7 @@ class CrossAttentionBlock(nn.Module):
   def decode(
     self, states, mask, memory, memory_mask, *, deterministic: bool
   ) -> jax.Array:
-    """Makes the parameters; [B, S, H], ..., -> [B, S, H]."""
+    """Creates the parameters. The arguments are those of `DecoderLayer.decode`."""
     return self.cross_attention_norm(
       self.cross_attention(
         states, memory, memory_mask, deterministic=deterministic
@@ -139,18 +160,22 @@ class CrossAttentionBlock(nn.Module):
 
 
 class T5Layer(DecoderLayer):
-  """T5's layer; an encoder's without `config.cross_attention`.
+  """Layer of T5's decoder, or of its encoder without cross-attention.
 
-  Where it says `relative`, that is the bias float32 [1, N, T, S] of every
-  layer or, with `t5.per_layer_relative_bias`, the rows int32 [T, S] of this
-  layer's table.
+  The argument `relative` of the methods is the bias of all layers, float32 of
+  shape [1, N, T, S]. If `t5.per_layer_relative_bias` is set, it contains rows
+  of the relative position table of each layer, int32 of shape [T, S].
+
+  Attributes:
+    t5: Configuration of the encoder-decoder.
   """
 
   t5: encoder_decoder_config.EncoderDecoderConfig | None = None
 
   def setup(self):
     config: Any = self.t5
-    blocks: Any = t5_layers  # in place of the other families'
+    # Any, because the blocks of the base class have other types.
+    blocks: Any = t5_layers
     self.attention = blocks.Attention(config)
     self.attention_norm = blocks.RmsNorm(config)
     if config.per_layer_relative_bias:
@@ -176,9 +201,19 @@ class T5Layer(DecoderLayer):
     relative: jax.Array | None,
     deterministic: bool,
   ) -> jax.Array:
-    """Self-attention and feed-forward: [B, T, H] -> [B, T, H].
+    """Applies the self-attention and, in an encoder, the feed-forward block.
 
-    A decoder's layer leaves the feed-forward block to `decode`.
+    In a decoder, `decode` applies the feed-forward block after the
+    cross-attention.
+
+    Args:
+      states: Hidden states of shape [B, T, H].
+      mask: Mask of the self-attention.
+      relative: Relative positions, see the class.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      Hidden states of shape [B, T, H].
     """
     attention: Any = self.attention
 

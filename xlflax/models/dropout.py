@@ -1,10 +1,10 @@
-"""Dropout whose mask costs a few integer operations per element.
+"""Dropout with masks that cost a few integer operations per element.
 
 The usual mask takes one evaluation of the Threefry cipher, about a hundred
-operations, per element. Here the cipher gives two words per call, and an
-integer hash keyed by them gives the bits of each element, so that a mask
-costs about an eighth on a CPU, fuses into the operations around it, and is
-cheaper to compute again in the backward pass than to keep.
+operations, per element. Here the cipher is evaluated once per call and yields
+two words. An integer hash keyed by these words yields the bits of each element.
+Such a mask costs about an eighth on a CPU and fuses with the surrounding
+operations. In the backward pass it is cheaper to compute again than to store.
 """
 
 import functools
@@ -16,21 +16,30 @@ import numpy as np
 
 from xlflax.models import custom_vjp
 
-_WEYL = np.uint32(0x9E3779B1)  # 2^32 / golden ratio, made odd
+# 2^32 divided by the golden ratio, rounded to an odd number.
+_WEYL = np.uint32(0x9E3779B1)
 
 
 class Dropout(nn.Module):
-  """Sets elements to zero with probability `rate` and scales up the rest.
+  """Sets elements to zero with probability `rate` and scales up the others.
 
   Attributes:
-    rate: probability of an element to be dropped.
+    rate: Probability that an element is set to zero.
   """
 
   rate: float
 
   @nn.compact
   def __call__(self, inputs: jax.Array, *, deterministic: bool) -> jax.Array:
-    """Same shape and dtype as `inputs`; draws from the stream 'dropout'."""
+    """Applies dropout with a key from the random stream 'dropout'.
+
+    Args:
+      inputs: Array of any shape.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      An array of the shape and dtype of `inputs`.
+    """
     if deterministic or not self.rate:
       return inputs
     return apply_dropout(self.make_rng('dropout'), inputs, rate=self.rate)
@@ -39,86 +48,102 @@ class Dropout(nn.Module):
 def apply_dropout(
   key: jax.Array, inputs: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Sets random elements of `inputs` to zero and scales up the others.
+  """Sets random elements of an array to zero and scales up the others.
 
-  The choice depends only on the key and the element's index, not on sharding,
-  dtype or device.
+  The choice of elements depends only on the key and the index of an element,
+  not on sharding, dtype or device.
 
   Args:
-    key: a key of any kind that `jax.random` has.
-    inputs: any shape.
-    rate: probability of zero, 0 <= rate < 1.
+    key: Random key of any `jax.random` implementation.
+    inputs: Array of any shape.
+    rate: Probability that an element is set to zero, 0 <= rate < 1.
 
   Returns:
-    Same shape and dtype as `inputs`.
+    An array of the shape and dtype of `inputs`.
   """
   key_words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, _kept, key_words, inputs)
+  return _drop(rate, _keep_mask, key_words, inputs)
 
 
 def drop_weights(
   key: jax.Array, weights: jax.Array, *, rate: float
 ) -> jax.Array:
-  """`apply_dropout` of attention's weights [..., T, S], kept as `weights_kept` says.
+  """Applies dropout to attention weights as fused attention kernels do.
 
-  Fused kernels drop the same, for fewer operations per weight.
+  The mask is that of `attention_keep_mask`, which costs kernels fewer
+  operations per weight than the mask of `apply_dropout`.
+
+  Args:
+    key: Random key.
+    weights: Attention weights of shape [..., T, S].
+    rate: Probability that a weight is set to zero, 0 <= rate < 1.
+
+  Returns:
+    An array of the shape and dtype of `weights`.
   """
   key_words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, weights_kept, key_words, weights)
+  return _drop(rate, attention_keep_mask, key_words, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _drop(rate: float, kept, words: jax.Array, inputs: jax.Array) -> jax.Array:
+def _drop(
+  rate: float, make_mask, key_words: jax.Array, inputs: jax.Array
+) -> jax.Array:
+  """Applies dropout with the mask make_mask(key_words, shape, rate=rate)."""
   scaled = inputs * jnp.asarray(1 / (1 - rate), inputs.dtype)
-  where = kept(words, inputs.shape, rate=rate)
-  # XLA:GPU would read zeros of the inputs' dtype from memory, where a gather's
-  # gradient begins with such zeros.
-  return jnp.where(where, scaled.astype(jnp.float32), 0.0).astype(inputs.dtype)
+  mask = make_mask(key_words, inputs.shape, rate=rate)
+  # The zeros are float32: XLA:GPU would read zeros of the dtype of the inputs
+  # from memory if the gradient of a gather starts with such zeros.
+  return jnp.where(mask, scaled.astype(jnp.float32), 0.0).astype(inputs.dtype)
 
 
-def _drop_forward(rate, kept, words, inputs):
-  return _drop(rate, kept, words, inputs), custom_vjp.prevent_cse(words)
+def _drop_forward(rate, make_mask, key_words, inputs):
+  outputs = _drop(rate, make_mask, key_words, inputs)
+  return outputs, custom_vjp.prevent_cse(key_words)
 
 
-def _drop_backward(rate, kept, words, gradient):
-  no_gradient = np.zeros(words.shape, jax.dtypes.float0)
-  return no_gradient, _drop(rate, kept, words, gradient)
+def _drop_backward(rate, make_mask, key_words, gradient):
+  no_gradient = np.zeros(key_words.shape, jax.dtypes.float0)
+  return no_gradient, _drop(rate, make_mask, key_words, gradient)
 
 
 _drop.defvjp(_drop_forward, _drop_backward)
 
 
 def keep_threshold(rate: float) -> np.uint32:
-  """Returns the least random bits of an element that is kept."""
+  """Returns the smallest random bits of an element that is not dropped."""
   return np.uint32(rate * 2**32)
 
 
-def _kept(words, shape, *, rate: float) -> jax.Array:
-  return random_bits(words, shape) >= keep_threshold(rate)
+def _keep_mask(key_words, shape, *, rate: float) -> jax.Array:
+  """Returns a bool array of a shape, false for dropped elements."""
+  return random_bits(key_words, shape) >= keep_threshold(rate)
 
 
-def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """32 random bits per element: a keyed hash of its index.
+def random_bits(key_words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+  """Returns 32 random bits per element, a keyed hash of its index.
 
-  Two rounds of the mixing function 'lowbias32' (Wellons 2018, "Prospecting
-  for hash functions"), with one word of the key before each. For one key it
-  is a bijection of the index, which counts modulo 2^32.
+  The hash is two rounds of the mixing function 'lowbias32' (Wellons 2018,
+  "Prospecting for hash functions"), with one word of the key before each round.
+  For one key, it is a bijection of the index, which counts modulo 2^32.
 
   Args:
-    words: uint32 [2], the key.
-    shape: of the result.
+    key_words: Key, uint32 of shape [2].
+    shape: Shape of the result.
 
   Returns:
-    uint32 of the shape.
+    A uint32 array of the shape.
   """
-  return _bits(words, _indices(shape))
+  return _bits(key_words, _indices(shape))
 
 
-def _bits(words: jax.Array, index: jax.Array) -> jax.Array:
-  return _mix(_mix(index * _WEYL ^ words[0]) + words[1])
+def _bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
+  """Returns the hash of each index."""
+  return _mix(_mix(index * _WEYL ^ key_words[0]) + key_words[1])
 
 
 def _indices(shape: tuple[int, ...]) -> jax.Array:
+  """Returns the index of each element modulo 2^32, uint32 of a shape."""
   index = jnp.zeros(shape, jnp.uint32)
   stride = 1
   for axis in reversed(range(len(shape))):
@@ -128,56 +153,79 @@ def _indices(shape: tuple[int, ...]) -> jax.Array:
   return index
 
 
-def weights_kept(
-  words: jax.Array, shape: tuple[int, ...], *, rate: float
+def attention_keep_mask(
+  key_words: jax.Array, shape: tuple[int, ...], *, rate: float
 ) -> jax.Array:
-  """Which weights of attention are kept, bool [..., T, S].
+  """Returns a mask of attention weights, false for dropped weights.
 
   Args:
-    words: uint32 [2], the key.
-    shape: of the weights.
-    rate: probability to be dropped.
+    key_words: Key, uint32 of shape [2].
+    shape: Shape of the weights, [..., T, S].
+    rate: Probability that a weight is dropped.
+
+  Returns:
+    A bool array of shape [..., T, S].
   """
-  rows = row_bits(words, _indices((*shape[:-1], 1)))
-  columns = column_bits(words, shape[-1])
+  rows = row_bits(key_words, _indices((*shape[:-1], 1)))
+  columns = column_bits(key_words, shape[-1])
   columns = columns.reshape((1,) * (len(shape) - 1) + (-1,))
-  return pair_kept(rows, columns, rate=rate)
+  return pair_keep_mask(rows, columns, rate=rate)
 
 
-def row_bits(words: jax.Array, index: jax.Array) -> jax.Array:
-  """Odd random numbers of rows of weights, int32 of the shape of `index`.
+def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
+  """Returns an odd random number for each row of attention weights.
 
   Args:
-    words: uint32 [2], the key.
-    index: uint32, of each row among all.
+    key_words: Key, uint32 of shape [2].
+    index: Index of each row among all rows, uint32.
+
+  Returns:
+    An int32 array of the shape of `index`.
   """
-  bits = _bits(words, index)
+  bits = _bits(key_words, index)
   return jax.lax.bitcast_convert_type(bits | np.uint32(1), jnp.int32)
 
 
-def column_bits(words: jax.Array, size: int) -> jax.Array:
-  """int32 [size]: likewise of columns, under the words' other order."""
-  return row_bits(words[::-1], _indices((size,)))
+def column_bits(key_words: jax.Array, size: int) -> jax.Array:
+  """Returns an odd random number for each column of attention weights.
 
-
-def pair_kept(row: jax.Array, column: jax.Array, *, rate: float) -> jax.Array:
-  """Whether dropout keeps the weight of a row and a column, bool.
-
-  One product modulo 2^32 (Dietzfelbinger et al. 1997, "A reliable randomized
-  algorithm for the closest-pair problem"): the weights of a row are as
-  independent as its columns' numbers, those of a column as its rows', and two
-  rows depend on each other only where small multiples of their numbers are the
-  same.
+  The words of the key are used in reverse order.
 
   Args:
-    row: of `row_bits`.
-    column: of `column_bits`; the shapes broadcast.
-    rate: probability to be dropped.
+    key_words: Key, uint32 of shape [2].
+    size: Number of columns.
+
+  Returns:
+    An int32 array of shape [size].
+  """
+  return row_bits(key_words[::-1], _indices((size,)))
+
+
+def pair_keep_mask(
+  row: jax.Array, column: jax.Array, *, rate: float
+) -> jax.Array:
+  """Returns whether dropout keeps the weight of each row and column.
+
+  The mask costs one product modulo 2^32 (Dietzfelbinger et al. 1997, "A
+  reliable randomized algorithm for the closest-pair problem"). The weights of a
+  row are as independent as the numbers of the columns, and those of a column
+  are as independent as the numbers of the rows. Two rows depend on each other
+  only if small multiples of their numbers are equal.
+
+  Args:
+    row: Numbers of the rows from `row_bits`.
+    column: Numbers of the columns from `column_bits`. The shapes of `row` and
+      `column` must broadcast.
+    rate: Probability that a weight is dropped.
+
+  Returns:
+    A bool array of the broadcast shape.
   """
   return row * column >= np.int32(int(keep_threshold(rate)) - 2**31)
 
 
 def _mix(bits: jax.Array) -> jax.Array:
+  """Returns the mixing function 'lowbias32' of each element."""
   bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
   bits = (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
   return bits ^ (bits >> 16)

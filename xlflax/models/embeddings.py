@@ -1,4 +1,4 @@
-"""Embeddings of tokens, positions, types and languages."""
+"""Embeddings of tokens, positions, token types and languages."""
 
 import flax.linen as nn
 import jax
@@ -14,16 +14,16 @@ _Config = model_config.EncoderConfig
 
 
 def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
-  """Sinusoidal positions (Vaswani et al. 2017, section 3.5).
+  """Returns sinusoidal positions (Vaswani et al. 2017, section 3.5).
 
   Columns 2i and 2i + 1 hold the sine and cosine of p / 10000^(2i / dim).
 
   Args:
-    length: number of positions.
-    dim: width.
+    length: Number of positions.
+    dim: Width of the embeddings.
 
   Returns:
-    float32 [length, dim].
+    A float32 array of shape [length, dim].
   """
   periods = 10000.0 ** (2.0 * (np.arange(dim) // 2) / dim)
   angles = np.arange(length)[:, None] / periods[None, :]
@@ -32,17 +32,18 @@ def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
 
 
 def sinusoid_halves(length: int, dim: int) -> np.ndarray:
-  """Sinusoidal positions as in tensor2tensor: sines first, then cosines.
+  """Returns sinusoidal positions as in tensor2tensor, sines first.
 
-  Column i of the first half holds the sine of p / 10000^(i / (dim / 2 - 1)),
-  the same column of the second half its cosine; an odd width ends in zeros.
+  Column i of the first half holds the sine of p / 10000^(i / (dim / 2 - 1)).
+  The same column of the second half holds its cosine. If the width is odd, the
+  last column is zero.
 
   Args:
-    length: number of positions.
-    dim: width.
+    length: Number of positions.
+    dim: Width of the embeddings.
 
   Returns:
-    float32 [length, dim].
+    A float32 array of shape [length, dim].
   """
   half = dim // 2
   periods = 10000.0 ** (np.arange(half) / max(half - 1, 1))
@@ -52,31 +53,32 @@ def sinusoid_halves(length: int, dim: int) -> np.ndarray:
 
 
 def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
-  """Rows of a table that may be sharded over `axis` and its width.
+  """Returns rows of a table that may be sharded over rows and width.
 
-  Of a table with more rows than a device has tokens, each device picks the
-  rows of its neighbours' batches, too, from its part of the width; then they
-  exchange widths for rows (all-to-all). The table stays where it is, and so
-  does its gradient. The width of a smaller table is gathered first. Left
-  alone, the partitioner gathers both whole.
+  If the table has more rows than a device has tokens, each device looks up the
+  ids of several devices in its shard of the width. The devices then exchange
+  widths for rows (all-to-all). The table and its gradient remain sharded. The
+  width of a smaller table is gathered before the lookup. Without these
+  constraints, the partitioner gathers the complete table and gradient.
 
   Args:
-    table: [R, H].
-    ids: int32 [B, T].
-    axis: logical axis of the rows.
+    table: Embedding table of shape [R, H].
+    ids: Rows to look up, int32 of shape [B, T].
+    axis: Logical axis of the rows of the table.
 
   Returns:
-    [B, T, H]; NaN where an id is R or more, so that a mismatch of model and
-    data shows at once.
+    An array of shape [B, T, H]. It is NaN at ids of R or more, so that a
+    mismatch of model and data becomes visible.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if not mesh.empty and table.shape[0] > ids.size // mesh.size:
     if mesh.size > 1:
-      table = dense.constrain_table(table)  # and so its gradient
+      # This also constrains the gradient.
+      table = dense.constrain_table(table)
     width = dense.width_axes(table.shape[1])
-    ids = dense.constrain_beside_width(ids, width, 'batch', 'length')
+    ids = dense.constrain_like_weights(ids, width, 'batch', 'length')
     rows = jnp.take(table, ids, axis=0, mode='fill')
-    rows = dense.constrain_beside_width(rows, width, 'batch', 'length', 'embed')
+    rows = dense.constrain_like_weights(rows, width, 'batch', 'length', 'embed')
   else:
     table = layers.constrain(table, axis, None)
     ids = layers.constrain(ids, 'batch', 'length')
@@ -84,18 +86,19 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   return layers.constrain(rows, 'batch', 'length', 'embed')
 
 
-_NOT_ADDED = (
+# Position embeddings that are part of the attention.
+_ATTENTION_POSITIONS = (
   model_config.PositionEmbedding.ROTARY,
   model_config.PositionEmbedding.DISENTANGLED,
 )
-_CONSTANT = {
+_CONSTANT_TABLES = {
   model_config.PositionEmbedding.SINUSOIDAL: sinusoidal_positions,
   model_config.PositionEmbedding.SINUSOIDAL_HALVES: sinusoid_halves,
 }
 
 
 class Embeddings(nn.Module):
-  """Sum of token, position, type and language embeddings, normalised."""
+  """Normalized sum of token, position, type and language embeddings."""
 
   config: _Config
 
@@ -111,7 +114,7 @@ class Embeddings(nn.Module):
     self.set_up_additions()
 
   def set_up_additions(self) -> None:
-    """Makes all embeddings except the table of tokens."""
+    """Creates all embeddings except the token embeddings."""
     config = self.config
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       self.position = self._table(
@@ -124,7 +127,7 @@ class Embeddings(nn.Module):
     if config.use_language_embeddings:
       self.language = self._table(
         'language',
-        model_config.known_languages(self.config, 'The encoder'),
+        model_config.require_num_languages(self.config, 'The encoder'),
         'language',
       )
     if config.embedding_norm:
@@ -148,7 +151,23 @@ class Embeddings(nn.Module):
     token_type_ids,
     deterministic: bool,
   ) -> jax.Array:
-    """[B, T] int32 ids -> [B, T, H] in the compute dtype."""
+    """Returns the embeddings of tokens.
+
+    Args:
+      token_ids: Token ids, int32 of shape [B, T].
+      positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
+      language_ids: Language ids, int32 of shape [B, T]. They are required if
+        `config.use_language_embeddings` is set.
+      token_type_ids: Token types, int32 of shape [B, T]. If None, 0.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      An array of shape [B, T, H] and the compute dtype.
+
+    Raises:
+      ConfigError: If T exceeds `config.max_length`, or the language ids are
+        missing.
+    """
     return self.complete(
       embedding_lookup(self.token, token_ids, 'vocab'),
       token_ids,
@@ -168,7 +187,23 @@ class Embeddings(nn.Module):
     token_type_ids,
     deterministic: bool,
   ) -> jax.Array:
-    """Adds the other embeddings to token embeddings [B, T, H]."""
+    """Adds all other embeddings to token embeddings.
+
+    Args:
+      states: Token embeddings of shape [B, T, H].
+      token_ids: Token ids, int32 of shape [B, T].
+      positions: As in `__call__`.
+      language_ids: As in `__call__`.
+      token_type_ids: As in `__call__`.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      An array of shape [B, T, H] and the compute dtype.
+
+    Raises:
+      ConfigError: If T exceeds `config.max_length`, or the language ids are
+        missing.
+    """
     config = self.config
     if config.scale_embeddings:
       states = states * config.hidden_dim**0.5
@@ -176,7 +211,8 @@ class Embeddings(nn.Module):
     if config.type_vocab_size:
       if token_type_ids is None:
         token_type_ids = jnp.zeros_like(token_ids)
-      # A single type (RoBERTa, XLM-R) serves both sides of a pair.
+      # Models with a single type (RoBERTa, XLM-R) use it for both segments of a
+      # pair.
       token_type_ids = jnp.minimum(token_type_ids, config.type_vocab_size - 1)
       states = states + embedding_lookup(
         self.token_type, token_type_ids, 'type'
@@ -192,24 +228,24 @@ class Embeddings(nn.Module):
   def _add_positions(
     self, states, shape, positions: jax.Array | None
   ) -> jax.Array:
-    """Those of each token, [B, T, H] or, for running positions, [1, T, H]."""
+    """Adds position embeddings to states [B, T, H]."""
     config = self.config
     length = shape[1]
     if length > config.max_length:
       raise errors.ConfigError(
-        'The rows are longer than the encoder has positions',
+        'The sequences are longer than `max_length`',
         got=f'{length} tokens',
-        expected=f'at most {config.max_length}',
+        expected=f'at most {config.max_length} tokens',
         where='EncoderConfig.max_length',
-        fix='shorten the rows of the stream, or raise max_length',
+        fix='Shorten the sequences of the dataset, or increase max_length.',
       )
-    if config.position_embedding in _NOT_ADDED:
+    if config.position_embedding in _ATTENTION_POSITIONS:
       return states
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       table = self.position
     else:
       table = jnp.asarray(
-        _CONSTANT[config.position_embedding](
+        _CONSTANT_TABLES[config.position_embedding](
           config.max_length + config.position_offset, config.hidden_dim
         )
       )
@@ -225,11 +261,12 @@ class Embeddings(nn.Module):
     if language_ids is None:
       if not self.is_initializing():
         raise errors.ConfigError(
-          'The encoder has language embeddings but got no language ids',
+          'An encoder with language embeddings requires `language_ids`',
+          got='language_ids=None',
           expected='language_ids of the shape of token_ids',
           where='EncoderConfig.use_language_embeddings',
-          fix="pass the batch's language_ids, or set "
-          'use_language_embeddings to False',
+          fix='Pass the language_ids of the batch, or set '
+          'use_language_embeddings to False.',
         )
       language_ids = jnp.zeros_like(token_ids)
     return embedding_lookup(self.language, language_ids, 'language')

@@ -1,4 +1,4 @@
-"""The Transformer encoder: BERT, RoBERTa, XLM and XLM-R by configuration."""
+"""Transformer encoder for BERT, RoBERTa, XLM, XLM-R and related models."""
 
 import functools
 from typing import Any
@@ -17,24 +17,30 @@ from xlflax.utils import class_registry, errors
 
 @class_registry.register('encoder')
 class Encoder(veco.PlugIn):
-  """From token ids to states, and from states to tied logits.
+  """Transformer encoder with an optional head for masked-LM logits.
 
-  Every method that reads tokens takes `token_ids` int32 [B, T] and, by
-  keyword:
+  All methods that read tokens take `token_ids`, int32 of shape [B, T], and
+  these keyword arguments:
 
-  - segment_ids: int32 [B, T]; a position attends to its own segment only, 0
-    is padding, which no text attends to. None: all attend to all.
-  - positions: int32 [B, T], from 0. None: 0 .. T - 1.
-  - language_ids: int32 [B, T]; read if `config.use_language_embeddings`.
-  - token_type_ids: int32 [B, T]; read if `config.type_vocab_size`; None: 0.
-  - deterministic: False turns dropout on, which draws from 'dropout'.
+  - segment_ids: Segments, int32 of shape [B, T]. A position attends only to its
+    own segment. Segment 0 is padding, which no text attends to. If None, every
+    position attends to all positions.
+  - positions: Positions from 0, int32 of shape [B, T]. If None, 0 to T - 1.
+  - language_ids: Language ids, int32 of shape [B, T], used if
+    `config.use_language_embeddings` is set.
+  - token_type_ids: Token types, int32 of shape [B, T], used if
+    `config.type_vocab_size` is not 0. If None, 0.
+  - deterministic: Whether to disable dropout. Dropout draws from the random
+    stream 'dropout'.
 
-  `plug_in` (of `PlugIn`, its base) also reads the states of a paired input; it
-  raises `ConfigError` if `config.cross_attention` is off.
+  `plug_in`, which the base class `PlugIn` defines, also takes the hidden states
+  of a paired input. It raises `ConfigError` if `config.cross_attention` is not
+  set.
 
-  They raise `ConfigError` for rows longer than `config.max_length`, missing
-  language ids and an attention backend that cannot serve the case; `transform`,
-  `output_table` and `logits` for an encoder without a head.
+  These methods raise `ConfigError` if the sequences are longer than
+  `config.max_length`, if language ids are missing, or if the attention backend
+  does not support the call. `transform`, `output_table` and `logits` raise it
+  if the encoder has no head.
   """
 
   def setup(self):
@@ -77,13 +83,16 @@ class Encoder(veco.PlugIn):
 
   @property
   def _is_disentangled(self) -> bool:
-    kind = model_config.PositionEmbedding.DISENTANGLED
-    return self.config.position_embedding is kind
+    return (
+      self.config.position_embedding
+      is model_config.PositionEmbedding.DISENTANGLED
+    )
 
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """Logits [B, T, V] of every position; states, if there is no head.
+    """Returns logits [B, T, V], or hidden states [B, T, H] without a head.
 
-    Its initialisation makes every parameter, those of `plug_in` included.
+    Initialization through this method creates all parameters, including those
+    of `plug_in`.
     """
     if self.is_initializing() and self.config.cross_attention:
       shape = (*token_ids.shape, self.config.hidden_dim)
@@ -96,24 +105,34 @@ class Encoder(veco.PlugIn):
     return self.logits(states)
 
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """Returns states [B, T, H] of the last layer, in the compute dtype.
+    """Returns the hidden states of the last layer, of shape [B, T, H].
 
-    With `config.cross_attention` they are VECO's H^L, the plug-out pass, which
-    does not use the module.
+    They have the compute dtype. With `config.cross_attention`, they are VECO's
+    H^L, the states of the plug-out pass, which does not use the plug-in module.
     """
     states, _ = self._run(token_ids, collect=False, **inputs)
     return states
 
   def encode_layers(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [L + 1, B, T, H]: the embeddings', then each layer's.
+    """Returns the embeddings and hidden states of all layers, [L + 1, B, T, H].
 
-    The last is what `encode` returns.
+    The last element is the result of `encode`.
     """
     _, all_states = self._run(token_ids, collect=True, **inputs)
     return all_states
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """Applies the head before the output table: [..., H] -> [..., H]."""
+    """Applies the layers of the head before the output embeddings.
+
+    Args:
+      states: Hidden states of shape [..., H].
+
+    Returns:
+      States of shape [..., H].
+
+    Raises:
+      ConfigError: If the encoder has no head.
+    """
     self._require_head()
     config = self.config
     if config.mlm_head is model_config.MlmHead.TIED:
@@ -124,37 +143,51 @@ class Encoder(veco.PlugIn):
     return self.head_norm(activation(self.head_dense(states)))
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
-    """Output embeddings [R, H] and output bias [R].
+    """Returns the output embeddings [R, H] and the output bias [R].
 
-    They are float32; on several accelerators the table's values are rounded
-    to the compute dtype.
+    Both are float32. On several accelerators, the values of the table are
+    rounded to the compute dtype.
 
-    R is the vocabulary's size V, or beyond it if `config.pad_vocab_size_multiple` asks
-    for it; the bias of the rows from V on is so low that their probability is
-    zero.
+    R is the size V of the vocabulary, rounded up to a multiple of
+    `config.pad_vocab_size_multiple`. The bias of the rows from V on is so low
+    that their probability is zero.
+
+    Raises:
+      ConfigError: If the encoder has no head.
     """
     self._require_head()
     rows = jnp.arange(self.config.table_size)
-    assert self.config.vocab_size is not None  # `table_size` refuses that
+    assert self.config.vocab_size is not None  # `table_size` requires it.
     learned_bias = self.output_bias if self.config.output_bias else 0.0
     bias = jnp.where(rows < self.config.vocab_size, learned_bias, MASKED_SCORE)
     tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
     table = self.embeddings.token if tied else self.output
-    return layers.for_head(table, self.config.compute_dtype), bias
+    return layers.gather_output_table(table, self.config.compute_dtype), bias
 
   def _require_head(self) -> None:
+    """Raises ConfigError if the encoder has no head."""
     if self.config.mlm_head is model_config.MlmHead.NONE:
       raise errors.ConfigError(
-        'The encoder has no head that predicts tokens',
-        got='mlm_head = none',
+        'The encoder has no masked-LM head',
+        got="mlm_head='none'",
         expected="'transform' or 'tied'",
         where='EncoderConfig.mlm_head',
-        fix='import a checkpoint with a masked-LM head, or initialise a '
-        'model with a fresh one from this by InitFrom(allow_missing=True)',
+        fix='Import a checkpoint with a masked-LM head, or initialize a model '
+        'with a new head from this one with InitFrom(allow_missing=True).',
       )
 
   def logits(self, states: jax.Array) -> jax.Array:
-    """float32 logits over the vocabulary: [..., H] -> [..., V]."""
+    """Returns logits over the vocabulary.
+
+    Args:
+      states: Hidden states of shape [..., H].
+
+    Returns:
+      A float32 array of shape [..., V].
+
+    Raises:
+      ConfigError: If the encoder has no head.
+    """
     table, bias = self.output_table()
     table_logits = layers.logits(self.transform(states), table, bias)
     return table_logits[..., : self.config.vocab_size]
@@ -172,7 +205,7 @@ class Encoder(veco.PlugIn):
     memory=None,
     memory_mask=None,
   ):
-    """States after the last layer and, to collect, after each."""
+    """Returns the states after the last layer and, if collected, after each."""
     states = self.embeddings(
       token_ids,
       positions=positions,
@@ -187,37 +220,45 @@ class Encoder(veco.PlugIn):
       relative = self.relative(
         positions, token_ids.shape[1], deterministic=deterministic
       )
-      masks = masks._replace(of_global=(masks.of_global[0], relative))
-    keep = None
+      masks = masks._replace(global_layers=(masks.global_layers[0], relative))
+    text_mask = None
     if segment_ids is not None and (
       self.config.padding_states is model_config.PaddingStates.ZERO
     ):
-      keep = (segment_ids > 0)[:, :, None].astype(states.dtype)
-      states = states * keep
+      text_mask = (segment_ids > 0)[:, :, None].astype(states.dtype)
+      states = states * text_mask
     embedded = states
     states, all_states = self._layers(
       states,
-      (masks, keep, memory, memory_mask),
+      (masks, text_mask, memory, memory_mask),
       collect=collect,
       deterministic=deterministic,
     )
     states = self._final(states)
-    if collect:  # L of [B, T, H], and the embeddings before them
+    if collect:
       all_states = jnp.concatenate(
         [embedded[None], all_states[:-1], states[None]], axis=0
       )
     return states, all_states
 
   def _layers(self, states, shared, *, collect, deterministic):
-    """Scans over the stacked layers, or runs one after the other.
+    """Runs the layers, scanned or unrolled.
 
-    `shared` is what all layers read: (masks, keep, memory, memory_mask).
+    Args:
+      states: Embeddings of shape [B, T, H].
+      shared: Inputs of all layers: masks, text mask, memory and memory mask.
+      collect: Whether to return the states after each layer.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      The states after the last layer, and the states after each layer, of shape
+      [L, B, T, H], or None.
     """
     config = self.config
 
     def body(layer, states, shared, index):
-      masks, keep, memory, memory_mask = shared
-      layer_mask = attention_masks.of_layer(config, masks, index)
+      masks, text_mask, memory, memory_mask = shared
+      layer_mask = attention_masks.select_layer_mask(config, masks, index)
       states = layer(
         states,
         layer_mask.mask,
@@ -227,8 +268,8 @@ class Encoder(veco.PlugIn):
         rotation=layer_mask.rotation,
         is_first=layer_mask.is_first,
       )
-      if keep is not None:
-        states = states * keep
+      if text_mask is not None:
+        states = states * text_mask
       return states, states if collect else None
 
     if config.scan_layers:
@@ -254,13 +295,14 @@ class Encoder(veco.PlugIn):
     return states, jnp.stack(outputs) if collect else None
 
   def _final(self, states: jax.Array) -> jax.Array:
+    """Applies the final norm of an encoder with norms before the blocks."""
     if self.config.norm_position is model_config.NormPosition.POST:
       return states
     return self.final_norm(states)
 
 
 def _remat(body, config: model_config.EncoderConfig):
-  """Rematerialises `body(layer, states, shared, ...)` as configured."""
+  """Returns `body(layer, states, shared, ...)` with rematerialization."""
   if config.remat is model_config.Remat.NONE:
     return body
   return nn.remat(

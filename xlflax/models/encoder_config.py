@@ -1,4 +1,4 @@
-"""The encoder's hyper-parameters, and their fit to a vocabulary."""
+"""Hyperparameters of the encoder."""
 
 import dataclasses
 import enum
@@ -14,84 +14,113 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class PositionEmbedding(enum.StrEnum):
-  """Where absolute positions come from."""
+  """Type of the position embeddings."""
 
-  LEARNED = 'learned'  # a trained table (BERT, RoBERTa, XLM-R, XLM)
-  SINUSOIDAL = 'sinusoidal'  # a constant table (Vaswani et al. 2017, 3.5)
-  # The sines of all periods, then the cosines (tensor2tensor; NLLB-200).
+  # A trained table (BERT, RoBERTa, XLM-R, XLM).
+  LEARNED = 'learned'
+  # A constant table (Vaswani et al. 2017, section 3.5).
+  SINUSOIDAL = 'sinusoidal'
+  # A constant table of all sines, then all cosines (tensor2tensor, NLLB-200).
   SINUSOIDAL_HALVES = 'sinusoidal_halves'
-  ROTARY = 'rotary'  # none: queries and keys are turned (Su et al. 2021)
-  DISENTANGLED = 'disentangled'  # none: distances have vectors (DeBERTa)
+  # No table. Queries and keys are rotated (Su et al. 2021).
+  ROTARY = 'rotary'
+  # No table of positions. Relative distances have embeddings (DeBERTa).
+  DISENTANGLED = 'disentangled'
 
 
 class NormPosition(enum.StrEnum):
-  """Where layer normalisation is in a layer."""
+  """Position of the layer norms in a layer."""
 
-  POST = 'post'  # after the residual sum (BERT, RoBERTa, XLM, XLM-R)
-  PRE = 'pre'  # before each block, and once more after the last layer
+  # After each residual sum (BERT, RoBERTa, XLM, XLM-R).
+  POST = 'post'
+  # Before each block and after the last layer.
+  PRE = 'pre'
 
 
 class Norm(enum.StrEnum):
-  """The kind of normalisation."""
+  """Type of normalization."""
 
-  LAYER = 'layer'  # layer norm, with scale and bias
-  SCALE = 'scale'  # layer norm without bias (ModernBERT)
-  RMS = 'rms'  # scale by the root mean square (EuroBERT)
+  # Layer norm with scale and bias.
+  LAYER = 'layer'
+  # Layer norm with scale and without bias (ModernBERT).
+  SCALE = 'scale'
+  # RMS norm (EuroBERT).
+  RMS = 'rms'
 
 
 class MlmHead(enum.StrEnum):
-  """The layers between the last Transformer layer and the output table."""
+  """Layers between the last Transformer layer and the output embeddings."""
 
-  TRANSFORM = 'transform'  # dense, activation, layer norm (BERT, RoBERTa)
-  TIED = 'tied'  # nothing (XLM)
-  NONE = 'none'  # no prediction of tokens: states only
+  # A dense layer, an activation and a layer norm (BERT, RoBERTa).
+  TRANSFORM = 'transform'
+  # No layers (XLM).
+  TIED = 'tied'
+  # No head. The encoder returns hidden states and has no logits.
+  NONE = 'none'
 
 
 class OutputEmbeddings(enum.StrEnum):
-  """The table that states are multiplied with for logits."""
+  """Embedding table from which logits are computed."""
 
-  TIED = 'tied'  # the token embeddings
-  OWN = 'own'  # a table of its own (T5 v1.1, mT5, umT5)
+  # The token embeddings.
+  TIED = 'tied'
+  # A separate table (T5 v1.1, mT5, umT5).
+  OWN = 'own'
 
 
 class PaddingStates(enum.StrEnum):
-  """The states of padding positions, which no text position sees."""
+  """Hidden states of padding positions, which no text position attends to."""
 
-  KEEP = 'keep'  # whatever the layers compute
-  ZERO = 'zero'  # zeros after the embeddings and every layer (XLM)
+  # The results of the layers.
+  KEEP = 'keep'
+  # Zeros after the embeddings and after each layer (XLM).
+  ZERO = 'zero'
 
 
 class Remat(enum.StrEnum):
-  """What the backward pass recomputes, layer by layer."""
+  """Values that the backward pass of each layer recomputes."""
 
-  NONE = 'none'  # nothing: fastest, most memory
-  MINIMAL = 'minimal'  # all but the products with weight matrices
-  NARROW = 'narrow'  # and those that are wider than what they are made from
-  FULL = 'full'  # everything: only the layers' inputs are kept
+  # Nothing. This is the fastest option and takes the most memory.
+  NONE = 'none'
+  # Everything except the results of matmuls with weights.
+  MINIMAL = 'minimal'
+  # As MINIMAL, and also the results of matmuls that are wider than their input.
+  NARROW = 'narrow'
+  # Everything. Only the inputs of the layers are saved.
+  FULL = 'full'
 
 
 class Products(enum.StrEnum):
-  """How layers multiply states by weights."""
+  """Number format of the matmuls of hidden states and weights."""
 
-  PLAIN = 'plain'  # in the compute dtype
-  EIGHT_BITS = 'eight_bits'  # rounded to FP8: NVIDIA GPUs from H100 and L40S on
+  # The compute dtype.
+  PLAIN = 'plain'
+  # FP8, on NVIDIA GPUs of compute capability 8.9 or later (L40S, H100).
+  EIGHT_BITS = 'eight_bits'
 
 
 class LayerLoop(enum.StrEnum):
-  """How a program goes over stacked layers."""
+  """Loop over stacked layers in the compiled program."""
 
-  AUTO = 'auto'  # unrolled on GPUs and TPUs, scanned elsewhere
-  SCAN = 'scan'  # one copy of the layer: compiles fast
-  UNROLL = 'unroll'  # a copy a layer: nothing is moved in and out of stacks
+  # UNROLL on GPUs and TPUs, SCAN on other devices.
+  AUTO = 'auto'
+  # A loop with one copy of the layer, which compiles fast.
+  SCAN = 'scan'
+  # A copy of each layer, which copies no values to and from stacked arrays.
+  UNROLL = 'unroll'
 
 
 class AttentionBackend(enum.StrEnum):
-  """Which implementation computes attention."""
+  """Implementation of attention."""
 
-  AUTO = 'auto'  # cuDNN or FUSED where they can be used; logged
-  XLA = 'xla'  # plain XLA: everywhere, every case
-  CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, no dropout, no bias
-  FUSED = 'fused'  # our own kernels: GPUs, TPUs; interpreted on CPUs
+  # CUDNN or FUSED if they support the call, else XLA. The choice is logged.
+  AUTO = 'auto'
+  # XLA operations, which support all devices and options.
+  XLA = 'xla'
+  # cuDNN flash attention: NVIDIA GPUs, without dropout and biases.
+  CUDNN = 'cudnn'
+  # The kernels of xlflax for GPUs and TPUs. They are interpreted on CPUs.
+  FUSED = 'fused'
 
 
 # `EncoderConfig` or `EncoderDecoderConfig`.
@@ -102,57 +131,64 @@ DTYPES = ('float32', 'bfloat16')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-  """What the configurations of encoders and of encoder-decoders share.
+  """Hyperparameters that encoders and encoder-decoders have in common.
 
-  Fields of an enum type also take its value as a string ('pre'), which is how
-  gin files write them. In an encoder-decoder a field is for both halves.
+  Fields of an enum type also accept its value as a string ('pre'), as in gin
+  files. In an encoder-decoder, a field applies to the encoder and the decoder.
 
   Attributes:
-    hidden_dim: width of the states.
-    mlp_dim: width inside the feed-forward blocks.
-    num_heads: attention heads per layer.
-    head_dim: width of a head; None for hidden_dim / num_heads.
-    max_length: longest row, in tokens; rows of the position table.
-    vocab_size: number of token ids; None until `with_vocabulary`.
+    hidden_dim: Width of the hidden states.
+    mlp_dim: Width inside of the feed-forward blocks.
+    num_heads: Number of attention heads per layer.
+    head_dim: Width of a head. If None, hidden_dim / num_heads.
+    max_length: Maximum length of a sequence in tokens, which is the number of
+      rows of the position table.
+    vocab_size: Number of token ids. If None, `with_vocabulary` sets it.
     pad_vocab_size_multiple: The number of rows of embedding tables is rounded
-      up to a multiple of this number. The matmuls of a vocabulary whose size
-      is not a multiple of 8 run at about a third of the rate of others on
-      GPUs, and a mesh axis must divide the rows. The padded rows are zero,
-      have no gradient and are never predicted. They are part of the root mean
-      squares by which Adafactor and StableAdamW scale updates.
-    num_languages: number of language ids; None until `with_vocabulary`.
-    use_language_embeddings: adds a language's embedding to each token (XLM).
-    type_vocab_size: number of token types (BERT: 2); 0 for none.
-    position_embedding: trained, constant or rotary positions; only an encoder
-      alone can have rotary ones, and T5 has its own.
-    position_offset: row of the table that holds position 0 (RoBERTa and
+      up to a multiple of this number. The matmuls of a vocabulary whose size is
+      not a multiple of 8 run at about a third of the rate of others on GPUs,
+      and a mesh axis must divide the rows. The padded rows are zero, have no
+      gradient and are never predicted. They are part of the root mean squares
+      by which Adafactor and StableAdamW scale updates.
+    num_languages: Number of language ids. If None, `with_vocabulary` sets it.
+    use_language_embeddings: Whether to add a language embedding to each token
+      embedding (XLM).
+    type_vocab_size: Number of token types (BERT: 2). If 0, there are no token
+      type embeddings.
+    position_embedding: Type of the position embeddings. Rotary and disentangled
+      ones are available only for encoders. T5 has its own relative positions.
+    position_offset: Row of the position table for position 0 (RoBERTa and
       mBART: 2).
-    embedding_norm: layer norm over the summed embeddings (not T5).
-    scale_embeddings: token embeddings times sqrt(hidden_dim) (Vaswani et al.
-      2017, 3.4; mBART).
-    layer_norm_epsilon: added to the variance (RoBERTa: 1e-5; T5: 1e-6).
-    activation: of feed-forward block and head, one of
-      `xlflax.models.activations`: 'gelu' (exact), 'gelu_tanh' (T5 v1.1),
-      'relu' (T5), 'silu', 'tanh'.
-    gated_mlp: the feed-forward block is act(x W0) * (x W1).
-    dropout_rate: on embeddings and on the output of each block.
-    attention_dropout_rate: on attention probabilities.
-    mlm_head: what lies between the last layer and the output table: BERT's
-      transform, nothing, or no head: such an encoder has states, but no
-      logits.
-    output_embeddings: the output table: the token embeddings, or its own.
-      T5's tied states are scaled by 1 / sqrt(hidden_dim) (Raffel et al. 2020).
-    dtype: of computation; parameters, softmax and norms are float32.
-    scan_layers: one compiled layer with stacked parameters, scanned over;
-      False unrolls the layers.
-    layer_loop: whether the program has a loop over stacked layers or a copy
-      of each; parameters are the same.
-    remat: what the backward pass recomputes.
-    products: of states and weights, but for those of embeddings and logits.
-    attention_backend: which implementation of attention; cuDNN has no T5
-      biases and no dropout.
-    initializer_range: standard deviation of initial weights (not T5, whose
-      weights start at 1 / sqrt(inputs)).
+    embedding_norm: Whether to apply layer norm to the sum of the embeddings
+      (not T5).
+    scale_embeddings: Whether to multiply token embeddings by sqrt(hidden_dim)
+      (Vaswani et al. 2017, section 3.4; mBART).
+    layer_norm_epsilon: Number added to the variance (RoBERTa: 1e-5; T5: 1e-6).
+    activation: Activation of the feed-forward blocks and of the head, one of
+      `xlflax.models.activations`: 'gelu' (exact), 'gelu_tanh' (T5 v1.1), 'relu'
+      (T5), 'silu', 'tanh'.
+    gated_mlp: Whether the feed-forward blocks are gated: act(x W0) * (x W1).
+    dropout_rate: Dropout rate of the embeddings and of the output of each
+      block.
+    attention_dropout_rate: Dropout rate of the attention probabilities.
+    mlm_head: Layers between the last Transformer layer and the output
+      embeddings.
+    output_embeddings: Table from which logits are computed. With tied
+      embeddings, T5 scales the last hidden states by 1 / sqrt(hidden_dim)
+      (Raffel et al. 2020).
+    dtype: Data type of the computation. Parameters, softmax and norms are
+      float32.
+    scan_layers: Whether the parameters of all layers are stacked, so that a
+      scan can compile the layer once.
+    layer_loop: Loop over stacked layers in the program. It does not change the
+      parameters.
+    remat: Values that the backward pass recomputes.
+    products: Number format of the matmuls of hidden states and weights, except
+      those of embeddings and logits.
+    attention_backend: Implementation of attention. cuDNN supports neither the
+      biases of T5 nor dropout.
+    initializer_range: Standard deviation of the initial weights (not T5, whose
+      initial standard deviation is 1 / sqrt(inputs)).
   """
 
   hidden_dim: validation.Dimension
@@ -193,48 +229,54 @@ class TransformerConfig:
 
   @property
   def compute_dtype(self) -> jnp.dtype:
-    """The JAX dtype of computation."""
+    """JAX data type of the computation."""
     return jnp.dtype(self.dtype)
 
 
 @class_registry.register('encoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderConfig(TransformerConfig):
-  """Hyper-parameters of `xlflax.models.encoder.Encoder`.
+  """Hyperparameters of `xlflax.models.encoder.Encoder`.
 
-  The defaults are BERT's (Devlin et al. 2019).
+  The defaults are those of BERT (Devlin et al. 2019).
 
-  Attributes (besides those of `TransformerConfig`):
-    num_layers: number of Transformer layers.
-    num_kv_heads: heads of keys and values, each shared by several query
-      heads; None for one per query head.
-    rotary_theta: base of the periods of rotary positions.
-    local_rotary_theta: the same for local layers; None for `rotary_theta`.
-    rotary_factor: what rotary positions are divided by, in every layer.
-    local_window: how far positions of local layers see, to either side; None
-      if there are no local layers.
-    global_every: layers 0, n, 2 n, … are global for n = global_every.
-    norm_position: layer norm after (BERT) or before each block.
-    norm: layer norm, without bias, or RMS norm.
-    first_norm: False leaves out the first layer's norm before attention
-      (ModernBERT); its parameter stays, and is not read.
-    head_activation: activation of the head (RoBERTa: always 'gelu'); None
-      for `activation`.
-    attention_bias: whether the attention's linear maps have biases.
-    mlp_bias: whether the feed-forward block's linear maps have biases.
-    mlp_output_bias: whether the last of them has one; None for `mlp_bias`.
-    head_bias: whether the head's dense map has a bias.
-    output_bias: whether logits have a bias.
-    relative_buckets: buckets of distances to one side (disentangled).
-    relative_max_distance: distance of the last bucket (disentangled).
-    padding_states: whether padding is set to zero in every layer (XLM).
-    cross_attention: gives each layer VECO's plug-in module, an attention to
-      the states of a paired input (`Encoder.plug_in` uses it; `encode` does
-      not).
-    sharing: which parts each language has for itself (ECS); None: none.
+  Attributes:
+    num_layers: Number of Transformer layers.
+    num_kv_heads: Number of key and value heads, each of which serves several
+      query heads. If None, `num_heads`.
+    rotary_theta: Base of the periods of rotary positions.
+    local_rotary_theta: Base of the periods in local layers. If None,
+      `rotary_theta`.
+    rotary_factor: Number by which rotary positions are divided in all layers.
+    local_window: Maximum distance in either direction to which positions of
+      local layers attend. If None, there are no local layers.
+    global_every: Interval n of global layers: layers 0, n, 2 n, … are global.
+    norm_position: Position of the layer norms: after (BERT) or before each
+      block.
+    norm: Type of normalization.
+    first_norm: Whether the first layer normalizes the input of its attention.
+      If False (ModernBERT), the parameters of the norm exist but are not used.
+    head_activation: Activation of the head (RoBERTa: always 'gelu'). If None,
+      `activation`.
+    attention_bias: Whether the linear maps of the attention have biases.
+    mlp_bias: Whether the linear maps of the feed-forward blocks have biases.
+    mlp_output_bias: Whether the last linear map of the feed-forward blocks has
+      a bias. If None, `mlp_bias`.
+    head_bias: Whether the dense layer of the head has a bias.
+    output_bias: Whether the logits have a bias.
+    relative_buckets: Number of distance buckets per direction (disentangled).
+    relative_max_distance: Distance of the last bucket (disentangled).
+    padding_states: Hidden states of padding positions (XLM: zero).
+    cross_attention: Whether each layer has VECO's plug-in module,
+      cross-attention to the hidden states of a paired input. `Encoder.plug_in`
+      uses the module, `encode` does not.
+    sharing: Parameters that are separate for each language (ECS). If None, all
+      languages share all parameters.
+
+  The attributes of `TransformerConfig` apply as well.
 
   Raises:
-    ConfigError: a value is out of range or not among the choices.
+    ConfigError: If a value is invalid, or the values are inconsistent.
   """
 
   num_layers: validation.NumLayers
@@ -267,23 +309,24 @@ class EncoderConfig(TransformerConfig):
     config_checks.check_layers(self)
 
   def _check_choices(self) -> None:
-    _choice('activation', self.activation, activations.activation_names())
-    _choice('dtype', self.dtype, DTYPES)
+    _check_choice('activation', self.activation, activations.activation_names())
+    _check_choice('dtype', self.dtype, DTYPES)
     if self.head_activation is not None:
-      _choice(
+      _check_choice(
         'head_activation', self.head_activation, activations.activation_names()
       )
 
   @property
   def table_size(self) -> int:
-    """Rows of the embedding table: vocab_size, rounded up."""
+    """Number of rows of the embedding table: vocab_size, rounded up."""
     if self.vocab_size is None:
       raise errors.ConfigError(
-        'The encoder does not know the size of its vocabulary',
-        got='vocab_size = None',
+        '`vocab_size` is not set',
+        got='vocab_size=None',
         expected='a number of tokens',
         where='EncoderConfig.vocab_size',
-        fix='fill it in by xlflax.models.encoder_config.with_vocabulary, or set it',
+        fix='Set vocab_size, or call '
+        'xlflax.models.encoder_config.with_vocabulary.',
       )
     multiple = self.pad_vocab_size_multiple
     return -(-self.vocab_size // multiple) * multiple
@@ -292,50 +335,64 @@ class EncoderConfig(TransformerConfig):
 def with_vocabulary(
   config: _Config, spec: vocabulary_spec.VocabularySpec
 ) -> _Config:
-  """Returns `config` with the sizes that a vocabulary determines.
+  """Returns a configuration with the sizes of a vocabulary.
+
+  Args:
+    config: An `EncoderConfig` or `EncoderDecoderConfig`.
+    spec: Specification of the vocabulary.
 
   Raises:
-    VocabularyError: `config` states another number of tokens or languages.
+    VocabularyError: If the configuration has another number of tokens or
+      languages.
   """
-  kind = type(config).__name__
+  class_name = type(config).__name__
   sizes = {'vocab_size': spec.size, 'num_languages': len(spec.languages)}
   for name, size in sizes.items():
-    stated = getattr(config, name)
-    if stated is not None and stated != size:
+    model_size = getattr(config, name)
+    if model_size is not None and model_size != size:
       raise errors.VocabularyError(
-        f'The vocabulary does not fit the model: {name} differs',
-        got=f'{stated} in the model, {size} in the vocabulary',
-        where=f'{kind}.{name}',
-        fix=f'leave {kind}.{name} unset to take it from the '
-        'vocabulary, or use the vocabulary that the model was made for',
+        f'The vocabulary does not match the model: {name} differs',
+        got=f'{model_size} in the model, {size} in the vocabulary',
+        where=f'{class_name}.{name}',
+        fix=f'Leave {class_name}.{name} unset to use the value of the '
+        'vocabulary, or use the vocabulary of the model.',
       )
-  changed: Any = dataclasses.replace(cast(Any, config), **sizes)
+  sized_config: Any = dataclasses.replace(cast(Any, config), **sizes)
   plan = getattr(config, 'sharing', None)
   if plan is None or not plan.same_start:
-    return changed
+    return sized_config
   plan = dataclasses.replace(plan, special_ids=tuple(spec.special_ids))
-  return dataclasses.replace(changed, sharing=plan)
+  return dataclasses.replace(sized_config, sharing=plan)
 
 
-def known_languages(config: Any, who: str) -> int:
-  """The number of languages; a ConfigError if `who` does not know it."""
+def require_num_languages(config: Any, owner: str) -> int:
+  """Returns the number of languages of a configuration.
+
+  Args:
+    config: An `EncoderConfig` or `EncoderDecoderConfig`.
+    owner: Subject of the error message, such as 'The encoder'.
+
+  Raises:
+    ConfigError: If the number of languages is not set.
+  """
   if config.num_languages is None:
     raise errors.ConfigError(
-      f'{who} does not know its number of languages',
-      got='num_languages = None',
-      expected='a number',
+      f'{owner} requires a number of languages',
+      got='num_languages=None',
+      expected='a number of languages',
       where='EncoderConfig.num_languages',
-      fix='fill it in by xlflax.models.encoder_config.with_vocabulary, or set it',
+      fix='Set num_languages, or call '
+      'xlflax.models.encoder_config.with_vocabulary.',
     )
   return config.num_languages
 
 
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+  """Raises ConfigError if a field has none of the supported values."""
   if value not in choices:
     raise errors.ConfigError(
-      f'The encoder has no such {name}',
+      f'Unknown {name}',
       got=repr(value),
-      expected='one of ' + ', '.join(repr(str(c)) for c in choices),
+      expected='one of ' + ', '.join(repr(str(choice)) for choice in choices),
       where=f'EncoderConfig.{name}',
     )
-  return value

@@ -22,14 +22,16 @@ from xlflax.utils import class_registry
 
 @class_registry.register('encoder_decoder')
 class EncoderDecoder(nn.Module):
-  """From token ids of two sides to states and logits of the second.
+  """Encoder-decoder that returns hidden states and logits of the target.
 
-  Methods take the same arguments as those of `xlflax.models.encoder.Encoder`.
-  T5's relative positions are distances within a row, for which `positions` do
-  not matter, and it has neither languages nor types.
+  The methods take the same arguments as those of
+  `xlflax.models.encoder.Encoder`. The relative positions of T5 are distances
+  within a sequence, which do not depend on `positions`. T5 has neither language
+  nor token type embeddings.
 
-  The parameters are 'encoder', as of an `Encoder` (so that it can start from
-  one), 'decoder', and 'output' for T5's table of output embeddings.
+  The parameters are 'encoder', which has the structure of an `Encoder` and can
+  be initialized from one, 'decoder', and 'output' if T5 has separate output
+  embeddings.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig
@@ -42,7 +44,7 @@ class EncoderDecoder(nn.Module):
       else encoder.Encoder(config.encoder)
     )
     self.decoder = decoder.Decoder(config)
-    if config.is_t5 and self._has_own_output():
+    if config.is_t5 and self._has_output_embeddings():
       assert config.vocab_size is not None  # `table_size` requires it.
       self.output = self.param(
         'output',
@@ -65,9 +67,23 @@ class EncoderDecoder(nn.Module):
     decoder_language_ids: jax.Array | None = None,
     deterministic: bool = True,
   ) -> jax.Array:
-    """Logits [B, S, V] of the decoder; touches every parameter.
+    """Returns logits of the decoder and uses every parameter.
 
-    Without `decoder_token_ids` the decoder reads what the encoder reads.
+    Args:
+      token_ids: Token ids of the source, int32 of shape [B, T].
+      decoder_token_ids: Token ids of the target, int32 of shape [B, S]. If
+        None, the decoder reads the inputs of the encoder.
+      segment_ids: As in `Encoder`.
+      positions: As in `Encoder`.
+      language_ids: As in `Encoder`.
+      token_type_ids: As in `Encoder`.
+      decoder_segment_ids: As in `decode`.
+      decoder_positions: As in `decode`.
+      decoder_language_ids: As in `decode`.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      A float32 array of shape [B, S, V].
     """
     memory = self.encode(
       token_ids,
@@ -93,11 +109,16 @@ class EncoderDecoder(nn.Module):
     )
 
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [B, T, H] of the encoder's last layer, in the compute dtype."""
+    """Returns the hidden states of the last encoder layer, [B, T, H].
+
+    They have the compute dtype.
+    """
     return self.encoder.encode(token_ids, **self._encoder_inputs(inputs))
 
   def encode_layers(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [L + 1, B, T, H]: of the embeddings, then each encoder layer."""
+    """Returns the embeddings and states of the encoder layers, [L + 1, B, T,
+    H].
+    """
     return self.encoder.encode_layers(token_ids, **self._encoder_inputs(inputs))
 
   def decode(
@@ -111,23 +132,30 @@ class EncoderDecoder(nn.Module):
     language_ids: jax.Array | None = None,
     deterministic: bool = True,
   ) -> jax.Array:
-    """Returns states of the decoder, each from the tokens up to its own.
+    """Returns hidden states of the decoder for complete target sequences.
+
+    Each state depends on the tokens up to its own position.
 
     Args:
-      decoder_token_ids: int32 [B, S], beginning with the start symbol.
-      memory: [B, T, H], from `encode`.
-      memory_segment_ids: int32 [B, T], 0 is padding; None: all is seen.
-      segment_ids: int32 [B, S]; a position attends to earlier ones of its own
-        segment, and to that segment of the memory. None: one segment.
-      positions: int32 [B, S], from 0. None: 0 .. S - 1.
-      language_ids: int32 [B, S]; read if `config.use_language_embeddings`.
-      deterministic: False turns dropout on, which draws from 'dropout'.
+      decoder_token_ids: Token ids that start with the start symbol, int32 of
+        shape [B, S].
+      memory: Result of `encode`, of shape [B, T, H].
+      memory_segment_ids: Segments of the source, int32 of shape [B, T], with 0
+        for padding. If None, every position attends to the complete memory.
+      segment_ids: Segments of the target, int32 of shape [B, S]. A position
+        attends to itself and to earlier positions of its segment, and to the
+        same segment of the memory. If None, there is one segment.
+      positions: Positions from 0, int32 of shape [B, S]. If None, 0 to S - 1.
+      language_ids: Language ids, int32 of shape [B, S], used if
+        `config.use_language_embeddings` is set.
+      deterministic: Whether to disable dropout. Dropout draws from the random
+        stream 'dropout'.
 
     Returns:
-      [B, S, H] in the compute dtype.
+      An array of shape [B, S, H] and the compute dtype.
 
     Raises:
-      ConfigError: the rows are longer than `config.max_length`.
+      ConfigError: If the sequences are longer than `config.max_length`.
     """
     length = decoder_token_ids.shape[1]
     states = self._embed(
@@ -137,8 +165,8 @@ class EncoderDecoder(nn.Module):
       states,
       memory,
       shared=self._shared_layers(),
-      mask=masks.within_segments(segment_ids, causal=True),
-      memory_mask=masks.of_memory(
+      mask=masks.make_self_attention_mask(segment_ids, causal=True),
+      memory_mask=masks.make_cross_attention_mask(
         segment_ids, memory_segment_ids, length=length
       ),
       deterministic=deterministic,
@@ -152,15 +180,17 @@ class EncoderDecoder(nn.Module):
     memory_segment_ids: jax.Array | None = None,
     rows_per_memory: int = 1,
   ) -> decoder.Cache:
-    """Returns a cache for `decode_step` with the cross-attention's keys.
+    """Returns a cache for `decode_step` with keys and values of the memory.
 
     Args:
-      memory: [M, T, H], from `encode`.
-      length: number of tokens that will be decoded at most.
-      memory_segment_ids: int32 [M, T], one segment a row, 0 is padding; None:
-        all is seen.
-      rows_per_memory: beams or samples: B = M * rows_per_memory rows are
-        decoded, neighbouring ones from the same row of the memory.
+      memory: Result of `encode`, of shape [M, T, H].
+      length: Maximum number of tokens to decode.
+      memory_segment_ids: Segments of the source, int32 of shape [M, T], with
+        one segment per sequence and 0 for padding. If None, every position
+        attends to the complete memory.
+      rows_per_memory: Number of beams or samples. B = M * rows_per_memory
+        sequences are decoded, and adjacent ones use the same sequence of the
+        memory.
     """
     mask = None
     if memory_segment_ids is not None:
@@ -181,16 +211,17 @@ class EncoderDecoder(nn.Module):
     *,
     language_ids: jax.Array | None = None,
   ) -> tuple[jax.Array, decoder.Cache]:
-    """Decodes one more token, as `decode` would at that position.
+    """Decodes one token. The result is that of `decode` at this position.
 
     Args:
-      token_ids: int32 [B, 1].
-      cache: from `start_decoding`, and then from the position before.
-      position: int32 scalar: 0, then 1, ..
-      language_ids: int32 [B, 1]; read if `config.use_language_embeddings`.
+      token_ids: Token ids, int32 of shape [B, 1].
+      cache: Cache from `start_decoding` or from the preceding step.
+      position: Position of the tokens, an int32 scalar.
+      language_ids: Language ids, int32 of shape [B, 1], used if
+        `config.use_language_embeddings` is set.
 
     Returns:
-      States [B, 1, H], and the cache for the next position.
+      Hidden states of shape [B, 1, H], and the cache for the next position.
     """
     position = jnp.asarray(position, jnp.int32)
     states = self._embed(
@@ -204,7 +235,14 @@ class EncoderDecoder(nn.Module):
     )
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """Applies the head before the output table: [..., H] -> [..., H]."""
+    """Applies the layers of the head before the output embeddings.
+
+    Args:
+      states: Hidden states of shape [..., H].
+
+    Returns:
+      States of shape [..., H].
+    """
     if not self.config.is_t5:
       return self.encoder.transform(states)
     if not self.config.scales_output:
@@ -212,27 +250,41 @@ class EncoderDecoder(nn.Module):
     return states * self.config.hidden_dim**-0.5
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
-    """Output embeddings [R, H] and bias [R]; see `Encoder`."""
+    """Returns the output embeddings [R, H] and the output bias [R].
+
+    They have the same properties as those of `Encoder.output_table`.
+    """
     config = self.config
     if not config.is_t5:
       return self.encoder.output_table()
-    table = self.output if self._has_own_output() else self.encoder.token
+    table = self.output if self._has_output_embeddings() else self.encoder.token
     rows = jnp.arange(config.table_size)
-    assert config.vocab_size is not None  # `table_size` refuses that
+    assert config.vocab_size is not None  # `table_size` requires it.
     bias = jnp.where(rows < config.vocab_size, 0.0, MASKED_SCORE)
-    return layers.for_head(table, self.config.compute_dtype), bias
+    return layers.gather_output_table(table, self.config.compute_dtype), bias
 
   def logits(self, states: jax.Array) -> jax.Array:
-    """float32 logits over the vocabulary: [..., H] -> [..., V]."""
+    """Returns logits over the vocabulary.
+
+    Args:
+      states: Hidden states of shape [..., H].
+
+    Returns:
+      A float32 array of shape [..., V].
+    """
     table, bias = self.output_table()
     table_logits = layers.logits(self.transform(states), table, bias)
     return table_logits[..., : self.config.vocab_size]
 
-  def _has_own_output(self) -> bool:
-    own_embeddings = encoder_decoder_config.OutputEmbeddings.OWN
-    return self.config.output_embeddings is own_embeddings
+  def _has_output_embeddings(self) -> bool:
+    """Returns whether the output embeddings are a separate table."""
+    return (
+      self.config.output_embeddings
+      is encoder_decoder_config.OutputEmbeddings.OWN
+    )
 
   def _encoder_inputs(self, inputs) -> dict[str, Any]:
+    """Returns the keyword arguments that the encoder supports."""
     if not self.config.is_t5:
       return inputs
     return {
@@ -242,15 +294,15 @@ class EncoderDecoder(nn.Module):
     }
 
   def _embed(self, token_ids, positions, language_ids, deterministic):
-    """[B, S] -> [B, S, H] of the decoder's embeddings."""
+    """Returns the decoder's embeddings of token ids [B, S], of shape [B, S, H]."""
     if self.config.is_t5:
       return self.encoder.embed(token_ids, deterministic=deterministic)
-    additions = (
+    decoder_embeddings = (
       self.encoder.embeddings
       if self.config.tie_decoder
       else self.decoder.embeddings
     )
-    return additions.complete(
+    return decoder_embeddings.complete(
       embeddings.embedding_lookup(
         self.encoder.embeddings.token, token_ids, 'vocab'
       ),
@@ -262,7 +314,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def _shared_layers(self):
-    """Returns the encoder's layers for a tied decoder."""
+    """Returns the parameters of the encoder layers for a tied decoder, or None."""
     config = self.config
     if not config.tie_decoder:
       return None

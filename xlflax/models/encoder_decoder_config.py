@@ -1,4 +1,4 @@
-"""Hyper-parameters of encoder-decoders."""
+"""Hyperparameters of encoder-decoders."""
 
 import dataclasses
 import enum
@@ -11,11 +11,14 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class EncoderDecoderFamily(enum.StrEnum):
-  """The kind of layers."""
+  """Type of the layers."""
 
-  POST_LN = 'post_ln'  # layer norm after each block (Vaswani et al. 2017)
-  PRE_LN = 'pre_ln'  # before each block, and after the last layer (mBART)
-  T5 = 't5'  # pre-norm RMS, relative positions, no biases
+  # Layer norm after each block (Vaswani et al. 2017).
+  POST_LN = 'post_ln'
+  # Layer norm before each block and after the last layer (mBART).
+  PRE_LN = 'pre_ln'
+  # RMS norm before each block, relative positions and no biases.
+  T5 = 't5'
 
 
 OutputEmbeddings = model_config.OutputEmbeddings
@@ -26,21 +29,25 @@ _ENCODER_ONLY = (
 
 
 class OutputScaling(enum.StrEnum):
-  """The factor of T5's states before the output table."""
+  """Factor of T5's hidden states before the output embeddings."""
 
-  AUTO = 'auto'  # 1 / sqrt(hidden_dim) if that is the token embeddings
-  WIDTH = 'width'  # 1 / sqrt(hidden_dim)
-  NONE = 'none'  # nothing
+  # WIDTH if the output embeddings are the token embeddings, else NONE.
+  AUTO = 'auto'
+  # 1 / sqrt(hidden_dim).
+  WIDTH = 'width'
+  # 1.
+  NONE = 'none'
 
 
 class TiedLayers(enum.StrEnum):
-  """Which of the encoder's layers a shallower tied decoder shares."""
+  """Layers of the encoder that a shallower tied decoder uses."""
 
   FIRST = 'first'
   LAST = 'last'
 
 
-# Fields that only one kind of family has, and their value in the others.
+# Fields that apply only to T5 or only to the other families, and their values
+# in configurations to which they do not apply.
 _T5_ONLY = {
   'per_layer_relative_bias': False,
   'gated_mlp': False,
@@ -59,27 +66,30 @@ _LAYER_NORM_ONLY = {
 @class_registry.register('encoder_decoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(model_config.TransformerConfig):
-  """Hyper-parameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
+  """Hyperparameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
 
-  Attributes (besides those of `TransformerConfig`):
-    family: the kind of layers.
-    num_encoder_layers: layers of the encoder.
-    num_decoder_layers: layers of the decoder.
-    relative_buckets: rows of the relative position table (T5).
-    relative_max_distance: distance from which on all share a bucket (T5).
-    per_layer_relative_bias: a relative position table in every layer (umT5)
-      instead of one for all layers of the encoder and one for the decoder's.
-    output_scaling: what T5's states are multiplied with before the output
-      table.
-    tie_decoder: the decoder's layers use the self-attention, feed-forward and
-      layer norms of the encoder's, and its embeddings; only cross-attention
-      is the decoder's own (VECO, section 6.1).
-    tied_layers: which encoder layers a shallower tied decoder uses.
-    output_bias: whether logits have a bias (mBART; T5 has none).
+  Attributes:
+    family: Type of the layers.
+    num_encoder_layers: Number of encoder layers.
+    num_decoder_layers: Number of decoder layers.
+    relative_buckets: Number of rows of the relative position table (T5).
+    relative_max_distance: Distance from which on all distances share a bucket
+      (T5).
+    per_layer_relative_bias: Whether each layer has a relative position table
+      (umT5). Otherwise, all layers of the encoder share a table, and so do
+      those of the decoder.
+    output_scaling: Factor of T5's hidden states before the output embeddings.
+    tie_decoder: Whether the decoder layers use the self-attention, feed-forward
+      blocks and layer norms of the encoder layers, and the decoder uses the
+      encoder's embeddings. Only the cross-attention is then separate (VECO,
+      section 6.1).
+    tied_layers: Layers of the encoder that a shallower tied decoder uses.
+    output_bias: Whether the logits have a bias (mBART has one, T5 does not).
+
+  The attributes of `TransformerConfig` apply as well.
 
   Raises:
-    ConfigError: a value is out of range, not among the choices, or does not
-      belong to the family.
+    ConfigError: If a value is invalid, or does not apply to the family.
   """
 
   family: EncoderDecoderFamily
@@ -100,7 +110,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
   def __post_init__(self):
     self._check_family()
     self._check_sizes()
-    _ = self.encoder  # has the checks of everything they share
+    _ = self.encoder  # Checks all fields that encoders have as well.
 
   @property
   def is_t5(self) -> bool:
@@ -109,62 +119,68 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
 
   @property
   def scales_output(self) -> bool:
-    """Whether T5's states are scaled before the output table."""
+    """Whether hidden states are scaled before the output embeddings (T5)."""
     if self.output_scaling is OutputScaling.AUTO:
       return self.output_embeddings is OutputEmbeddings.TIED
     return self.output_scaling is OutputScaling.WIDTH
 
   @property
   def num_layers(self) -> int:
-    """Layers of the encoder, which is what states are read from."""
+    """Number of encoder layers, which return the hidden states."""
     return self.num_encoder_layers
 
   @property
   def table_size(self) -> int:
-    """Rows of the embedding table: vocab_size, rounded up."""
+    """Number of rows of the embedding table: vocab_size, rounded up."""
     return self.encoder.table_size
 
   @property
   def sharing(self) -> None:
-    """No part of an encoder-decoder is language-specific."""
+    """None, because encoder-decoders have no language-specific parameters."""
     return None
 
   @property
   def encoder(self) -> model_config.EncoderConfig:
-    """The encoder's half, for the modules that both kinds of model share."""
-    pre = self.family is not EncoderDecoderFamily.POST_LN
-    shared = {f.name for f in dataclasses.fields(self)} & {
-      f.name for f in dataclasses.fields(model_config.EncoderConfig)
+    """Configuration of the encoder, for modules that encoders also use."""
+    if self.family is EncoderDecoderFamily.POST_LN:
+      norm_position = model_config.NormPosition.POST
+    else:
+      norm_position = model_config.NormPosition.PRE
+    encoder_fields = {
+      field.name for field in dataclasses.fields(model_config.EncoderConfig)
     }
     return model_config.EncoderConfig(
       num_layers=self.num_encoder_layers,
-      norm_position=(
-        model_config.NormPosition.PRE if pre else model_config.NormPosition.POST
-      ),
-      **{name: getattr(self, name) for name in shared},
+      norm_position=norm_position,
+      **{
+        field.name: getattr(self, field.name)
+        for field in dataclasses.fields(self)
+        if field.name in encoder_fields
+      },
     )
 
   def _check_family(self) -> None:
-    foreign = _LAYER_NORM_ONLY if self.is_t5 else _T5_ONLY
-    for name, default in foreign.items():
+    """Raises ConfigError for values that the family does not support."""
+    unsupported_fields = _LAYER_NORM_ONLY if self.is_t5 else _T5_ONLY
+    for name, default in unsupported_fields.items():
       if getattr(self, name) != default:
         raise errors.ConfigError(
-          f'The family {self.family!s} has no {name}',
+          f"The family '{self.family!s}' does not support `{name}`",
           got=getattr(self, name),
           expected=default,
           where=f'EncoderDecoderConfig.{name}',
         )
     if self.position_embedding in _ENCODER_ONLY:
       raise errors.ConfigError(
-        'A decoder has no rotary positions',
-        got="'rotary'",
+        'An encoder-decoder does not support this `position_embedding`',
+        got=repr(str(self.position_embedding)),
         expected="'learned', 'sinusoidal' or 'sinusoidal_halves'",
         where='EncoderDecoderConfig.position_embedding',
       )
     if self.mlm_head is model_config.MlmHead.NONE:
       raise errors.ConfigError(
-        'An encoder-decoder needs a head',
-        got="mlm_head = 'none'",
+        'An encoder-decoder requires a head',
+        got="mlm_head='none'",
         expected="'tied' or 'transform'",
         where='EncoderDecoderConfig.mlm_head',
       )
@@ -173,30 +189,32 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
       and self.attention_backend is model_config.AttentionBackend.CUDNN
     ):
       raise errors.ConfigError(
-        'cuDNN attention cannot be used here',
-        got='relative position biases',
-        expected='none',
+        'cuDNN attention does not support relative position biases',
+        got="attention_backend='cudnn' with family='t5'",
+        expected="'auto', 'xla' or 'fused'",
         where='EncoderDecoderConfig.attention_backend',
-        fix="set it to 'xla' or 'auto'",
+        fix="Set attention_backend to 'auto'.",
       )
 
   def _check_sizes(self) -> None:
+    """Raises ConfigError for inconsistent numbers of buckets or layers."""
     if (
       self.relative_buckets < 4
       or self.relative_buckets % 4
       or self.relative_max_distance <= self.relative_buckets // 2
     ):
       raise errors.ConfigError(
-        'The relative positions have impossible buckets',
-        got=f'relative_buckets = {self.relative_buckets}, '
-        f'relative_max_distance = {self.relative_max_distance}',
-        expected='a multiple of 4, and a distance above half of it',
+        '`relative_buckets` and `relative_max_distance` are inconsistent',
+        got=f'relative_buckets={self.relative_buckets}, '
+        f'relative_max_distance={self.relative_max_distance}',
+        expected='relative_buckets that is a multiple of 4, and '
+        'relative_max_distance above half of it',
         where='EncoderDecoderConfig',
       )
     if self.tie_decoder and self.num_decoder_layers > self.num_encoder_layers:
       raise errors.ConfigError(
-        'A tied decoder has more layers than the encoder can lend it',
-        got=f'num_decoder_layers = {self.num_decoder_layers}',
-        expected=f'at most num_encoder_layers = {self.num_encoder_layers}',
+        'A tied decoder must not have more layers than the encoder',
+        got=f'num_decoder_layers={self.num_decoder_layers}',
+        expected=f'at most num_encoder_layers={self.num_encoder_layers}',
         where='EncoderDecoderConfig.num_decoder_layers',
       )

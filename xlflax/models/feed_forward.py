@@ -1,4 +1,4 @@
-"""The feed-forward block of a layer, plain or gated."""
+"""Feed-forward block of a layer, plain or gated."""
 
 import functools
 
@@ -11,7 +11,10 @@ from xlflax.models.linear import dense
 
 
 class FeedForward(nn.Module):
-  """A linear map of act(x W) or, gated (Shazeer 2020), act(x W0) * (x W1)."""
+  """Feed-forward block: a linear map of act(x W).
+
+  The gated block is a linear map of act(x W0) * (x W1) (Shazeer 2020).
+  """
 
   config: model_config.EncoderConfig
 
@@ -27,16 +30,16 @@ class FeedForward(nn.Module):
     self.wi = project()
     if config.gated_mlp:
       self.gate = project()
-    last = config.mlp_output_bias
+    output_bias = config.mlp_output_bias
     self.wo = dense.Linear(
       config,
       (config.hidden_dim,),
       ('mlp', 'embed'),
-      use_bias=config.mlp_bias if last is None else last,
+      use_bias=config.mlp_bias if output_bias is None else output_bias,
     )
 
   def __call__(self, states: jax.Array) -> jax.Array:
-    """[B, T, H] -> [B, T, H]."""
+    """Maps hidden states [B, T, H] to [B, T, H]."""
     activation = activations.activation_function(self.config.activation)
     if self.config.gated_mlp:
       hidden = self.gate(states, activation) * self.wi(states)

@@ -1,4 +1,9 @@
-"""Layers of the encoder, and the modules that they are made of."""
+"""Attention modules and the encoder layer.
+
+Shapes use these letters: B is the batch size, T the length of the queries, S
+the length of keys and values, H the hidden width, N the number of heads, and D
+the width of a head.
+"""
 
 from collections.abc import Callable
 
@@ -18,7 +23,7 @@ FeedForward = feed_forward.FeedForward
 LayerNorm = norms.LayerNorm
 Linear = dense.Linear
 constrain = dense.constrain_sharding
-for_head = dense.for_head
+gather_output_table = dense.gather_output_table
 logits = dense.compute_logits
 weights_init = dense.weights_init
 table_init = dense.table_init
@@ -26,13 +31,13 @@ zeros_init = dense.zeros_init
 
 
 class Attention(nn.Module):
-  """Multi-head attention (Vaswani et al. 2017, 3.2).
+  """Multi-head attention (Vaswani et al. 2017, section 3.2).
 
-  With `config.num_kv_heads` K, neighbouring heads share keys and values
-  (Ainslie et al. 2023), whose shapes then have K in place of N.
+  If `config.num_kv_heads` is K, neighboring query heads share keys and values
+  (Ainslie et al. 2023). Keys and values then have K heads instead of N.
 
-  `__call__` is `attend` on `keys_values`; a decoder that caches keys and values
-  calls the two separately.
+  `__call__` of the subclasses applies `attend` to `keys_values`. A decoder that
+  caches keys and values calls the two methods separately.
   """
 
   config: _Config
@@ -57,8 +62,17 @@ class Attention(nn.Module):
     )
 
   def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """[B, S, H] -> keys and values, [B, S, N, D] each."""
-    return _heads(self.key(memory)), _heads(self.value(memory))
+    """Projects hidden states to keys and values.
+
+    Args:
+      memory: Hidden states of shape [B, S, H].
+
+    Returns:
+      Keys and values of shape [B, S, N, D] each.
+    """
+    return _constrain_heads(self.key(memory)), _constrain_heads(
+      self.value(memory)
+    )
 
   def attend(
     self,
@@ -70,25 +84,29 @@ class Attention(nn.Module):
     deterministic: bool,
     rotation: rotary.Rotation | None = None,
   ) -> jax.Array:
-    """Attends from `states` [B, T, H] to keys and values: [B, T, H].
+    """Attends from hidden states to given keys and values.
 
     Args:
-      states: [B, T, H], the queries' source.
-      key: [B, S, N, D].
-      value: [B, S, N, D].
-      mask: a `Mask` or bool [B or 1, 1, T, S]; None if everything is seen.
-      deterministic: False turns dropout on.
-      rotation: of the queries; the keys are rotated already.
+      states: Hidden states that queries are computed from, of shape [B, T, H].
+      key: Keys of shape [B, S, N, D].
+      value: Values of shape [B, S, N, D].
+      mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
+        query attends to every key.
+      deterministic: Whether to disable dropout.
+      rotation: Rotation of the queries. The keys must be rotated already.
+
+    Returns:
+      Output of shape [B, T, H].
     """
-    query = _heads(self.query(states))
+    query = _constrain_heads(self.query(states))
     if rotation is not None:
       query = rotary.apply_rotary(query, rotation)
     return self.output(self._context(query, key, value, mask, deterministic))
 
   def _context(self, query, key, value, mask, deterministic) -> jax.Array:
-    """[B, T, N, D] of each head."""
+    """Returns the weighted values of each head, of shape [B, T, N, D]."""
     config = self.config
-    drop = config.attention_dropout_rate and not deterministic
+    has_dropout = config.attention_dropout_rate and not deterministic
     return attention_backends.dot_product_attention(
       query,
       key,
@@ -96,12 +114,12 @@ class Attention(nn.Module):
       mask,
       backend=config.attention_backend,
       dropout_rate=config.attention_dropout_rate,
-      dropout_key=self.make_rng('dropout') if drop else None,
+      dropout_key=self.make_rng('dropout') if has_dropout else None,
     )
 
 
 class SelfAttention(Attention):
-  """Queries, keys and values of one sequence (VECO, equations 2 to 5)."""
+  """Self-attention of one sequence (VECO, equations 2 to 5)."""
 
   def __call__(
     self,
@@ -111,7 +129,7 @@ class SelfAttention(Attention):
     deterministic: bool,
     rotation: rotary.Rotation | disentangled.Relative | None = None,
   ) -> jax.Array:
-    """[B, T, H] and a mask [T, T] -> [B, T, H]."""
+    """Maps hidden states [B, T, H] and a mask [T, T] to [B, T, H]."""
     if isinstance(rotation, disentangled.Relative):
       return self._disentangled(states, mask, rotation, deterministic)
     key, value = self.keys_values(states)
@@ -122,14 +140,14 @@ class SelfAttention(Attention):
     )
 
   def _disentangled(self, states, mask, relative, deterministic) -> jax.Array:
-    """Attention to contents and distances: [B, T, H]."""
+    """Returns attention to contents and distances, of shape [B, T, H]."""
     config = self.config
     key, value = self.keys_values(states)
-    drop = config.attention_dropout_rate and not deterministic
+    has_dropout = config.attention_dropout_rate and not deterministic
     table = relative.table[None]
     return self.output(
       disentangled.disentangled_attention(
-        _heads(self.query(states)),
+        _constrain_heads(self.query(states)),
         key,
         value,
         relative_query=self.query(table)[0],
@@ -137,16 +155,16 @@ class SelfAttention(Attention):
         index=relative.rows,
         mask=mask,
         dropout_rate=config.attention_dropout_rate,
-        dropout_key=self.make_rng('dropout') if drop else None,
+        dropout_key=self.make_rng('dropout') if has_dropout else None,
       )
     )
 
 
 class CrossAttention(Attention):
-  """Queries of one sequence, keys and values of another's states.
+  """Attention of one sequence to the hidden states of another sequence.
 
-  VECO's plug-in module (equations 6 to 9), and the attention of a decoder to
-  its encoder. A query that sees nothing of the memory reads zeros.
+  This is VECO's plug-in module (equations 6 to 9) and the attention of a
+  decoder to its encoder. A query with no visible memory position yields zeros.
   """
 
   def __call__(
@@ -157,24 +175,24 @@ class CrossAttention(Attention):
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """[B, T, H], [B, S, H] and a mask [T, S] -> [B, T, H]."""
+    """Maps states [B, T, H], memory [B, S, H], mask [T, S] to [B, T, H]."""
     return self.attend(
       states, *self.keys_values(memory), mask, deterministic=deterministic
     )
 
 
-def _heads(states: jax.Array) -> jax.Array:
-  """[B, T, N, D] with its logical axes."""
+def _constrain_heads(states: jax.Array) -> jax.Array:
+  """Constrains the sharding of an array of shape [B, T, N, D]."""
   return constrain(states, 'batch', 'length', 'heads', 'kv')
 
 
 class EncoderLayer(nn.Module):
-  """Self-attention, cross-attention to a memory, feed-forward.
+  """Self-attention, optional cross-attention and feed-forward block.
 
-  Each is a block with residual and layer norm. The cross-attention exists if
-  `config.cross_attention` does, and is skipped without a memory (VECO's layer
-  with the module plugged out, section 2.2). The blocks are methods, so that a
-  decoder can run them one by one.
+  Each block has a residual connection and a layer norm. The cross-attention
+  exists only if `config.cross_attention` is set, and is skipped if there is no
+  memory (VECO's layer with the module plugged out, section 2.2). The blocks are
+  methods, so that a decoder can run them separately.
   """
 
   config: _Config
@@ -200,17 +218,24 @@ class EncoderLayer(nn.Module):
     rotation: rotary.Rotation | disentangled.Relative | None = None,
     is_first: jax.Array | bool | None = None,
   ) -> jax.Array:
-    """The blocks in turn: [B, T, H] -> [B, T, H].
+    """Applies the blocks in order.
 
     Args:
-      states: [B, T, H].
-      mask: of the self-attention; None if all attend to all.
-      deterministic: False turns dropout on.
-      memory: [B, S, H] that the cross-attention reads; None skips it.
-    memory_mask: masks.Mask | None = None,
-    rotation: rotary.Rotation | disentangled.Relative | None = None,
-      is_first: whether the self-attention's input is not normalised, which
-        its parameter does not tell; None for never.
+      states: Hidden states of shape [B, T, H].
+      mask: Mask of the self-attention. If None, every position attends to all
+        positions.
+      deterministic: Whether to disable dropout.
+      memory: Hidden states for the cross-attention, of shape [B, S, H]. If
+        None, the cross-attention is skipped.
+      memory_mask: Mask of the cross-attention. If None, every position attends
+        to the complete memory.
+      rotation: Rotation of queries and keys, or the relative embeddings of
+        disentangled attention. If None, neither is applied.
+      is_first: Whether the input of the self-attention is not normalized,
+        although the layer has a norm. If None, it is always normalized.
+
+    Returns:
+      Hidden states of shape [B, T, H].
     """
     states = self.attention_block(
       states,
@@ -234,7 +259,7 @@ class EncoderLayer(nn.Module):
     rotation=None,
     is_first=None,
   ) -> jax.Array:
-    """Self-attention: [B, T, H] and a mask [T, T] -> [B, T, H]."""
+    """Applies self-attention to states [B, T, H] with a mask [T, T]."""
 
     def attend(inputs):
       if is_first is not None:
@@ -255,7 +280,7 @@ class EncoderLayer(nn.Module):
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """[B, T, H], [B, S, H] and a mask [T, S] -> [B, T, H]."""
+    """Applies cross-attention to states [B, T, H] and memory [B, S, H]."""
 
     def attend(inputs):
       return self.cross_attention(
@@ -267,7 +292,7 @@ class EncoderLayer(nn.Module):
     )
 
   def mlp_block(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
-    """Feed-forward: [B, T, H] -> [B, T, H]."""
+    """Applies the feed-forward block to states [B, T, H]."""
     return self.residual(
       self.mlp, states, self.mlp_norm, deterministic=deterministic
     )
@@ -280,11 +305,24 @@ class EncoderLayer(nn.Module):
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """x + f(norm(x)), or norm(x + f(x)), x and f(x) [B, T, H]; drops from f."""
-    pre = self.config.norm_position is model_config.NormPosition.PRE
-    inputs = norm(states) if pre else states
+    """Adds a residual connection and a norm to a block.
+
+    Computes x + f(norm(x)) with pre-norm and norm(x + f(x)) with post-norm,
+    where f includes dropout of its output.
+
+    Args:
+      function: The block f, which maps [B, T, H] to [B, T, H].
+      states: Hidden states x of shape [B, T, H].
+      norm: Layer norm of the block.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      Hidden states of shape [B, T, H].
+    """
+    is_pre_norm = self.config.norm_position is model_config.NormPosition.PRE
+    inputs = norm(states) if is_pre_norm else states
     outputs = self.dropout(function(inputs), deterministic=deterministic)
     states = states + outputs
-    if not pre:
+    if not is_pre_norm:
       states = norm(states)
     return constrain(states, 'batch', 'length', 'embed')

@@ -1,4 +1,4 @@
-"""Makes and counts the parameters of a model."""
+"""Initialization and size of the parameters of a model."""
 
 import functools
 from typing import Annotated
@@ -18,26 +18,29 @@ from xlflax.utils import errors, validation
 def init_params(
   model: nn.Module,
   rng: Annotated[
-    jax.Array, pydantic.Field(description='a key, such as jax.random.key(0)')
+    jax.Array,
+    pydantic.Field(description='a random key, such as jax.random.key(0)'),
   ],
   *,
   batch_size: validation.PositiveInt = 1,
   length: validation.PositiveInt = 8,
 ) -> dict:
-  """Returns fresh parameters, boxed with their logical axes.
+  """Initializes the parameters of a model, boxed with their logical axes.
 
   Args:
-    model: an `Encoder`.
-    rng: key.
-    batch_size: rows of the token ids that shapes are inferred from.
-    length: tokens of a row; at most the model's `max_length`.
+    model: An `Encoder` or an `EncoderDecoder`.
+    rng: Random key.
+    batch_size: Batch size of the token ids that shapes are inferred from.
+    length: Length of these token ids. It is limited to the model's
+      `max_length`.
 
   Returns:
-    The tree under 'params' (with a sharing plan, that of
-    `xlflax.models.variants.parameter_sharing`); `flax.linen.unbox` takes the boxes off.
+    The parameter tree, without the key 'params'. With a sharing plan, it has
+    the structure described in `xlflax.models.variants.parameter_sharing`. Use
+    `flax.linen.unbox` to remove the boxes.
 
   Raises:
-    ConfigError: there is a sharing plan, but no number of languages.
+    ConfigError: If the model has a sharing plan, but no number of languages.
   """
   length = min(length, model.config.max_length)
   return _init(model, rng, batch_size, length)
@@ -45,7 +48,11 @@ def init_params(
 
 @functools.partial(jax.jit, static_argnums=(0, 2, 3))
 def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
-  """Compiled, so that logits are never computed; traced once for a model."""
+  """Initializes parameters in a jitted function.
+
+  Compilation removes the computation of the logits. The function is traced once
+  per model.
+  """
   token_ids = jnp.zeros((batch_size, length), jnp.int32)
 
   def init(key):
@@ -54,7 +61,7 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
   plan = parameter_sharing.plan_of(model)
   if plan is None:
     return init(rng)
-  num_languages = model_config.known_languages(
+  num_languages = model_config.require_num_languages(
     model.config, 'A model with a sharing plan'
   )
   return parameter_sharing.init_shared_params(
@@ -63,21 +70,28 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
 
 
 def abstract_params(model: nn.Module) -> dict:
-  """What `init_params` returns, as shapes: nothing is computed."""
+  """Returns the result of `init_params` as shapes, without computing it."""
   return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
 
 @validation.validate_call
 def count_params(tree) -> int:
-  """Number of scalars in a tree of arrays or shapes, boxed or not."""
+  """Returns the number of scalars of a tree of arrays or shapes.
+
+  Args:
+    tree: Tree of arrays or shapes, boxed or unboxed.
+
+  Raises:
+    ConfigError: If a leaf has no shape.
+  """
   leaves = jax.tree.leaves(nn.unbox(tree))
   for leaf in leaves:
     if not hasattr(leaf, 'shape'):
       raise errors.ConfigError(
-        'What is counted is no tree of parameters',
+        '`count_params` requires a tree of parameters',
         got=repr(leaf)[:80],
         expected='a tree of arrays or shapes, such as run.params()',
         where='count_params.tree',
-        fix='take init_params(model, key), or the parameters of a run',
+        fix='Pass init_params(model, key), or the parameters of a run.',
       )
   return sum(int(np.prod(leaf.shape)) for leaf in leaves)

@@ -1,4 +1,4 @@
-"""Normalisation over the last axis, in float32."""
+"""Normalization over the last axis, in float32."""
 
 import functools
 from typing import Any
@@ -13,13 +13,13 @@ from xlflax.models.linear import dense
 
 
 class LayerNorm(nn.Module):
-  """The norm that `config.norm` names: layer norm (Ba et al. 2016) or RMS."""
+  """Layer norm (Ba et al. 2016) or RMS norm, as set by `config.norm`."""
 
   config: model_config.EncoderConfig
 
   @nn.compact
   def __call__(self, states: jax.Array) -> jax.Array:
-    """[..., H] -> [..., H] in the compute dtype."""
+    """Normalizes states [..., H]. The result has the compute dtype."""
     config = self.config
     ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
     width = (states.shape[-1],)
@@ -38,7 +38,11 @@ class LayerNorm(nn.Module):
 
 @functools.lru_cache
 def _normalize(epsilon: float, dtype: jnp.dtype):
-  """(x [..., H], scale [H], bias [H]) -> [..., H] in `dtype`."""
+  """Returns layer norm as a function of states, scale and bias.
+
+  The function maps arrays of shapes [..., H], [H] and [H] to [..., H] in
+  `dtype`.
+  """
 
   def normalize(states, scale, bias):
     states = states.astype(jnp.float32)
@@ -49,22 +53,23 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
     scale, bias = (jnp.expand_dims(x, rows) for x in (scale, bias))
     return (unit * scale + bias).astype(dtype)
 
-  plain = custom_vjp.recompute_in_backward(normalize)
-  closed = _with_closed_gradient(normalize, epsilon)
+  recomputed = custom_vjp.recompute_in_backward(normalize)
+  closed_form = _with_closed_form_gradient(normalize, epsilon)
 
-  def choose(*arguments):
-    on_cpu = compile_targets.current_target().platform == 'cpu'
-    return (plain if on_cpu else closed)(*arguments)
+  def normalize_on_target(*arguments):
+    if compile_targets.current_target().platform == 'cpu':
+      return recomputed(*arguments)
+    return closed_form(*arguments)
 
-  return choose
+  return normalize_on_target
 
 
-def _with_closed_gradient(normalize, epsilon: float):
+def _with_closed_form_gradient(normalize, epsilon: float):
   """Returns `normalize` with a gradient that sums twice over each row.
 
-  With u = (x - mean) / deviation and g = scale * dy, dx = (g - mean(g) -
-  u mean(g u)) / deviation. Differentiation line by line would go over the
-  rows more often.
+  With u = (x - mean) / deviation and g = scale * dy, dx = (g - mean(g) - u
+  mean(g u)) / deviation. Automatic differentiation would read the rows more
+  often.
   """
   wrapped = jax.custom_vjp(normalize)
 
@@ -74,28 +79,29 @@ def _with_closed_gradient(normalize, epsilon: float):
       scale,
     )
 
-  def backward(saved, gradient):
-    states, scale = saved
+  def backward(residuals, gradient):
+    states, scale = residuals
     x, dy = states.astype(jnp.float32), gradient.astype(jnp.float32)
-    centred, variance = _centred(x)
-    deviation = jax.lax.rsqrt(variance + epsilon)
-    unit = centred * deviation
+    centered, variance = _center(x)
+    inverse_deviation = jax.lax.rsqrt(variance + epsilon)
+    unit = centered * inverse_deviation
     rows = tuple(range(x.ndim - 1))
     g = dy * jnp.expand_dims(scale, rows)
     parallel = (g * unit).mean(-1, keepdims=True)
-    dx = deviation * (g - g.mean(-1, keepdims=True) - unit * parallel)
+    dx = inverse_deviation * (g - g.mean(-1, keepdims=True) - unit * parallel)
     return dx.astype(states.dtype), (dy * unit).sum(rows), dy.sum(rows)
 
   wrapped.defvjp(forward, backward)
   return wrapped
 
 
-def _centred(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns rows less their mean, and their variances [..., 1].
+def _center(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns rows minus their mean, and their variances of shape [..., 1].
 
-  XLA:GPU would read the rows once more for the mean of squares of what is
-  centred; there they lose their first element, which is near enough to the
-  mean for a difference of squares.
+  XLA:GPU would read the rows once more for the mean of the squares of the
+  centered values. On GPUs, the first element of each row is subtracted instead.
+  It is close enough to the mean for the variance to be computed as a difference
+  of squares.
   """
   if compile_targets.current_target().platform != 'gpu':
     x = x - x.mean(-1, keepdims=True)
@@ -108,9 +114,14 @@ def _centred(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache
 def rms_norm(epsilon: float, dtype: jnp.dtype):
-  """Returns RMS norm: (x [..., H], scale [H]) -> [..., H] in `dtype`.
+  """Returns RMS norm as a function of states and scale.
 
-  x is divided by its root mean square and scaled (Zhang & Sennrich 2019).
+  The function divides states [..., H] by their root mean square (Zhang &
+  Sennrich 2019) and multiplies them by the scale [H].
+
+  Args:
+    epsilon: Number added to the mean square.
+    dtype: Data type of the result.
   """
 
   def normalize(states, scale):

@@ -1,7 +1,7 @@
-"""Layers run as functions of their parameters, scanned over or in turn.
+"""Layers as functions of their parameters, scanned or unrolled.
 
-Unlike a lifted `nn.scan`, this takes parameters from anywhere: a decoder that
-is tied to an encoder runs on the encoder's parameters.
+Unlike a lifted `nn.scan`, `run_layers` accepts parameters of any module. A
+decoder that is tied to an encoder runs with the parameters of the encoder.
 """
 
 import math
@@ -21,12 +21,15 @@ Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
 
 
 def is_unrolled(config: model_config.TransformerConfig) -> bool:
-  """Returns whether the program has a copy of each layer.
+  """Returns whether the program contains a copy of each layer.
 
-  On GPUs and TPUs a loop costs a tenth of the step at base size: it writes what
-  the backward pass reads into stacks, and reads it from there
-  (docs/performance.md). On CPUs it costs up to a seventh at 384 wide, and saves
-  memory and compilation.
+  On GPUs and TPUs, a loop takes a tenth of the step time at base size, because
+  it writes the values for the backward pass to stacked arrays and reads them
+  from there (docs/performance.md). On CPUs, it takes up to a seventh at width
+  384, and reduces memory and compilation time.
+
+  Args:
+    config: Configuration of the model.
   """
   if not config.scan_layers:
     return True
@@ -36,14 +39,27 @@ def is_unrolled(config: model_config.TransformerConfig) -> bool:
 
 
 def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):
-  """Returns a module's layers: one that is scanned over, or a list."""
+  """Returns a module that is scanned over, or a list of modules.
+
+  Args:
+    make: Function that returns a new layer.
+    count: Number of layers.
+    scan: Whether the layers are scanned over.
+  """
   return make() if scan else [make() for _ in range(count)]
 
 
 def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
-  """Makes the parameters of `make_layers`' layers, by calling a method of each.
+  """Initializes the parameters of layers by calling a method of each.
 
-  Stacked parameters get the logical axis 'layers' in front.
+  Stacked parameters get 'layers' as their first logical axis.
+
+  Args:
+    layers: Result of `make_layers`.
+    count: Number of layers.
+    method: Name of the method.
+    *inputs: Positional arguments of the method.
+    **keywords: Keyword arguments of the method.
   """
 
   def call(layer, carry):
@@ -64,7 +80,13 @@ def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
 
 
 def layer_parameters(module: nn.Module, count: int, *, scan: bool):
-  """Returns the parameters of layers: stacked [L, ...], or L trees."""
+  """Returns the parameters of layers: stacked [L, ...], or a list of trees.
+
+  Args:
+    module: Module with an attribute `layers` from `make_layers`.
+    count: Number of layers, L.
+    scan: Whether the layers are scanned over.
+  """
   params = nn.meta.unbox(module.variables['params'])
   if scan:
     return params[LAYERS]
@@ -72,16 +94,19 @@ def layer_parameters(module: nn.Module, count: int, *, scan: bool):
 
 
 def select_layers(params, start: int, stop: int):
-  """Returns layers start .. stop - 1 of `layer_parameters`."""
+  """Returns layers start to stop - 1 of the result of `layer_parameters`."""
   if isinstance(params, list):
     return params[start:stop]
   return jax.tree.map(lambda leaf: leaf[start:stop], params)
 
 
 def merge_layers(params, others):
-  """Returns, for each layer, the union of two trees of sub-blocks."""
+  """Returns the union of two trees of sub-blocks for each layer."""
   if isinstance(params, list):
-    return [a | b for a, b in zip(params, others, strict=True)]
+    return [
+      layer | other_layer
+      for layer, other_layer in zip(params, others, strict=True)
+    ]
   return params | others
 
 
@@ -95,19 +120,20 @@ def run_layers(
   remat: model_config.Remat = model_config.Remat.NONE,
   unroll: bool = False,
 ):
-  """Applies `body` for each layer.
+  """Applies `body` to each layer in order.
 
   Args:
-    body: see `Body`.
-    carry: what goes from layer to layer.
-    params: from `layer_parameters`.
-    count: L, the number of layers.
-    dropout_key: is split into one key a layer; None gives each None.
-    remat: what the backward pass recomputes.
-    unroll: whether stacked layers get a copy each in the program.
+    body: Function of one layer, see `Body`.
+    carry: Value passed from layer to layer.
+    params: Parameters from `layer_parameters`.
+    count: Number of layers, L.
+    dropout_key: Random key that is split into one key per layer. If None, each
+      layer gets None.
+    remat: Values that the backward pass recomputes.
+    unroll: Whether to unroll the scan over stacked layers.
 
   Returns:
-    (the last carry, the outputs stacked [L, ...]).
+    The last carry, and the outputs stacked as [L, ...].
   """
   keys = None if dropout_key is None else jax.random.split(dropout_key, count)
   scan = not isinstance(params, list)
@@ -130,24 +156,30 @@ def run_layers(
 
 
 def remat_policy(remat: model_config.Remat):
-  """Returns the policy of `jax.checkpoint`: which values are kept.
+  """Returns the policy of `jax.checkpoint` that decides what to save.
 
-  A scan's body is compiled by itself. Where layers are unrolled, `prevent_cse`
-  keeps XLA from merging the second computation with the first.
+  The body of a scan is compiled separately. If layers are unrolled,
+  `prevent_cse` keeps XLA from merging the recomputation with the forward pass.
+
+  Args:
+    remat: Values that the backward pass recomputes.
   """
   policies = jax.checkpoint_policies
   if remat is model_config.Remat.FULL:
     return policies.nothing_saveable
-  products = policies.checkpoint_dots_with_no_batch_dims
+  matmul_policy = policies.checkpoint_dots_with_no_batch_dims
   if remat is model_config.Remat.NARROW:
-    products = _narrow
+    matmul_policy = _is_narrow_matmul
   return policies.save_from_both_policies(
-    products, policies.save_only_these_names(*custom_vjp.KEPT)
+    matmul_policy, policies.save_only_these_names(*custom_vjp.SAVED_NAMES)
   )
 
 
-def _narrow(primitive, *avals, **params) -> bool:
-  """Whether to keep a product: not the inner states of a feed-forward block."""
+def _is_narrow_matmul(primitive, *avals, **params) -> bool:
+  """Returns whether a matmul's output is not wider than its input.
+
+  The inner states of a feed-forward block are wider, and are not saved.
+  """
   policies = jax.checkpoint_policies
   if not policies.checkpoint_dots_with_no_batch_dims(
     primitive, *avals, **params
@@ -155,5 +187,5 @@ def _narrow(primitive, *avals, **params) -> bool:
     return False
   (_, contracted), _ = params['dimension_numbers']
   weights = avals[1].shape
-  depth = math.prod(weights[axis] for axis in contracted)
-  return math.prod(weights) <= depth * depth
+  input_width = math.prod(weights[axis] for axis in contracted)
+  return math.prod(weights) <= input_width * input_width

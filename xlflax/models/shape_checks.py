@@ -1,15 +1,15 @@
-"""Whether a configuration's sizes are those of the tensors that are there.
+"""Checks of a model configuration against the shapes of a checkpoint.
 
-Asked before a model is made: a file of a hundred bytes can say that a model
-has a thousand million layers.
+The checks run before the model is created, because a corrupt configuration file
+of a hundred bytes can request a thousand million layers.
 """
 
 import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-# Fields whose value is the length of some parameter's axis.
-_AXES = [
+# Fields whose value is the length of an axis of some parameter.
+_AXIS_FIELDS = (
   'hidden_dim',
   'mlp_dim',
   'num_heads',
@@ -17,33 +17,42 @@ _AXES = [
   'head_dim',
   'vocab_size',
   'type_vocab_size',
-]
-_SMALL = 1 << 12  # does no harm, and a model of a user's own may be without
-_MOST = 1 << 22  # of other sizes, such as positions that are computed
+)
+# Axis sizes up to this limit are accepted even if no tensor has them: they are
+# harmless, and a user-defined model may have no tensor with such an axis.
+_MAX_UNCHECKED_AXIS = 1 << 12
+# Limit of all other sizes, such as the number of computed positions.
+_MAX_OTHER_SIZE = 1 << 22
 
 
 def find_shape_problems(
   config: Any, shapes: Collection[tuple[int, ...]]
 ) -> list[str]:
-  """Returns the sizes that no model with these parameters has, a line each.
+  """Returns the sizes of a configuration that no model with these tensors has.
 
-  Every layer has tensors of its own, or a place in stacked ones; widths and
-  vocabularies are axes of some.
+  Each layer has its own tensors or an index in stacked tensors. Widths and
+  vocabulary sizes are axes of some tensors.
 
   Args:
-    config: of a model.
-    shapes: of all tensors that a checkpoint has.
+    config: Dataclass of the model's configuration.
+    shapes: Shapes of all tensors of a checkpoint.
+
+  Returns:
+    A description of each problem, or an empty list.
   """
-  longest = max((max(shape, default=1) for shape in shapes), default=1)
+  longest_axis = max((max(shape, default=1) for shape in shapes), default=1)
   problems = []
   for field in dataclasses.fields(config):
     size = getattr(config, field.name)
     if field.name.endswith('layers'):
-      max_size, of = max(longest, len(shapes)), 'places for layers'
-    elif field.name in _AXES:
-      max_size, of = max(longest, _SMALL), 'the longest axis of a tensor'
+      max_size = max(longest_axis, len(shapes))
+      limit = 'the number of layers in the tensors'
+    elif field.name in _AXIS_FIELDS:
+      max_size = max(longest_axis, _MAX_UNCHECKED_AXIS)
+      limit = 'the longest axis of a tensor'
     else:
-      max_size, of = max(longest, _MOST), 'the most that a model has'
+      max_size = max(longest_axis, _MAX_OTHER_SIZE)
+      limit = 'the maximum'
     if type(size) is int and size > max_size:
-      problems.append(f'{field.name} is {size}; {of}: {max_size}')
+      problems.append(f'{field.name}={size} exceeds {limit}, {max_size}')
   return problems

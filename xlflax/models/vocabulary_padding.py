@@ -1,7 +1,7 @@
 """Padded rows of embedding tables and output biases.
 
-The number of rows of these parameters is the size of the vocabulary, rounded
-up to a multiple of `pad_vocab_size_multiple`.
+The number of rows of these parameters is the size of the vocabulary, rounded up
+to a multiple of `pad_vocab_size_multiple`.
 """
 
 import math

@@ -241,7 +241,7 @@ def _reduce_head_gradient_first(memory: jax.Array, params):
     or compile_targets.current_target().platform != 'gpu'
   ):
     return memory, params
-  memory, table = dense.gradients_in_turn(memory, table)
+  memory, table = dense.order_gradients(memory, table)
   return memory, {**params, 'model': {**params['model'], 'output': table}}
 
 

@@ -76,7 +76,7 @@ def compile_step(
       setup.factory.abstract_sharded,
       batches,
       **(
-        compile_targets.repeatable_options()
+        compile_targets.deterministic_options()
         if setup.settings.replay_every
         else {}
       ),

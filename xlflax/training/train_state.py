@@ -201,7 +201,7 @@ class StateFactory:
       return jax.jit(
         functools.partial(self._create, without=without),
         out_shardings=self.shardings,
-        compiler_options=compile_targets.options_of_one_run(),
+        compiler_options=compile_targets.single_run_options(),
       )(rng)
 
   def create_objective_state(self, params) -> dict[str, Any]:

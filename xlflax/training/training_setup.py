@@ -59,7 +59,7 @@ class Setup:
     self._check_lengths()
     if settings.xla_checker:
       machine = settings.partitioner.machine
-      compile_targets.check_has_checker(
+      compile_targets.check_supports_sdc_checker(
         machine.platform
         if machine
         else compile_targets.current_target().platform
@@ -156,9 +156,9 @@ class Setup:
       model_params.count_params(self.factory.abstract.params)
     )
     if self.settings.replay_every:
-      options |= compile_targets.repeatable_options()
+      options |= compile_targets.deterministic_options()
     if checked:
-      options |= compile_targets.checker_options()
+      options |= compile_targets.sdc_checker_options()
     return jax.jit(
       self.steps.build(active),
       donate_argnums=0,

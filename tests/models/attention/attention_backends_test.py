@@ -44,7 +44,7 @@ def _explicit(query, key, value, mask):
 def test_keys_of_another_length():
   query, *memory = _inputs()
   query = query[:, :3]
-  mask = masks.of_memory(
+  mask = masks.make_cross_attention_mask(
     jnp.asarray([[1, 2, 2], [1, 1, 1]]),
     jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]]),
     length=3,
@@ -59,7 +59,7 @@ def test_keys_of_another_length():
 def test_equals_the_explicit_formula():
   inputs = _inputs()
   segments = jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
-  mask = masks.within_segments(segments)
+  mask = masks.make_self_attention_mask(segments)
   got = attention_backends.dot_product_attention(
     *inputs, mask, backend=AttentionBackend.XLA
   )
@@ -69,7 +69,7 @@ def test_equals_the_explicit_formula():
 
 def test_path_with_dropout_is_the_same_attention():
   inputs = _inputs()
-  mask = masks.within_segments(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
+  mask = masks.make_self_attention_mask(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
 
   def attend(**options):
     return attention_backends.dot_product_attention(
@@ -90,7 +90,7 @@ def test_path_with_dropout_is_the_same_attention():
 
 
 def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
-  attention_backends._log_choice.cache_clear()
+  attention_backends._log_backend.cache_clear()
   with caplog.at_level(
     logging.INFO, logger='xlflax.models.attention.attention_backends'
   ):
@@ -121,7 +121,7 @@ def test_cudnn_never_falls_back_silently(change, value, caplog):
     mentions=(value, 'xla'),
   ):
     attention_backends.resolve_backend(AttentionBackend.CUDNN, case)
-  attention_backends._log_choice.cache_clear()
+  attention_backends._log_backend.cache_clear()
   with caplog.at_level(
     logging.INFO, logger='xlflax.models.attention.attention_backends'
   ):
@@ -137,7 +137,7 @@ def test_cudnn_never_falls_back_silently(change, value, caplog):
 @pytest.mark.parametrize(
   'change, value',
   [
-    (dict(dropout_rate=0.1), 'attention_dropout_rate = 0.1'),
+    (dict(dropout_rate=0.1), 'attention_dropout_rate=0.1'),
     (dict(biased=True), 'biases'),
     (dict(length=127), 127),
     (dict(memory_length=125), 125),
@@ -149,7 +149,7 @@ def test_auto_takes_fused_kernels_where_cudnn_cannot_be_used(
   case = _HOPPER._replace(**change)
   with raises_error(errors.ConfigError, mentions=value):
     attention_backends.resolve_backend(AttentionBackend.CUDNN, case)
-  attention_backends._log_choice.cache_clear()
+  attention_backends._log_backend.cache_clear()
   with caplog.at_level(
     logging.INFO, logger='xlflax.models.attention.attention_backends'
   ):
@@ -194,7 +194,7 @@ def test_what_the_fused_kernels_cannot_do_is_refused(change, values):
 def test_the_case_of_arguments_is_that_of_the_target():
   query, key, value = (x.astype(jnp.bfloat16) for x in _inputs())
   with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
-    case = attention_backends.Case.of(
+    case = attention_backends.Case.from_arrays(
       query, key[:, :3], jnp.ones((2, 1, 5, 3)), bias=None, dropout_rate=0.1
     )
   assert case == attention_backends.Case(

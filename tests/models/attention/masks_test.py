@@ -13,24 +13,27 @@ def _rows(mask, length, memory_length=None):
 
 def test_within_segments():
   segments = jnp.asarray([[1, 1, 2, 0]])
-  assert _rows(masks.within_segments(segments), 4) == [
+  assert _rows(masks.make_self_attention_mask(segments), 4) == [
     [1, 1, 0, 0],
     [1, 1, 0, 0],
     [0, 0, 1, 0],
     [0, 0, 0, 1],
   ]
-  assert _rows(masks.within_segments(segments, causal=True), 4) == [
+  assert _rows(masks.make_self_attention_mask(segments, causal=True), 4) == [
     [1, 0, 0, 0],
     [1, 1, 0, 0],
     [0, 0, 1, 0],
     [0, 0, 0, 1],
   ]
-  assert _rows(masks.within_segments(None, causal=True), 2) == [[1, 0], [1, 1]]
-  assert masks.within_segments(None) is None
+  assert _rows(masks.make_self_attention_mask(None, causal=True), 2) == [
+    [1, 0],
+    [1, 1],
+  ]
+  assert masks.make_self_attention_mask(None) is None
 
 
 def test_window_within_segments():
-  mask = masks.within_segments(jnp.asarray([[1, 1, 1, 2, 2, 0]]))
+  mask = masks.make_self_attention_mask(jnp.asarray([[1, 1, 1, 2, 2, 0]]))
   assert _rows(mask.replace(window=1), 6) == [
     [1, 1, 0, 0, 0, 0],
     [1, 1, 1, 0, 0, 0],
@@ -45,15 +48,14 @@ def test_window_within_segments():
 def test_of_memory():
   segments = jnp.asarray([[1, 2, 0]])
   memory = jnp.asarray([[1, 1, 2, 0]])
-  assert _rows(masks.of_memory(segments, memory, length=3), 3, 4) == [
-    [1, 1, 0, 0],
-    [0, 0, 1, 0],
-    [0, 0, 0, 1],
-  ]
+  assert _rows(
+    masks.make_cross_attention_mask(segments, memory, length=3), 3, 4
+  ) == [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
   assert (
-    _rows(masks.of_memory(None, memory, length=3), 3, 4) == [[1, 1, 0, 0]] * 3
+    _rows(masks.make_cross_attention_mask(None, memory, length=3), 3, 4)
+    == [[1, 1, 0, 0]] * 3
   )
-  assert masks.of_memory(segments, None, length=3) is None
+  assert masks.make_cross_attention_mask(segments, None, length=3) is None
 
 
 def test_a_mask_without_restrictions_is_none():

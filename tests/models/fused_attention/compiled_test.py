@@ -39,7 +39,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
   def loss(inputs, bias, segments):
     output = attention_backends.dot_product_attention(
       *inputs,
-      masks.within_segments(segments, causal=biased),
+      masks.make_self_attention_mask(segments, causal=biased),
       backend=AttentionBackend.FUSED,
       bias=bias,
       dropout_rate=0.1,

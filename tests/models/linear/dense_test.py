@@ -71,7 +71,7 @@ def test_columns_of_a_table_are_split_over_all_devices(width, columns):
 
   def loss(table, ids):
     rows = embeddings.embedding_lookup(table, ids, 'vocab')
-    head = dense.for_head(table, jnp.float32)
+    head = dense.gather_output_table(table, jnp.float32)
     return jnp.square(rows).sum() + jnp.square(head[:8]).sum()
 
   def lookup(table, ids):
@@ -100,7 +100,7 @@ def test_gradients_of_a_tied_table_are_added_where_both_are_split():
 
   def loss(table, ids):
     rows = embeddings.embedding_lookup(table, ids, 'vocab')
-    head = dense.for_head(table, jnp.bfloat16)
+    head = dense.gather_output_table(table, jnp.bfloat16)
     return jnp.square(jnp.einsum('bth,vh->btv', rows, head)).mean()
 
   with (

@@ -258,18 +258,18 @@ def test_options_of_compilers():
   """Only TPUs get the checker's, only GPUs those of repeatable programs."""
   for platform, repeatable in (('cpu', False), ('tpu', False), ('gpu', True)):
     with compile_targets.compiling_for(compile_targets.Target(platform)):
-      assert bool(compile_targets.repeatable_options()) == repeatable
+      assert bool(compile_targets.deterministic_options()) == repeatable
       if platform == 'tpu':
-        options = compile_targets.checker_options()
+        options = compile_targets.sdc_checker_options()
         assert options and all(o.startswith('xla_tpu_') for o in options)
       else:
         with pytest.raises(errors.ConfigError, match='has no checker'):
-          compile_targets.checker_options()
+          compile_targets.sdc_checker_options()
 
 
 def test_the_option_of_repeatable_programs_is_xlas():
   with compile_targets.compiling_for(compile_targets.Target('gpu')):
-    options = compile_targets.repeatable_options()
+    options = compile_targets.deterministic_options()
   with pytest.raises(jax.errors.JaxRuntimeError, match='No such compile'):
     jax.jit(jnp.sin, compiler_options={'xla_gpu_made_up': True})(1.0)
   assert jax.jit(jnp.sin, compiler_options=options)(0.0) == 0

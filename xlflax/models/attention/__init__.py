@@ -1,1 +1,1 @@
-"""Attention: masks, rotations, backends, and the fused kernels."""
+"""Attention: masks, rotary embeddings, backends and fused kernels."""

@@ -1,4 +1,9 @@
-"""Attention over segments, through one of several backends."""
+"""Dot-product attention with a choice of backends.
+
+Shapes use these letters: B is the batch size, T the number of queries, S the
+number of keys, N the number of query heads, K the number of key and value
+heads, and D the width of a head.
+"""
 
 import functools
 import logging
@@ -28,32 +33,35 @@ def dot_product_attention(
   dropout_rate: float = 0.0,
   dropout_key: jax.Array | None = None,
 ) -> jax.Array:
-  """softmax(scale q kᵀ + bias + mask) v, the softmax in float32.
+  """Computes softmax(scale q kᵀ + bias + mask) v, with a float32 softmax.
 
   Args:
-    query: [B, T, N, D].
-    key: [B, S, K, D]; K divides N.
-    value: [B, S, K, D].
-    mask: a `Mask` or bool [B or 1, 1, T, S]; None if everything is seen.
-    backend: which implementation.
-    bias: float32 [1, N, T, S], or None.
-    scale: of the products; None for 1 / √D.
-    dropout_rate: on probabilities; not cuDNN.
-    dropout_key: key of the dropout; None without dropout.
+    query: Queries of shape [B, T, N, D].
+    key: Keys of shape [B, S, K, D], where K divides N.
+    value: Values of shape [B, S, K, D].
+    mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
+      query attends to every key.
+    backend: Implementation to use.
+    bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
+    scale: Factor of the scores. If None, 1 / √D.
+    dropout_rate: Dropout rate of the attention probabilities. cuDNN does not
+      support dropout.
+    dropout_key: Random key of the dropout. If None, there is no dropout.
 
   Returns:
-    [B, T, N, D] in the dtype of `query`. A query that sees nothing reads
-    zeros.
+    An array of shape [B, T, N, D] and the dtype of `query`. A query that
+    attends to no key yields zeros.
 
   Raises:
-    ConfigError: the backend cannot do this on this machine.
+    ConfigError: If the backend does not support the arguments on this device.
   """
   rate = 0.0 if dropout_key is None else dropout_rate
-  chosen = resolve_backend(
-    backend, Case.of(query, key, mask, bias=bias, dropout_rate=rate)
-  )
-  if chosen is _Backend.FUSED:
-    assert mask is None or isinstance(mask, masks.Mask)  # see its obstacles
+  case = Case.from_arrays(query, key, mask, bias=bias, dropout_rate=rate)
+  resolved_backend = resolve_backend(backend, case)
+
+  if resolved_backend is _Backend.FUSED:
+    # `_fused_limitation` excludes arrays.
+    assert mask is None or isinstance(mask, masks.Mask)
     return fused.sharded_attention(
       query,
       key,
@@ -64,9 +72,10 @@ def dot_product_attention(
       dropout_rate=rate,
       dropout_key=dropout_key,
     )
+
   attention_mask = masks.mask_array(mask, query.shape[1], key.shape[1])
   if rate or bias is not None or scale is not None:
-    context = _plain(
+    context = _unfused_attention(
       query,
       key,
       value,
@@ -82,19 +91,21 @@ def dot_product_attention(
       key,
       value,
       mask=attention_mask,
-      implementation='cudnn' if chosen is _Backend.CUDNN else 'xla',
+      implementation=('cudnn' if resolved_backend is _Backend.CUDNN else 'xla'),
     )
+
   if attention_mask is None or (
     isinstance(mask, masks.Mask) and mask.sees_itself
   ):
     return context
-  sees = jnp.any(attention_mask, axis=-1)[
-    :, 0, :, None, None
-  ]  # [B or 1, T, 1, 1]
-  return jnp.where(sees, context, jnp.zeros_like(context))
+  # Set queries without any visible key to zero. Shape: [B or 1, T, 1, 1].
+  has_visible_keys = jnp.any(attention_mask, axis=-1)[:, 0, :, None, None]
+  return jnp.where(has_visible_keys, context, jnp.zeros_like(context))
 
 
-def _plain(query, key, value, mask, *, bias, scale, rate, dropout_key):
+def _unfused_attention(
+  query, key, value, mask, *, bias, scale, rate, dropout_key
+):
   """Computes `dot_product_attention` with all scores in memory."""
   repeats = query.shape[2] // key.shape[2]
   if repeats > 1:
@@ -115,19 +126,20 @@ def _plain(query, key, value, mask, *, bias, scale, rate, dropout_key):
 
 
 class Case(NamedTuple):
-  """What the choice of a backend depends on.
+  """Properties that determine which backends support an attention call.
 
   Attributes:
-    dtype: of queries, keys and values.
-    head_dim: width of a head.
-    length: number of queries.
-    masked: whether there is a mask.
-    dropout_rate: on attention probabilities; 0 outside training.
-    capability: compute capability of the GPU; None without an NVIDIA GPU.
-    memory_length: number of keys; None if it is that of queries.
+    dtype: Data type of queries, keys and values.
+    head_dim: Width of a head.
+    length: Number of queries.
+    masked: Whether there is a mask.
+    dropout_rate: Dropout rate of the attention probabilities. It is 0 outside
+      of training.
+    capability: Compute capability of the GPU. None without an NVIDIA GPU.
+    memory_length: Number of keys. If None, it equals the number of queries.
     platform: 'cpu', 'gpu' or 'tpu'.
-    biased: whether a bias is added to the scores.
-    dense: whether the mask is an array of any content, not a `Mask`.
+    biased: Whether a bias is added to the scores.
+    dense: Whether the mask is an arbitrary array instead of a `Mask`.
   """
 
   dtype: str
@@ -142,126 +154,159 @@ class Case(NamedTuple):
   dense: bool = False
 
   @classmethod
-  def of(cls, query, key, mask, *, bias, dropout_rate: float) -> 'Case':
-    """The case of `dot_product_attention`'s arguments on the current target."""
+  def from_arrays(
+    cls, query, key, mask, *, bias, dropout_rate: float
+  ) -> 'Case':
+    """Returns the case of an attention call on the current target.
+
+    Args:
+      query: Queries of shape [B, T, N, D].
+      key: Keys of shape [B, S, K, D].
+      mask: A `Mask`, an array or None.
+      bias: Bias of the scores, or None.
+      dropout_rate: Dropout rate of the attention probabilities.
+    """
     target = compile_targets.current_target()
     return cls(
-      query.dtype.name,
-      query.shape[-1],
-      query.shape[1],
-      mask is not None,
-      dropout_rate,
-      target.capability,
-      key.shape[1],
-      target.platform,
-      bias is not None,
-      isinstance(mask, jax.Array),
+      dtype=query.dtype.name,
+      head_dim=query.shape[-1],
+      length=query.shape[1],
+      masked=mask is not None,
+      dropout_rate=dropout_rate,
+      capability=target.capability,
+      memory_length=key.shape[1],
+      platform=target.platform,
+      biased=bias is not None,
+      dense=isinstance(mask, jax.Array),
     )
 
 
-# What keeps a backend from a case, and what it needs instead.
-_Obstacle = tuple[str, str]
+# An unsupported property of a case, and the property that the backend requires.
+_Limitation = tuple[str, str]
 
 
 def resolve_backend(backend: _Backend, case: Case) -> _Backend:
-  """Returns the configured backend, or AUTO's choice, which is logged once.
+  """Returns the configured backend, or the one that AUTO selects.
+
+  The selection is logged once.
+
+  Args:
+    backend: Configured backend.
+    case: Properties of the attention call.
 
   Raises:
-    ConfigError: a backend was asked for where it cannot be used.
+    ConfigError: If the configured backend does not support the case.
   """
   if backend is _Backend.XLA:
     return backend
   if backend is _Backend.AUTO:
-    return _automatic(case)
-  obstacle = _OBSTACLES[backend](case)
-  if obstacle:
+    return _select_backend(case)
+  limitation = _LIMITATIONS[backend](case)
+  if limitation:
+    value, expected = limitation
     raise errors.ConfigError(
-      f'{_TITLES[backend]} attention cannot be used here',
-      got=obstacle[0],
-      expected=obstacle[1],
+      f'{_TITLES[backend]} attention does not support this configuration',
+      got=value,
+      expected=expected,
       where='EncoderConfig.attention_backend',
-      fix="change that, or set attention_backend to 'xla' or 'auto'",
+      fix="Change the value, or set attention_backend to 'xla' or 'auto'.",
     )
   return backend
 
 
-def _automatic(case: Case) -> _Backend:
+def _select_backend(case: Case) -> _Backend:
   """Returns cuDNN if it supports the case, else fused attention, else XLA."""
-  passed_over: list[tuple[str, _Obstacle]] = []
-  for backend, obstacle_of in _OBSTACLES.items():
-    obstacle = obstacle_of(case)
+  rejected: list[tuple[str, _Limitation]] = []
+  for backend, find_limitation in _LIMITATIONS.items():
+    limitation = find_limitation(case)
     if backend is _Backend.FUSED and case.platform == 'cpu':
-      obstacle = 'a CPU', 'a GPU or a TPU'
-    if obstacle is None:
-      _log_choice(backend, tuple(passed_over))
+      # On CPUs, the fused kernels are only interpreted.
+      limitation = 'a CPU', 'a GPU or a TPU'
+    if limitation is None:
+      _log_backend(backend, tuple(rejected))
       return backend
-    passed_over.append((_TITLES[backend], obstacle))
-  _log_choice(_Backend.XLA, tuple(passed_over))
+    rejected.append((_TITLES[backend], limitation))
+  _log_backend(_Backend.XLA, tuple(rejected))
   return _Backend.XLA
 
 
 @functools.lru_cache
-def _log_choice(
-  chosen: _Backend, passed_over: tuple[tuple[str, _Obstacle], ...]
+def _log_backend(
+  backend: _Backend, rejected: tuple[tuple[str, _Limitation], ...]
 ) -> None:
+  """Logs the selected backend and the limitations of the rejected ones."""
   reasons = '; '.join(
-    f'{got}: {title} needs {expected}' for title, (got, expected) in passed_over
+    f'{title} attention requires {expected}, got {value}'
+    for title, (value, expected) in rejected
   )
   logging.getLogger(__name__).info(
-    'Attention backend: %s%s.', str(chosen), f' ({reasons})' if reasons else ''
+    'Attention backend: %s%s.', str(backend), f' ({reasons})' if reasons else ''
   )
 
 
-def _gpu_obstacle(case: Case) -> _Obstacle | None:
+def _gpu_limitation(case: Case) -> _Limitation | None:
+  """Returns the first requirement of GPU kernels that is not met."""
   if case.capability is None:
-    return 'no NVIDIA GPU', 'one of compute capability 8.0 or later'
+    return 'no NVIDIA GPU', 'a GPU of compute capability 8.0 or later'
   if case.capability < (8, 0):
     return (
       f'compute capability {".".join(map(str, case.capability))}',
-      '8.0 or later',
+      'compute capability 8.0 or later',
     )
   if case.dtype not in ('bfloat16', 'float16'):
-    return f'dtype = {case.dtype}', "dtype = 'bfloat16'"
+    return f'dtype={case.dtype!r}', "dtype='bfloat16'"
   return None
 
 
-def _cudnn_obstacle(case: Case) -> _Obstacle | None:
-  """Returns (got, expected) of the first unmet condition of cuDNN.
+def _cudnn_limitation(case: Case) -> _Limitation | None:
+  """Returns the first requirement of cuDNN that is not met.
 
-  cuDNN has dropout, with a counter of its own that its forward and backward
-  kernels each advance: under a scan over layers they would draw different
-  masks, and the mask would not be that of the other backends.
+  cuDNN supports dropout, but with an internal counter that its forward and
+  backward kernels both advance. In a scan over layers, the two passes would
+  draw different masks, and the masks would differ from those of other backends.
   """
-  obstacle = _gpu_obstacle(case)
-  if obstacle:
-    return obstacle
+  limitation = _gpu_limitation(case)
+  if limitation:
+    return limitation
   if case.biased:
-    return 'relative position biases', 'none'
+    return 'relative position biases', 'no biases'
   if case.dropout_rate:
     return (
-      f'attention_dropout_rate = {case.dropout_rate} in training',
-      'attention_dropout_rate = 0',
+      f'attention_dropout_rate={case.dropout_rate} in training',
+      'attention_dropout_rate=0',
     )
   if case.head_dim % 8 or case.head_dim > 128:
-    return f'heads of width {case.head_dim}', 'a multiple of 8, at most 128'
+    return (
+      f'heads of width {case.head_dim}',
+      'a head width that is a multiple of 8 and at most 128',
+    )
   for length in (case.length, case.memory_length or 0):
     if case.masked and length % 2:
-      return f'masked rows of {length} tokens', 'an even number'
+      return (
+        f'masked sequences of {length} tokens',
+        'an even number of tokens per masked sequence',
+      )
   return None
 
 
-def _fused_obstacle(case: Case) -> _Obstacle | None:
-  """Returns (got, expected) of the first unmet condition of our kernels."""
-  if case.platform == 'gpu' and (obstacle := _gpu_obstacle(case)):
-    return obstacle
+def _fused_limitation(case: Case) -> _Limitation | None:
+  """Returns the first requirement of the fused kernels that is not met."""
+  if case.platform == 'gpu' and (limitation := _gpu_limitation(case)):
+    return limitation
   if case.platform == 'tpu' and case.dtype != 'bfloat16':
-    return f'dtype = {case.dtype}', "dtype = 'bfloat16'"
+    return f'dtype={case.dtype!r}', "dtype='bfloat16'"
   if case.dense:
-    return 'a mask as an array', 'segments, a window or none'
+    return 'a mask as an array', 'segments, a window or no mask'
   if case.head_dim not in (16, 32, 64, 128):
-    return f'heads of width {case.head_dim}', '16, 32, 64 or 128'
+    return (
+      f'heads of width {case.head_dim}',
+      'a head width of 16, 32, 64 or 128',
+    )
   return None
 
 
-_OBSTACLES = {_Backend.CUDNN: _cudnn_obstacle, _Backend.FUSED: _fused_obstacle}
+_LIMITATIONS = {
+  _Backend.CUDNN: _cudnn_limitation,
+  _Backend.FUSED: _fused_limitation,
+}
 _TITLES = {_Backend.CUDNN: 'cuDNN', _Backend.FUSED: 'Fused'}

@@ -1,8 +1,8 @@
 """Attention masks of global and local layers.
 
 Layer i is global if i is a multiple of `config.global_every`. The other layers
-are local: a position attends to those at most `config.local_window` away, and
-the rotary periods may differ (Warner et al. 2024).
+are local: a position attends to positions at most `config.local_window` away,
+and the rotary periods may differ (Warner et al. 2024).
 """
 
 from typing import Any, NamedTuple
@@ -13,19 +13,19 @@ import jax.numpy as jnp
 from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import masks, rotary
 
-# A window that no row is as long as.
-_ANYWHERE = 2**30
+# A window that is larger than any sequence.
+_UNLIMITED_WINDOW = 2**30
 
 
 class LayerMask(NamedTuple):
   """The attention mask and rotation of one layer.
 
   Attributes:
-    mask: of the attention, or None if all attend to all.
-    rotation: rotary angles of queries and keys; None for other kinds of
-      positions.
-    is_first: True for a first layer without a norm before its attention; None
-      if every layer has that norm.
+    mask: Attention mask. If None, every position attends to all positions.
+    rotation: Rotary angles of queries and keys. None for other position
+      embeddings.
+    is_first: Whether this is the first layer of an encoder whose first layer
+      has no norm before its attention. None if all layers have that norm.
   """
 
   mask: masks.Mask | None
@@ -34,10 +34,16 @@ class LayerMask(NamedTuple):
 
 
 class AttentionMasks(NamedTuple):
-  """(mask, rotation) of the global layers, and of the local ones if any."""
+  """Attention masks and rotations of all layers.
 
-  of_global: tuple[Any, Any]
-  of_local: tuple[Any, Any] | None
+  Attributes:
+    global_layers: Pair (mask, rotation) of the global layers.
+    local_layers: Pair (mask, rotation) of the local layers. None if all layers
+      are global.
+  """
+
+  global_layers: tuple[Any, Any]
+  local_layers: tuple[Any, Any] | None
 
 
 def layers_differ(config: model_config.EncoderConfig) -> bool:
@@ -48,24 +54,27 @@ def layers_differ(config: model_config.EncoderConfig) -> bool:
 def make_attention_masks(
   config: model_config.EncoderConfig, segment_ids, positions, length: int
 ) -> AttentionMasks:
-  """Makes the masks and rotations of all layers.
+  """Returns the masks and rotations of all layers.
 
   Args:
-    config: the encoder's configuration.
-    segment_ids: int32 [B, T], or None.
-    positions: int32 [B, T], or None for 0 .. T - 1.
-    length: T.
+    config: Configuration of the encoder.
+    segment_ids: Segments, int32 of shape [B, T], or None.
+    positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
+    length: Length of the sequences, T.
 
   Returns:
-    Masks and rotations; `of_layer` picks those of a layer.
+    Masks and rotations. `select_layer_mask` returns those of one layer.
   """
-  mask = masks.within_segments(segment_ids)
-  of_global = mask, _rotation(config, positions, length, config.rotary_theta)
+  mask = masks.make_self_attention_mask(segment_ids)
+  global_layers = (
+    mask,
+    _rotation(config, positions, length, config.rotary_theta),
+  )
   if config.local_window is None:
-    return AttentionMasks(of_global, None)
+    return AttentionMasks(global_layers, None)
   theta = config.local_rotary_theta or config.rotary_theta
   return AttentionMasks(
-    of_global,
+    global_layers,
     (
       (mask or masks.Mask(sees_itself=True)).replace(
         window=config.local_window
@@ -75,34 +84,35 @@ def make_attention_masks(
   )
 
 
-def of_layer(
+def select_layer_mask(
   config: model_config.EncoderConfig,
-  masks: AttentionMasks,
+  attention_masks: AttentionMasks,
   index: jax.Array | int | None,
 ) -> LayerMask:
   """Returns the mask and rotation of one layer.
 
   Args:
-    config: the encoder's configuration.
-    masks: those of all layers.
-    index: the layer's number, possibly traced; None unless `layers_differ(config)`.
+    config: Configuration of the encoder.
+    attention_masks: Masks and rotations of all layers.
+    index: Index of the layer, possibly traced. May be None if
+      `layers_differ(config)` is false.
   """
   is_first = None if config.first_norm else index == 0
-  mask, rotation = masks.of_global
-  if masks.of_local is None:
+  mask, rotation = attention_masks.global_layers
+  if attention_masks.local_layers is None:
     return LayerMask(mask, rotation, is_first)
   assert index is not None
-  local_mask, local_rotation = masks.of_local
+  local_mask, local_rotation = attention_masks.local_layers
   is_global = index % config.global_every == 0
   if isinstance(is_global, bool):
-    return LayerMask(
-      *(masks.of_global if is_global else masks.of_local), is_first
-    )
+    if is_global:
+      return LayerMask(mask, rotation, is_first)
+    return LayerMask(local_mask, local_rotation, is_first)
 
-  def choose(a, b):
-    return jnp.where(is_global, a, b)
+  def choose(global_value, local_value):
+    return jnp.where(is_global, global_value, local_value)
 
-  window = choose(_ANYWHERE, local_mask.window)
+  window = choose(_UNLIMITED_WINDOW, local_mask.window)
   return LayerMask(
     local_mask.replace(window=window),
     jax.tree.map(choose, rotation, local_rotation),
@@ -111,8 +121,8 @@ def of_layer(
 
 
 def _rotation(config, positions, length, theta):
-  rotary_kind = model_config.PositionEmbedding.ROTARY
-  if config.position_embedding is not rotary_kind:
+  """Returns the rotary angles, or None for other position embeddings."""
+  if config.position_embedding is not model_config.PositionEmbedding.ROTARY:
     return None
   if positions is None:
     positions = jnp.arange(length)[None]

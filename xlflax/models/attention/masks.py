@@ -1,31 +1,35 @@
-"""Attention masks as what they are made from, and as arrays.
+"""Attention masks as segments and windows, and as arrays.
 
-Kernels read segments and a window, a few numbers a token, where a mask
-[T, S] would cost memory and time. Plain attention makes the array in place.
+Fused kernels read the segments and the window, a few numbers per token, where a
+mask of shape [T, S] would cost memory and time. Other backends convert them to
+an array.
 """
 
 import flax
 import jax
 import jax.numpy as jnp
 
-# The score of whatever cannot be chosen: keys that a query does not see, logits
-# of entries beyond the vocabulary, arcs that no tree has, negatives that do not
-# count. Unlike -inf it keeps gradients finite; the probability is exactly 0 in
+# Score of everything that must have zero probability: masked keys, logits of
+# padded rows of the vocabulary, impossible arcs of a tree, excluded negatives.
+# Unlike -inf, it keeps gradients finite. The probability is exactly 0 in
 # float32.
 MASKED_SCORE = -1e9
 
 
 class Mask(flax.struct.PyTreeNode):
-  """Which keys each query sees.
+  """The keys that each query attends to.
 
   Attributes:
-    query_segments: int32 [B, T]; a query sees the keys of its own segment.
-      Padding (segment 0) is a segment like any other. None: no segments.
-    key_segments: int32 [B, S]; None where `query_segments` is.
-    window: int32 [], how far a query sees in either direction; None: anywhere.
-    causal: whether a query sees no later key.
-    sees_itself: whether keys are the queries' own positions, so that no query
-      sees nothing.
+    query_segments: Segments of the queries, int32 of shape [B, T]. A query
+      attends to the keys of its own segment. Padding (segment 0) is a segment
+      like any other. If None, there are no segments.
+    key_segments: Segments of the keys, int32 of shape [B, S]. None if and only
+      if `query_segments` is None.
+    window: Maximum distance between a query and a key in either direction, an
+      int32 scalar. If None, the distance is not limited.
+    causal: Whether queries attend only to their own and earlier positions.
+    sees_itself: Whether the keys have the same positions as the queries, so
+      that each query attends to at least one key.
   """
 
   query_segments: jax.Array | None = None
@@ -35,59 +39,76 @@ class Mask(flax.struct.PyTreeNode):
   sees_itself: bool = flax.struct.field(pytree_node=False, default=False)
 
   def array(self, length: int, memory_length: int) -> jax.Array | None:
-    """Returns bool [B or 1, 1, T, S], or None if everything is seen."""
+    """Returns the mask as an array.
+
+    Args:
+      length: Number of queries, T.
+      memory_length: Number of keys, S.
+
+    Returns:
+      A bool array of shape [B or 1, 1, T, S], or None if every query attends to
+      every key.
+    """
     distance = jnp.arange(length)[:, None] - jnp.arange(memory_length)[None]
-    parts = []
+    conditions = []
     if self.query_segments is not None:
       assert self.key_segments is not None
-      parts.append(
+      conditions.append(
         self.query_segments[:, None, :, None]
         == self.key_segments[:, None, None, :]
       )
     if self.causal:
-      parts.append((distance >= 0)[None, None])
+      conditions.append((distance >= 0)[None, None])
     if self.window is not None:
-      parts.append((jnp.abs(distance) <= self.window)[None, None])
-    if not parts:
+      conditions.append((jnp.abs(distance) <= self.window)[None, None])
+    if not conditions:
       return None
-    mask, *other_parts = parts
-    for other in other_parts:
-      mask = mask & jnp.broadcast_to(other, mask.shape)
+    mask, *other_conditions = conditions
+    for condition in other_conditions:
+      mask = mask & jnp.broadcast_to(condition, mask.shape)
     return mask
 
 
-def within_segments(
+def make_self_attention_mask(
   segment_ids: jax.Array | None, *, causal: bool = False
 ) -> Mask | None:
-  """Returns the mask of self-attention in which positions see their segment.
+  """Returns a self-attention mask that limits positions to their segment.
 
   Args:
-    segment_ids: int32 [B, T], or None for one segment.
-    causal: whether a position sees no later one.
+    segment_ids: Segments, int32 of shape [B, T]. If None, there is one segment.
+    causal: Whether positions attend only to themselves and earlier positions.
+
+  Returns:
+    The mask, or None if every position attends to every position.
   """
   if segment_ids is None and not causal:
     return None
   return Mask(segment_ids, segment_ids, causal=causal, sees_itself=True)
 
 
-def of_memory(
+def make_cross_attention_mask(
   segment_ids: jax.Array | None,
   memory_segment_ids: jax.Array | None,
   *,
   length: int,
 ) -> Mask | None:
-  """Returns the mask of cross-attention from a row to its paired row.
+  """Returns the cross-attention mask between paired packed sequences.
 
-  Segment k of a packed row sees segment k of the paired row, or nothing if
-  that row has no segment k. Before: segment_ids [[1, 2, 0]],
-  memory_segment_ids [[1, 1, 2, 0]]; after: [[T, T, F, F], [F, F, T, F],
-  [F, F, F, T]].
+  Segment k of a sequence attends to segment k of the paired sequence, or to
+  nothing if the paired sequence has no segment k. For example, segment_ids [[1,
+  2, 0]] and memory_segment_ids [[1, 1, 2, 0]] yield the mask [[T, T, F, F], [F,
+  F, T, F], [F, F, F, T]].
 
   Args:
-    segment_ids: int32 [B, T]; None for one segment without padding.
-    memory_segment_ids: int32 [B, S], 0 at padding; None if there is none and
-      every position sees all of the memory.
-    length: T.
+    segment_ids: Segments, int32 of shape [B, T]. If None, there is one segment
+      and no padding.
+    memory_segment_ids: Segments of the memory, int32 of shape [B, S], with 0
+      for padding. If None, there is no padding and every position attends to
+      the complete memory.
+    length: Number of queries, T.
+
+  Returns:
+    The mask, or None if every position attends to the complete memory.
   """
   if memory_segment_ids is None:
     return None
@@ -99,7 +120,15 @@ def of_memory(
 def mask_array(
   mask: Mask | jax.Array | None, length: int, memory_length: int
 ) -> jax.Array | None:
-  """Returns a mask bool [B or 1, 1, T, S] as it is, or makes it of a `Mask`."""
+  """Converts a mask to a bool array of shape [B or 1, 1, T, S].
+
+  Arrays and None are returned unchanged.
+
+  Args:
+    mask: A `Mask`, an array or None.
+    length: Number of queries, T.
+    memory_length: Number of keys, S.
+  """
   if isinstance(mask, Mask):
     return mask.array(length, memory_length)
   return mask

@@ -8,11 +8,11 @@ import numpy as np
 
 
 class Rotation(NamedTuple):
-  """The angles by which pairs of a head's features are rotated.
+  """Angles by which pairs of features of a head are rotated.
 
   Attributes:
-    cos: float32 [B or 1, T, D / 2].
-    sin: likewise.
+    cos: Cosines, float32 of shape [B or 1, T, D / 2].
+    sin: Sines, float32 of shape [B or 1, T, D / 2].
   """
 
   cos: jax.Array
@@ -25,10 +25,10 @@ def rotary_angles(
   """Returns the angles p / factor / theta^(2i / D) (section 3.2.2).
 
   Args:
-    positions: int32 [B or 1, T].
-    dim: D, the width of a head, even.
-    theta: the base of the periods.
-    factor: what stretches them all (Chen et al. 2023).
+    positions: Positions p, int32 of shape [B or 1, T].
+    dim: Width D of a head. It must be even.
+    theta: Base of the periods.
+    factor: Factor by which all periods are stretched (Chen et al. 2023).
   """
   frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
   frequencies /= factor
@@ -39,13 +39,20 @@ def rotary_angles(
   return Rotation(jnp.cos(angles), jnp.sin(angles))
 
 
-def apply_rotary(heads: jax.Array, by: Rotation) -> jax.Array:
-  """Rotates feature i together with feature i + D / 2: [B, T, N, D] -> same.
+def apply_rotary(heads: jax.Array, rotation: Rotation) -> jax.Array:
+  """Rotates feature i of each head together with feature i + D / 2.
 
-  Computed in float32; the outcome has the dtype of `heads`.
+  The rotation is computed in float32.
+
+  Args:
+    heads: Queries or keys of shape [B, T, N, D].
+    rotation: Angles of the positions.
+
+  Returns:
+    An array of the shape and dtype of `heads`.
   """
   first, second = jnp.split(heads.astype(jnp.float32), 2, axis=-1)
-  cos, sin = by.cos[:, :, None], by.sin[:, :, None]
+  cos, sin = rotation.cos[:, :, None], rotation.sin[:, :, None]
   cos, sin = (jnp.broadcast_to(x, first.shape) for x in (cos, sin))
   return jnp.concatenate(
     [first * cos - second * sin, second * cos + first * sin], axis=-1

@@ -49,10 +49,9 @@ def beam_search(
 ) -> decoding_step.Hypotheses:
   """Returns the best hypotheses that beam search finds.
 
-  At each token, the 2 K best continuations of a row's K hypotheses are
-  looked at. Of the best K, those with the end symbol are finished; the best K
-  of the others go on. At a row's limit of length the best K all count as
-  finished.
+  At each token, the 2 K best continuations of a row's K hypotheses are looked
+  at. Of the best K, those with the end symbol are finished; the best K of the
+  others go on. At a row's limit of length the best K all count as finished.
   """
   options = stepper.options
   size = options.beam_size

@@ -18,9 +18,10 @@ class EarlyStopping(enum.Enum):
   """When the beam search of a row ends before its length limit.
 
   EXACT: when no unfinished hypothesis can become better than those that are
-  returned. FULL: with beam_size finished ones, as in fairseq, even if the best
-  is still unfinished: where the end symbol is among the most probable tokens
-  in the middle of a sentence, that sentence loses to its own beginning.
+    returned. FULL: with beam_size finished ones, as in fairseq, even if the
+    best is still unfinished: where the end symbol is among the most probable
+    tokens in the middle of a sentence, that sentence loses to its own
+    beginning.
   """
 
   EXACT = 'exact'
@@ -36,8 +37,8 @@ class DecodingOptions:
     method: GREEDY, SAMPLE or BEAM.
     max_length: tokens generated at most, the end symbol included, the start
       excluded.
-    num_samples: hypotheses returned for each row: samples, or the best of
-      the beams; 1 for GREEDY.
+    num_samples: hypotheses returned for each row: samples, or the best of the
+      beams; 1 for GREEDY.
     beam_size: BEAM: unfinished hypotheses kept (VECO: 5).
     length_penalty: BEAM: a hypothesis of n tokens, the end symbol included,
       scores log p / n^length_penalty (as in fairseq, the penalty of which it

@@ -37,8 +37,7 @@ class Stepper:
     eos_id: ends a row.
     pad_id: fills rows after that.
     prefix: int32 [R, P], what every row starts with.
-    limits: int32 [R], tokens generated at most, from 1 to
-      `options.max_length`.
+    limits: int32 [R], tokens generated at most, from 1 to `options.max_length`.
     language_ids: int32 [R, 1], or None.
   """
 

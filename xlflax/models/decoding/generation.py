@@ -44,16 +44,16 @@ def generate(
     model: an `EncoderDecoder`.
     params: `{'model': ...}`, as in training and in checkpoints.
     batch: `token_ids` int32 [B, T] of the source and what there is of
-      segment_ids (one segment a row, 0 is padding), positions, language_ids
-      and side_ids.
+      segment_ids (one segment a row, 0 is padding), positions, language_ids and
+      side_ids.
     options: how to generate.
     vocabulary: says which tokens end and fill rows.
-    decoder_start: int32 [B], or [B, P]: the first tokens that the decoder
-      reads (a language's symbol, the padding symbol for T5, ..).
+    decoder_start: int32 [B], or [B, P]: the first tokens that the decoder reads
+      (a language's symbol, the padding symbol for T5, ..).
     language_ids: int32 [B], of what is generated; for models with language
       embeddings.
-    max_lengths: int32 [B], tokens generated at most for each row; None, or
-      more than `options.max_length`: that many.
+    max_lengths: int32 [B], tokens generated at most for each row; None, or more
+      than `options.max_length`: that many.
     rng: key, for `Method.SAMPLE`.
 
   Returns:

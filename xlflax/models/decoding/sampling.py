@@ -64,8 +64,8 @@ def truncate_logits(
   Args:
     logits: [R, V].
     top_k: keep this many; None: all.
-    top_p: of those, keep the most probable ones until their probabilities
-      sum to this; at least one.
+    top_p: of those, keep the most probable ones until their probabilities sum
+      to this; at least one.
 
   Returns:
     [R, V].

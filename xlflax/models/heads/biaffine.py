@@ -96,8 +96,8 @@ class Biaffine(nn.Module):
       deterministic: False turns dropout on.
 
     Returns:
-      float32 [B, W, W]: place (i, j) scores j as the head of i. It takes a
-      mask (see `only_words`) before a softmax over j.
+      float32 [B, W, W]: place (i, j) scores j as the head of i. It takes a mask
+      (see `only_words`) before a softmax over j.
     """
     words = self.dropout(words, deterministic=deterministic)
     dependent = self._one(self.arc_dependent, words, deterministic)

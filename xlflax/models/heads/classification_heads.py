@@ -1,9 +1,9 @@
 """Logits of classification heads, from states and a head's parameters.
 
 A head is `{'output': {'kernel' [H, C], 'bias' [C]}}`. It may have `'dense'`
-(`kernel` [H, H], perhaps `bias` [H]) and an activation before it: BERT's
-pooler and RoBERTa's classification head, with tanh. ModernBERT has a `'norm'`
-(`scale` [H], perhaps `bias`) between the two.
+(`kernel` [H, H], perhaps `bias` [H]) and an activation before it: BERT's pooler
+and RoBERTa's classification head, with tanh. ModernBERT has a `'norm'` (`scale`
+[H], perhaps `bias`) between the two.
 """
 
 import enum
@@ -86,8 +86,8 @@ def token_logits(
 ) -> jax.Array:
   """Logits of each token's classes: [B, T, H] -> [B, T, C].
 
-  For question answering the two classes are start and end of the answer.
-  The other arguments are those of `sequence_logits`.
+  For question answering the two classes are start and end of the answer. The
+  other arguments are those of `sequence_logits`.
   """
   drop = drop or _nothing
   if 'dense' in head or 'norm' in head:

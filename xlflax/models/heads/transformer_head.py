@@ -62,7 +62,7 @@ class HeadLayers(nn.Module):
       self.config, segment_ids, positions, states.shape[1]
     )
     for i in range(self.num_layers):
-      layer_mask = attention_masks.of_layer(self.config, masks, i)
+      layer_mask = attention_masks.select_layer_mask(self.config, masks, i)
       states = layers.EncoderLayer(self.config, name=f'layer_{i}')(
         states,
         layer_mask.mask,

@@ -1,1 +1,1 @@
-"""Matrix products: whole, split over devices, and in eight bits."""
+"""Matrix multiplications: dense, sharded and in FP8."""

@@ -1,9 +1,9 @@
-"""Products on TPUs whose weights are split over devices along their width.
+"""Matmuls on TPUs with weights that are sharded along their width.
 
-Weights are gathered before the product. After it, devices exchange parts of
-their gradients and each sums its own. The partitioner alone makes loops of
-partial sums of both; XLA:TPU makes a reduce-scatter of a width like 768 / 8
-an all-reduce of all weights.
+Weights are gathered before the matmul. After it, the devices exchange parts of
+the gradient of the weights, and each device sums its own part. The partitioner
+would instead create loops of partial sums for both. XLA:TPU would also replace
+a reduce-scatter of a width such as 768 / 8 by an all-reduce of all weights.
 """
 
 import functools
@@ -21,7 +21,7 @@ _WIDTH = 'embed'
 
 
 def is_split() -> bool:
-  """Returns whether products are for several TPUs."""
+  """Returns whether the current program runs on several TPUs."""
   mesh = jax.sharding.get_abstract_mesh()
   return compile_targets.current_target().platform == 'tpu' and (
     not mesh.empty and mesh.size > 1
@@ -32,149 +32,169 @@ def is_split() -> bool:
 def collective_matmul(
   inputs: jax.Array, weights: jax.Array, axes: tuple[str, ...], contracted: int
 ) -> jax.Array:
-  """[rows.., *contracted] x [*contracted, *features] -> [rows.., *features].
+  """Multiplies inputs with weights over the contracted axes.
+
+  Computes [rows.., *contracted] x [*contracted, *features] -> [rows..,
+  *features].
 
   Args:
-    inputs: whose first axis is the batch's.
-    weights: in the dtype of the product.
-    axes: logical axes of the weights; 'embed' is the width.
-    contracted: how many of them are summed over.
+    inputs: Inputs. The first axis is that of the batch.
+    weights: Weights in the dtype of the inputs.
+    axes: Logical axes of the weights. The axis 'embed' is the width.
+    contracted: Number of axes of the weights that are contracted.
   """
-  return jnp.tensordot(inputs, _gathered(weights, axes), axes=contracted)
+  return jnp.tensordot(inputs, _gather_width(weights, axes), axes=contracted)
 
 
 def _forward(inputs, weights, axes, contracted):
-  weights = _gathered(weights, axes)
+  weights = _gather_width(weights, axes)
   outputs = jnp.tensordot(inputs, weights, axes=contracted)
   return outputs, (inputs, weights)
 
 
-def _backward(axes, contracted, saved, gradient):
-  inputs, weights = saved
-  features = weights.ndim - contracted
-  of_gradient = tuple(range(gradient.ndim - features, gradient.ndim))
-  of_weights = tuple(range(contracted, weights.ndim))
-  d_inputs = jnp.tensordot(gradient, weights, axes=(of_gradient, of_weights))
+def _backward(axes, contracted, residuals, gradient):
+  inputs, weights = residuals
+  num_features = weights.ndim - contracted
+  gradient_axes = tuple(range(gradient.ndim - num_features, gradient.ndim))
+  weight_axes = tuple(range(contracted, weights.ndim))
+  d_inputs = jnp.tensordot(gradient, weights, axes=(gradient_axes, weight_axes))
   rows = inputs.ndim - contracted
-  return d_inputs, sum_of_rows(inputs, gradient, axes, rows=rows)
+  return d_inputs, sum_over_rows(inputs, gradient, axes, rows=rows)
 
 
 collective_matmul.defvjp(_forward, _backward)
 
 
-def _gathered(weights, axes):
+def _gather_width(weights, axes):
+  """Returns the weights with the width gathered on all devices."""
   axes = (None if axis == _WIDTH else axis for axis in axes)
   return nn.with_logical_constraint(weights, tuple(axes))
 
 
-def sum_of_rows(
+def sum_over_rows(
   left: jax.Array, right: jax.Array, axes: tuple[str, ...], *, rows: int
 ) -> jax.Array:
-  """The gradient of weights: [rows.., *c] x [rows.., *f] -> [*c, *f].
+  """Multiplies two arrays over their rows, as for the gradient of weights.
+
+  Computes [rows.., *c] x [rows.., *f] -> [*c, *f].
 
   Args:
-    left: whose first axis is the batch's.
-    right: likewise.
-    axes: logical axes of the result, which is split like weights with these.
-    rows: number of axes that are summed over.
+    left: Left factor. The first axis is that of the batch.
+    right: Right factor. The first axis is that of the batch.
+    axes: Logical axes of the result, which is sharded like weights with these
+      axes.
+    rows: Number of leading axes that are summed over.
 
   Returns:
-    The sum in the dtype of `left`, in which the parts travel; they are added
-    in float32.
+    The sum in the dtype of `left`. Devices exchange partial sums in this dtype
+    and add them in float32.
   """
-  summed = tuple(range(rows))
+  row_axes = tuple(range(rows))
 
-  def product(left, right):
+  def multiply(left, right):
     return jax.lax.dot_general(
       left,
       right,
-      ((summed, summed), ((), ())),
+      ((row_axes, row_axes), ((), ())),
       preferred_element_type=left.dtype,
     )
 
-  split = _split(axes, left, right, rows) if is_split() else None
-  if split is None:
-    return nn.with_logical_constraint(product(left, right), axes)
+  sharding = _choose_sharding(axes, left, right, rows) if is_split() else None
+  if sharding is None:
+    return nn.with_logical_constraint(multiply(left, right), axes)
 
-  def of_device(left, right):
-    partial_sum = product(left, right)
+  def sum_on_device(left, right):
+    partial_sum = multiply(left, right)
     axis, shape = axes.index(_WIDTH), partial_sum.shape
-    parts = partial_sum.reshape(
-      *shape[:axis], split.parts, shape[axis] // split.parts, *shape[axis + 1 :]
+    chunks = partial_sum.reshape(
+      *shape[:axis],
+      sharding.num_chunks,
+      shape[axis] // sharding.num_chunks,
+      *shape[axis + 1 :],
     )
-    parts = jax.lax.all_to_all(parts, split.width, axis, axis)
-    total = jnp.sum(parts, axis, dtype=jnp.float32)
-    if split.replicas:
-      total = jax.lax.psum(total, split.replicas)
+    chunks = jax.lax.all_to_all(chunks, sharding.width, axis, axis)
+    total = jnp.sum(chunks, axis, dtype=jnp.float32)
+    if sharding.replicas:
+      total = jax.lax.psum(total, sharding.replicas)
     return total.astype(left.dtype)
 
   return jax.shard_map(
-    of_device,
-    in_specs=(split.left, split.right),
-    out_specs=split.result,
+    sum_on_device,
+    in_specs=(sharding.left, sharding.right),
+    out_specs=sharding.result,
     check_vma=False,
   )(left, right)
 
 
-class _Split(NamedTuple):
-  """How a sum over rows is split.
+class _Sharding(NamedTuple):
+  """Sharding of a sum over rows.
 
   Attributes:
-    left: of its left factor.
-    right: of its right factor.
-    result: of the sum.
-    width: mesh axes that split the result's width.
-    parts: into how many.
-    replicas: those that split rows besides.
+    left: Partition spec of the left factor.
+    right: Partition spec of the right factor.
+    result: Partition spec of the sum.
+    width: Mesh axes that shard the width of the sum.
+    num_chunks: Number of shards of the width.
+    replicas: Mesh axes that shard the rows, but not the width.
   """
 
   left: PartitionSpec
   right: PartitionSpec
   result: PartitionSpec
   width: tuple[str, ...]
-  parts: int
+  num_chunks: int
   replicas: tuple[str, ...]
 
 
-def _split(axes, left, right, rows: int) -> _Split | None:
-  """Returns the split, or None where it does not divide the arrays."""
+def _choose_sharding(axes, left, right, rows: int) -> _Sharding | None:
+  """Returns the sharding, or None if it does not divide the arrays."""
   sizes = dict(jax.sharding.get_abstract_mesh().shape)
   batch, width = _mesh_axes('batch'), _mesh_axes(_WIDTH)
-  parts = [() if axis == _WIDTH else _mesh_axes(axis) for axis in axes]
-  used = {name for part in parts for name in part}
+  factor_axes = [() if axis == _WIDTH else _mesh_axes(axis) for axis in axes]
+  other_axes = {name for names in factor_axes for name in names}
   if (
     _WIDTH not in axes
     or not width
     or not set(width) <= set(batch)
-    or used & set(batch)
+    or other_axes & set(batch)
   ):
     return None
+
   shape = (*left.shape[rows:], *right.shape[rows:])
-  result = [
-    width if axis == _WIDTH else part
-    for axis, part in zip(axes, parts, strict=True)
+  result_axes = [
+    width if axis == _WIDTH else names
+    for axis, names in zip(axes, factor_axes, strict=True)
   ]
-  dimensions = zip((left.shape[0], *shape), (batch, *result), strict=True)
-  if any(n % math.prod(sizes[a] for a in names) for n, names in dimensions):
+  dimensions = zip((left.shape[0], *shape), (batch, *result_axes), strict=True)
+  if any(
+    size % math.prod(sizes[name] for name in names)
+    for size, names in dimensions
+  ):
     return None
-  inner = [None] * (rows - 1)
-  count = left.ndim - rows
-  return _Split(
-    PartitionSpec(batch, *inner, *_entries(parts[:count])),
-    PartitionSpec(batch, *inner, *_entries(parts[count:])),
-    PartitionSpec(*_entries(result)),
-    width,
-    math.prod(sizes[name] for name in width),
-    tuple(name for name in batch if name not in width),
+
+  inner_rows = [None] * (rows - 1)
+  num_left = left.ndim - rows
+  return _Sharding(
+    left=PartitionSpec(
+      batch, *inner_rows, *_spec_entries(factor_axes[:num_left])
+    ),
+    right=PartitionSpec(
+      batch, *inner_rows, *_spec_entries(factor_axes[num_left:])
+    ),
+    result=PartitionSpec(*_spec_entries(result_axes)),
+    width=width,
+    num_chunks=math.prod(sizes[name] for name in width),
+    replicas=tuple(name for name in batch if name not in width),
   )
 
 
-def _entries(parts):
-  return [part or None for part in parts]
+def _spec_entries(mesh_axes):
+  """Returns entries of a partition spec, with None for empty tuples."""
+  return [names or None for names in mesh_axes]
 
 
 def _mesh_axes(axis: str) -> tuple[str, ...]:
-  """The mesh axes of a logical axis, those of several devices only."""
+  """Returns the mesh axes of a logical axis that have several devices."""
   (entry,) = nn.logical_to_mesh_axes((axis,)) or (None,)
   if entry is None:
     return ()

@@ -1,4 +1,4 @@
-"""Linear maps, initialisers and constraints that carry logical axes."""
+"""Linear layers, initializers and sharding constraints by logical axes."""
 
 import functools
 import math
@@ -16,22 +16,22 @@ _Config = model_config.EncoderConfig
 
 
 def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
-  """Constrains an array [...] to logical axes, such as 'batch', 'length'."""
+  """Constrains an array to logical axes, such as 'batch' and 'length'."""
   return nn.with_logical_constraint(states, axes)
 
 
-def constrain_beside_width(
+def constrain_like_weights(
   states: jax.Array, width: tuple[str, ...], *axes: str
 ) -> jax.Array:
-  """Constrains an array like weights: 'embed' gets its mesh axes first.
+  """Constrains an array such that the logical axis 'embed' takes precedence.
 
-  Mesh axes that split the width then do not split the batch, as they do in
-  activations.
+  Mesh axes that shard the width do not shard the batch, in contrast to the
+  sharding of activations.
 
   Args:
-    states: of any shape.
-    width: the mesh axes of 'embed'.
-    *axes: logical axes.
+    states: Array of any shape.
+    width: Mesh axes of 'embed'.
+    *axes: Logical axes of the array.
   """
   spec = [
     width
@@ -45,7 +45,7 @@ def constrain_beside_width(
 
 
 def constrain_table(table: jax.Array) -> jax.Array:
-  """Splits a table of tokens [V, H], or its gradient, like its parameter."""
+  """Shards an embedding table [V, H], or its gradient, like its parameter."""
   if jax.sharding.get_abstract_mesh().empty or not nn.get_logical_axis_rules():
     return table
   spec = _mesh_axes('vocab') or None, width_axes(table.shape[1]) or None
@@ -55,19 +55,22 @@ def constrain_table(table: jax.Array) -> jax.Array:
 
 
 def width_axes(width: int) -> tuple[str, ...]:
-  """Mesh axes that split the width of a table of tokens.
+  """Returns the mesh axes that shard the width of an embedding table.
 
-  Where those of the logical axis 'columns' do not divide it, or it has no rule,
-  they are those of 'embed'.
+  They are the mesh axes of the logical axis 'columns'. If 'columns' has no
+  rule, or its mesh axes do not divide the width, they are those of 'embed'.
+
+  Args:
+    width: Width of the table.
   """
   sizes = dict(jax.sharding.get_abstract_mesh().shape)
   axes = _mesh_axes('columns')
-  divides = axes and not width % math.prod(sizes[name] for name in axes)
-  return axes if divides else _mesh_axes('embed')
+  is_divisible = axes and not width % math.prod(sizes[name] for name in axes)
+  return axes if is_divisible else _mesh_axes('embed')
 
 
 def _mesh_axes(axis: str) -> tuple[str, ...]:
-  """The mesh axes of a logical axis by itself."""
+  """Returns the mesh axes of a logical axis."""
   (entry,) = nn.logical_to_mesh_axes((axis,)) or (None,)
   if entry is None:
     return ()
@@ -82,15 +85,17 @@ def sharded_matmul(
   contracted: int,
   products: model_config.Products = model_config.Products.PLAIN,
 ) -> jax.Array:
-  """[..., *contracted] x [*contracted, *features] -> [..., *features].
+  """Multiplies inputs with weights over the contracted axes.
+
+  Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
 
   Args:
-    inputs: [batch, ..., *contracted].
-    weights: a parameter.
-    dtype: of the product.
-    axes: logical axes of the weights.
-    contracted: how many of them are summed over.
-    products: how they are multiplied.
+    inputs: Inputs. The first axis is that of the batch.
+    weights: Weights, a parameter.
+    dtype: Data type of the factors and of the result.
+    axes: Logical axes of the weights.
+    contracted: Number of axes of the weights that are contracted.
+    products: Number format of the matmul.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
   if products is model_config.Products.EIGHT_BITS:
@@ -99,18 +104,18 @@ def sharded_matmul(
     return collective_matmul.collective_matmul(
       inputs, weights, axes, contracted
     )
-  if _on_one_cpu():
-    return _multiply_rows(inputs, weights, contracted)
+  if _is_on_single_cpu():
+    return _matmul_2d(inputs, weights, contracted)
   return jnp.tensordot(inputs, weights, axes=contracted)
 
 
-def _multiply_rows(
+def _matmul_2d(
   inputs: jax.Array, weights: jax.Array, contracted: int
 ) -> jax.Array:
-  """The same as a product of two matrices.
+  """Computes the same result as a product of two matrices.
 
-  XLA:CPU turns one side of the gradient of weights round in memory otherwise,
-  and multiplies at half the rate (docs/performance.md).
+  For other shapes, XLA:CPU transposes a factor of the gradient of the weights
+  in memory and multiplies at half the rate (docs/performance.md).
   """
   width = math.prod(weights.shape[:contracted])
   product = inputs.reshape(-1, width) @ weights.reshape(width, -1)
@@ -118,77 +123,91 @@ def _multiply_rows(
   return product.reshape(*rows, *weights.shape[contracted:])
 
 
-def _on_one_cpu() -> bool:
+def _is_on_single_cpu() -> bool:
+  """Returns whether the current program runs on one CPU device."""
   mesh = jax.sharding.get_abstract_mesh()
-  single = mesh.empty or mesh.size == 1
-  return single and compile_targets.current_target().platform == 'cpu'
+  is_single_device = mesh.empty or mesh.size == 1
+  return is_single_device and compile_targets.current_target().platform == 'cpu'
 
 
 def on_several_accelerators() -> bool:
-  """Returns whether the step is for several devices, other than CPUs."""
+  """Returns whether the current program runs on several GPUs or TPUs."""
   mesh = jax.sharding.get_abstract_mesh()
   is_multi_device = not mesh.empty and mesh.size > 1
   return is_multi_device and compile_targets.current_target().platform != 'cpu'
 
 
-def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
   """Returns an output table [V, H] with its width gathered, in float32.
 
-  Between accelerators it travels in the compute dtype, to which its values
-  are rounded. On one device and on CPUs they are not: nothing travels, and
-  chunks of it are converted one by one. The gradient is float32 and split
-  like the table, so that XLA can add that of a lookup to it before both are
-  summed over devices.
+  Accelerators exchange the table in the compute dtype, to which its values are
+  rounded. On one device and on CPUs, the values are not rounded, because
+  nothing is exchanged and chunks of the table are converted one by one. The
+  gradient is float32 and sharded like the table, so that XLA can add the
+  gradient of a lookup to it before both are summed over devices.
+
+  Args:
+    table: Output embeddings of shape [V, H].
+    dtype: Compute dtype.
   """
-  return _for_head(table, dtype if on_several_accelerators() else None)
+  return _gather_table(table, dtype if on_several_accelerators() else None)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _for_head(table, dtype):
+def _gather_table(table, dtype):
   if dtype is not None:
     table = constrain_table(table.astype(dtype))
   return constrain_sharding(table, 'vocab', None).astype(jnp.float32)
 
 
-def _for_head_forward(table, dtype):
-  return _for_head(table, dtype), None
+def _gather_table_forward(table, dtype):
+  return _gather_table(table, dtype), None
 
 
-def _for_head_backward(dtype, saved, gradient):
-  del dtype, saved
+def _gather_table_backward(dtype, residuals, gradient):
+  del dtype, residuals
   return (constrain_table(gradient),)
 
 
-_for_head.defvjp(_for_head_forward, _for_head_backward)
+_gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 
 
 @jax.custom_vjp
-def gradients_in_turn(
+def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns both; of their gradients, that of the weights is finished first.
+  """Returns its arguments, and orders the computation of their gradients.
 
-  The backward pass of what made the states begins when devices have summed the
-  weights' gradient. XLA:GPU otherwise puts a sum that is read late at the end
-  of the program, where nothing computes beside it.
+  The backward pass of `states` starts after the devices have summed the
+  gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used
+  late at the end of the program, where no computation overlaps with it.
+
+  Args:
+    states: Hidden states of any shape.
+    weights: Weights that are used together with the states.
   """
   return states, weights
 
 
-def _in_turn_forward(states, weights):
+def _order_gradients_forward(states, weights):
   return (states, weights), None
 
 
-def _in_turn_backward(saved, gradients):
-  del saved
+def _order_gradients_backward(residuals, gradients):
+  del residuals
   return jax.lax.optimization_barrier(gradients)
 
 
-gradients_in_turn.defvjp(_in_turn_forward, _in_turn_backward)
+order_gradients.defvjp(_order_gradients_forward, _order_gradients_backward)
 
 
 def weights_init(config: _Config, *axes: str):
-  """Normal initialiser whose parameter carries logical axes."""
+  """Returns a normal initializer of a parameter with logical axes.
+
+  Args:
+    config: Configuration with the standard deviation.
+    *axes: Logical axes of the parameter.
+  """
   return nn.with_logical_partitioning(
     nn.initializers.normal(config.initializer_range), axes
   )
@@ -197,8 +216,8 @@ def weights_init(config: _Config, *axes: str):
 def table_init(stddev: float, vocab_size: int):
   """Returns an initializer of embedding tables [R, H] with padded rows.
 
-  The values of the rows of the vocabulary do not depend on the number of
-  padded rows, which are zero.
+  The values of the rows of the vocabulary do not depend on the number of padded
+  rows, which are zero.
 
   Args:
     stddev: Standard deviation of the rows of the vocabulary.
@@ -216,18 +235,18 @@ def table_init(stddev: float, vocab_size: int):
 
 
 def zeros_init(*axes: str):
-  """Zero initialiser whose parameter carries logical axes."""
+  """Returns a zero initializer of a parameter with logical axes."""
   return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
 
 
 class Linear(nn.Module):
-  """Linear map over the last axes.
+  """Linear map of the last axes.
 
   Attributes:
-    config: dtype and initialiser.
-    features: shape of the output's last axes.
-    axes: logical axes of the kernel, [*contracted, *features].
-    use_bias: whether a bias is added.
+    config: Configuration with the compute dtype and the initial weights.
+    features: Shape of the last axes of the output.
+    axes: Logical axes of the kernel, [*contracted, *features].
+    use_bias: Whether to add a bias.
   """
 
   config: _Config
@@ -241,12 +260,15 @@ class Linear(nn.Module):
     inputs: jax.Array,
     activation: Callable[[jax.Array], jax.Array] | None = None,
   ) -> jax.Array:
-    """[..., *contracted] -> [..., *features] in the compute dtype.
+    """Applies the map and an optional activation.
 
     Args:
-      inputs: [..., *contracted].
-      activation: of the outputs. The backward pass computes it again, and
-        the sum with the bias, from the product.
+      inputs: Inputs of shape [..., *contracted].
+      activation: Activation of the outputs. The backward pass recomputes it and
+        the sum with the bias from the result of the matmul.
+
+    Returns:
+      An array of shape [..., *features] and the compute dtype.
     """
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
@@ -275,11 +297,20 @@ class Linear(nn.Module):
 def compute_logits(
   states: jax.Array, table: jax.Array, bias: jax.Array
 ) -> jax.Array:
-  """float32 logits [..., R] of states [..., H], a table [R, H] and bias [R]."""
-  products = jnp.einsum(
+  """Returns logits of hidden states.
+
+  Args:
+    states: Hidden states of shape [..., H].
+    table: Output embeddings of shape [R, H].
+    bias: Output bias of shape [R].
+
+  Returns:
+    A float32 array of shape [..., R].
+  """
+  logits = jnp.einsum(
     '...h,vh->...v',
     states,
     table.astype(states.dtype),
     preferred_element_type=jnp.float32,
   )
-  return products + jnp.expand_dims(bias, tuple(range(products.ndim - 1)))
+  return logits + jnp.expand_dims(bias, tuple(range(logits.ndim - 1)))

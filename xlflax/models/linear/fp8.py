@@ -1,10 +1,10 @@
-"""Products in eight bits, as tensor cores of H100 and later multiply them.
+"""FP8 matmuls for the tensor cores of NVIDIA GPUs from L40S and H100 on.
 
-Factors are rounded to E4M3, gradients of products to E5M2, each after it is
-scaled so that its largest entry is the largest of the format (Micikevicius et
-al. 2022, "FP8 Formats for Deep Learning", sections 3 and 4). Scales are those
-of the arrays themselves, so that a step needs no state for them. Sums are
-float32.
+Factors are rounded to E4M3 and gradients of results to E5M2. Before that, each
+array is scaled so that its largest element is the largest number of the format
+(Micikevicius et al. 2022, "FP8 Formats for Deep Learning", sections 3 and 4).
+The scales are computed from the current arrays, so that a training step needs
+no state for them. Sums are float32.
 """
 
 import functools
@@ -15,69 +15,79 @@ import jax.numpy as jnp
 from xlflax.models import compile_targets
 from xlflax.utils import errors
 
-_FACTOR, _GRADIENT = jnp.float8_e4m3fn, jnp.float8_e5m2
-_LEAST = (8, 9)  # compute capability with such products
+_FACTOR_DTYPE = jnp.float8_e4m3fn
+_GRADIENT_DTYPE = jnp.float8_e5m2
+_MIN_CAPABILITY = (8, 9)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def fp8_matmul(
   inputs: jax.Array, weights: jax.Array, contracted: int
 ) -> jax.Array:
-  """[..., *contracted] x [*contracted, *features] -> [..., *features].
+  """Multiplies inputs with weights over the contracted axes in FP8.
 
-  The backward pass keeps both factors in eight bits.
+  Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
+  The backward pass keeps both factors in FP8.
 
   Args:
-    inputs: in the dtype of the result.
-    weights: in the same dtype.
-    contracted: how many axes are summed over.
+    inputs: Inputs in the dtype of the result.
+    weights: Weights in the same dtype.
+    contracted: Number of axes of the weights that are contracted.
 
   Raises:
-    ConfigError: the target is a device without such products. CPUs, which
-      have none either, compute the same values slowly.
+    ConfigError: If the target is an accelerator without FP8 matmuls. CPUs have
+      none either, but compute the same values slowly.
   """
   return _forward(inputs, weights, contracted)[0]
 
 
-def _check(target: compile_targets.Target) -> None:
-  if target.platform == 'cpu' or (target.capability or ()) >= _LEAST:
+def _check_target(target: compile_targets.Target) -> None:
+  """Raises ConfigError for accelerators without FP8 matmuls."""
+  if target.platform == 'cpu' or (target.capability or ()) >= _MIN_CAPABILITY:
     return
   capability = '.'.join(map(str, target.capability or ('?',)))
   raise errors.ConfigError(
-    'The devices have no products in eight bits',
-    got='a TPU' if target.platform == 'tpu' else f'a GPU of {capability}',
+    'The devices do not support FP8 matmuls',
+    got=(
+      'a TPU'
+      if target.platform == 'tpu'
+      else f'a GPU of compute capability {capability}'
+    ),
     expected='an NVIDIA GPU of compute capability 8.9 or later',
-    where="products = 'eight_bits'",
-    fix="set products to 'plain'",
+    where="products='eight_bits'",
+    fix="Set products to 'plain'.",
   )
 
 
 def _forward(inputs, weights, contracted):
-  _check(compile_targets.current_target())
-  factors = _rounded(inputs, _FACTOR), _rounded(weights, _FACTOR)
-  outer = inputs.ndim - contracted
-  axes = tuple(range(outer, inputs.ndim)), tuple(range(contracted))
-  return _product(*factors, axes, inputs.dtype), factors
+  _check_target(compile_targets.current_target())
+  factors = _quantize(inputs, _FACTOR_DTYPE), _quantize(weights, _FACTOR_DTYPE)
+  rows = inputs.ndim - contracted
+  axes = tuple(range(rows, inputs.ndim)), tuple(range(contracted))
+  return _scaled_matmul(*factors, axes, inputs.dtype), factors
 
 
 def _backward(contracted, factors, gradient):
   inputs, weights = factors
-  rounded_gradient = _rounded(gradient, _GRADIENT)
+  quantized_gradient = _quantize(gradient, _GRADIENT_DTYPE)
   rows = inputs[0].ndim - contracted
-  features = tuple(range(rows, gradient.ndim))
-  of_weights = tuple(range(contracted, weights[0].ndim))
-  outer = tuple(range(rows))
-  return (
-    _product(rounded_gradient, weights, (features, of_weights), gradient.dtype),
-    _product(inputs, rounded_gradient, (outer, outer), gradient.dtype),
+  gradient_axes = tuple(range(rows, gradient.ndim))
+  weight_axes = tuple(range(contracted, weights[0].ndim))
+  row_axes = tuple(range(rows))
+  d_inputs = _scaled_matmul(
+    quantized_gradient, weights, (gradient_axes, weight_axes), gradient.dtype
   )
+  d_weights = _scaled_matmul(
+    inputs, quantized_gradient, (row_axes, row_axes), gradient.dtype
+  )
+  return d_inputs, d_weights
 
 
 fp8_matmul.defvjp(_forward, _backward)
 
 
-def _rounded(array, dtype) -> tuple[jax.Array, jax.Array]:
-  """Returns the array in eight bits and the scale [] that undoes it."""
+def _quantize(array, dtype) -> tuple[jax.Array, jax.Array]:
+  """Returns the array in FP8, and the scalar factor that restores it."""
   max_value = float(jnp.finfo(dtype).max)
   largest = jnp.max(jnp.abs(array)).astype(jnp.float32)
   scale = jnp.where(largest > 0, max_value / largest, 1.0)
@@ -85,10 +95,10 @@ def _rounded(array, dtype) -> tuple[jax.Array, jax.Array]:
   return scaled.astype(dtype), 1 / scale
 
 
-def _product(left, right, axes, dtype) -> jax.Array:
-  """Product of two results of `_rounded` over axes of each."""
-  (left, of_left), (right, of_right) = left, right
+def _scaled_matmul(left, right, axes, dtype) -> jax.Array:
+  """Returns the product of two results of `_quantize` over axes of each."""
+  (left, left_scale), (right, right_scale) = left, right
   product = jax.lax.dot_general(
     left, right, (axes, ((), ())), preferred_element_type=jnp.float32
   )
-  return (product * (of_left * of_right)).astype(dtype)
+  return (product * (left_scale * right_scale)).astype(dtype)

@@ -4,16 +4,17 @@ Source: Wu, Conneau et al. (2020), section 4.3: the embeddings (token and
 position, and with them the tied softmax) and the bottom layers of a bilingual
 encoder can be separated, progressively; all else is shared.
 
-The encoder stays an ordinary one. Its parameter tree has the shared part in
-the usual places and each language's own part stacked under
-'language_specific', with the logical axis 'language' in front:
+The encoder stays an ordinary one. Its parameter tree has the shared part in the
+usual places and each language's own part stacked under 'language_specific',
+with the logical axis 'language' in front:
 
     {'layers': {... [L - k, ...]}, 'head_dense': ...,
      'language_specific': {'embeddings': {'token': [languages, V, H], ...},
                            'layers': {... [languages, k, ...]},
                            'output_bias': [languages, V]}}
 
-`select_language_params` makes the tree of an ordinary encoder from it, for one language.
+`select_language_params` makes the tree of an ordinary encoder from it, for one
+language.
 """
 
 import dataclasses
@@ -43,8 +44,8 @@ class SharingPlan:
 
   Attributes:
     embeddings: the tables of tokens, positions and token types, their layer
-      norm, and the output bias; the output table is tied, so each language
-      has its own softmax.
+      norm, and the output bias; the output table is tied, so each language has
+      its own softmax.
     layers: this many layers, from the bottom.
     same_start: own parts begin with the same numbers in each language, but for
       the rows of pieces, which are others in each; the paper does not say.

@@ -87,7 +87,7 @@ class T5Encoder(nn.Module):
     """Last states, and the inputs of every layer and the last's output."""
     config = self.config
     states = self.embed(token_ids, deterministic=deterministic)
-    mask = masks.within_segments(segment_ids)
+    mask = masks.make_self_attention_mask(segment_ids)
     places = jnp.arange(token_ids.shape[1])
     relative = t5_layers.relative_buckets(
       places, places, causal=False, config=config

@@ -1,8 +1,8 @@
 """T5's layers: RMS norm, no biases, relative positions (Raffel et al. 2020).
 
-T5 v1.1, mT5 and umT5 differ from the first T5 by the gated feed-forward
-block (Shazeer 2020) and an output table of their own; umT5 has a table of
-relative positions in each layer (Chung et al. 2023).
+T5 v1.1, mT5 and umT5 differ from the first T5 by the gated feed-forward block
+(Shazeer 2020) and an output table of their own; umT5 has a table of relative
+positions in each layer (Chung et al. 2023).
 """
 
 import functools
@@ -87,10 +87,10 @@ def relative_buckets(
 ) -> jax.Array:
   """Returns the row of the relative position table for each query and key.
 
-  Half of the rows are for exact distances. The other half grow
-  logarithmically up to `relative_max_distance`; larger distances share the
-  last row. Without `causal`, the second half of the table is for keys after the
-  query; with it, those count as distance 0, for they are never seen.
+  Half of the rows are for exact distances. The other half grow logarithmically
+  up to `relative_max_distance`; larger distances share the last row. Without
+  `causal`, the second half of the table is for keys after the query; with it,
+  those count as distance 0, for they are never seen.
 
   Args:
     query_positions: int32 [T].

@@ -39,9 +39,9 @@ class PlugIn(nn.Module):
     """VECO's S^L: each layer also attends to a paired input's states.
 
     A layer is self-attention, cross-attention to `memory`, feed-forward, with
-    residual and layer norm each: attention "to its own context and then to
-    all words" of the pair (section 1; figure 2c; equations 6 to 9). Equation
-    6 writes the query as S^{l-1}; it is that of the self-attention block's
+    residual and layer norm each: attention "to its own context and then to all
+    words" of the pair (section 1; figure 2c; equations 6 to 9). Equation 6
+    writes the query as S^{l-1}; it is that of the self-attention block's
     output, as in the decoder that such a layer initialises (section 3.2).
 
     Args:
@@ -57,11 +57,11 @@ class PlugIn(nn.Module):
       [B, T, H] in the compute dtype.
 
     Raises:
-      ConfigError: the encoder has no cross-attention, or memory and tokens
-        do not fit together.
+      ConfigError: the encoder has no cross-attention, or memory and tokens do
+        not fit together.
     """
     check_memory(self.config, token_ids, memory, memory_segment_ids)
-    mask = masks.of_memory(
+    mask = masks.make_cross_attention_mask(
       segment_ids, memory_segment_ids, length=token_ids.shape[1]
     )
     states, _ = self._run(
@@ -164,8 +164,8 @@ def pair_features(
     [B, T, 2 H] and [B, S, 2 H] in the compute dtype.
 
   Raises:
-    ConfigError: the encoder has no cross-attention, or the sides have
-      different numbers of rows.
+    ConfigError: the encoder has no cross-attention, or the sides have different
+      numbers of rows.
   """
   gradient = validation.validate(
     memory_gradient, MemoryGradient, name='memory_gradient'

@@ -87,7 +87,7 @@ def _table_gradient(gradient, hidden, dtype) -> jax.Array:
   """Returns gradient^T hidden, of shape [V, H], for [N, V] and [N, H]."""
   if collective_matmul.is_split():
     axes = ('vocab', 'embed')
-    table_gradient = collective_matmul.sum_of_rows(
+    table_gradient = collective_matmul.sum_over_rows(
       gradient, hidden, axes, rows=1
     )
   else:

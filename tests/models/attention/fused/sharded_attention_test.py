@@ -69,20 +69,22 @@ def kernels(request, monkeypatch):
 
 def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
   arrays, _ = _arrays(length=80, memory_length=80, groups=1)
-  mask = masks.within_segments(jnp.asarray(_SEGMENTS)).replace(window=9)
+  mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS)).replace(
+    window=9
+  )
   _compare(arrays, None, mask, **_DROPOUT)
 
 
 def test_causal_attention_with_a_bias_and_dropout(kernels):
   arrays, bias = _arrays(length=80, memory_length=80)
-  mask = masks.within_segments(jnp.asarray(_SEGMENTS), causal=True)
+  mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS), causal=True)
   _compare(arrays, bias, mask, scale=1.0, **_DROPOUT)
 
 
 def test_memory_of_another_length_of_which_a_query_may_see_nothing(kernels):
   arrays, _ = _arrays(length=40, memory_length=72)
   memory = np.where(_SEGMENTS[:, :72] == 2, 4, _SEGMENTS[:, :72])
-  mask = masks.of_memory(
+  mask = masks.make_cross_attention_mask(
     jnp.asarray(_SEGMENTS[:, :40]), jnp.asarray(memory), length=40
   )
   fused, _ = _compare(arrays, None, mask, **_DROPOUT)
@@ -98,7 +100,7 @@ def test_full_rows_in_bfloat16(kernels):
 
 def test_packed_rows_with_dropout_and_a_bias_in_bfloat16(kernels):
   arrays, bias = _arrays(length=80, memory_length=80, dtype=jnp.bfloat16)
-  mask = masks.within_segments(jnp.asarray(_SEGMENTS))
+  mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS))
   _compare(arrays, bias, mask, tolerance=2e-2, **_DROPOUT)
 
 
@@ -115,7 +117,7 @@ def test_packed_rows_are_padded_rows(kernels):
     return jnp.concatenate(rows)
 
   def run(arrays, segments):
-    mask = masks.within_segments(jnp.asarray(segments))
+    mask = masks.make_self_attention_mask(jnp.asarray(segments))
     output, (gradients, _) = _run('fused', arrays, None, mask)
     return output, *gradients
 
@@ -132,7 +134,7 @@ def test_devices_compute_what_one_does(kernels):
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   arrays, bias = _arrays(length=32, memory_length=32, rows=4)
   segments = jnp.asarray(np.repeat([[1, 2], [1, 1], [1, 0], [2, 3]], 16, 1))
-  mask = masks.within_segments(segments)
+  mask = masks.make_self_attention_mask(segments)
 
   def fused(arrays, bias, mask):
     return _run('fused', arrays, bias, mask, **_DROPOUT)

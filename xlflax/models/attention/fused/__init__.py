@@ -1,9 +1,10 @@
-"""Attention in one kernel, with segments, dropout, windows and biases.
+"""Fused attention kernels with segments, dropout, windows and biases.
 
-`attend` is the whole of it; `triton` holds the kernels of GPUs, `mosaic` those
-of TPUs. Scores stay on the chip, forward and backward (Dao et al. 2022), and a
-kernel computes the project's own dropout mask from each entry's index, so that
-it drops what `xlflax.models.dropout` drops from plain attention.
+`sharded_attention` is the entry point. `triton_kernels` contains the kernels
+for GPUs and `mosaic_kernels` those for TPUs. Scores stay on the chip in the
+forward and backward pass (Dao et al. 2022). The kernels compute the dropout
+mask from the index of each score, so that they drop the same weights as
+`xlflax.models.dropout` does in unfused attention.
 """
 
 from xlflax.models.attention.fused.sharded_attention import sharded_attention

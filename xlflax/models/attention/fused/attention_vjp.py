@@ -1,4 +1,7 @@
-"""Attention of one device: blocks filled up, gradients by the kernels."""
+"""Forward and backward pass of fused attention on one device.
+
+Queries and keys are padded to complete blocks before the kernels run.
+"""
 
 import functools
 
@@ -7,60 +10,91 @@ import jax.numpy as jnp
 
 from xlflax.models.attention.fused import kernel_spec
 
-_BLOCK = 64
-_LANES = 128  # of a TPU's register
-_TPU_BLOCK = 512
-_LEAST_BLOCK = 16  # of a matrix product in Triton
+_MAX_GPU_BLOCK = 64
+_MIN_GPU_BLOCK = 16  # Smallest matrix multiplication in Triton.
+_MAX_TPU_BLOCK = 512
+_MIN_TPU_BLOCK = 128  # Number of lanes of a TPU register.
 
 
 def block_sizes(
   length: int, memory_length: int, platform: str
 ) -> tuple[int, int]:
-  """Returns the sizes of a block of queries and of one of keys."""
-  block = _tpu_block if platform == 'tpu' else _block
-  return block(length), block(memory_length)
+  """Returns the number of queries and the number of keys of a block.
+
+  Args:
+    length: Number of queries.
+    memory_length: Number of keys.
+    platform: 'tpu', or any other value for the kernels for GPUs.
+  """
+  block_size = _tpu_block_size if platform == 'tpu' else _gpu_block_size
+  return block_size(length), block_size(memory_length)
 
 
-def _tpu_block(length: int) -> int:
-  """The largest block that fills a row up by no more than a quarter."""
-  block = _TPU_BLOCK
-  while block > _LANES and -(-length // block) * block * 4 > 5 * length:
+def _tpu_block_size(length: int) -> int:
+  """Returns the largest block that pads a sequence by at most a quarter."""
+  block = _MAX_TPU_BLOCK
+  while block > _MIN_TPU_BLOCK:
+    padded_length = -(-length // block) * block
+    if padded_length * 4 <= 5 * length:
+      break
     block //= 2
   return block
 
 
-def _block(length: int) -> int:
-  block = _LEAST_BLOCK
-  while block < min(length, _BLOCK):
+def _gpu_block_size(length: int) -> int:
+  """Returns the smallest power of two of at least `length`, within limits."""
+  block = _MIN_GPU_BLOCK
+  while block < min(length, _MAX_GPU_BLOCK):
     block *= 2
   return block
 
 
 def attention_forward(options: kernel_spec.Options, arrays: kernel_spec.Arrays):
-  """Returns the output [B, T, N, D] and log-sum-exp [B, N, T]."""
-  output, normaliser = _kernels(options).run_forward(
-    options, _filled(options, arrays)
+  """Computes attention with the kernels of the platform.
+
+  Args:
+    options: Static options of the kernels.
+    arrays: Inputs of the kernels.
+
+  Returns:
+    The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
+    of shape [B, N, T].
+  """
+  output, normalizer = _kernels(options).run_forward(
+    options, _pad_arrays(options, arrays)
   )
   length = options.length
-  return output[:, :length], normaliser[:, :, :length]
+  return output[:, :length], normalizer[:, :, :length]
 
 
 def attention_backward(
   options: kernel_spec.Options,
   arrays: kernel_spec.Arrays,
   output: jax.Array,
-  normaliser: jax.Array,
+  normalizer: jax.Array,
   gradient: jax.Array,
 ):
-  """Returns the gradients of query, key, value and bias (None without)."""
+  """Computes the gradients of attention with the kernels of the platform.
+
+  Args:
+    options: Static options of the kernels.
+    arrays: Inputs of the kernels.
+    output: Output of the forward pass, of shape [B, T, N, D].
+    normalizer: Log-sum-exp of the forward pass, float32 of shape [B, N, T].
+    gradient: Gradient of the output, of shape [B, T, N, D].
+
+  Returns:
+    The gradients of query, key, value and bias. The last one is None if there
+    is no bias.
+  """
   length, memory_length = options.length, options.memory_length
-  fill = functools.partial(_fill, size=options.block[0])
+  pad = functools.partial(_pad_to_multiple, size=options.block[0])
   d_query, d_key, d_value, d_bias = _kernels(options).run_backward(
     options,
-    _filled(options, arrays),
-    fill(output, axis=1),
-    fill(normaliser, axis=2),
-    fill(gradient, axis=1),
+    _pad_arrays(options, arrays),
+    pad(output, axis=1),
+    pad(normalizer, axis=2),
+    pad(gradient, axis=1),
   )
   return (
     d_query[:, :length],
@@ -71,7 +105,7 @@ def attention_backward(
 
 
 def _kernels(options: kernel_spec.Options):
-  """Returns the module of kernels; Pallas is imported where it is used."""
+  """Returns the module that runs the kernels. Pallas is imported on demand."""
   if options.platform == 'tpu':
     from xlflax.models.attention.fused import tpu_attention
 
@@ -81,26 +115,35 @@ def _kernels(options: kernel_spec.Options):
   return gpu_attention
 
 
-def _filled(options, arrays: kernel_spec.Arrays) -> kernel_spec.Arrays:
-  """Fills rows up to whole blocks, with keys of a segment of their own."""
+def _pad_arrays(options, arrays: kernel_spec.Arrays) -> kernel_spec.Arrays:
+  """Pads queries and keys to complete blocks.
+
+  The padded keys get a segment that no query has.
+  """
   queries, keys = options.block
   bias = arrays.bias
   if bias is not None:
-    bias = _fill(_fill(bias, size=queries, axis=1), size=keys, axis=2)
+    bias = _pad_to_multiple(
+      _pad_to_multiple(bias, size=queries, axis=1), size=keys, axis=2
+    )
   return arrays._replace(
-    query=_fill(arrays.query, size=queries, axis=1),
-    key=_fill(arrays.key, size=keys, axis=1),
-    value=_fill(arrays.value, size=keys, axis=1),
+    query=_pad_to_multiple(arrays.query, size=queries, axis=1),
+    key=_pad_to_multiple(arrays.key, size=keys, axis=1),
+    value=_pad_to_multiple(arrays.value, size=keys, axis=1),
     bias=bias,
-    query_segments=_fill(arrays.query_segments, size=queries, axis=1),
-    key_segments=_fill(arrays.key_segments, size=keys, axis=1, value=-1),
-    row_bits=_fill(arrays.row_bits, size=queries, axis=2),
-    column_bits=_fill(arrays.column_bits, size=keys, axis=0),
+    query_segments=_pad_to_multiple(
+      arrays.query_segments, size=queries, axis=1
+    ),
+    key_segments=_pad_to_multiple(
+      arrays.key_segments, size=keys, axis=1, value=-1
+    ),
+    row_bits=_pad_to_multiple(arrays.row_bits, size=queries, axis=2),
+    column_bits=_pad_to_multiple(arrays.column_bits, size=keys, axis=0),
   )
 
 
-def _fill(array, *, size: int, axis: int, value: int = 0):
-  """Fills an axis up to a multiple of `size`."""
+def _pad_to_multiple(array, *, size: int, axis: int, value: int = 0):
+  """Pads an axis to a multiple of `size`."""
   if array is None or array.shape[axis] % size == 0:
     return array
   widths = [(0, 0)] * array.ndim

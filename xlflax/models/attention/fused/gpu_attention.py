@@ -1,4 +1,8 @@
-"""Calls of the kernels for GPUs: which part of the arrays a program sees."""
+"""Calls of the attention kernels for GPUs.
+
+The block specs select the blocks of the arrays that each program reads and
+writes.
+"""
 
 import functools
 
@@ -15,7 +19,16 @@ _Options = kernel_spec.Options
 
 
 def run_forward(options: _Options, arrays: _Arrays):
-  """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
+  """Runs the forward kernel.
+
+  Args:
+    options: Static options.
+    arrays: Padded inputs.
+
+  Returns:
+    The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
+    of shape [B, N, T].
+  """
   batch, length, heads, width = arrays.query.shape
   return _call(
     kernels.forward_kernel,
@@ -33,30 +46,47 @@ def run_forward(options: _Options, arrays: _Arrays):
 
 
 def run_backward(
-  options: _Options, arrays: _Arrays, output, normaliser, gradient
+  options: _Options, arrays: _Arrays, output, normalizer, gradient
 ):
-  """Returns the gradients of query, key, value and bias (None without)."""
+  """Runs the backward kernels.
+
+  Args:
+    options: Static options.
+    arrays: Padded inputs.
+    output: Output of the forward pass, of shape [B, T, N, D].
+    normalizer: Log-sum-exp of the forward pass, float32 of shape [B, N, T].
+    gradient: Gradient of the output, of shape [B, T, N, D].
+
+  Returns:
+    The gradients of query, key, value and bias. The last one is None if there
+    is no bias.
+  """
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
   delta = kernel_spec.output_gradient_products(options, output, gradient)
-  more = {'gradient': gradient, 'normaliser': normaliser, 'delta': delta}
+  backward_inputs = {
+    'gradient': gradient,
+    'normalizer': normalizer,
+    'delta': delta,
+  }
   (d_query,) = _call(
     kernels.query_kernel,
     options,
     arrays,
-    more,
+    backward_inputs,
     grid=(length // options.block[0], batch, heads),
     block=0,
     out=[(arrays.query.shape, arrays.query.dtype, 'queries')],
     name='attention_query_gradient',
   )
-  # One gradient for each query head; heads that share keys are summed below.
+  # The kernel returns a gradient for each query head. The gradients of heads
+  # that share keys are summed below.
   shape = (batch, memory_length, heads, width)
   d_key, d_value = _call(
     kernels.memory_kernel,
     options,
     arrays,
-    more,
+    backward_inputs,
     grid=(memory_length // options.block[1], batch, heads),
     block=1,
     out=[(shape, arrays.key.dtype, 'keys')] * 2,
@@ -69,12 +99,12 @@ def run_backward(
     )
   d_bias = None
   if arrays.bias is not None:
-    d_bias = _bias_gradient(options, arrays, more)
+    d_bias = _bias_gradient(options, arrays, backward_inputs)
   return d_query, d_key, d_value, d_bias
 
 
-def _bias_gradient(options, arrays, more):
-  """float32 [N, T, S]: the scores' gradients, summed over the batch."""
+def _bias_gradient(options, arrays, backward_inputs):
+  """Returns the score gradients summed over the batch, float32 [N, T, S]."""
   batch, length, heads, width = arrays.query.shape
   memory_length = arrays.key.shape[1]
   grid = (length // options.block[0], memory_length // options.block[1], heads)
@@ -82,7 +112,7 @@ def _bias_gradient(options, arrays, more):
     functools.partial(kernels.bias_kernel, batch=batch),
     options,
     arrays,
-    more,
+    backward_inputs,
     grid=grid,
     block=None,
     out=[((heads, length, memory_length), jnp.float32, 'bias_block')],
@@ -91,19 +121,19 @@ def _bias_gradient(options, arrays, more):
   return bias_gradient
 
 
-def _call(kernel, options, arrays, more, *, grid, block, out, name):
-  """Calls a kernel with references by name.
+def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
+  """Calls a kernel with a dictionary of references.
 
   Args:
-    kernel: (options, references by name) -> None.
-    options: see `Options`.
-    arrays: see `Arrays`.
-    more: further inputs by name.
-    grid: of programs: (blocks, batch, heads), or of `bias_kernel`.
-    block: which blocks the grid goes over, 0 for queries and 1 for keys; None
-      for both, in `bias_kernel`.
-    out: shape, dtype and kind of each result.
-    name: of the kernel, in profiles.
+    kernel: Function of the options and the references by name.
+    options: Static options.
+    arrays: Padded inputs.
+    extra_inputs: Further inputs by name.
+    grid: Grid of programs: (blocks, batch, heads), or that of `bias_kernel`.
+    block: Axis of the blocks in the grid, 0 for queries and 1 for keys. None
+      for `bias_kernel`, whose grid has both.
+    out: Shape, dtype and block spec name of each result.
+    name: Name of the kernel in profiles.
   """
   inputs = {
     'query': arrays.query,
@@ -115,9 +145,9 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
     'window': arrays.window,
     'row_bits': arrays.row_bits,
     'column_bits': arrays.column_bits,
-  } | more
+  } | extra_inputs
   inputs = {key: value for key, value in inputs.items() if value is not None}
-  specs = _specs(options, arrays, block)
+  specs = _block_specs(options, arrays, block)
   names = list(inputs) + [f'out_{i}' for i in range(len(out))]
 
   def run(*references):
@@ -126,8 +156,8 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
   return pl.pallas_call(
     run,
     grid=grid,
-    in_specs=[specs[_KINDS[key]] for key in inputs],
-    out_specs=[specs[kind] for _, _, kind in out],
+    in_specs=[specs[_SPEC_NAMES[key]] for key in inputs],
+    out_specs=[specs[spec_name] for _, _, spec_name in out],
     out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
     name=name,
     interpret=options.interpret,
@@ -135,8 +165,8 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
   )(*inputs.values())
 
 
-# What part of an input a program sees; see `_specs`.
-_KINDS = {
+# Name of each input -> name of its block spec in `_block_specs`.
+_SPEC_NAMES = {
   'query': 'queries',
   'key': 'grouped_keys',
   'value': 'grouped_keys',
@@ -147,19 +177,22 @@ _KINDS = {
   'row_bits': 'query_row',
   'column_bits': 'columns',
   'gradient': 'queries',
-  'normaliser': 'query_row',
+  'normalizer': 'query_row',
   'delta': 'query_row',
 }
 
 
-def _specs(options: _Options, arrays: _Arrays, block: int | None):
-  """The block of each kind of array that a program (i, b, n) sees."""
+def _block_specs(options: _Options, arrays: _Arrays, block: int | None):
+  """Returns the block specs of a program (i, b, n) by name.
+
+  Index i is a block, b a sequence and n a head.
+  """
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
   repeats = heads // groups
   queries, keys = options.block
-  if block is None:  # programs (i, j, n), which go over the batch themselves
-    return _bias_specs(options, arrays, repeats)
+  if block is None:
+    return _bias_block_specs(options, arrays, repeats)
   t, s = (queries if block == 0 else length), (keys if block else memory_length)
   at_t = (lambda i: i) if block == 0 else (lambda i: 0)
   at_s = (lambda i: i) if block == 1 else (lambda i: 0)
@@ -179,7 +212,12 @@ def _specs(options: _Options, arrays: _Arrays, block: int | None):
   }
 
 
-def _bias_specs(options: _Options, arrays: _Arrays, repeats: int):
+def _bias_block_specs(options: _Options, arrays: _Arrays, repeats: int):
+  """Returns the block specs of a program (i, j, n) of `bias_kernel` by name.
+
+  Index i is a block of queries, j a block of keys and n a head. The program
+  loops over the batch.
+  """
   batch, _, _, width = arrays.query.shape
   queries, keys = options.block
   spec = pl.BlockSpec

@@ -1,4 +1,4 @@
-"""What a kernel of attention is given: static options and arrays."""
+"""Inputs of the attention kernels: static options and arrays."""
 
 import math
 from typing import Any, NamedTuple
@@ -9,27 +9,27 @@ import numpy as np
 
 from xlflax.models import dropout
 
-# Scores that are not seen; below the least maximum, so that they weigh 0 even
-# in a row that sees nothing.
-UNSEEN = -1e30
-LEAST = -1e20
-# Kernels compute with powers of two, which devices have instructions for.
+# Score of masked keys. It is far below the initial value of the running maximum,
+# so that its weight is 0 even for a query that attends to no key.
+MASKED_SCORE = -1e30
+INITIAL_MAXIMUM = -1e20
+# Kernels compute powers of two, because devices have an instruction for them.
 LOG2_E = 1 / math.log(2)
 
 
 class Options(NamedTuple):
-  """What is known when the kernel is compiled.
+  """Values that are known when a kernel is compiled.
 
   Attributes:
-    scale: of the products of queries and keys.
-    rate: of dropout.
-    causal: whether no query sees a later key.
-    heads: N, of all devices.
-    length: T, without what fills up the last block.
-    memory_length: S, likewise.
-    block: queries and keys of a block.
-    interpret: whether the kernel is interpreted, on any device.
-    platform: whose kernels: 'gpu' or 'tpu'.
+    scale: Factor of the scores.
+    rate: Dropout rate.
+    causal: Whether queries attend only to their own and earlier positions.
+    heads: Number of query heads on all devices, N.
+    length: Number of queries without padding, T.
+    memory_length: Number of keys without padding, S.
+    block: Number of queries and number of keys of a block.
+    interpret: Whether to interpret the kernel, which works on any device.
+    platform: Platform of the kernels, 'gpu' or 'tpu'.
   """
 
   scale: float
@@ -44,19 +44,21 @@ class Options(NamedTuple):
 
 
 class Arrays(NamedTuple):
-  """What the kernels read; a device's part.
+  """Input arrays of the kernels on one device.
 
   Attributes:
-    query: [B, T, N, D].
-    key: [B, S, K, D].
-    value: [B, S, K, D].
-    bias: float32 [N, T, S], or None.
-    query_segments: int32 [B, T], or None.
-    key_segments: int32 [B, S], or None.
-    words: uint32 [2], of dropout's key; None without dropout.
-    window: int32 [1], or None.
-    row_bits: int32 [B, N, T] of dropout, or None; see `with_bits`.
-    column_bits: int32 [S], likewise.
+    query: Queries of shape [B, T, N, D].
+    key: Keys of shape [B, S, K, D].
+    value: Values of shape [B, S, K, D].
+    bias: Bias of the scores, float32 of shape [N, T, S], or None.
+    query_segments: Segments of the queries, int32 of shape [B, T], or None.
+    key_segments: Segments of the keys, int32 of shape [B, S], or None.
+    key_words: Key of the dropout, uint32 of shape [2]. None without dropout.
+    window: Maximum distance of a query and a key, int32 of shape [1], or None.
+    row_bits: Random bits of the queries for dropout, int32 of shape [B, N, T],
+      or None. `add_dropout_bits` sets them.
+    column_bits: Random bits of the keys for dropout, int32 of shape [S], or
+      None. `add_dropout_bits` sets them.
   """
 
   query: jax.Array
@@ -65,67 +67,84 @@ class Arrays(NamedTuple):
   bias: jax.Array | None
   query_segments: jax.Array | None
   key_segments: jax.Array | None
-  words: jax.Array | None
+  key_words: jax.Array | None
   window: jax.Array | None
   row_bits: jax.Array | None = None
   column_bits: jax.Array | None = None
 
 
 def block_mask(options: Options, rows, columns, segments, window):
-  """Returns bool [queries, keys] of a block, or None if it sees everything.
+  """Returns the mask of a block of queries and keys.
 
   Args:
-    options: see `Options`.
-    rows: int32 [queries, 1], their indices.
-    columns: int32 [1, keys], their indices.
-    segments: ([queries, 1], [1, keys]), or None.
-    window: int32 [], or None.
+    options: Static options.
+    rows: Indices of the queries, int32 of shape [queries, 1].
+    columns: Indices of the keys, int32 of shape [1, keys].
+    segments: Segments of shapes [queries, 1] and [1, keys], or None.
+    window: Maximum distance of a query and a key, an int32 scalar, or None.
+
+  Returns:
+    A bool array of shape [queries, keys], or None if nothing is masked.
   """
-  parts = []
-  if segments is not None:  # keys that fill up a block have a segment alone
-    parts.append(segments[0] == segments[1])
+  conditions = []
+  if segments is not None:
+    # Padded keys have a segment of their own.
+    conditions.append(segments[0] == segments[1])
   elif options.memory_length % options.block[1]:
-    parts.append(columns < options.memory_length)
+    conditions.append(columns < options.memory_length)
   if options.causal:
-    parts.append(rows >= columns)
+    conditions.append(rows >= columns)
   if window is not None:
-    parts.append(jnp.abs(rows - columns) <= window)
-  combined = None
-  for part in parts:
-    combined = part if combined is None else combined & part
-  return combined
+    conditions.append(jnp.abs(rows - columns) <= window)
+  mask = None
+  for condition in conditions:
+    mask = condition if mask is None else mask & condition
+  return mask
 
 
-def with_bits(options: Options, arrays: Arrays, first_row, first_head):
-  """Adds dropout's bits of rows and columns to the arrays of a device's part.
+def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
+  """Adds the random bits of dropout to the arrays of a device.
 
   Args:
-    options: see `Options`.
-    arrays: see `Arrays`.
-    first_row: uint32, the row of the whole batch that the part begins with.
-    first_head: uint32, likewise.
+    options: Static options.
+    arrays: Inputs of the kernels on this device.
+    first_row: Index in the global batch of the first sequence on this device, a
+      uint32 scalar.
+    first_head: Index of the first head on this device, a uint32 scalar.
+
+  Returns:
+    The arrays with `row_bits` and `column_bits`, or unchanged without dropout.
   """
-  if arrays.words is None:
+  if arrays.key_words is None:
     return arrays
   batch, length, heads, _ = arrays.query.shape
 
-  def along(axis):
+  def indices(axis):
     return jax.lax.broadcasted_iota(jnp.uint32, (batch, heads, length), axis)
 
-  plane = (first_row + along(0)) * np.uint32(options.heads)
-  plane += first_head + along(1)
-  index = plane * np.uint32(length) + along(2)
+  head_index = (first_row + indices(0)) * np.uint32(options.heads)
+  head_index += first_head + indices(1)
+  query_index = head_index * np.uint32(length) + indices(2)
   return arrays._replace(
-    row_bits=dropout.row_bits(arrays.words, index),
-    column_bits=dropout.column_bits(arrays.words, options.memory_length),
+    row_bits=dropout.row_bits(arrays.key_words, query_index),
+    column_bits=dropout.column_bits(arrays.key_words, options.memory_length),
   )
 
 
 def output_gradient_products(options: Options, output, gradient) -> jax.Array:
-  """float32 [B, N, T]: products of outputs and gradients, for backward passes.
+  """Returns the dot products of outputs and their gradients.
 
-  They are given as weights' gradients are in the kernels, which scale up for
-  dropout only what they have summed.
+  The backward kernels subtract them from the gradients of the attention
+  weights. The products are multiplied by 1 - rate, because the kernels apply
+  the scale of dropout only to sums.
+
+  Args:
+    options: Static options.
+    output: Output of the forward pass, of shape [B, T, N, D].
+    gradient: Gradient of the output, of shape [B, T, N, D].
+
+  Returns:
+    A float32 array of shape [B, N, T].
   """
   products = jnp.einsum(
     'btnd,btnd->bnt', output, gradient, preferred_element_type=jnp.float32
@@ -134,18 +153,21 @@ def output_gradient_products(options: Options, output, gradient) -> jax.Array:
 
 
 def gradient_scale(options: Options) -> float:
-  """Of sums that the gradients of queries and keys are."""
+  """Returns the factor of the summed gradients of queries and keys."""
   return options.scale / (1 - options.rate)
 
 
 def key_blocks(options: Options, i, count: int, window):
-  """Returns the first and the end of the blocks of keys that queries see.
+  """Returns the range of blocks of keys that a block of queries attends to.
 
   Args:
-    options: see `Options`.
-    i: the block of queries.
-    count: the number of blocks of keys.
-    window: int32 [], or None.
+    options: Static options.
+    i: Index of the block of queries.
+    count: Number of blocks of keys.
+    window: Maximum distance of a query and a key, an int32 scalar, or None.
+
+  Returns:
+    The index of the first block and the index after the last block.
   """
   queries, keys = options.block
   first: Any = 0
@@ -160,13 +182,16 @@ def key_blocks(options: Options, i, count: int, window):
 
 
 def query_blocks(options: Options, j, count: int, window):
-  """Returns the first and the end of the blocks of queries that see keys.
+  """Returns the range of blocks of queries that attend to a block of keys.
 
   Args:
-    options: see `Options`.
-    j: the block of keys.
-    count: the number of blocks of queries.
-    window: int32 [], or None.
+    options: Static options.
+    j: Index of the block of keys.
+    count: Number of blocks of queries.
+    window: Maximum distance of a query and a key, an int32 scalar, or None.
+
+  Returns:
+    The index of the first block and the index after the last block.
   """
   queries, keys = options.block
   first: Any = 0
@@ -182,11 +207,16 @@ def query_blocks(options: Options, j, count: int, window):
   return first, end
 
 
-def exact_quotient(number, by: int):
-  """Returns the quotient of numbers that are not negative.
+def exact_quotient(number, divisor: int):
+  """Returns the floor of a quotient of numbers that are not negative.
 
-  Python's own asks for signs, which kernels of a TPU that is not there cannot.
+  The `//` operator handles signs, which cannot be compiled for a TPU that is
+  not attached.
+
+  Args:
+    number: Dividend, an integer or an int32 scalar.
+    divisor: Positive divisor.
   """
-  if by == 1:
+  if divisor == 1:
     return number
-  return jax.lax.div(number, jnp.int32(by))
+  return jax.lax.div(number, jnp.int32(divisor))

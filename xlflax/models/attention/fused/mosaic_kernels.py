@@ -1,10 +1,10 @@
-"""The kernels for TPUs, in Pallas for Mosaic: forward and backward.
+"""Attention kernels for TPUs in Pallas (Mosaic): forward and backward pass.
 
-The algorithm is that of `triton_kernels`, on transposed blocks of scores, [keys,
-queries]: what each query has one number of (maximum and sum, delta) is a row
-there, where a column would fill 128 lanes for each number. Outputs and queries'
-gradients are summed transposed as well, [D, queries]. A kernel is given its
-block's place: row of the batch, head, number.
+The algorithm is that of `triton_kernels`, on transposed blocks of scores of
+shape [keys, queries]. A value per query (maximum, sum or delta) is then a row.
+A column would fill 128 lanes for each value. Outputs and the gradients of the
+queries are accumulated transposed as well, with shape [D, queries]. The
+argument `block_index` of a kernel is its sequence, head and block.
 """
 
 import jax
@@ -14,11 +14,14 @@ from jax.experimental import pallas as pl
 from xlflax.models import dropout
 from xlflax.models.attention.fused import kernel_spec
 
-_WHOLE = slice(None)
+_ALL = slice(None)
 
 
-def forward_kernel(options, refs, place) -> None:
-  """Writes the output of a block of queries, and log-sum-exp as a row."""
+def forward_kernel(options, refs, block_index) -> None:
+  """Writes the output and the log-sum-exp of a block of queries.
+
+  The log-sum-exp is a row of shape [1, queries].
+  """
   queries, keys = options.block
   query = refs['query'][...]
 
@@ -26,19 +29,20 @@ def forward_kernel(options, refs, place) -> None:
     output, maximum, total = carry
     at = pl.ds(pl.multiple_of(j * keys, keys), keys)
     scores = _scores(
-      options, refs, query, refs['key'][at, :], (_WHOLE, at), (place[2], j)
+      options, refs, query, refs['key'][at, :], (_ALL, at), (block_index[2], j)
     )
-    larger = jnp.maximum(maximum, jnp.max(scores, axis=0, keepdims=True))
-    decay = jnp.exp2(maximum - larger)
-    weights = jnp.exp2(scores - larger)
+    new_maximum = jnp.maximum(maximum, jnp.max(scores, axis=0, keepdims=True))
+    decay = jnp.exp2(maximum - new_maximum)
+    weights = jnp.exp2(scores - new_maximum)
     total = total * decay + jnp.sum(weights, axis=0, keepdims=True)
     value = refs['value'][at, :]
-    (weights,) = _drop(options, refs, (_WHOLE, at), weights)
+    (weights,) = _drop(options, refs, (_ALL, at), weights)
     weights = weights.astype(value.dtype)
-    return output * decay + _dot(value, weights, (0, 0)), larger, total
+    output = output * decay + _dot(value, weights, (0, 0))
+    return output, new_maximum, total
 
   first, end = kernel_spec.key_blocks(
-    options, place[2], refs['key'].shape[0] // keys, _window(refs)
+    options, block_index[2], refs['key'].shape[0] // keys, _window(refs)
   )
   output, maximum, total = jax.lax.fori_loop(
     first,
@@ -46,7 +50,7 @@ def forward_kernel(options, refs, place) -> None:
     body,
     (
       jnp.zeros(query.shape[::-1], jnp.float32),
-      jnp.full((1, queries), kernel_spec.LEAST, jnp.float32),
+      jnp.full((1, queries), kernel_spec.INITIAL_MAXIMUM, jnp.float32),
       jnp.zeros((1, queries), jnp.float32),
     ),
   )
@@ -56,25 +60,26 @@ def forward_kernel(options, refs, place) -> None:
   refs['out_1'][...] = maximum / kernel_spec.LOG2_E + jnp.log(total)
 
 
-def gradient_kernel(options, refs, place) -> None:
-  """Writes the gradients of a block of keys and values, and of the queries.
+def gradient_kernel(options, refs, block_index) -> None:
+  """Writes the gradients of queries, keys and values for a block of keys.
 
-  Those of the queries are added up in `sums` [D, queries], over all blocks of
-  keys and written with the last; where there is a bias, over this one, as the
-  next program is of another row and adds to the same part of the bias.
+  The gradients of the queries are accumulated in `sums`, of shape [D, queries].
+  Without a bias, `sums` accumulates over all blocks of keys and is written with
+  the last one. With a bias, the next program has another sequence and adds to
+  the same block of the bias. `sums` is then written for each block of keys.
   """
   queries, _ = options.block
   key, value = refs['key'][...], refs['value'][...]
   sums, d_bias = refs['sums'], refs.get('out_3')
-  alone = d_bias is not None
+  writes_each_block = d_bias is not None
 
-  @pl.when(alone or place[2] == 0)
+  @pl.when(writes_each_block or block_index[2] == 0)
   def _clear():
     sums[...] = jnp.zeros(sums.shape, sums.dtype)
 
   if d_bias is not None:
 
-    @pl.when(place[0] == 0)
+    @pl.when(block_index[0] == 0)
     def _clear_bias():
       d_bias[...] = jnp.zeros(d_bias.shape, d_bias.dtype)
 
@@ -82,10 +87,10 @@ def gradient_kernel(options, refs, place) -> None:
     d_key, d_value = carry
     at = pl.ds(pl.multiple_of(i * queries, queries), queries)
     query, gradient = refs['query'][at, :], refs['gradient'][at, :]
-    scores = _scores(options, refs, query, key, (at, _WHOLE), (i, place[2]))
-    weights = jnp.exp2(scores - refs['normaliser'][:, at])
+    scores = _scores(options, refs, query, key, (at, _ALL), (i, block_index[2]))
+    weights = jnp.exp2(scores - refs['normalizer'][:, at])
     d_weights = _dot(value, gradient, (1, 1))
-    d_weights, dropped = _drop(options, refs, (at, _WHOLE), d_weights, weights)
+    d_weights, dropped = _drop(options, refs, (at, _ALL), d_weights, weights)
     d_scores = weights * (d_weights - refs['delta'][:, at])
     if d_bias is not None:
       d_bias[:, at] += d_scores
@@ -95,7 +100,7 @@ def gradient_kernel(options, refs, place) -> None:
     return d_key + _dot(d_scores, query), d_value
 
   first, end = kernel_spec.query_blocks(
-    options, place[2], refs['query'].shape[0] // queries, _window(refs)
+    options, block_index[2], refs['query'].shape[0] // queries, _window(refs)
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
   d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
@@ -105,27 +110,27 @@ def gradient_kernel(options, refs, place) -> None:
   d_value = d_value / (1 - options.rate)
   refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
 
-  @pl.when(alone or place[2] == pl.num_programs(2) - 1)
+  @pl.when(writes_each_block or block_index[2] == pl.num_programs(2) - 1)
   def _write():
     d_query = (sums[...] * kernel_spec.gradient_scale(options)).T
     refs['out_2'][...] = d_query.astype(refs['out_2'].dtype)
 
 
-def _scores(options, refs, query, key, at, blocks) -> jax.Array:
-  """Scores of a block times log2(e), float32 [keys, queries].
+def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
+  """Returns the scores of a block times log2(e), float32 [keys, queries].
 
   Args:
-    options: see `Options`.
-    refs: name -> reference.
-    query: [queries, D].
-    key: [keys, D].
-    at: where they lie in the parts of queries and of keys.
-    blocks: their numbers.
+    options: Static options.
+    refs: References by name.
+    query: Queries of shape [queries, D].
+    key: Keys of shape [keys, D].
+    slices: Slices of the queries and of the keys in the references.
+    blocks: Index of the block of queries and of the block of keys.
   """
   queries, keys = options.block
   scores = _dot(key, query, (1, 1)) * (options.scale * kernel_spec.LOG2_E)
   if 'bias' in refs:
-    scores = scores + refs['bias'][at[::-1]] * kernel_spec.LOG2_E
+    scores = scores + refs['bias'][slices[::-1]] * kernel_spec.LOG2_E
   rows, columns = (
     blocks[i] * options.block[i]
     + jax.lax.broadcasted_iota(jnp.int32, (keys, queries), 1 - i)
@@ -133,33 +138,35 @@ def _scores(options, refs, query, key, at, blocks) -> jax.Array:
   )
   segments = None
   if 'query_segments' in refs:
-    of_queries = refs['query_segments'][:, at[0]]
-    segments = of_queries, refs['key_segments'][at[1], :]
-  visible = kernel_spec.block_mask(
-    options, rows, columns, segments, _window(refs)
-  )
-  return (
-    scores
-    if visible is None
-    else jnp.where(visible, scores, kernel_spec.UNSEEN)
-  )
+    segments = (
+      refs['query_segments'][:, slices[0]],
+      refs['key_segments'][slices[1], :],
+    )
+  mask = kernel_spec.block_mask(options, rows, columns, segments, _window(refs))
+  if mask is None:
+    return scores
+  return jnp.where(mask, scores, kernel_spec.MASKED_SCORE)
 
 
-def _drop(options, refs, at, *arrays):
-  """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
+def _drop(options, refs, slices, *arrays):
+  """Sets dropped elements to zero, without scaling up the others."""
   if 'row_bits' not in refs:
     return arrays
-  keep = dropout.pair_kept(
-    refs['row_bits'][:, at[0]], refs['column_bits'][at[1], :], rate=options.rate
+  keep = dropout.pair_keep_mask(
+    refs['row_bits'][:, slices[0]],
+    refs['column_bits'][slices[1], :],
+    rate=options.rate,
   )
   return tuple(jnp.where(keep, array, 0.0) for array in arrays)
 
 
 def _window(refs):
+  """Returns the window as a scalar, or None."""
   return refs['window'][0] if 'window' in refs else None
 
 
 def _dot(a, b, contract: tuple[int, int] = (1, 0)) -> jax.Array:
+  """Returns a float32 matrix product over one axis of each matrix."""
   return jax.lax.dot_general(
     a,
     b,

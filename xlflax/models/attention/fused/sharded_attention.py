@@ -1,8 +1,9 @@
-"""Attention over several devices: the kernels of each on its rows and heads.
+"""Fused attention on several devices.
 
-XLA cannot split a kernel, so `shard_map` does, along the mesh axes of the
-logical axes 'batch' and 'heads'. The gradient is a rule around both passes,
-so that what the forward pass keeps are ordinary arrays.
+XLA cannot partition a kernel. `shard_map` therefore runs the kernels of each
+device on its sequences and heads, along the mesh axes of the logical axes
+'batch' and 'heads'. The custom gradient encloses both passes, so that the
+residuals of the forward pass are ordinary arrays.
 """
 
 import functools
@@ -31,26 +32,27 @@ def sharded_attention(
   dropout_rate: float,
   dropout_key: jax.Array | None,
 ) -> jax.Array:
-  """softmax(scale q kᵀ + bias + mask) v, without scores in memory.
+  """Computes softmax(scale q kᵀ + bias + mask) v without scores in memory.
 
   Args:
-    query: [B, T, N, D], D one of 16, 32, 64, 128.
-    key: [B, S, K, D]; K divides N.
-    value: [B, S, K, D].
-    mask: None if everything is seen.
-    bias: float32 [1, N, T, S], or None.
-    scale: of the products.
-    dropout_rate: on probabilities; drops what `dropout.apply_dropout` drops from an
-      array [B, N, T, S].
-    dropout_key: None without dropout.
+    query: Queries of shape [B, T, N, D], where D is 16, 32, 64 or 128.
+    key: Keys of shape [B, S, K, D], where K divides N.
+    value: Values of shape [B, S, K, D].
+    mask: Attention mask. If None, every query attends to every key.
+    bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
+    scale: Factor of the scores.
+    dropout_rate: Dropout rate of the attention probabilities. The same weights
+      are dropped as by `dropout.drop_weights` in an array of shape [B, N, T,
+      S].
+    dropout_key: Random key of the dropout. If None, there is no dropout.
 
   Returns:
-    [B, T, N, D] in the dtype of `query`; zeros where nothing is seen.
+    An array of shape [B, T, N, D] and the dtype of `query`. A query that
+    attends to no key yields zeros.
   """
   mask = mask or masks.Mask()
   length, memory_length = query.shape[1], key.shape[1]
   platform = compile_targets.current_target().platform
-  window = mask.window
   options = kernel_spec.Options(
     scale=scale,
     rate=0.0 if dropout_key is None else dropout_rate,
@@ -62,17 +64,23 @@ def sharded_attention(
     interpret=platform == 'cpu',
     platform='tpu' if platform == 'tpu' else 'gpu',
   )
+
+  key_words = None
+  if dropout_key is not None and options.rate:
+    key_words = jax.random.bits(dropout_key, (2,), jnp.uint32)
+  window = None
+  if mask.window is not None:
+    window = jnp.asarray(mask.window, jnp.int32).reshape(1)
+
   arrays = kernel_spec.Arrays(
-    query,
-    key,
-    value,
-    None if bias is None else bias[0],
-    mask.query_segments,
-    mask.key_segments,
-    None
-    if dropout_key is None or not options.rate
-    else jax.random.bits(dropout_key, (2,), jnp.uint32),
-    None if window is None else jnp.asarray(window, jnp.int32).reshape(1),
+    query=query,
+    key=key,
+    value=value,
+    bias=None if bias is None else bias[0],
+    query_segments=mask.query_segments,
+    key_segments=mask.key_segments,
+    key_words=key_words,
+    window=window,
   )
   return _attend(options, arrays)
 
@@ -85,52 +93,61 @@ def _attend(
 
 
 def _forward(options, arrays):
-  split = _split(arrays)
-  out = (split.queries, PartitionSpec(split.batch, split.heads, None))
+  sharding = _choose_sharding(arrays)
+  out_specs = (
+    sharding.queries,
+    PartitionSpec(sharding.batch, sharding.heads, None),
+  )
 
   def run(arrays):
     return attention_vjp.attention_forward(
-      options, split.placed(options, arrays)
+      options, sharding.add_dropout_bits(options, arrays)
     )
 
-  output, normaliser = (
-    custom_vjp.checkpoint_name(x) for x in split.map(run, (arrays,), out)
-  )
-  return output, (arrays, output, normaliser)
+  outputs = sharding.map_shards(run, (arrays,), out_specs)
+  output, normalizer = (custom_vjp.checkpoint_name(x) for x in outputs)
+  return output, (arrays, output, normalizer)
 
 
-def _backward(options, saved, gradient):
-  arrays, output, normaliser = saved
-  split = _split(arrays)
-  specs = (split.queries, split.keys, split.keys)
+def _backward(options, residuals, gradient):
+  arrays, output, normalizer = residuals
+  sharding = _choose_sharding(arrays)
 
-  def run(arrays, *more):
+  def run(arrays, *outputs):
     *gradients, d_bias = attention_vjp.attention_backward(
-      options, split.placed(options, arrays), *more
+      options, sharding.add_dropout_bits(options, arrays), *outputs
     )
-    if d_bias is not None and split.batch:
-      d_bias = jax.lax.psum(d_bias, split.batch)
+    if d_bias is not None and sharding.batch:
+      d_bias = jax.lax.psum(d_bias, sharding.batch)
     return *gradients, d_bias
 
-  d_query, d_key, d_value, d_bias = split.map(
+  d_query, d_key, d_value, d_bias = sharding.map_shards(
     run,
-    (arrays, output, normaliser, gradient),
-    (*specs, None if arrays.bias is None else split.bias),
+    (arrays, output, normalizer, gradient),
+    (
+      sharding.queries,
+      sharding.keys,
+      sharding.keys,
+      None if arrays.bias is None else sharding.bias,
+    ),
   )
-  none = jax.tree.map(lambda _: None, arrays)
-  return (none._replace(query=d_query, key=d_key, value=d_value, bias=d_bias),)
+  gradients = jax.tree.map(lambda _: None, arrays)
+  gradients = gradients._replace(
+    query=d_query, key=d_key, value=d_value, bias=d_bias
+  )
+  return (gradients,)
 
 
 _attend.defvjp(_forward, _backward)
 
 
-class _Split(NamedTuple):
-  """The mesh axes that arrays are split over.
+class _Sharding(NamedTuple):
+  """Mesh axes over which the arrays are sharded.
 
   Attributes:
-    batch: along the batch; () where it is whole.
-    heads: along the heads, likewise.
-    sharded: whether there are several devices.
+    batch: Mesh axes of the batch. Empty if the batch is not sharded.
+    heads: Mesh axes of the heads. Empty if the heads are not sharded.
+    sharded: Whether there are several devices.
   """
 
   batch: tuple[str, ...]
@@ -139,68 +156,86 @@ class _Split(NamedTuple):
 
   @property
   def queries(self) -> PartitionSpec:
+    """Partition spec of arrays of shape [B, T, N, D]."""
     return PartitionSpec(self.batch or None, None, self.heads or None, None)
 
   @property
   def keys(self) -> PartitionSpec:
+    """Partition spec of arrays of shape [B, S, K, D]."""
     return self.queries
 
   @property
   def bias(self) -> PartitionSpec:
+    """Partition spec of the bias, of shape [N, T, S]."""
     return PartitionSpec(self.heads or None, None, None)
 
-  def placed(self, options, arrays: kernel_spec.Arrays) -> kernel_spec.Arrays:
-    """Adds dropout's bits, by the row and head that a part begins with."""
-    first = (
-      jax.lax.axis_index(axes).astype(jnp.uint32) * np.uint32(size)
-      if axes
-      else np.uint32(0)
-      for axes, size in (
-        (self.batch, arrays.query.shape[0]),
-        (self.heads, arrays.query.shape[2]),
-      )
-    )
-    return kernel_spec.with_bits(options, arrays, *first)
+  def add_dropout_bits(
+    self, options, arrays: kernel_spec.Arrays
+  ) -> kernel_spec.Arrays:
+    """Adds the random bits of dropout for the shard of this device."""
 
-  def map(self, function, arguments, out_specs):
-    """Calls `function` on each device's part of the arguments."""
+    def first_index(axes, size):
+      if not axes:
+        return np.uint32(0)
+      return jax.lax.axis_index(axes).astype(jnp.uint32) * np.uint32(size)
+
+    return kernel_spec.add_dropout_bits(
+      options,
+      arrays,
+      first_row=first_index(self.batch, arrays.query.shape[0]),
+      first_head=first_index(self.heads, arrays.query.shape[2]),
+    )
+
+  def map_shards(self, function, arguments, out_specs):
+    """Calls `function` on each device's shard of the arguments.
+
+    Args:
+      function: Function of `Arrays` and, in the backward pass, of output,
+        normalizer and gradient.
+      arguments: Arguments of the function, not sharded.
+      out_specs: Partition specs of the results.
+    """
     if not self.sharded:
       return function(*arguments)
-    rows = PartitionSpec(self.batch or None, None)
+    segments = PartitionSpec(self.batch or None, None)
     specs = {
       'query': self.queries,
       'key': self.keys,
       'value': self.keys,
       'bias': self.bias,
-      'query_segments': rows,
-      'key_segments': rows,
-      'words': PartitionSpec(),
+      'query_segments': segments,
+      'key_segments': segments,
+      'key_words': PartitionSpec(),
       'window': PartitionSpec(),
     }
-    arrays, *more = arguments
-    of_arrays: Any = {
+    arrays, *outputs = arguments
+    array_specs: Any = {
       name: None if getattr(arrays, name) is None else spec
       for name, spec in specs.items()
     }
-    of_more = (
+    # Output, normalizer and gradient.
+    output_specs = (
       self.queries,
       PartitionSpec(self.batch or None, self.heads or None, None),
       self.queries,
     )
     return jax.shard_map(
       function,
-      in_specs=(kernel_spec.Arrays(**of_arrays), *of_more[: len(more)]),
+      in_specs=(
+        kernel_spec.Arrays(**array_specs),
+        *output_specs[: len(outputs)],
+      ),
       out_specs=out_specs,
       check_vma=False,
     )(*arguments)
 
 
-def _split(arrays: kernel_spec.Arrays) -> _Split:
-  """Chooses the mesh axes: those of the logical axes, where they divide."""
+def _choose_sharding(arrays: kernel_spec.Arrays) -> _Sharding:
+  """Returns the mesh axes of the logical axes that divide the arrays."""
   mesh = jax.sharding.get_abstract_mesh()
   sizes = dict(mesh.shape) if not mesh.empty else {}
   if math.prod(sizes.values()) == 1:
-    return _Split((), (), False)
+    return _Sharding((), (), False)
   axes = nn.logical_to_mesh_axes(('batch', 'heads')) or (None, None)
   batch, heads = (_as_tuple(axis) for axis in axes)
   groups = arrays.key.shape[2]
@@ -208,7 +243,7 @@ def _split(arrays: kernel_spec.Arrays) -> _Split:
     batch = ()
   if groups % math.prod(sizes[axis] for axis in heads):
     heads = ()
-  return _Split(batch, heads, True)
+  return _Sharding(batch, heads, True)
 
 
 def _as_tuple(axes) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
-"""Calls of the kernels for TPUs: which part of the arrays a program sees.
+"""Calls of the attention kernels for TPUs.
 
-Heads lie before positions, as a TPU's registers have two axes.
+The block specs select the blocks of the arrays that each program reads and
+writes. The axis of heads comes before the axis of positions, because the
+registers of a TPU have two axes.
 """
 
 from typing import Any
@@ -18,10 +20,19 @@ _Options = kernel_spec.Options
 
 
 def run_forward(options: _Options, arrays: _Arrays):
-  """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
+  """Runs the forward kernel.
+
+  Args:
+    options: Static options.
+    arrays: Padded inputs.
+
+  Returns:
+    The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
+    of shape [B, N, T].
+  """
   batch, length, heads, width = arrays.query.shape
   shape = (batch, heads, length, width)
-  output, normaliser = _call(
+  output, normalizer = _call(
     kernels.forward_kernel,
     options,
     arrays,
@@ -33,31 +44,47 @@ def run_forward(options: _Options, arrays: _Arrays):
     ],
     name='attention_forward_heads_first',
   )
-  return _positions_first(output), normaliser[:, :, 0]
+  return _positions_first(output), normalizer[:, :, 0]
 
 
 def run_backward(
-  options: _Options, arrays: _Arrays, output, normaliser, gradient
+  options: _Options, arrays: _Arrays, output, normalizer, gradient
 ):
-  """Returns the gradients of query, key, value and bias (None without)."""
+  """Runs the backward kernel.
+
+  Args:
+    options: Static options.
+    arrays: Padded inputs.
+    output: Output of the forward pass, of shape [B, T, N, D].
+    normalizer: Log-sum-exp of the forward pass, float32 of shape [B, N, T].
+    gradient: Gradient of the output, of shape [B, T, N, D].
+
+  Returns:
+    The gradients of query, key, value and bias. The last one is None if there
+    is no bias.
+  """
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
   delta = kernel_spec.output_gradient_products(options, output, gradient)
-  more = {
+  backward_inputs = {
     'gradient': _heads_first(gradient),
-    'normaliser': normaliser[:, :, None] * kernel_spec.LOG2_E,
+    'normalizer': normalizer[:, :, None] * kernel_spec.LOG2_E,
     'delta': delta[:, :, None],
   }
-  # One gradient for each query head; heads that share keys are summed below.
+  # The kernel returns a gradient for each query head. The gradients of heads
+  # that share keys are summed below. If there is a bias, it also returns a
+  # gradient of the queries for each block of keys.
   shape = (batch, heads, memory_length, width)
-  parts = 1 if arrays.bias is None else memory_length // options.block[1]
+  num_partial_sums = (
+    1 if arrays.bias is None else memory_length // options.block[1]
+  )
   out: list[Any] = [
     (shape, arrays.key.dtype, 'memory'),
     (shape, arrays.key.dtype, 'memory'),
     (
-      (parts, batch, heads, length, width),
-      arrays.query.dtype if parts == 1 else jnp.float32,
-      'part',
+      (num_partial_sums, batch, heads, length, width),
+      arrays.query.dtype if num_partial_sums == 1 else jnp.float32,
+      'partial_sum',
     ),
   ]
   if arrays.bias is not None:
@@ -66,11 +93,11 @@ def run_backward(
     kernels.gradient_kernel,
     options,
     arrays,
-    more,
+    backward_inputs,
     block=1,
     out=out,
     name='attention_gradients_heads_first',
-    sums=(width, length),
+    sums_shape=(width, length),
   )
   d_key, d_value = (
     _positions_first(
@@ -87,46 +114,55 @@ def run_backward(
   )
 
 
-def _call(kernel, options, arrays, more, *, block, out, name, sums=None):
-  """Calls a kernel for each block of queries (0) or keys (1), row and head.
+def _call(
+  kernel, options, arrays, extra_inputs, *, block, out, name, sums_shape=None
+):
+  """Calls a kernel for each block of queries or keys, sequence and head.
 
-  Where there is a bias, rows come last: a part of the bias then stays on the
-  chip for all of them, and so does its gradient. What comes last runs in order
-  on one core; a chip with two shares the rest.
+  If there is a bias, the sequence is the last axis of the grid. A block of the
+  bias and its gradient then stay on the chip for all sequences. The last axis
+  runs in order on one core. A chip with two cores divides the other axes.
 
   Args:
-    kernel: (options, references by name, place) -> None.
-    options: see `Options`.
-    arrays: see `Arrays`.
-    more: further inputs by name.
-    block: which blocks the grid goes over.
-    out: shape, dtype and kind (of `_specs`) of each result.
-    name: of the kernel, in profiles.
-    sums: shape of float32 sums that are kept from block to block.
+    kernel: Function of the options, the references by name, and the block index
+      (sequence, head, block).
+    options: Static options.
+    arrays: Padded inputs.
+    extra_inputs: Further inputs by name.
+    block: Axis of the blocks in the grid, 0 for queries and 1 for keys.
+    out: Shape, dtype and block spec name of each result.
+    name: Name of the kernel in profiles.
+    sums_shape: Shape of a float32 scratch buffer that is kept between blocks.
+      If None, the kernel has no such buffer.
   """
-  rows_last = arrays.bias is not None
-  specs = _specs(options, arrays, block, rows_last)
-  inputs = _given(arrays) | {
+  batch_last = arrays.bias is not None
+  specs = _block_specs(options, arrays, block, batch_last)
+  inputs = _common_inputs(arrays) | {
     key: (array, 'query' if key == 'gradient' else 'row')
-    for key, array in more.items()
+    for key, array in extra_inputs.items()
   }
   names = [*inputs, *(f'out_{i}' for i in range(len(out)))]
-  names += ['sums'] if sums else []
+  if sums_shape:
+    names.append('sums')
 
   def run(*references):
     ids = [pl.program_id(i) for i in range(3)]
-    block_index = (ids[2], ids[0], ids[1]) if rows_last else tuple(ids)
+    block_index = (ids[2], ids[0], ids[1]) if batch_last else tuple(ids)
     kernel(options, dict(zip(names, references, strict=True)), block_index)
 
   batch, length, heads, _ = arrays.query.shape
-  size = (length, arrays.key.shape[1])[block] // options.block[block]
+  num_blocks = (length, arrays.key.shape[1])[block] // options.block[block]
   return pl.pallas_call(
     run,
-    grid=(heads, size, batch) if rows_last else (batch, heads, size),
-    in_specs=[specs[kind] for _, kind in inputs.values()],
-    out_specs=[specs[kind] for _, _, kind in out],
+    grid=(
+      (heads, num_blocks, batch) if batch_last else (batch, heads, num_blocks)
+    ),
+    in_specs=[specs[spec_name] for _, spec_name in inputs.values()],
+    out_specs=[specs[spec_name] for _, _, spec_name in out],
     out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
-    scratch_shapes=[pltpu.VMEM(sums, jnp.float32)] if sums else [],
+    scratch_shapes=(
+      [pltpu.VMEM(sums_shape, jnp.float32)] if sums_shape else []
+    ),
     compiler_params=pltpu.CompilerParams(
       dimension_semantics=('parallel', 'parallel', 'arbitrary')
     ),
@@ -135,8 +171,8 @@ def _call(kernel, options, arrays, more, *, block, out, name, sums=None):
   )(*(array for array, _ in inputs.values()))
 
 
-def _given(arrays: _Arrays):
-  """Name -> (array, kind) of what all kernels read."""
+def _common_inputs(arrays: _Arrays):
+  """Returns the inputs of all kernels: name -> (array, block spec name)."""
   inputs = {
     'query': (_heads_first(arrays.query), 'query'),
     'key': (_heads_first(arrays.key), 'key'),
@@ -155,49 +191,51 @@ def _given(arrays: _Arrays):
   return inputs
 
 
-def _specs(options, arrays, block, rows_last):
-  """Kind of array -> the part that a program sees."""
+def _block_specs(options, arrays, block, batch_last):
+  """Returns the block specs of a program by name.
+
+  The index functions take a sequence b, a head n and a block i.
+  """
   _, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
   repeats = heads // groups
   queries, keys = options.block
   t, s = (queries, memory_length) if block == 0 else (length, keys)
-  of_t, of_s = (_index(block == 0), _index(block == 1))
+  at_t = (lambda i: i) if block == 0 else (lambda i: 0)
+  at_s = (lambda i: i) if block == 1 else (lambda i: 0)
 
   def spec(shape, index):
-    def at(*ids):
-      b, n, i = (ids[2], ids[0], ids[1]) if rows_last else ids
+    def index_map(*ids):
+      b, n, i = (ids[2], ids[0], ids[1]) if batch_last else ids
       return index(b, n, i)
 
-    return pl.BlockSpec(shape, at)
+    return pl.BlockSpec(shape, index_map)
 
   return {
-    'query': spec((None, None, t, width), lambda b, n, i: (b, n, of_t(i), 0)),
+    'query': spec((None, None, t, width), lambda b, n, i: (b, n, at_t(i), 0)),
     'key': spec(
       (None, None, s, width),
-      lambda b, n, i: (b, kernel_spec.exact_quotient(n, repeats), of_s(i), 0),
+      lambda b, n, i: (b, kernel_spec.exact_quotient(n, repeats), at_s(i), 0),
     ),
-    'part': spec(
+    'partial_sum': spec(
       (None, None, None, t, width),
-      lambda b, n, i: (i if rows_last else 0, b, n, 0, 0),
+      lambda b, n, i: (i if batch_last else 0, b, n, 0, 0),
     ),
-    'memory': spec((None, None, s, width), lambda b, n, i: (b, n, of_s(i), 0)),
-    'row': spec((None, None, 1, t), lambda b, n, i: (b, n, 0, of_t(i))),
-    'column': spec((s, 1), lambda b, n, i: (of_s(i), 0)),
-    'bias': spec((None, s, t), lambda b, n, i: (n, of_s(i), of_t(i))),
-    'query_segments': spec((None, 1, t), lambda b, n, i: (b, 0, of_t(i))),
-    'key_segments': spec((None, s, 1), lambda b, n, i: (b, of_s(i), 0)),
+    'memory': spec((None, None, s, width), lambda b, n, i: (b, n, at_s(i), 0)),
+    'row': spec((None, None, 1, t), lambda b, n, i: (b, n, 0, at_t(i))),
+    'column': spec((s, 1), lambda b, n, i: (at_s(i), 0)),
+    'bias': spec((None, s, t), lambda b, n, i: (n, at_s(i), at_t(i))),
+    'query_segments': spec((None, 1, t), lambda b, n, i: (b, 0, at_t(i))),
+    'key_segments': spec((None, s, 1), lambda b, n, i: (b, at_s(i), 0)),
     'window': pl.BlockSpec(memory_space=pltpu.SMEM),
   }
 
 
-def _index(moves: bool):
-  """The index of a block along an axis that the grid goes over, or not."""
-  return (lambda i: i) if moves else (lambda i: 0)
-
-
 def _heads_first(array: jax.Array) -> jax.Array:
+  """Swaps the axes of positions and heads of an array [B, T, N, D]."""
   return jnp.swapaxes(array, 1, 2)
 
 
-_positions_first = _heads_first
+def _positions_first(array: jax.Array) -> jax.Array:
+  """Swaps the axes of heads and positions of an array [B, N, T, D]."""
+  return jnp.swapaxes(array, 1, 2)

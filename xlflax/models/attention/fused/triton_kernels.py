@@ -1,9 +1,10 @@
-"""The kernels for GPUs, in Pallas for Triton: forward and backward.
+"""Attention kernels for GPUs in Pallas (Triton): forward and backward pass.
 
-A program of the forward kernel has a block of queries of one head and goes
+A program of the forward kernel has a block of queries of one head. It loops
 over the blocks of keys with a running maximum and sum (Dao et al. 2022). The
 backward pass computes the scores again: once for the gradient of the queries,
-once for keys and values and, where there is a bias, once for its.
+once for those of keys and values and, if there is a bias, once for its
+gradient.
 """
 
 import jax
@@ -16,48 +17,55 @@ from xlflax.models.attention.fused import kernel_spec
 
 
 class _Scores:
-  """The scores of one block of queries and one of keys.
+  """Scores of a block of queries and a block of keys.
 
-  The indices of queries are rows, int32 [queries, 1], those of keys columns,
-  int32 [1, keys].
+  The indices of queries are `rows`, int32 of shape [queries, 1]. The indices of
+  keys are `columns`, int32 of shape [1, keys].
+
+  Attributes:
+    options: Static options.
+    window: Maximum distance of a query and a key, an int32 scalar, or None.
+    factor: Factor by which the results of `scores` still have to be multiplied.
   """
 
   def __init__(self, options, refs):
     self.options = options
     self.window = refs['window'][0] if 'window' in refs else None
-    # What scores still have to be multiplied by.
     self.factor = 1.0 if 'bias' in refs else options.scale
 
   def scores(self, query, key, bias, segments, rows, columns):
-    """Returns scores divided by `factor`, float32 [queries, keys]."""
-    scaled = _dot(query, key.T)
+    """Returns scores divided by `factor`, float32 of shape [queries, keys]."""
+    scores = _dot(query, key.T)
     if bias is not None:
-      scaled = scaled * self.options.scale + bias
+      scores = scores * self.options.scale + bias
     mask = kernel_spec.block_mask(
       self.options, rows, columns, segments, self.window
     )
-    return (
-      scaled if mask is None else jnp.where(mask, scaled, kernel_spec.UNSEEN)
-    )
+    if mask is None:
+      return scores
+    return jnp.where(mask, scores, kernel_spec.MASKED_SCORE)
 
-  def weights(self, scores, normaliser):
-    """exp(factor scores - normaliser), float32 [queries, keys].
+  def weights(self, scores, normalizer):
+    """Returns exp(factor scores - normalizer / log2(e)).
 
     Args:
-      scores: of `scores`.
-      normaliser: float32 [queries], times log2(e).
+      scores: Result of `scores`, float32 of shape [queries, keys].
+      normalizer: Log-sum-exp times log2(e), float32 of shape [queries].
+
+    Returns:
+      Attention weights, float32 of shape [queries, keys].
     """
     factor = self.factor * kernel_spec.LOG2_E
-    less = jnp.broadcast_to(-normaliser[:, None], scores.shape)
+    offset = jnp.broadcast_to(-normalizer[:, None], scores.shape)
     if (
       self.options.interpret
       or compile_targets.current_target().capability is None
     ):
-      return jnp.exp2(scores * factor + less)
-    # Two instructions, where exp2 takes three more for subnormal results.
+      return jnp.exp2(scores * factor + offset)
+    # These are two instructions. `exp2` takes three more for subnormal results.
     (attention_weights,) = plgpu.elementwise_inline_asm(
       f'fma.rn.ftz.f32 $0, $1, {factor:.9e}, $2; ex2.approx.ftz.f32 $0, $0;',
-      args=[scores, less],
+      args=[scores, offset],
       constraints='=&f,f,f',
       pack=1,
       result_shape_dtypes=[jax.ShapeDtypeStruct(scores.shape, jnp.float32)],
@@ -65,24 +73,24 @@ class _Scores:
     return attention_weights
 
   def drop(self, row_bits, column_bits, *arrays):
-    """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
+    """Sets dropped elements to zero, without scaling up the others."""
     if row_bits is None:
       return arrays
-    keep = dropout.pair_kept(
+    keep = dropout.pair_keep_mask(
       row_bits[:, None], column_bits[None, :], rate=self.options.rate
     )
     return tuple(jnp.where(keep, array, 0.0) for array in arrays)
 
 
 def forward_kernel(options, refs) -> None:
-  """Writes the output of a block of queries, and log-sum-exp."""
+  """Writes the output and the log-sum-exp of a block of queries."""
   i = pl.program_id(0)
   score = _Scores(options, refs)
   queries, keys = options.block
   query = refs['query'][...]
   rows = _indices(i, queries)[:, None]
-  query_segments = _part(refs, 'query_segments', slice(None))
-  row_bits = _part(refs, 'row_bits', slice(None))
+  query_segments = _read_optional(refs, 'query_segments', slice(None))
+  row_bits = _read_optional(refs, 'row_bits', slice(None))
 
   def body(j, carry):
     output, maximum, total = carry
@@ -92,19 +100,21 @@ def forward_kernel(options, refs) -> None:
       query,
       refs['key'][at, :],
       refs['bias'][:, at] if 'bias' in refs else None,
-      _pair(query_segments, _part(refs, 'key_segments', at)),
+      _segment_pair(query_segments, _read_optional(refs, 'key_segments', at)),
       rows,
       columns,
     )
-    larger = jnp.maximum(maximum, jnp.max(scores, axis=1))
+    new_maximum = jnp.maximum(maximum, jnp.max(scores, axis=1))
     factor = score.factor * kernel_spec.LOG2_E
-    decay = jnp.exp2((maximum - larger) * factor)
-    weights = score.weights(scores, larger * factor)
+    decay = jnp.exp2((maximum - new_maximum) * factor)
+    weights = score.weights(scores, new_maximum * factor)
     total = total * decay + jnp.sum(weights, axis=1)
-    (weights,) = score.drop(row_bits, _part(refs, 'column_bits', at), weights)
+    (weights,) = score.drop(
+      row_bits, _read_optional(refs, 'column_bits', at), weights
+    )
     value = refs['value'][at, :]
     output = output * decay[:, None] + _dot(weights.astype(value.dtype), value)
-    return output, larger, total
+    return output, new_maximum, total
 
   first, end = kernel_spec.key_blocks(
     options, i, refs['key'].shape[0] // keys, score.window
@@ -115,11 +125,12 @@ def forward_kernel(options, refs) -> None:
     body,
     (
       jnp.zeros(query.shape, jnp.float32),
-      jnp.full((queries,), kernel_spec.LEAST, jnp.float32),
+      jnp.full((queries,), kernel_spec.INITIAL_MAXIMUM, jnp.float32),
       jnp.zeros((queries,), jnp.float32),
     ),
   )
-  total = jnp.maximum(total, 1e-30)  # 0 where nothing is seen
+  # The sum is 0 for queries that attend to no key.
+  total = jnp.maximum(total, 1e-30)
   output = output / (total * (1 - options.rate))[:, None]
   refs['out_0'][...] = output.astype(refs['out_0'].dtype)
   refs['out_1'][...] = maximum * score.factor + jnp.log(total)
@@ -131,11 +142,11 @@ def query_kernel(options, refs) -> None:
   score = _Scores(options, refs)
   queries, keys = options.block
   query, gradient = refs['query'][...], refs['gradient'][...]
-  normaliser = refs['normaliser'][...] * kernel_spec.LOG2_E
+  normalizer = refs['normalizer'][...] * kernel_spec.LOG2_E
   delta = refs['delta'][...]
   rows = _indices(i, queries)[:, None]
-  query_segments = _part(refs, 'query_segments', slice(None))
-  row_bits = _part(refs, 'row_bits', slice(None))
+  query_segments = _read_optional(refs, 'query_segments', slice(None))
+  row_bits = _read_optional(refs, 'row_bits', slice(None))
 
   def body(j, d_query):
     at = pl.ds(j * keys, keys)
@@ -144,14 +155,14 @@ def query_kernel(options, refs) -> None:
       query,
       key,
       refs['bias'][:, at] if 'bias' in refs else None,
-      _pair(query_segments, _part(refs, 'key_segments', at)),
+      _segment_pair(query_segments, _read_optional(refs, 'key_segments', at)),
       rows,
       columns,
     )
-    weights = score.weights(scores, normaliser)
+    weights = score.weights(scores, normalizer)
     d_weights = _dot(gradient, refs['value'][at, :].T)
     (d_weights,) = score.drop(
-      row_bits, _part(refs, 'column_bits', at), d_weights
+      row_bits, _read_optional(refs, 'column_bits', at), d_weights
     )
     d_scores = weights * (d_weights - delta[:, None])
     return d_query + _dot(d_scores.astype(key.dtype), key)
@@ -174,8 +185,8 @@ def memory_kernel(options, refs) -> None:
   queries, keys = options.block
   key, value = refs['key'][...], refs['value'][...]
   columns = _indices(j, keys)[None, :]
-  key_segments = _part(refs, 'key_segments', slice(None))
-  column_bits = _part(refs, 'column_bits', slice(None))
+  key_segments = _read_optional(refs, 'key_segments', slice(None))
+  column_bits = _read_optional(refs, 'column_bits', slice(None))
 
   def body(i, carry):
     d_key, d_value = carry
@@ -186,15 +197,15 @@ def memory_kernel(options, refs) -> None:
       query,
       key,
       refs['bias'][at, :] if 'bias' in refs else None,
-      _pair(_part(refs, 'query_segments', at), key_segments),
+      _segment_pair(_read_optional(refs, 'query_segments', at), key_segments),
       rows,
       columns,
     )
-    normaliser = refs['normaliser'][at] * kernel_spec.LOG2_E
-    weights = score.weights(scores, normaliser)
+    normalizer = refs['normalizer'][at] * kernel_spec.LOG2_E
+    weights = score.weights(scores, normalizer)
     d_weights = _dot(gradient, value.T)
     d_weights, dropped = score.drop(
-      _part(refs, 'row_bits', at), column_bits, d_weights, weights
+      _read_optional(refs, 'row_bits', at), column_bits, d_weights, weights
     )
     d_scores = weights * (d_weights - refs['delta'][at][:, None])
     d_value = d_value + _dot(dropped.astype(gradient.dtype).T, gradient)
@@ -225,18 +236,19 @@ def bias_kernel(options, refs, *, batch: int) -> None:
       refs['query'][row],
       refs['key'][row],
       bias,
-      _pair(
-        _part(refs, 'query_segments', row), _part(refs, 'key_segments', row)
+      _segment_pair(
+        _read_optional(refs, 'query_segments', row),
+        _read_optional(refs, 'key_segments', row),
       ),
       rows,
       columns,
     )
-    normaliser = refs['normaliser'][row] * kernel_spec.LOG2_E
-    weights = score.weights(scores, normaliser)
+    normalizer = refs['normalizer'][row] * kernel_spec.LOG2_E
+    weights = score.weights(scores, normalizer)
     d_weights = _dot(refs['gradient'][row], refs['value'][row].T)
     (d_weights,) = score.drop(
-      _part(refs, 'row_bits', row),
-      _part(refs, 'column_bits', slice(None)),
+      _read_optional(refs, 'row_bits', row),
+      _read_optional(refs, 'column_bits', slice(None)),
       d_weights,
     )
     return d_bias + weights * (d_weights - refs['delta'][row][:, None])
@@ -248,19 +260,22 @@ def bias_kernel(options, refs, *, batch: int) -> None:
 
 
 def _dot(a, b) -> jax.Array:
+  """Returns a float32 matrix product."""
   return jnp.dot(a, b, preferred_element_type=jnp.float32)
 
 
 def _indices(block, size: int) -> jax.Array:
-  """int32 [size]: the indices of a block."""
+  """Returns the indices of the elements of a block, int32 of shape [size]."""
   return block * size + jnp.arange(size, dtype=jnp.int32)
 
 
-def _part(refs, name: str, at):
-  return refs[name][at] if name in refs else None
+def _read_optional(refs, name: str, index):
+  """Returns the elements `index` of a reference, or None if there is none."""
+  return refs[name][index] if name in refs else None
 
 
-def _pair(of_queries, of_keys):
-  if of_queries is None:
+def _segment_pair(query_segments, key_segments):
+  """Returns segments of shapes [queries, 1] and [1, keys], or None."""
+  if query_segments is None:
     return None
-  return of_queries[:, None], of_keys[None, :]
+  return query_segments[:, None], key_segments[None, :]
