@@ -220,7 +220,7 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
     [hyperparameter_grid.parse_axis('SEED=3')]
   )
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(grid_trials.trainer_lib, 'Trainer', fakes.FakeTrainer)
+    patch.setattr(grid_trials, 'Trainer', fakes.FakeTrainer)
     made = runner.make(trial)
     every = dataclasses.replace(runner, keep=grid_trials.Keep.ALL).make(trial)
   assert made.trainer.seed == 3

@@ -86,7 +86,7 @@ class Subject:
   @property
   def sharing(self) -> parameter_sharing.SharingPlan | None:
     """Sharing plan of the model; if set, each batch contains one language."""
-    return parameter_sharing.plan_of(self.model)
+    return parameter_sharing.get_sharing_plan(self.model)
 
   @property
   def needs_languages(self) -> bool:

@@ -369,7 +369,9 @@ def language_batches(
 def layer_states(model, params, batch) -> jax.Array:
   """Returns the hidden states of all layers, of shape [L + 1, rows, T, H]."""
   params = parameter_sharing.select_language_params(
-    parameter_sharing.plan_of(model), params, model_calls.language_of(batch)
+    parameter_sharing.get_sharing_plan(model),
+    params,
+    model_calls.language_of(batch),
   )
   return model.apply(
     {'params': params},

@@ -1,1 +1,1 @@
-"""Fine-tuning as experiments: grids, selection, transfer settings."""
+"""Fine-tuning experiments: hyperparameter grids, model selection, transfer."""

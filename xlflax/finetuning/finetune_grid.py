@@ -1,4 +1,4 @@
-"""`finetune`: a grid of runs, selection on the dev set, results of the best."""
+"""Fine-tuning of a hyperparameter grid, model selection and testing."""
 
 import contextlib
 import dataclasses
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax import evaluate as evaluate_lib
+from xlflax import evaluate
 from xlflax.config import gin_config
 from xlflax.evaluation import during_training, eval_task
 from xlflax.finetuning import (
@@ -26,10 +26,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tested(enum.Enum):
-  """Which settings the test tasks are run on."""
+  """Settings that the test tasks are evaluated on."""
 
-  SELECTED = 'selected'  # the best on the dev set
-  BEST_TWO = 'best_two'  # and the second, with the mean of both (ECS)
+  # The best setting on the dev set.
+  SELECTED = 'selected'
+  # The two best settings on the dev set, and their mean (ECS).
+  BEST_TWO = 'best_two'
+  # All settings.
   ALL = 'all'
 
 
@@ -50,39 +53,41 @@ def finetune(
     run_directory.OtherConfig.REFUSE
   ),
 ) -> grid_report.GridReport:
-  """Fine-tunes every trial of a grid, and evaluates the best setting.
+  """Fine-tunes all trials of a grid and evaluates the best setting.
 
-  Each trial is an ordinary run in `OUTPUT/trials/<MACRO=VALUE,...>/`. A call
-  that was killed goes on in the trial and at the checkpoint where it was; what
-  was finished is not computed again. A trial that fails is recorded, and the
-  others go on.
+  Each trial is an ordinary run in `OUTPUT/trials/<MACRO=VALUE,...>/`. After an
+  interruption, the same call resumes the interrupted trial from its last
+  checkpoint and skips finished trials. If a trial fails, the failure is
+  recorded and the other trials run.
 
   Args:
-    output: directory of the grid.
-    configuration: of training, without MODEL_DIR and the axes' values.
-    axes: macros and their values; () for one trial.
-    select: a metric that training evaluates on the (English) dev set, such
-      as 'classification/accuracy/en': the best checkpoint of a trial and the
-      best setting are those with the best value (its mean over seeds). None:
-      the last checkpoint of the only setting.
-    test: binds `evaluate.tasks`, for the test sets.
-    test_tasks: the test tasks themselves, instead.
-    tested: which settings are evaluated by them; all seeds of each.
-    keep: which checkpoints of a finished trial stay.
-    untrained: whether every trial is also run from random parameters of the
-      same model; the best setting of these is tested beside, as a baseline.
-    batch_size: sentences a batch of the test tasks.
-    other_config: what to do where a trial's folder holds another run.
+    output: Directory of the grid.
+    configuration: Configuration of training, without MODEL_DIR and the values
+      of the axes.
+    axes: Macros and their values. If empty, there is a single trial.
+    select: Metric that training evaluates on the (English) dev set, such as
+      'classification/accuracy/en'. It determines the best checkpoint of a trial
+      and, by its mean over seeds, the best setting. If None, the grid must have
+      a single setting, and the last checkpoint is used.
+    test: Configuration that binds `evaluate.tasks` for the test sets.
+    test_tasks: Test tasks, instead of `test`.
+    tested: Settings that are evaluated on the test tasks, with all seeds.
+    keep: Checkpoints of a finished trial to keep.
+    untrained: Whether to run each trial also from random parameters of the same
+      model. The best setting of these trials is tested as a baseline.
+    batch_size: Batch size of the test tasks.
+    other_config: Action if the directory of a trial contains a run with another
+      configuration.
 
   Returns:
-    Everything that `grid.json` has.
+    The report, which is also written to `grid.json`.
 
   Raises:
-    XlflaxError: the grid or a configuration is wrong.
+    XlflaxError: If the grid or a configuration is invalid.
   """
   tested = validation.validate(tested, Tested, name='finetune.tested')
   if test is not None:
-    test_tasks = _tasks(test)
+    test_tasks = _bound_tasks(test)
   runner = grid_trials.TrialRunner(
     output=paths.to_path(output),
     select=select,
@@ -99,19 +104,21 @@ def finetune(
       stack.enter_context(directory_lease.Lease(runner.output))
     report = _train_all(runner, trials)
     if test_tasks and not _is_stopped(report):
-      report = _test(report, test_tasks, tested, batch_size)
+      report = _evaluate_settings(report, test_tasks, tested, batch_size)
       report.write(runner.output)
     return report
 
 
 def _train_all(
-  runner: grid_trials.TrialRunner, made: Sequence[grid_trials.MadeTrial]
+  runner: grid_trials.TrialRunner, trials: Sequence[grid_trials.MadeTrial]
 ) -> grid_report.GridReport:
-  """Runs trials until one is stopped; the report is written after each."""
+  """Runs trials until one is stopped, and writes the report after each."""
   report = grid_report.GridReport(select=runner.select)
-  for number, trial in enumerate(made, 1):
+  for number, trial in enumerate(trials, 1):
     signals.check_stop_request()
-    _LOG.info('Trial %d of %d: %s', number, len(made), trial.trial.name)
+    _LOG.info(
+      'Running trial %d of %d: %s', number, len(trials), trial.trial.name
+    )
     report = report.with_trial(runner.run(trial))
     report.write(runner.output)
     if _is_stopped(report):
@@ -120,6 +127,7 @@ def _train_all(
 
 
 def _is_stopped(report: grid_report.GridReport) -> bool:
+  """Returns whether a signal stopped a trial."""
   return any(
     trial.status is grid_trials.Status.STOPPED for trial in report.trials
   )
@@ -131,10 +139,15 @@ def make_trials(
   *,
   untrained: bool = False,
 ) -> list[grid_trials.MadeTrial]:
-  """All trials of a grid, checked; nothing is written.
+  """Creates and checks all trials of a grid without writing anything.
+
+  Args:
+    runner: Runner of the trials.
+    axes: Macros and their values.
+    untrained: Whether to add trials with random initial parameters.
 
   Raises:
-    XlflaxError: the grid or a configuration is wrong.
+    XlflaxError: If the grid or a configuration is invalid.
   """
   trials = hyperparameter_grid.expand_grid(axes)
   model_selection.check_metric(
@@ -159,32 +172,32 @@ def finetune_directions(
   select: str | None = None,
   **arguments: Any,
 ) -> dict[str, grid_report.GridReport]:
-  """A grid for each training language, and the matrix of all directions.
+  """Fine-tunes a grid for each training language and writes transfer matrices.
 
-  Writes `OUTPUT/<language>/` for each, `OUTPUT/directions.<task>.csv` and a
-  heat map.
+  The grid of a language is written to `OUTPUT/<language>/`, and the transfer
+  matrices to `OUTPUT/directions.<task>.csv` with a heat map.
 
   Args:
-    languages: to train on; each is the macro TRAIN_LANGUAGE in turn.
-    output: directory.
-    configuration: of training, which uses TRAIN_LANGUAGE.
-    select: as in `finetune`, with `{language}` for the training language,
-      such as 'classification/accuracy/{language}'.
-    **arguments: of `finetune`.
+    languages: Training languages, the values of the macro TRAIN_LANGUAGE.
+    output: Output directory.
+    configuration: Configuration of training, which uses TRAIN_LANGUAGE.
+    select: Metric as in `finetune`, with `{language}` for the training
+      language, such as 'classification/accuracy/{language}'.
+    **arguments: Further arguments of `finetune`.
 
   Returns:
-    Training language -> its grid.
+    Map from training languages to reports.
 
   Raises:
-    XlflaxError: see `finetune`; there are no test tasks.
+    XlflaxError: If there are no test tasks, or `finetune` raises it.
   """
   transfer_matrix.check_directions(languages)
   if arguments.get('test') is None and not arguments.get('test_tasks'):
     raise errors.ConfigError(
-      'Directions of transfer are measured on test sets',
+      'A transfer matrix requires test tasks',
       got='no test task',
       where='--train_languages',
-      fix='give --eval_gin_file=evaluate/NAME.gin and --eval_gin',
+      fix='Pass --eval_gin_file=evaluate/NAME.gin and --eval_gin.',
     )
   reports = {}
   for language in languages:
@@ -204,27 +217,30 @@ def finetune_directions(
   return reports
 
 
-def _tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
-  """The tasks that gin files bind."""
+def _bound_tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
+  """Returns the tasks that a configuration binds."""
   return list(
     test.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
   )
 
 
-def _test(
+def _evaluate_settings(
   report: grid_report.GridReport,
   tasks: Sequence[eval_task.EvalTask],
   tested: Tested,
   batch_size: int,
 ) -> grid_report.GridReport:
-  """Evaluates the trials of the settings that count."""
-  rankings = report.ranking, report.untrained_ranking
-  chosen = {
-    Tested.SELECTED: [setting for ranked in rankings for setting in ranked[:1]],
-    Tested.BEST_TWO: [setting for ranked in rankings for setting in ranked[:2]],
-    Tested.ALL: report.settings,
-  }[tested]
-  for setting in chosen:
+  """Evaluates the trials of the tested settings and adds them to the report."""
+  settings: Sequence[model_selection.Setting]
+  if tested is Tested.ALL:
+    settings = report.settings
+  else:
+    num_best = 1 if tested is Tested.SELECTED else 2
+    settings = (
+      *report.ranking[:num_best],
+      *report.untrained_ranking[:num_best],
+    )
+  for setting in settings:
     for result in setting.finished:
       report = report.with_test(
         result, evaluate_trial(result, tasks, batch_size=batch_size)
@@ -238,32 +254,40 @@ def evaluate_trial(
   tasks: Sequence[eval_task.EvalTask],
   *,
   batch_size: validation.PositiveInt = 64,
-) -> evaluate_lib.Report:
-  """Evaluates a trial's best checkpoint; what is there is read back.
+) -> evaluate.Report:
+  """Evaluates the best checkpoint of a trial, or reads existing results.
 
-  A task with the name of one that ran during training is called
-  '<name>_test', so that each keeps its results.
+  A test task that has the same name as an evaluation task of training is
+  renamed to '<name>_test', so that their results are stored separately.
+
+  Args:
+    result: Result of the trial.
+    tasks: Test tasks.
+    batch_size: Batch size.
+
+  Raises:
+    ConfigError: If the trial has no checkpoint.
   """
-  trained_task_names = {name.split('/')[0] for name in result.metrics}
-  renamed = [
+  training_task_names = {name.split('/')[0] for name in result.metrics}
+  renamed_tasks = [
     dataclasses.replace(task, name=f'{task.name}_test')
-    if task.name in trained_task_names
+    if task.name in training_task_names
     else task
     for task in tasks
   ]
   if result.step is None:
     raise errors.ConfigError(
-      'A trial without a checkpoint cannot be tested', got=result.trial.name
+      'Testing a trial requires a checkpoint', got=result.trial.name
     )
-  return evaluate_lib.evaluate(
+  return evaluate.evaluate(
     model_dir=str(result.directory),
-    tasks=renamed,
+    tasks=renamed_tasks,
     steps=[result.step],
     batch_size=batch_size,
   )
 
 
 def print_report(report: grid_report.GridReport, console: Any) -> None:
-  """The tables of a grid."""
+  """Prints the tables of a grid."""
   for table in grid_report.grid_tables(report):
     rich_tables.print_table(table, console)

@@ -1,10 +1,9 @@
-"""What a grid found: grid.json, grid.csv, tables."""
+"""Report of a grid: grid.json, grid.csv, tables and an HTML page."""
 
 import collections
 import csv
 import dataclasses
 import io
-import itertools
 import json
 import math
 import pathlib
@@ -14,7 +13,7 @@ from typing import Any
 
 import rich.table
 
-from xlflax import evaluate as evaluate_lib
+from xlflax import evaluate
 from xlflax.evaluation import eval_task, plots
 from xlflax.evaluation.reports import run_pages, score_table
 from xlflax.finetuning import grid_trials, model_selection
@@ -29,14 +28,15 @@ CSV = 'grid.csv'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GridReport:
-  """What is known of a grid so far.
+  """Results of the trials and tests of a grid.
 
   Attributes:
-    select: the metric that is selected by.
-    trials: those that have been run, in the order of the grid.
-    tests: trial's name -> 'task/metric' -> number, on the test sets.
-    primary_metrics: 'task/metric' before the part, of the test tasks.
-    failures: what could not be evaluated on the test sets.
+    select: Metric used for selection.
+    trials: Results of the trials that have run, in the order of the grid.
+    tests: Test scores: name of a trial -> 'task/metric' -> score.
+    primary_metrics: Primary metrics of the test tasks in the form
+      'task/metric', without the part.
+    failures: Failures of the evaluation on the test sets.
   """
 
   select: str | None = None
@@ -47,34 +47,36 @@ class GridReport:
 
   @property
   def settings(self) -> tuple[model_selection.Setting, ...]:
+    """Results grouped by setting, in the order of the grid."""
     return model_selection.results_by_setting(self.trials)
 
   @property
   def ranking(self) -> tuple[model_selection.Setting, ...]:
-    """The best setting first; those without all seeds are missing."""
+    """Settings with results for all seeds, the best first."""
     return self._ranked(untrained=False)
 
   @property
   def untrained_ranking(self) -> tuple[model_selection.Setting, ...]:
-    """The same of the trials from random parameters, which are a baseline."""
+    """The same for settings with random initial parameters, the baselines."""
     return self._ranked(untrained=True)
 
   def _ranked(self, *, untrained: bool) -> tuple[model_selection.Setting, ...]:
-    chosen = [
+    """Ranks the settings that are untrained, or those that are not."""
+    settings = [
       setting for setting in self.settings if setting.untrained == untrained
     ]
-    return model_selection.rank_settings(chosen, self.select)
+    return model_selection.rank_settings(settings, self.select)
 
   @property
   def is_complete(self) -> bool:
-    """Whether nothing failed."""
+    """True if all trials are finished and all tests succeeded."""
     return not self.failures and all(
       trial.status is grid_trials.Status.FINISHED for trial in self.trials
     )
 
   @property
   def exit_status(self) -> errors.ExitStatus:
-    """What fits what failed, or that a trial was stopped."""
+    """Exit status of the command, by the failed and stopped trials."""
     return errors.joint_status(
       [
         *(trial.exit_status for trial in self.trials),
@@ -83,19 +85,24 @@ class GridReport:
     )
 
   def with_trial(self, result: grid_trials.TrialResult) -> 'GridReport':
-    """The report with one more trial."""
+    """Returns a report with the result of one more trial."""
     return dataclasses.replace(self, trials=(*self.trials, result))
 
   def with_test(
-    self, result: grid_trials.TrialResult, report: evaluate_lib.Report
+    self, result: grid_trials.TrialResult, report: evaluate.Report
   ) -> 'GridReport':
-    """The report with the test results of one more trial."""
+    """Returns a report with the test scores of one more trial.
+
+    Args:
+      result: Result of the trial.
+      report: Report of the test tasks.
+    """
     test_metrics = {
       f'{task}/{name}': value
-      for task, by_step in report.results.items()
-      for step, evaluated in by_step.items()
+      for task, results_by_step in report.results.items()
+      for step, task_result in results_by_step.items()
       if step == result.step
-      for name, value in evaluated.metrics.items()
+      for name, value in task_result.metrics.items()
     }
     failures = tuple(
       dataclasses.replace(failure, part=f'{result.trial.name} {failure.part}')
@@ -113,7 +120,7 @@ class GridReport:
   def test_spreads(
     self, setting: model_selection.Setting
   ) -> dict[str, model_selection.Spread]:
-    """'task/metric' -> its values over the seeds of a setting."""
+    """Returns the test scores of a setting: 'task/metric' -> spread over seeds."""
     tests = [
       self.tests[result.trial.name]
       for result in setting.results
@@ -128,26 +135,30 @@ class GridReport:
     }
 
   def best_two(self) -> dict[str, Any] | None:
-    """Means of the two best settings (ECS, section 4); None without two."""
+    """Returns the means of the two best settings (ECS, section 4), or None."""
     best = self.ranking[:2]
     if self.select is None or len(best) < 2:
       return None
-    tests = [self.test_spreads(setting) for setting in best]
+    first_test, second_test = (self.test_spreads(setting) for setting in best)
+
+    def mean(*values: float | None) -> float | None:
+      return model_selection.Spread.from_optional(values).mean
+
     return {
       'settings': [setting.name for setting in best],
-      'dev': model_selection.Spread.of(s.dev.mean for s in best).mean,
+      'dev': mean(*(setting.dev.mean for setting in best)),
       'test': {
-        name: model_selection.Spread.of(test[name].mean for test in tests).mean
-        for name in tests[0]
-        if name in tests[1]
+        name: mean(first_test[name].mean, second_test[name].mean)
+        for name in first_test
+        if name in second_test
       },
     }
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values; NaN becomes null."""
+    """Returns JSON values, with null for NaN."""
     selected, untrained = (
-      next((setting.name for setting in ranked), None)
-      for ranked in (self.ranking, self.untrained_ranking)
+      ranking[0].name if ranking else None
+      for ranking in (self.ranking, self.untrained_ranking)
     )
     return nonfinite_checks.or_null(
       {
@@ -176,15 +187,21 @@ class GridReport:
     )
 
   def write(self, output: pathlib.Path) -> None:
-    """Writes grid.json and grid.csv."""
+    """Writes grid.json and grid.csv.
+
+    Args:
+      output: Directory of the grid.
+    """
     if distributed_job.is_lead():
       text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'
-      contents = {JSON: text, CSV: self._csv()}
+      contents = {JSON: text, CSV: self._to_csv()}
       manifests.write_files(output, manifests.Kind.GRID, contents)
 
-  def _csv(self) -> str:
-    """A line for each trial."""
+  def _to_csv(self) -> str:
+    """Returns CSV with a line for each trial."""
     trials = self.trials
+    # Each group has the same kind of columns for all trials. The columns of the
+    # groups follow one another.
     groups: list[list[dict[str, Any]]] = [
       [
         {'trial': result.trial.name, **result.trial.values} for result in trials
@@ -197,37 +214,42 @@ class GridReport:
         }
         for result in trials
       ],
-      [_named('dev', result.metrics) for result in trials],
+      [_add_prefix('dev', result.metrics) for result in trials],
       [
-        _named('test', self.tests.get(result.trial.name, {}))
+        _add_prefix('test', self.tests.get(result.trial.name, {}))
         for result in trials
       ],
     ]
     text = io.StringIO()
-    names = dict.fromkeys(itertools.chain(*itertools.chain(*groups)))
-    writer = csv.DictWriter(text, list(names), lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(
-      dict(collections.ChainMap(*parts)) for parts in zip(*groups, strict=True)
+    columns = dict.fromkeys(
+      column for group in groups for values in group for column in values
     )
+    writer = csv.DictWriter(text, list(columns), lineterminator='\n')
+    writer.writeheader()
+    for trial_groups in zip(*groups, strict=True):
+      writer.writerow(dict(collections.ChainMap(*trial_groups)))
     return text.getvalue()
 
 
-def _named(start: str, metrics: Mapping[str, float]) -> dict[str, Any]:
-  return {f'{start}/{name}': value for name, value in metrics.items()}
+def _add_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, Any]:
+  """Returns metrics with names in the form 'prefix/name'."""
+  return {f'{prefix}/{name}': value for name, value in metrics.items()}
 
 
 def grid_tables(report: GridReport) -> list[rich.table.Table]:
-  """The settings by their dev score, and the test scores of the tested."""
+  """Returns a table of dev scores and, if available, a table of test scores."""
   tables = [_settings_table(report)]
-  tested = [s for s in report.settings if report.test_spreads(s)]
-  if tested:
-    tables.append(_test_table(report, tested))
+  tested_settings = [
+    setting for setting in report.settings if report.test_spreads(setting)
+  ]
+  if tested_settings:
+    tables.append(_test_table(report, tested_settings))
   return tables
 
 
 def _settings_table(report: GridReport) -> rich.table.Table:
-  marks = {setting.name: 'selected' for setting in report.ranking[:1]} | {
+  """Returns a table of the settings with their dev scores."""
+  roles = {setting.name: 'selected' for setting in report.ranking[:1]} | {
     setting.name: 'baseline' for setting in report.untrained_ranking[:1]
   }
   table = rich_tables.make_table(
@@ -237,39 +259,46 @@ def _settings_table(report: GridReport) -> rich.table.Table:
     title_justify='left',
   )
   for setting in report.settings:
-    lost = [
+    unfinished_statuses = dict.fromkeys(
       result.status.value
       for result in setting.results
       if result not in setting.finished
-    ]
+    )
     table.add_row(
       setting.name,
       str(setting.dev),
       f'{len(setting.finished)}/{len(setting.results)}',
-      marks.get(setting.name, ', '.join(dict.fromkeys(lost))),
-      style='bold' if marks.get(setting.name) == 'selected' else None,
+      roles.get(setting.name, ', '.join(unfinished_statuses)),
+      style='bold' if roles.get(setting.name) == 'selected' else None,
     )
-  two = report.best_two()
-  if two:
-    table.add_row('mean of the best two', f'{two["dev"]:.4f}', '', '')
+  best_two = report.best_two()
+  if best_two:
+    table.add_row('mean of the best two', f'{best_two["dev"]:.4f}', '', '')
   return table
 
 
-def _test_table(report: GridReport, tested) -> rich.table.Table:
+def _test_table(
+  report: GridReport, settings: Sequence[model_selection.Setting]
+) -> rich.table.Table:
+  """Returns a table of the primary metrics of tested settings."""
   table = rich_tables.make_table(
     [''],
-    [setting.name for setting in tested],
+    [setting.name for setting in settings],
     title='test: mean ± std over seeds',
     title_justify='left',
   )
-  spreads = [report.test_spreads(setting) for setting in tested]
-  names = [
+  spreads_of_settings = [report.test_spreads(setting) for setting in settings]
+  prefixes = tuple(f'{metric}/' for metric in report.primary_metrics)
+  names = dict.fromkeys(
     name
-    for name in dict.fromkeys(name for spread in spreads for name in spread)
-    if name.startswith(tuple(f'{h}/' for h in report.primary_metrics))
-  ]
-  for name in sorted(names, key=lambda n: n.endswith('/mean')):
-    table.add_row(name, *(str(spread.get(name, '-')) for spread in spreads))
+    for spreads in spreads_of_settings
+    for name in spreads
+    if name.startswith(prefixes)
+  )
+  # Means follow the languages.
+  for name in sorted(names, key=lambda name: name.endswith('/mean')):
+    scores = (str(spreads.get(name, '-')) for spreads in spreads_of_settings)
+    table.add_row(name, *scores)
   return table
 
 
@@ -279,38 +308,39 @@ def write_page(
   *,
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html`: the tables of grids, and the test scores drawn.
+  """Writes `report.html` with the tables of grids and charts of test scores.
 
   Args:
-    output: directory of the grid, or of all directions.
-    reports: by training language, or by ''.
-    command: the words of the command.
+    output: Directory of the grid, or of all directions.
+    reports: Reports by training language. A single grid has the key ''.
+    command: Words of the command line.
 
   Returns:
-    The page.
+    The path of the page.
   """
   page_tables: list[Any] = []
-  drawn: dict[str, pathlib.Path] = {}
+  chart_paths: dict[str, pathlib.Path] = {}
   notes: list[str] = []
   for language, report in reports.items():
-    start = f'{language}, ' if language else ''
+    prefix = f'{language}, ' if language else ''
     for table in grid_tables(report):
       page_table = run_pages.convert_rich_table(table)
-      page_table.title = start + page_table.title
+      page_table.title = prefix + page_table.title
       page_tables.append(page_table)
-    for metric, scores in _test_scores(report).items():
-      title = f'{start}{metric} on test data'
-      file = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
+    for metric, scores_by_setting in _test_scores(report).items():
+      title = f'{prefix}{metric} on test data'
+      chart_path = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
       name = metric.rpartition('/')[2]
       points = {
         setting: {
-          part: score_table.to_points(name, value) for part, value in of.items()
+          part: score_table.to_points(name, score)
+          for part, score in scores.items()
         }
-        for setting, of in scores.items()
+        for setting, scores in scores_by_setting.items()
       }
       unit = ' (points)' if score_table.is_bounded(name) else ''
-      canvas = plots.bar_chart(title, name + unit, points)
-      drawn[title] = plots.save_figure(canvas, file, dpi=150)
+      chart = plots.bar_chart(title, name + unit, points)
+      chart_paths[title] = plots.save_figure(chart, chart_path, dpi=150)
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += [
       f'{result.status.value}: {result.trial.name}: {result.message}'
@@ -320,19 +350,21 @@ def write_page(
   return run_pages.write_page(
     output,
     'Fine-tuning',
-    'Settings by their score on the dev set, which selects; then the selected '
-    'on the test sets. Means and standard deviations are over seeds. '
-    'Settings called untrained start from random parameters of the same model: '
-    'what they score, the data of the task taught.',
+    'The first table compares the settings by their score on the dev set, '
+    'which determines the selected setting. The second table shows the scores '
+    'of tested settings on the test sets. Means and standard deviations are '
+    'computed over seeds. Settings named "untrained" start from random '
+    'parameters of the same model. Their scores are due to the training data '
+    'of the task alone.',
     page_tables,
-    drawn,
+    chart_paths,
     notes=notes,
     command=command,
   )
 
 
 def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
-  """'task/metric' -> setting -> part -> mean over seeds."""
+  """Returns 'task/metric' -> setting -> part -> mean over seeds."""
   scores: dict[str, dict[str, dict[str, float]]] = {}
   for setting in report.settings:
     for name, spread in report.test_spreads(setting).items():
@@ -341,6 +373,6 @@ def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
       if metric not in report.primary_metrics or mean is None:
         continue
       if not math.isnan(mean):
-        of_metric = scores.setdefault(metric, {})
-        of_metric.setdefault(setting.name, {})[part] = mean
+        scores_by_setting = scores.setdefault(metric, {})
+        scores_by_setting.setdefault(setting.name, {})[part] = mean
   return scores

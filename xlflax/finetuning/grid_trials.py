@@ -1,4 +1,4 @@
-"""One trial of a grid: an ordinary run, its record, its best checkpoint."""
+"""Trials of a grid: training, records and best checkpoints."""
 
 import dataclasses
 import enum
@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from xlflax import trainer as trainer_lib
 from xlflax.config import gin_config
 from xlflax.data.cache import cache_format
 from xlflax.data.corpus import corpus_directory
 from xlflax.evaluation import (
   checkpoint_selection,
   during_training,
+  eval_task,
   task_families,
 )
-from xlflax.evaluation import eval_task as evaluation_base
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.finetuning import hyperparameter_grid
 from xlflax.storage import checksums, content_hash, manifests, paths
+from xlflax.trainer import Trainer
 from xlflax.training.checkpointing import (
   checkpoint_reader,
   config_serialization,
@@ -38,37 +38,44 @@ _LOG = logging.getLogger(__name__)
 
 
 class Keep(enum.Enum):
-  """Which checkpoints of a finished trial are kept."""
+  """Checkpoints of a finished trial to keep."""
 
-  BEST = 'best'  # the one that is evaluated
-  ALL = 'all'  # as the configuration's CheckpointOptions say
+  # The checkpoint that is evaluated.
+  BEST = 'best'
+  # The checkpoints that the configured CheckpointOptions keep.
+  ALL = 'all'
 
 
 class Status(enum.Enum):
-  """How a trial ended."""
+  """Status of a trial."""
 
+  # Training finished.
   FINISHED = 'finished'
-  DIVERGED = 'diverged'  # its loss was not finite; not tried again
-  FAILED = 'failed'  # anything else; tried again by the next call
-  STOPPED = 'stopped'  # a signal ended it; continued by the next call
+  # The loss was not finite. The trial is not repeated.
+  DIVERGED = 'diverged'
+  # Another error occurred. The next call repeats the trial.
+  FAILED = 'failed'
+  # A signal stopped the trial. The next call resumes it.
+  STOPPED = 'stopped'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialResult:
-  """What a trial gave.
+  """Result of a trial.
 
   Attributes:
-    trial: which one.
-    directory: of its run.
-    status: how it ended.
-    config: fingerprint of its trainer, total steps and epochs.
-    judged_by: the metric that is selected by, and a hash of the dev tasks.
-    message: what went wrong, if anything.
-    exit_status: what fits that; see `errors.ExitStatus`.
-    step: of its checkpoint: the best on the dev set, or the last.
-    value: the metric that is selected by, at that step.
-    metrics: all that training evaluated at that step.
-    seconds: that training took, all calls together.
+    trial: The trial.
+    directory: Model directory of the trial.
+    status: Status of the trial.
+    config: Fingerprint of the trainer, number of steps and epochs, and a hash
+      of the inputs.
+    judged_by: Metric used for selection, and a hash of the dev tasks.
+    message: Error message, or an empty string.
+    exit_status: Exit status of the error, see `errors.ExitStatus`.
+    step: Step of the checkpoint: the best on the dev set, or the last.
+    value: Metric used for selection at this step.
+    metrics: All metrics that training evaluated at this step.
+    seconds: Training time of all calls together.
   """
 
   trial: hyperparameter_grid.Trial
@@ -85,10 +92,11 @@ class TrialResult:
 
   @property
   def is_final(self) -> bool:
+    """True if later calls do not run the trial again."""
     return self.status in (Status.FINISHED, Status.DIVERGED)
 
   def to_json(self) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Returns JSON values."""
     return dataclasses.asdict(self) | {
       'trial': self.trial.name,
       'macros': dict(self.trial.values),
@@ -99,59 +107,66 @@ class TrialResult:
 
 @dataclasses.dataclass(frozen=True)
 class MadeTrial:
-  """A trial that is ready to be trained.
+  """Trial with a trainer.
 
   Attributes:
-    trial: which one.
-    trainer: its run.
-    gin_config: the text of a gin file that builds the trainer.
+    trial: The trial.
+    trainer: Trainer of the trial.
+    gin_config: Function that returns the text of a gin file that builds the
+      trainer.
   """
 
   trial: hyperparameter_grid.Trial
-  trainer: trainer_lib.Trainer
+  trainer: Trainer
   gin_config: Callable[[], str]
 
   @property
   def fingerprint(self) -> str:
-    """Hashes of what makes the run what it is and of what it starts from.
+    """Hashes of the configuration and of the inputs of the run.
 
-    Before: a trial of 100 steps; after: '3f2a… 100 None 77ab…'.
+    For example, the fingerprint of a trial of 100 steps is '3f2a… 100 None
+    77ab…'.
     """
     length = f'{self.trainer.total_steps} {self.trainer.epochs}'
     identity = config_serialization.config_fingerprint(self.trainer)
-    return f'{identity} {length} {_sources(self.trainer)}'
+    return f'{identity} {length} {_hash_inputs(self.trainer)}'
 
 
-def _sources(trainer: trainer_lib.Trainer) -> str:
-  """A hash of the checkpoints, the text and the cache as they are now."""
-  corpus = trainer.corpus and _text(trainer.corpus)
+def _hash_inputs(trainer: Trainer) -> str:
+  """Returns a hash of the current initial checkpoints, corpus and cache."""
+  corpus = trainer.corpus and _list_corpus_files(trainer.corpus)
   cache = trainer.cache_dir and content_hash.hash_paths(
     str(paths.to_path(trainer.cache_dir) / cache_format.CACHE_FILE)
   )
-  starts = init_from.checkpoints_of(trainer.init_from)
-  return checksums.digest_json([starts, corpus, cache]).rpartition(':')[2][:16]
+  checkpoints = init_from.checkpoints_of(trainer.init_from)
+  return checksums.digest_json([checkpoints, corpus, cache]).rpartition(':')[2][
+    :16
+  ]
 
 
-def _text(corpus: str) -> list[list[Any]] | None:
-  """Names and sizes of a corpus's files; None where it cannot be read."""
+def _list_corpus_files(corpus: str) -> list[list[Any]] | None:
+  """Returns names and sizes of a corpus's files, or None on errors."""
   try:
     files = corpus_directory.Corpus(corpus).fingerprint()
   except errors.XlflaxError:
-    return None  # which training says
+    return None  # Training raises this error again.
   return [[file.path, file.size] for file in files]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialRunner:
-  """Runs trials, one after the other, in folders of one directory.
+  """Runs trials in subdirectories of one directory.
 
   Attributes:
-    output: the grid's directory; trials lie in its folder `trials`.
-    configuration: of training; each trial adds its macros and MODEL_DIR.
-    select: metric of the dev set that says which checkpoint is best, such as
-      'classification/accuracy/en'; None: the last checkpoint.
-    keep: which checkpoints stay.
-    other_config: what to do where a trial's folder holds another run.
+    output: Directory of the grid, whose subdirectory `trials` contains the
+      trials.
+    configuration: Configuration of training, to which each trial adds its
+      macros and MODEL_DIR.
+    select: Metric of the dev set that determines the best checkpoint, such as
+      'classification/accuracy/en'. If None, the last checkpoint is used.
+    keep: Checkpoints to keep.
+    other_config: Action if the directory of a trial contains a run with another
+      configuration.
   """
 
   output: pathlib.Path
@@ -161,164 +176,189 @@ class TrialRunner:
   other_config: run_directory.OtherConfig = run_directory.OtherConfig.REFUSE
 
   def directory(self, trial: hyperparameter_grid.Trial) -> pathlib.Path:
-    """Of the trial's run."""
+    """Returns the model directory of a trial."""
     return self.output / TRIALS / trial.name
 
   def make(self, trial: hyperparameter_grid.Trial) -> MadeTrial:
-    """The trainer of a trial; nothing is written.
+    """Creates the trainer of a trial without writing anything.
+
+    Args:
+      trial: The trial.
 
     Raises:
-      ConfigError: the configuration is wrong, or has no metric `select`.
+      ConfigError: If the configuration is invalid, or does not evaluate the
+        metric `select`.
     """
     values = trial.macros | {'MODEL_DIR': str(self.directory(trial))}
     if trial.untrained:
-      kind = trainer_lib.Trainer
-      values |= {f'{kind.__module__}.{kind.__qualname__}.init_from': None}
+      parameter = f'{Trainer.__module__}.{Trainer.__qualname__}.init_from'
+      values[parameter] = None
     configuration = self.configuration.with_macros(values)
-    trainer = configuration.build(
-      trainer_lib.Trainer, other_config=self.other_config
-    )
+    trainer = configuration.build(Trainer, other_config=self.other_config)
     if self.select is not None:
       if trainer.evaluation is None:
         trainer = dataclasses.replace(
           trainer, evaluation=configuration.build(during_training.Evaluation)
         )
-      trainer = self._keeping_best(trainer)
+      trainer = self._keep_best_checkpoint(trainer)
     configuration.warn_of_unread()
     return MadeTrial(trial, trainer, configuration.operative)
 
-  def _keeping_best(self, trainer: trainer_lib.Trainer) -> trainer_lib.Trainer:
-    """The trainer with the checkpoints that selection needs."""
+  def _keep_best_checkpoint(self, trainer: Trainer) -> Trainer:
+    """Returns a trainer that keeps the checkpoint that `select` determines."""
     assert self.select is not None
-    lowest = task_families.better_of(self.select) is Better.LOWER
+    lower_is_better = task_families.better_of(self.select) is Better.LOWER
     options = dataclasses.replace(
-      trainer.checkpoints, best_metric=self.select, best_is_highest=not lowest
+      trainer.checkpoints,
+      best_metric=self.select,
+      best_is_highest=not lower_is_better,
     )
     if self.keep is Keep.BEST:
       options = dataclasses.replace(options, keep_last=1)
     return dataclasses.replace(trainer, checkpoints=options)
 
-  def run(self, made: MadeTrial) -> TrialResult:
-    """Trains a trial to its end, unless that has been done.
+  def run(self, trial: MadeTrial) -> TrialResult:
+    """Trains a trial to its end, unless it is finished already.
+
+    Args:
+      trial: Trial with a trainer.
 
     Raises:
-      RunDirectoryError: the trial's folder is of another configuration.
+      RunDirectoryError: If the directory of the trial contains a run with
+        another configuration.
     """
-    recorded = self.record(made.trial)
-    if recorded is None:  # what judges it is known whatever ends it
-      self._write(TrialResult(**self._known(made), status=Status.STOPPED))
+    record = self.record(trial.trial)
+    if record is None:
+      # Record the metric and the dev tasks first, so that later calls can check
+      # them even if training is killed.
+      self._write(
+        TrialResult(**self._initial_fields(trial), status=Status.STOPPED)
+      )
     else:
-      self._check_same_run(recorded, made)
-      if recorded.is_final and recorded.config == made.fingerprint:
-        return recorded
-    result = self._train(made, recorded.seconds if recorded else 0.0)
+      self._check_same_run(record, trial)
+      if record.is_final and record.config == trial.fingerprint:
+        return record
+    result = self._train(trial, record.seconds if record else 0.0)
     self._write(result)
     self._prune(result)
     return result
 
-  def _check_same_run(self, known: TrialResult, made: MadeTrial) -> None:
-    """Raises RunDirectoryError unless the trial may be continued."""
-    if known.judged_by != self._judged_by(made):
+  def _check_same_run(self, record: TrialResult, trial: MadeTrial) -> None:
+    """Raises RunDirectoryError unless the recorded trial may be resumed."""
+    if record.judged_by != self._selection_fingerprint(trial):
       raise errors.RunDirectoryError(
-        'The folder holds a trial that another metric or dev set has judged',
-        got=str(known.directory),
+        'The trial was evaluated with another metric or on another dev set',
+        got=str(record.directory),
         where='--output',
-        fix='give another --output: scores of two dev sets cannot be compared',
+        fix='Pass another --output. Scores of different dev sets cannot be '
+        'compared.',
       )
-    before, current = known.config.split(), made.fingerprint.split()
     if self.other_config is not run_directory.OtherConfig.REFUSE:
       return
-    description = "another configuration's trial"
-    if before[0] == current[0]:
-      if not known.is_final or before[-1] == current[-1]:
-        return
-      description = 'a trial that began from another checkpoint, text or cache'
+    recorded_hashes = record.config.split()
+    current_hashes = trial.fingerprint.split()
+    if recorded_hashes[0] != current_hashes[0]:
+      message = 'The trial was run with another configuration'
+    elif record.is_final and recorded_hashes[-1] != current_hashes[-1]:
+      message = 'The trial was run from another checkpoint, corpus or cache'
+    else:
+      return
     raise errors.RunDirectoryError(
-      f'The folder holds {description}',
-      got=str(known.directory),
+      message,
+      got=str(record.directory),
       where='--output',
-      fix='give another --output, or continue the trial with the new '
-      'settings by --on_config_mismatch=continue',
+      fix='Pass another --output, or resume the trial with the new settings '
+      'with --on_config_mismatch=continue.',
     )
 
-  def _known(self, made: MadeTrial) -> dict[str, Any]:
-    """What is known of a trial before it is trained."""
+  def _initial_fields(self, trial: MadeTrial) -> dict[str, Any]:
+    """Returns the fields of a result that do not depend on training."""
     return {
-      'trial': made.trial,
-      'directory': self.directory(made.trial),
-      'config': made.fingerprint,
-      'judged_by': self._judged_by(made),
+      'trial': trial.trial,
+      'directory': self.directory(trial.trial),
+      'config': trial.fingerprint,
+      'judged_by': self._selection_fingerprint(trial),
     }
 
-  def _judged_by(self, made: MadeTrial) -> str:
-    evaluation: Any = made.trainer.evaluation
-    judges = evaluation and [
+  def _selection_fingerprint(self, trial: MadeTrial) -> str:
+    """Returns the metric used for selection and a hash of the dev tasks."""
+    evaluation: Any = trial.trainer.evaluation
+    evaluation_settings = evaluation and [
       evaluation.tasks,
       evaluation.seed,
       evaluation.use_ema,
     ]
-    settings = evaluation_base.task_settings(judges)
-    return f'{self.select} {evaluation_base.settings_hash(settings)}'
+    settings = eval_task.task_settings(evaluation_settings)
+    return f'{self.select} {eval_task.settings_hash(settings)}'
 
   def record(self, trial: hyperparameter_grid.Trial) -> TrialResult | None:
-    """What an earlier call has written of a trial."""
+    """Returns the recorded result of a trial, or None if it has not run.
+
+    Raises:
+      RunDirectoryError: If the record is damaged.
+    """
     path = self._record_file(trial)
     if not path.exists():
       return None
 
-    def into(fields: dict[str, Any]) -> TrialResult:
+    def to_result(fields: dict[str, Any]) -> TrialResult:
       del fields['macros']
-      trial_fields = {'trial': trial, 'directory': self.directory(trial)}
-      return TrialResult(
-        **fields | trial_fields | {'status': Status(fields['status'])}
-      )
+      fields['trial'] = trial
+      fields['directory'] = self.directory(trial)
+      fields['status'] = Status(fields['status'])
+      return TrialResult(**fields)
 
     return checksums.read_json(
       path,
       error=errors.RunDirectoryError,
-      message="A trial's record is damaged",
+      message='The record of a trial is damaged',
       has_digest=True,
-      fix='delete it: the trial is then continued',
-      convert=into,
+      fix='Delete the file. The trial is then resumed.',
+      convert=to_result,
     )
 
-  def _train(self, made: MadeTrial, seconds: float) -> TrialResult:
-    """One call of `train`; what it raises is part of the result."""
+  def _train(self, trial: MadeTrial, seconds: float) -> TrialResult:
+    """Trains a trial and returns its result, including raised errors.
+
+    Args:
+      trial: Trial with a trainer.
+      seconds: Training time of earlier calls.
+    """
     start = time.monotonic()
-    trial = made.trial
-    result_fields = self._known(made)
+    result_fields = self._initial_fields(trial)
     try:
-      outcome = made.trainer.train(gin_config=made.gin_config)
+      outcome = trial.trainer.train(gin_config=trial.gin_config)
       result_fields |= {
         'status': Status.STOPPED,
         'message': 'stopped by a signal',
         'exit_status': int(errors.ExitStatus.STOPPED),
       }
       if outcome['finished']:
-        result_fields |= self._best(trial)
+        result_fields |= self._best_checkpoint(trial.trial)
         result_fields |= {
           'status': Status.FINISHED,
           'message': '',
           'exit_status': 0,
         }
     except errors.XlflaxError as error:
-      result_fields |= _failed(error)
+      result_fields |= _error_fields(error)
     except OSError as error:
-      result_fields |= _failed(errors.of_os_error(error))
+      result_fields |= _error_fields(errors.of_os_error(error))
     except Exception as error:
-      _LOG.exception('Trial %s failed.', trial.name)
+      _LOG.exception('Trial %s failed.', trial.trial.name)
       result_fields |= {
         'status': Status.FAILED,
         'message': f'{type(error).__name__}: {error}',
         'exit_status': int(errors.ExitStatus.BUG),
       }
-    mmap_limit.free_programs_if_scarce()  # parameters and programs of the trial
+    # Free the parameters and compiled programs of the trial.
+    mmap_limit.free_programs_if_scarce()
     return TrialResult(
       **result_fields, seconds=round(seconds + time.monotonic() - start, 1)
     )
 
-  def _best(self, trial) -> dict[str, Any]:
-    """Step, value and metrics of the checkpoint that counts."""
+  def _best_checkpoint(self, trial) -> dict[str, Any]:
+    """Returns step, metrics and value of the best or last checkpoint."""
     run = saved_run.open_run(self.directory(trial))
     if self.select is None:
       step = checkpoint_selection.select_checkpoints(run, 'last')[0]
@@ -334,9 +374,11 @@ class TrialRunner:
     }
 
   def _record_file(self, trial) -> pathlib.Path:
+    """Returns the path of the record of a trial."""
     return self.output / TRIALS / f'{trial.name}.json'
 
   def _write(self, result: TrialResult) -> None:
+    """Writes the record of a trial."""
     if distributed_job.is_lead():
       record = checksums.add_digest(result.to_json())
       text = json.dumps(record, indent=2, ensure_ascii=False) + '\n'
@@ -344,7 +386,7 @@ class TrialRunner:
       manifests.write_files(self.output, manifests.Kind.GRID, {name: text})
 
   def _prune(self, result: TrialResult) -> None:
-    """Deletes the checkpoints that nothing will read."""
+    """Deletes the checkpoints of a finished trial that are not evaluated."""
     if (
       self.keep is Keep.ALL
       or result.status is not Status.FINISHED
@@ -358,11 +400,11 @@ class TrialRunner:
         )
 
 
-def _failed(error: errors.XlflaxError) -> dict[str, Any]:
-  """What a trial's record says of an error that ended it.
+def _error_fields(error: errors.XlflaxError) -> dict[str, Any]:
+  """Returns the fields of a result after an error.
 
-  A run that cannot learn has diverged; one that a hang, a lost process or a
-  full disk ended is tried again.
+  A training error whose status is MISTAKE means that the trial diverged. Trials
+  that ended by a hang, a lost process or a full disk are repeated.
   """
   diverged = (
     isinstance(error, errors.TrainingError)

@@ -1,8 +1,9 @@
-"""Hard negatives for search: documents near to a query that are not its own.
+"""Hard negatives for retrieval: documents similar to a query.
 
-A document that is about as near as the query's own may answer it, too, so it is
-no negative: one whose cosine is above a share of that of the query's own is
-left out (Moreira et al. 2024, "NV-Retriever", section 3.2, TopK-PercPos).
+A document that is about as similar to the query as its positive may be relevant
+as well. Therefore, documents whose cosine exceeds a fraction of that of the
+positive are excluded (Moreira et al. 2024, "NV-Retriever", section 3.2,
+TopK-PercPos).
 """
 
 import dataclasses
@@ -20,14 +21,15 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mining:
-  """Which documents are negatives of a query.
+  """Criteria for the negatives of a query.
 
   Attributes:
-    negatives: of each query; one that has fewer is left out.
-    share: of the cosine of a query and its own document, which a negative's
-      is at most.
-    nearest: documents that are looked at.
-    skip: so many of the nearest are no negatives.
+    negatives: Number of negatives per query. Queries with fewer negatives are
+      excluded.
+    share: Maximum cosine of a query and a negative, as a fraction of the cosine
+      of the query and its positive.
+    nearest: Number of nearest documents that are considered.
+    skip: Number of nearest documents that are skipped.
   """
 
   negatives: validation.PositiveInt = 1
@@ -40,40 +42,41 @@ class Mining:
 def select_negatives(
   queries: np.ndarray,
   documents: np.ndarray,
-  own: np.ndarray,
+  positive_pairs: np.ndarray,
   *,
   mining: Mining = Mining(),
 ) -> list[np.ndarray]:
-  """The negatives of each query, the nearest first.
+  """Returns the negatives of each query in descending order of similarity.
 
   Args:
-    queries: [N, D].
-    documents: [M, D].
-    own: int [P, 2], pairs (query, document) that belong together; the first
-      document of a query has the cosine that counts.
-    mining: which are chosen.
+    queries: Vectors of the queries, of shape [N, D].
+    documents: Vectors of the documents, of shape [M, D].
+    positive_pairs: Rows of each query and a positive document, int of shape [P,
+      2]. The first positive of a query determines the maximum cosine of its
+      negatives.
+    mining: Criteria for the negatives.
 
   Returns:
     N arrays of at most `mining.negatives` rows of `documents`.
   """
-  queries, documents = (
-    cosine.normalize_rows(queries),
-    cosine.normalize_rows(documents),
-  )
-  found = neighbors.find_nearest(queries, documents, k=mining.nearest)
-  belonging: dict[int, list[int]] = {}
-  for query, document in own.tolist():
-    belonging.setdefault(query, []).append(document)
-  chosen = []
-  for query, (scores, near) in enumerate(
-    zip(found.scores, found.indices, strict=True)
+  queries = cosine.normalize_rows(queries)
+  documents = cosine.normalize_rows(documents)
+  nearest = neighbors.find_nearest(queries, documents, k=mining.nearest)
+  positives: dict[int, list[int]] = {}
+  for query, document in positive_pairs.tolist():
+    positives.setdefault(query, []).append(document)
+
+  negatives = []
+  for query, (scores, candidates) in enumerate(
+    zip(nearest.scores, nearest.indices, strict=True)
   ):
-    right = belonging[query]
-    limit = mining.share * float(queries[query] @ documents[right[0]])
-    fits = (scores <= limit) & ~np.isin(near, right)
-    fits[: mining.skip] = False
-    chosen.append(near[fits][: mining.negatives])
-  return chosen
+    first_positive = documents[positives[query][0]]
+    max_score = mining.share * float(queries[query] @ first_positive)
+    is_negative = scores <= max_score
+    is_negative &= ~np.isin(candidates, positives[query])
+    is_negative[: mining.skip] = False
+    negatives.append(candidates[is_negative][: mining.negatives])
+  return negatives
 
 
 @validation.validate_call
@@ -86,70 +89,78 @@ def mine_hard_negatives(
   mining: Mining = Mining(),
   batch_size: validation.PositiveInt = 64,
 ) -> tuple[int, int]:
-  """Writes JSON lines of queries, documents and negatives.
+  """Mines negatives and writes them with queries and positives as JSON lines.
 
   Args:
-    run: an `xlflax.runs.loaded_run.Run`, whose vectors and prompts count.
-    pairs: queries and documents, as the format `search` reads them.
-    output: what the format `search` reads.
-    language: of the texts.
-    mining: which negatives are chosen, among all documents of `pairs`.
-    batch_size: texts that are encoded together.
+    run: An `xlflax.runs.loaded_run.Run` that encodes the texts with its
+      prompts.
+    pairs: File of queries and documents in the format `search`.
+    output: Output file in the format `search`.
+    language: Language of the texts.
+    mining: Criteria for the negatives, which are selected from all documents of
+      `pairs`.
+    batch_size: Number of texts that are encoded together.
 
   Returns:
-    Lines written, and pairs that have too few negatives.
+    The number of lines, and the number of pairs with too few negatives.
 
   Raises:
-    CorpusError: `pairs` is malformed, or no query has enough negatives.
+    CorpusError: If `pairs` is malformed, or no query has enough negatives.
   """
-  texts = [
-    example.text
-    for example in query_document_reader.read_query_documents(
-      pairs, language
-    ).examples
-  ]
-  places: list[dict[str, int]] = [{}, {}]
+  examples = query_document_reader.read_query_documents(
+    pairs, language
+  ).examples
+  texts = [example.text for example in examples]
+
+  # Number the distinct queries and documents.
+  query_rows: dict[str, int] = {}
+  document_rows: dict[str, int] = {}
   positive_pairs = np.array(
     [
-      [
-        where.setdefault(text, len(where))
-        for where, text in zip(places, pair, strict=True)
-      ]
-      for pair in zip(texts[::2], texts[1::2], strict=True)
+      (
+        query_rows.setdefault(query, len(query_rows)),
+        document_rows.setdefault(document, len(document_rows)),
+      )
+      for query, document in zip(texts[::2], texts[1::2], strict=True)
     ]
   )
+  queries, documents = list(query_rows), list(document_rows)
+
   languages = language if language in run.vocabulary.spec.languages else None
-  vectors = [
+  query_vectors, document_vectors = (
     run.encode(
-      list(where), languages=languages, prompt_name=name, batch_size=batch_size
+      distinct_texts,
+      languages=languages,
+      prompt_name=prompt_name,
+      batch_size=batch_size,
     )
-    for where, name in zip(
-      places,
-      (query_document_reader.QUERY, query_document_reader.DOCUMENT),
-      strict=True,
+    for distinct_texts, prompt_name in (
+      (queries, query_document_reader.QUERY),
+      (documents, query_document_reader.DOCUMENT),
     )
-  ]
-  chosen = select_negatives(
-    vectors[0], vectors[1], positive_pairs, mining=mining
   )
-  queries, documents = map(list, places)
+  negatives = select_negatives(
+    query_vectors, document_vectors, positive_pairs, mining=mining
+  )
+
   lines = [
     json.dumps(
       {
         'query': queries[query],
         'positive': documents[document],
-        'negatives': [documents[row] for row in chosen[query].tolist()],
+        'negatives': [documents[row] for row in negatives[query].tolist()],
       },
       ensure_ascii=False,
     )
     for query, document in positive_pairs.tolist()
-    if len(chosen[query]) == mining.negatives
+    if len(negatives[query]) == mining.negatives
   ]
   if not lines:
     raise errors.CorpusError(
       'No query has enough negatives',
       got=f'{len(documents)} documents',
-      expected=f'{mining.negatives} below {mining.share} of its own cosine',
+      expected=f'{mining.negatives} documents with a cosine of at most '
+      f'{mining.share} times that of the positive',
       where=str(pairs),
       fix='Pass a smaller --num_negatives, or a larger --range_max or '
       '--max_score_ratio.',

@@ -1,4 +1,4 @@
-"""A grid of settings: every combination of some gin macros' values."""
+"""Hyperparameter grid: all combinations of the values of gin macros."""
 
 import ast
 import dataclasses
@@ -10,10 +10,13 @@ from typing import Any
 from xlflax.config import gin_config
 from xlflax.utils import errors
 
-SEED = 'SEED'  # the macro whose values are repetitions, no settings
-SINGLE = 'single'  # the one trial of a grid without axes
+# Macro whose values are repetitions of a setting.
+SEED = 'SEED'
+# Name of the trial of a grid without axes.
+SINGLE = 'single'
+# Prefix of the names of trials with random initial parameters.
 UNTRAINED = 'untrained'
-_NAME = re.compile(r'[A-Za-z_][\w.]*')
+_MACRO_PATTERN = re.compile(r'[A-Za-z_][\w.]*')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +24,8 @@ class Axis:
   """A gin macro and its values.
 
   Attributes:
-    macro: its name; also a parameter such as `optimizers.AdamW.b2`.
-    values: each as it is written in a gin file.
+    macro: Name of the macro, or of a parameter such as `optimizers.AdamW.b2`.
+    values: Values in gin syntax.
   """
 
   macro: str
@@ -31,11 +34,11 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-  """One combination of values.
+  """A combination of values.
 
   Attributes:
-    values: macro -> value as a gin file has it, in the order of the axes.
-    untrained: whether it starts from random parameters, a baseline.
+    values: Map from macros to values in gin syntax, in the order of the axes.
+    untrained: Whether the trial starts from random parameters, as a baseline.
   """
 
   values: Mapping[str, str]
@@ -43,26 +46,29 @@ class Trial:
 
   @property
   def name(self) -> str:
-    """Of its folder: 'LEARNING_RATE=1e-5,SEED=0', 'untrained,SEED=0'."""
+    """Name of the trial's directory, such as 'LEARNING_RATE=1e-5,SEED=0'."""
     return self._name(self.values)
 
   @property
   def setting(self) -> str:
-    """The name without the seed: what trials of one setting share."""
+    """Name without the seed, which all trials of a setting have in common."""
     return self._name(
       {macro: value for macro, value in self.values.items() if macro != SEED}
     )
 
   def _name(self, values: Mapping[str, str]) -> str:
+    """Returns the name of a trial with the given values."""
     parts = [
-      re.sub(r'[^\w.=+-]+', '_', f'{macro}={_plain(value)}')
+      re.sub(r'[^\w.=+-]+', '_', f'{macro}={_strip_quotes(value)}')
       for macro, value in values.items()
     ]
-    return ','.join([UNTRAINED, *parts] if self.untrained else parts) or SINGLE
+    if self.untrained:
+      parts.insert(0, UNTRAINED)
+    return ','.join(parts) or SINGLE
 
   @property
   def macros(self) -> dict[str, Any]:
-    """Macro -> value, as `gin_config.Configuration.with_macros` takes it."""
+    """Map from macros to values for `gin_config.Configuration.with_macros`."""
     return {
       macro: gin_config.Reference(value)
       if value.startswith(('@', '%'))
@@ -72,41 +78,50 @@ class Trial:
 
 
 def parse_axis(text: str) -> Axis:
-  """An axis as it is written on the command line.
+  """Parses an axis of the command line.
 
-  Before: `LEARNING_RATE=1e-5,2e-5`; after: `Axis('LEARNING_RATE', ('1e-5',
-  '2e-5'))`. Words that are no value of Python's become text, `en` 'en'; a
-  comma inside of quotes or brackets separates nothing.
+  For example, `LEARNING_RATE=1e-5,2e-5` yields
+  `Axis('LEARNING_RATE', ('1e-5', '2e-5'))`. Words that are not Python literals
+  become strings, such as 'en' for `en`. Commas inside of quotes or brackets do
+  not separate values.
+
+  Args:
+    text: The axis, MACRO=VALUE,VALUE.
 
   Raises:
-    ConfigError: there is no '=', no value, or a value twice.
+    ConfigError: If the text has no '=' or no value, or a value occurs twice.
   """
   macro, equals, values = text.partition('=')
-  parsed_values = tuple(map(_value, _split(values))) if values.strip() else ()
-  if not equals or not _NAME.fullmatch(macro) or not parsed_values:
+  parsed_values = ()
+  if values.strip():
+    parsed_values = tuple(map(_to_gin_value, _split_values(values)))
+  if not equals or not _MACRO_PATTERN.fullmatch(macro) or not parsed_values:
     raise errors.ConfigError(
-      'An axis of a grid is wrong',
+      'A grid axis must have a macro and values',
       got=text,
       where='--grid',
       expected='MACRO=VALUE,VALUE such as LEARNING_RATE=1e-5,2e-5',
     )
   if len(set(parsed_values)) < len(parsed_values):
     raise errors.ConfigError(
-      'An axis of a grid has a value twice', got=text, where='--grid'
+      'The values of a grid axis must be distinct', got=text, where='--grid'
     )
   return Axis(macro, parsed_values)
 
 
 def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
-  """Every combination, the last axis's values changing first.
+  """Returns all combinations of values. The last axis varies fastest.
+
+  Args:
+    axes: Axes of the grid.
 
   Raises:
-    ConfigError: two axes have one name, or two trials.
+    ConfigError: If two axes have the same macro, or two trials the same name.
   """
   macros = [axis.macro for axis in axes]
   if len(set(macros)) < len(macros):
     raise errors.ConfigError(
-      'Two axes of a grid are of one macro',
+      'The macros of grid axes must be distinct',
       got=', '.join(macros),
       where='--grid',
     )
@@ -117,7 +132,7 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   names = [trial.name for trial in trials]
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Two trials of a grid would have one folder',
+      'Two trials of the grid have the same directory name',
       where='--grid',
       got=next(name for name in names if names.count(name) > 1),
       expected='values that differ in letters, digits or . + -',
@@ -126,24 +141,25 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
 
 
 def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-  """The same trials from random parameters."""
+  """Returns the same trials with random initial parameters."""
   return tuple(dataclasses.replace(trial, untrained=True) for trial in trials)
 
 
 def group_by_setting(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-  """Setting -> its trials, one for each seed."""
+  """Returns a map from settings to their trials, one for each seed."""
   trials_by_setting: dict[str, list[Trial]] = {}
   for trial in trials:
     trials_by_setting.setdefault(trial.setting, []).append(trial)
   return trials_by_setting
 
 
-def _plain(value: str) -> str:
-  """Text without its quotes."""
+def _strip_quotes(value: str) -> str:
+  """Returns a string literal without its quotes."""
   return value.strip('\'"') if value[:1] in '\'"' else value
 
 
-def _value(text: str) -> str:
+def _to_gin_value(text: str) -> str:
+  """Returns a value in gin syntax. Words become quoted strings."""
   text = text.strip()
   if text.startswith(('@', '%')):
     return text
@@ -154,8 +170,8 @@ def _value(text: str) -> str:
   return text
 
 
-def _split(text: str) -> list[str]:
-  """At the commas that stand in no bracket and no quotes."""
+def _split_values(text: str) -> list[str]:
+  """Splits a text at commas outside of brackets and quotes."""
   parts, depth, quote = [''], 0, ''
   for char in text:
     if quote:

@@ -1,4 +1,4 @@
-"""Which setting of a grid is best, on the dev set alone; means over seeds."""
+"""Model selection on the dev set, with means over seeds."""
 
 import dataclasses
 import math
@@ -15,10 +15,10 @@ from xlflax.utils import errors, name_suggestions
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """Mean and spread of some numbers.
+  """Mean and standard deviation of numbers.
 
   Attributes:
-    values: the numbers; those that are not finite are left out.
+    values: The numbers. Those that are not finite are removed.
   """
 
   values: tuple[float, ...]
@@ -31,21 +31,22 @@ class Spread:
     )
 
   @classmethod
-  def of(cls, values: Iterable[float | None]) -> 'Spread':
-    """Of those that are numbers."""
+  def from_optional(cls, values: Iterable[float | None]) -> 'Spread':
+    """Returns the spread of the values that are not None."""
     return cls(tuple(value for value in values if value is not None))
 
   @property
   def mean(self) -> float | None:
+    """Mean, or None if there are no numbers."""
     return statistics.fmean(self.values) if self.values else None
 
   @property
   def std(self) -> float | None:
-    """Of a sample (n - 1); None of fewer than two numbers."""
+    """Sample standard deviation (n - 1), or None for fewer than two numbers."""
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
   def to_json(self) -> dict[str, Any]:
-    """{'mean', 'std', 'min', 'max', 'count'}."""
+    """Returns {'mean', 'std', 'min', 'max', 'count'}."""
     return {
       'mean': self.mean,
       'std': self.std,
@@ -57,17 +58,17 @@ class Spread:
   def __str__(self) -> str:
     if self.mean is None:
       return '-'
-    spread = '' if self.std is None else f' ± {self.std:.4f}'
-    return f'{self.mean:.4f}{spread}'
+    std = '' if self.std is None else f' ± {self.std:.4f}'
+    return f'{self.mean:.4f}{std}'
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """The trials that differ in the seed only.
+  """Trials that differ only in the seed.
 
   Attributes:
-    name: such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
-    results: one for each seed.
+    name: Name such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
+    results: Results of the trials, one for each seed.
   """
 
   name: str
@@ -75,11 +76,12 @@ class Setting:
 
   @property
   def untrained(self) -> bool:
-    """Whether its trials start from random parameters."""
+    """True if the trials start from random parameters."""
     return self.results[0].trial.untrained
 
   @property
   def finished(self) -> tuple[grid_trials.TrialResult, ...]:
+    """Results of the trials that are finished."""
     return tuple(
       result
       for result in self.results
@@ -88,19 +90,19 @@ class Setting:
 
   @property
   def is_complete(self) -> bool:
-    """Whether every seed has come to its end with a result."""
+    """True if the trials of all seeds are finished."""
     return len(self.finished) == len(self.results)
 
   @property
   def dev(self) -> Spread:
-    """The metric that is selected by, over seeds."""
-    return Spread.of(result.value for result in self.finished)
+    """Spread over seeds of the metric used for selection."""
+    return Spread.from_optional(result.value for result in self.finished)
 
 
 def results_by_setting(
   results: Iterable[grid_trials.TrialResult],
 ) -> tuple[Setting, ...]:
-  """The results by setting, in the order of the grid."""
+  """Groups results by setting, in the order of the grid."""
   grouped: dict[str, list[grid_trials.TrialResult]] = {}
   for result in results:
     grouped.setdefault(result.trial.setting, []).append(result)
@@ -110,80 +112,91 @@ def results_by_setting(
 def rank_settings(
   settings: Sequence[Setting], metric: str | None
 ) -> tuple[Setting, ...]:
-  """Settings by their mean over seeds on the dev set, the best first.
+  """Ranks settings by their mean over seeds on the dev set, the best first.
 
-  A setting one of whose seeds has no result is not ranked; of equals the
-  earlier is better.
+  Settings without results for all seeds are not ranked. Ties are ordered as in
+  the grid.
 
   Args:
-    settings: of the grid.
-    metric: that was selected by; its declaration says which way is better.
-      None: a grid of one setting, which is the best.
+    settings: Settings of the grid.
+    metric: Metric used for selection, which defines whether lower values are
+      better. If None, the grid must have a single setting.
 
   Raises:
-    ConfigError: no metric, and several settings.
+    ConfigError: If there is no metric and several settings.
   """
-  usable = [s for s in settings if s.is_complete]
+  complete_settings = [setting for setting in settings if setting.is_complete]
   if metric is None:
     check_metric(metric, len(settings))
-    return tuple(usable)
+    return tuple(complete_settings)
   sign = 1 if task_families.better_of(metric) is Better.LOWER else -1
-  ranked = [
-    (sign * s.dev.mean, index, s)
-    for index, s in enumerate(usable)
-    if s.dev.mean is not None
+  means_and_settings = [
+    (sign * setting.dev.mean, setting)
+    for setting in complete_settings
+    if setting.dev.mean is not None
   ]
-  return tuple(s for _, _, s in sorted(ranked, key=lambda item: item[:2]))
+  # The sort is stable, so that ties keep the order of the grid.
+  means_and_settings.sort(key=lambda pair: pair[0])
+  return tuple(setting for _, setting in means_and_settings)
 
 
 def check_metric(metric: str | None, num_settings: int) -> None:
-  """Raises a ConfigError if nothing says which of several settings is best."""
+  """Raises ConfigError for several settings without a metric for selection.
+
+  Args:
+    metric: Metric used for selection, or None.
+    num_settings: Number of settings of the grid.
+  """
   if metric is None and num_settings > 1:
     raise errors.ConfigError(
-      'Nothing says which setting of the grid is best',
+      'A grid of several settings requires --metric_for_best_model',
       got=f'{num_settings} settings',
       where='--metric_for_best_model',
-      expected='a metric of the dev set such as classification/accuracy/en',
+      expected='a metric of the dev set, such as classification/accuracy/en',
     )
 
 
 def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Raises a ConfigError for a metric that no task of the dev set gives.
+  """Raises ConfigError for a metric that no task of the dev set reports.
 
   Args:
-    metric: 'task/metric/part'.
-    tasks: what training evaluates.
+    metric: Metric in the form 'task/metric/part'.
+    tasks: Evaluation tasks of training.
   """
-  name, _, suffix = metric.partition('/')
-  kind, _, part = suffix.partition('/')
-  metric_names = [
-    f'{task.name}/{task.primary_metric}/{_part(task)}' for task in tasks
+  task_name, _, suffix = metric.partition('/')
+  metric_name, _, part = suffix.partition('/')
+  suggestions = [
+    f'{task.name}/{task.primary_metric}/{_first_part(task)}' for task in tasks
   ]
   for task in tasks:
-    kinds = [task_metric.name for task_metric in task.METRICS] or [kind]
-    parts = _parts(task) or [part]
-    if (task.name, bool(kind and part)) != (name, True):
+    if task.name != task_name or not metric_name or not part:
       continue
-    if kind in kinds and part in (*parts, 'mean'):
+    # Without declared metrics or languages, any name is accepted.
+    metric_names = [declared.name for declared in task.METRICS]
+    parts = _task_languages(task)
+    if metric_names and metric_name not in metric_names:
+      continue
+    if not parts or part in (*parts, 'mean'):
       return
   raise errors.ConfigError(
-    'Training evaluates no such metric',
+    'No evaluation task of training reports this metric',
     got=metric,
     where='--metric_for_best_model',
-    expected='such as ' + ', '.join(metric_names)
-    if metric_names
-    else 'evaluation tasks',
-    fix=name_suggestions.did_you_mean(metric, metric_names),
+    expected='a metric such as ' + ', '.join(suggestions)
+    if suggestions
+    else 'evaluation tasks during training',
+    fix=name_suggestions.did_you_mean(metric, suggestions),
   )
 
 
-def _parts(task: eval_task.EvalTask) -> list[str]:
-  """The languages that a labelled task will score; [] where it is not known."""
+def _task_languages(task: eval_task.EvalTask) -> list[str]:
+  """Returns the languages of a labeled task, or [] if they are unknown."""
   source = getattr(task, 'source', None)
   if not isinstance(source, example_source.ExampleSource):
     return []
   return list(source.languages())
 
 
-def _part(task: eval_task.EvalTask) -> str:
-  return (_parts(task) or ['mean'])[0]
+def _first_part(task: eval_task.EvalTask) -> str:
+  """Returns the first language of a task, or 'mean'."""
+  return (_task_languages(task) or ['mean'])[0]

@@ -1,8 +1,8 @@
-"""Self-labelled translate-train: a teacher labels words of translated text.
+"""Pseudo-labels: word labels of translated text from a teacher model.
 
-For labels of words a translation does not carry over: a model that was
-fine-tuned on English labels the translated training text, and the next model
-is trained on both (FILTER, Fang et al. 2021; VECO, section 5.1).
+Labels of words do not carry over to a translation. A model that was fine-tuned
+on English therefore labels the translated training text, and the next model is
+trained on both (FILTER, Fang et al. 2021; VECO, section 5.1).
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import pydantic
 
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import line_reader
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import example_source
@@ -27,10 +27,10 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordLines(example_source.ExampleSource):
-  """Sentences without labels: one a line, words separated by spaces.
+  """Sentences without labels, one per line with words separated by spaces.
 
   Attributes:
-    files: language -> file. Empty lines are passed over.
+    files: Map from languages to files. Empty lines are skipped.
   """
 
   files: Annotated[
@@ -44,10 +44,12 @@ class WordLines(example_source.ExampleSource):
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """The sentences of a language; the id is the number of the line, from 0.
+    """Returns the sentences of a language.
+
+    The id of a sentence is the number of its line, from 0.
 
     Raises:
-      CorpusError: the file is missing, no UTF-8, or has no word.
+      CorpusError: If the file is missing, is not UTF-8, or has no word.
     """
     path = bucket_staging.stage_input(self.files[part])
     sentences: list[labeled_examples.Example] = [
@@ -55,10 +57,10 @@ class WordLines(example_source.ExampleSource):
         id=str(number - 1), language=part, words=tokens
       )
       for number, line in file_reading.read_lines(path)
-      if (tokens := tuple(corpus_lines.split_tokens(line)))
+      if (tokens := tuple(line_reader.split_tokens(line)))
     ]
     if not sentences:
-      raise errors.CorpusError('A file has no text', where=str(path))
+      raise errors.CorpusError('The file has no text', where=str(path))
     return sentences
 
 
@@ -74,28 +76,29 @@ def pseudo_label(
   batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> dict[str, str]:
-  """Writes the labels that a fine-tuned run gives to the words of text.
+  """Writes the labels that a fine-tuned run predicts for words.
 
   Args:
-    teacher: model directory of a run with `TokenClassification`.
-    source: sentences; labels that they have are not looked at.
-    output: directory of `<part>.conll`, which are written whole or not at
-      all: `word<TAB>label` a line, an empty line between sentences (format
-      'conll', and 'conll_iob2' for ENTITIES).
-    step: of the teacher's checkpoint; None: the newest.
-    scheme: The type of the labels; entities are repaired to IOB2. If None,
-      that of the teacher's labels.
+    teacher: Model directory of a run with `TokenClassification`.
+    source: Sentences. Their labels are ignored.
+    output: Directory of the files `<part>.conll`, which are written atomically:
+      `word<TAB>label` per line, with an empty line between sentences (format
+      'conll', or 'conll_iob2' for ENTITIES).
+    step: Step of the teacher's checkpoint. If None, the newest.
+    scheme: The type of the labels. Entities are repaired to IOB2. If None, that
+      of the teacher's labels.
     length: Maximum number of tokens per sequence. If None, the length that the
       teacher was fine-tuned with.
-    batch_size: sentences a batch.
-    partitioner: shards parameters and batches; None: one device.
+    batch_size: Number of sentences per batch.
+    partitioner: Partitioner of parameters and batches. If None, one device is
+      used.
 
   Returns:
-    Part -> file.
+    Map from parts to files.
 
   Raises:
-    ConfigError: the run has no such objective, or several.
-    CorpusError: text can't be labelled; parts before it are written.
+    ConfigError: If the run does not have exactly one such objective.
+    CorpusError: If some text cannot be labeled. The other files are written.
   """
   run = saved_run.open_run(teacher)
   names = [
@@ -105,10 +108,10 @@ def pseudo_label(
   ]
   if len(names) != 1:
     raise errors.ConfigError(
-      'The teacher has not been fine-tuned to label words',
+      'The teacher must have one TokenClassification objective',
       where=teacher,
       got=', '.join(run.objectives) or 'no objective',
-      expected='one TokenClassification',
+      expected='one TokenClassification objective',
     )
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]
@@ -123,7 +126,7 @@ def pseudo_label(
     inputs=run.inputs,
   )
   task = tagging_task.Tagging(
-    source=_Blind(source),
+    source=_UnlabeledSource(source),
     objective=names[0],
     length=length,
     scheme=validation.validate(
@@ -134,24 +137,30 @@ def pseudo_label(
   paths_by_part = {}
   for part in source.languages():
     if task.file_name(part) in result.files:
+      predictions = result.files[task.file_name(part)]
       path = paths.to_path(output) / f'{part}.conll'
       paths.write_atomically(
-        path, _conll(source.load(part), result.files[task.file_name(part)])
+        path, _format_conll(source.load(part), predictions)
       )
       paths_by_part[part] = str(path)
   if result.failures:
     raise errors.CorpusError(
-      'Some text could not be labelled',
+      'Some parts could not be labeled',
       where=teacher,
       got='; '.join(map(str, result.failures)),
-      expected=f'{", ".join(paths_by_part) or "nothing"} is written',
+      expected='labels of all parts (written: '
+      f'{", ".join(paths_by_part) or "none"})',
     )
   return paths_by_part
 
 
 @dataclasses.dataclass(frozen=True)
-class _Blind(example_source.ExampleSource):
-  """A source's sentences without their labels."""
+class _UnlabeledSource(example_source.ExampleSource):
+  """Sentences of a source without their labels.
+
+  Attributes:
+    source: Source of sentences.
+  """
 
   source: example_source.ExampleSource
 
@@ -167,12 +176,14 @@ class _Blind(example_source.ExampleSource):
     ]
 
 
-def _conll(examples, predictions: str) -> str:
-  """Words beside their predicted labels."""
-  read = labeled_examples.TaggedSentence.read_predictions(examples, predictions)
+def _format_conll(examples, predictions: str) -> str:
+  """Returns words and their predicted labels in the CoNLL format."""
+  tags_of_examples = labeled_examples.TaggedSentence.read_predictions(
+    examples, predictions
+  )
   return '\n'.join(
     ''.join(
       f'{word}\t{tag}\n' for word, tag in zip(example.words, tags, strict=True)
     )
-    for example, tags in zip(examples, read, strict=True)
+    for example, tags in zip(examples, tags_of_examples, strict=True)
   )

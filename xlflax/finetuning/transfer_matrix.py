@@ -1,4 +1,4 @@
-"""Every direction of transfer: train on each language, test on all.
+"""Transfer matrix: training on each language, testing on all languages.
 
 Source: Chi et al. (2022), MetaXLM, section 5.1 and figure 6.
 """
@@ -28,11 +28,11 @@ class Matrix:
   """Scores by training and test language.
 
   Attributes:
-    metric: 'task/metric'.
-    rows: training languages, R of them.
-    columns: test languages, C of them.
-    scores: [R, C], means over seeds of the selected setting; NaN where there
-      is none.
+    metric: Metric in the form 'task/metric'.
+    rows: Training languages (R).
+    columns: Test languages (C).
+    scores: Means over seeds of the selected setting, of shape [R, C]. Missing
+      scores are NaN.
   """
 
   metric: str
@@ -42,53 +42,62 @@ class Matrix:
 
   @property
   def gaps(self) -> np.ndarray:
-    """[R] score in the training language minus the mean of the others."""
+    """Transfer gaps of shape [R].
+
+    The transfer gap is the score in the training language minus the mean of the
+    scores in the other languages.
+    """
     transfer_gaps = [
-      averages.transfer_gap(dict(zip(self.columns, row, strict=True)), source=n)
-      for n, row in zip(self.rows, self.scores, strict=True)
+      averages.transfer_gap(
+        dict(zip(self.columns, scores, strict=True)), source=language
+      )
+      for language, scores in zip(self.rows, self.scores, strict=True)
     ]
     return np.array(transfer_gaps, float)
 
   def to_csv(self) -> str:
-    """A line for each training language, with its transfer gap."""
+    """Returns CSV with a line for each training language and its transfer gap."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(('train', *self.columns, 'gap'))
-    for name, scores, gap in zip(
+    for language, scores, gap in zip(
       self.rows, self.scores, self.gaps, strict=True
     ):
-      writer.writerow((name, *map(_shown, scores), _shown(gap)))
+      writer.writerow(
+        (language, *map(_format_score, scores), _format_score(gap))
+      )
     return text.getvalue()
 
 
 def check_directions(languages: Sequence[str]) -> None:
-  """Raises a ConfigError for fewer than two languages, or one twice."""
+  """Raises ConfigError unless there are two or more distinct languages."""
   if len(languages) < 2 or len(set(languages)) < len(languages):
     raise errors.ConfigError(
-      'Directions of transfer are between two languages or more',
+      'A transfer matrix requires two or more distinct languages',
       got=','.join(languages),
       where='--train_languages',
-      expected='different codes such as en,fr,ja',
+      expected='distinct language codes such as en,fr,ja',
     )
 
 
 def transfer_matrices(
   reports: Mapping[str, grid_report.GridReport],
 ) -> list[Matrix]:
-  """A matrix of each test task's main metric.
+  """Returns a matrix of the primary metric of each test task.
 
   Args:
-    reports: training language -> its grid, tested.
+    reports: Map from training languages to reports with test scores.
   """
   primary_metrics = dict.fromkeys(
     name for report in reports.values() for name in report.primary_metrics
   )
-  return [_matrix(name, reports) for name in primary_metrics]
+  return [_make_matrix(name, reports) for name in primary_metrics]
 
 
-def _matrix(
+def _make_matrix(
   metric: str, reports: Mapping[str, grid_report.GridReport]
 ) -> Matrix:
+  """Returns the matrix of one metric."""
   scores_by_language: dict[str, dict[str, float]] = {}
   for language, report in reports.items():
     scores_by_language[language] = {}
@@ -97,16 +106,10 @@ def _matrix(
         part = name.removeprefix(f'{metric}/')
         if part != name and part != 'mean' and spread.mean is not None:
           scores_by_language[language][part] = spread.mean
-  columns = tuple(
-    dict.fromkeys(
-      [
-        name
-        for name in scores_by_language
-        if any(name in row for row in scores_by_language.values())
-      ]
-      + [part for row in scores_by_language.values() for part in row]
-    )
-  )
+  # The training languages come first, in the order of the rows.
+  all_parts = [part for row in scores_by_language.values() for part in row]
+  training_parts = [name for name in scores_by_language if name in all_parts]
+  columns = tuple(dict.fromkeys(training_parts + all_parts))
   scores = np.array(
     [
       [row.get(part, np.nan) for part in columns]
@@ -119,30 +122,42 @@ def _matrix(
 def write_matrices(
   output: pathlib.Path, matrices: Sequence[Matrix]
 ) -> list[pathlib.Path]:
-  """Writes `directions.<task>.csv` and, of what has scores, a heat map."""
+  """Writes the matrices as CSV files and heat maps.
+
+  The files are named `directions.<task>.csv` and `directions.<task>.png`. A
+  matrix without scores has no heat map.
+
+  Args:
+    output: Output directory.
+    matrices: Matrices to write.
+
+  Returns:
+    The written files.
+  """
   written_paths = []
   for matrix in matrices:
     name = f'directions.{matrix.metric.split("/")[0]}'
     written_paths.append(output / f'{name}.csv')
     paths.write_atomically(written_paths[-1], matrix.to_csv())
     if np.isfinite(matrix.scores).any():
-      picture = output / f'{name}.png'
+      heat_map_path = output / f'{name}.png'
       written_paths.append(
-        plots.save_figure(plot_matrix(matrix), picture, dpi=_DPI)
+        plots.save_figure(plot_matrix(matrix), heat_map_path, dpi=_DPI)
       )
   return written_paths
 
 
 def plot_matrix(matrix: Matrix) -> figure.Figure:
-  """A heat map: training languages down, test languages across."""
-  points = {
+  """Plots a heat map with training languages as rows."""
+  scores_in_points = {
     (train, test): 100 * float(score)
     for train, row in zip(matrix.rows, matrix.scores, strict=True)
     for test, score in zip(matrix.columns, row, strict=True)
     if np.isfinite(score)
   }
-  return figures.directions(matrix.metric, 'points', {'': points})
+  return figures.directions(matrix.metric, 'points', {'': scores_in_points})
 
 
-def _shown(value: float) -> str:
+def _format_score(value: float) -> str:
+  """Returns a score with six decimals, or an empty string for NaN."""
   return '' if np.isnan(value) else f'{value:.6f}'

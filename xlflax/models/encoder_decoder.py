@@ -116,9 +116,7 @@ class EncoderDecoder(nn.Module):
     return self.encoder.encode(token_ids, **self._encoder_inputs(inputs))
 
   def encode_layers(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """Returns the embeddings and states of the encoder layers, [L + 1, B, T,
-    H].
-    """
+    """Returns the embeddings and encoder states, of shape [L + 1, B, T, H]."""
     return self.encoder.encode_layers(token_ids, **self._encoder_inputs(inputs))
 
   def decode(

@@ -114,12 +114,12 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
 
   @property
   def is_t5(self) -> bool:
-    """Whether the layers are those of T5."""
+    """True if the layers are those of T5."""
     return self.family is EncoderDecoderFamily.T5
 
   @property
   def scales_output(self) -> bool:
-    """Whether hidden states are scaled before the output embeddings (T5)."""
+    """True if hidden states are scaled before the output embeddings (T5)."""
     if self.output_scaling is OutputScaling.AUTO:
       return self.output_embeddings is OutputEmbeddings.TIED
     return self.output_scaling is OutputScaling.WIDTH

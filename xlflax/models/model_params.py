@@ -58,7 +58,7 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
   def init(key):
     return model.init({'params': key}, token_ids)['params']
 
-  plan = parameter_sharing.plan_of(model)
+  plan = parameter_sharing.get_sharing_plan(model)
   if plan is None:
     return init(rng)
   num_languages = model_config.require_num_languages(

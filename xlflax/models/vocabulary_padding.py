@@ -32,7 +32,7 @@ def unpadded_shape(
   unpadded = list(shape)
   if not isinstance(config, model_config.TransformerConfig):
     return tuple(unpadded)
-  sizes: Any = config  # both subclasses have a `table_size`
+  sizes: Any = config  # Both subclasses have a `table_size`.
   for pattern, axis in _ROW_AXES:
     if (
       pattern.search(name)

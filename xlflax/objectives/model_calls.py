@@ -64,7 +64,7 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   Returns:
     A tree like `params`, for `call_model` and `encode_batch`.
   """
-  plan = parameter_sharing.plan_of(model)
+  plan = parameter_sharing.get_sharing_plan(model)
   if plan is None:
     return params
   language = language_of(batch)

@@ -52,7 +52,7 @@ def encoding_parts(model, batch) -> list[_Side]:
   )
   if not second:
     return [first]
-  if parameter_sharing.plan_of(model) is not None:
+  if parameter_sharing.get_sharing_plan(model) is not None:
     return [first, second]
   return [interleave_sides(first, second)]
 

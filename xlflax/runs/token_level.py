@@ -112,7 +112,7 @@ def fill_mask(
         where='Run.fill_mask.texts',
       )
     params = parameter_sharing.select_language_params(
-      parameter_sharing.plan_of(subject.model),
+      parameter_sharing.get_sharing_plan(subject.model),
       subject.params['model'],
       np.int32(language_ids[index]),
     )

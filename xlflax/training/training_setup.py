@@ -65,7 +65,9 @@ class Setup:
         else compile_targets.current_target().platform
       )
     sharing_checks.check_sharing(
-      parameter_sharing.plan_of(self.model), settings.streams, self.spec
+      parameter_sharing.get_sharing_plan(self.model),
+      settings.streams,
+      self.spec,
     )
     self.factory = train_state.StateFactory(
       self.model,

@@ -106,7 +106,7 @@ def test_dropout_needs_a_key_and_changes_scores(scorer, params, words):
 def test_only_words_can_be_heads():
   scores = jnp.ones((1, 3, 3))
   found = np.asarray(
-    biaffine.only_words(scores, jnp.array([[True, True, False]]))
+    biaffine.mask_non_words(scores, jnp.array([[True, True, False]]))
   )[0]
   np.testing.assert_array_equal(
     found > 0, [[False, True, False], [True, False, False], [True, True, False]]
@@ -122,5 +122,5 @@ def test_word_vectors():
     (biaffine.Pooling.FIRST, [1.0, 3.0, 0.0]),
     (biaffine.Pooling.MEAN, [1.5, 3.0, 0.0]),
   ):
-    found = biaffine.word_vectors(states, starts, lengths, pooling)
+    found = biaffine.pool_words(states, starts, lengths, pooling)
     np.testing.assert_allclose(np.asarray(found)[0, :, 0], expected)

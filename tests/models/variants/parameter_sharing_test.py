@@ -274,10 +274,10 @@ def test_boxes_are_stacked_with_their_axes():
 def test_without_a_plan_nothing_is_selected():
   params = {'embeddings': {}}
   assert parameter_sharing.select_language_params(None, params, 0) is params
-  assert parameter_sharing.plan_of(_ORDINARY) is None
-  assert parameter_sharing.plan_of(object()) is None
+  assert parameter_sharing.get_sharing_plan(_ORDINARY) is None
+  assert parameter_sharing.get_sharing_plan(object()) is None
   plan = SharingPlan(layers=1)
-  assert parameter_sharing.plan_of(_model(plan)) is plan
+  assert parameter_sharing.get_sharing_plan(_model(plan)) is plan
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Generating text with an encoder-decoder."""
+"""Text generation with encoder-decoders."""
 
 from xlflax.models.decoding.decoding_options import (
   DecodingOptions,

@@ -1,4 +1,4 @@
-"""Beam search with a length penalty, for a batch at a time."""
+"""Batched beam search with a length penalty."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,13 @@ from xlflax.models.decoding.decoding_options import (
 
 
 class _Beams(NamedTuple):
-  """Some hypotheses of each row, the best first.
+  """Hypotheses of each sequence, in descending order of their scores.
 
   Attributes:
-    tokens: int32 [B, K, S].
-    scores: float32 [B, K]; -inf where there is none. Log probabilities of
-      unfinished hypotheses, of finished ones with the length penalty.
+    tokens: Tokens, int32 of shape [B, K, S].
+    scores: Scores, float32 of shape [B, K]: log probabilities of unfinished
+      hypotheses, or length-penalized log probabilities of finished ones. -inf
+      for hypotheses that do not exist.
   """
 
   tokens: jax.Array
@@ -27,14 +28,15 @@ class _Beams(NamedTuple):
 
 
 class _State(NamedTuple):
-  """After i tokens.
+  """State of the search after i tokens.
 
   Attributes:
-    i: int32.
-    live: unfinished hypotheses.
-    finished: finished ones.
-    stopped: bool [B], rows whose finished hypotheses are final.
-    cache: of the live ones, in their order.
+    i: Number of generated tokens, an int32 scalar.
+    live: Unfinished hypotheses.
+    finished: Finished hypotheses.
+    stopped: Whether the finished hypotheses of a sequence are final, bool of
+      shape [B].
+    cache: Cache of the unfinished hypotheses, in their order.
   """
 
   i: jax.Array
@@ -47,23 +49,31 @@ class _State(NamedTuple):
 def beam_search(
   stepper: decoding_step.Stepper, inputs
 ) -> decoding_step.Hypotheses:
-  """Returns the best hypotheses that beam search finds.
+  """Generates sequences by beam search.
 
-  At each token, the 2 K best continuations of a row's K hypotheses are looked
-  at. Of the best K, those with the end symbol are finished; the best K of the
-  others go on. At a row's limit of length the best K all count as finished.
+  In each step, the 2 K best continuations of the K hypotheses of a sequence are
+  computed. Those of the best K that end with the end symbol are finished. The
+  best K of the others remain. At the length limit of a sequence, the best K
+  count as finished.
+
+  Args:
+    stepper: Model and options.
+    inputs: Keyword arguments of the model's `encode`.
+
+  Returns:
+    The best hypotheses of each sequence.
   """
   options = stepper.options
   size = options.beam_size
   rows = stepper.prefix.shape[0] // size
   tokens = jnp.full((rows, size, options.max_length), stepper.pad_id, jnp.int32)
-  nothing = jnp.full((rows, size), -jnp.inf)
+  empty_scores = jnp.full((rows, size), -jnp.inf)
   state = _State(
-    jnp.int32(0),
-    _Beams(tokens, nothing.at[:, 0].set(0.0)),
-    _Beams(tokens, nothing),
-    jnp.zeros(rows, bool),
-    stepper.start(inputs),
+    i=jnp.int32(0),
+    live=_Beams(tokens, empty_scores.at[:, 0].set(0.0)),
+    finished=_Beams(tokens, empty_scores),
+    stopped=jnp.zeros(rows, bool),
+    cache=stepper.start(inputs),
   )
   state = jax.lax.while_loop(
     lambda s: (s.i < options.max_length) & ~s.stopped.all(),
@@ -75,7 +85,7 @@ def beam_search(
 
 
 def _advance(stepper: decoding_step.Stepper, state: _State) -> _State:
-  """Extends all live hypotheses by one token."""
+  """Extends all unfinished hypotheses by one token."""
   options, i, live = stepper.options, state.i, state.live
   size = options.beam_size
   previous = jnp.where(
@@ -86,71 +96,84 @@ def _advance(stepper: decoding_step.Stepper, state: _State) -> _State:
   log_probs, cache = stepper.log_probabilities(
     previous.reshape(-1), state.cache, i
   )
-  scores, beams, chosen = _continuations(
+
+  # Extend the hypotheses by their best continuations.
+  scores, beams, next_tokens = _best_continuations(
     live.scores, log_probs.reshape(*live.scores.shape, -1), 2 * size
   )
-  tokens = _pick(live.tokens, beams).at[:, :, i].set(chosen)
+  tokens = _gather(live.tokens, beams).at[:, :, i].set(next_tokens)
   limits = stepper.limits[::size]  # [B]
-  ends = (chosen == stepper.eos_id) | (i + 1 >= limits)[:, None]
+  is_end = (next_tokens == stepper.eos_id) | (i + 1 >= limits)[:, None]
 
-  ranked = (jnp.arange(2 * size) < size)[None, :]
-  penalised = scores / _penalty(i + 1, options)
-  penalised = jnp.where(
-    ends & ranked & ~state.stopped[:, None], penalised, -jnp.inf
+  # Add the finished ones of the best K continuations.
+  is_best_k = (jnp.arange(2 * size) < size)[None, :]
+  final_scores = jnp.where(
+    is_end & is_best_k & ~state.stopped[:, None],
+    scores / _penalty(i + 1, options),
+    -jnp.inf,
   )
-  finished = _best(
+  finished, _ = _top_beams(
     size,
-    *(
-      jnp.concatenate(pair, axis=1)
-      for pair in (
-        (state.finished.tokens, tokens),
-        (state.finished.scores, penalised),
-      )
-    ),
-  )[0]
-  live, order = _best(size, tokens, jnp.where(ends, -jnp.inf, scores))
-  cache = _reorder(cache, _pick(beams, order))
+    jnp.concatenate([state.finished.tokens, tokens], axis=1),
+    jnp.concatenate([state.finished.scores, final_scores], axis=1),
+  )
+
+  # Keep the best K unfinished continuations.
+  live, order = _top_beams(size, tokens, jnp.where(is_end, -jnp.inf, scores))
+  cache = _reorder_cache(cache, _gather(beams, order))
   stopped = state.stopped | _is_final(live, finished, i, limits, options)
   return _State(i + 1, live, finished, stopped, cache)
 
 
-def _continuations(live_scores, log_probs, count):
-  """The best continuations of each row.
+def _best_continuations(live_scores, log_probs, count):
+  """Returns the best continuations of each sequence.
 
   Args:
-    live_scores: [B, K].
-    log_probs: [B, K, V].
-    count: how many.
+    live_scores: Scores of the hypotheses, of shape [B, K].
+    log_probs: Log probabilities of the next token, of shape [B, K, V].
+    count: Number of continuations.
 
   Returns:
-    Their scores, beams and tokens, [B, count] each, the best first.
+    Their scores, beams and tokens of shape [B, count], in descending order of
+    the scores.
   """
   rows, size, vocab = log_probs.shape
-  # Those of each beam first, for a vocabulary is long to sort.
-  few = min(count, vocab)
-  totals, tokens = jax.lax.top_k(log_probs + live_scores[:, :, None], few)
-  totals, tokens = (x.reshape(rows, size * few) for x in (totals, tokens))
-  missing = max(count - size * few, 0)
+  # Select continuations per beam first, because it is slow to sort the
+  # vocabularies of all beams.
+  per_beam = min(count, vocab)
+  totals, tokens = jax.lax.top_k(log_probs + live_scores[:, :, None], per_beam)
+  totals, tokens = (x.reshape(rows, size * per_beam) for x in (totals, tokens))
+  missing = max(count - size * per_beam, 0)
   totals = jnp.pad(totals, ((0, 0), (0, missing)), constant_values=-jnp.inf)
   tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
   scores, index = jax.lax.top_k(totals, count)
-  return scores, jnp.minimum(index // few, size - 1), _pick(tokens, index)
+  beams = jnp.minimum(index // per_beam, size - 1)
+  return scores, beams, _gather(tokens, index)
 
 
-def _best(size: int, tokens, scores) -> tuple[_Beams, jax.Array]:
-  """The best of [B, C, S] and [B, C], and their indices [B, size]."""
+def _top_beams(size: int, tokens, scores) -> tuple[_Beams, jax.Array]:
+  """Returns the `size` hypotheses with the highest scores.
+
+  Args:
+    size: Number of hypotheses, K.
+    tokens: Tokens of shape [B, C, S].
+    scores: Scores of shape [B, C].
+
+  Returns:
+    The hypotheses, and their indices of shape [B, K].
+  """
   scores, index = jax.lax.top_k(scores, size)
-  return _Beams(_pick(tokens, index), scores), index
+  return _Beams(_gather(tokens, index), scores), index
 
 
-def _pick(array: jax.Array, index: jax.Array) -> jax.Array:
-  """[B, C, ...] and [B, K] -> [B, K, ...]."""
+def _gather(array: jax.Array, index: jax.Array) -> jax.Array:
+  """Selects elements [B, K] of an array [B, C, ...], of shape [B, K, ...]."""
   index = index.reshape(index.shape + (1,) * (array.ndim - 2))
   return jnp.take_along_axis(array, index, axis=1)
 
 
-def _reorder(cache: Cache, beams: jax.Array) -> Cache:
-  """Returns the cache with the rows of `beams` [B, K] in that order."""
+def _reorder_cache(cache: Cache, beams: jax.Array) -> Cache:
+  """Returns the cache with its sequences in the order of `beams` [B, K]."""
 
   def reorder(array):  # [L, B * K, S, N, D]
     split = array.reshape(array.shape[0], *beams.shape, *array.shape[2:])
@@ -161,16 +184,19 @@ def _reorder(cache: Cache, beams: jax.Array) -> Cache:
 
 
 def _penalty(length, options: DecodingOptions) -> jax.Array:
+  """Returns the number by which log probabilities of a length are divided."""
   return jnp.asarray(length, jnp.float32) ** options.length_penalty
 
 
 def _is_final(
   live: _Beams, finished: _Beams, i, limits, options: DecodingOptions
 ) -> jax.Array:
-  """bool [B]: whether a row's returned hypotheses can no longer change."""
+  """Returns whether the best hypotheses of a sequence are final, bool [B]."""
   if options.early_stopping is EarlyStopping.FULL:
     return finished.scores[:, -1] > -jnp.inf
-  worst = finished.scores[:, options.num_samples - 1]
-  # A log probability only falls; over which length it can be divided?
+  worst_returned = finished.scores[:, options.num_samples - 1]
+  # The log probability of a hypothesis can only decrease. This is the length
+  # that results in the highest possible score.
   length = limits if options.length_penalty > 0 else i + 2
-  return worst >= live.scores[:, 0] / _penalty(length, options)
+  best_possible = live.scores[:, 0] / _penalty(length, options)
+  return worst_returned >= best_possible

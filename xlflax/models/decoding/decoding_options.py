@@ -1,4 +1,4 @@
-"""How to generate."""
+"""Options of text generation."""
 
 import dataclasses
 import enum
@@ -7,21 +7,24 @@ from xlflax.utils import errors, validation
 
 
 class Method(enum.Enum):
-  """How the next token is chosen."""
+  """Selection of the next token."""
 
-  GREEDY = 'greedy'  # the most probable one
-  SAMPLE = 'sample'  # drawn from the distribution
-  BEAM = 'beam'  # those of the most probable rows, beam_size at a time
+  # The most probable token.
+  GREEDY = 'greedy'
+  # A token sampled from the distribution.
+  SAMPLE = 'sample'
+  # Beam search for the most probable sequences.
+  BEAM = 'beam'
 
 
 class EarlyStopping(enum.Enum):
-  """When the beam search of a row ends before its length limit.
+  """Criterion by which the beam search of a sequence ends before its limit.
 
-  EXACT: when no unfinished hypothesis can become better than those that are
-    returned. FULL: with beam_size finished ones, as in fairseq, even if the
-    best is still unfinished: where the end symbol is among the most probable
-    tokens in the middle of a sentence, that sentence loses to its own
-    beginning.
+  EXACT ends it when no unfinished hypothesis can become better than the
+  returned ones. FULL ends it when there are beam_size finished hypotheses, as
+  in fairseq, even if the best hypothesis is unfinished. If the end symbol is
+  among the most probable tokens in the middle of a sentence, FULL may therefore
+  return only the start of the sentence.
   """
 
   EXACT = 'exact'
@@ -31,27 +34,31 @@ class EarlyStopping(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
-  """How to generate; enum fields also take their values as strings.
+  """Options of text generation.
+
+  Enum fields also accept their values as strings.
 
   Attributes:
     method: GREEDY, SAMPLE or BEAM.
-    max_length: tokens generated at most, the end symbol included, the start
-      excluded.
-    num_samples: hypotheses returned for each row: samples, or the best of the
-      beams; 1 for GREEDY.
-    beam_size: BEAM: unfinished hypotheses kept (VECO: 5).
-    length_penalty: BEAM: a hypothesis of n tokens, the end symbol included,
-      scores log p / n^length_penalty (as in fairseq, the penalty of which it
-      is, and in transformers): 0 prefers short ones, 1 has none.
-    early_stopping: BEAM: EXACT or FULL.
-    temperature: SAMPLE: divides the logits.
-    top_k: SAMPLE: only from this many most probable tokens; None: from all.
-    top_p: SAMPLE: only from the most probable tokens that together have at
-      least this probability, after `top_k` (Holtzman et al. 2020).
-    suppressed_ids: tokens that are never generated.
+    max_length: Maximum number of generated tokens, including the end symbol and
+      excluding the start symbols.
+    num_samples: Number of returned hypotheses per source sequence: samples, or
+      the best of the beams. It must be 1 for GREEDY.
+    beam_size: Number of unfinished hypotheses that BEAM keeps (VECO: 5).
+    length_penalty: Exponent of the length in the score of BEAM. A hypothesis of
+      n tokens, including the end symbol, has the score log p /
+      n^length_penalty, as in fairseq and transformers. 0 favors short
+      hypotheses, 1 yields the mean log probability per token.
+    early_stopping: Criterion of BEAM, EXACT or FULL.
+    temperature: Number by which SAMPLE divides the logits.
+    top_k: Number of most probable tokens from which SAMPLE draws. If None, it
+      draws from all tokens.
+    top_p: Minimum probability of the most probable tokens from which SAMPLE
+      draws, after `top_k` (Holtzman et al. 2020).
+    suppressed_ids: Tokens that are never generated.
 
   Raises:
-    ConfigError: a value is out of range or does not fit the method.
+    ConfigError: If a value is out of range, or does not apply to the method.
   """
 
   method: Method = Method.BEAM
@@ -71,13 +78,13 @@ class DecodingOptions:
     )
     if max_samples is not None and self.num_samples > max_samples:
       raise errors.ConfigError(
-        'Decoding has an impossible num_samples',
+        f'`num_samples` is too large for the method {self.method.value!r}',
         got=self.num_samples,
-        expected=f'at most {max_samples} with the method {self.method.value!r}',
+        expected=f'at most {max_samples}',
         where='DecodingOptions.num_samples',
       )
 
   @property
   def rows_per_source(self) -> int:
-    """Rows decoded together for each row of the source."""
+    """Number of sequences decoded in parallel for each source sequence."""
     return self.beam_size if self.method is Method.BEAM else self.num_samples

@@ -1,4 +1,4 @@
-"""The step that all decoding methods share: one token's probabilities."""
+"""Step of all decoding methods: the probabilities of the next token."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -11,15 +11,16 @@ from xlflax.models.decoding.decoding_options import DecodingOptions
 
 
 class Hypotheses(NamedTuple):
-  """Generated rows and their scores.
+  """Generated sequences and their scores.
 
   Attributes:
-    token_ids: int32 [B, n, S], without the start; from the end symbol on, the
-      padding symbol.
-    scores: float32 [B, n]. GREEDY and SAMPLE: the log probability of the row,
-      in nats, under the model as it is (neither temperature nor truncation).
-      BEAM: the log probability over its length to the power of the length
-      penalty, falling; -inf for a hypothesis that does not exist.
+    token_ids: Generated tokens without the start symbols, int32 of shape [B, n,
+      S]. The end symbol is followed by padding.
+    scores: Scores, float32 of shape [B, n]. For GREEDY and SAMPLE, the log
+      probability of the sequence in nats under the model, without temperature
+      and truncation. For BEAM, the log probability divided by the length to the
+      power of the length penalty, in descending order, or -inf for a hypothesis
+      that does not exist.
   """
 
   token_ids: jax.Array
@@ -28,17 +29,18 @@ class Hypotheses(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stepper:
-  """A model, its parameters, and the ends of rows.
+  """A model with parameters, options and inputs of the decoder.
 
   Attributes:
-    model: an `EncoderDecoder`.
-    params: its parameters.
-    options: how to decode.
-    eos_id: ends a row.
-    pad_id: fills rows after that.
-    prefix: int32 [R, P], what every row starts with.
-    limits: int32 [R], tokens generated at most, from 1 to `options.max_length`.
-    language_ids: int32 [R, 1], or None.
+    model: An `EncoderDecoder`.
+    params: Parameters of the model.
+    options: Options of text generation.
+    eos_id: Token that ends a sequence.
+    pad_id: Token that follows the end symbol.
+    prefix: First tokens of each sequence, int32 of shape [R, P].
+    limits: Maximum number of generated tokens of each sequence, from 1 to
+      `options.max_length`, int32 of shape [R].
+    language_ids: Language ids, int32 of shape [R, 1], or None.
   """
 
   model: Any
@@ -51,12 +53,20 @@ class Stepper:
   language_ids: jax.Array | None
 
   def call(self, method: str, *args, **kwargs):
+    """Applies a method of the model."""
     return self.model.apply(
       {'params': self.params}, *args, method=method, **kwargs
     )
 
   def start(self, inputs) -> Cache:
-    """Encodes the source and reads the prefix except its last token."""
+    """Encodes the source and decodes the prefix except its last token.
+
+    Args:
+      inputs: Keyword arguments of the model's `encode`.
+
+    Returns:
+      The cache for the first call of `log_probabilities`.
+    """
     memory = self.call('encode', **inputs)
     cache = self.call(
       'start_decoding',
@@ -72,18 +82,28 @@ class Stepper:
   def log_probabilities(
     self, token_ids: jax.Array, cache: Cache, i: jax.Array
   ) -> tuple[jax.Array, Cache]:
-    """Of the i-th generated token, after `token_ids` [R]: float32 [R, V].
+    """Returns the log probabilities of the next token.
 
-    Suppressed tokens have -inf; the others are not scaled up for it.
+    Suppressed tokens have the value -inf. The other probabilities are not
+    rescaled.
+
+    Args:
+      token_ids: Preceding tokens, int32 of shape [R].
+      cache: Cache of the preceding steps.
+      i: Index of the generated token, an int32 scalar.
+
+    Returns:
+      A float32 array of shape [R, V], and the cache for the next step.
     """
     states, cache = self._states(token_ids, cache, self.prefix.shape[1] - 1 + i)
-    result = jax.nn.log_softmax(self.call('logits', states[:, 0]))
+    log_probs = jax.nn.log_softmax(self.call('logits', states[:, 0]))
     if self.options.suppressed_ids:
       ids = jnp.asarray(self.options.suppressed_ids)
-      result = result.at[:, ids].set(-jnp.inf)
-    return result, cache
+      log_probs = log_probs.at[:, ids].set(-jnp.inf)
+    return log_probs, cache
 
   def _states(self, token_ids, cache, position):
+    """Returns the decoder's hidden states of tokens [R], of shape [R, 1, H]."""
     return self.call(
       'decode_step',
       token_ids[:, None],

@@ -1,4 +1,4 @@
-"""From a batch of source rows to generated rows."""
+"""Text generation for batches of source sequences."""
 
 import functools
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from xlflax.models.decoding import beam_search, decoding_step, sampling
 from xlflax.models.decoding.decoding_options import DecodingOptions, Method
 from xlflax.utils import errors
 
-# Key of the batch -> the encoder's argument.
-_INPUTS = {
+# Key of the batch -> argument of the encoder.
+_ENCODER_ARGUMENTS = {
   batch_keys.TOKEN_IDS: 'token_ids',
   batch_keys.SEGMENT_IDS: 'segment_ids',
   batch_keys.POSITIONS: 'positions',
@@ -35,42 +35,42 @@ def generate(
   max_lengths: jax.Array | None = None,
   rng: jax.Array | None = None,
 ) -> decoding_step.Hypotheses:
-  """Generates one or more rows for each row of a batch.
+  """Generates one or more sequences for each source sequence of a batch.
 
-  The program is compiled once for batches of the same shapes. Within a
-  partitioner's scope it runs sharded, as training does.
+  The program is compiled once per shape of the batch. Inside the scope of a
+  partitioner, it runs sharded, as in training.
 
   Args:
-    model: an `EncoderDecoder`.
-    params: `{'model': ...}`, as in training and in checkpoints.
-    batch: `token_ids` int32 [B, T] of the source and what there is of
-      segment_ids (one segment a row, 0 is padding), positions, language_ids and
-      side_ids.
-    options: how to generate.
-    vocabulary: says which tokens end and fill rows.
-    decoder_start: int32 [B], or [B, P]: the first tokens that the decoder reads
-      (a language's symbol, the padding symbol for T5, ..).
-    language_ids: int32 [B], of what is generated; for models with language
-      embeddings.
-    max_lengths: int32 [B], tokens generated at most for each row; None, or more
-      than `options.max_length`: that many.
-    rng: key, for `Method.SAMPLE`.
+    model: An `EncoderDecoder`.
+    params: Parameters as in training and in checkpoints, `{'model': ...}`.
+    batch: Source with `token_ids`, int32 of shape [B, T], and optionally
+      segment_ids (one segment per sequence, 0 for padding), positions,
+      language_ids and side_ids.
+    options: Options of text generation.
+    vocabulary: Vocabulary that defines the end symbol and the padding symbol.
+    decoder_start: First tokens that the decoder reads, such as the symbol of a
+      language, or the padding symbol for T5. int32 of shape [B] or [B, P].
+    language_ids: Languages of the generated sequences, int32 of shape [B], for
+      models with language embeddings.
+    max_lengths: Maximum number of generated tokens per sequence, int32 of shape
+      [B]. It is limited to `options.max_length`, which is also the default.
+    rng: Random key for `Method.SAMPLE`.
 
   Returns:
-    The hypotheses, [B, num_samples, max_length].
+    Hypotheses with tokens of shape [B, num_samples, max_length].
 
   Raises:
-    ConfigError: `max_length` is beyond the model's positions, there is no key
-      to sample with, or the start does not fit the batch.
+    ConfigError: If the model has too few positions, sampling has no random key,
+      or the shape of `decoder_start` does not match the batch.
   """
   inputs = {
     argument: jnp.asarray(batch[key])
-    for key, argument in _INPUTS.items()
+    for key, argument in _ENCODER_ARGUMENTS.items()
     if key in batch
   }
   prefix = jnp.asarray(decoder_start, jnp.int32)
   prefix = prefix[:, None] if prefix.ndim == 1 else prefix
-  _check(model, options, inputs, prefix, rng)
+  _check_arguments(model, options, inputs, prefix, rng)
   program = compile_generate(
     model, options, vocabulary.eos_id, vocabulary.pad_id
   )
@@ -84,21 +84,32 @@ def generate(
 def compile_generate(
   model: Any, options: DecodingOptions, eos_id: int, pad_id: int
 ):
-  """Returns the jitted program for a model and way of generating."""
+  """Returns the jitted program for a model and options.
+
+  Args:
+    model: An `EncoderDecoder`.
+    options: Options of text generation.
+    eos_id: Token that ends a sequence.
+    pad_id: Token that follows the end symbol.
+
+  Returns:
+    A function of parameters, encoder inputs, prefix, limits, language ids and
+    random key that returns `Hypotheses`.
+  """
 
   def program(params, inputs, prefix, limits, language_ids, rng):
     rows_per_source = options.rows_per_source
     if language_ids is not None:
       language_ids = jnp.repeat(language_ids, rows_per_source)[:, None]
     stepper = decoding_step.Stepper(
-      model,
-      params,
-      options,
-      eos_id,
-      pad_id,
-      jnp.repeat(prefix, rows_per_source, axis=0),
-      jnp.repeat(limits, rows_per_source),
-      language_ids,
+      model=model,
+      params=params,
+      options=options,
+      eos_id=eos_id,
+      pad_id=pad_id,
+      prefix=jnp.repeat(prefix, rows_per_source, axis=0),
+      limits=jnp.repeat(limits, rows_per_source),
+      language_ids=language_ids,
     )
     if options.method is Method.BEAM:
       return beam_search.beam_search(stepper, inputs)
@@ -107,27 +118,29 @@ def compile_generate(
   return jax.jit(program)
 
 
-def _check(model, options, inputs, prefix, rng) -> None:
-  needed = prefix.shape[1] - 1 + options.max_length
-  if needed > model.config.max_length:
+def _check_arguments(model, options, inputs, prefix, rng) -> None:
+  """Raises ConfigError for arguments that `generate` does not support."""
+  num_positions = prefix.shape[1] - 1 + options.max_length
+  if num_positions > model.config.max_length:
     raise errors.ConfigError(
-      'The decoder has fewer positions than decoding needs',
-      got=f'{needed} (max_length = {options.max_length}, and a start of '
-      f'{prefix.shape[1]})',
+      'Decoding requires more positions than the decoder has',
+      got=f'{num_positions} (max_length={options.max_length} and '
+      f'{prefix.shape[1]} start tokens)',
       expected=f'at most {model.config.max_length}',
       where='DecodingOptions.max_length',
     )
-  if prefix.shape[0] != inputs['token_ids'].shape[0] or prefix.ndim != 2:
+  batch_size = inputs['token_ids'].shape[0]
+  if prefix.shape[0] != batch_size or prefix.ndim != 2:
     raise errors.ConfigError(
-      'The start of decoding does not fit the batch',
+      'The shape of `decoder_start` does not match the batch',
       got=f'shape {prefix.shape}',
-      expected=f'one row for each of {inputs["token_ids"].shape[0]}',
+      expected=f'shape [{batch_size}] or [{batch_size}, length]',
       where='decoder_start',
     )
   if options.method is Method.SAMPLE and rng is None:
     raise errors.ConfigError(
-      'Sampling needs a key',
-      got='rng = None',
+      'Sampling requires a random key',
+      got='rng=None',
       expected='a jax.random key',
       where='generate',
     )

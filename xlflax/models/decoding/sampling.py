@@ -1,4 +1,4 @@
-"""Greedy decoding and sampling, one token at a time."""
+"""Greedy decoding and sampling."""
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +10,28 @@ from xlflax.models.decoding.decoding_options import DecodingOptions, Method
 def sample_tokens(
   stepper: decoding_step.Stepper, inputs, rng: jax.Array | None
 ) -> decoding_step.Hypotheses:
-  """Decodes greedily, or samples with the key `rng`."""
+  """Generates sequences greedily or by sampling.
+
+  Args:
+    stepper: Model and options.
+    inputs: Keyword arguments of the model's `encode`.
+    rng: Random key for sampling. It may be None for greedy decoding.
+  """
   options = stepper.options
   rows, length = stepper.prefix.shape[0], options.max_length
 
   def body(carry):
     i, tokens, current, finished, scores, cache = carry
     log_probs, cache = stepper.log_probabilities(current, cache, i)
-    chosen = _choose(log_probs, options, rng, i)
-    chosen = jnp.where(finished, stepper.pad_id, chosen)
-    gain = jnp.take_along_axis(log_probs, chosen[:, None], axis=1)[:, 0]
-    scores = scores + jnp.where(finished, 0.0, gain)
-    tokens = tokens.at[:, i].set(chosen)
-    finished |= (chosen == stepper.eos_id) | (i + 1 >= stepper.limits)
-    return i + 1, tokens, chosen, finished, scores, cache
+    next_tokens = _select_tokens(log_probs, options, rng, i)
+    next_tokens = jnp.where(finished, stepper.pad_id, next_tokens)
+    token_scores = jnp.take_along_axis(log_probs, next_tokens[:, None], axis=1)[
+      :, 0
+    ]
+    scores = scores + jnp.where(finished, 0.0, token_scores)
+    tokens = tokens.at[:, i].set(next_tokens)
+    finished |= (next_tokens == stepper.eos_id) | (i + 1 >= stepper.limits)
+    return i + 1, tokens, next_tokens, finished, scores, cache
 
   _, tokens, _, _, scores, _ = jax.lax.while_loop(
     lambda carry: (carry[0] < length) & ~carry[3].all(),
@@ -43,8 +51,8 @@ def sample_tokens(
   )
 
 
-def _choose(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
-  """The next token of each row: [R, V] -> int32 [R]."""
+def _select_tokens(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
+  """Returns the next token of each sequence, int32 of shape [R]."""
   if options.method is Method.GREEDY:
     return jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
   logits = truncate_logits(
@@ -57,27 +65,31 @@ def _choose(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
 def truncate_logits(
   logits: jax.Array, *, top_k: int | None, top_p: float
 ) -> jax.Array:
-  """Returns `logits` with -inf for tokens that must not be drawn.
+  """Sets the logits of tokens that must not be sampled to -inf.
 
-  Tokens as probable as the last one that is kept are kept as well.
+  Tokens that are as probable as the least probable remaining token are kept as
+  well.
 
   Args:
-    logits: [R, V].
-    top_k: keep this many; None: all.
-    top_p: of those, keep the most probable ones until their probabilities sum
-      to this; at least one.
+    logits: Logits of shape [R, V].
+    top_k: Number of tokens to keep. If None, all tokens are kept.
+    top_p: Minimum probability of the tokens to keep: of those tokens, the most
+      probable ones are kept until their probabilities sum to this value. At
+      least one token is kept.
 
   Returns:
-    [R, V].
+    An array of shape [R, V].
   """
   if top_k is not None and top_k < logits.shape[-1]:
     smallest_kept = jax.lax.top_k(logits, top_k)[0][:, -1:]
     logits = jnp.where(logits < smallest_kept, -jnp.inf, logits)
   if top_p < 1:
-    falling = jnp.sort(logits, axis=-1, descending=True)
-    probabilities = jax.nn.softmax(falling, axis=-1)
-    before = jnp.cumsum(probabilities, axis=-1) - probabilities
-    kept_logits = jnp.where(before < top_p, falling, jnp.inf)
+    sorted_logits = jnp.sort(logits, axis=-1, descending=True)
+    probabilities = jax.nn.softmax(sorted_logits, axis=-1)
+    preceding_probability = jnp.cumsum(probabilities, axis=-1) - probabilities
+    kept_logits = jnp.where(
+      preceding_probability < top_p, sorted_logits, jnp.inf
+    )
     smallest_kept = jnp.min(kept_logits, axis=-1, keepdims=True)
     logits = jnp.where(logits < smallest_kept, -jnp.inf, logits)
   return logits

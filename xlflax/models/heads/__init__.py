@@ -1,1 +1,1 @@
-"""Heads on top of an encoder: layers, logits, and the biaffine scorer."""
+"""Heads of encoders: Transformer layers, classification and parsing."""

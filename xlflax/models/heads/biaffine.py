@@ -1,4 +1,4 @@
-"""The deep biaffine scorer of dependency arcs and relations.
+"""Deep biaffine scorer of dependency arcs and relations.
 
 Source: Dozat and Manning (2017), sections 3.1 and 3.2, equations 4 to 9.
 """
@@ -16,22 +16,26 @@ from xlflax.utils import class_registry, validation
 
 
 class Pooling(enum.StrEnum):
-  """How the states of a word's tokens become its vector."""
+  """Computation of a word's vector from the hidden states of its tokens."""
 
-  FIRST = 'first'  # the state of its first token (ECS, section 3)
-  MEAN = 'mean'  # the mean of its tokens' states
+  # The state of the first token (ECS, section 3).
+  FIRST = 'first'
+  # The mean of the states of all tokens.
+  MEAN = 'mean'
 
 
 @class_registry.register('biaffine_config')
 @dataclasses.dataclass(frozen=True)
 class BiaffineConfig:
-  """Sizes of the scorer.
+  """Hyperparameters of the biaffine scorer.
 
   Attributes:
-    num_relations: R.
-    arc_dim: width of the vectors that arcs are scored from (paper: 500).
-    relation_dim: of those for relations (paper: 100).
-    dropout_rate: on a word's vector before and after the first linear maps.
+    num_relations: Number of relations, R.
+    arc_dim: Width of the vectors from which arcs are scored (paper: 500).
+    relation_dim: Width of the vectors from which relations are scored (paper:
+      100).
+    dropout_rate: Dropout rate of the word vectors, before and after the first
+      linear maps.
   """
 
   num_relations: validation.PositiveInt
@@ -41,12 +45,13 @@ class BiaffineConfig:
 
 
 class Biaffine(nn.Module):
-  """Scores of arcs and of relations, from vectors of words.
+  """Scorer of arcs and relations between words.
 
-  A word's vector goes through four small networks (linear, leaky ReLU with
-  slope 0.1, orthonormal at first): as dependent and as head, for arcs and for
-  relations. The maps that follow start at zero, so that all heads and all
-  relations have the same score at first.
+  The vector of a word passes through four small networks: as dependent and as
+  head, for arcs and for relations. Each network is a linear map with
+  orthonormal initial weights and a leaky ReLU of slope 0.1. The following maps
+  are initialized with zeros, so that all heads and all relations initially have
+  the same score.
   """
 
   config: BiaffineConfig
@@ -79,7 +84,15 @@ class Biaffine(nn.Module):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(self, words: jax.Array, *, deterministic: bool = True):
-    """`arcs`, and `relations` at the arcs from each word to word 0."""
+    """Returns arc scores, and relation scores of arcs from all words to word 0.
+
+    Args:
+      words: Word vectors of shape [B, W, H].
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      The results of `arcs` and `relations`.
+    """
     heads = jnp.zeros(words.shape[:2], jnp.int32)
     return (
       self.arcs(words, deterministic=deterministic),
@@ -87,41 +100,45 @@ class Biaffine(nn.Module):
     )
 
   def arcs(self, words: jax.Array, *, deterministic: bool = True) -> jax.Array:
-    """Equation 6 for every two words.
+    """Returns the scores of all arcs (equation 6).
 
-    s_ij = [d_i : 1] U h_j, d_i word i as dependent and h_j word j as head.
+    The score is s_ij = [d_i : 1] U h_j, where d_i represents word i as a
+    dependent and h_j represents word j as a head.
 
     Args:
-      words: [B, W, H]; word 0 is the root.
-      deterministic: False turns dropout on.
+      words: Word vectors of shape [B, W, H]. Word 0 is the root.
+      deterministic: Whether to disable dropout.
 
     Returns:
-      float32 [B, W, W]: place (i, j) scores j as the head of i. It takes a mask
-      (see `only_words`) before a softmax over j.
+      A float32 array of shape [B, W, W]. Element (i, j) is the score of j as
+      the head of i. Apply `mask_non_words` before a softmax over j.
     """
     words = self.dropout(words, deterministic=deterministic)
-    dependent = self._one(self.arc_dependent, words, deterministic)
+    dependent = self._vector_with_bias(self.arc_dependent, words, deterministic)
     head = self._vector(self.arc_head, words, deterministic)
     return jnp.einsum('bid,de,bje->bij', dependent, self.arc, head)
 
   def relations(
     self, words: jax.Array, heads: jax.Array, *, deterministic: bool = True
   ) -> jax.Array:
-    """Scores of the relations of each word to a given head.
+    """Returns the scores of the relations of each word to a given head.
 
-    Equation 9: s_ir = [d_i : 1] U_r [h_i : 1], h_i the given head of word i.
+    The score is s_ir = [d_i : 1] U_r [h_i : 1], where h_i represents the given
+    head of word i (equation 9).
 
     Args:
-      words: [B, W, H].
-      heads: int [B, W] in 0 .. W - 1.
-      deterministic: False turns dropout on.
+      words: Word vectors of shape [B, W, H].
+      heads: Heads of the words, int from 0 to W - 1, of shape [B, W].
+      deterministic: Whether to disable dropout.
 
     Returns:
-      float32 [B, W, R].
+      A float32 array of shape [B, W, R].
     """
     words = self.dropout(words, deterministic=deterministic)
-    dependent = self._one(self.relation_dependent, words, deterministic)
-    head = self._one(self.relation_head, words, deterministic)
+    dependent = self._vector_with_bias(
+      self.relation_dependent, words, deterministic
+    )
+    head = self._vector_with_bias(self.relation_head, words, deterministic)
     head = jnp.take_along_axis(head, heads[..., None], axis=1)
     return jnp.einsum('bid,rde,bie->bir', dependent, self.relation, head)
 
@@ -129,77 +146,85 @@ class Biaffine(nn.Module):
     """Returns the best relation of every possible arc, without dropout.
 
     Args:
-      words: [B, W, H].
-      allowed: bool [2, R]: relations to the root, to any other head.
+      words: Word vectors of shape [B, W, H].
+      allowed: Allowed relations, bool of shape [2, R]: relations to the root,
+        and relations to any other head.
 
     Returns:
-      int32 [B, W, W]: place (i, j) for j as the head of i.
+      An int32 array of shape [B, W, W]. Element (i, j) is the relation of word
+      i to the head j.
     """
-    dependent = self._one(self.relation_dependent, words, True)
-    heads = self._one(self.relation_head, words, True)
+    dependent = self._vector_with_bias(self.relation_dependent, words, True)
+    heads = self._vector_with_bias(self.relation_head, words, True)
     projected = jnp.einsum('bid,rde->bire', dependent, self.relation)
 
-    def column(j):
+    def best_relations_to_head(j):
       scores = jnp.einsum('bire,be->bir', projected, heads[:, j])
       return jnp.argmax(
         jnp.where(allowed[jnp.minimum(j, 1)][None, None], scores, MASKED_SCORE),
         axis=-1,
       )
 
-    relations = jax.lax.map(column, jnp.arange(words.shape[1]))  # [W, B, W]
+    head_indices = jnp.arange(words.shape[1])
+    relations = jax.lax.map(best_relations_to_head, head_indices)  # [W, B, W]
     return jnp.moveaxis(relations, 0, -1).astype(jnp.int32)
 
   def _vector(self, dense, words, deterministic) -> jax.Array:
-    """[B, W, H] -> float32 [B, W, d]."""
+    """Applies a network to words [B, W, H] and returns float32 [B, W, d]."""
     hidden = nn.leaky_relu(dense(words.astype(jnp.float32)), 0.1)
     return self.dropout(hidden, deterministic=deterministic)
 
-  def _one(self, dense, words, deterministic) -> jax.Array:
+  def _vector_with_bias(self, dense, words, deterministic) -> jax.Array:
     """Returns `_vector` with a 1 appended, [B, W, d + 1]."""
     vectors = self._vector(dense, words, deterministic)
     return jnp.concatenate([vectors, jnp.ones_like(vectors[..., :1])], axis=-1)
 
 
-def only_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
+def mask_non_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
   """Masks arcs whose head is not a word or is the dependent itself.
 
   Args:
-    scores: [B, W, W].
-    is_word: bool [B, W], the root among the words.
+    scores: Scores of arcs, of shape [B, W, W].
+    is_word: Mask of the words, including the root, bool of shape [B, W].
+
+  Returns:
+    The scores, with `MASKED_SCORE` at impossible arcs.
   """
-  itself = jnp.eye(scores.shape[1], dtype=bool)[None]
-  return jnp.where(is_word[:, None, :] & ~itself, scores, MASKED_SCORE)
+  is_dependent = jnp.eye(scores.shape[1], dtype=bool)[None]
+  return jnp.where(is_word[:, None, :] & ~is_dependent, scores, MASKED_SCORE)
 
 
-def word_vectors(
+def pool_words(
   states: jax.Array, starts: jax.Array, lengths: jax.Array, pooling: Pooling
 ) -> jax.Array:
-  """Vectors of words from states of their tokens.
+  """Computes vectors of words from the hidden states of their tokens.
 
   Args:
-    states: [B, T, H].
-    starts: int [B, W], the place of each word's first token; anything where
-      there is no word.
-    lengths: int [B, W], its number of tokens, 0 for no word.
+    states: Hidden states of shape [B, T, H].
+    starts: Position of the first token of each word, int of shape [B, W].
+      Arbitrary if there is no word.
+    lengths: Number of tokens of each word, int of shape [B, W]. 0 if there is
+      no word.
     pooling: FIRST or MEAN.
 
   Returns:
-    [B, W, H] in the states' dtype; zeros where there is no word.
+    An array of shape [B, W, H] and the dtype of the states. It is zero if there
+    is no word.
   """
-  present = (lengths > 0)[..., None]
+  has_word = (lengths > 0)[..., None]
   if pooling is Pooling.FIRST:
     first_states = jnp.take_along_axis(
       states, jnp.maximum(starts, 0)[..., None], axis=1
     )
-    return jnp.where(present, first_states, jnp.zeros_like(first_states))
-  places = jnp.arange(states.shape[1])[None, None]
-  inside = (places >= starts[..., None]) & (
-    places < (starts + lengths)[..., None]
+    return jnp.where(has_word, first_states, jnp.zeros_like(first_states))
+  positions = jnp.arange(states.shape[1])[None, None]
+  is_inside = (positions >= starts[..., None]) & (
+    positions < (starts + lengths)[..., None]
   )  # [B, W, T]
-  share = inside / jnp.maximum(lengths, 1)[..., None]
+  weights = is_inside / jnp.maximum(lengths, 1)[..., None]
   return jnp.einsum(
     'bwt,bth->bwh',
-    share.astype(states.dtype),
+    weights.astype(states.dtype),
     states,
     precision=jax.lax.Precision.HIGHEST,
   )

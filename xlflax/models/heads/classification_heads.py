@@ -1,9 +1,10 @@
-"""Logits of classification heads, from states and a head's parameters.
+"""Logits of classification heads from hidden states and parameters.
 
-A head is `{'output': {'kernel' [H, C], 'bias' [C]}}`. It may have `'dense'`
-(`kernel` [H, H], perhaps `bias` [H]) and an activation before it: BERT's pooler
-and RoBERTa's classification head, with tanh. ModernBERT has a `'norm'` (`scale`
-[H], perhaps `bias`) between the two.
+The parameters of a head are `{'output': {'kernel' [H, C], 'bias' [C]}}`. A
+layer `'dense'` (`kernel` [H, H], optionally `bias` [H]) and an activation may
+precede the output, as in BERT's pooler and RoBERTa's classification head with
+tanh. ModernBERT has a `'norm'` (`scale` [H], optionally `bias`) between the
+two.
 """
 
 import enum
@@ -19,12 +20,16 @@ Drop = Callable[[jax.Array], jax.Array]
 
 
 class Pooling(enum.StrEnum):
-  """How the logits of a sequence are pooled."""
+  """Pooling of a sequence for its logits."""
 
-  FIRST = 'first'  # the first position
-  MEAN = 'mean'  # the mean of the states of its text
-  LATE = 'late'  # the mean of the logits of its text
-  LAST = 'last'  # the last position of its text (decoders)
+  # The first position.
+  FIRST = 'first'
+  # The mean of the hidden states of the text.
+  MEAN = 'mean'
+  # The mean of the logits of the text.
+  LATE = 'late'
+  # The last position of the text (decoders).
+  LAST = 'last'
 
 
 def pool_first_position(
@@ -34,8 +39,18 @@ def pool_first_position(
   activation: str = 'tanh',
   epsilon: float = 1e-5,
 ) -> jax.Array:
-  """The first position through `dense` and so on: [B, T, H] -> [B, H]."""
-  return _hidden(head, states[:, 0], activation, epsilon)
+  """Applies the layers before the output to the first position.
+
+  Args:
+    head: Parameters of the head.
+    states: Hidden states of shape [B, T, H].
+    activation: Activation after `dense`, one of `xlflax.models.activations`.
+    epsilon: Number added to the variance by `norm`.
+
+  Returns:
+    An array of shape [B, H].
+  """
+  return _hidden_layers(head, states[:, 0], activation, epsilon)
 
 
 def sequence_logits(
@@ -48,32 +63,35 @@ def sequence_logits(
   mask: jax.Array | None = None,
   drop: Drop | None = None,
 ) -> jax.Array:
-  """Logits of a sequence's classes: [B, T, H] -> [B, C].
+  """Returns the logits of the classes of each sequence.
 
   Args:
-    head: its parameters.
-    states: [B, T, H].
-    activation: after `dense`, one of `xlflax.models.activations`.
-    epsilon: of `norm`.
-    pooling: how all positions become one.
-    mask: [B, T], nonzero at text; None if all is text.
-    drop: dropout before each linear map; None for none.
+    head: Parameters of the head.
+    states: Hidden states of shape [B, T, H].
+    activation: Activation after `dense`, one of `xlflax.models.activations`.
+    epsilon: Number added to the variance by `norm`.
+    pooling: Pooling of the positions.
+    mask: Mask of shape [B, T], nonzero for text. If None, all positions are
+      text.
+    drop: Dropout applied before each linear map. If None, there is no dropout.
+
+  Returns:
+    An array of shape [B, C].
 
   Raises:
-    ConfigError: there is no such pooling.
+    ConfigError: If the pooling is unknown.
   """
   pooling = validation.validate(pooling, Pooling, name='pooling')
-  read = states
   if pooling is Pooling.FIRST:
-    read = states[:, 0]
+    states = states[:, 0]
   elif pooling is Pooling.LAST:
-    read = _last(states, mask)
+    states = _last_position(states, mask)
   elif pooling is Pooling.MEAN:
-    read = _mean(states, mask)
+    states = _masked_mean(states, mask)
   logits = token_logits(
-    head, read, activation=activation, epsilon=epsilon, drop=drop
+    head, states, activation=activation, epsilon=epsilon, drop=drop
   )
-  return _mean(logits, mask) if pooling is Pooling.LATE else logits
+  return _masked_mean(logits, mask) if pooling is Pooling.LATE else logits
 
 
 def token_logits(
@@ -84,66 +102,81 @@ def token_logits(
   epsilon: float = 1e-5,
   drop: Drop | None = None,
 ) -> jax.Array:
-  """Logits of each token's classes: [B, T, H] -> [B, T, C].
+  """Returns the logits of the classes of each token.
 
-  For question answering the two classes are start and end of the answer. The
-  other arguments are those of `sequence_logits`.
+  For question answering, the two classes are the start and the end of the
+  answer.
+
+  Args:
+    head: Parameters of the head.
+    states: Hidden states of shape [B, T, H].
+    activation: Activation after `dense`, one of `xlflax.models.activations`.
+    epsilon: Number added to the variance by `norm`.
+    drop: Dropout applied before each linear map. If None, there is no dropout.
+
+  Returns:
+    An array of shape [B, T, C].
   """
-  drop = drop or _nothing
+  if drop is None:
+    drop = _identity
   if 'dense' in head or 'norm' in head:
-    states = _hidden(head, drop(states), activation, epsilon)
+    states = _hidden_layers(head, drop(states), activation, epsilon)
   return _linear(head['output'], drop(states))
 
 
-def _nothing(states: jax.Array) -> jax.Array:
+def _identity(states: jax.Array) -> jax.Array:
   return states
 
 
-def _hidden(
+def _hidden_layers(
   head: dict, states: jax.Array, activation: str, epsilon: float
 ) -> jax.Array:
-  """Applies `dense` and `norm`: [..., H] -> [..., H]."""
+  """Applies `dense`, the activation and `norm` to states [..., H]."""
   if 'dense' in head:
     states = activations.activation_function(activation)(
       _linear(head['dense'], states)
     )
   if 'norm' not in head:
     return states
-  wide = states.astype(jnp.float32)
-  wide = wide - wide.mean(-1, keepdims=True)
-  power = jnp.square(wide).mean(-1, keepdims=True)
-  wide = (
-    wide * jax.lax.rsqrt(power + epsilon) * _row(head['norm']['scale'], states)
-  )
+
+  # Layer norm in float32.
+  outputs = states.astype(jnp.float32)
+  outputs = outputs - outputs.mean(-1, keepdims=True)
+  variance = jnp.square(outputs).mean(-1, keepdims=True)
+  outputs = outputs * jax.lax.rsqrt(variance + epsilon)
+  outputs = outputs * _expand_like(head['norm']['scale'], states)
   if 'bias' in head['norm']:
-    wide = wide + _row(head['norm']['bias'], states)
-  return wide.astype(states.dtype)
+    outputs = outputs + _expand_like(head['norm']['bias'], states)
+  return outputs.astype(states.dtype)
 
 
-def _mean(values: jax.Array, mask: jax.Array | None) -> jax.Array:
-  """Over the text: [B, T, C] -> [B, C]."""
+def _masked_mean(values: jax.Array, mask: jax.Array | None) -> jax.Array:
+  """Returns the mean over the text, which reduces [B, T, C] to [B, C]."""
   if mask is None:
     return values.mean(1)
   weights = (mask != 0)[:, :, None].astype(values.dtype)
   return (values * weights).sum(1) / weights.sum(1)
 
 
-def _last(states: jax.Array, mask: jax.Array | None) -> jax.Array:
-  """Returns the states of the last position of the text: [B, H]."""
+def _last_position(states: jax.Array, mask: jax.Array | None) -> jax.Array:
+  """Returns the states of the last position of the text, of shape [B, H]."""
   if mask is None:
     return states[:, -1]
-  places = jnp.arange(mask.shape[1])
-  last = jnp.max(jnp.where(mask != 0, places, 0), axis=1)
+  positions = jnp.arange(mask.shape[1])
+  last = jnp.max(jnp.where(mask != 0, positions, 0), axis=1)
   return jnp.take_along_axis(states, last[:, None, None], axis=1)[:, 0]
 
 
 def _linear(parameters: dict, inputs: jax.Array) -> jax.Array:
-  """[..., H] -> [..., C]."""
+  """Applies a linear map with an optional bias to inputs [..., H]."""
   outputs = inputs @ parameters['kernel'].astype(inputs.dtype)
   if 'bias' not in parameters:
     return outputs
-  return outputs + _row(parameters['bias'].astype(inputs.dtype), outputs)
+  return outputs + _expand_like(
+    parameters['bias'].astype(inputs.dtype), outputs
+  )
 
 
-def _row(vector: jax.Array, like: jax.Array) -> jax.Array:
+def _expand_like(vector: jax.Array, like: jax.Array) -> jax.Array:
+  """Adds leading axes to a vector, up to the rank of another array."""
   return jnp.expand_dims(vector, tuple(range(like.ndim - 1)))

@@ -1,8 +1,8 @@
-"""Transformer layers of a head, on top of an encoder's states.
+"""Transformer layers of a head on top of the hidden states of an encoder.
 
-ECS, section 5.1.2, trains "four transformer layers" and an output layer over
-one layer of a frozen encoder. The layers have the kind and size of the
-encoder's, except that each of them sees all of its segment.
+ECS, section 5.1.2, trains "four transformer layers" and an output layer on top
+of one layer of a frozen encoder. The layers have the type and size of the
+encoder's layers, except that all of them are global.
 """
 
 import dataclasses
@@ -15,13 +15,17 @@ from xlflax.models import layers
 from xlflax.models.attention import attention_masks
 
 
-def config_of(
+def make_head_config(
   config: model_config.EncoderConfig, width: int
 ) -> model_config.EncoderConfig:
-  """Returns the encoder's configuration for layers over states of `width`.
+  """Returns the configuration of layers for hidden states of a given width.
 
-  States wider than the encoder's get feed-forward blocks and heads that are
-  wider in proportion.
+  If the width differs from that of the encoder, the width of feed-forward
+  blocks and attention heads is scaled in proportion.
+
+  Args:
+    config: Configuration of the encoder.
+    width: Width of the hidden states.
   """
   scale = width / config.hidden_dim
   return dataclasses.replace(
@@ -37,11 +41,11 @@ def config_of(
 
 
 class HeadLayers(nn.Module):
-  """`num_layers` layers, and a final norm if theirs come before blocks.
+  """Transformer layers, with a final norm if norms precede the blocks.
 
   Attributes:
-    config: from `config_of`.
-    num_layers: at least 1.
+    config: Configuration from `make_head_config`.
+    num_layers: Number of layers, at least 1.
   """
 
   config: model_config.EncoderConfig
@@ -56,7 +60,17 @@ class HeadLayers(nn.Module):
     positions: jax.Array | None = None,
     deterministic: bool = True,
   ) -> jax.Array:
-    """[B, T, W] -> [B, T, W]; arguments as of `Encoder`'s methods."""
+    """Applies the layers.
+
+    Args:
+      states: Hidden states of shape [B, T, W].
+      segment_ids: Segments as in `Encoder`, int32 of shape [B, T], or None.
+      positions: Positions as in `Encoder`, int32 of shape [B, T], or None.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      Hidden states of shape [B, T, W].
+    """
     states = states.astype(self.config.compute_dtype)
     masks = attention_masks.make_attention_masks(
       self.config, segment_ids, positions, states.shape[1]

@@ -1,1 +1,1 @@
-"""What some encoders have beyond the ordinary one, each in its module."""
+"""Model variants: VECO, DeBERTa, T5 and partial parameter sharing."""

@@ -1,13 +1,14 @@
-"""Disentangled attention (He et al. 2021): DeBERTa-v2 and v3.
+"""Disentangled attention (He et al. 2021) of DeBERTa-v2 and v3.
 
-A token's content and its distance to another are vectors of their own. The
-score of query i and key j is
+The content of a token and its distance to another token are separate vectors.
+The score of query i and key j is
 
     (q_i k_j + q_i K(r_ij) + k_j Q(r_ij)) / sqrt(3 D)
 
-where r_ij is the embedding of the bucket of i - j, and Q and K are the layer's
-own maps of queries and keys. Distances below half the buckets have one each;
-beyond, buckets grow with the distance's logarithm.
+where r_ij is the embedding of the bucket of i - j, and Q and K are the query
+and key projections of the layer. Each distance below half the number of buckets
+has its own bucket. Above that, the size of the buckets grows with the logarithm
+of the distance.
 """
 
 from typing import NamedTuple
@@ -22,15 +23,16 @@ from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.linear import dense
 
-_TERMS = 3  # of the score
+_NUM_TERMS = 3  # Number of terms of the score.
 
 
 class Relative(NamedTuple):
-  """What all layers read about distances.
+  """Embeddings of distances, which all layers use.
 
   Attributes:
-    table: [2 S, H], an embedding of each bucket, -S to S - 1.
-    rows: int32 [B or 1, T, T], the row of the table for each (query, key).
+    table: Embedding of each bucket from -S to S - 1, of shape [2 S, H].
+    rows: Row of the table for each query and key, int32 of shape [B or 1, T,
+      T].
   """
 
   table: jax.Array
@@ -38,23 +40,30 @@ class Relative(NamedTuple):
 
 
 def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
-  """The bucket of a distance, int32 of the same shape, odd in the distance.
+  """Returns the buckets of distances.
+
+  The bucket of -d is the negative bucket of d.
 
   Args:
-    distance: int32 [...], of a query from a key.
-    buckets: S; distances below S / 2 have a bucket each.
-    maximum: the distance of the last bucket.
+    distance: Position of a query minus that of a key, an int32 array of any
+      shape.
+    buckets: Number of buckets per direction, S. Each distance up to S / 2 has
+      its own bucket.
+    maximum: Distance of the last bucket.
+
+  Returns:
+    An int32 array of the shape of `distance`.
   """
   middle = buckets // 2
-  size = jnp.maximum(jnp.abs(distance), middle).astype(jnp.float32)
-  growth = jnp.log(size / middle) / jnp.log((maximum - 1) / middle)
-  far = jnp.ceil(growth * (middle - 1)).astype(jnp.int32) + middle
-  near = jnp.abs(distance) <= middle
-  return jnp.where(near, distance, jnp.sign(distance) * far)
+  far_distance = jnp.maximum(jnp.abs(distance), middle).astype(jnp.float32)
+  growth = jnp.log(far_distance / middle) / jnp.log((maximum - 1) / middle)
+  far_bucket = jnp.ceil(growth * (middle - 1)).astype(jnp.int32) + middle
+  is_near = jnp.abs(distance) <= middle
+  return jnp.where(is_near, distance, jnp.sign(distance) * far_bucket)
 
 
 class RelativeEmbeddings(nn.Module):
-  """The embeddings of distances, normalised, and their rows for a batch."""
+  """Normalized embeddings of distances, and their rows for a batch."""
 
   config: model_config.EncoderConfig
 
@@ -72,12 +81,12 @@ class RelativeEmbeddings(nn.Module):
   def __call__(
     self, positions: jax.Array | None, length: int, *, deterministic: bool
   ) -> Relative:
-    """Those of rows of `length` T.
+    """Returns the embeddings of distances and their rows.
 
     Args:
-      positions: int32 [B, T], or None for 0 .. T - 1.
-      length: T.
-      deterministic: False turns dropout on.
+      positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
+      length: Length of the sequences, T.
+      deterministic: Whether to disable dropout.
     """
     config = self.config
     if positions is None:
@@ -87,11 +96,11 @@ class RelativeEmbeddings(nn.Module):
       buckets=config.relative_buckets,
       maximum=config.relative_max_distance,
     )
-    last = 2 * config.relative_buckets - 1
+    last_row = 2 * config.relative_buckets - 1
     table = self.norm(self.table.astype(config.compute_dtype))
     return Relative(
       self.dropout(table, deterministic=deterministic),
-      jnp.clip(buckets + config.relative_buckets, 0, last),
+      jnp.clip(buckets + config.relative_buckets, 0, last_row),
     )
 
 
@@ -107,29 +116,36 @@ def disentangled_attention(
   dropout_rate: float = 0.0,
   dropout_key: jax.Array | None = None,
 ) -> jax.Array:
-  """The context of each head, [B, T, N, D].
+  """Computes disentangled attention.
 
   Args:
-    query: [B, T, N, D].
-    key: [B, T, N, D].
-    value: [B, T, N, D].
-    relative_query: [2 S, N, D], Q of the embeddings of distances.
-    relative_key: [2 S, N, D], K of them.
-    index: int32 [B or 1, T, T], see `Relative`.
-    mask: which keys are seen, [T, T]; None if all attend to all.
-    dropout_rate: on probabilities.
-    dropout_key: key of the dropout; None without dropout.
+    query: Queries of shape [B, T, N, D].
+    key: Keys of shape [B, T, N, D].
+    value: Values of shape [B, T, N, D].
+    relative_query: Query projection Q of the embeddings of distances, of shape
+      [2 S, N, D].
+    relative_key: Key projection K of the embeddings of distances, of shape [2
+      S, N, D].
+    index: Row of the embeddings for each query and key, int32 of shape [B or 1,
+      T, T].
+    mask: Attention mask [T, T]. If None, every position attends to all
+      positions.
+    dropout_rate: Dropout rate of the attention probabilities.
+    dropout_key: Random key of the dropout. If None, there is no dropout.
+
+  Returns:
+    An array of shape [B, T, N, D].
   """
-  scores = _product('btnd,bsnd->bnts', query, key)
+  scores = _float32_einsum('btnd,bsnd->bnts', query, key)
   batch, heads, length, _ = scores.shape
   rows = jnp.broadcast_to(index[:, None], (batch, heads, length, length))
-  to_position = _product('btnd,rnd->bntr', query, relative_key)
+  to_position = _float32_einsum('btnd,rnd->bntr', query, relative_key)
   scores += jnp.take_along_axis(to_position, rows, axis=-1)
-  from_position = _product('bsnd,rnd->bnsr', key, relative_query)
-  turned = jnp.swapaxes(rows, -1, -2)  # [.., s, t]
-  gathered = jnp.take_along_axis(from_position, turned, axis=-1)
+  from_position = _float32_einsum('bsnd,rnd->bnsr', key, relative_query)
+  transposed_rows = jnp.swapaxes(rows, -1, -2)  # [.., s, t]
+  gathered = jnp.take_along_axis(from_position, transposed_rows, axis=-1)
   scores += jnp.swapaxes(gathered, -1, -2)
-  scores *= (query.shape[-1] * _TERMS) ** -0.5
+  scores *= (query.shape[-1] * _NUM_TERMS) ** -0.5
   visible = masks.mask_array(mask, length, length)
   if visible is not None:
     scores = jnp.where(visible, scores, MASKED_SCORE)
@@ -139,6 +155,8 @@ def disentangled_attention(
   return jnp.einsum('bnts,bsnd->btnd', weights, value)
 
 
-def _product(equation: str, first: jax.Array, second: jax.Array) -> jax.Array:
-  """An einsum in float32."""
+def _float32_einsum(
+  equation: str, first: jax.Array, second: jax.Array
+) -> jax.Array:
+  """Computes an einsum with a float32 result."""
   return jnp.einsum(equation, first, second, preferred_element_type=jnp.float32)

@@ -1,20 +1,20 @@
-"""Partial parameter sharing: parts of the encoder that each language owns.
+"""Partial parameter sharing: parameters that each language has separately.
 
-Source: Wu, Conneau et al. (2020), section 4.3: the embeddings (token and
+Source: Wu, Conneau et al. (2020), section 4.3. The embeddings (token and
 position, and with them the tied softmax) and the bottom layers of a bilingual
-encoder can be separated, progressively; all else is shared.
+encoder can be separated, progressively. All other parameters are shared.
 
-The encoder stays an ordinary one. Its parameter tree has the shared part in the
-usual places and each language's own part stacked under 'language_specific',
-with the logical axis 'language' in front:
+The module `Encoder` is unchanged. The parameter tree contains the shared
+parameters at their usual keys. The parameters of the languages are stacked
+under 'language_specific', with 'language' as the first logical axis:
 
     {'layers': {... [L - k, ...]}, 'head_dense': ...,
      'language_specific': {'embeddings': {'token': [languages, V, H], ...},
                            'layers': {... [languages, k, ...]},
                            'output_bias': [languages, V]}}
 
-`select_language_params` makes the tree of an ordinary encoder from it, for one
-language.
+`select_language_params` returns the parameter tree of an ordinary encoder for
+one language.
 """
 
 import dataclasses
@@ -30,32 +30,35 @@ from xlflax.utils import class_registry, errors, validation
 LANGUAGE_SPECIFIC = 'language_specific'
 _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'
 _TOKENS = 'token'
-# A table with a row for each language is its languages' own as it is.
-_BY_ROW = 'language'
+# The table of language embeddings has a row for each language already. It is
+# therefore shared.
+_LANGUAGES = 'language'
 
 
 @class_registry.register('sharing_plan')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharingPlan:
-  """The parts of an encoder that each language owns.
+  """Parameters of an encoder that each language has separately.
 
-  The plans of ECS, table 1: `Sep Emb` is (embeddings=True), `Sep Emb + L1-3`
-  (embeddings=True, layers=3), `Sep L1-6` (layers=6).
+  These are the plans of ECS, table 1: `Sep Emb` is (embeddings=True),
+  `Sep Emb + L1-3` is (embeddings=True, layers=3), and `Sep L1-6` is (layers=6).
 
   Attributes:
-    embeddings: the tables of tokens, positions and token types, their layer
-      norm, and the output bias; the output table is tied, so each language has
-      its own softmax.
-    layers: this many layers, from the bottom.
-    same_start: own parts begin with the same numbers in each language, but for
-      the rows of pieces, which are others in each; the paper does not say.
-      Small models' languages meet with it, and not without (docs/replication).
-    special_ids: rows of the tables of tokens that are no pieces;
-      `encoder_config.with_vocabulary` fills them in for `same_start`.
+    embeddings: Whether the tables of tokens, positions and token types, their
+      layer norm, and the output bias are separate. The output embeddings are
+      tied, so that each language has its own softmax.
+    layers: Number of separate layers, counted from the bottom.
+    same_start: Whether the separate parameters have the same initial values in
+      all languages, except for the rows of subwords, which differ between the
+      languages. The paper does not specify the initialization. In small models,
+      the representations of the languages align with this option, and not
+      without it (docs/replication).
+    special_ids: Rows of the token tables that are not subwords.
+      `encoder_config.with_vocabulary` sets them for `same_start`.
 
   Raises:
-    ConfigError: the plan is empty, its number of layers negative, or there are
-      `special_ids` without `same_start`.
+    ConfigError: If the plan is empty, its number of layers is negative, or
+      there are `special_ids` without `same_start`.
   """
 
   embeddings: bool = False
@@ -66,35 +69,40 @@ class SharingPlan:
   def __post_init__(self):
     if not (self.embeddings or self.layers):
       raise errors.ConfigError(
-        'A sharing plan separates nothing',
+        'A sharing plan must separate embeddings or layers',
         got='embeddings=False, layers=0',
         expected='embeddings=True, layers of at least 1, or both',
         where='SharingPlan',
-        fix='leave EncoderConfig.sharing at None to share everything',
+        fix='Set EncoderConfig.sharing to None to share all parameters.',
       )
     if self.special_ids and not self.same_start:
       raise errors.ConfigError(
-        'A sharing plan names rows that nothing reads',
+        '`special_ids` requires `same_start`',
         got=f'special_ids={self.special_ids}, same_start=False',
-        expected='no special_ids, which the vocabulary fills in',
+        expected='no special_ids, which are set from the vocabulary',
         where='SharingPlan.special_ids',
-        fix='set SharingPlan.same_start = True, or leave special_ids out',
+        fix='Set SharingPlan.same_start = True, or remove special_ids.',
       )
 
 
 def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
-  """Raises ConfigError for a plan over layers that the encoder lacks."""
+  """Raises ConfigError for a plan with more layers than the encoder has.
+
+  Args:
+    plan: Sharing plan, or None.
+    num_layers: Number of layers of the encoder.
+  """
   if plan is not None and plan.layers > num_layers:
     raise errors.ConfigError(
-      'A sharing plan names layers that do not exist',
-      got=f'layers 1 to {plan.layers}',
-      expected=f'at most {num_layers} layers, as the encoder has',
+      'A sharing plan must not have more layers than the encoder',
+      got=f'layers={plan.layers}',
+      expected=f'at most {num_layers}',
       where='EncoderConfig.sharing',
     )
 
 
-def plan_of(model) -> SharingPlan | None:
-  """Returns a model's sharing plan; None if all parameters are shared."""
+def get_sharing_plan(model) -> SharingPlan | None:
+  """Returns the sharing plan of a model, or None."""
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 
@@ -105,22 +113,26 @@ def init_shared_params(
   *,
   num_languages: int,
 ) -> dict:
-  """Makes parameters in which each language's own part is drawn separately.
+  """Initializes parameters with a separate random key for each language.
 
   Args:
-    plan: what is language-specific.
-    init_one: key -> boxed parameters of an ordinary encoder.
-    rng: key; the shared part is that of `init_one(rng)`.
-    num_languages: how many languages.
+    plan: Sharing plan.
+    init_one: Function from a random key to the boxed parameters of an ordinary
+      encoder.
+    rng: Random key. The shared parameters are those of `init_one(rng)`.
+    num_languages: Number of languages.
 
   Returns:
-    The tree that the module describes, boxed with logical axes.
+    The parameter tree described in the module docstring, boxed with logical
+    axes.
   """
-  shared, _ = _split(plan, init_one(rng))
+  shared, _ = _split_params(plan, init_one(rng))
   keys = jax.random.split(rng, num_languages)
-  language_params = jax.vmap(lambda key: _split(plan, init_one(key))[1])(keys)
+  language_params = jax.vmap(lambda key: _split_params(plan, init_one(key))[1])(
+    keys
+  )
   if plan.same_start:
-    language_params = _from_first(language_params, plan.special_ids)
+    language_params = _copy_first_language(language_params, plan.special_ids)
   language_params = jax.tree.map(
     lambda box: box.add_axis(0, {nn.PARTITION_NAME: 'language'}),
     language_params,
@@ -132,21 +144,21 @@ def init_shared_params(
 def select_language_params(
   plan: SharingPlan | None, params: dict, language
 ) -> dict:
-  """Returns an ordinary encoder's parameters: shared ones and one language's.
+  """Returns the parameters of an ordinary encoder for one language.
 
-  They are copies, made once for each (micro-)batch of a training step.
-
-  Gradients flow back to the shared part and to that language's own; those of
-  the other languages are zero.
+  The parameters are copies, which a training step makes once per (micro-)batch.
+  Gradients flow back to the shared parameters and to those of the language. The
+  gradients of the other languages are zero.
 
   Args:
-    plan: the model's; None returns `params` as they are.
-    params: the tree that the module describes, unboxed; scanned or not.
-    language: index of the language, a number or a traced int32 scalar (out of
-      range, the nearest language's are taken).
+    plan: Sharing plan of the model. If None, `params` are returned unchanged.
+    params: Parameter tree described in the module docstring, unboxed, with
+      scanned or unrolled layers.
+    language: Index of the language, an integer or a traced int32 scalar.
+      Indices out of range are clipped.
 
   Returns:
-    The tree of an encoder without a plan.
+    The parameter tree of an encoder without a sharing plan.
   """
   if plan is None:
     return params
@@ -157,45 +169,51 @@ def select_language_params(
     params[LANGUAGE_SPECIFIC],
   )
   tree = {
-    name: part for name, part in params.items() if name != LANGUAGE_SPECIFIC
+    name: subtree
+    for name, subtree in params.items()
+    if name != LANGUAGE_SPECIFIC
   }
-  for name, part in language_params.items():
+  for name, subtree in language_params.items():
     if name == _LAYERS and name in tree:  # [k, ...] and [L - k, ...]
-      part = jax.tree.map(
-        lambda *leaves: jnp.concatenate(leaves), part, tree[name]
+      subtree = jax.tree.map(
+        lambda *leaves: jnp.concatenate(leaves), subtree, tree[name]
       )
     elif name == _EMBEDDINGS:
-      part = {**tree.get(name, {}), **part}
-    tree[name] = part
+      subtree = {**tree.get(name, {}), **subtree}
+    tree[name] = subtree
   return tree
 
 
-def _from_first(own: dict, special_ids: tuple[int, ...]) -> dict:
-  """The first language's numbers for all, but for the rows of pieces."""
-  first = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), own)
-  if _EMBEDDINGS in own:
+def _copy_first_language(
+  language_params: dict, special_ids: tuple[int, ...]
+) -> dict:
+  """Copies the values of the first language, except the rows of subwords."""
+  copied = jax.tree.map(
+    lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), language_params
+  )
+  if _EMBEDDINGS in language_params:
     rows = jnp.array(special_ids, jnp.int32)
-    first[_EMBEDDINGS][_TOKENS] = jax.tree.map(
-      lambda table, same: table.at[:, rows].set(same[:, rows]),
-      own[_EMBEDDINGS][_TOKENS],
-      first[_EMBEDDINGS][_TOKENS],
+    copied[_EMBEDDINGS][_TOKENS] = jax.tree.map(
+      lambda table, copy: table.at[:, rows].set(copy[:, rows]),
+      language_params[_EMBEDDINGS][_TOKENS],
+      copied[_EMBEDDINGS][_TOKENS],
     )
-  return first
+  return copied
 
 
-def _split(plan: SharingPlan, params: dict) -> tuple[dict, dict]:
-  """(shared, language-specific) parts of an ordinary tree, boxed or not."""
+def _split_params(plan: SharingPlan, params: dict) -> tuple[dict, dict]:
+  """Splits an ordinary tree into shared and language-specific parameters."""
   shared = dict(params)
   language_params: dict[str, Any] = {}
   if plan.embeddings:
     tables = dict(shared.pop(_EMBEDDINGS))
-    if _BY_ROW in tables:
-      shared[_EMBEDDINGS] = {_BY_ROW: tables.pop(_BY_ROW)}
+    if _LANGUAGES in tables:
+      shared[_EMBEDDINGS] = {_LANGUAGES: tables.pop(_LANGUAGES)}
     language_params |= {
       _EMBEDDINGS: tables,
       _OUTPUT_BIAS: shared.pop(_OUTPUT_BIAS),
     }
-  if _LAYERS in shared and plan.layers:  # scanned: one stack
+  if _LAYERS in shared and plan.layers:  # Scanned layers are stacked.
     stack = shared.pop(_LAYERS)
     language_params[_LAYERS] = _slice(stack, 0, plan.layers)
     depth = jax.tree.leaves(stack)[0].shape[0]

@@ -1,4 +1,4 @@
-"""T5's encoder."""
+"""Encoder of T5."""
 
 import flax.linen as nn
 import jax
@@ -20,21 +20,27 @@ from xlflax.utils import errors
 def check_length(
   token_ids: jax.Array, config: encoder_decoder_config.EncoderDecoderConfig
 ) -> None:
-  """Raises ConfigError if ids [B, T] are longer than `config.max_length`."""
+  """Raises ConfigError if sequences are longer than `config.max_length`.
+
+  Args:
+    token_ids: Token ids of shape [B, T].
+    config: Configuration of the encoder-decoder.
+  """
   if token_ids.shape[1] > config.max_length:
     raise errors.ConfigError(
-      'The rows are longer than the model takes',
+      'The sequences are longer than `max_length`',
       got=f'{token_ids.shape[1]} tokens',
-      expected=f'at most {config.max_length}',
+      expected=f'at most {config.max_length} tokens',
       where='EncoderDecoderConfig.max_length',
-      fix='shorten the rows of the stream, or raise max_length',
+      fix='Shorten the sequences of the dataset, or increase max_length.',
     )
 
 
 class T5Encoder(nn.Module):
-  """From token ids to states; holds the table of token embeddings.
+  """T5's encoder with the token embeddings.
 
-  Relative positions are distances in a row, which are those in a segment.
+  Relative positions are distances within a sequence. Within a segment, they are
+  the same as distances within the segment.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig
@@ -57,16 +63,36 @@ class T5Encoder(nn.Module):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [B, T, H] of the last layer, in the compute dtype."""
+    """Returns the hidden states of the last layer, of shape [B, T, H].
+
+    They have the compute dtype.
+
+    Args:
+      token_ids: Token ids, int32 of shape [B, T].
+      **inputs: `segment_ids` and `deterministic`, as in `Encoder`.
+    """
     return self._run(token_ids, collect=False, **inputs)[0]
 
   def encode_layers(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [L + 1, B, T, H]: the embeddings', then each layer's."""
+    """Returns the embeddings and hidden states of all layers, [L + 1, B, T, H].
+
+    Args:
+      token_ids: Token ids, int32 of shape [B, T].
+      **inputs: `segment_ids` and `deterministic`, as in `Encoder`.
+    """
     states, all_states = self._run(token_ids, collect=True, **inputs)
     return jnp.concatenate([all_states[:-1], states[None]], axis=0)
 
   def embed(self, token_ids: jax.Array, *, deterministic: bool) -> jax.Array:
-    """[B, T] -> [B, T, H] in the compute dtype; the decoder uses it, too."""
+    """Returns token embeddings, which the decoder also uses.
+
+    Args:
+      token_ids: Token ids, int32 of shape [B, T].
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      An array of shape [B, T, H] and the compute dtype.
+    """
     check_length(token_ids, self.config)
     states = embeddings.embedding_lookup(self.token, token_ids, 'vocab')
     return self.dropout(
@@ -84,13 +110,17 @@ class T5Encoder(nn.Module):
     segment_ids=None,
     deterministic: bool = True,
   ):
-    """Last states, and the inputs of every layer and the last's output."""
+    """Returns the last hidden states and, if collected, all hidden states.
+
+    The collected states are the embeddings and the output of each layer before
+    the final norm.
+    """
     config = self.config
     states = self.embed(token_ids, deterministic=deterministic)
     mask = masks.make_self_attention_mask(segment_ids)
-    places = jnp.arange(token_ids.shape[1])
+    positions = jnp.arange(token_ids.shape[1])
     relative = t5_layers.relative_buckets(
-      places, places, causal=False, config=config
+      positions, positions, causal=False, config=config
     )
     if not config.per_layer_relative_bias:
       relative = self.relative_bias(relative)
@@ -104,6 +134,7 @@ class T5Encoder(nn.Module):
     return states, all_states
 
   def _layers(self, states, mask, relative, collect, deterministic):
+    """Runs the layers, scanned or unrolled."""
     config = self.config
     count, scan = config.num_encoder_layers, config.scan_layers
     if self.is_initializing():
@@ -116,8 +147,8 @@ class T5Encoder(nn.Module):
         relative=relative,
         deterministic=True,
       )
-    layer = self._detached()
-    training = not deterministic
+    layer = self._make_unbound_layer()
+    is_training = not deterministic
 
     def body(states, params, index, key):
       del index
@@ -128,7 +159,7 @@ class T5Encoder(nn.Module):
         relative=relative,
         deterministic=deterministic,
         method='encode',
-        rngs={'dropout': key} if training else None,
+        rngs={'dropout': key} if is_training else None,
       )
       return states, states if collect else None
 
@@ -139,10 +170,11 @@ class T5Encoder(nn.Module):
       count=count,
       remat=config.remat,
       unroll=scan_layers.is_unrolled(config),
-      dropout_key=self.make_rng('dropout') if training else None,
+      dropout_key=self.make_rng('dropout') if is_training else None,
     )
 
-  def _detached(self) -> decoder_layers.T5Layer:
+  def _make_unbound_layer(self) -> decoder_layers.T5Layer:
+    """Returns a layer to apply to parameters of this module."""
     return decoder_layers.T5Layer(
       self.config.encoder, t5=self.config, parent=None
     )

@@ -1,7 +1,7 @@
-"""T5's layers: RMS norm, no biases, relative positions (Raffel et al. 2020).
+"""Layers of T5: RMS norm, no biases, relative positions (Raffel et al. 2020).
 
 T5 v1.1, mT5 and umT5 differ from the first T5 by the gated feed-forward block
-(Shazeer 2020) and an output table of their own; umT5 has a table of relative
+(Shazeer 2020) and separate output embeddings. umT5 has a table of relative
 positions in each layer (Chung et al. 2023).
 """
 
@@ -24,21 +24,23 @@ from xlflax.models.linear import dense
 
 
 def normal_init(stddev: float, *axes: str):
-  """Normal initialiser whose parameter carries logical axes."""
+  """Returns a normal initializer of a parameter with logical axes.
+
+  Args:
+    stddev: Standard deviation.
+    *axes: Logical axes of the parameter.
+  """
   return nn.with_logical_partitioning(nn.initializers.normal(stddev), axes)
 
 
 class RmsNorm(nn.Module):
-  """Scale by the root mean square over the last axis, in float32.
-
-  Source: Zhang & Sennrich (2019).
-  """
+  """RMS norm over the last axis, in float32 (Zhang & Sennrich 2019)."""
 
   config: encoder_decoder_config.EncoderDecoderConfig
 
   @nn.compact
   def __call__(self, states: jax.Array) -> jax.Array:
-    """[..., H] -> [..., H] in the compute dtype."""
+    """Normalizes states [..., H]. The result has the compute dtype."""
     ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
     scale = self.param('scale', ones, (states.shape[-1],), jnp.float32)
     function = norms.rms_norm(
@@ -48,13 +50,13 @@ class RmsNorm(nn.Module):
 
 
 class Projection(nn.Module):
-  """Linear map without bias over the last axes.
+  """Linear map of the last axes without bias.
 
   Attributes:
-    config: dtype.
-    features: shape of the output's last axes.
-    axes: logical axes of the kernel, [*contracted, *features].
-    stddev: of initial weights.
+    config: Configuration with the compute dtype.
+    features: Shape of the last axes of the output.
+    axes: Logical axes of the kernel, [*contracted, *features].
+    stddev: Standard deviation of the initial weights.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig
@@ -64,7 +66,7 @@ class Projection(nn.Module):
 
   @nn.compact
   def __call__(self, inputs: jax.Array) -> jax.Array:
-    """[..., *contracted] -> [..., *features] in the compute dtype."""
+    """Maps inputs [..., *contracted] to [..., *features] in the compute dtype."""
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
     kernel = self.param(
@@ -87,46 +89,47 @@ def relative_buckets(
 ) -> jax.Array:
   """Returns the row of the relative position table for each query and key.
 
-  Half of the rows are for exact distances. The other half grow logarithmically
-  up to `relative_max_distance`; larger distances share the last row. Without
-  `causal`, the second half of the table is for keys after the query; with it,
-  those count as distance 0, for they are never seen.
+  Half of the rows are for exact distances. The distances of the other half grow
+  logarithmically up to `relative_max_distance`. Larger distances share the last
+  row. If `causal` is false, the second half of the table is for keys after the
+  query. If it is true, these keys count as distance 0, because queries do not
+  attend to them.
 
   Args:
-    query_positions: int32 [T].
-    key_positions: int32 [S].
-    causal: whether no query sees a later key.
-    config: number of rows and largest distance.
+    query_positions: Positions of the queries, int32 of shape [T].
+    key_positions: Positions of the keys, int32 of shape [S].
+    causal: Whether queries attend only to their own and earlier positions.
+    config: Configuration with the number of rows and the maximum distance.
 
   Returns:
-    int32 [T, S].
+    An int32 array of shape [T, S].
   """
   distance = query_positions[:, None] - key_positions[None, :]
-  rows = config.relative_buckets
+  num_rows = config.relative_buckets
   if causal:
-    first = jnp.zeros_like(distance)
+    first_row = jnp.zeros_like(distance)
     distance = jnp.maximum(distance, 0)
   else:
-    rows //= 2
-    first = rows * (distance < 0).astype(distance.dtype)
+    num_rows //= 2
+    first_row = num_rows * (distance < 0).astype(distance.dtype)
     distance = jnp.abs(distance)
-  exact = rows // 2
-  octaves = jnp.log(jnp.maximum(distance, 1).astype(jnp.float32) / exact)
-  octaves = octaves / math.log(config.relative_max_distance / exact)
-  far = exact + (octaves * (rows - exact)).astype(jnp.int32)
-  return first + jnp.where(
-    distance < exact, distance, jnp.minimum(far, rows - 1)
+  num_exact = num_rows // 2
+  growth = jnp.log(jnp.maximum(distance, 1).astype(jnp.float32) / num_exact)
+  growth = growth / math.log(config.relative_max_distance / num_exact)
+  far_bucket = num_exact + (growth * (num_rows - num_exact)).astype(jnp.int32)
+  return first_row + jnp.where(
+    distance < num_exact, distance, jnp.minimum(far_bucket, num_rows - 1)
   )
 
 
 class RelativeBias(nn.Module):
-  """A number for each head and relative position, added to the logits."""
+  """Bias of the scores for each head and relative position."""
 
   config: encoder_decoder_config.EncoderDecoderConfig
 
   @nn.compact
   def __call__(self, buckets: jax.Array) -> jax.Array:
-    """int32 [T, S] -> float32 [1, N, T, S]."""
+    """Maps buckets, int32 of shape [T, S], to float32 of shape [1, N, T, S]."""
     config = self.config
     table = self.param(
       'table',
@@ -139,9 +142,9 @@ class RelativeBias(nn.Module):
 
 
 class Attention(nn.Module):
-  """Multi-head attention without biases and without 1 / sqrt(D).
+  """Multi-head attention without biases and without the factor 1 / sqrt(D).
 
-  The scale is part of the initial weights of the query.
+  The factor is part of the initial weights of the query.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig
@@ -149,12 +152,12 @@ class Attention(nn.Module):
   def setup(self):
     config = self.config
     heads = (config.num_heads, config.dim_per_head)
-    width = config.hidden_dim**-0.5
+    stddev = config.hidden_dim**-0.5
     project = functools.partial(
       Projection, config, heads, ('embed', 'heads', 'kv')
     )
-    self.query = project(width * config.dim_per_head**-0.5)
-    self.key, self.value = project(width), project(width)
+    self.query = project(stddev * config.dim_per_head**-0.5)
+    self.key, self.value = project(stddev), project(stddev)
     self.output = Projection(
       config,
       (config.hidden_dim,),
@@ -163,8 +166,10 @@ class Attention(nn.Module):
     )
 
   def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """[B, S, H] -> keys and values, [B, S, N, D] each."""
-    return _heads(self.key(memory)), _heads(self.value(memory))
+    """Projects hidden states [B, S, H] to keys and values [B, S, N, D]."""
+    return _constrain_heads(self.key(memory)), _constrain_heads(
+      self.value(memory)
+    )
 
   def __call__(
     self,
@@ -175,7 +180,20 @@ class Attention(nn.Module):
     bias: jax.Array | None = None,
     deterministic: bool,
   ) -> jax.Array:
-    """What `states` [B, T, H] read from `memory` [B, S, H]: [B, T, H]."""
+    """Attends from hidden states to a memory.
+
+    Args:
+      states: Hidden states that queries are computed from, of shape [B, T, H].
+      memory: Hidden states that keys and values are computed from, of shape [B,
+        S, H].
+      mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
+        query attends to every key.
+      bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      An array of shape [B, T, H].
+    """
     return self.attend(
       states,
       *self.keys_values(memory),
@@ -194,23 +212,24 @@ class Attention(nn.Module):
     bias: jax.Array | None = None,
     deterministic: bool,
   ) -> jax.Array:
-    """What `states` read from keys and values.
+    """Attends from hidden states to given keys and values.
 
     Args:
-      states: [B, T, H], the queries' source.
-      key: [B, S, N, D].
-      value: [B, S, N, D].
-      mask: a `Mask` or bool [B or 1, 1, T, S]; None if everything is seen.
-      bias: float32 [1, N, T, S] added to the logits, or None.
-      deterministic: False turns dropout on.
+      states: Hidden states that queries are computed from, of shape [B, T, H].
+      key: Keys of shape [B, S, N, D].
+      value: Values of shape [B, S, N, D].
+      mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
+        query attends to every key.
+      bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
+      deterministic: Whether to disable dropout.
 
     Returns:
-      [B, T, H]; a query that sees nothing reads zeros.
+      An array of shape [B, T, H]. A query that attends to no key yields zeros.
     """
     config = self.config
-    drop = config.attention_dropout_rate and not deterministic
+    has_dropout = config.attention_dropout_rate and not deterministic
     context = attention_backends.dot_product_attention(
-      _heads(self.query(states)),
+      _constrain_heads(self.query(states)),
       key,
       value,
       mask,
@@ -218,18 +237,21 @@ class Attention(nn.Module):
       bias=bias,
       scale=1.0,
       dropout_rate=config.attention_dropout_rate,
-      dropout_key=self.make_rng('dropout') if drop else None,
+      dropout_key=self.make_rng('dropout') if has_dropout else None,
     )
     return self.output(context)
 
 
-def _heads(states: jax.Array) -> jax.Array:
-  """[B, T, N, D] with its logical axes."""
+def _constrain_heads(states: jax.Array) -> jax.Array:
+  """Constrains the sharding of an array of shape [B, T, N, D]."""
   return layers.constrain(states, 'batch', 'length', 'heads', 'kv')
 
 
 class FeedForward(nn.Module):
-  """act(x W) or, gated, act(x W0) * (x W1), then a linear map."""
+  """Feed-forward block: a linear map of act(x W).
+
+  The gated block is a linear map of act(x W0) * (x W1).
+  """
 
   config: encoder_decoder_config.EncoderDecoderConfig
 
@@ -251,7 +273,7 @@ class FeedForward(nn.Module):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
-    """[B, T, H] -> [B, T, H]."""
+    """Maps hidden states [B, T, H] to [B, T, H]."""
     activation = activations.activation_function(self.config.activation)
     if self.config.gated_mlp:
       hidden = activation(self.gate(states)) * self.wi(states)

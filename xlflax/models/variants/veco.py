@@ -1,4 +1,4 @@
-"""VECO's plug-in module: its pass, checks of its inputs, features of pairs."""
+"""VECO's plug-in module and the features of sentence pairs."""
 
 import enum
 from typing import Any
@@ -13,16 +13,19 @@ from xlflax.utils import errors, validation
 
 
 class MemoryGradient(enum.Enum):
-  """Whether the loss of one side of a pair trains the other side's states."""
+  """Gradient of the loss of one sentence of a pair through the other sentence."""
 
-  STOP = 'stop'  # the memory is a constant (VECO, section 2.2)
-  FLOW = 'flow'  # the gradient runs through 2 L layers
+  # The memory is a constant (VECO, section 2.2).
+  STOP = 'stop'
+  # The gradient passes through 2 L layers.
+  FLOW = 'flow'
 
 
 class PlugIn(nn.Module):
-  """What an encoder with cross-attention does beside an ordinary one.
+  """Methods of an encoder with cross-attention.
 
-  A base of `Encoder`, which has the parameters and runs the layers (`_run`).
+  This is a base class of `Encoder`, which has the parameters and runs the
+  layers (`_run`).
   """
 
   config: model_config.EncoderConfig
@@ -36,29 +39,31 @@ class PlugIn(nn.Module):
     segment_ids: jax.Array | None = None,
     **inputs,
   ) -> jax.Array:
-    """VECO's S^L: each layer also attends to a paired input's states.
+    """Returns VECO's S^L: each layer also attends to a paired input.
 
-    A layer is self-attention, cross-attention to `memory`, feed-forward, with
-    residual and layer norm each: attention "to its own context and then to all
-    words" of the pair (section 1; figure 2c; equations 6 to 9). Equation 6
-    writes the query as S^{l-1}; it is that of the self-attention block's
-    output, as in the decoder that such a layer initialises (section 3.2).
+    A layer consists of self-attention, cross-attention to `memory` and a
+    feed-forward block, each with residual connection and layer norm: attention
+    "to its own context and then to all words" of the pair (section 1; figure
+    2c; equations 6 to 9). Equation 6 denotes the query by S^{l-1}. Here it is
+    computed from the output of the self-attention block, as in the decoder that
+    such a layer initializes (section 3.2).
 
     Args:
-      token_ids: int32 [B, T].
-      memory: [B, S, H], the last layer's states of the paired input, from
-        `encode`. Its gradient is the caller's to stop.
-      memory_segment_ids: int32 [B, S]; segment k of `segment_ids` attends to
-        segment k of the memory, 0 is padding. None: all of it is seen.
-      segment_ids: as of every method (see the class).
-      **inputs: likewise.
+      token_ids: Token ids, int32 of shape [B, T].
+      memory: Hidden states of the paired input from `encode`, of shape [B, S,
+        H]. The caller stops their gradient if necessary.
+      memory_segment_ids: Segments of the memory, int32 of shape [B, S], with 0
+        for padding. Segment k of `segment_ids` attends to segment k of the
+        memory. If None, every position attends to the complete memory.
+      segment_ids: Segments, as in the other methods of `Encoder`.
+      **inputs: Further inputs, as in the other methods of `Encoder`.
 
     Returns:
-      [B, T, H] in the compute dtype.
+      An array of shape [B, T, H] and the compute dtype.
 
     Raises:
-      ConfigError: the encoder has no cross-attention, or memory and tokens do
-        not fit together.
+      ConfigError: If the encoder has no cross-attention, or the shapes of
+        memory and tokens do not match.
     """
     check_memory(self.config, token_ids, memory, memory_segment_ids)
     mask = masks.make_cross_attention_mask(
@@ -81,13 +86,13 @@ def check_memory(
   memory: jax.Array,
   memory_segment_ids: jax.Array | None,
 ) -> None:
-  """Raises ConfigError without the module or if the memory does not fit.
+  """Raises ConfigError without cross-attention, or if shapes do not match.
 
   Args:
-    config: of the encoder.
-    token_ids: int32 [B, T].
-    memory: [B, S, H].
-    memory_segment_ids: int32 [B, S], or None.
+    config: Configuration of the encoder.
+    token_ids: Token ids, int32 of shape [B, T].
+    memory: Hidden states of the paired input, of shape [B, S, H].
+    memory_segment_ids: Segments of the memory, int32 of shape [B, S], or None.
   """
   check_enabled(config, where='Encoder.plug_in')
   rows = token_ids.shape[0]
@@ -97,19 +102,19 @@ def check_memory(
     or memory.shape[2] != config.hidden_dim
   ):
     raise errors.ConfigError(
-      'The memory does not fit the tokens that attend to it',
-      got=f'a memory {tuple(memory.shape)} for token ids '
+      'The shape of the memory does not match the tokens',
+      got=f'memory of shape {tuple(memory.shape)} for token ids of shape '
       f'{tuple(token_ids.shape)}',
-      expected=f'({rows}, length, {config.hidden_dim})',
+      expected=f'memory of shape ({rows}, length, {config.hidden_dim})',
       where='Encoder.plug_in',
-      fix='take the states that this encoder gives the paired rows',
+      fix='Pass the result of `encode` for the paired sequences.',
     )
   if (
     memory_segment_ids is not None
     and memory_segment_ids.shape != memory.shape[:2]
   ):
     raise errors.ConfigError(
-      'The segments of the memory do not fit it',
+      'The shape of `memory_segment_ids` does not match the memory',
       got=tuple(memory_segment_ids.shape),
       expected=tuple(memory.shape[:2]),
       where='Encoder.plug_in',
@@ -117,22 +122,27 @@ def check_memory(
 
 
 def check_enabled(config, *, where: str) -> None:
-  """Raises ConfigError if a model of this config has no cross-attention."""
+  """Raises ConfigError if a model has no cross-attention.
+
+  Args:
+    config: Configuration of the model.
+    where: Location for the error message.
+  """
   if not hasattr(config, 'cross_attention'):
     raise errors.ConfigError(
-      'Only an encoder has cross-attention to plug in',
+      'The plug-in module requires an encoder',
       got=type(config).__name__,
       expected='EncoderConfig',
       where=where,
-      fix='set MODEL to an Encoder',
+      fix='Set MODEL to an Encoder.',
     )
   if not config.cross_attention:
     raise errors.ConfigError(
-      'The model has no cross-attention to plug in',
-      got='cross_attention = False',
-      expected='cross_attention = True',
+      'The encoder has no cross-attention',
+      got='cross_attention=False',
+      expected='cross_attention=True',
       where=where,
-      fix='set EncoderConfig.cross_attention = True',
+      fix='Set EncoderConfig.cross_attention = True.',
     )
 
 
@@ -146,44 +156,49 @@ def pair_features(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns [H^L_x : S^L_x] and [H^L_y : S^L_y] for plug-in fine-tuning.
 
-  H^L comes from the plug-out pass, S^L from the plug-in pass that attends to
-  the other side's H^L (VECO, section 3.1). Plug-out fine-tuning uses
-  `Encoder.encode` alone. The function serves as a method of the encoder:
+  H^L is the result of the plug-out pass. S^L is the result of the plug-in pass
+  that attends to H^L of the other sentence (VECO, section 3.1). Plug-out
+  fine-tuning uses only `Encoder.encode`. The function can be applied as a
+  method of the encoder:
 
     model.apply({'params': params}, first, second, method=pair_features)
 
   Args:
-    encoder: a bound `Encoder`.
-    first: its inputs by name: `token_ids` [B, T], and what there is of
-      segment_ids, positions, language_ids, token_type_ids.
-    second: those of the paired rows, [B, S].
+    encoder: A bound `Encoder`.
+    first: Inputs of the first sentences by name: `token_ids` of shape [B, T],
+      and optionally segment_ids, positions, language_ids and token_type_ids.
+    second: Inputs of the paired sentences by name, of shape [B, S].
     memory_gradient: STOP, as in pretraining, or FLOW.
-    deterministic: False turns dropout on.
+    deterministic: Whether to disable dropout.
 
   Returns:
-    [B, T, 2 H] and [B, S, 2 H] in the compute dtype.
+    Arrays of shape [B, T, 2 H] and [B, S, 2 H] and the compute dtype.
 
   Raises:
-    ConfigError: the encoder has no cross-attention, or the sides have different
-      numbers of rows.
+    ConfigError: If the encoder has no cross-attention, or the inputs have
+      different batch sizes.
   """
   gradient = validation.validate(
     memory_gradient, MemoryGradient, name='memory_gradient'
   )
-  sides = (first, second)
-  plug_out = [
-    encoder.encode(**side, deterministic=deterministic) for side in sides
-  ]
-  features = []
-  for i, side in enumerate(sides):
-    memory = plug_out[1 - i]
+  first_states, second_states = (
+    encoder.encode(**inputs, deterministic=deterministic)
+    for inputs in (first, second)
+  )
+
+  def add_plug_in_states(inputs, states, paired_inputs, paired_states):
+    memory = paired_states
     if gradient is MemoryGradient.STOP:
       memory = jax.lax.stop_gradient(memory)
-    plug_in = encoder.plug_in(
-      **side,
+    plug_in_states = encoder.plug_in(
+      **inputs,
       memory=memory,
       deterministic=deterministic,
-      memory_segment_ids=sides[1 - i].get('segment_ids'),
+      memory_segment_ids=paired_inputs.get('segment_ids'),
     )
-    features.append(jnp.concatenate([plug_out[i], plug_in], axis=-1))
-  return features[0], features[1]
+    return jnp.concatenate([states, plug_in_states], axis=-1)
+
+  return (
+    add_plug_in_states(first, first_states, second, second_states),
+    add_plug_in_states(second, second_states, first, first_states),
+  )

@@ -120,7 +120,7 @@ class DependencyParsing(finetuning.FineTuning):
     )
     scorer = self._scorer(model)
     heads, relations = batch[batch_keys.HEADS], batch[batch_keys.RELATIONS]
-    arc_logits = biaffine.only_words(
+    arc_logits = biaffine.mask_non_words(
       _apply_scorer(
         scorer, self.head_params(params), 'arcs', word_states, rng=arc_rng
       ),
@@ -150,7 +150,7 @@ class DependencyParsing(finetuning.FineTuning):
     """Returns the scores of all arcs and their best relations."""
     word_states, _ = self._encode_words(model, params, batch, vocabulary, None)
     scorer = self._scorer(model)
-    scores = biaffine.only_words(
+    scores = biaffine.mask_non_words(
       _apply_scorer(scorer, self.head_params(params), 'arcs', word_states),
       batch[batch_keys.WORD_LENGTHS] > 0,
     )
@@ -178,7 +178,7 @@ class DependencyParsing(finetuning.FineTuning):
     """Returns word vectors [B, W, H], and a random key for the scorer."""
     states_rng, rng = (None, None) if rng is None else jax.random.split(rng)
     states = self.states(model, params, batch, vocabulary, states_rng)
-    word_states = biaffine.word_vectors(
+    word_states = biaffine.pool_words(
       states,
       batch[batch_keys.WORD_STARTS],
       batch[batch_keys.WORD_LENGTHS],

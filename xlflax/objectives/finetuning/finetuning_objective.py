@@ -370,7 +370,7 @@ class FineTuning(objective_base.Objective):
   def _layers(self, model) -> transformer_head.HeadLayers:
     """Returns the module of the head's Transformer layers."""
     return transformer_head.HeadLayers(
-      transformer_head.config_of(body_config(model), self.width(model)),
+      transformer_head.make_head_config(body_config(model), self.width(model)),
       self.head_layers,
     )
 
@@ -405,7 +405,7 @@ class FineTuning(objective_base.Objective):
       )
     if self.features is Features.PLUG_IN:
       veco.check_enabled(model.config, where=f'{type(self).__name__}.features')
-      if parameter_sharing.plan_of(model) is not None:
+      if parameter_sharing.get_sharing_plan(model) is not None:
         raise errors.ConfigError(
           "features='plug_in' does not support a sharing plan, which selects "
           'parameters for one language',

@@ -268,7 +268,7 @@ class SentenceAlignment(objective_base.Objective):
     With a sharing plan, which selects parameters by language, the sides are
     encoded one after the other.
     """
-    if parameter_sharing.plan_of(model) is None:
+    if parameter_sharing.get_sharing_plan(model) is None:
       vectors = self._vectors(
         model, params, sentence_pairs.interleave_sides(first, second), context
       )
