@@ -41,6 +41,7 @@ class WordLines(example_source.ExampleSource):
   ]
 
   def languages(self) -> tuple[str, ...]:
+    """Returns the languages of the files."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:

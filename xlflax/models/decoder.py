@@ -11,11 +11,11 @@ from xlflax.models import (
   decoder_layers,
   dropout,
   embeddings,
+  encoder_config,
   encoder_decoder_config,
   layers,
   scan_layers,
 )
-from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import masks
 from xlflax.models.variants import t5_layers
 
@@ -195,7 +195,7 @@ class Decoder(nn.Module):
     """
     # cuDNN is not suitable for a single query.
     layer = self._make_unbound_layer(
-      attention_backend=model_config.AttentionBackend.XLA
+      attention_backend=encoder_config.AttentionBackend.XLA
     )
     key_positions = jnp.arange(cache.keys.shape[2])
     relative_inputs = self._relative_inputs(position[None], key_positions)

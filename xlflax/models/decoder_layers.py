@@ -6,8 +6,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import dropout, encoder_decoder_config, layers
-from xlflax.models import encoder_config as model_config
+from xlflax.models import (
+  dropout,
+  encoder_config,
+  encoder_decoder_config,
+  layers,
+)
 from xlflax.models.attention import masks
 from xlflax.models.variants import t5_layers
 
@@ -142,7 +146,7 @@ class DecoderLayer(layers.EncoderLayer):
 class CrossAttentionBlock(nn.Module):
   """Parameters of a tied decoder layer that it does not share."""
 
-  config: model_config.EncoderConfig
+  config: encoder_config.EncoderConfig
 
   def setup(self):
     self.cross_attention = layers.CrossAttention(self.config)
@@ -188,6 +192,7 @@ class T5Layer(DecoderLayer):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def attention_inputs(self, relative: jax.Array | None) -> dict:
+    """Returns the bias of the self-attention as a keyword argument."""
     config: Any = self.t5
     if config.per_layer_relative_bias:
       relative = self.relative_bias(relative)
@@ -243,6 +248,7 @@ class T5Layer(DecoderLayer):
     deterministic: bool,
     relative: jax.Array | None = None,
   ) -> jax.Array:
+    """Runs the layer on complete sequences, as `DecoderLayer.decode` does."""
     states = self.encode(
       states, mask, relative=relative, deterministic=deterministic
     )
@@ -252,6 +258,7 @@ class T5Layer(DecoderLayer):
     return self.mlp_block(states, deterministic=deterministic)
 
   def mlp_block(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
+    """Applies the feed-forward block to states [B, T, H]."""
     mlp: Any = self.mlp
 
     def feed(inputs):

@@ -5,12 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.models import dropout, layers
-from xlflax.models import encoder_config as model_config
+from xlflax.models import dropout, encoder_config, layers
 from xlflax.models.linear import dense
 from xlflax.utils import errors
 
-_Config = model_config.EncoderConfig
+_Config = encoder_config.EncoderConfig
 
 
 def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
@@ -88,12 +87,12 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
 
 # Position embeddings that are part of the attention.
 _ATTENTION_POSITIONS = (
-  model_config.PositionEmbedding.ROTARY,
-  model_config.PositionEmbedding.DISENTANGLED,
+  encoder_config.PositionEmbedding.ROTARY,
+  encoder_config.PositionEmbedding.DISENTANGLED,
 )
 _CONSTANT_TABLES = {
-  model_config.PositionEmbedding.SINUSOIDAL: sinusoidal_positions,
-  model_config.PositionEmbedding.SINUSOIDAL_HALVES: sinusoid_halves,
+  encoder_config.PositionEmbedding.SINUSOIDAL: sinusoidal_positions,
+  encoder_config.PositionEmbedding.SINUSOIDAL_HALVES: sinusoid_halves,
 }
 
 
@@ -116,7 +115,7 @@ class Embeddings(nn.Module):
   def set_up_additions(self) -> None:
     """Creates all embeddings except the token embeddings."""
     config = self.config
-    if config.position_embedding is model_config.PositionEmbedding.LEARNED:
+    if config.position_embedding is encoder_config.PositionEmbedding.LEARNED:
       self.position = self._table(
         'position', config.max_length + config.position_offset, 'position'
       )
@@ -127,7 +126,7 @@ class Embeddings(nn.Module):
     if config.use_language_embeddings:
       self.language = self._table(
         'language',
-        model_config.require_num_languages(self.config, 'The encoder'),
+        encoder_config.require_num_languages(self.config, 'The encoder'),
         'language',
       )
     if config.embedding_norm:
@@ -135,6 +134,7 @@ class Embeddings(nn.Module):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def _table(self, name: str, rows: int, axis: str) -> jax.Array:
+    """Creates an embedding table."""
     return self.param(
       name,
       layers.weights_init(self.config, axis, 'embed'),
@@ -241,7 +241,7 @@ class Embeddings(nn.Module):
       )
     if config.position_embedding in _ATTENTION_POSITIONS:
       return states
-    if config.position_embedding is model_config.PositionEmbedding.LEARNED:
+    if config.position_embedding is encoder_config.PositionEmbedding.LEARNED:
       table = self.position
     else:
       table = jnp.asarray(
@@ -258,6 +258,7 @@ class Embeddings(nn.Module):
     )
 
   def _languages(self, token_ids, language_ids: jax.Array | None):
+    """Returns language embeddings of shape [B, T, H]."""
     if language_ids is None:
       if not self.is_initializing():
         raise errors.ConfigError(

@@ -7,8 +7,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import activations, embeddings, layers, scan_layers
-from xlflax.models import encoder_config as model_config
+from xlflax.models import (
+  activations,
+  embeddings,
+  encoder_config,
+  layers,
+  scan_layers,
+)
 from xlflax.models.attention import attention_masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.variants import disentangled, veco
@@ -53,9 +58,9 @@ class Encoder(veco.PlugIn):
     )
     if self._is_disentangled:
       self.relative = disentangled.RelativeEmbeddings(config)
-    if config.norm_position is model_config.NormPosition.PRE:
+    if config.norm_position is encoder_config.NormPosition.PRE:
       self.final_norm = layers.LayerNorm(config)
-    if config.mlm_head is model_config.MlmHead.TRANSFORM:
+    if config.mlm_head is encoder_config.MlmHead.TRANSFORM:
       self.head_dense = layers.Linear(
         config,
         (config.hidden_dim,),
@@ -64,7 +69,7 @@ class Encoder(veco.PlugIn):
       )
       self.head_norm = layers.LayerNorm(config)
     if config.output_bias and (
-      config.mlm_head is not model_config.MlmHead.NONE
+      config.mlm_head is not encoder_config.MlmHead.NONE
     ):
       self.output_bias = self.param(
         'output_bias',
@@ -72,7 +77,7 @@ class Encoder(veco.PlugIn):
         (config.table_size,),
         jnp.float32,
       )
-    if config.output_embeddings is model_config.OutputEmbeddings.OWN:
+    if config.output_embeddings is encoder_config.OutputEmbeddings.OWN:
       assert config.vocab_size is not None  # `table_size` requires it.
       self.output = self.param(
         'output',
@@ -83,9 +88,10 @@ class Encoder(veco.PlugIn):
 
   @property
   def _is_disentangled(self) -> bool:
+    """True if the attention uses disentangled relative positions."""
     return (
       self.config.position_embedding
-      is model_config.PositionEmbedding.DISENTANGLED
+      is encoder_config.PositionEmbedding.DISENTANGLED
     )
 
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
@@ -100,7 +106,7 @@ class Encoder(veco.PlugIn):
       states = self.plug_in(token_ids, memory, **inputs)
     else:
       states = self.encode(token_ids, **inputs)
-    if self.config.mlm_head is model_config.MlmHead.NONE:
+    if self.config.mlm_head is encoder_config.MlmHead.NONE:
       return states
     return self.logits(states)
 
@@ -135,7 +141,7 @@ class Encoder(veco.PlugIn):
     """
     self._require_head()
     config = self.config
-    if config.mlm_head is model_config.MlmHead.TIED:
+    if config.mlm_head is encoder_config.MlmHead.TIED:
       return states
     activation = activations.activation_function(
       config.head_activation or config.activation
@@ -160,13 +166,13 @@ class Encoder(veco.PlugIn):
     assert self.config.vocab_size is not None  # `table_size` requires it.
     learned_bias = self.output_bias if self.config.output_bias else 0.0
     bias = jnp.where(rows < self.config.vocab_size, learned_bias, MASKED_SCORE)
-    tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
+    tied = self.config.output_embeddings is encoder_config.OutputEmbeddings.TIED
     table = self.embeddings.token if tied else self.output
     return layers.gather_output_table(table, self.config.compute_dtype), bias
 
   def _require_head(self) -> None:
     """Raises ConfigError if the encoder has no head."""
-    if self.config.mlm_head is model_config.MlmHead.NONE:
+    if self.config.mlm_head is encoder_config.MlmHead.NONE:
       raise errors.ConfigError(
         'The encoder has no masked-LM head',
         got="mlm_head='none'",
@@ -223,7 +229,7 @@ class Encoder(veco.PlugIn):
       masks = masks._replace(global_layers=(masks.global_layers[0], relative))
     text_mask = None
     if segment_ids is not None and (
-      self.config.padding_states is model_config.PaddingStates.ZERO
+      self.config.padding_states is encoder_config.PaddingStates.ZERO
     ):
       text_mask = (segment_ids > 0)[:, :, None].astype(states.dtype)
       states = states * text_mask
@@ -296,14 +302,14 @@ class Encoder(veco.PlugIn):
 
   def _final(self, states: jax.Array) -> jax.Array:
     """Applies the final norm of an encoder with norms before the blocks."""
-    if self.config.norm_position is model_config.NormPosition.POST:
+    if self.config.norm_position is encoder_config.NormPosition.POST:
       return states
     return self.final_norm(states)
 
 
-def _remat(body, config: model_config.EncoderConfig):
+def _remat(body, config: encoder_config.EncoderConfig):
   """Returns `body(layer, states, shared, ...)` with rematerialization."""
-  if config.remat is model_config.Remat.NONE:
+  if config.remat is encoder_config.Remat.NONE:
     return body
   return nn.remat(
     body,

@@ -309,6 +309,7 @@ class EncoderConfig(TransformerConfig):
     config_checks.check_layers(self)
 
   def _check_choices(self) -> None:
+    """Raises ConfigError for unknown activations and dtypes."""
     _check_choice('activation', self.activation, activations.activation_names())
     _check_choice('dtype', self.dtype, DTYPES)
     if self.head_activation is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import annotated_types
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 from xlflax.utils import class_registry, errors, validation
 
 
@@ -21,10 +21,10 @@ class EncoderDecoderFamily(enum.StrEnum):
   T5 = 't5'
 
 
-OutputEmbeddings = model_config.OutputEmbeddings
+OutputEmbeddings = encoder_config.OutputEmbeddings
 _ENCODER_ONLY = (
-  model_config.PositionEmbedding.ROTARY,
-  model_config.PositionEmbedding.DISENTANGLED,
+  encoder_config.PositionEmbedding.ROTARY,
+  encoder_config.PositionEmbedding.DISENTANGLED,
 )
 
 
@@ -59,13 +59,13 @@ _LAYER_NORM_ONLY = {
   'scale_embeddings': False,
   'position_offset': 0,
   'tie_decoder': False,
-  'mlm_head': model_config.MlmHead.TIED,
+  'mlm_head': encoder_config.MlmHead.TIED,
 }
 
 
 @class_registry.register('encoder_decoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderConfig(model_config.TransformerConfig):
+class EncoderDecoderConfig(encoder_config.TransformerConfig):
   """Hyperparameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
 
   Attributes:
@@ -105,7 +105,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
   layer_norm_epsilon: Annotated[float, annotated_types.Interval(gt=0, le=1)] = (
     1e-5
   )
-  mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
+  mlm_head: encoder_config.MlmHead = encoder_config.MlmHead.TIED
 
   def __post_init__(self):
     self._check_family()
@@ -140,16 +140,16 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
     return None
 
   @property
-  def encoder(self) -> model_config.EncoderConfig:
+  def encoder(self) -> encoder_config.EncoderConfig:
     """Configuration of the encoder, for modules that encoders also use."""
     if self.family is EncoderDecoderFamily.POST_LN:
-      norm_position = model_config.NormPosition.POST
+      norm_position = encoder_config.NormPosition.POST
     else:
-      norm_position = model_config.NormPosition.PRE
+      norm_position = encoder_config.NormPosition.PRE
     encoder_fields = {
-      field.name for field in dataclasses.fields(model_config.EncoderConfig)
+      field.name for field in dataclasses.fields(encoder_config.EncoderConfig)
     }
-    return model_config.EncoderConfig(
+    return encoder_config.EncoderConfig(
       num_layers=self.num_encoder_layers,
       norm_position=norm_position,
       **{
@@ -177,7 +177,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
         expected="'learned', 'sinusoidal' or 'sinusoidal_halves'",
         where='EncoderDecoderConfig.position_embedding',
       )
-    if self.mlm_head is model_config.MlmHead.NONE:
+    if self.mlm_head is encoder_config.MlmHead.NONE:
       raise errors.ConfigError(
         'An encoder-decoder requires a head',
         got="mlm_head='none'",
@@ -186,7 +186,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
       )
     if (
       self.is_t5
-      and self.attention_backend is model_config.AttentionBackend.CUDNN
+      and self.attention_backend is encoder_config.AttentionBackend.CUDNN
     ):
       raise errors.ConfigError(
         'cuDNN attention does not support relative position biases',

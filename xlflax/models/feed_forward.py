@@ -5,8 +5,7 @@ import functools
 import flax.linen as nn
 import jax
 
-from xlflax.models import activations
-from xlflax.models import encoder_config as model_config
+from xlflax.models import activations, encoder_config
 from xlflax.models.linear import dense
 
 
@@ -16,7 +15,7 @@ class FeedForward(nn.Module):
   The gated block is a linear map of act(x W0) * (x W1) (Shazeer 2020).
   """
 
-  config: model_config.EncoderConfig
+  config: encoder_config.EncoderConfig
 
   def setup(self):
     config = self.config

@@ -11,13 +11,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import dropout, feed_forward, norms
-from xlflax.models import encoder_config as model_config
+from xlflax.models import dropout, encoder_config, feed_forward, norms
 from xlflax.models.attention import attention_backends, masks, rotary
 from xlflax.models.linear import dense
 from xlflax.models.variants import disentangled
 
-_Config = model_config.EncoderConfig
+_Config = encoder_config.EncoderConfig
 
 FeedForward = feed_forward.FeedForward
 LayerNorm = norms.LayerNorm
@@ -319,7 +318,7 @@ class EncoderLayer(nn.Module):
     Returns:
       Hidden states of shape [B, T, H].
     """
-    is_pre_norm = self.config.norm_position is model_config.NormPosition.PRE
+    is_pre_norm = self.config.norm_position is encoder_config.NormPosition.PRE
     inputs = norm(states) if is_pre_norm else states
     outputs = self.dropout(function(inputs), deterministic=deterministic)
     states = states + outputs

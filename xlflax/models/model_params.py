@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pydantic
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 from xlflax.models.variants import parameter_sharing
 from xlflax.utils import errors, validation
 
@@ -61,7 +61,7 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
   plan = parameter_sharing.get_sharing_plan(model)
   if plan is None:
     return init(rng)
-  num_languages = model_config.require_num_languages(
+  num_languages = encoder_config.require_num_languages(
     model.config, 'A model with a sharing plan'
   )
   return parameter_sharing.init_shared_params(

@@ -7,15 +7,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import compile_targets, custom_vjp
-from xlflax.models import encoder_config as model_config
+from xlflax.models import compile_targets, custom_vjp, encoder_config
 from xlflax.models.linear import dense
 
 
 class LayerNorm(nn.Module):
   """Layer norm (Ba et al. 2016) or RMS norm, as set by `config.norm`."""
 
-  config: model_config.EncoderConfig
+  config: encoder_config.EncoderConfig
 
   @nn.compact
   def __call__(self, states: jax.Array) -> jax.Array:
@@ -24,11 +23,11 @@ class LayerNorm(nn.Module):
     ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
     width = (states.shape[-1],)
     scale = self.param('scale', ones, width, jnp.float32)
-    if config.norm is model_config.Norm.RMS:
+    if config.norm is encoder_config.Norm.RMS:
       return rms_norm(config.layer_norm_epsilon, config.compute_dtype)(
         states, scale
       )
-    if config.norm is model_config.Norm.SCALE:
+    if config.norm is encoder_config.Norm.SCALE:
       bias: Any = jnp.zeros(width, jnp.float32)
     else:
       bias = self.param('bias', dense.zeros_init('norm'), width, jnp.float32)

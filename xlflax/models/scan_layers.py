@@ -12,15 +12,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import compile_targets, custom_vjp
-from xlflax.models import encoder_config as model_config
+from xlflax.models import compile_targets, custom_vjp, encoder_config
 
 LAYERS = 'layers'
 # (carry, parameters of a layer, its index, its dropout key) -> (carry, output)
 Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
 
 
-def is_unrolled(config: model_config.TransformerConfig) -> bool:
+def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
   """Returns whether the program contains a copy of each layer.
 
   On GPUs and TPUs, a loop takes a tenth of the step time at base size, because
@@ -33,9 +32,9 @@ def is_unrolled(config: model_config.TransformerConfig) -> bool:
   """
   if not config.scan_layers:
     return True
-  if config.layer_loop is model_config.LayerLoop.AUTO:
+  if config.layer_loop is encoder_config.LayerLoop.AUTO:
     return compile_targets.current_target().platform != 'cpu'
-  return config.layer_loop is model_config.LayerLoop.UNROLL
+  return config.layer_loop is encoder_config.LayerLoop.UNROLL
 
 
 def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):
@@ -117,7 +116,7 @@ def run_layers(
   *,
   count: int,
   dropout_key=None,
-  remat: model_config.Remat = model_config.Remat.NONE,
+  remat: encoder_config.Remat = encoder_config.Remat.NONE,
   unroll: bool = False,
 ):
   """Applies `body` to each layer in order.
@@ -137,7 +136,7 @@ def run_layers(
   """
   keys = None if dropout_key is None else jax.random.split(dropout_key, count)
   scan = not isinstance(params, list)
-  if remat is not model_config.Remat.NONE:
+  if remat is not encoder_config.Remat.NONE:
     body = jax.checkpoint(
       body, policy=remat_policy(remat), prevent_cse=unroll or not scan
     )
@@ -155,7 +154,7 @@ def run_layers(
   return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
 
-def remat_policy(remat: model_config.Remat):
+def remat_policy(remat: encoder_config.Remat):
   """Returns the policy of `jax.checkpoint` that decides what to save.
 
   The body of a scan is compiled separately. If layers are unrolled,
@@ -165,10 +164,10 @@ def remat_policy(remat: model_config.Remat):
     remat: Values that the backward pass recomputes.
   """
   policies = jax.checkpoint_policies
-  if remat is model_config.Remat.FULL:
+  if remat is encoder_config.Remat.FULL:
     return policies.nothing_saveable
   matmul_policy = policies.checkpoint_dots_with_no_batch_dims
-  if remat is model_config.Remat.NARROW:
+  if remat is encoder_config.Remat.NARROW:
     matmul_policy = _is_narrow_matmul
   return policies.save_from_both_policies(
     matmul_policy, policies.save_only_these_names(*custom_vjp.SAVED_NAMES)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 
 # Parameters with a row for each token, and the axis of these rows.
 _ROW_AXES = (
@@ -30,7 +30,7 @@ def unpadded_shape(
       configuration of another class has no padded rows.
   """
   unpadded = list(shape)
-  if not isinstance(config, model_config.TransformerConfig):
+  if not isinstance(config, encoder_config.TransformerConfig):
     return tuple(unpadded)
   sizes: Any = config  # Both subclasses have a `table_size`.
   for pattern, axis in _ROW_AXES:

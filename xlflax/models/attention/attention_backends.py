@@ -12,13 +12,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import compile_targets, dropout
-from xlflax.models import encoder_config as model_config
+from xlflax.models import compile_targets, dropout, encoder_config
 from xlflax.models.attention import fused, masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.utils import errors
 
-_Backend = model_config.AttentionBackend
+_Backend = encoder_config.AttentionBackend
 
 
 def dot_product_attention(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 from xlflax.models.attention import masks, rotary
 
 # A window that is larger than any sequence.
@@ -46,13 +46,13 @@ class AttentionMasks(NamedTuple):
   local_layers: tuple[Any, Any] | None
 
 
-def layers_differ(config: model_config.EncoderConfig) -> bool:
+def layers_differ(config: encoder_config.EncoderConfig) -> bool:
   """Returns whether a layer's mask or norm depends on its index."""
   return config.local_window is not None or not config.first_norm
 
 
 def make_attention_masks(
-  config: model_config.EncoderConfig, segment_ids, positions, length: int
+  config: encoder_config.EncoderConfig, segment_ids, positions, length: int
 ) -> AttentionMasks:
   """Returns the masks and rotations of all layers.
 
@@ -85,7 +85,7 @@ def make_attention_masks(
 
 
 def select_layer_mask(
-  config: model_config.EncoderConfig,
+  config: encoder_config.EncoderConfig,
   attention_masks: AttentionMasks,
   index: jax.Array | int | None,
 ) -> LayerMask:
@@ -122,7 +122,7 @@ def select_layer_mask(
 
 def _rotation(config, positions, length, theta):
   """Returns the rotary angles, or None for other position embeddings."""
-  if config.position_embedding is not model_config.PositionEmbedding.ROTARY:
+  if config.position_embedding is not encoder_config.PositionEmbedding.ROTARY:
     return None
   if positions is None:
     positions = jnp.arange(length)[None]

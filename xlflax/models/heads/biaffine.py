@@ -113,9 +113,11 @@ class Biaffine(nn.Module):
       A float32 array of shape [B, W, W]. Element (i, j) is the score of j as
       the head of i. Apply `mask_non_words` before a softmax over j.
     """
-    words = self.dropout(words, deterministic=deterministic)
-    dependent = self._vector_with_bias(self.arc_dependent, words, deterministic)
-    head = self._vector(self.arc_head, words, deterministic)
+    vectors = self.dropout(words, deterministic=deterministic)
+    dependent = self._vector_with_bias(
+      self.arc_dependent, vectors, deterministic
+    )
+    head = self._vector(self.arc_head, vectors, deterministic)
     return jnp.einsum('bid,de,bje->bij', dependent, self.arc, head)
 
   def relations(
@@ -134,11 +136,11 @@ class Biaffine(nn.Module):
     Returns:
       A float32 array of shape [B, W, R].
     """
-    words = self.dropout(words, deterministic=deterministic)
+    vectors = self.dropout(words, deterministic=deterministic)
     dependent = self._vector_with_bias(
-      self.relation_dependent, words, deterministic
+      self.relation_dependent, vectors, deterministic
     )
-    head = self._vector_with_bias(self.relation_head, words, deterministic)
+    head = self._vector_with_bias(self.relation_head, vectors, deterministic)
     head = jnp.take_along_axis(head, heads[..., None], axis=1)
     return jnp.einsum('bid,rde,bie->bir', dependent, self.relation, head)
 

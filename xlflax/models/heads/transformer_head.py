@@ -10,14 +10,13 @@ import dataclasses
 import flax.linen as nn
 import jax
 
-from xlflax.models import encoder_config as model_config
-from xlflax.models import layers
+from xlflax.models import encoder_config, layers
 from xlflax.models.attention import attention_masks
 
 
 def make_head_config(
-  config: model_config.EncoderConfig, width: int
-) -> model_config.EncoderConfig:
+  config: encoder_config.EncoderConfig, width: int
+) -> encoder_config.EncoderConfig:
   """Returns the configuration of layers for hidden states of a given width.
 
   If the width differs from that of the encoder, the width of feed-forward
@@ -48,7 +47,7 @@ class HeadLayers(nn.Module):
     num_layers: Number of layers, at least 1.
   """
 
-  config: model_config.EncoderConfig
+  config: encoder_config.EncoderConfig
   num_layers: int
 
   @nn.compact
@@ -83,6 +82,6 @@ class HeadLayers(nn.Module):
         rotation=layer_mask.rotation,
         deterministic=deterministic,
       )
-    if self.config.norm_position is model_config.NormPosition.POST:
+    if self.config.norm_position is encoder_config.NormPosition.POST:
       return states
     return layers.LayerNorm(self.config, name='final_norm')(states)

@@ -32,7 +32,7 @@ def is_split() -> bool:
 def collective_matmul(
   inputs: jax.Array, weights: jax.Array, axes: tuple[str, ...], contracted: int
 ) -> jax.Array:
-  """Multiplies inputs with weights over the contracted axes.
+  """Multiplies inputs by weights over the contracted axes.
 
   Computes [rows.., *contracted] x [*contracted, *features] -> [rows..,
   *features].
@@ -72,39 +72,39 @@ def _gather_width(weights, axes):
 
 
 def sum_over_rows(
-  left: jax.Array, right: jax.Array, axes: tuple[str, ...], *, rows: int
+  lhs: jax.Array, rhs: jax.Array, axes: tuple[str, ...], *, rows: int
 ) -> jax.Array:
   """Multiplies two arrays over their rows, as for the gradient of weights.
 
   Computes [rows.., *c] x [rows.., *f] -> [*c, *f].
 
   Args:
-    left: Left factor. The first axis is that of the batch.
-    right: Right factor. The first axis is that of the batch.
+    lhs: Left factor. The first axis is that of the batch.
+    rhs: Right factor. The first axis is that of the batch.
     axes: Logical axes of the result, which is sharded like weights with these
       axes.
     rows: Number of leading axes that are summed over.
 
   Returns:
-    The sum in the dtype of `left`. Devices exchange partial sums in this dtype
+    The sum in the dtype of `lhs`. Devices exchange partial sums in this dtype
     and add them in float32.
   """
   row_axes = tuple(range(rows))
 
-  def multiply(left, right):
+  def multiply(lhs, rhs):
     return jax.lax.dot_general(
-      left,
-      right,
+      lhs,
+      rhs,
       ((row_axes, row_axes), ((), ())),
-      preferred_element_type=left.dtype,
+      preferred_element_type=lhs.dtype,
     )
 
-  sharding = _choose_sharding(axes, left, right, rows) if is_split() else None
+  sharding = _choose_sharding(axes, lhs, rhs, rows) if is_split() else None
   if sharding is None:
-    return nn.with_logical_constraint(multiply(left, right), axes)
+    return nn.with_logical_constraint(multiply(lhs, rhs), axes)
 
-  def sum_on_device(left, right):
-    partial_sum = multiply(left, right)
+  def sum_on_device(lhs, rhs):
+    partial_sum = multiply(lhs, rhs)
     axis, shape = axes.index(_WIDTH), partial_sum.shape
     chunks = partial_sum.reshape(
       *shape[:axis],
@@ -116,37 +116,37 @@ def sum_over_rows(
     total = jnp.sum(chunks, axis, dtype=jnp.float32)
     if sharding.replicas:
       total = jax.lax.psum(total, sharding.replicas)
-    return total.astype(left.dtype)
+    return total.astype(lhs.dtype)
 
   return jax.shard_map(
     sum_on_device,
-    in_specs=(sharding.left, sharding.right),
+    in_specs=(sharding.lhs, sharding.rhs),
     out_specs=sharding.result,
     check_vma=False,
-  )(left, right)
+  )(lhs, rhs)
 
 
 class _Sharding(NamedTuple):
   """Sharding of a sum over rows.
 
   Attributes:
-    left: Partition spec of the left factor.
-    right: Partition spec of the right factor.
+    lhs: Partition spec of the left factor.
+    rhs: Partition spec of the right factor.
     result: Partition spec of the sum.
     width: Mesh axes that shard the width of the sum.
     num_chunks: Number of shards of the width.
     replicas: Mesh axes that shard the rows, but not the width.
   """
 
-  left: PartitionSpec
-  right: PartitionSpec
+  lhs: PartitionSpec
+  rhs: PartitionSpec
   result: PartitionSpec
   width: tuple[str, ...]
   num_chunks: int
   replicas: tuple[str, ...]
 
 
-def _choose_sharding(axes, left, right, rows: int) -> _Sharding | None:
+def _choose_sharding(axes, lhs, rhs, rows: int) -> _Sharding | None:
   """Returns the sharding, or None if it does not divide the arrays."""
   sizes = dict(jax.sharding.get_abstract_mesh().shape)
   batch, width = _mesh_axes('batch'), _mesh_axes(_WIDTH)
@@ -160,12 +160,12 @@ def _choose_sharding(axes, left, right, rows: int) -> _Sharding | None:
   ):
     return None
 
-  shape = (*left.shape[rows:], *right.shape[rows:])
+  shape = (*lhs.shape[rows:], *rhs.shape[rows:])
   result_axes = [
     width if axis == _WIDTH else names
     for axis, names in zip(axes, factor_axes, strict=True)
   ]
-  dimensions = zip((left.shape[0], *shape), (batch, *result_axes), strict=True)
+  dimensions = zip((lhs.shape[0], *shape), (batch, *result_axes), strict=True)
   if any(
     size % math.prod(sizes[name] for name in names)
     for size, names in dimensions
@@ -173,13 +173,13 @@ def _choose_sharding(axes, left, right, rows: int) -> _Sharding | None:
     return None
 
   inner_rows = [None] * (rows - 1)
-  num_left = left.ndim - rows
+  num_lhs_axes = lhs.ndim - rows
   return _Sharding(
-    left=PartitionSpec(
-      batch, *inner_rows, *_spec_entries(factor_axes[:num_left])
+    lhs=PartitionSpec(
+      batch, *inner_rows, *_spec_entries(factor_axes[:num_lhs_axes])
     ),
-    right=PartitionSpec(
-      batch, *inner_rows, *_spec_entries(factor_axes[num_left:])
+    rhs=PartitionSpec(
+      batch, *inner_rows, *_spec_entries(factor_axes[num_lhs_axes:])
     ),
     result=PartitionSpec(*_spec_entries(result_axes)),
     width=width,

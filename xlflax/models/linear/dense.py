@@ -8,11 +8,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import compile_targets, custom_vjp
-from xlflax.models import encoder_config as model_config
+from xlflax.models import compile_targets, custom_vjp, encoder_config
 from xlflax.models.linear import collective_matmul, fp8
 
-_Config = model_config.EncoderConfig
+_Config = encoder_config.EncoderConfig
 
 
 def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
@@ -83,9 +82,9 @@ def sharded_matmul(
   dtype: jnp.dtype,
   axes: tuple[str, ...],
   contracted: int,
-  products: model_config.Products = model_config.Products.PLAIN,
+  products: encoder_config.Products = encoder_config.Products.PLAIN,
 ) -> jax.Array:
-  """Multiplies inputs with weights over the contracted axes.
+  """Multiplies inputs by weights over the contracted axes.
 
   Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
 
@@ -98,7 +97,7 @@ def sharded_matmul(
     products: Number format of the matmul.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
-  if products is model_config.Products.EIGHT_BITS:
+  if products is encoder_config.Products.EIGHT_BITS:
     return fp8.fp8_matmul(inputs, weights, contracted)
   if collective_matmul.is_split():
     return collective_matmul.collective_matmul(
@@ -155,6 +154,7 @@ def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _gather_table(table, dtype):
+  """Gathers the width of a table, in `dtype` if it is not None."""
   if dtype is not None:
     table = constrain_table(table.astype(dtype))
   return constrain_sharding(table, 'vocab', None).astype(jnp.float32)

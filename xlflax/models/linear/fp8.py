@@ -24,7 +24,7 @@ _MIN_CAPABILITY = (8, 9)
 def fp8_matmul(
   inputs: jax.Array, weights: jax.Array, contracted: int
 ) -> jax.Array:
-  """Multiplies inputs with weights over the contracted axes in FP8.
+  """Multiplies inputs by weights over the contracted axes in FP8.
 
   Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
   The backward pass keeps both factors in FP8.
@@ -95,10 +95,10 @@ def _quantize(array, dtype) -> tuple[jax.Array, jax.Array]:
   return scaled.astype(dtype), 1 / scale
 
 
-def _scaled_matmul(left, right, axes, dtype) -> jax.Array:
+def _scaled_matmul(lhs, rhs, axes, dtype) -> jax.Array:
   """Returns the product of two results of `_quantize` over axes of each."""
-  (left, left_scale), (right, right_scale) = left, right
+  (lhs, lhs_scale), (rhs, rhs_scale) = lhs, rhs
   product = jax.lax.dot_general(
-    left, right, (axes, ((), ())), preferred_element_type=jnp.float32
+    lhs, rhs, (axes, ((), ())), preferred_element_type=jnp.float32
   )
-  return (product * (left_scale * right_scale)).astype(dtype)
+  return (product * (lhs_scale * rhs_scale)).astype(dtype)

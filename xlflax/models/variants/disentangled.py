@@ -17,8 +17,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import dropout, norms
-from xlflax.models import encoder_config as model_config
+from xlflax.models import dropout, encoder_config, norms
 from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.linear import dense
@@ -65,7 +64,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
 class RelativeEmbeddings(nn.Module):
   """Normalized embeddings of distances, and their rows for a batch."""
 
-  config: model_config.EncoderConfig
+  config: encoder_config.EncoderConfig
 
   def setup(self):
     config = self.config

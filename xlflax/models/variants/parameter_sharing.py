@@ -226,6 +226,7 @@ def _split_params(plan: SharingPlan, params: dict) -> tuple[dict, dict]:
 
 
 def _slice(stack: Any, start: int, stop: int) -> Any:
+  """Returns layers start to stop - 1 of stacked parameters."""
   return jax.tree.map(lambda leaf: leaf[start:stop], stack)
 
 

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 from xlflax.models.attention import masks
 from xlflax.utils import errors, validation
 
@@ -28,7 +28,7 @@ class PlugIn(nn.Module):
   layers (`_run`).
   """
 
-  config: model_config.EncoderConfig
+  config: encoder_config.EncoderConfig
 
   def plug_in(
     self,
@@ -81,7 +81,7 @@ class PlugIn(nn.Module):
 
 
 def check_memory(
-  config: model_config.EncoderConfig,
+  config: encoder_config.EncoderConfig,
   token_ids: jax.Array,
   memory: jax.Array,
   memory_segment_ids: jax.Array | None,

@@ -89,6 +89,7 @@ def sharded_attention(
 def _attend(
   options: kernel_spec.Options, arrays: kernel_spec.Arrays
 ) -> jax.Array:
+  """Computes fused attention with a custom gradient."""
   return _forward(options, arrays)[0]
 
 
@@ -247,6 +248,7 @@ def _choose_sharding(arrays: kernel_spec.Arrays) -> _Sharding:
 
 
 def _as_tuple(axes) -> tuple[str, ...]:
+  """Returns an entry of a partition spec as a tuple of mesh axes."""
   if axes is None:
     return ()
   return (axes,) if isinstance(axes, str) else tuple(axes)
