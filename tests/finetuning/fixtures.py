@@ -4,7 +4,7 @@ import pytest
 
 from tests.evaluation.fixtures import *  # noqa: F403  (fixtures)
 from tests.finetuning import fakes
-from xlflax import trainer
+from xlflax.finetuning import grid_trials
 
 
 @pytest.fixture(scope='session')
@@ -15,7 +15,7 @@ def pretrained(make_run, tmp_path_factory):
 
 @pytest.fixture
 def fake_training(monkeypatch):
-  monkeypatch.setattr(trainer, 'Trainer', fakes.FakeTrainer)
+  monkeypatch.setattr(grid_trials, 'Trainer', fakes.FakeTrainer)
   fakes.CALLS.clear()
   return fakes.CALLS
 

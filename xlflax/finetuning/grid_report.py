@@ -120,7 +120,7 @@ class GridReport:
   def test_spreads(
     self, setting: model_selection.Setting
   ) -> dict[str, model_selection.Spread]:
-    """Returns the test scores of a setting: 'task/metric' -> spread over seeds."""
+    """Returns test scores of a setting: 'task/metric' -> spread over seeds."""
     tests = [
       self.tests[result.trial.name]
       for result in setting.results

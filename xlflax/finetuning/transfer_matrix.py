@@ -56,7 +56,7 @@ class Matrix:
     return np.array(transfer_gaps, float)
 
   def to_csv(self) -> str:
-    """Returns CSV with a line for each training language and its transfer gap."""
+    """Returns CSV with a line for each training language."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(('train', *self.columns, 'gap'))

@@ -47,8 +47,8 @@ def current_target() -> Target:
 
 
 # Do not split matmuls whose weights or gradients are sharded. By default,
-# XLA:TPU converts them to loops of partial sums, which read the activations once
-# for each device (docs/performance.md).
+# XLA:TPU converts them to loops of partial sums, which read the activations
+# once for each device (docs/performance.md).
 _TPU_OPTIONS = {
   'xla_tpu_enable_windowed_einsum_for_all_gather': False,
   'xla_tpu_enable_windowed_einsum_for_reduce_scatter': False,

@@ -155,7 +155,7 @@ class CrossAttentionBlock(nn.Module):
   def decode(
     self, states, mask, memory, memory_mask, *, deterministic: bool
   ) -> jax.Array:
-    """Creates the parameters. The arguments are those of `DecoderLayer.decode`."""
+    """Creates the parameters. The arguments are as in `DecoderLayer`."""
     return self.cross_attention_norm(
       self.cross_attention(
         states, memory, memory_mask, deterministic=deterministic

@@ -292,7 +292,7 @@ class EncoderDecoder(nn.Module):
     }
 
   def _embed(self, token_ids, positions, language_ids, deterministic):
-    """Returns the decoder's embeddings of token ids [B, S], of shape [B, S, H]."""
+    """Embeds token ids [B, S] of the decoder as states [B, S, H]."""
     if self.config.is_t5:
       return self.encoder.embed(token_ids, deterministic=deterministic)
     decoder_embeddings = (
@@ -312,7 +312,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def _shared_layers(self):
-    """Returns the parameters of the encoder layers for a tied decoder, or None."""
+    """Returns the parameters of the encoder layers, or None if not tied."""
     config = self.config
     if not config.tie_decoder:
       return None

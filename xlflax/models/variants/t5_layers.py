@@ -66,7 +66,7 @@ class Projection(nn.Module):
 
   @nn.compact
   def __call__(self, inputs: jax.Array) -> jax.Array:
-    """Maps inputs [..., *contracted] to [..., *features] in the compute dtype."""
+    """Maps inputs [..., *contracted] to outputs [..., *features]."""
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
     kernel = self.param(

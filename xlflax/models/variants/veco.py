@@ -13,7 +13,7 @@ from xlflax.utils import errors, validation
 
 
 class MemoryGradient(enum.Enum):
-  """Gradient of the loss of one sentence of a pair through the other sentence."""
+  """Gradient of the loss of a sentence through the paired sentence."""
 
   # The memory is a constant (VECO, section 2.2).
   STOP = 'stop'

@@ -9,8 +9,8 @@ import numpy as np
 
 from xlflax.models import dropout
 
-# Score of masked keys. It is far below the initial value of the running maximum,
-# so that its weight is 0 even for a query that attends to no key.
+# Score of masked keys. It is far below the initial value of the running
+# maximum, so that its weight is 0 even for a query that attends to no key.
 MASKED_SCORE = -1e30
 INITIAL_MAXIMUM = -1e20
 # Kernels compute powers of two, because devices have an instruction for them.
