@@ -213,12 +213,12 @@ def test_mistake_of_the_configuration(capsys):
   )
   err = capsys.readouterr().err
   assert err.count('\n') == 1
-  assert 'none for TRAIN_STEPS. What to do: --gin.TRAIN_STEPS=VALUE.' in err
+  assert 'none for TRAIN_STEPS. What to do: Pass --gin.TRAIN_STEPS=VALUE.' in err
 
 
 def test_binding_without_value(capsys):
   assert _run('train', '--gin.TRAIN_STEPS') == 2
-  assert 'A gin flag has no value' in capsys.readouterr().err
+  assert 'Got: --gin.TRAIN_STEPS.' in capsys.readouterr().err
 
 
 def test_bindings_of_a_command_that_takes_none(capsys):

@@ -48,7 +48,7 @@ def test_what_only_training_needs_is_not_asked_for():
 def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
   arguments = ['--gin_file=suites/xtreme/xnli.gin']
   assert cli.main(['evaluate', f'--model_dir={tmp_path}', *arguments]) == 2
-  assert 'none for DATA. What to do: --gin.DATA' in capsys.readouterr().err
+  assert 'none for DATA. What to do: Pass --gin.DATA' in capsys.readouterr().err
 
 
 def test_tasks_by_name():
@@ -233,14 +233,14 @@ def test_a_missing_run_is_one_message_and_status_2(tmp_path, capsys):
   flags = ['--tasks=perplexity', '--corpus=none']
   assert cli.main(['evaluate', f'--model_dir={missing}', *flags]) == 2
   printed = capsys.readouterr().err
-  assert 'Traceback' not in printed and 'no such model directory' in printed
+  assert 'Traceback' not in printed and '--model_dir' in printed
 
 
 def test_a_flag_that_no_task_reads(tmp_path, capsys):
   flags = [f'--model_dir={tmp_path}', f'--corpus={tmp_path}']
   assert cli.main(['evaluate', *flags]) == 2
   printed = capsys.readouterr().err
-  assert 'Traceback' not in printed and 'nothing uses it' in printed
+  assert 'Traceback' not in printed and '--gin.' in printed
 
 
 def test_help_has_an_example(capsys):

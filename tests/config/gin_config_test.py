@@ -98,23 +98,23 @@ def test_word_without_quotes():
 
 def test_required_macro():
   assert _fails(bindings=_GIVEN[1:]) == (
-    'The configuration needs values that are not given. Got: none for '
-    'MODEL_DIR. What to do: --model_dir=DIR.'
+    'Required values of the configuration are missing. Got: none for '
+    'MODEL_DIR. What to do: Pass --model_dir=DIR.'
   )
 
 
 @pytest.mark.parametrize('files', [_FILES[:1], _FILES[::-1]])
 def test_model_is_missing_or_came_too_early(files):
   assert _fails(files) == (
-    'The configuration needs values that are not given. Got: none for MODEL.'
-    ' What to do: --gin_file=models/SIZE.gin, after the other files.'
+    'Required values of the configuration are missing. Got: none for MODEL.'
+    ' What to do: Pass --gin_file=models/SIZE.gin after the other files.'
   )
 
 
 def test_misspelt_macro():
   assert _fails(bindings=(*_GIVEN, 'LENTGH=3')) == (
-    'A gin macro is set, but nothing uses it. Got: LENTGH. Expected: one of '
-    'LENGTH. What to do: correct its name.'
+    'A gin macro is set, but never used. Got: LENTGH. Expected: one of '
+    'LENGTH. What to do: Correct its name.'
   )
 
 
@@ -135,14 +135,14 @@ def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
   )
   assert (seen['seed'], seen['streams'][0].length) == (3, 64)
   text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
-  assert 'nothing uses it. Got: SEED' in text
+  assert 'Got: SEED' in text
 
 
 def test_macro_that_is_not_set(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = %MY_SEED')
   assert _fails([mine], ()) == (
-    'The configuration uses macros that are not set. Got: MY_SEED. What to '
-    'do: --gin.MY_SEED=VALUE.'
+    'Macros of the configuration are not set. Got: MY_SEED. What to '
+    'do: Pass --gin.MY_SEED=VALUE.'
   )
 
 
@@ -375,14 +375,14 @@ def test_values_that_python_makes():
   assert seen['model'] is not None and seen['model'].config == model.config
   assert seen['streams'][0].batch_size == 256
   text = configuration.operative()
-  assert text.startswith('# MODEL: an object that Python gave.\n')
+  assert text.startswith('# MODEL: a Python object.\n')
   assert 'BATCH_SIZE = %LENGTH' in text and '\nMODEL =' not in text
 
 
 @pytest.mark.parametrize(
   ('name', 'message'),
   [
-    ('LENTGH', 'nothing uses it. Got: LENTGH. Expected: one of LENGTH'),
+    ('LENTGH', 'Got: LENTGH. Expected: one of LENGTH'),
     ('optimizers.AdamW.b3', 'Got: b3'),
     ('nothing.AdamW.b2', 'Got: nothing.AdamW'),
   ],
@@ -434,8 +434,8 @@ def test_what_nothing_that_was_built_reads_is_told(caplog):
   _bound(made, seed=4, log_every_steps=5)
   made.warn_of_unread()
   assert [record.getMessage() for record in caplog.records] == [
-    'trainer.Trainer.log_every_steps: another flag overrides it.',
-    'DECAY is set, but nothing in this run reads it.',
-    'SEED is set, but nothing in this run reads it.',
-    'schedules.WSD.decay_steps is set, but nothing in this run reads it.',
+    'trainer.Trainer.log_every_steps is overridden by another flag.',
+    'DECAY is set, but this run does not use it.',
+    'SEED is set, but this run does not use it.',
+    'schedules.WSD.decay_steps is set, but this run does not use it.',
   ]

@@ -122,7 +122,7 @@ def test_replayed_steps_need_room_for_a_second_state():
   setup = _setup('tpu:v5e:4', replay_every=100, xla_checker=True)
   step = types.SimpleNamespace(peak=1000, batch=10, memory={'temporary': 100})
   used = compiled_plan.memory_per_device(setup, [step])
-  state = memory.per_device(setup.factory.abstract_sharded)
+  state = memory.bytes_per_device(setup.factory.abstract_sharded)
   assert used['replay'] == state and used['total'] == 1000 + state
   with pytest.raises(errors.ConfigError, match='Got: gpu. Expected: TPUs'):
     _setup('gpu:H100:2', replay_every=100, xla_checker=True)
@@ -155,7 +155,7 @@ def _boxed(setup):
 def _warnings(monkeypatch, *, big=1, **fields):
   monkeypatch.setattr(recommendations, 'BIG', big)
   setup = _setup('gpu:H200:8', **fields)
-  return recommendations.of_sharding(setup, _boxed(setup))
+  return recommendations.describe_sharding(setup, _boxed(setup))
 
 
 def test_dimensions_that_do_not_divide(monkeypatch):
@@ -204,9 +204,9 @@ def test_arrays_that_nothing_splits(monkeypatch):
 def test_state_that_is_on_every_device(monkeypatch):
   setup = _setup('gpu:H200:8', partitioner=partitioning.Partitioner(data=-1))
   boxed = _boxed(setup)
-  assert recommendations.of_sharding(setup, boxed) == []
-  monkeypatch.setattr(memory, 'per_device', lambda tree: 3 * 2**30)
-  (text,) = recommendations.of_sharding(setup, boxed)
+  assert recommendations.describe_sharding(setup, boxed) == []
+  monkeypatch.setattr(memory, 'bytes_per_device', lambda tree: 3 * 2**30)
+  (text,) = recommendations.describe_sharding(setup, boxed)
   assert text.startswith('Parameters and optimizer, 3.0 GiB, are whole on each')
 
 
@@ -215,24 +215,31 @@ def test_memory_that_is_not_there(monkeypatch):
   machine = machine_topology.parse_topology('gpu:V100:8')
   for name in ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION'):
     monkeypatch.delenv(name, raising=False)
-  (text,) = recommendations.of_memory(machine, 30e9, accumulation=2)
+  (text,) = recommendations.describe_memory_shortage(
+    machine, 30e9, accumulation=2
+  )
   assert (
     '27.9 GiB on each device; a run may use 26.8 GiB of the 29.8 GiB of a V100 '
     '(90%, XLA_CLIENT_MEM_FRACTION)'
   ) in text
   assert 'accumulation (now 2)' in text
-  assert recommendations.of_memory(machine, 28e9, accumulation=1) == []
+  assert (
+    recommendations.describe_memory_shortage(machine, 28e9, accumulation=1)
+    == []
+  )
   monkeypatch.setenv('XLA_CLIENT_MEM_FRACTION', '.75')
-  (text,) = recommendations.of_memory(machine, 28e9, accumulation=1)
+  (text,) = recommendations.describe_memory_shortage(
+    machine, 28e9, accumulation=1
+  )
   assert '22.4 GiB of the 29.8 GiB' in text
   assert (
-    recommendations.of_memory(
+    recommendations.describe_memory_shortage(
       machine_topology.parse_topology('tpu:v6e:8'), 28e9, accumulation=1
     )
     == []
   )
   assert (
-    recommendations.of_memory(
+    recommendations.describe_memory_shortage(
       machine_topology.parse_topology('cpu:8'), 1e15, accumulation=1
     )
     == []
@@ -245,7 +252,9 @@ def test_arithmetic_that_is_not_there():
   def said(devices, **fields):
     settings = _settings(devices, **fields)
     return ' '.join(
-      recommendations.of_machine(settings.partitioner.machine, settings)
+      recommendations.describe_dtype_support(
+        settings.partitioner.machine, settings
+      )
     )
 
   assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
@@ -262,7 +271,7 @@ def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
   )
   assert any(
     w.startswith('optimizer/') and 'v_row' in w
-    for w in recommendations.of_sharding(setup, _boxed(setup))
+    for w in recommendations.describe_sharding(setup, _boxed(setup))
   )
 
 

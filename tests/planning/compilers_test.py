@@ -35,7 +35,7 @@ def _without_packages(monkeypatch):
 def test_what_is_missing(monkeypatch, devices, reason):
   _without_packages(monkeypatch)
   machine = machine_topology.parse_topology(devices)
-  assert compilers.why_unavailable(machine) == reason
+  assert compilers.unavailable_reason(machine) == reason
   if machine.accelerator:
     with pytest.raises(errors.ConfigError, match='--cost_model=estimate'):
       dry_run.check_compiler(machine)
@@ -52,7 +52,7 @@ def test_plugins_of_either_cuda(monkeypatch):
   )
   monkeypatch.setattr(importlib.metadata, 'version', {}.get)
   machine = machine_topology.parse_topology('gpu:H200:8')
-  assert not compilers.why_unavailable(machine)
+  assert not compilers.unavailable_reason(machine)
   assert compilers.compiler_version(machine).startswith('jax-cuda13-plugin ')
 
 
@@ -63,21 +63,21 @@ def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
     'find_spec',
     lambda name, *a: 'rocm' in name if '_plugin' in name else found(name, *a),
   )
-  assert 'is not installed' in compilers.why_unavailable(
+  assert 'is not installed' in compilers.unavailable_reason(
     machine_topology.parse_topology('gpu:H200:8')
   )
 
 
 def test_devices_that_the_compilers_do_not_know(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: object())
-  assert 'V100' in compilers.why_unavailable(
+  assert 'V100' in compilers.unavailable_reason(
     machine_topology.parse_topology('gpu:V100:8')
   )
-  assert 'power of two' in compilers.why_unavailable(
+  assert 'power of two' in compilers.unavailable_reason(
     machine_topology.parse_topology('tpu:v6e:12')
   )
   assert (
-    compilers.why_unavailable(machine_topology.parse_topology('gpu:B200:8'))
+    compilers.unavailable_reason(machine_topology.parse_topology('gpu:B200:8'))
     == ''
   )
 

@@ -26,7 +26,7 @@ Total bytes: 9999 (9.8KiB)
 
 
 def test_memory():
-  assert tpu_dumps.memory_of(_BUFFERS, _REPORT) == {
+  assert tpu_dumps.parse_memory(_BUFFERS, _REPORT) == {
     'arguments': 2097152 + 262144,
     'outputs': 1024,
     'temporary': 49184,

@@ -14,7 +14,7 @@ def test_names_lead_to_classes_and_back():
 
 
 def test_a_name_is_of_one_class():
-  with pytest.raises(errors.ConfigError, match='Two classes.*masked_lm'):
+  with pytest.raises(errors.ConfigError, match='masked_lm'):
 
     @class_registry.register('masked_lm')
     class Other:

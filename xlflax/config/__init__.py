@@ -1,1 +1,1 @@
-"""From gin files, flags and bindings to objects; and what is wrong."""
+"""Gin configuration: reads files and flags, builds objects, reports errors."""

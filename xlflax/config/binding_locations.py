@@ -1,8 +1,8 @@
 """Locations of gin bindings: the file and line, or the flag, of each value.
 
-Gin does not keep where a value was bound. `read_bindings` parses the files
-and flags once more, as text, so that an error about a field of an object can
-name the binding.
+Gin does not store where a value was bound. `read_bindings` parses the files and
+flags again, so that an error about a field of an object can contain the
+location of the binding.
 """
 
 import dataclasses
@@ -23,7 +23,8 @@ class Binding:
 
   Attributes:
     scope: The scopes of the parameter, such as 'train/mono', or ''.
-    selector: The configurable, such as 'dataset_config.Stream'. For a macro, its name.
+    selector: The configurable, such as 'dataset_config.Stream'. For a macro,
+      its name.
     parameter: The name of the parameter. For a macro, ''.
     macros: The macros that the value refers to.
     location: 'FILE:LINE' or '--gin.NAME'.
@@ -46,6 +47,8 @@ class Binding:
 
 @dataclasses.dataclass(frozen=True)
 class _Macro:
+  """A reference to a macro."""
+
   name: str
 
 
@@ -88,12 +91,16 @@ def read_bindings(
 def find_binding_location(
   bindings: Sequence[Binding], where: str, scope: str
 ) -> str | None:
-  """Returns the locations of the value of a field, or None.
+  """Returns the locations of the value of a field.
 
   Args:
     bindings: All bindings, in the order of precedence.
     where: The field, such as 'Stream.length', as in `XlflaxError.where`.
     scope: The scope in which the object is constructed.
+
+  Returns:
+    The locations of the binding and of the macros that it refers to, or None if
+    the field is not bound.
   """
   match = re.match(r'(\w+)\.(\w+)', where)
   if match is None:
@@ -142,6 +149,7 @@ def _parse(
 def _to_binding(
   statement: config_parser.BindingStatement, location: str, is_shipped: bool
 ) -> Binding:
+  """Converts a statement of Gin's parser to a `Binding`."""
   return Binding(
     scope=statement.scope or '',
     selector=statement.selector,

@@ -1,4 +1,4 @@
-"""Gin bindings on a command line: `--gin.NAME=VALUE`."""
+"""Gin bindings on the command line: `--gin.NAME=VALUE`."""
 
 import re
 from collections.abc import Sequence
@@ -6,20 +6,26 @@ from collections.abc import Sequence
 from xlflax.utils import errors
 
 VALUES = (
-  'a value is a number, True, False, None, text in quotes, a list in [], '
-  '%MACRO or @module.Class()'
+  'the value must be a number, True, False, None, text in quotes, a list in '
+  '[], %MACRO or @module.Class()'
 )
 _WORDS = ('True', 'False', 'None')
 
 
 def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-  """Takes `--gin.NAME=VALUE` out of a command line.
+  """Separates `--gin.NAME=VALUE` from the other arguments of a command line.
 
-  Before: `['--gin.A=1', '--x', 'y']`; after: `(['--x', 'y'], ['A=1'])`. What
-  comes after `--` is another command's, and stays.
+  For example, `['--gin.A=1', '--x', 'y']` becomes `(['--x', 'y'], ['A=1'])`.
+  Arguments after `--` belong to another command and are not changed.
+
+  Args:
+    arguments: The arguments of the command line.
+
+  Returns:
+    The other arguments, and the bindings without `--gin.`.
 
   Raises:
-    ConfigError: a binding has no '='.
+    ConfigError: If a binding has no value, or its value is a bare word.
   """
   other_arguments, bindings = [], []
   end = list(arguments).index('--') if '--' in arguments else len(arguments)
@@ -30,7 +36,7 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     binding = argument.removeprefix('--gin.')
     if '=' not in binding:
       raise errors.ConfigError(
-        'A gin flag has no value', got=argument, expected='--gin.NAME=VALUE'
+        'A gin flag requires a value', got=argument, expected='--gin.NAME=VALUE'
       )
     _check_value(binding)
     bindings.append(binding)
@@ -38,34 +44,37 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_value(binding: str) -> None:
-  """Raises ConfigError for a bare word, which Gin cannot read as text.
+  """Raises ConfigError for a bare word, which Gin cannot parse.
 
-  A path, which contains / or ~, is put in quotes by `config.load`.
+  A path, which contains / or ~, is quoted later by `quote_bare_word`.
   """
   name, _, value = binding.partition('=')
   value = value.strip()
   if re.fullmatch(r'[A-Za-z][\w.:-]*', value) and value not in _WORDS:
-    truths = {word.lower(): word for word in _WORDS} | {'null': 'None'}
-    suggestion = truths.get(value.lower(), f'"\'{value}\'"')
+    constants = {word.lower(): word for word in _WORDS} | {'null': 'None'}
+    suggestion = constants.get(value.lower(), f'"\'{value}\'"')
     raise errors.ConfigError(
-      'A gin flag has a value that cannot be read',
+      'The value of a gin flag cannot be parsed',
       got=f'--gin.{binding}',
       expected=VALUES,
-      fix=f'write --gin.{name}={suggestion}',
+      fix=f'Pass --gin.{name}={suggestion}.',
     )
   if not value:
     raise errors.ConfigError(
       'A gin flag has an empty value',
       got=f'--gin.{binding}',
       expected='--gin.NAME=VALUE',
-      fix=f'for empty text write --gin.{name}="\'\'"',
+      fix=f'Pass --gin.{name}="\'\'" for an empty string.',
     )
 
 
 def quote_bare_word(binding: str) -> str:
-  """A binding whose value is a bare word that can only be text, in quotes.
+  """Quotes the value of a binding if it is a bare word that contains / or ~.
 
-  Before: `MODEL_DIR=runs/a`; after: `MODEL_DIR='runs/a'`.
+  For example, `MODEL_DIR=runs/a` becomes `MODEL_DIR='runs/a'`.
+
+  Args:
+    binding: The binding, such as 'NAME=VALUE'.
   """
   name, _, value = binding.partition('=')
   if re.fullmatch(r'[\w./~:-]*[/~][\w./~:-]*', value.strip()):

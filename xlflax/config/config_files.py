@@ -1,7 +1,7 @@
-"""Gin files read as text: where they lie, what they include and what they set.
+"""Gin files as text: search paths, includes, macros and phases.
 
-Nothing here imports what the files configure, so that mistakes in flags and
-`xlflax configs` are answered at once.
+This module does not import the configured classes, so that mistakes in flags
+are reported, and `xlflax configs` answers, without delay.
 """
 
 import codecs
@@ -19,8 +19,8 @@ _INCLUDE = re.compile(r"""^include\s+['"](.+?)['"]""", re.M)
 _MACRO = re.compile(r'^([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$', re.M)
 _USE = re.compile(r'%([A-Za-z_]\w*)')
 _REQUIRED = '%gin.REQUIRED'
-_HOW_TO_SET = {
-  'MODEL': '--gin_file=models/SIZE.gin, after the other files',
+_FLAG_BY_MACRO = {
+  'MODEL': '--gin_file=models/SIZE.gin after the other files',
   'MODEL_DIR': '--model_dir=DIR',
   'VOCABULARY': '--vocabulary=DIR',
 }
@@ -31,9 +31,9 @@ class GinFile:
   """The text of a gin file.
 
   Attributes:
-    name: as it was asked for, such as 'pretrain/mlm.gin'.
-    path: where it lies.
-    text: all of it.
+    name: The name that was requested, such as 'pretrain/mlm.gin'.
+    path: The path of the file.
+    text: The content of the file.
   """
 
   name: str
@@ -42,7 +42,7 @@ class GinFile:
 
   @property
   def header(self) -> str:
-    """The comment at the top, or under the imports, without its #."""
+    """The comment at the top or below the imports, without `#`."""
     lines = self.text.splitlines()
     first = next((i for i, x in enumerate(lines) if x.startswith('#')), None)
     if first is None:
@@ -56,96 +56,103 @@ class GinFile:
 
   @property
   def summary(self) -> str:
-    """The header's first sentence, on one line."""
+    """The first sentence of the header, on one line."""
     text = ' '.join(self.header.split('\n\n')[0].split())
     return re.split(r'(?<=[a-z)])\. |: (?=the |see )', text)[0].rstrip('.')
 
   @property
   def includes(self) -> list[str]:
-    """Names of the files that it includes, in order."""
+    """Names of the included files, in order."""
     return _INCLUDE.findall(self.text)
 
   @property
   def macros(self) -> dict[str, str]:
-    """Macro -> its value, as text."""
+    """Values of the macros, as text, by name."""
     return dict(_MACRO.findall(self.text))
 
   @property
   def uses(self) -> set[str]:
-    """Names of the macros whose values it reads."""
+    """Names of the macros that the file refers to."""
     return used_macros(re.sub(r'#.*', '', self.text))
 
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-  """A gin file with those that it includes.
+  """A gin file and the files that it includes.
 
   Attributes:
-    file: the file.
-    includes: the trees of the files that it includes.
+    file: The gin file.
+    includes: The trees of the included files.
   """
 
   file: GinFile
   includes: tuple['Tree', ...]
 
   def files(self) -> Iterator[GinFile]:
-    """Yields all files, included ones before those that include them."""
+    """Yields all files; included files precede those that include them."""
     for tree in self.includes:
       yield from tree.files()
     yield self.file
 
   def macros(self) -> dict[str, str]:
-    """Macro -> its value after all files were read."""
+    """Returns the values of all macros, as text, by name."""
     macros: dict[str, str] = {}
     for file in self.files():
       macros |= file.macros
     return macros
 
   def required(self) -> list[str]:
-    """Macros without a value that the user must give."""
+    """Returns the macros that the user must set."""
     return required_macros(self.macros())
 
 
 def used_macros(code: str) -> set[str]:
-  """Names of the macros whose values some gin code reads."""
+  """Returns the names of the macros that gin code refers to."""
   return set(_USE.findall(code))
 
 
 def required_macros(macros: Mapping[str, str]) -> list[str]:
-  """Macros without a value, of macro -> value as text."""
+  """Returns the names of the macros without a value.
+
+  Args:
+    macros: The values of macros, as text, by name.
+  """
   return [name for name, value in macros.items() if value == _REQUIRED]
 
 
 def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
-  """The error for macros or parameters without their values."""
+  """Returns the error for macros or parameters without a value."""
   return errors.ConfigError(
-    'The configuration needs values that are not given',
+    'Required values of the configuration are missing',
     got='none for ' + ', '.join(names),
-    fix=' '.join(
-      _HOW_TO_SET.get(macro, f'--gin.{macro}=VALUE') for macro in names
+    fix='Pass '
+    + ' '.join(
+      _FLAG_BY_MACRO.get(macro, f'--gin.{macro}=VALUE') for macro in names
     ),
   )
 
 
 def shipped_file_names() -> list[str]:
-  """The files that come with xlflax, such as 'models/small.gin'."""
+  """Returns the gin files of the package, such as 'models/small.gin'."""
   return sorted(str(p.relative_to(SHIPPED)) for p in SHIPPED.rglob('*.gin'))
 
 
 def split_search_paths(search_paths: Sequence[str]) -> list[str]:
-  """Folders of `--gin_search_paths`, each of which may hold commas."""
+  """Returns the folders of `--gin_search_paths`, split at commas."""
   return [part for paths in search_paths for part in paths.split(',') if part]
 
 
 def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
-  """Returns where a file lies: a path, in a folder, or among those shipped.
+  """Returns the path of a gin file.
+
+  The name is a path, or a file in one of the search folders or in the package.
 
   Args:
-    name: such as 'pretrain/mlm.gin'.
-    search: folders to look in.
+    name: The name, such as 'pretrain/mlm.gin'.
+    search: The search folders.
 
   Raises:
-    ConfigError: it is nowhere.
+    ConfigError: If the file does not exist.
   """
   for folder in ('', *search, str(SHIPPED)):
     path = pathlib.Path(folder) / name
@@ -167,23 +174,23 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   raise errors.ConfigError(
     'A gin file does not exist',
     got=name,
-    expected='a path, or one of those that come with xlflax, such as '
+    expected='a path, or a file of xlflax, such as '
     + ', '.join(close or shipped[:5]),
     where='--gin_file',
-    fix='`xlflax configs list` shows all of them',
+    fix='Run `xlflax configs list` to list the files of xlflax.',
   )
 
 
 def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
-  """The gin files of phases, in order.
+  """Returns the gin files of training phases, in order.
 
   Args:
-    value: a folder with phase1.gin, phase2.gin and so on, or names of files
-      with commas between.
-    search: folders to look in.
+    value: A folder that contains phase1.gin, phase2.gin and so on, or names of
+      gin files that are separated by commas.
+    search: The search folders.
 
   Raises:
-    ConfigError: there are none, or two have one name.
+    ConfigError: If there are no gin files, or two of them have the same name.
   """
   for folder in ('', *search, str(SHIPPED)):
     files = (pathlib.Path(folder) / value).glob('phase*.gin')
@@ -196,41 +203,43 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   ]
   if not names or len({pathlib.PurePath(n).stem for n in names}) < len(names):
     raise errors.ConfigError(
-      'There are no phases',
+      '--phases requires gin files with different names',
       got=value,
-      expected='a folder with phase1.gin, phase2.gin …, such as '
-      'recipes/modernbert, or different gin files: FIRST.gin,SECOND.gin',
+      expected='a folder that contains phase1.gin, phase2.gin and so on, such '
+      'as recipes/modernbert, or gin files: FIRST.gin,SECOND.gin',
       where='--phases',
     )
   return names
 
 
 def read_gin_file(name: str, search: Sequence[str] = ()) -> Tree:
-  """Reads a file and those that it includes.
+  """Reads a gin file and the files that it includes.
 
   Args:
-    name: see `find_gin_file`.
-    search: folders to look in.
+    name: The name of the file, as in `find_gin_file`.
+    search: The search folders.
 
   Raises:
-    ConfigError: a file is nowhere, or includes itself.
+    ConfigError: If the file does not exist, or a file includes itself.
   """
   return _read(name, tuple(search), ())
 
 
 def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
+  """Reads a gin file; `above` are the files that include it."""
   if name in above:
     raise errors.ConfigError(
       'A gin file includes itself',
       got=' -> '.join((*above, name)),
-      fix='remove one of these includes',
+      fix='Remove one of these includes.',
     )
   try:
     path = find_gin_file(name, search)
   except errors.ConfigError:
     if not above:
       raise
-    return Tree(GinFile(name, pathlib.Path(name), ''), ())  # T5X's own
+    # The file belongs to T5X, and only Gin finds it.
+    return Tree(GinFile(name, pathlib.Path(name), ''), ())
   file = GinFile(name, path, _text(path))
   return Tree(
     file,
@@ -239,7 +248,7 @@ def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
 
 
 def _text(path: pathlib.Path) -> str:
-  """The text of a file; Gin reads no other coding, and no mark before it."""
+  """Reads a gin file, which must be UTF-8 without a byte order mark."""
   content = path.read_bytes()
   try:
     if not content.startswith(codecs.BOM_UTF8):
@@ -248,8 +257,8 @@ def _text(path: pathlib.Path) -> str:
   except UnicodeDecodeError as error:
     got = str(error)
   raise errors.ConfigError(
-    'A gin file is no plain UTF-8',
+    'A gin file must be UTF-8 without a byte order mark',
     got=got,
     where=str(path),
-    fix='save it as UTF-8 without a byte order mark (BOM)',
+    fix='Save the file as UTF-8 without a byte order mark (BOM).',
   )

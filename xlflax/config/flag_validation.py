@@ -1,4 +1,4 @@
-"""What is wrong with flags, found without importing JAX or TensorFlow."""
+"""Validation of flags without importing JAX or TensorFlow."""
 
 import ast
 import pathlib
@@ -10,29 +10,32 @@ from xlflax.config import binding_locations, config_files
 from xlflax.utils import errors, name_suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
-_OF_TRAINING = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
+_TRAINING_MACROS = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
 
 
 def check_names(
   names: Sequence[str], known: Iterable[str], *, flag: str = 'tasks'
 ) -> None:
-  """Raises ConfigError unless all names are known.
+  """Raises an error unless all names are known.
 
   Args:
-    names: what was given.
-    known: what there is.
-    flag: that names them, without dashes.
+    names: The names to check.
+    known: The known names.
+    flag: The flag of the names, without dashes.
+
+  Raises:
+    ConfigError: If a name is unknown.
   """
   known_names = set(known)
   for name in names:
     if name not in known_names:
       hints = {
-        'tasks': 'name the module of a task of your own by --task_module',
-        'suite': 'give a gin file of your own, NAME.gin',
-        'recipe': 'give a gin file of your own, NAME.gin',
+        'tasks': 'Pass the module of your own tasks with --task_module.',
+        'suite': 'Pass the path of your own gin file, NAME.gin.',
+        'recipe': 'Pass the path of your own gin file, NAME.gin.',
       }
       raise errors.ConfigError(
-        'There is no such ' + ('evaluation task' if flag == 'tasks' else flag),
+        'Unknown ' + ('evaluation task' if flag == 'tasks' else flag),
         got=name,
         expected=name_suggestions.some_of(known_names),
         where=f'--{flag}',
@@ -41,10 +44,19 @@ def check_names(
 
 
 def check_value(flag: str, value: str, known: Sequence[str]) -> None:
-  """Raises ConfigError unless a word is one of those that are known."""
+  """Raises an error unless the value of a flag is known.
+
+  Args:
+    flag: The flag, without dashes.
+    value: The value to check.
+    known: The known values.
+
+  Raises:
+    ConfigError: If the value is unknown.
+  """
   if value not in known:
     raise errors.ConfigError(
-      f'--{flag} has no such value',
+      f'Unknown value for --{flag}',
       got=value,
       expected=f'{", ".join(known)}, or numbers such as 1000,2000',
       where=f'--{flag}',
@@ -53,7 +65,15 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
 
 
 def check_directory(flag: str, directory: str | None) -> None:
-  """Raises CorpusError if a directory that a flag names is not there."""
+  """Raises an error if the directory of a flag does not exist.
+
+  Args:
+    flag: The flag, without dashes.
+    directory: The directory. None and URLs are not checked.
+
+  Raises:
+    CorpusError: If the directory does not exist.
+  """
   if directory is None or '://' in directory:
     return
   path = pathlib.Path(directory).expanduser()
@@ -64,26 +84,29 @@ def check_directory(flag: str, directory: str | None) -> None:
       else 'A directory does not exist',
       got=directory,
       where=f'--{flag}',
-      fix=_beside(path),
+      fix=_suggest_sibling(path),
     )
 
 
 def check_run(where: str, directory: str) -> None:
-  """Raises RunDirectoryError if a run's directory is not there.
+  """Raises an error if the directory of a run does not exist.
 
   Args:
-    where: the flag, such as '--model_dir', or argument that has it.
-    directory: of the run.
+    where: The flag, such as '--model_dir', or argument, for the message.
+    directory: The directory of the run. URLs are not checked.
+
+  Raises:
+    RunDirectoryError: If the directory does not exist.
   """
   path = pathlib.Path(directory).expanduser()
   if '://' not in directory and not path.is_dir():
     raise errors.RunDirectoryError(
-      'There is no such model directory',
+      'The model directory does not exist',
       got=directory,
-      expected='the --model_dir of `xlflax train`, or one that `xlflax '
-      'convert` made',
+      expected='the --model_dir of `xlflax train`, or a directory that `xlflax '
+      'convert` wrote',
       where=where,
-      fix=_beside(path),
+      fix=_suggest_sibling(path),
     )
 
 
@@ -94,48 +117,53 @@ def check_configuration(
   defaults: Sequence[str] = (),
   partial: bool = False,
 ) -> None:
-  """Raises ConfigError for gin files and flags that cannot be right.
+  """Raises an error for gin files and flags that are invalid.
 
-  The files are read as text; `config.load` finds what else is wrong.
+  The files are checked as text. `load_gin_files` finds all other errors.
 
   Args:
     args: Options with `gin_file`, `gin_bindings` and `gin_search_paths`.
-    macros: that other flags set.
-    defaults: files that are read before those of `--gin_file`.
-    partial: whether what only training needs may be missing.
+    macros: Macros that are set by other flags.
+    defaults: Files that are read before those of `--gin_file`.
+    partial: Whether macros that only training requires may be missing.
+
+  Raises:
+    ConfigError: If a file, name or value is invalid.
   """
   folders = config_files.split_search_paths(args.gin_search_paths)
   trees = [
     config_files.read_gin_file(name, folders)
     for name in [*defaults, *args.gin_file]
   ]
-  set_here = [
+  bound_names = [
     binding.partition('=')[0].strip() for binding in args.gin_bindings
   ]
   files = [file for tree in trees for file in tree.files()]
   if not files or any(not file.path.is_file() for file in files):
-    return  # files of T5X, which only Gin finds
+    return  # Only Gin finds the files of T5X.
   binding_locations.read_bindings(files, args.gin_bindings)
   uses = {name for file in files for name in file.uses}
   for binding in args.gin_bindings:
     uses |= config_files.used_macros(binding)
-  for name in (*macros, *set_here):
+  for name in (*macros, *bound_names):
     if re.fullmatch(r'\w+', name) and name not in uses:
       raise _unused(name, uses)
-  _check_own(files, uses)
-  uses -= _OF_TRAINING if partial else set()
-  _check_required(files, {*macros, *set_here}, uses)
+  _check_user_macros(files, uses)
+  uses -= _TRAINING_MACROS if partial else set()
+  _check_required(files, {*macros, *bound_names}, uses)
 
 
-def _check_own(files: Sequence[config_files.GinFile], uses: set[str]) -> None:
-  """Raises ConfigError for a macro of a user's file that nothing reads."""
+def _check_user_macros(
+  files: Sequence[config_files.GinFile], uses: set[str]
+) -> None:
+  """Raises ConfigError for an unused macro in a file of the user."""
   for file in files:
     if file.path.is_relative_to(config_files.SHIPPED):
       continue
     for name, value in file.macros.items():
       if name not in uses:
         raise errors.ConfigError(
-          'A macro of a gin file is set, but nothing reads it',
+          'A macro of a gin file is never used',
           got=f'{name} = {value}',
           expected=name_suggestions.some_of(
             name_suggestions.close_matches(name, uses, most=5)
@@ -143,24 +171,27 @@ def _check_own(files: Sequence[config_files.GinFile], uses: set[str]) -> None:
             or uses
           ),
           where=str(file.path),
-          fix='correct its name, or remove the line',
+          fix='Correct its name, or remove the line.',
         )
 
 
 def _unused(name: str, uses: set[str]) -> errors.ConfigError:
+  """Returns the error for a macro that is set by a flag but never used."""
   close = name_suggestions.close_matches(name, uses)
   return errors.ConfigError(
-    'A gin macro is set, but nothing uses it',
+    'A gin macro is set, but never used',
     got=name,
     expected='one of ' + ', '.join(close or sorted(uses)),
     where=f'--gin.{name}',
-    fix='correct its name; `xlflax configs show FILE` lists those of a file',
+    fix='Correct its name. `xlflax configs show FILE` lists the macros of a '
+    'file.',
   )
 
 
 def _check_required(
   files: Sequence[config_files.GinFile], given: set[str], uses: set[str]
 ) -> None:
+  """Raises ConfigError if a required macro that is used has no value."""
   values: dict[str, str] = {}
   for file in files:
     values |= file.macros
@@ -174,7 +205,7 @@ def _check_required(
 
 
 def evaluation_tasks() -> set[str]:
-  """The names that the families of this package declare in their source."""
+  """Returns the names of all evaluation tasks, read from their source code."""
   names = set()
   for file in sorted((_PACKAGE / 'evaluation' / 'tasks').glob('*.py')):
     for node in ast.parse(file.read_text(encoding='utf-8')).body:
@@ -184,18 +215,18 @@ def evaluation_tasks() -> set[str]:
 
 
 def shipped_suites() -> set[str]:
-  """The names of the suites that come with xlflax."""
+  """Returns the names of the suites of the package."""
   return {path.stem for path in (config_files.SHIPPED / 'suites').glob('*.gin')}
 
 
 def suite_recipes() -> set[str]:
-  """The names of the recipes of suites that come with xlflax, and 'ours'."""
+  """Returns the names of the suite recipes of the package, and 'ours'."""
   folder = config_files.SHIPPED / 'suites' / 'recipes'
   return {'ours', *(path.stem for path in folder.glob('*.gin'))}
 
 
 def _declared(node: ast.ClassDef) -> Iterable[str]:
-  """A class's default of `name`, and the further names of `SOURCES`."""
+  """Yields the default of the field `name` and the keys of `SOURCES`."""
   values = {
     statement.target.id: statement.value
     for statement in node.body
@@ -219,14 +250,14 @@ def _declared(node: ast.ClassDef) -> Iterable[str]:
           yield str(key.value)
 
 
-def _beside(path: pathlib.Path) -> str | None:
-  """What lies beside a missing path and resembles its name."""
+def _suggest_sibling(path: pathlib.Path) -> str | None:
+  """Returns a suggestion of directories with names similar to a missing path."""
   try:
     names = [
       sibling.name for sibling in path.parent.iterdir() if sibling.is_dir()
     ]
   except OSError:
-    return f'{path.parent} does not exist either'
+    return f'Create {path.parent} first, or correct the path.'
   close = name_suggestions.close_matches(path.name, names)
   return (
     f'did you mean {" or ".join(str(path.parent / name) for name in close)}?'

@@ -1,10 +1,12 @@
-"""Gin at the entry point: files and bindings become objects.
+"""Construction of objects from gin files and bindings.
 
-The flags are T5X's: `--gin_file`, `--gin.NAME=VALUE`, `--gin_search_paths`.
-Files are found by path, in the search paths, and among those that come with
-the package (`pretrain/mlm.gin`).
+The flags are those of T5X: `--gin_file`, `--gin.NAME=VALUE` and
+`--gin_search_paths`. Files are found by path, in the search paths, and among
+the files of the package (`pretrain/mlm.gin`).
 
-    configuration = config.load(['pretrain/mlm.gin', 'models/tiny.gin'], flags)
+    configuration = gin_config.load_gin_files(
+      ['pretrain/mlm.gin', 'models/tiny.gin'], flags
+    )
     trainer = configuration.build(trainer.Trainer, macros={'SEED': 1})
 """
 
@@ -33,10 +35,10 @@ SHIPPED = config_files.SHIPPED
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-  """A value that only Gin can read.
+  """A value in the syntax of gin.
 
   Attributes:
-    text: such as '@schedules.Constant()' or '%LENGTH'.
+    text: The value, such as '@schedules.Constant()' or '%LENGTH'.
   """
 
   text: str
@@ -44,18 +46,19 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Configuration:
-  """Gin files and bindings, read once, from which objects are built.
+  """Parsed gin files and bindings, from which objects are built.
 
-  Gin keeps what it reads in global variables. A configuration holds its own
-  and lends it to Gin while it builds something: any number of configurations
-  live side by side, and none is left in Gin.
+  Gin stores bindings in global variables. A configuration has its own bindings
+  and installs them in Gin only while it builds an object. Several
+  configurations can therefore exist at the same time, and Gin's global state is
+  not changed.
 
   Attributes:
-    bound: what is bound, as Gin stores it.
-    imports: the modules that the files import, as Gin stores them.
-    flags: macros that must be used: those of the command line and of
+    bound: The bindings, as Gin stores them.
+    imports: The modules that the files import, as Gin stores them.
+    flags: The macros that must be used: those of the command line and of
       `with_macros`.
-    used: what was bound of all that has been built, for `operative`.
+    used: The bindings that were read by `build`, for `operative`.
     bindings: The bindings of files and flags, to locate values in errors.
   """
 
@@ -73,18 +76,19 @@ class Configuration:
     macros: Mapping[str, Any] | None = None,
     **fields: Any,
   ) -> Any:
-    """Calls a class or function with the arguments that are bound.
+    """Calls a class or function with its bound arguments.
 
     Args:
-      target: what no file names is called as it is.
-      macros: values for this call only; see `with_macros`.
-      **fields: arguments, instead of those that are bound.
+      target: The class or function. If it is not configurable, it is called
+        with `fields` only.
+      macros: Values of macros for this call only, as in `with_macros`.
+      **fields: Arguments that override the bound ones.
 
     Returns:
-      What `target` returns.
+      The result of `target`.
 
     Raises:
-      ConfigError: an argument is missing, or the configuration is wrong.
+      ConfigError: If an argument is missing, or the configuration is invalid.
     """
     if macros:
       return self.with_macros(macros).build(target, **fields)
@@ -99,26 +103,31 @@ class Configuration:
       if name in fields and f'.{configurable.selector}'.endswith(
         f'.{selector}'
       ):
-        logging.warning('%s: another flag overrides it.', flag)
+        logging.warning('%s is overridden by another flag.', flag)
     arguments = {
       name: value
       for name, value in self.bound.get(key, {}).items()
-      if name not in fields  # Gin would build what is then not used.
+      if name not in fields  # Gin would build values that are not used.
     }
     gin_errors.check_required_by(self.bound, list(arguments.values()))
-    lent = dataclasses.replace(self, bound=self.bound | {key: arguments})
-    with lent._lent_to_gin(), gin_errors.converting_build_errors(self.bindings):
+    configuration = dataclasses.replace(
+      self, bound=self.bound | {key: arguments}
+    )
+    with (
+      configuration._lent_to_gin(),
+      gin_errors.converting_build_errors(self.bindings),
+    ):
       return configurable.wrapper(**fields)
 
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
-    """The configuration with other values of macros; this one stays.
+    """Returns a copy of the configuration with other values of macros.
 
     Args:
-      values: name of a macro ('SEED'), or of a parameter such as
-        'optimizers.AdamW.b2' -> its value, or a `Reference`.
+      values: Values by name. A name is a macro ('SEED') or a parameter such as
+        'optimizers.AdamW.b2'. A value may be a `Reference`.
 
     Raises:
-      ConfigError: nothing uses a macro, or a parameter does not exist.
+      ConfigError: If a macro is not used, or a parameter does not exist.
     """
     configuration = dataclasses.replace(
       self,
@@ -134,25 +143,28 @@ class Configuration:
     return configuration
 
   def macro(self, name: str) -> Any:
-    """What a macro stands for, built anew.
+    """Builds the value of a macro; each call builds a new one.
+
+    Args:
+      name: The name of the macro.
 
     Raises:
-      ConfigError: it is not set, or cannot be built.
+      ConfigError: If the macro is not set, or its value cannot be built.
     """
     return self.parameter(f'{name}/macro.value', what='a macro', shown=name)
 
   def parameter(
     self, name: str, *, what: str = 'a parameter', shown: str | None = None
   ) -> Any:
-    """What a parameter such as 'evaluate.tasks' is bound to, built anew.
+    """Builds the value of a parameter; each call builds a new one.
 
     Args:
-      name: of the parameter, in gin's form.
-      what: what it is, for the message.
-      shown: its name there; None: `name`.
+      name: The name of the parameter, such as 'evaluate.tasks'.
+      what: A noun for the message, such as 'a macro'.
+      shown: The name for the message. If None, `name`.
 
     Raises:
-      ConfigError: it is not bound, or cannot be built.
+      ConfigError: If the parameter is not bound, or its value cannot be built.
     """
     with self._lent_to_gin():
       try:
@@ -168,11 +180,11 @@ class Configuration:
         return copy.deepcopy(value)  # Gin builds what it copies.
 
   def warn_of_unread(self) -> None:
-    """Says what of the command line nothing that was built has read."""
+    """Logs a warning for each flag that no object has read."""
     for name in sorted(self.flags):
       key = (name, gin_errors.MACRO)
-      of, is_parameter, _ = name.rpartition('.')
-      scope, _, selector = of.rpartition('/')
+      configurable, is_parameter, _ = name.rpartition('.')
+      scope, _, selector = configurable.rpartition('/')
       unread = key in self.bound and key not in self.used
       if is_parameter:
         unread = not any(
@@ -180,33 +192,35 @@ class Configuration:
           for used_scope, kind in self.used
         )
       if unread:
-        logging.warning('%s is set, but nothing in this run reads it.', name)
+        logging.warning('%s is set, but this run does not use it.', name)
 
   def operative(self) -> str:
-    """A gin file of what was really used, for the run directory.
+    """Returns a gin file with the bindings that were used.
 
-    It builds again what this configuration has built. Values that only Python
-    can make are named in comments.
+    The file builds all objects again that this configuration has built. Values
+    that gin syntax cannot express are listed in comments.
     """
-    odd = [
+    not_expressible = [
       key
       for key, parameters in self.used.items()
       if key[1] == gin_errors.MACRO
       and not gin_errors.is_plain(parameters['value'])
     ]
-    plain = {key: self.used[key] for key in self.used if key not in odd}
-    notes = [f'# {name}: an object that Python gave.\n' for name, _ in odd]
+    plain = {
+      key: self.used[key] for key in self.used if key not in not_expressible
+    }
+    notes = [f'# {name}: a Python object.\n' for name, _ in not_expressible]
     with dataclasses.replace(self, used=plain)._lent_to_gin():
       return ''.join(notes) + gin.operative_config_str()
 
   def parsed(self) -> str:
-    """A gin file of all that is bound, used or not."""
+    """Returns a gin file with all bindings, including unused ones."""
     with self._lent_to_gin():
       return gin.config_str()
 
   @contextlib.contextmanager
   def _lent_to_gin(self) -> Iterator[None]:
-    """Has Gin's global variables be this configuration's for a while."""
+    """Context in which Gin uses the bindings of this configuration."""
     lent_values = {
       '_CONFIG': self.bound,
       '_IMPORTS': self.imports,
@@ -223,12 +237,12 @@ class Configuration:
       variables.update(before)
 
   def _set(self, name: str, value: Any) -> None:
-    """Binds a macro or parameter; Gin has been lent this configuration."""
+    """Binds a macro or parameter inside of `_lent_to_gin`."""
     if isinstance(value, Reference):
       _bind(f'{name}={value.text}')
       return
     if '.' in name:
-      _bind(f'{name}=None')  # checks the name, and registers what it names
+      _bind(f'{name}=None')  # Checks the name and registers the configurable.
       gin.bind_parameter(name, value)
     else:
       gin.bind_parameter((name, gin_errors.MACRO, 'value'), value)
@@ -242,22 +256,24 @@ def load_configuration(
   swept: Iterable[str] = (),
   partial: bool = False,
 ) -> Configuration:
-  """Reads gin files and flags; what is wrong as text is told first.
+  """Reads the gin files and flags of a command.
+
+  Errors that are visible in the text of the files are raised before JAX is
+  imported.
 
   Args:
-    args: a command's arguments, with `gin_file`, `gin_bindings` and
+    args: Arguments of a command, with `gin_file`, `gin_bindings` and
       `gin_search_paths`.
-    macros: values of macros that other flags set; bindings override them.
-    defaults: files that are read before those of `--gin_file`.
-    swept: macros that are given later, such as those of a grid.
-    partial: whether required values may be missing (see `load_gin_files`).
+    macros: Values of macros that other flags set. Bindings override them.
+    defaults: Files that are read before those of `--gin_file`.
+    swept: Macros that are set later, such as those of a grid.
+    partial: Whether required values may be missing, as in `load_gin_files`.
 
   Returns:
-    The configuration, from which objects are built.
+    The configuration.
 
   Raises:
-    ConfigError: a file, name or value that cannot be right. What the text of
-      the files shows is found before JAX is imported.
+    ConfigError: If a file, name or value is invalid.
   """
   flag_validation.check_configuration(
     args, (*(macros or {}), *swept), defaults=defaults, partial=partial
@@ -279,19 +295,23 @@ def load_gin_files(
   macros: Mapping[str, Any] | None = None,
   partial: bool = False,
 ) -> Configuration:
-  """Reads files, then bindings.
+  """Reads gin files and bindings.
 
   Args:
-    gin_files: names or paths; later ones override earlier ones.
-    bindings: 'NAME=VALUE' in gin's syntax.
-    search_paths: folders to look files up in; each may hold commas.
-    macros: values of macros, which bindings override; see `with_macros`.
-    partial: values may be missing, which `with_macros` will give; they are
-      looked for when something is built.
+    gin_files: Names or paths. Later files override earlier ones.
+    bindings: Bindings such as 'NAME=VALUE', in the syntax of gin.
+    search_paths: Folders in which files are searched, split at commas.
+    macros: Values of macros, as in `with_macros`. Bindings override them.
+    partial: Whether required values may be missing. They must be set by
+      `with_macros` before an object that needs them is built.
+
+  Returns:
+    The configuration.
 
   Raises:
-    ConfigError: file not found, syntax, unknown name, unused or missing
-      macro; names the file and line, or the binding.
+    ConfigError: If a file does not exist, the syntax or a name is invalid, or a
+      macro is unused or missing. The error contains the file and line, or the
+      flag.
   """
   folders = config_files.split_search_paths(search_paths)
   files = [
@@ -326,7 +346,7 @@ def load_gin_files(
 
 
 def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
-  """Refuses to call what no file names if arguments are missing."""
+  """Raises ConfigError if an argument of an unbound target is missing."""
   missing = [
     parameter.name
     for parameter in inspect.signature(target).parameters.values()
@@ -337,17 +357,23 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
   if missing:
     name = getattr(target, '__name__', str(target))
     raise errors.ConfigError(
-      f'Nothing configures {name}',
+      f'{name} is not configured',
       got=f'no {", ".join(missing)}',
       expected=f'a gin file that binds {name}',
       where='--gin_file',
-      fix='give one, such as --gin_file=pretrain/mlm.gin; `xlflax configs` '
-      'lists those that come with xlflax',
+      fix='Pass a gin file, such as --gin_file=pretrain/mlm.gin. `xlflax '
+      'configs` lists the files of xlflax.',
     )
 
 
 def split_statements(text: str) -> list[str]:
-  """A gin text's lines, continued ones joined, without comments."""
+  """Returns the statements of gin code, without comments.
+
+  Statements that span several lines are joined.
+
+  Args:
+    text: The gin code.
+  """
   joined = re.sub(r'\\\n\s*', ' ', text)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
   lines = (' '.join(line.split()) for line in joined.splitlines())
@@ -356,28 +382,30 @@ def split_statements(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def _search_in(folders: Sequence[str]) -> Iterator[None]:
-  """Has Gin look files up in folders, and among the package's.
+  """Context in which Gin searches files in folders and in the package.
 
-  It logs each folder that it looks a file up in as an error: nobody's news.
+  Gin logs each folder in which it does not find a file as an error. These
+  records are dropped.
   """
   prefixes = gin.config._LOCATION_PREFIXES
   before = list(prefixes)
   prefixes[:] = ['', *folders, str(SHIPPED)]
   root = logging.getLogger()
-  root.addFilter(_is_news)
+  root.addFilter(_is_not_from_resource_reader)
   try:
     yield
   finally:
-    root.removeFilter(_is_news)
+    root.removeFilter(_is_not_from_resource_reader)
     prefixes[:] = before
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_not_from_resource_reader(record: logging.LogRecord) -> bool:
+  """Returns whether a log record is not about Gin's search for files."""
   return record.module != 'resource_reader'
 
 
 def _bind(binding: str) -> None:
-  """Parses a flag; names of modules that a file imports may be new in it."""
+  """Parses a binding, which may use modules that a file imports."""
   try:
     gin.parse_config(binding)
   except ValueError as error:

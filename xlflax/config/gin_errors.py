@@ -1,4 +1,4 @@
-"""What is wrong with a gin configuration, and how it is told."""
+"""Conversion of errors in gin configurations to `ConfigError`."""
 
 import contextlib
 import difflib
@@ -25,20 +25,22 @@ _GIN = pathlib.Path(gin.__file__).parent
 
 @contextlib.contextmanager
 def converting_read_errors() -> Iterator[None]:
-  """Turns every exception while files and bindings are read to ConfigError."""
+  """Context in which all exceptions become ConfigErrors, for parsing."""
   try:
     yield
   except errors.XlflaxError:
     raise
   except Exception as error:
-    raise _translated(error) from error
+    raise _convert_gin_error(error) from error
 
 
 @contextlib.contextmanager
 def converting_build_errors(
   bindings: Sequence[binding_locations.Binding] = (),
 ) -> Iterator[None]:
-  """Turns Gin's own exceptions to ConfigErrors; those of others pass.
+  """Context in which Gin's exceptions become ConfigErrors, for building.
+
+  Exceptions of other code are not changed.
 
   Args:
     bindings: The bindings of the configuration, to locate values in errors.
@@ -46,30 +48,30 @@ def converting_build_errors(
   try:
     yield
   except errors.XlflaxError as error:
-    raise _plain(error, bindings) from error.__cause__
+    raise _with_location(error, bindings) from error.__cause__
   except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
     if _raised_by_gin(error):
-      raise _translated(error) from error
+      raise _convert_gin_error(error) from error
     if _raised_by_a_check(error):
       raise errors.ConfigError(
-        'A setting has a value that it cannot have',
+        'A field has an invalid value',
         got=str(error).splitlines()[0][:200],
-        expected='numbers, strings and lists as the documentation says',
-        where=_place_of(error),
+        expected='a value of the documented type',
+        where=_configurable_of(error),
       ) from error
     raise
 
 
 def _raised_by_a_check(error: BaseException) -> bool:
-  """Whether a dataclass looked at its fields when it happened."""
+  """Returns whether `__post_init__` of a dataclass raised the error."""
   return any(
     frame.name == '__post_init__'
     for frame in traceback.extract_tb(error.__traceback__)
   )
 
 
-def _place_of(error: BaseException) -> str | None:
-  """What Gin adds to the message of what fails in a configurable."""
+def _configurable_of(error: BaseException) -> str | None:
+  """Returns the text that Gin appends to the errors of a configurable."""
   match = re.search(r'In call to configurable .*', str(error))
   return match[0][:200] if match else None
 
@@ -77,16 +79,18 @@ def _place_of(error: BaseException) -> str | None:
 def check_macros(
   bound: Bound, flags: Collection[str], shipped: pathlib.Path
 ) -> None:
-  """Raises ConfigError for macros that nothing uses, or that are not set.
+  """Raises an error for macros that are never used or not set.
 
-  A file's macro may be unused, as what used it may be bound otherwise, unless
-  its name resembles a used one.
+  A macro of a file may be unused, because another file may override the binding
+  that uses it. If its name resembles that of a used macro, it is an error.
 
   Args:
-    bound: the configuration.
-    flags: names that were set on the command line, which must be used.
-    shipped: folder of the gin files that come with the package; their macros
-      may be unused.
+    bound: The bindings.
+    flags: Names that were set on the command line, which must be used.
+    shipped: Folder of the gin files of the package. Their macros may be unused.
+
+  Raises:
+    ConfigError: If a macro is never used or not set.
   """
   defined = {scope for scope, selector in bound if selector == MACRO}
   used = {_macro_name(ref) for ref in _macro_references(bound)}
@@ -96,17 +100,17 @@ def check_macros(
     if name not in flags and (not similar or _is_macro_of(shipped, name)):
       continue
     raise errors.ConfigError(
-      'A gin macro is set, but nothing uses it',
+      'A gin macro is set, but never used',
       got=name,
       expected='one of ' + ', '.join(close or sorted(used)),
-      fix='correct its name',
+      fix='Correct its name.',
     )
   missing = sorted(used - defined)
   if missing:
     raise errors.ConfigError(
-      'The configuration uses macros that are not set',
+      'Macros of the configuration are not set',
       got=', '.join(missing),
-      fix=' '.join(f'--gin.{name}=VALUE' for name in missing),
+      fix='Pass ' + ' '.join(f'--gin.{name}=VALUE' for name in missing),
     )
 
 
@@ -121,17 +125,20 @@ def check_required(bound: Bound) -> None:
 
 
 def check_required_by(bound: Bound, value: Any) -> None:
-  """As `check_required`, for what building `value` reads.
+  """Raises an error if building a value requires a missing value.
 
   Args:
-    bound: the configuration.
-    value: as Gin stores it; may contain references.
+    bound: The bindings.
+    value: The value as Gin stores it, which may contain references.
+
+  Raises:
+    ConfigError: If a value is `%gin.REQUIRED`.
   """
   _raise_for_required(_required_by(bound, value, (), set()))
 
 
 def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
-  """Keys that are REQUIRED among what a value refers to, in a scope."""
+  """Yields the keys of required values that a value refers to, in a scope."""
   for reference in _references_in(value):
     inner = tuple(reference.scopes) or scope
     selector = reference.configurable.selector
@@ -139,7 +146,8 @@ def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
       continue
     seen.add((inner, selector))
     parameters: dict[str, tuple[str, Any]] = {}
-    for end in range(len(inner) + 1):  # as Gin does: inner scopes win
+    # As in Gin, inner scopes take precedence.
+    for end in range(len(inner) + 1):
       name = '/'.join(inner[:end])
       scope_bindings = bound.get((name, selector), {})
       parameters |= {key: (name, item) for key, item in scope_bindings.items()}
@@ -150,6 +158,7 @@ def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
 
 
 def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
+  """Raises the error for missing values, if there are any."""
   missing = [
     scope
     if selector == MACRO
@@ -161,7 +170,7 @@ def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
 
 
 def is_plain(value: Any) -> bool:
-  """Whether a gin file can hold the value as Gin stores it."""
+  """Returns whether gin syntax can express a value as Gin stores it."""
   if isinstance(value, dict):
     return all(map(is_plain, [*value.keys(), *value.values()]))
   if isinstance(value, (list, tuple)):
@@ -212,15 +221,15 @@ def _references_in(value):
 
 
 def _raised_by_gin(error: Exception) -> bool:
-  """Whether gin itself, not a function that it called, found the mistake.
+  """Returns whether Gin, not a function that it called, raised the error.
 
-  Wrong arguments of a function count: gin calls it.
+  Wrong arguments of a function count as Gin's error, because Gin calls it.
   """
   frames = traceback.extract_tb(error.__traceback__)
   return pathlib.Path(frames[-1].filename).parent == _GIN
 
 
-def _plain(
+def _with_location(
   error: errors.XlflaxError, bindings: Sequence[binding_locations.Binding]
 ) -> errors.XlflaxError:
   """Returns the error with the location of the value that it is about.
@@ -237,11 +246,11 @@ def _plain(
   )
   if location and location not in where:
     where = f'{where}, {location}'
-  # Gin raises a proxy class that poses as the error's own: its base is meant.
-  kind = next(
+  # Gin raises a subclass of the error's class, which is replaced by its base.
+  error_class = next(
     c for c in type(error).__mro__ if getattr(errors, c.__name__, None) is c
   )
-  return kind(
+  return error_class(
     error.what,
     got=error.got,
     expected=error.expected,
@@ -250,7 +259,7 @@ def _plain(
   )
 
 
-def _translated(error: Exception) -> errors.ConfigError:
+def _convert_gin_error(error: Exception) -> errors.ConfigError:
   """Returns the error for an exception that Gin raised."""
   text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
   where = _location(str(error))
@@ -275,7 +284,7 @@ def _translated(error: Exception) -> errors.ConfigError:
       fix=name_suggestions.did_you_mean(match[1], _configurables(match[1])),
     )
   return errors.ConfigError(
-    'The gin configuration is wrong',
+    'Invalid gin configuration',
     got=text,
     where=where,
     fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),
@@ -292,7 +301,7 @@ def _location(text: str) -> str | None:
 
 
 def _parameters(name: str) -> list[str]:
-  """The parameters of what gin knows by a name."""
+  """Returns the parameters of a configurable."""
   configurable = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
   if configurable is None:
     return []
@@ -300,7 +309,11 @@ def _parameters(name: str) -> list[str]:
 
 
 def _configurables(name: str) -> set[str]:
-  """What gin knows, and what the module that the name begins with holds."""
+  """Returns the configurables of Gin and the public names of a module.
+
+  Args:
+    name: A name that starts with the name of an imported module.
+  """
   names = {
     '.'.join(selector.split('.')[-2:])
     for selector, _ in gin.config._REGISTRY.items()
@@ -316,13 +329,9 @@ def _configurables(name: str) -> set[str]:
   return names
 
 
-# Part of gin's message -> what to do; the last one for all others.
+# Substrings of Gin's messages and their hints. The last hint is the default.
 _FIXES = (
-  ('Failed to parse token', 'put text in quotes, as in --gin.NAME="\'text\'"'),
-  ('missing', 'give them values in a gin file or by --gin flags'),
-  (
-    '',
-    'check the spelling of the name against the docstring of what it '
-    'configures',
-  ),
+  ('Failed to parse token', 'Put text in quotes: --gin.NAME="\'text\'".'),
+  ('missing', 'Set the values in a gin file or with --gin flags.'),
+  ('', 'Compare the names with the fields of the configured class.'),
 )

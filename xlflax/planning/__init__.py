@@ -1,1 +1,1 @@
-"""The dry run: memory, communication and cost of a step before it runs."""
+"""Dry run: estimates memory, communication and time of a step before a run."""

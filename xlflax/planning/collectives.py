@@ -1,4 +1,4 @@
-"""Communication volume: the collectives in the text of a compiled program."""
+"""Communication volume of a compiled program, read from its HLO."""
 
 import collections
 import dataclasses
@@ -31,7 +31,8 @@ _CALLED = re.compile(
 _CONDITION = re.compile(r'condition=%?([\w.\-]+)')
 _TRIP_COUNT = re.compile(r'known_trip_count\D*(\d+)')
 _ITEM_SIZES = {'pred': 1, 'bf16': 2}
-# Operations between an all-reduce and the slice that a device keeps of it.
+# Operations that may occur between an all-reduce and the slice of its result
+# that a device keeps.
 _PASSED = (
   'get-tuple-element', 'bitcast', 'reshape', 'copy', 'transpose', 'convert',
   'add',
@@ -44,12 +45,12 @@ class Collective:
 
   Attributes:
     kind: One of KINDS.
-    size: Devices in a group.
-    nodes: Nodes that a group spans.
+    size: Number of devices in a group.
+    nodes: Number of nodes that a group spans.
     dtype: Data type of the array.
-    shape: Shape of the array that a device contributes; for an all-gather, of
-      the array that it receives.
-    bytes: Bytes of that array.
+    shape: Shape of the array that a device contributes, or for an all-gather,
+      of the array that a device receives.
+    bytes: Size of that array in bytes.
   """
 
   kind: str
@@ -61,7 +62,7 @@ class Collective:
 
   @property
   def sent(self) -> float:
-    """Bytes that each device sends, with ring algorithms."""
+    """Bytes that each device sends with ring algorithms."""
     if self.kind == PERMUTE:
       return self.bytes
     sent = self.bytes * (self.size - 1) / self.size
@@ -71,7 +72,7 @@ class Collective:
   def sent_outside(self) -> float:
     """Bytes per device that cross the links between nodes.
 
-    The devices of a node share these links equally.
+    The devices of a node use these links in equal parts.
     """
     if self.nodes == 1:
       return 0
@@ -82,7 +83,11 @@ class Collective:
     return 2 * sent if self.kind == ALL_REDUCE else sent
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Seconds at the data-sheet rates of the links."""
+    """Returns the duration in seconds at the data-sheet rates of the links.
+
+    Args:
+      accelerator: The accelerator, with the rates of its links.
+    """
     inside = self.sent if self.size > self.nodes else 0
     return max(
       inside / accelerator.inside, self.sent_outside / accelerator.outside
@@ -93,12 +98,15 @@ Counts = collections.Counter[Collective]
 
 
 def find_collectives(text: str, *, devices: int, per_node: int) -> Counts:
-  """Returns how often one device takes part in each collective of a step.
+  """Counts the executions of each collective in a step of one device.
 
   Args:
-    text: HLO of the program, after partitioning.
+    text: HLO of the program after partitioning.
     devices: Number of devices that run the program.
-    per_node: Devices per node: device i is in node i // per_node.
+    per_node: Number of devices per node. Device i is in node i // per_node.
+
+  Returns:
+    The number of executions by collective.
   """
   computations = {c.name: c for c in _computations(text)}
   entry = next(c for c in computations.values() if c.is_entry)
@@ -122,7 +130,7 @@ def find_collectives(text: str, *, devices: int, per_node: int) -> Counts:
 
 @dataclasses.dataclass
 class _Instruction:
-  """One line of the text."""
+  """An instruction of the HLO text."""
 
   name: str
   opcode: str
@@ -133,23 +141,26 @@ class _Instruction:
 
   @property
   def called(self) -> Iterator[str]:
+    """Names of the computations that the instruction calls."""
     for name, names in _CALLED.findall(self.attributes):
       yield from [name] if name else re.findall(r'[\w.\-]+', names)
 
 
 @dataclasses.dataclass
 class _Computation:
-  """A function of the program."""
+  """A computation of the HLO text."""
 
   name: str
   is_entry: bool
   instructions: dict[str, _Instruction]
 
   def users(self, name: str) -> list[_Instruction]:
+    """Returns the instructions that have an operand of this name."""
     return [i for i in self.instructions.values() if name in i.operands]
 
 
 def _computations(text: str) -> Iterator[_Computation]:
+  """Yields the computations of an HLO text."""
   computation = None
   for line in text.splitlines():
     if header := _COMPUTATION.match(line):
@@ -164,7 +175,7 @@ def _computations(text: str) -> Iterator[_Computation]:
 
 
 def _split_operands(rest: str) -> tuple[tuple[str, ...], str]:
-  """Returns the names of the operands, and the text after them."""
+  """Splits the text after an opcode into operand names and attributes."""
   depth, end = 1, len(rest)
   for i, character in enumerate(rest):
     depth += (character == '(') - (character == ')')
@@ -177,6 +188,7 @@ def _split_operands(rest: str) -> tuple[tuple[str, ...], str]:
 
 
 def _arrays(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+  """Returns the data types and shapes in the type of a result."""
   text = re.sub(r'\{[^}]*\}', '', text)
   return tuple(
     (dtype, tuple(int(n) for n in shape.split(',') if n))
@@ -185,6 +197,7 @@ def _arrays(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _bytes(dtype: str, shape: tuple[int, ...]) -> float:
+  """Returns the size of an array in bytes."""
   digits = re.search(r'\d+', dtype)
   size = _ITEM_SIZES.get(dtype, int(digits.group()) / 8 if digits else 4)
   return math.prod(shape) * size
@@ -193,7 +206,9 @@ def _bytes(dtype: str, shape: tuple[int, ...]) -> float:
 def _trip_count(
   instruction: _Instruction, computations: dict[str, _Computation]
 ) -> int:
-  """Returns the iterations of a loop; 1 if the program does not show them."""
+  """Returns the iterations of a loop, or 1 if the program does not contain
+  them.
+  """
   if match := _TRIP_COUNT.search(instruction.attributes):
     return int(match[1])
   condition = _CONDITION.search(instruction.attributes)
@@ -210,6 +225,7 @@ def _trip_count(
 def _read(
   computation: _Computation, instruction: _Instruction, devices, per_node
 ) -> Iterator[Collective]:
+  """Yields the collectives of an instruction, one for each array."""
   kind = instruction.opcode.removesuffix('-start')
   if kind not in KINDS:
     return
@@ -237,9 +253,9 @@ def _read(
 def _is_scattered(
   computation: _Computation, instruction: _Instruction, index: int, size: int
 ) -> bool:
-  """Returns whether each device keeps only its part of an all-reduce.
+  """Returns whether each device keeps only its shard of an all-reduce.
 
-  The partitioner writes a reduce-scatter in this way.
+  The partitioner represents a reduce-scatter in this way.
   """
   is_tuple = len(instruction.operands) > 1
   readers = [
@@ -262,6 +278,7 @@ def _is_scattered(
 def _is_part(
   computation: _Computation, reader: _Instruction, size: int
 ) -> bool:
+  """Returns whether an instruction slices one shard out of its operand."""
   if reader.opcode != 'dynamic-slice':
     return False
   operand_shape = computation.instructions[reader.operands[0]].arrays[0][1]
@@ -269,7 +286,14 @@ def _is_part(
 
 
 def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:
-  """Returns count, bytes and bytes sent by kind of collective."""
+  """Sums the collectives by kind.
+
+  Args:
+    counts: The number of executions by collective.
+
+  Returns:
+    For each kind 'count', 'bytes', 'sent' and 'sent_outside'.
+  """
   summary: dict[str, Any] = {}
   for collective, count in counts.items():
     row = summary.setdefault(

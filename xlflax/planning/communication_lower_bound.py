@@ -1,4 +1,4 @@
-"""What the devices of a mesh have to send for a step, at the least."""
+"""Lower bound of the bytes that the devices of a mesh send in a step."""
 
 import math
 
@@ -9,14 +9,17 @@ from xlflax.training import param_tree, training_setup
 
 
 def minimum_bytes_sent(setup: training_setup.Setup) -> float:
-  """Returns the bytes that each device sends for parameters and gradients.
+  """Returns the minimum number of bytes that each device sends in a step.
 
-  Each parameter that devices split is gathered once, and each gradient is
-  summed once: into the parts that devices keep, and over those that keep the
-  same part. Both are in the compute dtype, by rings. More than this is
-  gathered again for the backward pass, or travels in float32; less, where
-  rows of a table are exchanged instead of the table. What a tensor axis
-  exchanges inside of layers is not in it.
+  Each sharded parameter is gathered once. Each gradient is summed once, into
+  the shards of the devices and over the devices with the same shard. Both use
+  the compute dtype and ring algorithms. A step sends more if parameters are
+  gathered again for the backward pass, or if gradients are sent in float32. It
+  sends less if rows of an embedding table are exchanged instead of the table.
+  The communication of a tensor axis inside of layers is not included.
+
+  Args:
+    setup: The run.
   """
   settings = setup.settings
   size = jnp.dtype(settings.model.config.dtype).itemsize
@@ -27,10 +30,12 @@ def minimum_bytes_sent(setup: training_setup.Setup) -> float:
     shape = leaf.sharding.mesh.shape
     axes = {
       axis
-      for part in leaf.sharding.spec
-      for axis in (part if isinstance(part, tuple) else (part,))
+      for shard_size in leaf.sharding.spec
+      for axis in (
+        shard_size if isinstance(shard_size, tuple) else (shard_size,)
+      )
     }
-    pieces, copies = (
+    num_shards, num_copies = (
       math.prod(
         shape[axis]
         for axis in settings.partitioner.batch_axes
@@ -38,9 +43,9 @@ def minimum_bytes_sent(setup: training_setup.Setup) -> float:
       )
       for split in (True, False)
     )
-    part = memory.shard_bytes(leaf) / leaf.dtype.itemsize * size
-    gathered = part * (pieces - 1)
-    reduced = gathered + 2 * part * (copies - 1) / copies
-    trained = settings.optimizer.is_trainable(name)
-    total += gathered + (reduced if trained else 0.0)
+    shard_size = memory.shard_bytes(leaf) / leaf.dtype.itemsize * size
+    gathered = shard_size * (num_shards - 1)
+    reduced = gathered + 2 * shard_size * (num_copies - 1) / num_copies
+    is_trained = settings.optimizer.is_trainable(name)
+    total += gathered + (reduced if is_trained else 0.0)
   return total

@@ -1,4 +1,4 @@
-"""The plan for a described machine: memory, communication, time and advice."""
+"""Plan for a described machine: memory, communication, time and warnings."""
 
 import functools
 from typing import Any
@@ -23,17 +23,17 @@ def analyze_run(
   *,
   is_compiled: bool,
 ) -> dict[str, Any]:
-  """Returns memory, communication, estimated time and warnings.
+  """Analyzes memory, communication and time of the steps of a run.
 
   Args:
-    setup: The run on the machine's own devices or on CPU devices.
-    machine: Machine that is planned for.
-    is_compiled: Whether the machine's own compiler compiles the steps.
+    setup: The run, on the devices of the machine or on CPU devices.
+    machine: The machine of the plan.
+    is_compiled: Whether the compiler of the machine compiles the steps.
 
   Returns:
-    'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
-    of step), 'collectives' (of the mean step), 'ideal_sent' (bytes that a
-    device has to send), 'estimate' (None for CPUs), 'flops_per_step' and
+    'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind of
+    step), 'collectives' (of the mean step), 'ideal_sent' (minimum number of
+    bytes that a device sends), 'estimate' (None for CPUs), 'flops_per_step' and
     'warnings'.
   """
   mixture = setup.settings.objectives
@@ -64,6 +64,7 @@ def analyze_run(
 
 
 def _warnings(setup, machine, total, steps) -> list[str]:
+  """Returns the warnings about sharding, memory, dtypes and array shapes."""
   boxed = jax.eval_shape(
     functools.partial(
       train_state.init_params, setup.model, setup.settings.objectives
@@ -71,11 +72,11 @@ def _warnings(setup, machine, total, steps) -> list[str]:
     jax.eval_shape(lambda: jax.random.key(0)),
   )
   return [
-    *recommendations.of_sharding(setup, boxed),
-    *recommendations.of_memory(
+    *recommendations.describe_sharding(setup, boxed),
+    *recommendations.describe_memory_shortage(
       machine, total, accumulation=setup.settings.accumulation
     ),
-    *recommendations.of_machine(machine, setup.settings),
+    *recommendations.describe_dtype_support(machine, setup.settings),
     *dict.fromkeys(
       warning
       for step in steps
@@ -87,6 +88,7 @@ def _warnings(setup, machine, total, steps) -> list[str]:
 
 
 def _advise_batch(setup, machine, total, steps) -> list[str]:
+  """Returns the advice to increase the batch size, if any."""
   estimate = _estimate(setup, machine, steps)
   if estimate is None:
     return []
@@ -99,7 +101,7 @@ def _advise_batch(setup, machine, total, steps) -> list[str]:
   return recommendations.advise_batch(
     machine,
     total=total,
-    state=memory.per_device(setup.factory.abstract_sharded),
+    state=memory.bytes_per_device(setup.factory.abstract_sharded),
     seconds=estimate['seconds_per_step'],
     update_seconds=update_seconds,
   )
@@ -108,11 +110,16 @@ def _advise_batch(setup, machine, total, steps) -> list[str]:
 def memory_per_device(
   setup: training_setup.Setup, steps: list[step_plan.Step]
 ) -> dict[str, int]:
-  """Returns bytes per device by kind, and the peak of the largest step."""
+  """Returns the bytes per device by kind, with the peak of the largest step.
+
+  Args:
+    setup: The run.
+    steps: All kinds of steps of the run.
+  """
   largest = max(steps, key=lambda step: step.peak)
-  replay = memory.of_replay(setup)
+  replay = memory.replay_bytes(setup)
   return (
-    memory.of_state(setup.factory.abstract_sharded)
+    memory.state_bytes(setup.factory.abstract_sharded)
     | {'batch': max(step.batch for step in steps)}
     | largest.memory
     | replay
@@ -126,10 +133,11 @@ def update_fraction(setup: training_setup.Setup) -> float:
   complete = sum(
     leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)
   )
-  return memory.per_device(state) / max(complete, 1)
+  return memory.bytes_per_device(state) / max(complete, 1)
 
 
 def _estimate(setup, machine, steps) -> dict[str, Any] | None:
+  """Returns the estimated time of the mean step, or None for CPUs."""
   if machine.accelerator is None:
     return None
   fraction = update_fraction(setup)
@@ -151,6 +159,7 @@ def _estimate(setup, machine, steps) -> dict[str, Any] | None:
 
 
 def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
+  """Returns a kind of step as plain data."""
   largest = sorted(
     step.collectives.items(), key=lambda item: -item[0].sent * item[1]
   )
@@ -182,9 +191,17 @@ def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
 def describe_parts(
   setup, machine: machine_topology.Machine, costs: step_costs.StepCosts
 ) -> list[dict[str, Any]]:
-  """Returns operations, FLOPs, bytes and seconds by part and phase.
+  """Returns the cost of a step by part of the model and phase.
 
-  FLOPs and bytes are those of all devices, seconds those of one device.
+  Args:
+    setup: The run.
+    machine: The machine of the plan.
+    costs: The costs of the step.
+
+  Returns:
+    For each part and phase 'count' (operations), 'flops', 'bytes' and
+    'seconds', longest first. FLOPs and bytes are those of all devices, seconds
+    are those of one device. The list is empty for CPUs.
   """
   if machine.accelerator is None:
     return []

@@ -1,8 +1,8 @@
-"""The compilers of devices that are not there.
+"""Compilers for devices that are not connected.
 
-XLA compiles for GPUs and TPUs without a device where the package with their
-compiler is installed: `jax[cuda12]` (the extra `plan-gpu`) and `libtpu` (the
-extra `plan-tpu`). The CPU stays JAX's default device.
+XLA compiles for GPUs and TPUs without a device if the package of their compiler
+is installed: `jax[cuda12]` (the extra `plan-gpu`) or `libtpu` (the extra
+`plan-tpu`). The CPU remains the default device of JAX.
 """
 
 import contextlib
@@ -26,13 +26,14 @@ EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-  """Bytes of a device that a compiled step takes, as its compiler says.
+  """Memory of a compiled step on one device, as reported by the compiler.
 
   Attributes:
-    arguments: state and batches.
-    outputs: new state and metrics, without what reuses the arguments.
-    temporary: everything in between.
-    peak: the most at one time.
+    arguments: Bytes of the state and the batches.
+    outputs: Bytes of the new state and the metrics, without those that reuse
+      the arguments.
+    temporary: Bytes of intermediate arrays.
+    peak: Maximum number of bytes at any time.
   """
 
   arguments: int
@@ -43,15 +44,15 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-  """A step as the target's compiler made it.
+  """A step that was compiled for a target.
 
   Attributes:
-    text: the optimised, scheduled HLO.
-    memory: of one device.
-    jaxpr: the traced step.
-    seconds: of compiling.
-    program: the executable, where it was asked for.
-    costs: of `cost_analysis`.
+    text: Optimized and scheduled HLO.
+    memory: Memory of one device.
+    jaxpr: The traced step.
+    seconds: Compile time in seconds.
+    program: The executable, or None if it was not requested.
+    costs: Result of `cost_analysis`.
   """
 
   text: str
@@ -62,16 +63,20 @@ class Compiled:
   costs: dict[str, float]
 
 
-def why_unavailable(machine: machine_topology.Machine) -> str:
-  """Returns why the machine's compiler cannot be used; '' if it can."""
+def unavailable_reason(machine: machine_topology.Machine) -> str:
+  """Returns the reason why the compiler cannot be used, or '' if it can.
+
+  Args:
+    machine: The target machine.
+  """
   if machine.accelerator is None:
-    return 'nothing is known of a CPU'
+    return 'plans for CPUs do not depend on the CPU model'
   if not _package(machine):
     package = accelerator_packages.PACKAGES[machine.platform][0]
     return f'{package} is not installed (extra {EXTRAS[machine.platform]})'
   if machine.platform == 'gpu':
     name, chip = machine.accelerator.name, machine.accelerator.chip
-    return '' if chip else f"XLA's facts of {name} are not in the table"
+    return '' if chip else f'the properties of {name} are not in the table'
   try:
     topology_name(machine)
   except errors.ConfigError as error:
@@ -80,18 +85,19 @@ def why_unavailable(machine: machine_topology.Machine) -> str:
 
 
 def compiler_version(machine: machine_topology.Machine) -> str:
-  """Returns the compiler's package with its version: 'libtpu 0.0.42.1'."""
+  """Returns the name and version of the compiler, such as 'libtpu 0.0.42.1'."""
   name = _package(machine).replace('_', '-')
   return f'{name} {importlib.metadata.version(name)}'
 
 
 def _package(machine: machine_topology.Machine) -> str:
+  """Returns the installed package of the compiler, or ''."""
   names = accelerator_packages.installed_packages(machine.platform)
   return next((name for name in names if 'rocm' not in name), '')
 
 
 def target_of(machine: machine_topology.Machine) -> compile_targets.Target:
-  """Returns what code that is traced for the machine asks about."""
+  """Returns the compile target that traced code depends on."""
   accelerator = machine.accelerator
   return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None
@@ -99,15 +105,15 @@ def target_of(machine: machine_topology.Machine) -> compile_targets.Target:
 
 
 def topology_devices(machine: machine_topology.Machine) -> tuple[Any, ...]:
-  """Returns the machine's devices, which can be compiled for but not used."""
+  """Returns the devices of a machine, which only serve as compile targets."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
   jax.config.update('jax_platforms', 'cpu')
-  jax.devices()  # finds the plugins; the CPU stays the default
+  jax.devices()  # Loads the plugins. The CPU remains the default device.
   from jax.experimental import topologies
 
   if machine.platform == 'tpu':
-    _hide_flags_of_others()
+    _remove_non_tpu_flags()
     topology = topologies.get_topology_desc(
       platform='tpu', **topology_name(machine)
     )
@@ -122,10 +128,11 @@ def topology_devices(machine: machine_topology.Machine) -> tuple[Any, ...]:
   return tuple(topology.devices)
 
 
-def _hide_flags_of_others() -> None:
-  """Takes flags of CPUs and GPUs out of XLA_FLAGS, for which libtpu exits.
+def _remove_non_tpu_flags() -> None:
+  """Removes CPU and GPU flags, which libtpu rejects, from XLA_FLAGS.
 
-  It reads them when it first compiles; the CPU's compiler has read them.
+  libtpu reads the flags at its first compilation. The CPU compiler has read
+  them before.
   """
   flags = os.environ.get('XLA_FLAGS', '').split()
   other_prefixes = ('--xla_cpu_', '--xla_gpu_', '--xla_force_host_')
@@ -135,10 +142,13 @@ def _hide_flags_of_others() -> None:
 
 
 def topology_name(machine: machine_topology.Machine) -> dict[str, Any]:
-  """Returns the arguments that name a slice of TPUs: 'v6e:2x4'.
+  """Returns the arguments of `get_topology_desc` for a slice such as 'v6e:2x4'.
+
+  Args:
+    machine: The target machine.
 
   Raises:
-    ConfigError: no slice has this number of chips.
+    ConfigError: If no slice has this number of chips.
   """
   assert machine.accelerator is not None
   name, dimensions = (
@@ -147,7 +157,7 @@ def topology_name(machine: machine_topology.Machine) -> dict[str, Any]:
   count, remainder = divmod(machine.per_node, machine.accelerator.halves)
   if remainder or count & (count - 1):
     raise errors.ConfigError(
-      'No slice of TPUs has this number of chips',
+      'No TPU slice has this number of chips',
       got=machine.per_node / machine.accelerator.halves,
       expected='a power of two',
       where='--target_topology',
@@ -173,23 +183,22 @@ def compile_step(
   executable: bool = False,
   **options: Any,
 ) -> Compiled:
-  """Compiles a jitted step for abstract arguments on `topology_devices(machine)`.
+  """Compiles a jitted step for the devices of `topology_devices`.
 
   Args:
-    machine: whose compiler it is.
-    jitted: the step, to be traced under `compile_targets.compiling_for`.
+    machine: The target machine.
+    jitted: The step, which is traced under `compile_targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
-    executable: whether `Compiled.program` is wanted, for devices that are
-      there; for TPUs it takes several times as long (`planning.tpu_dumps`).
-    **options: more of XLA's.
+    executable: Whether to return `Compiled.program`, for connected devices. For
+      TPUs this takes several times as long (`planning.tpu_dumps`).
+    **options: Additional options of XLA.
 
   Raises:
-    TrainingError: the compiler refuses the program, or does not show it.
+    TrainingError: If the compiler rejects the program, or does not write it.
   """
   traced = jitted.trace(*arguments)
-  options = (
-    compile_targets.compiler_options() | options
-  )  # instead of the step's own
+  # These options replace those of the jitted step.
+  options = compile_targets.compiler_options() | options
   start = time.perf_counter()
   lowered = traced.lower()
   if machine.platform == 'tpu':
@@ -217,48 +226,50 @@ def cost_analysis(program: Any) -> dict[str, float]:
 
 
 def _for_tpus(machine, lowered, executable: bool, options):
-  """Returns text, memory and the executable, or None."""
+  """Compiles for TPUs; returns the text, the memory and the executable or None."""
   with scratch_folder.scratch_folder() as folder:
     program = None
-    if executable:  # its as_text() ends the process
+    if executable:  # Calling as_text() on the executable ends the process.
       options = options | tpu_dumps.dump_to(folder)
       program = _compiled(machine, lowered, options)
     else:
-      with _refusals(machine):
+      with _converting_compiler_errors(machine):
         tpu_dumps.compile_program(lowered, options, folder)
     memory = Memory(**tpu_dumps.read_memory(folder))
     return tpu_dumps.read_program(folder), memory, program
 
 
 def _compiled(machine, lowered, options):
-  with _refusals(machine):
+  """Compiles a lowered step."""
+  with _converting_compiler_errors(machine):
     return lowered.compile(compiler_options=options)
 
 
 @contextlib.contextmanager
-def _refusals(machine):
+def _converting_compiler_errors(machine):
+  """Context in which errors of the compiler become TrainingErrors."""
   try:
     yield
   except jax.errors.JaxRuntimeError as error:
-    raise _refused(machine, error) from error
+    raise _compiler_error(machine, error) from error
 
 
-def _refused(
+def _compiler_error(
   machine: machine_topology.Machine, error: Exception
 ) -> errors.TrainingError:
-  """Says what the compiler said, without the Python stack in it."""
-  said = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
+  """Returns the error for the message of the compiler, without its stack."""
+  message = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
   return errors.TrainingError(
-    f"XLA's compiler for {machine} refuses the step",
-    got=said[:600],
-    where='the plan',
-    fix='change the shape that it names (a multiple of 64 rows), or plan by '
-    '--cost_model=estimate',
+    f'The compiler for {machine} rejected the step',
+    got=message[:600],
+    where='the dry run',
+    fix='Change the shape in the message to a multiple of 64 rows, or pass '
+    '--cost_model=estimate.',
   )
 
 
 def _memory(stats: Any) -> Memory:
-  """Reads what the compiler says; some know no peak of all arrays."""
+  """Converts the statistics of the compiler, some of which have no peak."""
   outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
   parts = stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes
   peak = getattr(stats, 'peak_memory_in_bytes', 0)
@@ -274,11 +285,14 @@ def _memory(stats: Any) -> Memory:
 def trace_for_machine(
   machine: machine_topology.Machine, *, by: str | None = None
 ):
-  """Traces for the machine; forgets afterwards what was traced.
+  """Context in which steps are traced for a machine.
+
+  The caches of JAX are cleared before and after.
 
   Args:
-    machine: the devices.
-    by: platform of the compiler that stands in for theirs; None: it is theirs.
+    machine: The target machine.
+    by: Platform of the compiler that is used in place of the machine's own
+      compiler. If None, the machine's own compiler is used.
   """
   jax.clear_caches()
   with compile_targets.compiling_for(target_of(machine), by=by):

@@ -1,8 +1,8 @@
-"""CPU devices that stand in for the devices of a described machine.
+"""CPU devices that substitute the devices of a described machine.
 
-The text of a program right after XLA's SPMD partitioner is the same for all
+The HLO of a program right after XLA's SPMD partitioner is the same for all
 platforms. Later passes of the CPU compiler compute bfloat16 matmuls in float32,
-and do not turn an all-reduce into a reduce-scatter.
+and do not convert an all-reduce to a reduce-scatter.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from xlflax.planning import scratch_folder
 from xlflax.training.devices import machine_topology
 from xlflax.utils import errors
 
-# With one device there is nothing to partition, and only calls are inlined.
+# For a single device, the partitioner does not run. The call inliner does.
 _PASSES = ('spmd-partitioning', 'call-inliner')
 _NUMBER_OF_DEVICES = '--xla_force_host_platform_device_count'
-# Compiled to be looked at, not to run fast.
+# The program is analyzed but not executed, so optimizations are disabled.
 _OPTIONS = {
   'xla_backend_optimization_level': 0,
   'xla_llvm_disable_expensive_passes': True,
@@ -29,8 +29,8 @@ _OPTIONS = {
 def compile_partitioned(lowered: Any) -> tuple[Any, str]:
   """Compiles for the CPU and returns the executable and the partitioned HLO.
 
-  The persistent compilation cache must be off: a cached program is not
-  partitioned again.
+  The persistent compilation cache must be disabled, because a cached program is
+  not partitioned again.
 
   Args:
     lowered: Result of `jax.jit(...).lower(...)` for CPU devices.
@@ -51,7 +51,7 @@ def compile_partitioned(lowered: Any) -> tuple[Any, str]:
 
 
 def _partitioned(folder: pathlib.Path) -> str:
-  """Returns the text that the partitioner wrote."""
+  """Returns the HLO that the partitioner wrote."""
   for name in _PASSES:
     files = sorted(folder.glob(f'*after_{name}.before*.txt'))
     if files:
@@ -59,32 +59,37 @@ def _partitioned(folder: pathlib.Path) -> str:
   raise errors.TrainingError(
     'XLA did not write the partitioned program',
     got=f'no dump of {" or ".join(_PASSES)}',
-    where='the plan',
-    fix='unset XLA_FLAGS and try again',
+    where='the dry run',
+    fix='Unset XLA_FLAGS and run the command again.',
   )
 
 
 def create_cpu_devices(machine: machine_topology.Machine) -> None:
   """Creates as many CPU devices as the machine has devices.
 
-  JAX reads these settings when it creates its devices, so a command calls this
-  before anything else. JAX rejects `jax_num_cpu_devices` in combination with
-  the flag in XLA_FLAGS, which is therefore removed.
+  JAX reads these settings when it creates its devices, so a command must call
+  this function first. JAX rejects `jax_num_cpu_devices` in combination with the
+  flag in XLA_FLAGS, which is therefore removed.
+
+  Args:
+    machine: The machine of the plan.
 
   Raises:
-    ConfigError: If too few devices were created before.
+    ConfigError: If JAX has already created fewer devices.
   """
   flags = os.environ.get('XLA_FLAGS', '')
   os.environ['XLA_FLAGS'] = ' '.join(
     flag for flag in flags.split() if _NUMBER_OF_DEVICES not in flag
   )
   jax.config.update('jax_platforms', 'cpu')
-  with contextlib.suppress(RuntimeError):  # the devices are made: see below
+  # JAX raises an error if its devices exist already. Their number is checked
+  # below.
+  with contextlib.suppress(RuntimeError):
     jax.config.update('jax_num_cpu_devices', machine.count)
   if jax.device_count() < machine.count:
     raise errors.ConfigError(
-      'The CPU cannot stand in for the devices',
-      got=f'{machine}, after JAX made {jax.device_count()} devices',
+      'The plan requires more CPU devices than JAX has created',
+      got=f'{jax.device_count()} devices for {machine}',
       where='--target_topology',
-      fix='plan in a process of its own',
+      fix='Run the plan in a separate process.',
     )

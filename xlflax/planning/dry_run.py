@@ -1,4 +1,4 @@
-"""The dry run: everything checked and described, without a step."""
+"""Dry run: checks settings and data, and describes a run without a step."""
 
 import dataclasses
 import enum
@@ -26,53 +26,54 @@ from xlflax.training.devices import accelerators, device_rates, machine_topology
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax import trainer
 
 
 class By(enum.Enum):
-  """What a plan for a described machine is made by."""
+  """Cost model of the plan for a described machine."""
 
-  AUTO = 'auto'  # the compiler where it is installed, else an estimate
-  COMPILER = 'compiler'  # the machine's own compiler
-  ESTIMATE = 'estimate'  # the CPU's compiler, and a model of the machine
+  AUTO = 'auto'  # COMPILER if it is installed, otherwise ESTIMATE.
+  COMPILER = 'compiler'  # The compiler of the machine.
+  ESTIMATE = 'estimate'  # The CPU compiler and a model of the machine.
 
 
 def make_plan(
-  settings: 'trainer_lib.Trainer', *, by: By = By.AUTO
+  settings: 'trainer.Trainer', *, by: By = By.AUTO
 ) -> dict[str, Any]:
-  """Checks settings and data, compiles the steps, prints and returns the plan.
+  """Checks settings and data, compiles the steps, and prints and returns a
+  plan.
 
   Args:
-    settings: of the run; `settings.on(machine)` for a described machine.
-    by: what a plan for a described machine is made by.
+    settings: The run. For a described machine, pass `settings.on(machine)`.
+    by: The cost model of a plan for a described machine.
 
   Returns:
-    'learning_rate' (in words, '' where the run gives it), 'parameters' (total,
-    trainable, by top-level module), 'memory' (bytes per
+    'learning_rate' (description of the default, '' if the run sets it),
+    'parameters' (total, trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'streams' (rows and
-    expected batches per language), 'flops_per_step', 'seconds_per_step'
-    (an estimate), 'total_steps'; where steps are replayed, 'replay': bytes
-    per device, seconds and their share. With a described machine also what
-    `planning.analysis.analyze_run` returns, 'basis' (in words) and 'compiled'
-    (whether by the machine's compiler).
+      expected batches per language), 'flops_per_step', 'seconds_per_step' (an
+      estimate) and 'total_steps'. If steps are replayed, 'replay': bytes per
+      device, seconds and fraction of steps. For a described machine also the
+      result of `planning.compiled_plan.analyze_run`, 'basis' (a description)
+      and 'compiled' (whether the compiler of the machine was used).
   """
   machine = settings.partitioner.machine
   if machine:
-    result = _there(settings, machine, by)
-    result |= _time_there(result)
+    result = _plan_for_machine(settings, machine, by)
+    result |= _time_on_machine(result)
   else:
     setup = training_setup.Setup(settings)
-    result = _described(setup) | _measured_here(setup)
-  result |= _with_replay(settings.replay_every, result)
+    result = _describe_run(setup) | _measure_local_run(setup)
+  result |= _add_replay_time(settings.replay_every, result)
   plan_report.print_plan(result)
   return result
 
 
-def _there(
+def _plan_for_machine(
   settings, machine: machine_topology.Machine, by: By
 ) -> dict[str, Any]:
-  """Plans for a described machine, by its compiler or by an estimate."""
-  obstacle = compilers.why_unavailable(machine)
+  """Plans for a described machine with its compiler or an estimate."""
+  obstacle = compilers.unavailable_reason(machine)
   if by is By.COMPILER:
     check_compiler(machine)
   is_compiled = by is not By.ESTIMATE and not obstacle
@@ -92,36 +93,43 @@ def _there(
     if obstacle and machine.accelerator:
       basis += f'; {obstacle}'
   result |= {'basis': basis, 'compiled': is_compiled}
-  return _described(setup) | result
+  return _describe_run(setup) | result
 
 
 def check_compiler(machine: machine_topology.Machine) -> None:
-  """Raises ConfigError if the machine's own compiler cannot be used."""
-  obstacle = compilers.why_unavailable(machine)
+  """Raises an error if the compiler of a machine cannot be used.
+
+  Args:
+    machine: The machine of the plan.
+
+  Raises:
+    ConfigError: If the compiler cannot be used.
+  """
+  obstacle = compilers.unavailable_reason(machine)
   if obstacle:
     raise errors.ConfigError(
-      "The machine's compiler cannot be used here",
+      'The compiler of the target machine cannot be used',
       got=obstacle,
-      expected="its package, of this JAX's version",
+      expected='the package of the compiler, for the installed version of JAX',
       where='--cost_model=compiler',
-      fix='install that extra of xlflax, or plan by --cost_model=estimate',
+      fix='Install the extra of xlflax, or pass --cost_model=estimate.',
     )
 
 
-def _described(setup: training_setup.Setup) -> dict[str, Any]:
-  """Describes all but the compiled steps; opens the data."""
+def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
+  """Describes everything but the compiled steps; opens the data."""
   settings = setup.settings
   if setup.vocabulary is None:
     logging.info(
-      'The vocabulary is no more than its size: text and initial '
-      'parameters are not looked at.'
+      'The dummy vocabulary has only a size. Text and initial parameters are '
+      'not checked.'
     )
   elif settings.init_from and not settings.partitioner.machine:
     setup.initial_state()
   loaders = setup.open_loaders()
   try:
     streams = {
-      name: _stream(
+      name: _describe_stream(
         loader, settings.objectives.stream_step(name, settings.steps)
       )
       for name, loader in loaders.items()
@@ -138,13 +146,14 @@ def _described(setup: training_setup.Setup) -> dict[str, Any]:
       'size': setup.spec.size,
       'languages': list(setup.spec.languages),
     },
-    'parameters': _parameters(setup),
+    'parameters': _count_parameters(setup),
     'learning_rate': setup.rate_description,
     'streams': streams,
   }
 
 
-def _parameters(setup: training_setup.Setup) -> dict[str, Any]:
+def _count_parameters(setup: training_setup.Setup) -> dict[str, Any]:
+  """Counts the parameters of the model: total, trainable, and by module."""
   shapes = param_tree.param_shapes(setup.factory.abstract.params)
   optimizer = setup.settings.optimizer
   modules: dict[str, int] = {}
@@ -161,14 +170,14 @@ def _parameters(setup: training_setup.Setup) -> dict[str, Any]:
   }
 
 
-def _measured_here(setup: training_setup.Setup) -> dict[str, Any]:
+def _measure_local_run(setup: training_setup.Setup) -> dict[str, Any]:
   """Returns memory and time of a run on the devices of this process.
 
-  Memory is that of the compiled steps. On a known accelerator the time is
-  estimated; on a CPU it follows from the measured rate of a matmul.
+  Memory is that of the compiled steps. The time is estimated for a known
+  accelerator. On a CPU, it is computed from the measured rate of a matmul.
   """
   state = setup.factory.abstract_sharded
-  machine = _machine_here(setup)
+  machine = _local_machine(setup)
   mixture = setup.settings.objectives
   schedule = [mixture.active(i) for i in range(mixture.period)]
   used = {'batch': 0, 'temporary': 0}
@@ -180,7 +189,7 @@ def _measured_here(setup: training_setup.Setup) -> dict[str, Any]:
       traced = setup.jitted_step(active).trace(state, batches)
       compiled = traced.lower().compile()
       stats = compiled.memory_analysis()
-      used['batch'] = max(used['batch'], memory.per_device(batches))
+      used['batch'] = max(used['batch'], memory.bytes_per_device(batches))
       used['temporary'] = max(
         used['temporary'], getattr(stats, 'temp_size_in_bytes', 0)
       )
@@ -196,7 +205,7 @@ def _measured_here(setup: training_setup.Setup) -> dict[str, Any]:
         )
         times.append((fraction, time))
         tokens += fraction * step_plan.count_tokens(batches)
-  used = memory.of_state(state) | used | memory.of_replay(setup)
+  used = memory.state_bytes(state) | used | memory.replay_bytes(setup)
   flops = flops_per_step(setup)
   result = {
     'memory': used | {'total': sum(used.values())},
@@ -210,10 +219,10 @@ def _measured_here(setup: training_setup.Setup) -> dict[str, Any]:
   return result | {'estimate': estimate} | _time_estimated(estimate)
 
 
-def _machine_here(
+def _local_machine(
   setup: training_setup.Setup,
 ) -> machine_topology.Machine | None:
-  """Returns the devices of this process, None if their rates are unknown."""
+  """Returns the devices of this process, or None if their rates are unknown."""
   local = jax.devices()
   accelerator = accelerators.find_by_kind(local[0].device_kind)
   if accelerator is None:
@@ -228,7 +237,11 @@ def _machine_here(
 
 
 def flops_per_step(setup: training_setup.Setup) -> float:
-  """Returns the model FLOPs of a step, the mean over kinds of steps."""
+  """Returns the mean model FLOPs of the steps of a run.
+
+  Args:
+    setup: The run.
+  """
   objectives = setup.settings.objectives
   kinds = [objectives.active(step) for step in range(objectives.period)]
   flops_by_kind = {kind: setup.flops(kind) for kind in set(kinds)}
@@ -236,14 +249,14 @@ def flops_per_step(setup: training_setup.Setup) -> float:
 
 
 def _time_measured(flops: float) -> dict[str, Any]:
+  """Returns the time of a step at the measured rate of a matmul."""
   return {
     'seconds_per_step': flops / device_rates.measure_matmul_rate(),
-    'seconds_per_step_basis': 'the rate of a matrix product on this '
-    'machine, just measured',
+    'seconds_per_step_basis': 'the matmul rate measured on this machine',
   }
 
 
-def _time_there(result: dict[str, Any]) -> dict[str, Any]:
+def _time_on_machine(result: dict[str, Any]) -> dict[str, Any]:
   """Returns the estimated time of a step on the described machine."""
   if not result['estimate']:
     return _time_measured(result['flops_per_step'])
@@ -251,14 +264,17 @@ def _time_there(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time_estimated(estimate: dict[str, Any]) -> dict[str, Any]:
+  """Returns the time of a step from an estimate."""
   return {
     'seconds_per_step': estimate['seconds_per_step'],
     'seconds_per_step_basis': estimate['basis'],
   }
 
 
-def _with_replay(every: int | None, result: dict[str, Any]) -> dict[str, Any]:
-  """Returns the mean time of steps of which each n-th is taken twice."""
+def _add_replay_time(
+  every: int | None, result: dict[str, Any]
+) -> dict[str, Any]:
+  """Returns the mean time of a step if every n-th step is computed twice."""
   if not every:
     return {}
   once = result['seconds_per_step']
@@ -273,19 +289,20 @@ def _with_replay(every: int | None, result: dict[str, Any]) -> dict[str, Any]:
   }
 
 
-def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
-  """Returns a row per task: sizes, share, and how much of it the run sees."""
+def _describe_stream(loader, total_steps: int) -> list[dict[str, Any]]:
+  """Returns for each task its sizes, its rate and the number of epochs."""
   rows = []
   tasks = loader.statistics()
-  of_tasks = sampling_order.count_rows_read(loader.stream, tasks, total_steps)
-  for task, num_read in zip(tasks, of_tasks.tolist(), strict=True):
+  rows_read = sampling_order.count_rows_read(loader.stream, tasks, total_steps)
+  for task, num_read in zip(tasks, rows_read.tolist(), strict=True):
     epochs = num_read / task.rows if task.rows else None
     rows.append(
       dataclasses.asdict(task)
       | {
         'batches': num_read / loader.stream.batch_size,
         'epochs': epochs,
-        # An epoch has each row once, so less than one leaves rows unseen.
+        # An epoch contains each row once, so that some rows are not read in
+        # less than one epoch.
         'unseen': None if epochs is None else max(0.0, 1 - epochs),
         'tokens_read': None
         if epochs is None or task.tokens is None

@@ -1,9 +1,10 @@
-"""GPUs as XLA's compiler wants them described.
+"""Descriptions of GPUs for XLA's compiler.
 
-XLA compiles for a GPU that is not there from a text of its facts
-(`GpuTargetConfigProto`): those of `training.devices.accelerators`, limits by the
-CUDA C programming guide's table of compute capabilities, and the versions of
-CUDA and cuDNN that `requirements/gpu.lock` pins.
+XLA compiles for a GPU that is not connected from a text with its properties
+(`GpuTargetConfigProto`). They consist of the values in
+`training.devices.accelerators`, the limits in the CUDA C programming guide's
+table of compute capabilities, and the versions of CUDA and cuDNN that
+`requirements/gpu.lock` pins.
 """
 
 from xlflax.training.devices import accelerators
@@ -39,19 +40,23 @@ device_description_str: "{chip.description}"
 def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
   """Returns the text of a GPU's `GpuTargetConfigProto`.
 
+  Args:
+    accelerator: The GPU.
+
   Raises:
-    ConfigError: nothing is known of that GPU.
+    ConfigError: If the properties of the GPU are not in the table.
   """
   chip = accelerator.chip
   if chip is None or accelerator.capability is None:
     raise errors.ConfigError(
-      "XLA's facts of this GPU are not in the table",
+      'The compiler requires properties of the GPU that are not in the table',
       got=accelerator.name,
       expected='one of '
       + ', '.join(a.name for a in accelerators.TABLE if a.chip),
       where='--target_topology',
-      fix='take the most similar one, add it to '
-      'xlflax/training/devices/accelerators.py, or plan by --cost_model=estimate',
+      fix='Pass the most similar GPU, add the GPU to '
+      'xlflax/training/devices/accelerators.py, or pass '
+      '--cost_model=estimate.',
     )
   major, minor = accelerator.capability
   return _TEXT.format(
@@ -59,7 +64,7 @@ def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
     bandwidth=int(accelerator.bandwidth),
     shared=chip.shared * 2**10,
     cache=int(chip.cache * 2**20),
-    block=(chip.shared - 1) * 2**10,  # the driver keeps one KiB of each block
+    block=(chip.shared - 1) * 2**10,  # The driver reserves 1 KiB per block.
     major=major,
     minor=minor,
     features=' feature_extension: ACCELERATED_FEATURES'

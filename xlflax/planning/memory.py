@@ -1,4 +1,4 @@
-"""Bytes on each device: state by kind, and how much of it is split."""
+"""Bytes of the train state on each device."""
 
 import math
 from typing import Any
@@ -8,39 +8,43 @@ import jax
 from xlflax.training import train_state, training_setup
 
 
-def per_device(tree: Any) -> int:
-  """Sums the bytes of the largest shard of each array of a tree."""
+def bytes_per_device(tree: Any) -> int:
+  """Returns the bytes of a tree of sharded arrays on one device."""
   return sum(shard_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
 def shard_bytes(leaf: Any) -> int:
-  """Returns the bytes of one device's part of a sharded array."""
+  """Returns the bytes of one device's shard of an array."""
   return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
-def of_state(state: train_state.TrainState) -> dict[str, int]:
-  """Returns bytes per device of parameters, optimizer and other state."""
+def state_bytes(state: train_state.TrainState) -> dict[str, int]:
+  """Returns the bytes per device of parameters, optimizer and other state."""
   return {
-    'parameters': per_device(state.params),
-    'optimizer': per_device(state.opt_state),
-    'other_state': per_device((state.ema, state.objective_state)),
+    'parameters': bytes_per_device(state.params),
+    'optimizer': bytes_per_device(state.opt_state),
+    'other_state': bytes_per_device((state.ema, state.objective_state)),
   }
 
 
-def of_replay(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns bytes per device of the state's copy, if steps are replayed."""
+def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
+  """Returns the bytes per device of the copy of the state for replayed steps."""
   if not setup.settings.replay_every:
     return {}
-  return {'replay': per_device(setup.factory.abstract_sharded)}
+  return {'replay': bytes_per_device(setup.factory.abstract_sharded)}
 
 
 def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
-  """Returns how much of the state all of the FSDP and tensor axes split.
+  """Returns the bytes of the state that are sharded over all devices.
+
+  Args:
+    state: The sharded train state.
 
   Returns:
-    'split': bytes per device of arrays that are split as often as these axes
-    have devices; 'whole': what they are together on one device; 'replicated':
-    bytes per device of the others: in full, or in fewer parts.
+    'split': bytes per device of the arrays that the FSDP and tensor axes shard
+    completely; 'whole': the unsharded size of these arrays; 'replicated': bytes
+    per device of all other arrays, which are replicated or sharded over fewer
+    devices.
   """
   sizes = {'split': 0, 'whole': 0, 'replicated': 0}
   for leaf in jax.tree.leaves(

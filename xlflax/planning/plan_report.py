@@ -1,4 +1,4 @@
-"""A plan as tables on the terminal."""
+"""Tables of a plan on the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,12 @@ from xlflax.utils import rich_tables
 def print_plan(
   plan: dict[str, Any], console: rich.console.Console | None = None
 ) -> None:
-  """Prints what `xlflax.planning.dry_run.make_plan` returns."""
+  """Prints the tables and warnings of a plan.
+
+  Args:
+    plan: Result of `xlflax.planning.dry_run.make_plan`.
+    console: The console. If None, standard output.
+  """
   console = console or rich.console.Console()
   rich_tables.print_table(_overview(plan), console)
   for name, tasks in plan['streams'].items():
@@ -36,7 +41,12 @@ def show_phases(
   plans: Mapping[str, dict[str, Any]],
   console: rich.console.Console | None = None,
 ) -> None:
-  """Prints the plans of runs that follow each other in one table."""
+  """Prints the plans of consecutive runs in one table.
+
+  Args:
+    plans: The plans by name of the phase.
+    console: The console. If None, standard output.
+  """
   columns = 'steps left', 'memory per device', 'estimated time'
   table = rich_tables.make_table(['phase'], columns, title='All phases')
   total = 0.0
@@ -50,24 +60,25 @@ def show_phases(
       format_mebibytes(plan['memory']['total']),
       progress_lines.format_duration(seconds),
     )
-  table.add_row('all', '', '', progress_lines.format_duration(total))
+  table.add_row('total', '', '', progress_lines.format_duration(total))
   rich_tables.print_table(table, console or rich.console.Console())
 
 
 def _remaining(plan: dict[str, Any]) -> int:
-  """Steps up to the end of a run."""
+  """Returns the number of steps until the end of the run."""
   return plan['total_steps'] - max(plan['finished_steps'], default=0)
 
 
 def _overview(plan) -> rich.table.Table:
+  """Returns the table of the properties of a run."""
   table = rich.table.Table(title='Plan', show_header=False)
   if 'machine' in plan:
     table.add_row('planned for', plan['machine']['devices'])
-    table.add_row('by', plan['basis'])
+    table.add_row('basis', plan['basis'])
   table.add_row('mesh', ' x '.join(f'{k} {v}' for k, v in plan['mesh'].items()))
   table.add_row(
     'vocabulary',
-    f'{plan["vocabulary"]["size"]:,} entries, '
+    f'{plan["vocabulary"]["size"]:,} tokens, '
     f'{len(plan["vocabulary"]["languages"])} languages',
   )
   parameters = plan['parameters']
@@ -83,7 +94,7 @@ def _overview(plan) -> rich.table.Table:
     )
   if 'sharding' in plan:
     table.add_row(
-      'state that not all devices split',
+      'state that is not fully sharded',
       format_mebibytes(plan['sharding']['replicated']),
     )
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
@@ -103,6 +114,7 @@ def _overview(plan) -> rich.table.Table:
 
 
 def _replay(costs: dict[str, Any]) -> str:
+  """Returns the cost of replayed steps in words."""
   return (
     f'one of {costs["every"]:,} steps is computed twice: '
     f'{format_mebibytes(costs["memory"])} per device, '
@@ -111,15 +123,16 @@ def _replay(costs: dict[str, Any]) -> str:
 
 
 _MEMORY = {
-  'arguments': 'state and batch as the compiler lays them out',
+  'arguments': 'state and batch in the layout of the compiler',
   'temporary': 'temporary',
-  'outputs': 'results beside the state',
-  'replay': 'copy of the state, to compute a step twice',
-  'total': 'all at their most',
+  'outputs': 'outputs other than the state',
+  'replay': 'copy of the state for replayed steps',
+  'total': 'peak',
 }
 
 
 def _collectives(kinds, ideal: float) -> rich.table.Table:
+  """Returns the table of the collectives of a step."""
   columns = 'count', 'arrays', 'sent', 'sent to other nodes'
   table = rich_tables.make_table(
     ['kind'], columns, title='Collectives of a step, per device'
@@ -134,12 +147,13 @@ def _collectives(kinds, ideal: float) -> rich.table.Table:
       ),
     )
   sent = sum(row['sent'] for row in kinds.values())
-  table.add_row('all', '', '', format_mebibytes(sent), '')
+  table.add_row('total', '', '', format_mebibytes(sent), '')
   table.add_row('minimum', '', '', format_mebibytes(ideal), '')
   return table
 
 
 def _parts(step) -> rich.table.Table:
+  """Returns the table of the costs of a step by part of the model."""
   names = ', '.join(step['objectives'])
   table = rich_tables.make_table(
     ('part', 'phase'),
@@ -161,6 +175,7 @@ def _parts(step) -> rich.table.Table:
 
 
 def _estimate(estimate) -> rich.table.Table:
+  """Returns the table of the estimated time of a step."""
   table = rich.table.Table(title='Estimated time of a step', show_header=False)
   for name, label in (
     ('matmuls', 'matmuls'),
@@ -183,10 +198,19 @@ def _estimate(estimate) -> rich.table.Table:
 
 
 def _stream(name, tasks) -> rich.table.Table:
+  """Returns the table of the tasks of a stream."""
   table = rich.table.Table(title=f'Stream {name}')
   table.add_column('task', overflow='fold', min_width=24)
-  columns = 'examples,dropped,rows,share,batches,epochs,tokens read,unseen'
-  for column in columns.split(','):
+  for column in (
+    'examples',
+    'dropped',
+    'rows',
+    'fraction',
+    'batches',
+    'epochs',
+    'tokens read',
+    'unseen',
+  ):
     table.add_column(column, justify='right')
   for task in tasks:
     table.add_row(
@@ -204,10 +228,10 @@ def _stream(name, tasks) -> rich.table.Table:
 
 
 def format_mebibytes(size: float) -> str:
-  """As in '1,024.0 MiB'."""
+  """Formats a number of bytes, such as '1,024.0 MiB'."""
   return f'{size / 2**20:,.1f} MiB'
 
 
 def format_milliseconds(seconds: float) -> str:
-  """As in '1,024.00 ms'."""
+  """Formats a duration, such as '1,024.00 ms'."""
   return f'{seconds * 1e3:,.2f} ms'

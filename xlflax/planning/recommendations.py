@@ -1,4 +1,4 @@
-"""Warnings of a plan: unsplit arrays, missing memory, better settings."""
+"""Warnings of a plan about sharding, memory, dtypes and array shapes."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -13,31 +13,33 @@ from xlflax.training.devices import (
 )
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax import trainer
 
 
-# Bytes of an array that is worth a warning if every device holds it.
-BIG = 64 * 2**20
-# Attention kernels pad heads, and XLA pads sums over positions, to these.
+# Minimum size in bytes of a replicated array that causes a warning.
+MIN_WARNED_BYTES = 64 * 2**20
+# Attention kernels pad heads, and XLA pads sums over positions, to multiples of
+# these sizes.
 _HEAD_MULTIPLE = 16
 _ROW_MULTIPLE = 8
-# FLOPs of a matmul that is worth a warning.
-_BIG_MATMUL = 1e11
-# Of a TPU's memory; XLA needs some, too. Runs on GPUs say how much they take.
-_OF_TPUS = 0.9
-_FIRST_BF16 = (8, 0)
-# Bytes of a step below which no larger batch is advised.
-_SMALL_STEP = 2**30
-# Fraction of a step that a doubled batch has to save.
-_WORTHWHILE = 0.01
+# Minimum number of FLOPs of a matmul that causes a warning.
+_MIN_WARNED_FLOPS = 1e11
+# Fraction of a TPU's memory that a run may use, because XLA needs some, too.
+# For GPUs, the fraction is a setting of the run.
+_TPU_MEMORY_FRACTION = 0.9
+_FIRST_BF16 = (8, 0)  # First compute capability with bfloat16 arithmetic.
+# Memory of a step, in bytes, below which no larger batch is advised.
+_MIN_STEP_BYTES = 2**30
+# Minimum fraction of a step's time that a doubled batch must save.
+_MIN_SAVED_FRACTION = 0.01
 
 
-def of_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
-  """Warns of dimensions that do not divide and of big unsplit arrays.
+def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
+  """Returns warnings about indivisible dimensions and replicated arrays.
 
   Args:
-    setup: of the run.
-    boxed: its abstract parameters with their logical axes.
+    setup: The run.
+    boxed: Abstract parameters of the run with their logical axes.
   """
   partitioner = setup.settings.partitioner
   parameters = param_tree.flatten_params(setup.factory.abstract_sharded.params)
@@ -45,10 +47,10 @@ def of_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
   for kept_dimension in partitioner.kept_whole(boxed):
     leaf = parameters[kept_dimension.name]
     named.add(kept_dimension.name)
-    if math.prod(leaf.sharding.shard_shape(leaf.shape)) * 4 >= BIG:
-      warnings.append(_kept_whole(kept_dimension, leaf))
+    if math.prod(leaf.sharding.shard_shape(leaf.shape)) * 4 >= MIN_WARNED_BYTES:
+      warnings.append(_describe_kept_dimension(kept_dimension, leaf))
   if math.prod(partitioner.mesh.shape[a] for a in ('fsdp', 'tensor')) == 1:
-    return warnings + _copies(setup)
+    return warnings + _describe_replication(setup)
   state = setup.factory.abstract_sharded
   optimizer_state = param_tree.flatten_params(
     {
@@ -61,73 +63,82 @@ def of_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
     size = memory.shard_bytes(leaf)
     if (
       leaf.sharding.is_fully_replicated
-      and size >= BIG
+      and size >= MIN_WARNED_BYTES
       and not any(name.endswith(n.removeprefix('model/')) for n in named)
     ):
       warnings.append(
-        f'{name} {list(leaf.shape)}: {plan_report.format_mebibytes(size)} whole on each device: no '
-        'rule of Partitioner.rules splits any of its dimensions.'
+        f'{name} {list(leaf.shape)} is replicated on each device '
+        f'({plan_report.format_mebibytes(size)}), because no rule of '
+        'Partitioner.rules shards any of its dimensions.'
       )
   return warnings
 
 
-def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:
+def _describe_kept_dimension(whole: partitioning.KeptWhole, leaf: Any) -> str:
+  """Returns the warning about a dimension that its axes do not divide."""
   size = whole.shape[whole.dimension]
   common = math.gcd(size, whole.parts)
   if whole.logical == 'vocab':
-    fix = f'set pad_vocab_size_multiple = {whole.parts} in the model'
+    fix = f'Set pad_vocab_size_multiple = {whole.parts} in the model'
   elif whole.axes == 'fsdp':
     fix = (
-      f'take fsdp = {common}, and data for the rest; or tensor = '
-      f"{whole.parts // common} with tensor_splits = 'parameters' to "
-      'split the state over as many devices'
+      f'Set fsdp = {common} and use data parallelism for the other devices, or '
+      f"set tensor = {whole.parts // common} and tensor_splits = 'parameters' "
+      'to shard the state over the same number of devices'
     )
   else:
-    fix = f'take {whole.axes} = {common}'
+    fix = f'Set {whole.axes} = {common}'
   return (
     f'{whole.name} {list(whole.shape)}: dimension {whole.dimension} '
     f'({whole.logical}) of {size} is not divisible by {whole.axes} = '
-    f'{whole.parts}, so {plan_report.format_mebibytes(memory.shard_bytes(leaf))} are on each '
-    f'device: {fix}.'
+    f'{whole.parts}. Each device stores '
+    f'{plan_report.format_mebibytes(memory.shard_bytes(leaf))}. {fix}.'
   )
 
 
-def _copies(setup: training_setup.Setup) -> list[str]:
-  """Warns if every device holds all of the state."""
+def _describe_replication(setup: training_setup.Setup) -> list[str]:
+  """Returns a warning if the complete state is replicated on all devices."""
   count = setup.settings.partitioner.mesh.size
-  size = memory.per_device(setup.factory.abstract_sharded)
+  size = memory.bytes_per_device(setup.factory.abstract_sharded)
   if count == 1 or size < 2**30:
     return []
   return [
-    f'Parameters and optimizer, {_gib(size)}, are whole on each of '
-    f'{count} devices: Partitioner.fsdp splits them.'
+    f'The train state ({_gib(size)}) is replicated on each of {count} devices. '
+    'Set Partitioner.fsdp to shard it.'
   ]
 
 
-def of_memory(
+def describe_memory_shortage(
   machine: machine_topology.Machine, total: float, *, accumulation: int
 ) -> list[str]:
-  """Warns if a step does not fit into what a run may use of a device."""
+  """Returns a warning if a step needs more memory than a run may use.
+
+  Args:
+    machine: The machine of the plan.
+    total: Peak memory of a step on one device, in bytes.
+    accumulation: Number of accumulation steps of the run, for the message.
+  """
   accelerator = machine.accelerator
   if accelerator is None:
     return []
-  share, why = _OF_TPUS, ''
+  fraction, source = _TPU_MEMORY_FRACTION, ''
   if accelerator.platform == 'gpu':
-    share, why = gpu_runtime.memory_fraction(), f', {gpu_runtime.MEMORY}'
+    fraction, source = gpu_runtime.memory_fraction(), f', {gpu_runtime.MEMORY}'
   if total <= _usable_memory(accelerator):
     return []
   return [
-    f'A step takes {_gib(total)} on each device; a run may use '
-    f'{_gib(share * accelerator.memory)} of the {_gib(accelerator.memory)} of '
-    f'a {accelerator.name} ({share:.0%}{why}): raise '
-    f'accumulation (now {accumulation}), lower the batch size, set '
-    "remat = 'minimal', 'narrow' or 'full', or split more by Partitioner.fsdp."
+    f'A step needs {_gib(total)} on each device, but a run may use only '
+    f'{_gib(fraction * accelerator.memory)} of the '
+    f'{_gib(accelerator.memory)} of a {accelerator.name} '
+    f'({fraction:.0%}{source}). Increase accumulation (now {accumulation}), '
+    "decrease the batch size, set remat = 'minimal', 'narrow' or 'full', or "
+    'increase Partitioner.fsdp.'
   ]
 
 
 def _usable_memory(accelerator: accelerators.Accelerator) -> float:
   """Returns the bytes of a device that a run may use."""
-  fraction = _OF_TPUS
+  fraction = _TPU_MEMORY_FRACTION
   if accelerator.platform == 'gpu':
     fraction = gpu_runtime.memory_fraction()
   return fraction * accelerator.memory
@@ -141,27 +152,28 @@ def advise_batch(
   seconds: float,
   update_seconds: float,
 ) -> list[str]:
-  """Advises a larger batch if memory allows it and tokens become cheaper.
+  """Returns advice to increase the batch size if that saves time per token.
 
-  The update of the parameters takes the same time for every batch size, and
-  all memory but the state is proportional to the batch size. The advised batch
-  is the smallest that another doubling would make cheaper by less than 1 %.
+  The update of the parameters takes the same time for every batch size, and all
+  memory but the state is proportional to the batch size. The advised batch size
+  is the smallest for which another doubling would save less than 1 % of the
+  time.
 
   Args:
-    machine: Machine that is planned for.
-    total: Peak of memory, in bytes of one device.
+    machine: The machine of the plan.
+    total: Peak memory of a step on one device, in bytes.
     state: Bytes of the train state on one device.
     seconds: Estimated time of a step.
-    update_seconds: Estimated time of the update in it.
+    update_seconds: Estimated time of the parameter update in a step.
   """
   accelerator = machine.accelerator
-  if accelerator is None or total < _SMALL_STEP:
+  if accelerator is None or total < _MIN_STEP_BYTES:
     return []
   usable = _usable_memory(accelerator)
   factor = 1
   while (
     state + 2 * factor * (total - state) <= usable
-    and update_seconds / (2 * factor) >= _WORTHWHILE * seconds
+    and update_seconds / (2 * factor) >= _MIN_SAVED_FRACTION * seconds
   ):
     factor *= 2
   if factor == 1:
@@ -171,17 +183,22 @@ def advise_batch(
     f'A step uses {_gib(total)} of the {_gib(usable)} of device memory that a '
     f'run may use. A batch that is {factor} times as large needs about '
     f'{_gib(state + factor * (total - state))} and takes {saved * 1e3:,.1f} '
-    f'ms ({saved / seconds:.0%}) less per batch of the present size, because '
-    f'the update of the parameters ({update_seconds * 1e3:,.1f} ms) is shared. '
+    f'ms ({saved / seconds:.0%}) less per batch of the current size, because '
+    f'the parameters are updated less often ({update_seconds * 1e3:,.1f} ms). '
     'If you increase the batch size, adapt the learning rate and the number '
     'of steps.'
   ]
 
 
-def of_machine(
-  machine: machine_topology.Machine, settings: 'trainer_lib.Trainer'
+def describe_dtype_support(
+  machine: machine_topology.Machine, settings: 'trainer.Trainer'
 ) -> list[str]:
-  """Warns of what the devices cannot do."""
+  """Returns warnings about dtypes that the devices do not support well.
+
+  Args:
+    machine: The machine of the plan.
+    settings: The run.
+  """
   accelerator = machine.accelerator
   if (
     accelerator
@@ -190,8 +207,8 @@ def of_machine(
     and settings.model.config.dtype == 'bfloat16'
   ):
     return [
-      f'A {accelerator.name} has no bfloat16 arithmetic: the rates are '
-      "those of float16, which dtype = 'bfloat16' does not reach."
+      f'A {accelerator.name} has no bfloat16 arithmetic. The estimate uses '
+      "the rates of float16, which dtype = 'bfloat16' does not reach."
     ]
   if (
     accelerator
@@ -199,7 +216,7 @@ def of_machine(
     and settings.model.config.dtype == 'float32'
   ):
     return [
-      "dtype = 'float32': products run at half the rate at most, and "
+      "With dtype = 'float32', matmuls run at half the rate at most, and "
       "activations take twice the memory of dtype = 'bfloat16'."
     ]
   return []
@@ -214,7 +231,7 @@ def describe_misalignment(
 
   Args:
     setup: The run.
-    machine: Machine that is planned for.
+    machine: The machine of the plan.
     costs: Costs of a step.
   """
   accelerator = machine.accelerator
@@ -245,7 +262,7 @@ def describe_misalignment(
       )
     warnings.append(
       f'{counts[array]:,.0f} matmuls read or write {array}, whose rows are '
-      'not a multiple of 16 bytes: they run at '
+      'not a multiple of 16 bytes. They run at '
       f'{step_time.MISALIGNED_FRACTION:.0%} of the rate of aligned matmuls '
       f'({extra * 1e3:,.1f} ms per step). {fix}'
     )
@@ -256,26 +273,28 @@ def describe_misalignment(
   if uses_kernel and head_dim % _HEAD_MULTIPLE:
     warnings.append(
       f'The size of an attention head, {head_dim}, is not a multiple of '
-      f'{_HEAD_MULTIPLE}: attention kernels pad it. Choose hidden_dim and '
-      'num_heads so that hidden_dim / num_heads is a multiple.'
+      f'{_HEAD_MULTIPLE}, so attention kernels pad it. Choose hidden_dim and '
+      f'num_heads such that hidden_dim / num_heads is a multiple of '
+      f'{_HEAD_MULTIPLE}.'
     )
   rows = {
     o.rows
     for o in costs.operations
     if o.part == 'head and loss'
     and o.phase == 'forward'
-    and o.flops > _BIG_MATMUL
+    and o.flops > _MIN_WARNED_FLOPS
     and o.rows % (_ROW_MULTIPLE * machine.count)
   }
   warnings += [
-    f'The head scores {count / machine.count:,.0f} positions per device, not a '
-    f'multiple of {_ROW_MULTIPLE}: the gradient of the bias needs an additional '
-    'pass over the logits. Change the batch size, the length or the fraction '
-    'of masked tokens.'
+    f'The head scores {count / machine.count:,.0f} positions per device, which '
+    f'is not a multiple of {_ROW_MULTIPLE}. The gradient of the bias therefore '
+    'needs an additional pass over the logits. Change the batch size, the '
+    'length or the fraction of masked tokens.'
     for count in sorted(rows)
   ]
   return warnings
 
 
 def _gib(size: float) -> str:
+  """Formats a number of bytes in GiB."""
   return f'{size / 2**30:,.1f} GiB'

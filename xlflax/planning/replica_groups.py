@@ -20,17 +20,21 @@ _AXIS = re.compile(r"'([^']+)'(?:=(\d+)|:\((\d+)\)(\d+))?")
 
 
 def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
-  """Returns the groups [number, size] of device ids.
+  """Parses the replica groups of a collective instruction.
 
   Args:
-    attributes: of the instruction: `replica_groups={{0,1},{2,3}}`,
-      `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (perhaps with
+    attributes: Attributes of the instruction: `replica_groups={{0,1},{2,3}}`,
+      `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (optionally with
       `device_ids=([4,2]T(1,0))` between), or the `source_target_pairs` of a
-      permutation, each a group of two.
-    devices: how many there are; all are one group without attributes.
+      permutation, each of which is a group of two devices.
+    devices: Number of devices, which form one group if the instruction has no
+      groups.
+
+  Returns:
+    Device ids of shape [num_groups, group_size].
 
   Raises:
-    ValueError: the groups have an unknown form.
+    ValueError: If the format of the groups is unknown.
   """
   if match := (_LISTED.search(attributes) or _PAIRS.search(attributes)):
     return np.array(
@@ -47,14 +51,14 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
     return _of_mesh(*match.groups())
   if 'replica_groups=' in attributes and not _EMPTY.search(attributes):
     raise ValueError(
-      'Replica groups in a form that is not known: '
+      'Unknown format of replica groups: '
       + attributes[attributes.index('replica_groups=') :][:120]
     )
   return np.arange(devices)[None]
 
 
 def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
-  """Returns groups along axes of a mesh, or along parts `'a':(2)4` of them."""
+  """Returns groups along axes of a mesh, or along subaxes such as `'a':(2)4`."""
   sizes = {m.group(1): int(m.group(2)) for m in _AXIS.finditer(axes)}
   order = np.arange(math.prod(sizes.values()))
   if ids and (tiles := _TILES.fullmatch(ids)):
@@ -65,26 +69,27 @@ def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
     )
   elif ids:
     order = np.array(_numbers(','.join(re.findall(r'\d+', ids))))
-  within: dict[str, list[tuple[int, int]]] = {name: [] for name in sizes}
+  subaxes: dict[str, list[tuple[int, int]]] = {name: [] for name in sizes}
   for match in _AXIS.finditer(chosen):
     before, size = match.group(3), match.group(4)
-    within[match.group(1)].append(
+    subaxes[match.group(1)].append(
       (int(before), int(size)) if size else (1, sizes[match.group(1)])
     )
-  dims, picked = [], []
+  dims, group_dims = [], []
   for name, size in sizes.items():
-    at = 1
-    for before, part in sorted(within[name]):
-      dims += [before // at, part]
-      picked.append(len(dims) - 1)
-      at = before * part
-    dims.append(size // at)
+    outer_size = 1
+    for before, part in sorted(subaxes[name]):
+      dims += [before // outer_size, part]
+      group_dims.append(len(dims) - 1)
+      outer_size = before * part
+    dims.append(size // outer_size)
   ids_by_axis = order.reshape(dims)
-  other_axes = [i for i in range(len(dims)) if i not in picked]
-  return ids_by_axis.transpose(other_axes + picked).reshape(
-    -1, math.prod(dims[i] for i in picked)
+  other_axes = [i for i in range(len(dims)) if i not in group_dims]
+  return ids_by_axis.transpose(other_axes + group_dims).reshape(
+    -1, math.prod(dims[i] for i in group_dims)
   )
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
+  """Returns integers that are separated by commas."""
   return tuple(int(n) for n in text.split(',') if n) if text else ()

@@ -1,4 +1,4 @@
-"""A folder for what a compiler writes, gone with the process that made it."""
+"""Temporary folders that are removed even if the process is killed."""
 
 import contextlib
 import pathlib
@@ -7,16 +7,18 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
-# Reads until the planning process has ended, in whatever way.
+# The shell command reads from a pipe, which closes when the process ends for
+# any reason, including SIGKILL.
 _WATCH = 'cat > /dev/null; rm -rf "$1"'
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[pathlib.Path]:
-  """An empty folder, which a killed process leaves no more than others do.
+  """Context with an empty temporary folder, which is removed at the end.
 
-  A shell waits for the end of the process and removes the folder, as nothing
-  in a process outlives SIGKILL, and as a compiler may still write into it.
+  A separate shell waits for the end of the process and removes the folder,
+  because a process cannot handle SIGKILL, and because a compiler may still
+  write into the folder.
   """
   path = pathlib.Path(tempfile.mkdtemp(prefix='xlflax-plan-'))
   watcher = subprocess.Popen(

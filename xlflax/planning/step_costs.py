@@ -35,7 +35,7 @@ _MIN_CHECKED_FLOPS = 1e9
 
 
 class Kind(enum.Enum):
-  """The resource that an operation is costed by."""
+  """The resource that determines the time of an operation."""
 
   MATMUL = 'matmul'
   ATTENTION = 'attention'
@@ -47,17 +47,17 @@ class Operation:
   """An operation that reads its operands from memory.
 
   Attributes:
-    kind: How its time is estimated.
+    kind: The resource that determines its time.
     name: Name of the primitive, or of the Pallas kernel.
     part: Part of the model, such as 'MLP'.
     phase: 'forward', 'backward' or 'update'.
     flops: Floating-point operations of one execution.
     bytes: Bytes of memory traffic of one execution.
-    count: Executions in a step.
+    count: Number of executions in a step.
     rate: Matmul rate relative to bfloat16.
-    misaligned: Descriptions of the arrays whose contiguous dimension is not
-      a multiple of 16 bytes.
-    rows: Rows of a matmul, 0 for other operations.
+    misaligned: Descriptions of the arrays whose contiguous dimension is not a
+      multiple of 16 bytes.
+    rows: Number of rows of a matmul, or 0 for other operations.
   """
 
   kind: Kind
@@ -78,8 +78,8 @@ class StepCosts:
 
   Attributes:
     operations: Operations that read memory.
-    peak_bytes: Largest sum of the arrays that exist at the same time, without
-      the arguments of the step and what replaces them.
+    peak_bytes: Largest total size of the arrays that exist at the same time,
+      without the arguments of the step and the results that replace them.
   """
 
   operations: tuple[Operation, ...]
@@ -106,7 +106,8 @@ class _Value:
   """An array of the program, in memory or computed where it is used.
 
   Attributes:
-    reads: Array in memory -> bytes of it that the value is computed from.
+    reads: Number of bytes that are read to compute the value, by array in
+      memory.
     level: Number of dependent kernels before the value can be computed.
     in_memory: Whether the value is an array in memory, or a view of one.
     is_scattered: Whether the array is zero except for scattered elements.
@@ -163,8 +164,8 @@ class _Counter:
   """Walks a jaxpr in program order and collects its operations."""
 
   def __init__(self) -> None:
-    # For each array in memory: its size, and the first and last equation
-    # between which it exists; arguments have no size.
+    # Size of each array in memory, and the first and last equation between
+    # which it exists. Arguments of the step have the size 0.
     self._sizes: list[float] = []
     self._first: list[int] = []
     self._last: list[int] = []
@@ -175,7 +176,7 @@ class _Counter:
     self._read: set[tuple[int, int]] = set()
 
   def operations(self) -> list[Operation]:
-    """Returns all operations so far."""
+    """Returns the operations that were counted."""
     fused = [
       Operation(Kind.MEMORY, 'fusion', part, phase, bytes=size, count=count)
       for (_, _, part, phase, count), size in self._fused.items()
@@ -204,6 +205,7 @@ class _Counter:
     return _Value({len(self._sizes) - 1: size}, level, True)
 
   def _use(self, value: _Value) -> None:
+    """Extends the lifetime of the arrays that a value is computed from."""
     for array in value.reads:
       self._last[array] = self._clock
 
@@ -211,12 +213,14 @@ class _Counter:
     """Returns the value in memory, and counts the kernel that writes it."""
     if value.in_memory or not getattr(aval, 'shape', None):
       return value
-    if not value.reads:  # Constants and random bits are computed where used.
+    # Constants and random bits are computed where they are used.
+    if not value.reads:
       return value
     self._add_fused(value, _size(aval), scope, count)
     return self.new_array(_size(aval), value.level + 1, scope)
 
   def _add_fused(self, value: _Value, written: float, scope, count) -> None:
+    """Adds the memory traffic of an operation to a fused kernel."""
     key = (value.level, frozenset(value.reads), *_part_and_phase(scope), count)
     traffic = written
     self._use(value)
@@ -251,6 +255,7 @@ class _Counter:
     return [read(atom) for atom in jaxpr.outvars]
 
   def _equation(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts an equation and returns its results."""
     name = equation.primitive.name
     if name == 'scan':
       return self._scan(equation, inputs, scope, count)
@@ -281,6 +286,7 @@ class _Counter:
     return self._element_wise(equation, inputs, scope, count)
 
   def _element_wise(self, equation, inputs, scope, count) -> list[_Value]:
+    """Returns the results of an operation that is computed where it is used."""
     name = equation.primitive.name
     if name == 'optimization_barrier':
       return [
@@ -312,16 +318,19 @@ class _Counter:
         self._use(inputs[i])
 
   def _results(self, equation, inputs, scope) -> list[_Value]:
+    """Returns new arrays in memory for the results of an equation."""
     level = 1 + max((value.level for value in inputs), default=0)
     return [
       self.new_array(_size(v.aval), level, scope) for v in equation.outvars
     ]
 
   def _add(self, kind, name, scope, **fields) -> None:
+    """Adds an operation."""
     part, phase = _part_and_phase(scope)
     self._operations.append(Operation(kind, name, part, phase, **fields))
 
   def _matmul(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts a matmul."""
     self._write_operands(equation, inputs, scope, count)
     arrays = [v.aval for v in (*equation.invars[:2], *equation.outvars)]
     (contracted, _), (batch, _) = equation.params['dimension_numbers']
@@ -347,6 +356,7 @@ class _Counter:
     return self._results(equation, inputs, scope)
 
   def _kernel(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts an attention kernel or another Pallas kernel."""
     self._write_operands(equation, inputs, scope, count)
     name = str(equation.params.get('name') or equation.primitive.name)
     if (matmuls := _attention_matmuls(name)) is not None:
@@ -366,6 +376,7 @@ class _Counter:
     return self._results(equation, inputs, scope)
 
   def _unfused(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts an operation that reads and writes complete arrays."""
     self._write_operands(equation, inputs, scope, count)
     arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
     self._add(
@@ -378,6 +389,7 @@ class _Counter:
     return self._results(equation, inputs, scope)
 
   def _gather(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts a gather: the indices and the gathered elements."""
     self._write_operands(equation, inputs, scope, count)
     moved = _size(equation.outvars[0].aval)
     size = 2 * moved + _size(equation.invars[1].aval)
@@ -385,7 +397,7 @@ class _Counter:
     return self._results(equation, inputs, scope)
 
   def _update(self, equation, inputs, scope, count) -> list[_Value]:
-    """Counts an update in place: only the updated elements move."""
+    """Counts an update in place, which moves only the updated elements."""
     self._write_operands(equation, inputs, scope, count)
     is_scatter = equation.primitive.name.startswith('scatter')
     update = equation.invars[2 if is_scatter else 1].aval
@@ -430,7 +442,7 @@ class _Counter:
     ]
 
   def _branches(self, equation, inputs, scope, count) -> list[_Value]:
-    """Counts the branch with the most operations."""
+    """Counts the branch with the most equations."""
     self._write_operands(equation, inputs, scope, count)
     branch = max(equation.params['branches'], key=lambda b: len(b.jaxpr.eqns))
     constants = [self.new_array(_size(v.aval)) for v in branch.jaxpr.constvars]
@@ -441,6 +453,7 @@ class _Counter:
     ]
 
   def _call(self, equation, inner, inputs, scope, count) -> list[_Value]:
+    """Counts the equations of a called jaxpr."""
     constants = [self.new_array(_size(v.aval)) for v in inner.constvars]
     if equation.primitive.name == 'shard_map' and equation.outvars:
       full_size, shard = (
@@ -463,7 +476,7 @@ def _merge(inputs: Sequence[_Value]) -> _Value:
 
 
 def _inlined(equation) -> Any:
-  """Returns the jaxpr of an equation that only calls another one."""
+  """Returns the jaxpr that an equation calls, or None."""
   for key in _INLINED:
     if (value := equation.params.get(key)) is not None:
       return getattr(value, 'jaxpr', value)
@@ -478,7 +491,7 @@ def _size(aval) -> float:
 
 
 def _attention_matmuls(name: str) -> int | None:
-  """Returns the number of matmuls of an attention kernel, None for others."""
+  """Returns the number of matmuls of an attention kernel, or None."""
   if name.startswith('dot_product_attention_fwd'):
     return 2
   if name.startswith('dot_product_attention_bwd'):
@@ -493,10 +506,13 @@ def _matmul_rate(arrays) -> float:
 
 
 def misaligned_arrays(equation) -> tuple[str, ...]:
-  """Returns the arrays of a matmul with misaligned rows in memory.
+  """Returns descriptions of the arrays of a matmul with misaligned rows.
 
-  Adjacent dimensions of one role (batch, contracted, free) form one dimension
-  of the matmul, and the last of these is contiguous.
+  Adjacent dimensions of the same role (batch, contracted, free) form one
+  dimension of the matmul, and the last of these is contiguous.
+
+  Args:
+    equation: The `dot_general` equation.
   """
   contracted, batch = equation.params['dimension_numbers']
   array_roles = []
@@ -524,6 +540,7 @@ def misaligned_arrays(equation) -> tuple[str, ...]:
 
 
 def _is_aligned(aval, roles: Sequence[str]) -> bool:
+  """Returns whether the contiguous dimension is a multiple of ALIGNMENT bytes."""
   contiguous = 1
   for size, role in zip(reversed(aval.shape), reversed(roles), strict=True):
     if role != roles[-1]:
@@ -534,15 +551,15 @@ def _is_aligned(aval, roles: Sequence[str]) -> bool:
   return contiguous * aval.dtype.itemsize % ALIGNMENT == 0
 
 
-# Parts of a name that are no modules: transformations, control flow, and the
-# names of functions.
+# Components of a name stack that are not modules: transformations, control
+# flow and names of functions.
 _NO_MODULE = re.compile(
   r'[(.]|->|^(while|body|cond|closed_call|branch_\d+_fun|checkpoint|'
   r'rematted_computation|remat\d*|shard_map|pjit|scan|pallas_call)$'
 )
-# The loop over layers is inside of what is differentiated.
+# The loop over layers, which is inside of the differentiated function.
 _LAYERS = re.compile(r'jvp\(.*/while')
-# Names of modules of any layer, the first that matches -> the part.
+# Parts of the model by pattern of the module name. The first match counts.
 _PARTS = {
   r'norm(_\d+)?$': 'norms',
   r'attention': 'attention',

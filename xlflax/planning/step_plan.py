@@ -1,4 +1,4 @@
-"""The costs of one kind of step of a run."""
+"""Costs of one kind of step of a run."""
 
 import collections
 import dataclasses
@@ -27,17 +27,17 @@ class Step:
 
   Attributes:
     fraction: Fraction of all steps.
-    objectives: Names of the objectives that it trains.
+    objectives: Names of the objectives of the step.
     costs: Operations of all devices.
     collectives: Collectives of one device.
     batch: Bytes of a device's shard of the batches.
-    memory: Bytes of one device besides state and batch, by kind.
-    peak: Bytes of one device in total.
+    memory: Bytes of one device other than state and batch, by kind.
+    peak: Total bytes of one device.
     flops: Model FLOPs of all devices.
-    tokens: Positions of all batches, including padding.
+    tokens: Number of positions of all batches, including padding.
     xla_costs: FLOPs and bytes of one device as counted by the compiler, which
       counts the body of a loop once and no Pallas kernels.
-    compile_seconds: Seconds of the machine's own compiler. None if the CPU's
+    compile_seconds: Seconds of the machine's own compiler. If None, the CPU
       compiler was used.
   """
 
@@ -60,12 +60,12 @@ def compile_step(
   machine: machine_topology.Machine,
   fraction: float,
 ) -> Step:
-  """Compiles a step with the machine's own compiler.
+  """Compiles a step with the compiler of the machine.
 
   Args:
-    setup: The run on the machine's devices.
-    active: Entries of the objective mixture that the step trains.
-    machine: Machine that is planned for.
+    setup: The run on the devices of the machine.
+    active: Indices of the objectives of the step in the mixture.
+    machine: The machine of the plan.
     fraction: Fraction of all steps.
   """
   batches = setup.abstract_batches(active)
@@ -88,7 +88,7 @@ def compile_step(
     objectives=_objectives(setup, active),
     costs=step_costs.count_costs(compiled.jaxpr),
     collectives=_collectives(compiled.text, machine),
-    batch=memory.per_device(batches),
+    batch=memory.bytes_per_device(batches),
     memory={
       'arguments': used.arguments,
       'outputs': used.outputs,
@@ -108,15 +108,15 @@ def estimate_step(
   machine: machine_topology.Machine,
   fraction: float,
 ) -> Step:
-  """Costs a step without the machine's compiler.
+  """Estimates a step without the compiler of the machine.
 
-  The step is traced for the machine. If it has several devices, the CPU's
-  compiler partitions the step with plain attention, for the collectives.
+  The step is traced for the machine. If the machine has several devices, the
+  CPU compiler partitions the step with plain attention to find its collectives.
 
   Args:
-    setup: The run on CPU devices that stand in for the machine's.
-    active: Entries of the objective mixture that the step trains.
-    machine: Machine that is planned for.
+    setup: The run on CPU devices that substitute those of the machine.
+    active: Indices of the objectives of the step in the mixture.
+    machine: The machine of the plan.
     fraction: Fraction of all steps.
   """
   batches = setup.abstract_batches(active)
@@ -137,10 +137,10 @@ def estimate_step(
     compiled, text = _compile_on_cpu(setup, active, machine)
     counts = _collectives(text, machine)
     xla_costs = compilers.cost_analysis(compiled)
-    if machine.accelerator is None:  # This is the machine's own compiler.
+    if machine.accelerator is None:  # The machine consists of CPUs.
       analysis = compiled.memory_analysis()
       temporary = getattr(analysis, 'temp_size_in_bytes', 0)
-  batch = memory.per_device(batches)
+  batch = memory.bytes_per_device(batches)
   return Step(
     fraction=fraction,
     objectives=_objectives(setup, active),
@@ -148,7 +148,7 @@ def estimate_step(
     collectives=counts,
     batch=batch,
     memory={'temporary': temporary},
-    peak=sum(memory.of_state(state).values()) + batch + temporary,
+    peak=sum(memory.state_bytes(state).values()) + batch + temporary,
     flops=flops,
     tokens=count_tokens(batches),
     xla_costs=xla_costs,
@@ -172,7 +172,7 @@ def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
 
 
 def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
-  """Returns the collectives of the mean step by kind."""
+  """Returns the collectives of the mean step, by kind."""
   mean: dict[str, dict[str, float]] = {}
   for step in steps:
     for kind, row in collectives.summarize_collectives(
@@ -187,12 +187,14 @@ def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
 def _collectives(
   text: str, machine: machine_topology.Machine
 ) -> collectives.Counts:
+  """Returns the collectives in the HLO of a program."""
   return collectives.find_collectives(
     text, devices=machine.count, per_node=machine.per_node
   )
 
 
 def _objectives(setup: training_setup.Setup, active) -> tuple[str, ...]:
+  """Returns the names of the objectives of a step."""
   entries = setup.settings.objectives.entries
   return tuple(entries[i].objective.name for i in active)
 

@@ -1,11 +1,11 @@
 """Estimated time of a training step at achievable rates.
 
-The rates are fractions of the data sheet that were measured on one H200: large
-bfloat16 matmuls reach 719 of 989 TFLOP/s, and memory 3.5 of 4.8 TB/s. The same
-fractions are assumed for all other devices. The further factors come from the
-analysis of one step on the same H200 (docs/performance.md).
+The rates are fractions of the data-sheet values that were measured on one H200:
+large bfloat16 matmuls reach 719 of 989 TFLOP/s, and memory reaches 3.5 of 4.8
+TB/s. The same fractions are assumed for all other devices. The other factors
+come from the analysis of one step on the same H200 (docs/performance.md).
 
-An estimate is not a bound: it can be too high or too low.
+An estimate is not a bound. It can be too high or too low.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ MEMORY_FRACTION = 3.5 / 4.8
 LINK_FRACTION = 0.8
 # Rate of a GPU matmul with misaligned rows, relative to an aligned one.
 MISALIGNED_FRACTION = 0.37
-# Time of attention kernels relative to their FLOPs at the matmul rate. GPU:
-# two to three times on an H200. TPU: counted in the instructions of the
-# compiled kernels with dropout; not measured.
+# Time of attention kernels relative to their FLOPs at the matmul rate. The GPU
+# factor is two to three on an H200. The TPU factor was counted in the
+# instructions of the compiled kernels with dropout and was not measured.
 ATTENTION_FACTOR = {'gpu': 2.5, 'tpu': 15.0}
 # Time between two kernels of a GPU.
 LAUNCH_SECONDS = {'gpu': 1.5e-6, 'tpu': 0.0}
@@ -44,13 +44,15 @@ class StepTime:
   """Seconds of one step on one device.
 
   Attributes:
-    matmuls: Matmuls, if all were aligned.
+    matmuls: Time of matmuls if all were aligned.
     misaligned: Additional time of misaligned matmuls.
-    attention: Attention kernels.
-    memory: Element-wise operations, reductions, gathers and the optimizer.
-    launches: Gaps between kernels.
-    communication: Collectives, including those hidden behind computation.
-    exposed: Collectives that are not hidden, if all others are.
+    attention: Time of attention kernels.
+    memory: Time of element-wise operations, reductions, gathers and the
+      optimizer.
+    launches: Time between kernels.
+    communication: Time of collectives, including those that are hidden behind
+      computation.
+    exposed: Time of collectives that exceeds the computation.
   """
 
   matmuls: float
@@ -79,7 +81,7 @@ class StepTime:
 
   @property
   def limit(self) -> str:
-    """The largest contribution."""
+    """Name of the largest contribution."""
     parts = {
       'matmuls': self.matmuls + self.misaligned,
       'attention': self.attention,
@@ -98,13 +100,14 @@ def operation_seconds(
   update_fraction: float = 1.0,
   aligned: bool = False,
 ) -> float:
-  """Returns the seconds of one execution on one device.
+  """Returns the seconds of one execution of an operation on one device.
 
   Args:
     operation: An operation of all devices.
     accelerator: The device.
-    devices: Number of devices, which share all work but the update equally.
-    update_fraction: Fraction of the optimizer's state on each device.
+    devices: Number of devices, among which all work except the update is
+      divided equally.
+    update_fraction: Fraction of the optimizer state on each device.
     aligned: Whether to ignore misaligned rows.
   """
   fraction = update_fraction if operation.phase == 'update' else 1 / devices
@@ -124,13 +127,13 @@ def estimate_time(
   *,
   update_fraction: float = 1.0,
 ) -> StepTime:
-  """Returns the estimated time of a step.
+  """Estimates the time of a step.
 
   Args:
     costs: Costs of the step of all devices.
     machine: Devices with a known accelerator.
     counts: Collectives of one device.
-    update_fraction: Fraction of the optimizer's state on each device.
+    update_fraction: Fraction of the optimizer state on each device.
   """
   accelerator = machine.accelerator
   assert accelerator is not None
@@ -169,7 +172,11 @@ def estimate_time(
 
 
 def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
-  """Returns the mean over kinds of steps, weighted by their fractions."""
+  """Returns the mean time of several kinds of steps.
+
+  Args:
+    weighted: Pairs of the fraction of a kind of step and its time.
+  """
   return StepTime(
     *(
       sum(weight * getattr(time, field.name) for weight, time in weighted)

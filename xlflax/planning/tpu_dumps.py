@@ -1,9 +1,9 @@
-"""The program that XLA:TPU schedules, without the machine code.
+"""Programs that XLA:TPU has scheduled, without their machine code.
 
-XLA:TPU writes its optimised program, scheduled and with all buffers, before it
-makes machine code of it, which takes several times as long and which no plan
-reads. In a command, which ends its process, it compiles in a thread that is
-left to itself from there on.
+XLA:TPU writes its optimized and scheduled program and all buffers before it
+generates machine code, which takes several times as long and is not needed for
+a plan. In a command, whose process ends afterwards, the compiler runs in a
+thread that is abandoned at that point.
 """
 
 import pathlib
@@ -15,7 +15,8 @@ import jax
 
 from xlflax.utils import errors, process_exit
 
-# In the order in which they are written. The last begins after the others.
+# The files in the order in which they are written. The last one is started when
+# the others are complete.
 _PROGRAM = '*after_optimizations.txt'
 _BUFFERS = '*after_optimizations-buffer-assignment.txt'
 _MEMORY = '*after_optimizations-memory-usage-report.txt'
@@ -28,81 +29,100 @@ _TOTAL = re.compile(r'Memory Space: default.*\nTotal bytes: (\d+)')
 def compile_program(
   lowered: Any, options: dict[str, Any], folder: pathlib.Path
 ) -> None:
-  """Compiles, in a command only until the program and its buffers are written.
+  """Compiles a program until the program and its buffers are written.
+
+  Outside of a command, the compilation is completed.
 
   Args:
-    lowered: of `jax.jit(...).lower(...)`, for TPUs.
-    options: of XLA.
-    folder: empty, for what the compiler writes.
+    lowered: Result of `jax.jit(...).lower(...)` for TPUs.
+    options: Options of XLA.
+    folder: Empty folder for the files of the compiler.
 
   Raises:
-    JaxRuntimeError: the compiler refuses the program.
+    JaxRuntimeError: If the compiler rejects the program.
   """
-  refused: list[BaseException] = []
+  compile_errors: list[BaseException] = []
 
-  def compile_whole():
+  def run_compiler():
     try:
       lowered.compile(compiler_options=options | dump_to(folder))
     except jax.errors.JaxRuntimeError as error:
-      refused.append(error)
+      compile_errors.append(error)
 
-  thread = threading.Thread(target=compile_whole, name='XLA:TPU', daemon=True)
+  thread = threading.Thread(target=run_compiler, name='XLA:TPU', daemon=True)
   thread.start()
-  early = process_exit.is_command()
-  while thread.is_alive() and not (early and _largest(folder, _NEXT)):
+  can_stop_early = process_exit.is_command()
+  while thread.is_alive() and not (can_stop_early and _largest(folder, _NEXT)):
     thread.join(_POLL_SECONDS)
   if thread.is_alive():
     process_exit.leave_to_itself(thread)
-  if refused:
-    raise refused[0]
+  if compile_errors:
+    raise compile_errors[0]
 
 
 def dump_to(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns the options that have XLA write its programs."""
+  """Returns the options that make XLA write its programs to a folder."""
   return {'xla_dump_to': str(folder), 'xla_dump_hlo_as_text': True}
 
 
 def _largest(folder: pathlib.Path, pattern: str) -> pathlib.Path | None:
+  """Returns the largest file that matches a pattern, or None."""
   return max(
     folder.glob(pattern), key=lambda path: path.stat().st_size, default=None
   )
 
 
 def read_program(folder: pathlib.Path) -> str:
-  """Returns the text of the program.
+  """Reads the HLO of the program.
+
+  Args:
+    folder: The folder with the files of the compiler.
 
   Raises:
-    TrainingError: the compiler did not write it.
+    TrainingError: If the compiler did not write the program.
   """
   return _read(folder, _PROGRAM)
 
 
 def _read(folder: pathlib.Path, pattern: str) -> str:
+  """Reads the largest file that matches a pattern."""
   path = _largest(folder, pattern)
   if path is None:
     raise errors.TrainingError(
       'XLA:TPU did not write the compiled program',
       got=f'no file {pattern}',
-      where='the plan',
-      fix='unset XLA_FLAGS and LIBTPU_INIT_ARGS, and try again',
+      where='the dry run',
+      fix='Unset XLA_FLAGS and LIBTPU_INIT_ARGS, and run the command again.',
     )
   return path.read_text(encoding='utf-8')
 
 
 def read_memory(folder: pathlib.Path) -> dict[str, int]:
-  """Returns bytes: 'arguments', 'outputs', 'temporary', 'peak'.
+  """Reads the memory of the program.
 
-  Outputs are those that reuse no argument. The peak is that of the device's
-  main memory, arguments included.
+  Args:
+    folder: The folder with the files of the compiler.
+
+  Returns:
+    'arguments', 'outputs' (without those that reuse an argument), 'temporary'
+    and 'peak' (main memory of the device, including arguments), in bytes.
   """
-  return memory_of(_read(folder, _BUFFERS), _read(folder, _MEMORY))
+  return parse_memory(_read(folder, _BUFFERS), _read(folder, _MEMORY))
 
 
-def memory_of(buffers: str, report: str) -> dict[str, int]:
-  """Returns `read_memory` of the texts of the two files."""
+def parse_memory(buffers: str, report: str) -> dict[str, int]:
+  """Parses the memory of a program from the texts of two files.
+
+  Args:
+    buffers: The buffer assignment.
+    report: The memory usage report.
+
+  Returns:
+    The dictionary of `read_memory`.
+  """
   sizes = {'arguments': 0, 'outputs': 0, 'temporary': 0}
   for size, facts in _ALLOCATION.findall(buffers):
-    if 'color ' in facts:  # other memories than the main one
+    if 'color ' in facts:  # The allocation is not in the main memory.
       continue
     if 'parameter ' in facts:
       sizes['arguments'] += int(size)

@@ -1,9 +1,9 @@
-"""Attention in place of kernels that a CPU cannot trace or compile."""
+"""Attention backends that a CPU can trace or compile."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_config
 from xlflax.models.attention import attention_backends
 from xlflax.planning import compilers
 from xlflax.training import run_header
@@ -11,23 +11,23 @@ from xlflax.training.devices import machine_topology
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax import trainer
 
 
-_Backend = model_config.AttentionBackend
+_Backend = encoder_config.AttentionBackend
 
 
 def with_traceable_attention(
-  settings: 'trainer_lib.Trainer', machine: machine_topology.Machine
-) -> 'trainer_lib.Trainer':
+  settings: 'trainer.Trainer', machine: machine_topology.Machine
+) -> 'trainer.Trainer':
   """Returns the settings without cuDNN attention.
 
-  JAX traces cuDNN attention only if cuDNN is installed. The fused kernels have
-  the same estimated cost.
+  JAX traces cuDNN attention only if cuDNN is installed. The fused kernels,
+  which are used instead, have the same estimated cost.
 
   Args:
     settings: The run.
-    machine: Machine that is planned for.
+    machine: The machine of the plan.
 
   Raises:
     ConfigError: If the configured backend cannot be used on the machine.
@@ -47,9 +47,7 @@ def with_traceable_attention(
   return _with_backend(settings, backend)
 
 
-def with_plain_attention(
-  settings: 'trainer_lib.Trainer',
-) -> 'trainer_lib.Trainer':
+def with_plain_attention(settings: 'trainer.Trainer') -> 'trainer.Trainer':
   """Returns the settings with plain attention, which compiles on a CPU."""
   if not hasattr(settings.model.config, 'attention_backend'):
     return settings
@@ -57,8 +55,9 @@ def with_plain_attention(
 
 
 def _with_backend(
-  settings: 'trainer_lib.Trainer', backend: _Backend
-) -> 'trainer_lib.Trainer':
+  settings: 'trainer.Trainer', backend: _Backend
+) -> 'trainer.Trainer':
+  """Returns the settings with another attention backend."""
   config: Any = settings.model.config
   config = dataclasses.replace(config, attention_backend=backend)
   return dataclasses.replace(

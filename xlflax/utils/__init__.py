@@ -1,1 +1,1 @@
-"""What every module may import: errors, logs, names, registered classes."""
+"""Utilities that every module may import, such as errors and validation."""

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-# Of each kind one is enough.
+# JAX needs one of the packages of an accelerator.
 PACKAGES = {
   'gpu': ('jax_cuda12_plugin', 'jax_cuda13_plugin', 'jax_rocm7_plugin'),
   'tpu': ('libtpu',),
@@ -10,6 +10,10 @@ PACKAGES = {
 
 
 def installed_packages(kind: str) -> list[str]:
-  """Returns the packages of a kind ('gpu', 'tpu') that are there."""
+  """Returns the installed packages of an accelerator.
+
+  Args:
+    kind: The accelerator, 'gpu' or 'tpu'.
+  """
   names = PACKAGES.get(kind, ())
   return [name for name in names if importlib.util.find_spec(name)]

@@ -1,9 +1,10 @@
-"""Stable names of the classes that a run is made of.
+"""Registry of the classes that the files of a run refer to by name.
 
-A run's files name classes by registered names (`"masked_lm"`), never by import
-paths, so that a class can move; and only registered classes are built from
-files, so that a file cannot run anything else. A class of a user's own is
-registered when the module that defines it is imported.
+The files of a run contain the registered name of a class (`"masked_lm"`)
+instead of its import path, so that the class can move to another module. Only
+registered classes are built from files, so that a file cannot execute arbitrary
+code. User-defined classes are registered when the module that defines them is
+imported.
 """
 
 import dataclasses
@@ -18,29 +19,36 @@ _Class = TypeVar('_Class', bound=type)
 _classes: dict[str, type] = {}
 _names: dict[type, str] = {}
 
-# Where the classes of xlflax that files name are defined.
-_ROOMS = ('models', 'objectives', 'training')
+# Packages of xlflax that contain registered classes.
+_PACKAGES = ('models', 'objectives', 'training')
 _IDENTITY = 'xlflax.identity'
 _CONTENT = 'xlflax.content'
 
 
 @validation.validate_call
 def register(name: str) -> Callable[[_Class], _Class]:
-  """Registers a class under a name, for good: saved runs contain it.
+  """Registers a class under a permanent name, which saved runs contain.
 
-  A dataclass checks its fields from then on (`validation.validate_fields`).
+  The fields of a dataclass are validated from then on
+  (`validation.validate_fields`).
+
+  Args:
+    name: The registered name.
+
+  Returns:
+    A class decorator.
 
   Raises:
-    ConfigError: another class has the name.
+    ConfigError: If another class is registered under the name.
   """
 
   def decorate(cls: _Class) -> _Class:
     registered_class = _classes.get(name)
     if registered_class is not None and _path(registered_class) != _path(cls):
       raise errors.ConfigError(
-        'Two classes are registered under one name',
-        got=f'{_path(cls)} as {name!r}',
-        expected=f'a name of its own; {name!r} is {_path(registered_class)}',
+        f'The name {name!r} is registered for another class',
+        got=_path(cls),
+        expected=f'a unique name; {name!r} is {_path(registered_class)}',
       )
     _classes[name] = cls
     _names[cls] = name
@@ -50,39 +58,47 @@ def register(name: str) -> Callable[[_Class], _Class]:
 
 
 def name_of(cls: type) -> str | None:
-  """The name that a class is registered under, or None."""
+  """Returns the registered name of a class, or None."""
   return _names.get(cls)
 
 
 def class_of(name: str) -> type:
-  """The class of a name.
+  """Returns the class that is registered under a name.
+
+  Args:
+    name: The registered name.
 
   Raises:
-    RunDirectoryError: no class is registered under it.
+    RunDirectoryError: If no class is registered under the name.
   """
   if name not in _classes:
-    _import_rooms()
+    _import_packages()
   if name not in _classes:
     raise errors.RunDirectoryError(
       'A class that the run was trained with is not registered',
       got=name,
-      fix='import the module that registers it (--task_module=MODULE), with '
-      'the decorator @xlflax.register(NAME) on the class',
+      fix='Import the module that registers it (--task_module=MODULE). The '
+      'class needs the decorator @xlflax.register(NAME).',
     )
   return _classes[name]
 
 
 def changeable_field(**arguments: Any) -> Any:
-  """A dataclass field that may differ when a run is continued."""
+  """Returns a dataclass field that may differ when a run is resumed.
+
+  Args:
+    **arguments: Arguments of `dataclasses.field`.
+  """
   return part_of_identity(lambda value: None, **arguments)
 
 
 def part_of_identity(part: Callable[[Any], Any], **arguments: Any) -> Any:
-  """A dataclass field of which only `part(value)` makes a run what it is.
+  """Returns a dataclass field of which a part identifies a run.
 
   Args:
-    part: what of the field's described value counts, as plain JSON.
-    **arguments: of `dataclasses.field`.
+    part: Function that returns the part of the field's serialized value that
+      must be equal when a run is resumed, as plain JSON.
+    **arguments: Arguments of `dataclasses.field`.
   """
   return dataclasses.field(metadata={_IDENTITY: part}, **arguments)
 
@@ -90,42 +106,61 @@ def part_of_identity(part: Callable[[Any], Any], **arguments: Any) -> Any:
 def known_by_content(
   content: Callable[[Any], str | None], **arguments: Any
 ) -> Any:
-  """A dataclass field with paths: what lies there counts, not their spelling.
+  """Returns a dataclass field of paths that are compared by content.
 
   Args:
-    content: says of the field's value what lies there; None where that cannot
-      be read now, and then the spelling counts.
-    **arguments: of `dataclasses.field`.
+    content: Function that returns a description of the content at the paths of
+      the field's value, or None if the content cannot be read. The paths
+      themselves are compared in that case.
+    **arguments: Arguments of `dataclasses.field`.
   """
   return dataclasses.field(metadata={_CONTENT: content}, **arguments)
 
 
 def content_of(field: dataclasses.Field, value: Any) -> str | None:
-  """What lies at a field's paths; None where it has none, or is not known."""
+  """Returns a description of the content at a field's paths.
+
+  Args:
+    field: The dataclass field.
+    value: The value of the field.
+
+  Returns:
+    The description, or None if the field has no paths or the content cannot be
+    read.
+  """
   content = field.metadata.get(_CONTENT)
   return content(value) if content and value else None
 
 
 def identity_of(field: dataclasses.Field, described: Any) -> Any:
-  """What of a field's described value counts; None where nothing does."""
+  """Returns the part of a field's serialized value that identifies a run.
+
+  Args:
+    field: The dataclass field.
+    described: The serialized value.
+
+  Returns:
+    The part, or None if the field may change.
+  """
   part = field.metadata.get(_IDENTITY)
   return part(described) if part else described
 
 
 def is_changeable(field: dataclasses.Field) -> bool:
-  """Whether not all of the field makes a run what it is."""
+  """Returns whether a part of a field may differ when a run is resumed."""
   return _IDENTITY in field.metadata
 
 
 def registered_classes() -> dict[str, type]:
-  """Every registered class by its name, those of xlflax included."""
-  _import_rooms()
+  """Returns all registered classes by name, including those of xlflax."""
+  _import_packages()
   return dict(_classes)
 
 
-def _import_rooms() -> None:
-  for room in _ROOMS:
-    package = importlib.import_module(f'xlflax.{room}')
+def _import_packages() -> None:
+  """Imports the modules of xlflax that register classes."""
+  for package_name in _PACKAGES:
+    package = importlib.import_module(f'xlflax.{package_name}')
     for module_info in pkgutil.walk_packages(
       package.__path__, f'{package.__name__}.'
     ):

@@ -1,9 +1,9 @@
-"""Errors caused by input, configuration or environment, not by a bug.
+"""Errors that are caused by input, configuration or environment, not by bugs.
 
-Each says in one message what was wrong, what was got, what was expected,
-where, and what to do. The command line prints that message without a
-traceback and exits with the error's status; every other exception keeps its
-traceback.
+The message of each error consists of the problem, the value, the expected
+value, the location and a hint. The command line prints that message without a
+traceback and exits with the status of the error. All other exceptions keep
+their traceback.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-_LONGEST = 10_000  # characters of a value in a message
-# What may be otherwise when a command is started again.
-_PASSING = frozenset(
+_MAX_VALUE_LENGTH = (
+  10_000  # Maximum number of characters of a value in a message.
+)
+# System errors that may not occur again when a command is restarted.
+_TEMPORARY = frozenset(
   (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -40,41 +42,46 @@ _PASSING = frozenset(
   )
 )
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-# The file is not there, or is another kind of file: what a reader says of it.
+# The file does not exist or is not a regular file. The caller reports it.
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-# What does not answer now may answer later; EIO can be a lasting damage.
-_AWAY = _PASSING - _FULL - {errno.EIO}
-_DEVICE_FULL = 'RESOURCE_EXHAUSTED'  # what XLA's message begins with
-_AWAY_TEXT = re.compile(
+# Errors of a service that is temporarily unavailable. EIO is not one of them,
+# because the damage can be permanent.
+_UNAVAILABLE = _TEMPORARY - _FULL - {errno.EIO}
+_DEVICE_FULL = 'RESOURCE_EXHAUSTED'  # Prefix of the messages of XLA.
+_UNAVAILABLE_TEXT = re.compile(
   '|'.join(
     [
       'ABORTED|DEADLINE_EXCEEDED|UNAVAILABLE|TimeoutError',
-      *(re.escape(os.strerror(number)) for number in sorted(_AWAY)),
+      *(re.escape(os.strerror(number)) for number in sorted(_UNAVAILABLE)),
     ]
   )
 )
 
 
 class ExitStatus(enum.IntEnum):
-  """How a command ended, as schedulers read it; the table of docs/launch.md.
+  """Exit status of a command, as documented in docs/launch.md.
 
-  Whatever is neither 0 nor MISTAKE is worth starting again. BUG is for bugs
-  only: parts that failed have their own status (`joint_status`).
+  Schedulers should restart a command unless its status is DONE or MISTAKE. BUG
+  is reserved for bugs: a command of which some parts failed returns the
+  `joint_status` of its parts.
   """
 
   DONE = 0
-  BUG = 1  # an exception that nobody foresaw, with its traceback
-  MISTAKE = 2  # of the user; starting again cannot mend it
-  FAILURE = 74  # of the environment; starting again may mend it
-  STOPPED = 75  # a signal stopped the run, which saved and can be continued
-  INTERRUPTED = 130  # by a signal with nothing to save, or by `| head`
+  BUG = 1  # An unexpected exception, which is printed with its traceback.
+  MISTAKE = 2  # A mistake of the user, which a restart does not correct.
+  FAILURE = 74  # A failure of the environment, which a restart may overcome.
+  STOPPED = 75  # A signal stopped the run, which was saved and can be resumed.
+  INTERRUPTED = 130  # A signal or a closed pipe; there was nothing to save.
 
 
 def joint_status(statuses: Iterable[int]) -> ExitStatus:
-  """Returns the status of a command whose parts ended with these.
+  """Returns the status of a command that consists of several parts.
 
-  What another start can mend counts before what it cannot: the parts that are
-  done are not computed again.
+  A status that a restart may change takes precedence over one that it does not
+  change, because finished parts are not computed again.
+
+  Args:
+    statuses: The status of each part.
   """
   order = (
     ExitStatus.STOPPED,
@@ -89,17 +96,17 @@ def joint_status(statuses: Iterable[int]) -> ExitStatus:
 
 
 class XlflaxError(Exception):
-  """A user's mistake or a failure of the environment, told in one message.
+  """A mistake of the user or a failure of the environment.
 
   Attributes:
-    what: one sentence that says what is wrong.
-    got: the offending value, if there is one.
-    expected: what would have been right.
-    where: file:line, gin binding, task, example index or step.
-    fix: what to do about it.
-    status: exit status of a command that it ends; FAILURE where nobody made
-      a mistake and the same command may succeed later. An error that was
-      raised from what the system refuses for now has it by itself.
+    what: One sentence that describes the problem.
+    got: The invalid value. If None, the message has no value.
+    expected: A description of valid values, or None.
+    where: The location: file:line, gin binding, task, example index or step.
+    fix: A hint how to solve the problem, or None.
+    status: Exit status of a command that the error ends. FAILURE means that the
+      same command may succeed later without a change. An error that was raised
+      from a temporary error of the system always has this status.
   """
 
   def __init__(
@@ -122,6 +129,7 @@ class XlflaxError(Exception):
 
   @property
   def status(self) -> ExitStatus:
+    """Exit status of a command that the error ends."""
     passing = is_passing(self.__cause__)
     if self._status is ExitStatus.MISTAKE and passing:
       return ExitStatus.FAILURE
@@ -129,7 +137,7 @@ class XlflaxError(Exception):
 
   @property
   def parts(self) -> dict[str, str | int]:
-    """The parts that the message has, by their names, and the status."""
+    """Fields of the message that are not None, and the status, by name."""
     named = ('what', 'got', 'expected', 'where', 'fix')
     fields = {name: getattr(self, name) for name in named}
     return {k: str(v) for k, v in fields.items() if v is not None} | {
@@ -137,7 +145,7 @@ class XlflaxError(Exception):
     }
 
   def __reduce__(self):
-    # Keyword arguments don't pass between processes by themselves.
+    # By default, pickle drops the keyword arguments of an exception.
     return _rebuild, (type(self), (*self.args[:-1], self.status))
 
   def __str__(self) -> str:
@@ -151,7 +159,7 @@ class XlflaxError(Exception):
     parts += [
       f'{label}: {text}' + ('' if text.endswith(('.', '?', '\n')) else '.')
       for label, text in (
-        (label, _clipped(str(value)))
+        (label, _shorten(str(value)))
         for label, value in labels
         if value is not None
       )
@@ -159,23 +167,26 @@ class XlflaxError(Exception):
     return ' '.join(parts)
 
 
-def _clipped(text: str) -> str:
-  """A text that people can still read; input can be a line of megabytes."""
-  if len(text) <= _LONGEST:
+def _shorten(text: str) -> str:
+  """Returns a text without its end if it is longer than `_MAX_VALUE_LENGTH`."""
+  if len(text) <= _MAX_VALUE_LENGTH:
     return text
-  return f'{text[:_LONGEST]} … ({len(text):,} characters)'
+  return f'{text[:_MAX_VALUE_LENGTH]} … ({len(text):,} characters)'
 
 
 def is_passing(error: BaseException | None) -> bool:
-  """Whether the system refuses what it may allow later: no mistake."""
-  return isinstance(error, OSError) and error.errno in _PASSING
+  """Returns whether an error of the operating system may be temporary."""
+  return isinstance(error, OSError) and error.errno in _TEMPORARY
 
 
 @contextlib.contextmanager
 def naming_path(path: str | os.PathLike) -> Iterator[None]:
-  """Context in which what the system refuses without a name gets this one.
+  """Context in which errors of the system without a path get this one.
 
-  A write to an open file does not say which one it was.
+  For example, the error of a write to an open file does not contain the path.
+
+  Args:
+    path: The path.
   """
   try:
     yield
@@ -186,45 +197,55 @@ def naming_path(path: str | os.PathLike) -> Iterator[None]:
 
 
 def check_system(error: BaseException, where: str | os.PathLike) -> None:
-  """Raises what the operating system refuses: that is no damage of a file.
+  """Raises an error if a file could not be read because of the system.
+
+  Nothing is raised for a missing file or unexpected content, which the caller
+  reports.
 
   Args:
-    error: what a reader got; nothing is raised for a file that is missing, or
-      that has another content than expected.
-    where: the file.
+    error: The error of the reader.
+    where: The path of the file.
+
+  Raises:
+    XlflaxError: If `error` is an error of the operating system.
   """
   if not isinstance(error, OSError) or isinstance(error, _MISSING):
     return
-  if error.errno is not None:  # else it is of a compressed file's content
+  # Errors in the content of compressed files have no number.
+  if error.errno is not None:
     raise of_os_error(error, where=where) from error
 
 
 def of_os_error(
   error: OSError, where: str | os.PathLike | None = None
 ) -> XlflaxError:
-  """What the operating system refuses, with the file's name.
+  """Returns the error for a file that the operating system cannot access.
 
   Args:
-    error: what it says.
-    where: the file, where the error has no name.
+    error: The error of the operating system.
+    where: The path of the file, for an error without a path.
   """
   lasting = not is_passing(error)
   return XlflaxError(
-    'A file or directory cannot be used',
+    'Cannot access a file or directory',
     got=error.strerror or f'{type(error).__name__}: {error}',
     where=error.filename or where,
-    fix='look whether it is there, and at its permissions'
+    fix='Check that it exists, and check its permissions.'
     if lasting
-    else 'mend the disk, free space, or wait, and start again',
+    else 'Check the disk and its free space, or wait. Then run the command '
+    'again.',
     status=ExitStatus.MISTAKE if lasting else ExitStatus.FAILURE,
   )
 
 
 def of_full_device(error: BaseException) -> XlflaxError | None:
-  """What an accelerator says that has no memory left; None for other errors.
+  """Returns the error for an accelerator without free memory.
 
   Args:
-    error: such as JAX's.
+    error: An error of JAX.
+
+  Returns:
+    The error, or None if `error` has another cause.
   """
   text = str(error)
   if not isinstance(error, RuntimeError) or _DEVICE_FULL not in text:
@@ -232,35 +253,39 @@ def of_full_device(error: BaseException) -> XlflaxError | None:
   return XlflaxError(
     'A device is out of memory',
     got=' '.join(text.partition(_DEVICE_FULL)[2].split())[:300].strip(': '),
-    fix='look at the plan of `xlflax train --dry_run`; raise '
-    'Trainer.accumulation, recompute layers by EncoderConfig.remat, take a '
-    'smaller batch or more devices (docs/trouble.md#out-of-memory)',
+    fix='Check the memory estimate of `xlflax train --dry_run`. Increase '
+    'Trainer.accumulation, enable EncoderConfig.remat, or use a smaller batch '
+    'or more devices (docs/trouble.md#out-of-memory).',
     status=ExitStatus.FAILURE,
   )
 
 
 def is_away(error: BaseException) -> bool:
-  """Whether a file system, bucket or machine does not answer for now."""
+  """Returns whether a file system, bucket or host is temporarily unavailable."""
   if isinstance(error, TimeoutError | ConnectionError):
     return True
-  return getattr(error, 'errno', None) in _AWAY or bool(
-    _AWAY_TEXT.search(error_reason(error))
+  return getattr(error, 'errno', None) in _UNAVAILABLE or bool(
+    _UNAVAILABLE_TEXT.search(error_reason(error))
   )
 
 
 def system_reason(error: BaseException) -> str | None:
-  """Why the system refused, where a library's long message says it.
+  """Returns the reason of the system in the long message of a library.
+
+  Args:
+    error: The error of the library.
 
   Returns:
-    Such as 'No space left on device'; None where it is something else.
+    The reason, such as 'No space left on device', or None if the message
+    contains no temporary error of the system.
   """
   text = str(error)
-  reasons = (os.strerror(number) for number in sorted(_PASSING))
+  reasons = (os.strerror(number) for number in sorted(_TEMPORARY))
   return next((reason for reason in reasons if reason in text), None)
 
 
 def error_reason(error: BaseException) -> str:
-  """What an error was got; names of files may say anything."""
+  """Returns the text of an error without paths, which may contain any words."""
   return str(error.got if isinstance(error, XlflaxError) else error)
 
 
@@ -272,32 +297,32 @@ def _rebuild(kind, arguments):
 
 
 class ConfigError(XlflaxError):
-  """A gin file, binding, flag or combination of settings is wrong."""
+  """An invalid gin file, binding, flag or combination of settings."""
 
 
 class CorpusError(XlflaxError):
-  """A corpus directory, text file, task or mixture is unusable."""
+  """An invalid corpus directory, text file, task or mixture."""
 
 
 class VocabularyError(XlflaxError):
-  """A vocabulary is missing, malformed, or does not fit the model."""
+  """A vocabulary that is missing, malformed or incompatible with the model."""
 
 
 class CacheError(XlflaxError):
-  """A token cache is missing, incomplete or stale."""
+  """A token cache that is missing, incomplete or outdated."""
 
 
 class CheckpointError(XlflaxError):
-  """A checkpoint can't be written, read or matched to the model."""
+  """A checkpoint that cannot be written, read or matched to the model."""
 
 
 class RunDirectoryError(XlflaxError):
-  """A model directory is in use by another configuration or is no run."""
+  """A model directory of another configuration, or without a run."""
 
 
 class TrainingError(XlflaxError):
-  """A run can't continue (non-finite loss, lost peer)."""
+  """A failure of a run, such as a non-finite loss or a lost process."""
 
 
 class AnalysisError(XlflaxError):
-  """States, pairs or a dictionary can't be analysed."""
+  """Hidden states, pairs or a dictionary that cannot be analyzed."""

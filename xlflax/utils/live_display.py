@@ -1,7 +1,8 @@
-"""Standard error on a terminal: lines above, one live line below them.
+"""Standard error on a terminal: log lines above one live line.
 
-Log records and live lines go through one console, so that neither overwrites
-the other. Where standard error is no terminal, there are plain lines only.
+Log records and live lines go through the same console, so that they do not
+overwrite each other. If standard error is not a terminal, only plain lines are
+written.
 """
 
 import contextlib
@@ -12,12 +13,12 @@ import sys
 import rich.console
 import rich.progress
 
-_WIDTH = 12  # of the bar
-_REFRESHES = 4  # a second
+_BAR_WIDTH = 12
+_REFRESHES_PER_SECOND = 4
 
 
 class _Console(rich.console.Console):
-  """A console that leaves the cursor alone: a killed command hides none."""
+  """A console that never hides the cursor, even if the command is killed."""
 
   def show_cursor(self, show: bool = True) -> bool:
     del show
@@ -25,13 +26,13 @@ class _Console(rich.console.Console):
 
 
 def allow_live_lines(is_allowed: bool) -> None:
-  """Says whether there are live lines at all."""
+  """Enables or disables live lines."""
   global _is_allowed
   _is_allowed = is_allowed
 
 
 def is_live() -> bool:
-  """Whether this process may rewrite a line of a terminal."""
+  """Returns whether this process may rewrite lines of a terminal."""
   return (
     _is_allowed
     and sys.stderr.isatty()
@@ -51,22 +52,24 @@ def write_lines(text: str) -> None:
 
 
 class Line:
-  """The live line of what a command is at, with a bar; nothing in a log.
+  """A live line with the current activity of a command and a progress bar.
 
-  Of several that are open, the last is shown.
+  Nothing is written if standard error is not a terminal. Of several open lines,
+  only the last one is shown.
   """
 
   def __init__(self, text: str, *, total: float | None = None):
     """Opens the line.
 
     Args:
-      text: that is shown, shortened to the width of the terminal.
-      total: where the bar is full; None: it only says that work goes on.
+      text: The text, which is shortened to the width of the terminal.
+      total: The count at which the bar is full. If None, the bar only indicates
+        activity.
     """
     self._task: rich.progress.TaskID | None = None
     if not is_live():
       return
-    bars = _opened()
+    bars = _live_region()
     for other in _lines:
       bars.update(other, visible=False)
     self._task = bars.add_task(text, total=total)
@@ -74,37 +77,43 @@ class Line:
 
   @property
   def is_open(self) -> bool:
-    """Whether the line is on a terminal, or below another one."""
+    """True if the line is on a terminal, possibly hidden by a later line."""
     return _bars is not None and self._task in _lines
 
   def show(
     self, text: str, done: float | None = None, total: float | None = None
   ) -> None:
-    """Changes the text, and how full the bar is."""
+    """Updates the text and the progress bar.
+
+    Args:
+      text: The text.
+      done: The current count, or None to keep the previous count.
+      total: The count at which the bar is full, or None to keep it.
+    """
     if self._task is not None and self.is_open:
-      _opened().update(
+      _live_region().update(
         self._task, description=text, completed=done, total=total
       )
 
   def close(self) -> None:
-    """Takes the line off the screen; the one before it is shown again."""
+    """Removes the line from the screen and shows the previous one."""
     if self._task is None or not self.is_open:
       return
     _lines.remove(self._task)
     if not _lines:
       clear_live_lines()
       return
-    _opened().remove_task(self._task)
-    _opened().update(_lines[-1], visible=True)
+    _live_region().remove_task(self._task)
+    _live_region().update(_lines[-1], visible=True)
 
 
 def clear_live_lines() -> None:
-  """Takes every live line off the screen."""
+  """Removes all live lines from the screen."""
   global _bars
   bars, _bars = _bars, None
   _lines.clear()
   if bars is not None:
-    with contextlib.suppress(OSError):  # the terminal is gone
+    with contextlib.suppress(OSError):  # The terminal was closed.
       bars.stop()
 
 
@@ -113,17 +122,17 @@ _bars: rich.progress.Progress | None = None
 _lines: list[rich.progress.TaskID] = []
 
 
-def _opened() -> rich.progress.Progress:
-  """The live region, opened where it is not."""
+def _live_region() -> rich.progress.Progress:
+  """Returns the live region, which is opened by the first call."""
   global _bars
   if _bars is None:
     bars = rich.progress.Progress(
-      rich.progress.BarColumn(_WIDTH),
+      rich.progress.BarColumn(_BAR_WIDTH),
       rich.progress.TextColumn('{task.description}', markup=False),
       rich.progress.TimeElapsedColumn(),
       console=_Console(stderr=True, force_terminal=True),
       transient=True,
-      refresh_per_second=_REFRESHES,
+      refresh_per_second=_REFRESHES_PER_SECOND,
       redirect_stdout=sys.stdout.isatty(),
     )
     bars.start()

@@ -1,4 +1,4 @@
-"""Logging of the command line: lines on standard error, for people or as JSON."""
+"""Logging of the command line to standard error, as text or JSON lines."""
 
 import datetime
 import json
@@ -12,7 +12,7 @@ from xlflax.utils import errors, live_display, signals
 
 
 class _Handler(logging.Handler):
-  """Writes each record as lines, above what the command is at."""
+  """A handler that writes records above the live line."""
 
   def emit(self, record: logging.LogRecord) -> None:
     try:
@@ -22,7 +22,7 @@ class _Handler(logging.Handler):
 
 
 class _JsonLines(logging.Formatter):
-  """A record as one line of JSON, with the fields that it was given."""
+  """A formatter of records as lines of JSON with additional fields."""
 
   def format(self, record: logging.LogRecord) -> str:
     time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
@@ -38,11 +38,15 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
-  """Lines with time and level; other libraries only from warnings on.
+  """Configures logging with time and level.
+
+  Other libraries are logged only from the level WARNING.
 
   Args:
-    level: the least that is shown; above INFO there is no live line either.
-    as_json: whether a line is a JSON object, for programs; no live line then.
+    level: The lowest level that is logged. Above INFO, live lines are disabled,
+      too.
+    as_json: Whether to write each record as a JSON object, for programs. Live
+      lines are disabled then.
   """
   live_display.allow_live_lines(level <= logging.INFO and not as_json)
   handler = _Handler()
@@ -53,7 +57,7 @@ def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
       '%(asctime)s %(levelname).1s %(message)s', datefmt='%H:%M:%S'
     )
   )
-  handler.addFilter(_is_news)
+  handler.addFilter(_is_not_reported_elsewhere)
   root = logging.getLogger()
   root.handlers[:] = [handler]
   root.setLevel(level)
@@ -64,19 +68,25 @@ def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
 
 
 def log_exit(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:
-  """Says what ends a command, as a line of text or of JSON."""
+  """Logs the error that ends a command, as text or JSON.
+
+  Args:
+    command: The name of the command.
+    error: The error.
+    as_json: Whether to write a JSON object.
+  """
   if as_json:
     logging.error('%s', error, extra={'fields': error.parts})
   else:
     print(f'xlflax {command}: {error}', file=sys.stderr)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-  """Whether a line says what nothing else says.
+def _is_not_reported_elsewhere(record: logging.LogRecord) -> bool:
+  """Returns whether a record contains something that is not reported elsewhere.
 
-  Orbax logs the traceback of each array and thread that a full disk stops, and
-  asyncio those that were not the first: what they raise reaches the one who
-  waits for the checkpoint, and is told once.
+  If a disk is full, Orbax logs the traceback of each array and thread, and
+  asyncio logs all errors but the first. The caller that waits for the
+  checkpoint receives the error and reports it once.
   """
   _, _, trace = record.exc_info or (None, None, None)
   if trace is None:
@@ -85,31 +95,35 @@ def _is_news(record: logging.LogRecord) -> bool:
   return record.name != 'asyncio' and not any('orbax' in f for f in frames)
 
 
-def _is_given_up(kind: type, trace: types.TracebackType | None) -> bool:
-  """Whether TensorStore tells of a write after another one's error.
+def _is_repeated_error(kind: type, trace: types.TracebackType | None) -> bool:
+  """Returns whether TensorStore reports a write after a previous error.
 
-  It reports each to an event loop that ended with the first error.
+  TensorStore reports each write to an event loop that ended with the first
+  error.
   """
   first = trace.tb_frame.f_code.co_name if trace else ''
   return kind is RuntimeError and first == 'call_soon_threadsafe'
 
 
 def _excepthook(kind, error, trace) -> None:
-  """As Python's, but for `_is_given_up`."""
-  if not _is_given_up(kind, trace):
+  """Calls the default hook, except for `_is_repeated_error`."""
+  if not _is_repeated_error(kind, trace):
     sys.__excepthook__(kind, error, trace)
 
 
-def _unraisablehook(told: 'sys.UnraisableHookArgs') -> None:
-  """As Python's, but for what is told elsewhere, or followed.
+def _unraisablehook(unraisable: 'sys.UnraisableHookArgs') -> None:
+  """Calls the default hook, except for errors that are handled elsewhere.
 
-  That is `_is_given_up`; an event loop that had no descriptor, whose opening
-  was an error; and a signal that came in a finaliser, which comes again.
+  The exceptions are: `_is_repeated_error`; an event loop without a file
+  descriptor, whose creation raised an error already; and a signal that arrived
+  in a finalizer, which is raised again.
   """
-  if isinstance(told.exc_value, signals.Stopped):
-    signals.raise_again(told.exc_value)
+  if isinstance(unraisable.exc_value, signals.Stopped):
+    signals.raise_again(unraisable.exc_value)
     return
-  owner = getattr(told.object, '__qualname__', '')
-  given_up = _is_given_up(told.exc_type, told.exc_traceback)
-  if not given_up and owner != 'BaseEventLoop.__del__':
-    sys.__unraisablehook__(told)
+  owner = getattr(unraisable.object, '__qualname__', '')
+  is_after_error = _is_repeated_error(
+    unraisable.exc_type, unraisable.exc_traceback
+  )
+  if not is_after_error and owner != 'BaseEventLoop.__del__':
+    sys.__unraisablehook__(unraisable)

@@ -1,8 +1,8 @@
-"""Memory of a process that computes on the CPU, kept between steps.
+"""Settings of the memory allocator for training on CPUs.
 
-Each step of a program gets its arrays from glibc's allocator, which by default
-gives large ones back to the kernel, and the next step faults every page in anew:
-a fifth of a small model's processor time.
+Each step of a program allocates its arrays with glibc, which by default returns
+large blocks to the kernel. The next step then causes a page fault for each of
+their pages, which takes a fifth of the CPU time of a small model.
 """
 
 import ctypes
@@ -10,19 +10,22 @@ import os
 
 from xlflax.utils import accelerator_packages
 
-# `mallopt`'s parameters of <malloc.h>, and what is set: one arena, whose end
-# is never trimmed, and no block with a mapping of its own.
+# Parameters of `mallopt` (<malloc.h>) and their values: one arena that is never
+# trimmed, and no blocks that are allocated with `mmap`.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 _SETTINGS = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1))
 
 
 def keep_memory() -> bool:
-  """Keeps what is freed for the next step; must run before the first thread.
+  """Makes glibc keep freed memory for the next step.
+
+  This function must be called before the first thread starts.
 
   Returns:
-    Whether it was set: not where the environment has its own settings
-    (MALLOC_… or GLIBC_TUNABLES), another allocator (LD_PRELOAD), or where JAX
-    has an accelerator; nor where the C library is not glibc.
+    Whether the settings were changed. They are not changed if the environment
+    has its own settings (MALLOC_… or GLIBC_TUNABLES) or another allocator
+    (LD_PRELOAD), if JAX can use an accelerator, or if the C library is not
+    glibc.
   """
   tunables = os.environ.get('GLIBC_TUNABLES', '')
   has_own_allocator = (
@@ -30,10 +33,10 @@ def keep_memory() -> bool:
     or any(name.startswith('MALLOC_') for name in os.environ)
     or any(name in tunables for name in ('arena_', 'mmap_', 'trim_'))
   )
-  elsewhere = os.environ.get('JAX_PLATFORMS') != 'cpu' and any(
+  has_accelerator = os.environ.get('JAX_PLATFORMS') != 'cpu' and any(
     accelerator_packages.installed_packages(kind) for kind in ('gpu', 'tpu')
   )
-  if has_own_allocator or elsewhere:
+  if has_own_allocator or has_accelerator:
     return False
   library = ctypes.CDLL(None)
   if not hasattr(library, 'gnu_get_libc_version'):

@@ -1,11 +1,11 @@
-"""Names that resemble a misspelt one, for messages."""
+"""Suggestions of similar names in error messages."""
 
 import difflib
 from collections.abc import Iterable
 
-_MANY = 20  # names that a message lists
-# Countries' codes that are written for languages.
-_OF_COUNTRIES = {
+_MAX_LISTED = 20  # Maximum number of names in a message.
+# Country codes that users write in place of language codes.
+_LANGUAGES_BY_COUNTRY = {
   'br': 'pt', 'cn': 'zh', 'cz': 'cs', 'dk': 'da', 'ee': 'et', 'gb': 'en',
   'gr': 'el', 'il': 'he', 'in': 'hi', 'iw': 'he', 'jp': 'ja', 'kr': 'ko',
   'se': 'sv', 'tw': 'zh', 'ua': 'uk', 'uk': 'en', 'us': 'en', 'vn': 'vi',
@@ -15,14 +15,14 @@ _OF_COUNTRIES = {
 def close_matches(
   got: str, names: Iterable[str], *, most: int = 3
 ) -> list[str]:
-  """Returns the names that resemble `got`, the closest first.
+  """Returns the names that resemble a misspelled name, closest first.
 
-  Letter case and the difference between - and _ do not count.
+  Letter case is ignored, and hyphens are equal to underscores.
 
   Args:
-    got: what was written.
-    names: what there is.
-    most: how many are returned.
+    got: The misspelled name.
+    names: The valid names.
+    most: The maximum number of names to return.
   """
   plain: dict[str, str] = {}
   for name in names:
@@ -34,21 +34,33 @@ def close_matches(
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str | None:
-  """Returns 'did you mean a or b?', or None if nothing resembles `got`."""
+  """Returns 'did you mean a or b?', or None if no name is similar.
+
+  Args:
+    got: The misspelled name.
+    names: The valid names.
+  """
   matches = close_matches(got, names)
   return f'did you mean {" or ".join(matches)}?' if matches else None
 
 
 def suggest_language(got: str, codes: Iterable[str]) -> str | None:
-  """Returns 'did you mean de?' for a language that is not among `codes`.
+  """Returns 'did you mean de?' for a language that is not in `codes`.
 
-  Besides similar codes, what is meant may be said by another standard's code
-  (deu), with a region or script (de-AT), by the code of a country (jp) or in
-  English (German).
+  Suggestions are made for similar codes, for codes of other standards (deu),
+  for codes with a region or script (de-AT), for country codes (jp) and for
+  English names of languages (German).
+
+  Args:
+    got: The unknown language.
+    codes: The valid codes.
+
+  Returns:
+    The suggestion, or None if no code is similar.
   """
   codes = list(codes)
   head = got.lower().replace('-', '_').split('_')[0]
-  candidates = [head, _OF_COUNTRIES.get(head), *_standard_codes(head)]
+  candidates = [head, _LANGUAGES_BY_COUNTRY.get(head), *_standard_codes(head)]
   matches = [
     code for code in dict.fromkeys(candidates) if code in codes and code
   ]
@@ -57,32 +69,50 @@ def suggest_language(got: str, codes: Iterable[str]) -> str | None:
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
-  """Returns what `suggest_language` says of each that is not among `codes`, or None."""
+  """Returns the suggestions for all languages that are not in `codes`.
+
+  Args:
+    got: The languages.
+    codes: The valid codes.
+
+  Returns:
+    The suggestions of `suggest_language`, or None if there are none.
+  """
   codes = list(codes)
   unknown = [code for code in got if code not in codes]
-  said = {code: suggest_language(code, codes) for code in unknown}
+  suggestions = {code: suggest_language(code, codes) for code in unknown}
   if len(unknown) == 1:
-    return said[unknown[0]]
-  return '; '.join(
-    f'{code}: {suggestion}' for code, suggestion in said.items() if suggestion
-  ) or (None)
+    return suggestions[unknown[0]]
+  lines = [
+    f'{code}: {suggestion}'
+    for code, suggestion in suggestions.items()
+    if suggestion
+  ]
+  return '; '.join(lines) or None
 
 
 def or_else(got: str, names: Iterable[str], text: str) -> str:
-  """Returns 'Did you mean a? text', or the text alone."""
+  """Returns 'did you mean a? text', or only the text if no name is similar.
+
+  Args:
+    got: The misspelled name.
+    names: The valid names.
+    text: The text that follows the suggestion.
+  """
   suggestion = did_you_mean(got, names)
   return f'{suggestion} {text}' if suggestion else text
 
 
 def some_of(names: Iterable[str]) -> str:
-  """Returns 'one of a, b, c', not longer than a person reads."""
+  """Returns 'one of a, b, c', with at most 20 names."""
   listed = sorted(names)
-  more = f' and {len(listed) - _MANY} more' if len(listed) > _MANY else ''
-  return f'one of {", ".join(listed[:_MANY])}{more}'
+  num_hidden = len(listed) - _MAX_LISTED
+  more = f' and {num_hidden} more' if num_hidden > 0 else ''
+  return f'one of {", ".join(listed[:_MAX_LISTED])}{more}'
 
 
 def _standard_codes(name: str) -> list[str]:
-  """ISO 639's codes of a language that a code or an English name stands for."""
+  """Returns the ISO 639 codes of a language's code or English name."""
   try:
     import pycountry
 

@@ -1,4 +1,4 @@
-"""The end of a command's process: what holds it up, and what does not."""
+"""Process shutdown: waits for other processes and abandons stuck threads."""
 
 import atexit
 import os
@@ -6,56 +6,62 @@ import sys
 import threading
 from collections.abc import Callable
 
-_partings: list[Callable[[], None]] = []
-_left: list[threading.Thread] = []
+_waiters: list[Callable[[], None]] = []
+_abandoned_threads: list[threading.Thread] = []
 _is_command = False
 
 
 def is_command() -> bool:
-  """Returns whether the process runs a command and nothing after it."""
+  """Returns whether the process exits after its command."""
   return _is_command
 
 
 def begin_command() -> None:
-  """Says that `end_command` will end the process."""
+  """Declares that `end_command` will end the process."""
   global _is_command
   _is_command = True
 
 
 def leave_to_itself(thread: threading.Thread) -> None:
-  """Does not wait for a thread's foreign code at the end of the command."""
-  _left.append(thread)
+  """Abandons a thread of native code: the command does not wait for its end."""
+  _abandoned_threads.append(thread)
 
 
 def part_by(part: Callable[[], None]) -> None:
-  """Has the process, at its end, wait for the other processes of its job.
+  """Registers a function that waits for the other processes of the job.
+
+  The function is called before the process exits.
 
   Args:
-    part: returns when all of them have come to their end; signals do not cut
-      it short.
+    part: Function that returns when all processes have reached their end.
+      Signals do not interrupt it.
   """
-  _partings.append(part)
-  atexit.register(_part)
+  _waiters.append(part)
+  atexit.register(_wait_for_processes)
 
 
 def is_awaited() -> bool:
-  """Returns whether other processes need this one until their own end."""
-  return bool(_partings)
+  """Returns whether other processes wait for the end of this one."""
+  return bool(_waiters)
 
 
-def _part() -> None:
-  while _partings:
-    _partings[-1]()
-    _partings.pop()
+def _wait_for_processes() -> None:
+  """Calls the functions that wait for other processes."""
+  while _waiters:
+    _waiters[-1]()
+    _waiters.pop()
 
 
 def end_command(status: int) -> int:
-  """Returns the status, or ends the process with it where threads are left.
+  """Returns the status, or exits immediately if abandoned threads are alive.
 
-  Foreign code that returns while Python shuts down would abort the process.
+  Native code that returns while Python shuts down would abort the process.
+
+  Args:
+    status: The exit status.
   """
-  if any(thread.is_alive() for thread in _left):
-    _part()
+  if any(thread.is_alive() for thread in _abandoned_threads):
+    _wait_for_processes()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

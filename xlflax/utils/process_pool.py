@@ -1,4 +1,4 @@
-"""Processes of this machine that work for a command."""
+"""Pools of worker processes."""
 
 import concurrent.futures
 import concurrent.futures.process
@@ -15,40 +15,51 @@ T = TypeVar('T')
 def start_process_pool(
   num_processes: int, initializer: Callable[..., None], *arguments: Any
 ) -> concurrent.futures.ProcessPoolExecutor:
-  """Starts processes with `initializer(*arguments)`.
+  """Starts a pool of processes that ignore the signals of the terminal.
 
-  A terminal sends Ctrl-C, and its end, to them too: they leave it to the
-  command, which tells them to stop.
+  A terminal sends Ctrl-C and hangups to the workers, too. The workers ignore
+  these signals, because the command stops them.
+
+  Args:
+    num_processes: The number of processes.
+    initializer: Function that each process calls first.
+    *arguments: The arguments of `initializer`.
   """
   return concurrent.futures.ProcessPoolExecutor(
     num_processes,
     multiprocessing.get_context('spawn'),
-    _begin,
+    _initialize_worker,
     (initializer, *arguments),
   )
 
 
 def get_result(future: 'concurrent.futures.Future[T]') -> T:
-  """Returns what a process found.
+  """Returns the result of a worker process.
+
+  Args:
+    future: The future of the result.
 
   Raises:
-    XlflaxError: the process is gone, such as for want of memory.
-    Exception: what it raised.
+    XlflaxError: If the process ended abruptly, for example because the machine
+      is out of memory.
+    Exception: If the worker raised it.
   """
   try:
     return future.result()
   except concurrent.futures.process.BrokenProcessPool as error:
     raise errors.XlflaxError(
-      'A process that worked for this one is gone',
+      'A worker process ended abruptly',
       got=str(error),
-      fix='see whether the machine ran out of memory, or give a smaller '
-      '--num_workers; the same command goes on '
-      '(docs/trouble.md#out-of-memory)',
+      fix='Check whether the machine ran out of memory, and pass a smaller '
+      '--num_workers. The same command resumes '
+      '(docs/trouble.md#out-of-memory).',
       status=errors.ExitStatus.FAILURE,
     ) from error
 
 
-def _begin(initializer: Callable[..., None], *arguments: Any) -> None:
+def _initialize_worker(
+  initializer: Callable[..., None], *arguments: Any
+) -> None:
   for number in (signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
   initializer(*arguments)

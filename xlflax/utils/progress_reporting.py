@@ -1,7 +1,7 @@
-"""How far a command is with what takes long.
+"""Progress of long operations.
 
-A terminal shows it at once, in the live line below the log; a log gets a line
-every half a minute.
+On a terminal, the live line below the log shows the progress immediately. A log
+file gets a line every half minute.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from xlflax.utils import live_display
 
 _LOG = logging.getLogger(__name__)
-_SECONDS = 30.0
-_LIVE = 0.1  # seconds between two states of a live line
+_LOG_INTERVAL_SECONDS = 30.0
+_LIVE_INTERVAL_SECONDS = 0.1
 
 _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
   'current', default=None
@@ -23,9 +23,13 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Batches that are read in here report under this name; else they do not.
+  """Context in which reading batches is reported under a name.
 
-  A terminal shows the name, too, while nothing is counted.
+  Outside of this context, reading is not reported. A terminal shows the name
+  even while nothing is counted.
+
+  Args:
+    what: The name.
   """
   token = _current.set(what)
   line = live_display.Line(what)
@@ -37,12 +41,12 @@ def progress_name(what: str) -> Iterator[None]:
 
 
 def current_progress_name() -> str | None:
-  """The name that `progress_name` gives."""
+  """Returns the name that `progress_name` set, or None."""
   return _current.get()
 
 
 class Progress:
-  """Counts what is done, and shows it: `with Progress(...) as report`."""
+  """A counter that reports its progress: `with Progress(...) as report`."""
 
   def __init__(
     self,
@@ -55,10 +59,11 @@ class Progress:
     """Starts the clock.
 
     Args:
-      what: is being done; None: nothing is said. May be changed.
-      unit: that is counted, in the plural.
-      done: before the start.
-      total: at the end; None where it is not known.
+      what: The operation, which may be changed later. If None, nothing is
+        reported.
+      unit: The unit of the count, in the plural.
+      done: The count before the start.
+      total: The count at the end, or None if it is unknown.
     """
     self.what, self._unit, self._total = what, unit, total
     self._done = self._first = done
@@ -73,23 +78,26 @@ class Progress:
       self._line.close()
 
   def reach(self, done: float, total: float) -> None:
-    """Says how much is done, of how much."""
+    """Sets the count and the total."""
     self._total = total
-    if not self._done:  # what was there before has no part in the speed
+    if not self._done:  # The speed excludes what was done before the start.
       self._first = done
     self(done - self._done)
 
   def __call__(self, count: float) -> None:
-    """Counts `count` more."""
+    """Increases the count."""
     self._done += count
     current_time = time.monotonic()
     if self.what is None:
       return
-    if current_time - self._shown >= _LIVE and live_display.is_live():
+    if (
+      current_time - self._shown >= _LIVE_INTERVAL_SECONDS
+      and live_display.is_live()
+    ):
       self._shown = current_time
       self._line = self._line or live_display.Line(self.what, total=self._total)
       self._line.show(self._text(current_time), self._done, self._total)
-    elif current_time - self._last >= _SECONDS and not self._line:
+    elif current_time - self._last >= _LOG_INTERVAL_SECONDS and not self._line:
       self._last = current_time
       _LOG.info(
         '%s',

@@ -1,4 +1,4 @@
-"""How objects look in notebooks."""
+"""HTML representations of objects in notebooks."""
 
 import html
 from collections.abc import Mapping
@@ -6,7 +6,12 @@ from typing import Any
 
 
 def html_table(title: str, rows: Mapping[str, Any]) -> str:
-  """HTML of a titled table with a row for each name and its value."""
+  """Returns the HTML of a titled table of names and values.
+
+  Args:
+    title: The title of the table.
+    rows: The values by name.
+  """
   cells = ''.join(
     f'<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>'
     for name, value in rows.items()

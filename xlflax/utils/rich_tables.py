@@ -1,4 +1,4 @@
-"""Tables on a terminal that lose no column, however narrow it is."""
+"""Tables that show all columns on a terminal of any width."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,12 +10,12 @@ import rich.table
 def make_table(
   texts: Iterable[str], numbers: Iterable[str], **options: Any
 ) -> rich.table.Table:
-  """An empty table.
+  """Returns an empty table.
 
   Args:
-    texts: heads of columns on the left.
-    numbers: heads of columns on the right.
-    **options: of `rich.table.Table`.
+    texts: The headers of the columns that are aligned left.
+    numbers: The headers of the columns that are aligned right.
+    **options: Arguments of `rich.table.Table`.
   """
   table = rich.table.Table(**options)
   for name in texts:
@@ -28,13 +28,13 @@ def make_table(
 def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
   """Prints a table, in several parts if it is wider than the console.
 
-  Rich drops or shortens columns that do not fit. Here each part repeats the
-  first column and has as many of the others as fit; a single column that is
-  too wide is folded.
+  Rich drops or shortens columns that do not fit. This function instead prints
+  parts that consist of the first column and as many other columns as fit. A
+  single column that is too wide is folded.
 
   Args:
-    table: the table; its first column names the rows.
-    console: where it is printed.
+    table: The table, whose first column contains the names of the rows.
+    console: The console.
   """
   for column in table.columns:
     column.overflow = 'fold'
@@ -45,6 +45,7 @@ def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
 def _parts(
   table: rich.table.Table, console: rich.console.Console
 ) -> Iterator[rich.table.Table]:
+  """Yields tables that fit on the console."""
   if len(table.columns) <= 2 or _fits(table, console):
     yield table
     return
@@ -60,12 +61,13 @@ def _parts(
 
 
 def _fits(table: rich.table.Table, console: rich.console.Console) -> bool:
+  """Returns whether a table fits on the console."""
   options = console.options.update(width=10_000)
   return console.measure(table, options=options).maximum <= console.width
 
 
 def _part(table: rich.table.Table, start: int, end: int) -> rich.table.Table:
-  """The first column and those from `start` to `end`."""
+  """Returns a table of the first column and the columns `start` to `end`."""
   title = table.title if start == 1 else f'{table.title} (continued)'
   part = rich.table.Table(
     title=title,

@@ -1,8 +1,9 @@
-"""Signals that ask a process to end: it leaves in order, or is made to.
+"""Signals that end a process in an orderly way.
 
-SIGTERM, SIGHUP and SIGUSR1 end a command as Ctrl-C does: `Stopped` is raised
-in the main thread, so that temporary files are removed and workers end. Training
-(`training.processes.preemption`) hears the same signals, and saves first.
+SIGTERM, SIGHUP and SIGUSR1 end a command like Ctrl-C: `Stopped` is raised in
+the main thread, so that temporary files are removed and workers end. Training
+(`training.processes.preemption`) handles the same signals and saves a
+checkpoint first.
 """
 
 import atexit
@@ -18,16 +19,17 @@ from types import FrameType
 from xlflax.utils import errors, process_exit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-_GRACE = 10.0  # seconds until a main thread that does not hear is ended
-_AGAIN = 0.1  # seconds until a signal is raised again
-_END_LINE = 'xlflax: {}: the process did not come to its end by itself.\n'
+# Seconds until a process ends whose main thread does not handle a signal.
+_GRACE_SECONDS = 10.0
+_RESEND_SECONDS = 0.1  # Seconds until a dropped signal is sent again.
+_END_LINE = 'xlflax: {}: The main thread did not respond. Ending the process.\n'
 
 
 class Stopped(KeyboardInterrupt):
-  """A signal asked the process to end.
+  """Exception for a signal that requests the end of the process.
 
   Attributes:
-    number: which one.
+    number: The signal.
   """
 
   def __init__(self, number: int):
@@ -36,38 +38,43 @@ class Stopped(KeyboardInterrupt):
 
 
 class _State:
-  """What the process has been asked; one for each process."""
+  """State of the signal handling of a process."""
 
   def __init__(self):
-    self.asked: int | None = None  # a signal that nothing has followed yet
+    self.pending: int | None = None  # The signal that was not handled yet.
     self.raised = threading.Event()
-    self.status: int | None = None  # of a command that has come to its end
-    self.close_ear: Callable[[], None] | None = None
+    self.status: int | None = None  # Exit status of a command that has ended.
+    self.close_listener: Callable[[], None] | None = None
 
 
 _state = _State()
 
 
 def pending_signal() -> int | None:
-  """Returns the signal that asked for an end and was not followed yet."""
-  return _state.asked
+  """Returns the signal that requested a stop and was not handled yet."""
+  return _state.pending
 
 
 def note_signal(number: int | None) -> None:
-  """Remembers a signal for `check_stop_request`; None: it was followed."""
-  _state.asked = number
+  """Sets the pending signal for `check_stop_request`.
+
+  Args:
+    number: The signal. If None, the pending signal is cleared.
+  """
+  _state.pending = number
 
 
 def pass_on(number: int | None, *, followed: bool) -> None:
-  """Has what called a run hear of the signal that asked the run to stop.
+  """Passes the signal that stopped a run on to the caller of the run.
 
-  In a command, what would come after the run is not begun: `check_stop_request` raises.
-  Elsewhere a signal that came too late for the run reaches the caller's own
-  handlers, which are in place again.
+  In a command, `check_stop_request` then raises `Stopped` before the next step
+  after the run. In other programs, a signal that arrived too late for the run
+  is raised again for the handlers of the program, which are installed again.
 
   Args:
-    number: the signal; None where there was none in this process.
-    followed: whether the run has stopped for it, or for another process's.
+    number: The signal, or None if this process received none.
+    followed: Whether the run stopped because of this signal or because of the
+      signal of another process.
   """
   if process_exit.is_command():
     note_signal(signal.SIGTERM if followed and number is None else number)
@@ -76,121 +83,140 @@ def pass_on(number: int | None, *, followed: bool) -> None:
 
 
 def check_stop_request() -> None:
-  """Raises Stopped if a signal came while the process could not follow it."""
-  if _state.asked is not None:
-    raise Stopped(_state.asked)
+  """Raises `Stopped` if a signal is pending."""
+  if _state.pending is not None:
+    raise Stopped(_state.pending)
 
 
 def is_heard(number: int) -> bool:
-  """Returns whether a signal counts: `nohup` has SIGHUP ignored."""
+  """Returns whether a signal is handled; `nohup` ignores SIGHUP."""
   ignored = signal.getsignal(number) is signal.SIG_IGN
   return not (ignored and number == signal.SIGHUP)
 
 
 def begin_command() -> None:
-  """Has signals raise `Stopped` from now on, in a process with one command.
+  """Makes signals raise `Stopped` in a process that executes one command.
 
-  Where the main thread, in a call of foreign code, does not come to raise it
-  within ten seconds, the process ends.
+  If the main thread executes native code and does not raise it within ten
+  seconds, the process ends.
   """
   for number in SIGNALS:
     if signal.getsignal(number) is not signal.SIG_IGN:
-      signal.signal(number, _raise)
-  atexit.register(_end_process)  # the first to be there is the last to run
+      signal.signal(number, _raise_stopped)
+  # The function that is registered first is called last.
+  atexit.register(_end_process)
   os.register_at_fork(
-    before=_hold, after_in_parent=_let_go, after_in_child=_forget
+    before=_block_signals,
+    after_in_parent=_unblock_signals,
+    after_in_child=_reset_child,
   )
-  _state.close_ear = _open_ear(_end_later)
+  _state.close_listener = _start_listener(_end_if_unresponsive)
 
 
 def end_command(status: int) -> None:
-  """Says how the command ends; a signal then ends the process like that.
+  """Sets the exit status of the command; later signals do not change it.
 
-  What is left must not make another status of it. While other processes of a
-  job need this one (`process_exit.part_by`), a signal changes nothing.
+  A signal then ends the process with this status. While other processes of the
+  job wait for this one (`process_exit.part_by`), signals have no effect.
+
+  Args:
+    status: The exit status.
   """
   _state.status = status
 
 
 def _end_process() -> None:
-  """Ends the process of a command that has come to its end.
+  """Ends the process of a command that has ended.
 
-  Python would take the handlers away next, and a signal that comes while
-  foreign code is torn down would make another status of it.
+  Python would remove the signal handlers next. A signal that arrives during the
+  shutdown of native code would then change the exit status.
   """
   if _state.status is not None:
-    with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads
+    # The streams may be closed or have no reader.
+    with contextlib.suppress(OSError, ValueError):
       sys.stdout.flush()
       sys.stderr.flush()
     os._exit(_state.status)
 
 
 def _has_ended() -> bool:
-  """Whether the command has; ends the process if nothing awaits it."""
+  """Returns whether the command has ended.
+
+  The process ends here if no other process waits for it.
+  """
   if _state.status is not None and not process_exit.is_awaited():
     os._exit(_state.status)
   return _state.status is not None
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
+def _raise_stopped(number: int, frame: FrameType | None) -> None:
+  """Raises `Stopped`; this is the signal handler."""
   del frame
   if _has_ended():
     return
   if _state.raised.is_set() and number != signal.SIGINT:
-    return  # it is on its way out
+    return  # The process is ending already.
   _state.raised.set()
-  _state.asked = number
+  _state.pending = number
   raise Stopped(number)
 
 
 def raise_again(error: Stopped) -> None:
-  """Has a signal reach the main thread that came where Python drops errors."""
+  """Sends a signal again that Python dropped with the exception.
+
+  Args:
+    error: The exception, which was raised where Python ignores exceptions.
+  """
   _state.raised.clear()
-  to = threading.main_thread().ident, error.number
-  timer = threading.Timer(_AGAIN, signal.pthread_kill, to)
+  arguments = threading.main_thread().ident, error.number
+  timer = threading.Timer(_RESEND_SECONDS, signal.pthread_kill, arguments)
   timer.daemon = True
   timer.start()
 
 
 def describe_stop(error: KeyboardInterrupt) -> str:
-  """Returns 'interrupted', or 'stopped by SIGTERM'."""
+  """Returns 'interrupted' or a text such as 'stopped by SIGTERM'."""
   if isinstance(error, Stopped) and error.number != signal.SIGINT:
     return f'stopped by {error.number.name}'
   return 'interrupted'
 
 
-def _hold() -> None:
-  """Has signals wait for the end of a fork; a child would lose one."""
+def _block_signals() -> None:
+  """Blocks signals during a fork, because a child would lose them."""
   signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
-def _let_go() -> None:
+def _unblock_signals() -> None:
+  """Unblocks signals after a fork."""
   signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-def _forget() -> None:
-  """In a child: it ends by its parent, or by a signal, without a message."""
+def _reset_child() -> None:
+  """Restores the default signal handling in a child process.
+
+  The parent or a signal ends a child without a message.
+  """
   global _state
   _state = _State()
   signal.set_wakeup_fd(-1)
   for number in SIGNALS:
-    if signal.getsignal(number) is _raise:
+    if signal.getsignal(number) is _raise_stopped:
       signal.signal(
         number,
         signal.default_int_handler
         if number == signal.SIGINT
         else signal.SIG_DFL,
       )
-  _let_go()
+  _unblock_signals()
 
 
-def _end_later(number: int) -> None:
-  """Ends the process if its main thread does not."""
-  if number not in SIGNALS or signal.getsignal(number) is not _raise:
+def _end_if_unresponsive(number: int) -> None:
+  """Ends the process if its main thread does not respond to a signal."""
+  if number not in SIGNALS or signal.getsignal(number) is not _raise_stopped:
     return
   if _has_ended():
     return
-  if not _state.raised.wait(_GRACE):
+  if not _state.raised.wait(_GRACE_SECONDS):
     with contextlib.suppress(Exception):
       sys.stderr.write(_END_LINE.format(signal.Signals(number).name))
       sys.stderr.flush()
@@ -199,23 +225,30 @@ def _end_later(number: int) -> None:
 
 @contextlib.contextmanager
 def listen_for_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
-  """Context in which another thread is told of each signal at once.
+  """Context in which another thread handles each signal immediately.
 
-  Python's own handlers have to wait until a call of foreign code that blocks
-  the main thread returns. Needs the main thread.
+  Python's own handlers wait until native code that blocks the main thread
+  returns. The context must be entered in the main thread.
 
   Args:
-    on_signal: called with a signal's number.
+    on_signal: Function that is called with the number of each signal.
   """
-  close = _open_ear(on_signal)
+  close = _start_listener(on_signal)
   try:
     yield
   finally:
     close()
 
 
-def _open_ear(on_signal: Callable[[int], None]) -> Callable[[], None]:
-  """Starts the thread; returns what ends it."""
+def _start_listener(on_signal: Callable[[int], None]) -> Callable[[], None]:
+  """Starts the thread that receives signals.
+
+  Args:
+    on_signal: Function that is called with the number of each signal.
+
+  Returns:
+    A function that ends the thread.
+  """
   heard, write_socket = socket.socketpair()
   write_socket.setblocking(False)
   previous = signal.set_wakeup_fd(
@@ -233,7 +266,7 @@ def _open_ear(on_signal: Callable[[int], None]) -> Callable[[], None]:
 
   def close() -> None:
     signal.set_wakeup_fd(previous)
-    write_socket.close()  # the thread's end
+    write_socket.close()  # Ends the thread.
     thread.join(timeout=10)
 
   return close

@@ -1,8 +1,8 @@
-"""Standard streams that are closed, or that nobody reads any more.
+"""Standard streams that are closed or have no reader.
 
-A job can outlive the terminal, pipe or log that it was started with. What
-cannot be told to anybody is dropped; a command whose results are on disk goes
-on.
+A job can outlive the terminal, pipe or log file that it was started with.
+Output without a reader is dropped, and a command whose results are written to
+disk continues.
 """
 
 import codecs
@@ -14,86 +14,99 @@ import select
 import sys
 from typing import Any
 
-# Nobody is at the other end, or the end itself is gone.
+# Errors of a stream that has no reader or is closed.
 _GONE = frozenset((errno.EPIPE, errno.EBADF, errno.EIO, errno.ENXIO))
 _ESCAPE = 'xlflax.escape'
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def open_closed() -> None:
-  """Opens what is closed of the standard streams, as if it were /dev/null.
+  """Opens closed standard streams as /dev/null.
 
-  Else a file that is opened later would get the number of a stream, and what
-  is printed would be written into it.
+  Otherwise, a file that is opened later would get the descriptor of a standard
+  stream, and output would be written into that file.
   """
   for number, name in enumerate(('stdin', 'stdout', 'stderr')):
-    opened = number
+    descriptor = number
     try:
       os.fstat(number)
     except OSError:
-      opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+      # The system returns the lowest free number, which is that of the stream.
+      descriptor = os.open(os.devnull, os.O_RDWR)
     if getattr(sys, name) is not None:
       continue
-    if opened == number and not _is_nowhere(number):
-      opened = os.open(os.devnull, os.O_RDWR)  # it is another file's by now
+    if descriptor == number and not _is_null(number):
+      # Another file has the number of the stream already.
+      descriptor = os.open(os.devnull, os.O_RDWR)
     mode = 'w' if number else 'r'
-    stream = open(opened, mode, encoding='utf-8', closefd=False)  # noqa: SIM115
+    stream = open(descriptor, mode, encoding='utf-8', closefd=False)  # noqa: SIM115
     setattr(sys, name, stream)
 
 
-def _is_nowhere(number: int) -> bool:
-  """Whether a descriptor is one of /dev/null."""
+def _is_null(number: int) -> bool:
+  """Returns whether a descriptor refers to /dev/null."""
   return os.path.samestat(os.fstat(number), os.stat(os.devnull))
 
 
 def drop_unread(*, stdout: bool) -> None:
-  """Drops what nobody can read of standard error, and of standard output.
+  """Drops output to standard streams that have no reader.
+
+  Standard error also drops output that does not fit on a full disk.
 
   Args:
-    stdout: False: writing raises BrokenPipeError where nobody reads.
+    stdout: Whether to drop unread standard output. If False, writing raises
+      BrokenPipeError.
   """
-  sys.stderr = _wrapped(sys.stderr, 'standard error', unread=True, full=True)
-  sys.stdout = _wrapped(sys.stdout, 'standard output', unread=stdout)
+  sys.stderr = _wrap_stream(
+    sys.stderr, 'standard error', unread=True, full=True
+  )
+  sys.stdout = _wrap_stream(sys.stdout, 'standard output', unread=stdout)
 
 
 def drop_pending_output() -> None:
-  """Drops what is left: at its end Python would complain of it."""
+  """Drops output that cannot be flushed; Python would report it at exit."""
   for stream in (sys.stdout, sys.stderr):
     try:
       stream.flush()
     except (OSError, ValueError):
-      _to_nowhere(stream)
+      _redirect_to_null(stream)
 
 
 def is_unread() -> bool:
-  """Returns whether nobody reads standard output, as after `| head`."""
+  """Returns whether standard output has no reader, as after `| head`."""
   try:
     number = sys.stdout.fileno()
-  except (OSError, ValueError):  # no file
+  except (OSError, ValueError):  # The stream is not a file.
     return False
   poll = select.poll()
   poll.register(number, 0)
   return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def _to_nowhere(stream: Any) -> None:
+def _redirect_to_null(stream: Any) -> None:
+  """Redirects a stream to /dev/null."""
   try:
     number = stream.fileno()
-  except (OSError, ValueError):  # no file
+  except (OSError, ValueError):  # The stream is not a file.
     return
-  nowhere = os.open(os.devnull, os.O_WRONLY)
-  os.dup2(nowhere, number)
-  os.close(nowhere)
+  null = os.open(os.devnull, os.O_WRONLY)
+  os.dup2(null, number)
+  os.close(null)
 
 
-def _wrapped(stream: Any, name: str, **drops: bool) -> Any:
-  """Returns a stream like this one that drops what cannot be written.
+def _wrap_stream(stream: Any, name: str, **drops: bool) -> Any:
+  """Returns a copy of a stream that drops what cannot be written.
 
-  Characters that its encoding does not have are escaped.
+  Characters that the encoding of the stream does not contain are escaped.
+
+  Args:
+    stream: The stream.
+    name: The name of the stream, for messages.
+    **drops: Arguments of `_File`.
   """
   try:
     raw = _File(stream.fileno(), name, **drops)
-  except (OSError, ValueError):  # no file
+  except (OSError, ValueError):  # The stream is not a file.
     return stream
   stream.flush()
   codecs.register_error(_ESCAPE, _escape)
@@ -108,11 +121,11 @@ def _wrapped(stream: Any, name: str, **drops: bool) -> Any:
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
-  r"""Escapes characters that a stream's encoding does not have.
+  r"""Escapes characters that the encoding of a stream does not contain.
 
-  They become `\uXXXX` in JSON's notation, so that JSON stays JSON. The bytes of
-  a path that is not UTF-8 (halves of surrogate pairs in Python) are escaped,
-  too.
+  The characters become `\uXXXX` as in JSON, so that JSON output stays valid.
+  The bytes of a path that is not UTF-8, which Python represents as surrogates,
+  are escaped, too.
   """
   assert isinstance(error, UnicodeEncodeError)
   text = error.object[error.start : error.end]
@@ -120,13 +133,13 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 class _File(io.FileIO):
-  """A stream's file.
+  """The file of a standard stream.
 
   Args:
-    number: its descriptor.
-    name: for messages.
-    unread: drops what nobody can read.
-    full: drops what a full disk does not take.
+    number: The file descriptor.
+    name: The name of the stream, for messages.
+    unread: Whether to drop output without a reader.
+    full: Whether to drop output that does not fit on a full disk.
   """
 
   def __init__(
@@ -139,7 +152,7 @@ class _File(io.FileIO):
     )
 
   def write(self, content: Any) -> int:
-    """Writes, or drops what cannot be written."""
+    """Writes content, or drops it if it cannot be written."""
     try:
       return super().write(content)  # type: ignore[return-value]
     except OSError as error:
@@ -147,5 +160,5 @@ class _File(io.FileIO):
         error.filename = self._name
         raise
       if error.errno in _GONE:
-        _to_nowhere(self)
+        _redirect_to_null(self)
       return memoryview(content).nbytes

@@ -1,5 +1,7 @@
-"""Imports the modules that a user names: their tasks, launchers and so on; and
-packages that not every installation has."""
+"""Imports of user modules and of optional packages.
+
+User modules define tasks, launchers and similar extensions.
+"""
 
 import importlib
 import os
@@ -11,15 +13,15 @@ from xlflax.utils import errors
 
 
 def import_modules(modules: Sequence[str], *, where: str) -> None:
-  """Imports modules; the working directory is searched too.
+  """Imports modules by name; the working directory is searched, too.
 
   Args:
-    modules: importable names, such as 'my_tasks' for ./my_tasks.py.
-    where: the flag or argument that names them, for the error.
+    modules: Importable names, such as 'my_tasks' for ./my_tasks.py.
+    where: The flag or argument that contains the names, for messages.
 
   Raises:
-    ConfigError: a module is not found. What a module itself fails to import
-      raises its own error.
+    ConfigError: If a module is not found.
+    Exception: If a module raises it.
   """
   if modules and '' not in sys.path and os.getcwd() not in sys.path:
     sys.path.insert(0, os.getcwd())
@@ -30,7 +32,7 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
       if error.name is None or not f'{module}.'.startswith(f'{error.name}.'):
         raise  # The module exists; something that it imports does not.
       raise errors.ConfigError(
-        'A module is not found',
+        'Module not found',
         got=module,
         where=where,
         expected='an importable name, such as my_module for ./my_module.py',
@@ -41,12 +43,12 @@ def import_optional(name: str, needs: str, *, fix: str) -> Any:
   """Imports a module of an optional package.
 
   Args:
-    name: of the module.
-    needs: what needs which package.
-    fix: how it is installed.
+    name: The name of the module.
+    needs: The start of the message, such as 'Plots require matplotlib'.
+    fix: The hint how to install the package.
 
   Raises:
-    ConfigError: it is not installed.
+    ConfigError: If the package is not installed.
   """
   try:
     return importlib.import_module(name)

@@ -1,8 +1,7 @@
 """Validation of configuration fields and function arguments with pydantic.
 
-Fields and parameters declare what they accept by their annotations. Numbers
-are constrained with `annotated_types`; the aliases below cover the common
-cases:
+Fields and parameters declare what they accept by their annotations. Numbers are
+constrained with `annotated_types`; the aliases below cover the common cases:
 
     @validation.validate_fields
     @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,9 +17,9 @@ Validators are built at the first call, so that imports stay fast.
 
 The rules are those of pydantic, with these differences: booleans and strings
 are not numbers; numbers must be finite in float32 and fit in int32; a string
-field accepts `os.PathLike`; enums are accepted by value, in any letter case;
-a class is accepted only by its instances, a protocol by any object that has
-its attributes; an array of shape [n] is accepted as a list.
+field accepts `os.PathLike`; enums are accepted by value, in any letter case; a
+class is accepted only by its instances, a protocol by any object that has its
+attributes; an array of shape [n] is accepted as a list.
 """
 
 import collections.abc
@@ -122,8 +121,8 @@ _PREFIX = re.compile(r'^Input should be |, got .*')
 def validate_fields(cls: _Class) -> _Class:
   """Validates the fields of a dataclass when an instance is created.
 
-  The fields of the instance have the converted values. A Linen module keeps
-  the values that it was given.
+  The fields of the instance have the converted values. A Linen module keeps the
+  values that it was given.
 
   Args:
     cls: The class. If it is not a dataclass, it is returned unchanged.
