@@ -1,6 +1,6 @@
-"""`evaluate`: evaluates the checkpoints of a run on evaluation tasks.
+"""Evaluation of the checkpoints of a run on evaluation tasks.
 
-For each checkpoint, the parameters are restored once, and each task scores the
+The parameters of each checkpoint are restored once, and each task scores the
 model. The results are stored on disk (`evaluation.result_store`).
 """
 
@@ -248,15 +248,14 @@ def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
       'Evaluation requires at least one task',
       expected='one or more tasks',
       where='evaluate.tasks',
-      fix='Select tasks with --tasks or in a gin file',
+      fix='Select tasks with --tasks or in a gin file.',
     )
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Two evaluation tasks have the same name. Their results would overwrite '
-      'each other',
+      'Evaluation tasks must have different names',
       got=', '.join(names),
       where='evaluate.tasks',
-      fix='Set a different name for one of them',
+      fix='Set a different `name` for one of them.',
     )
 
 

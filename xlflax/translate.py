@@ -1,7 +1,4 @@
-"""`translate`: translates text with the encoder-decoder of a run.
-
-The text is read from files or streams.
-"""
+"""Translation of files and streams with the encoder-decoder of a run."""
 
 import codecs
 import dataclasses
@@ -79,7 +76,11 @@ class LineTranslator:
 
   @validation.validate_call
   def translate(self, lines: Iterable[str]) -> list[list[Hypothesis]]:
-    """Returns the hypotheses of lines, the best first."""
+    """Returns the hypotheses of lines, best first.
+
+    Args:
+      lines: Lines of text in the source language.
+    """
     return self.translator.translate(list(lines)).hypotheses
 
   def stream(self, source: BinaryIO, output: BinaryIO) -> Counts:
@@ -269,7 +270,7 @@ def _parse_step(step: str | int) -> str | list[int]:
       got=repr(step),
       expected="'last' or a step",
       where='open_translator.step',
-      fix="Pass 'last' or the step of a checkpoint of the run",
+      fix="Pass 'last' or the step of a checkpoint of the run.",
     )
   return [int(step)]
 
@@ -317,7 +318,7 @@ def _resume(
         'by an interrupted call',
         got=str(partial),
         expected=f'no file, or a file with a record {record.name}',
-        fix='Remove the file, or pass another output',
+        fix='Remove the file, or pass another output.',
       )
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))

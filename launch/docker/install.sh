@@ -1,13 +1,13 @@
 #!/bin/bash
-# Installs xlflax and all that it needs, at the locked versions, into a new
-# virtual environment, and checks that it plans a run. The images are built by
-# it; it runs outside of a container too (KIND is cpu, gpu or tpu):
+# Installs xlflax and its locked requirements into a new virtual environment, and
+# checks the installation with a dry run. The Dockerfile runs this script. It can
+# also be run outside of a container. KIND is cpu, gpu or tpu:
 #
 #   launch/docker/install.sh KIND VENV
 set -euo pipefail
 kind=$1 venv=$2
 cd "$(dirname "$0")/../.."
-source=$(mktemp -d)  # building leaves files behind
+source=$(mktemp -d)  # The build writes files into the source tree.
 trap 'rm -rf "$source"' EXIT
 cp -r setup.py pyproject.toml README.md gin_configs tasks xlflax "$source"
 
@@ -19,7 +19,7 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check)
   "$source"
 "${pip[@]}" check
 
-# The plan of a tiny run, on the CPU, away from the sources.
+# A dry run of a tiny model on the CPU, outside of the source tree.
 cd /
 JAX_PLATFORMS=cpu "$venv/bin/xlflax" train --dry_run --compilation_cache= \
   --gin_file=pretrain/mlm.gin --gin_file=models/tiny.gin \

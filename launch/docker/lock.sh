@@ -1,18 +1,18 @@
 #!/bin/bash
-# Writes requirements/{cpu,gpu,tpu,audit}.lock anew: every package that setup.py
-# asks for, with its version and hashes, for Linux on x86-64.
+# Regenerates requirements/{cpu,gpu,tpu,audit}.lock: all packages that setup.py
+# requires, with versions and hashes, for Linux on x86-64.
 #
 #   launch/docker/lock.sh [CONSTRAINTS]
 #
-# CONSTRAINTS is a file such as `pip freeze` of an environment in which the
-# tests pass prints; without it the newest versions are taken. Needs `uv`.
+# CONSTRAINTS is a file such as the output of `pip freeze` in an environment in
+# which the tests pass. Without it, the newest versions are locked. Requires `uv`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 for kind in cpu gpu tpu; do
   extra=(--extra buckets)
   [[ $kind == cpu ]] || extra+=(--extra "$kind")
-  # setuptools builds xlflax itself.
+  # setuptools is required to build xlflax.
   echo 'setuptools>=68' | uv pip compile setup.py - "${extra[@]}" \
     ${1:+--constraint "$1"} \
     --python-version 3.11 --python-platform x86_64-manylinux_2_31 \

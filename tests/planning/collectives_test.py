@@ -93,7 +93,7 @@ def test_groups(attributes, expected):
 
 
 def test_groups_in_an_unknown_form():
-  with pytest.raises(ValueError, match='not known: replica_groups=<new>'):
+  with pytest.raises(ValueError, match='replica_groups=<new>'):
     replica_groups.parse_replica_groups('replica_groups=<new>', 4)
 
 

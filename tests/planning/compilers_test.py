@@ -29,7 +29,7 @@ def _without_packages(monkeypatch):
   [
     ('gpu:H200:8', 'jax_cuda12_plugin is not installed (extra plan-gpu)'),
     ('tpu:v6e:8', 'libtpu is not installed (extra plan-tpu)'),
-    ('cpu:8', 'nothing is known of a CPU'),
+    ('cpu:8', 'the properties of CPUs are not in the table'),
   ],
 )
 def test_what_is_missing(monkeypatch, devices, reason):

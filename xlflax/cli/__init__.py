@@ -23,7 +23,7 @@ from xlflax.utils import (
   standard_streams,
 )
 
-# Name -> one line for `xlflax --help`; modules are imported when needed.
+# Descriptions for `xlflax --help` by command. Modules are imported when needed.
 COMMANDS = {
   'demo': 'train and evaluate a small model on embedded text',
   'vocab': 'train a SentencePiece vocabulary over languages',
@@ -31,25 +31,25 @@ COMMANDS = {
   'inspect': 'compute statistics of a corpus and report data warnings',
   'preprocess': 'clean, tokenize and code-switch the text of a corpus',
   'tasks': 'list tasks, show their examples, convert public data sets',
-  'cache': "write a mixture's token cache",
+  'cache': 'write, verify and copy token caches',
   'pretrain': 'pretrain on a corpus with automatically selected settings',
   'train': 'pretrain or fine-tune a model',
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
   'predict': 'label the words of text with a fine-tuned run',
   'mine-hard-negatives': 'mine hard negatives for retrieval fine-tuning',
-  'evaluate': 'measure checkpoints by evaluation tasks',
+  'evaluate': 'evaluate checkpoints on tasks and suites',
   'translate': 'translate files or standard input by beam search',
   'report': 'compare runs, or the results of suites, on one page',
   'analyze': 'compare the representations of languages inside models',
   'convert': 'convert checkpoints, for example from and to Hugging Face',
   'push-to-hub': 'upload an exported model to the Hugging Face Hub',
-  'launch': 'start a job of several processes, here or on a cluster',
+  'launch': 'start a job of several processes, locally or on a cluster',
   'configs': 'list the gin files of xlflax, or describe one',
   'verify': 'verify runs, caches and other artifacts, and repair them',
   'benchmark': 'time training steps on synthetic batches',
 }
-# What these print is all that they do: they end where nobody reads it. The
-# others have their results on disk, and go on.
+# Commands whose only result is their output. They end if standard output has no
+# reader. All other commands write their results to disk and continue.
 _PRINTING = ('configs', 'tasks', 'translate')
 
 
@@ -73,18 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def begin_process() -> None:
-  """Says that this process is here for one command, and nothing after it."""
+  """Prepares the process to run a single command and exit."""
   malloc.keep_memory()
   standard_streams.open_closed()
   process_exit.begin_command()
   signals.begin_command()
-  # Imports and traces make millions of objects that stay: by Python's own
-  # threshold a tenth of a command's start is spent looking through them.
+  # Imports and traces create millions of permanent objects. With Python's
+  # default threshold, garbage collection takes a tenth of the startup time.
   gc.set_threshold(20_000, 10, 20)
 
 
 def _run_process(arguments: list[str]) -> int:
-  """Runs a subcommand as the only one of this process."""
+  """Runs a command in this process and returns its exit status."""
   name = next((word for word in arguments if word != '--quiet'), '')
   standard_streams.drop_unread(stdout=name not in _PRINTING)
   status = None
@@ -100,7 +100,7 @@ def _run_process(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-  """Prints the overview or version, or runs the subcommand that is named."""
+  """Prints the overview or the version, or runs a command."""
   if not arguments or arguments[0] in ('-h', '--help'):
     print(_overview())
     return 0 if arguments else 2
@@ -118,10 +118,11 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _report_unknown_command(name: str) -> None:
+  """Prints an error and the overview of all commands."""
   suggestion = name_suggestions.did_you_mean(name, COMMANDS)
   print(
-    f'xlflax: there is no command {name!r}'
-    + (f'; {suggestion}' if suggestion else '.')
+    f'xlflax: Unknown command: {name!r}'
+    + (f', {suggestion}' if suggestion else '.')
     + f'\n\n{_overview()}',
     file=sys.stderr,
   )
@@ -133,7 +134,7 @@ def load_command(name: str) -> types.ModuleType:
 
 
 def examples(name: str) -> str:
-  """Returns the command lines that the help of a command shows."""
+  """Returns the example command lines in the help of a command."""
   return load_command(name).EXAMPLES
 
 
@@ -177,11 +178,11 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
       validation.check_path(argument)
     except ValueError as error:
       raise errors.ConfigError(
-        'An argument cannot be recorded in the files of a run',
+        'Invalid characters in an argument',
         got=ascii(argument),
         expected=str(error),
         where=f'xlflax {name}',
-        fix='rename the file or directory',
+        fix='Rename the file or directory.',
       ) from None
 
 
@@ -198,18 +199,18 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   except errors.XlflaxError as error:
     logs.log_exit(name, error, as_json=as_json)
     return error.status
-  except OSError as error:  # a full disk, permissions: no bug of xlflax
+  except OSError as error:  # For example, the disk is full.
     if isinstance(error, BrokenPipeError) and standard_streams.is_unread():
       return errors.ExitStatus.INTERRUPTED
     error_with_status = errors.of_os_error(error)
     logs.log_exit(name, error_with_status, as_json=as_json)
     return error_with_status.status
   except RuntimeError as error:
-    full = errors.of_full_device(error)
-    if full is None:
+    out_of_memory = errors.of_full_device(error)
+    if out_of_memory is None:
       raise
-    logs.log_exit(name, full, as_json=as_json)
-    return full.status
+    logs.log_exit(name, out_of_memory, as_json=as_json)
+    return out_of_memory.status
   except KeyboardInterrupt as error:
     print(f'xlflax {name}: {signals.describe_stop(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
@@ -218,6 +219,7 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
 
 
 def _overview() -> str:
+  """Returns the overview of all commands for `xlflax --help`."""
   width = max(map(len, COMMANDS))
   lines = [f'  {name:<{width}} {text}' for name, text in COMMANDS.items()]
   return (
@@ -225,6 +227,6 @@ def _overview() -> str:
     'Cross-lingual language model pretraining in JAX and Flax.\n\n'
     'commands:\n'
     + '\n'.join(lines)
-    + '\n\n`xlflax COMMAND --help` explains a command, with examples; '
-    '`xlflax --quiet\nCOMMAND` shows its results, warnings and errors only.'
+    + '\n\n`xlflax COMMAND --help` describes a command, with examples. `xlflax '
+    '--quiet\nCOMMAND` prints only results, warnings and errors.'
   )

@@ -8,7 +8,8 @@ from xlflax.cli import options as shared_options
 from xlflax.config import gin_config
 from xlflax.storage import paths
 
-_TRAIN_STEPS = 1_000_000  # for schedules that require a total; it is not run
+# Schedules require a total number of steps, which a benchmark does not reach.
+_TRAIN_STEPS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ def main(options: BenchmarkOptions) -> None:
 def _with_total_steps(
   gin: shared_options.GinOptions,
 ) -> shared_options.GinOptions:
-  """Returns gin options in which TRAIN_STEPS has a value."""
+  """Returns gin options in which TRAIN_STEPS is set."""
   if any(binding.startswith('TRAIN_STEPS=') for binding in gin.gin_bindings):
     return gin
   return dataclasses.replace(

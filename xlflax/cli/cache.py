@@ -33,8 +33,8 @@ class FinalizeOptions:
       preprocessing steps or another vocabulary.
     append: Add files that are new in the corpus as a new version of the cache.
       Older versions remain readable.
-    task_module: Importable module that registers SeqIO tasks. Repeat the
-      option for several.
+    task_module: Importable module that registers SeqIO tasks. Repeat the option
+      for several.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
   """
 
@@ -67,8 +67,8 @@ class CacheOptions(FinalizeOptions):
     num_workers: Number of worker processes on this host.
     runner: Engine that writes the cache: processes of this host, or Apache
       Beam.
-    beam_options: Options of Apache Beam, such as
-      "--runner=DirectRunner --direct_num_workers=8".
+    beam_options: Options of Apache Beam, such as "--runner=DirectRunner
+      --direct_num_workers=8".
   """
 
   num_workers: shared_options.NumWorkers = 1
@@ -148,7 +148,7 @@ Cache some mixtures and splits with 8 worker processes:
       --mixture=corpus.mono --mixture=corpus.parallel \
       --split=train --split=validation --num_workers=8
 
-Write one of 16 shards, each on a machine of its own; any job may be restarted:
+Write one of 16 shards, each on a separate machine; any job may be restarted:
   xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \
       --shard_index=3 --num_shards=16
 Merge the shards after the last job:
@@ -162,7 +162,7 @@ Run on Apache Beam with 8 processes; the same options name a cluster:
 Add files that are new in the corpus as a new version of the cache:
   xlflax cache --append --corpus=corpus --vocabulary=vocabulary --output=cache
 
-Add tasks of your own to the same cache:
+Add your own tasks to the same cache:
   xlflax cache --task_module=my_tasks --mixture=news.all \
       --vocabulary=vocabulary --output=cache
 
@@ -175,7 +175,7 @@ Copy a cache to a local disk, for `xlflax train --cache=/local/cache`:
 
 
 def main(options: CacheOptions) -> None:
-  """Writes what is missing in the cache, and prints statistics."""
+  """Writes the missing files of the cache and prints statistics."""
   shard = options.shard.resolve()
   output_paths.check_outside_corpus(
     options.corpus, options.output, content='cache', option='output'
@@ -196,7 +196,7 @@ def main(options: CacheOptions) -> None:
 
 
 def finalize(options: FinalizeOptions) -> None:
-  """Merges the shards, and prints statistics."""
+  """Merges the shards and prints statistics."""
   from xlflax.data.cache import cache_writer
 
   output_paths.check_outside_corpus(
@@ -211,7 +211,7 @@ def finalize(options: FinalizeOptions) -> None:
 
 
 def verify(options: VerifyOptions) -> None:
-  """Verifies the digests of the chosen mixtures."""
+  """Verifies the digests of the selected mixtures."""
   from xlflax.data.cache import cache_reader
 
   cache = cache_reader.TokenCache(options.cache)
@@ -226,7 +226,7 @@ def verify(options: VerifyOptions) -> None:
 
 
 def copy(options: CopyOptions) -> None:
-  """Copies the chosen mixtures to a local directory."""
+  """Copies the selected mixtures to a local directory."""
   from xlflax.data.cache import cache_reader, local_copy
 
   cache = cache_reader.TokenCache(options.cache)
@@ -289,7 +289,7 @@ def corpus_mixtures(directory: str | None) -> list[str]:
   if not directory:
     raise errors.ConfigError(
       'Missing required argument: --mixture or --corpus',
-      fix='Name a mixture with --mixture. `xlflax tasks list` lists them.',
+      fix='Pass --mixture=NAME. `xlflax tasks list` lists the mixtures.',
     )
   from xlflax.data.corpus.corpus_directory import Corpus
 
@@ -302,6 +302,7 @@ def corpus_mixtures(directory: str | None) -> list[str]:
 
 
 def _plan(options: FinalizeOptions, mixtures: list[str]):
+  """Returns the plan of the cache that the options describe."""
   from xlflax.data.cache import cache_writer
   from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
@@ -330,7 +331,7 @@ def _task_opener(options: FinalizeOptions, mixtures: list[str]):
     corpus_tasks = CorpusTasks(options.corpus)
     if all(name in corpus_tasks for name in mixtures):
       return functools.partial(CorpusTasks, options.corpus)
-  from xlflax.data.seqio_tasks import cache_adapter  # imports TensorFlow
+  from xlflax.data.seqio_tasks import cache_adapter  # Imports TensorFlow.
 
   return functools.partial(
     cache_adapter.open_tasks,
@@ -350,7 +351,7 @@ def _beam_runner(options: CacheOptions):
     raise errors.ConfigError(
       'Apache Beam is not installed',
       where='--runner=beam',
-      fix='pip install ".[beam]" in a checkout of xlflax',
+      fix='Run `pip install ".[beam]"` in a checkout of xlflax.',
     ) from error
   try:
     return beam_runner.make_runner(shlex.split(options.beam_options or ''))
@@ -358,12 +359,12 @@ def _beam_runner(options: CacheOptions):
     raise errors.ConfigError(
       'Invalid value for --beam_options',
       got=f'{options.beam_options}: {error}',
-      expected='options of Beam; quote those with spaces',
+      expected='options of Beam, in quotes if they contain spaces',
     ) from error
 
 
 def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
-  """Returns options that mean the same in other working directories."""
+  """Returns options with absolute paths, for other working directories."""
   changes = {}
   for name in ('output', 'corpus', 'tfds_data_dir'):
     path = getattr(options, name)
@@ -373,11 +374,13 @@ def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
 
 
 def _show_progress(bar: progress_reporting.Progress, state) -> None:
+  """Updates the progress line."""
   bar.what = state.message
   bar.reach(state.done, state.total)
 
 
 def _log_corpus_warnings(directory: str | None) -> None:
+  """Logs the data warnings of a corpus."""
   if directory:
     from xlflax.data import corpus_checks
     from xlflax.data.corpus.corpus_directory import Corpus
@@ -386,6 +389,7 @@ def _log_corpus_warnings(directory: str | None) -> None:
 
 
 def _print_statistics(metas: list, *, as_json: bool) -> None:
+  """Prints the statistics of the cache as a table or JSON."""
   cache_statistics.log_unknown_tokens(metas)
   if not as_json:
     cache_statistics.print_table(metas)

@@ -1,4 +1,4 @@
-"""Repairs token caches: removes damaged files and writes them again."""
+"""Repair of token caches: damaged files are removed and written again."""
 
 import pathlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def rewrite_damaged_files(
   task_module: Sequence[str],
   tfds_data_dir: str | None,
 ) -> list[str]:
-  """Removes damaged files of a cache and writes missing ones again.
+  """Removes the damaged files of a cache and writes missing files again.
 
   Args:
     directory: Directory of the cache.
@@ -28,7 +28,8 @@ def rewrite_damaged_files(
     The files that were removed, relative to the directory.
 
   Raises:
-    CacheError, CorpusError: If the text or the vocabulary differs.
+    CacheError: If the text or the vocabulary differs.
+    CorpusError: If the corpus is invalid.
   """
   from xlflax.data.cache import cache_writer
   from xlflax.integrity import cache_integrity
@@ -55,7 +56,11 @@ def rewrite_damaged_files(
 def _mixtures(
   directory: pathlib.Path, corpus: str | None
 ) -> dict[str, list[str]]:
-  """Maps each mixture to its splits, from the header or else the corpus."""
+  """Returns the splits of each mixture.
+
+  They are read from the header of the cache. If it is damaged, the mixtures of
+  the corpus are used.
+  """
   from xlflax.data.cache import cache_metadata
 
   try:

@@ -7,16 +7,16 @@ _MAX_UNKNOWN_RATE = 0.01
 
 
 def log_unknown_tokens(metas: Sequence) -> None:
-  """Warns of languages with many unknown tokens."""
+  """Logs a warning for each language with many unknown tokens."""
   for meta in metas:
-    for side in meta.statistics:
-      if side.unknown_rate > _MAX_UNKNOWN_RATE:
+    for statistics in meta.statistics:
+      if statistics.unknown_rate > _MAX_UNKNOWN_RATE:
         logging.warning(
           '%.1f %% of the tokens of %s in %s are unknown. Train the vocabulary '
           'on this text, with a higher --character_coverage or with '
           '--byte_fallback.',
-          100 * side.unknown_rate,
-          side.language,
+          100 * statistics.unknown_rate,
+          statistics.language,
           meta.task,
         )
 
@@ -35,6 +35,7 @@ def print_table(metas: Sequence) -> None:
 
 
 def _table(metas):
+  """Returns the table of the statistics."""
   import rich.box
 
   from xlflax.utils import rich_tables
@@ -45,19 +46,21 @@ def _table(metas):
     box=rich.box.SIMPLE_HEAD,
   )
   for meta in metas:
-    for side in meta.statistics:
+    for statistics in meta.statistics:
       table.add_row(
         meta.task,
         meta.split,
-        side.language,
-        f'{side.sentences:,}',
-        f'{side.tokens:,}',
-        f'{side.tokens_per_sentence:.1f}',
-        f'{side.unknown_rate:.3%}',
+        statistics.language,
+        f'{statistics.sentences:,}',
+        f'{statistics.tokens:,}',
+        f'{statistics.tokens_per_sentence:.1f}',
+        f'{statistics.unknown_rate:.3%}',
       )
-  sides = [side for meta in metas for side in meta.statistics]
+  all_statistics = [
+    statistics for meta in metas for statistics in meta.statistics
+  ]
   table.add_section()
-  sentences = sum(s.sentences for s in sides)
-  tokens = sum(s.tokens for s in sides)
-  table.add_row('all', '', '', f'{sentences:,}', f'{tokens:,}', '', '')
+  sentences = sum(s.sentences for s in all_statistics)
+  tokens = sum(s.tokens for s in all_statistics)
+  table.add_row('total', '', '', f'{sentences:,}', f'{tokens:,}', '', '')
   return table

@@ -1,4 +1,4 @@
-"""The persistent compilation cache of commands that compile programs."""
+"""Persistent compilation cache of commands that compile programs."""
 
 import functools
 import pathlib
@@ -8,7 +8,11 @@ from xlflax.storage import paths
 
 
 def enable(directory: str) -> None:
-  """Enables the cache in a directory; does nothing if `directory` is ''."""
+  """Enables the compilation cache.
+
+  Args:
+    directory: Directory of the cache. If empty, the cache stays disabled.
+  """
   if not directory:
     return
   import jax
@@ -53,7 +57,7 @@ def _processor() -> str:
   """Returns the processor model of this host and its features."""
   path = pathlib.Path('/proc/cpuinfo')
   lines = path.read_text().splitlines() if path.exists() else []
-  kinds = ('flags', 'Features', 'model name', 'CPU part')
+  prefixes = ('flags', 'Features', 'model name', 'CPU part')
   return '\n'.join(
-    [platform.machine(), *sorted({x for x in lines if x.startswith(kinds)})]
+    [platform.machine(), *sorted({x for x in lines if x.startswith(prefixes)})]
   )

@@ -84,7 +84,7 @@ def show(options: ShowOptions) -> None:
   _print_includes(tree, '  ')
   required = tree.required()
   print('\nrequired\n  ' + (', '.join(required) or 'nothing'))
-  print('\nmacros, set by --gin.NAME=VALUE')
+  print('\nmacros, which --gin.NAME=VALUE overrides')
   macros = {
     name: value for name, value in tree.macros().items() if name not in required
   }
@@ -97,12 +97,14 @@ SUBCOMMANDS = {'list': list_configs, 'show': show}
 
 
 def _print_includes(tree: config_files.Tree, indent: str) -> None:
+  """Prints the tree of included files."""
   print(f'{indent}{tree.file.name}')
   for include in tree.includes:
     _print_includes(include, indent + '  ')
 
 
 def _tree_to_json(tree: config_files.Tree) -> dict:
+  """Returns the description of a gin file as JSON data."""
   return {
     'path': str(tree.file.path),
     'header': tree.file.header,
@@ -113,6 +115,7 @@ def _tree_to_json(tree: config_files.Tree) -> dict:
 
 
 def _includes_to_json(tree: config_files.Tree) -> dict:
+  """Returns the tree of included files as nested dictionaries."""
   includes: dict = {}
   for include in tree.includes:
     includes |= _includes_to_json(include)

@@ -1,4 +1,4 @@
-"""Converts checkpoints, for example from and to Hugging Face."""
+"""`xlflax convert`: converts checkpoints, such as those of Hugging Face."""
 
 import dataclasses
 import pathlib
@@ -29,8 +29,8 @@ class FromHfOptions:
       up to a multiple of this number.
     languages: Languages that get an id, in order, separated by commas. Defaults
       to those of config.json, or else those of common multilingual models.
-    vocabulary: Directory written by `xlflax vocab`, used instead of the
-      model's tokenizer.
+    vocabulary: Directory written by `xlflax vocab`, used instead of the model's
+      tokenizer.
     unused_embeddings: Treatment of embeddings without a token.
     exclude: Pattern of tensor names to leave out. Repeat the option for
       several.
@@ -66,22 +66,21 @@ class ToHfOptions:
     output: Directory to write.
     dry_run: Check the model and print the mapping of tensors without writing.
     step: Training step of the checkpoint. Defaults to the last checkpoint.
-    architecture: Value of model_type in config.json. Defaults to the model
-      type of the tokenizer, or else of the model from which the run started,
-      or else the first that can represent the model.
+    architecture: Value of model_type in config.json. Defaults to the model type
+      of the tokenizer, or else of the model from which the run started, or else
+      the first that can represent the model.
     head: Head to export, or "states" for none. Defaults to the head that the
       model has.
     license: License for the model card, such as mit. Defaults to that of the
       model from which the run started.
-    sentence_transformers: Pooling of the hidden states. Also writes the files of
-      Sentence-Transformers. "mean_all" averages all tokens, "first" takes the
-      first.
-    onnx: Also write an encoder as onnx/model.onnx and compare it in
+    sentence_transformers: Pooling of the hidden states. Also writes the files
+      of Sentence-Transformers. "mean_all" averages all tokens, "first" takes
+      the first.
+    onnx: Also write an encoder as onnx/model.onnx and verify its outputs with
       onnxruntime. Requires the extra `onnx`.
-    source_lang: Source language of a translation model, whose special token
-      the tokenizer uses by default. Requires --target_lang.
-    target_lang: Target language of a translation model. Requires
-      --source_lang.
+    source_lang: Source language of a translation model, whose special token the
+      tokenizer uses by default. Requires --target_lang.
+    target_lang: Target language of a translation model. Requires --source_lang.
     dtype: Data type of the tensors.
     max_shard_size: Maximum size of a file of weights in GB (10^9 bytes).
     exclude: Pattern of parameter names to leave out. Repeat the option for
@@ -137,8 +136,7 @@ class FromT5xOptions:
   with t5x.train. Gin files describe the model of the latter.
 
   Attributes:
-    checkpoint: Directory of the checkpoint, such as
-      MODEL_DIR/checkpoint_1000.
+    checkpoint: Directory of the checkpoint, such as MODEL_DIR/checkpoint_1000.
     output: Run directory to write.
     vocabulary: Directory written by `xlflax vocab`. Excludes --tokenizer.
     tokenizer: Directory with the SentencePiece model of T5 or mT5 as
@@ -147,8 +145,8 @@ class FromT5xOptions:
       --tokenizer.
     dry_run: Check the checkpoint and print the mapping of parameters without
       writing.
-    scan_layers: Stack the parameters of all layers of T5.
-      `--scan_layers=false` stores each layer separately.
+    scan_layers: Stack the parameters of all layers of T5. `--scan_layers=false`
+      stores each layer separately.
     activation: Activation of the feed-forward layers of T5. Defaults to
       gelu_tanh for gated layers, or else relu.
   """
@@ -342,13 +340,15 @@ def _check_one_of(options, *names: str) -> None:
   Raises:
     ConfigError: If none or several are given.
   """
-  given = [f'--{name}' for name in names if getattr(options, name) is not None]
-  if len(given) != 1:
-    either = ' or '.join(f'--{name}' for name in names)
+  given_options = [
+    f'--{name}' for name in names if getattr(options, name) is not None
+  ]
+  if len(given_options) != 1:
+    alternatives = ' or '.join(f'--{name}' for name in names)
     raise errors.ConfigError(
-      f'Exactly one of {either} is required',
-      got=' and '.join(given) or None,
-      fix=f'Pass either {either}.',
+      f'Exactly one of {alternatives} is required',
+      got=' and '.join(given_options) or None,
+      fix=f'Pass either {alternatives}.',
     )
 
 
@@ -378,8 +378,7 @@ def _read_vocabulary(options: FromT5xOptions):
     tokenizer_reader,
   )
 
-  assert options.tokenizer is not None  # checked in FromT5xOptions
-
+  assert options.tokenizer is not None  # FromT5xOptions requires one of them.
   return tokenizer_reader.read_tokenizer(
     paths.to_local_path(options.tokenizer, where='--tokenizer'),
     model_type='mt5',

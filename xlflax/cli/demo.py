@@ -10,10 +10,10 @@ from xlflax.demo import demo_corpus
 class DemoOptions:
   """Trains and evaluates a small cross-lingual encoder without a download.
 
-  The text consists of messages and names from installed PyPI packages. The
-  demo writes a corpus, a vocabulary and a token cache, pretrains the encoder,
-  and compares its retrieval and perplexity with the untrained model in a
-  report with plots.
+  The text consists of messages and names from installed PyPI packages. The demo
+  writes a corpus, a vocabulary and a token cache, pretrains the encoder, and
+  compares its retrieval and perplexity with the untrained model in a report
+  with plots.
 
   Attributes:
     model_dir: Directory of the run. Text, vocabulary and cache are written to
@@ -42,7 +42,7 @@ Train with another temperature:
 
 
 def main(options: DemoOptions) -> None:
-  """Runs all phases."""
+  """Runs all phases of the demo."""
   from xlflax.demo import demo_pipeline, demo_run
 
   step_bindings: list[str] = []

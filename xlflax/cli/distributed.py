@@ -1,4 +1,4 @@
-"""Joins the processes of a distributed job before a command starts."""
+"""Initialization of the processes of a distributed job."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,8 @@ from xlflax.cli import options as shared_options
 from xlflax.config import gin_config
 from xlflax.training.distributed import cluster_detection
 
-# Macros that may differ between hosts, which may have their own copies.
+# Macros that may differ between hosts, each of which may have its own copy of
+# the data.
 _LOCAL_MACROS = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
 
 
@@ -15,15 +16,16 @@ def join(
   configurations: Iterable[gin_config.Configuration],
   shared_settings: Sequence[str] = (),
 ) -> None:
-  """Joins the other processes, which must have the same configuration.
+  """Initializes a distributed job whose processes have the same configuration.
 
   Args:
     options: Options that describe the job.
     configurations: Configurations of the run.
-    shared_settings: Further lines that must agree in all processes.
+    shared_settings: Additional lines that must be equal in all processes.
 
   Raises:
-    ConfigError: See `distributed.initialize` and `platforms.check_platform`.
+    ConfigError: If the processes have different configurations, or a platform
+      is not available, as in `initialize_distributed` and `check_platform`.
   """
   from xlflax.training.distributed import distributed_job, platforms
 

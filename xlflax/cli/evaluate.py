@@ -61,9 +61,9 @@ class EvaluateOptions:
       Defaults to no timeout.
     seed: Random seed for masks and for the randomly initialized model.
     batch_size: Number of sentences per batch.
-    suite: Suite of tasks with their fine-tuning, as xtreme, xtreme_r, glue, or
-      a gin file that configures suite_config.Suite. Gin bindings then apply to every
-      task that is fine-tuned.
+    suite: Suite of tasks with their fine-tuning: xtreme, xtreme_r, glue, or a
+      gin file that configures suite_config.Suite. Gin bindings then apply to
+      every task that is fine-tuned.
     recipe: Fine-tuning settings of the suite. "default", the published settings
       xtreme, xtreme-r or glue, or a gin file that sets SuiteTask.recipe.
     data: Directory with the data of the suite.
@@ -175,7 +175,7 @@ Use the published fine-tuning settings of XTREME:
   xlflax evaluate --suite=xtreme --recipe=xtreme --data=xtreme/download \
       --output=runs/xtreme_recipe --model_dir=runs/mlm
 
-Run one of four shards of a suite, each on a machine of its own:
+Run one of four shards of a suite, each on a separate machine:
   xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
       --model_dir=runs/mlm --shard_index=1 --num_shards=4
 
@@ -187,7 +187,7 @@ Set the pooling and the layer of a task:
 
 
 def main(options: EvaluateOptions) -> int:
-  """Evaluates, prints tables, and returns the status of failed tasks."""
+  """Evaluates checkpoints, prints tables, and returns the exit status."""
   if options.suite:
     from xlflax.cli import evaluate_suite
 
@@ -198,7 +198,7 @@ def main(options: EvaluateOptions) -> int:
   compilation_cache.enable(options.compilation.compilation_cache)
   import rich.console
 
-  from xlflax import evaluate as evaluate_lib
+  from xlflax import evaluate
   from xlflax.evaluation import result_tables
 
   tasks: dict[str, Any] = {}
@@ -207,7 +207,7 @@ def main(options: EvaluateOptions) -> int:
   else:  # The gin files configure the tasks.
     user_modules.import_modules(options.task_module, where='--task_module')
   report = configuration.build(
-    evaluate_lib.evaluate,
+    evaluate.evaluate,
     model_dir=options.model_dir[0],
     output=options.output,
     steps=parse_checkpoint_steps(options.checkpoint_steps),
@@ -239,7 +239,7 @@ def main(options: EvaluateOptions) -> int:
 
 
 def parse_checkpoint_steps(text: str) -> str | list[int]:
-  """Returns '100,200' as [100, 200], and names such as 'all' unchanged."""
+  """Parses '100,200' as [100, 200] and returns other text unchanged."""
   parts = text.split(',')
   if all(part.isdigit() for part in parts):
     return [int(part) for part in parts]
@@ -247,9 +247,10 @@ def parse_checkpoint_steps(text: str) -> str | list[int]:
 
 
 def _check_single_model(options: EvaluateOptions) -> None:
+  """Raises ConfigError if several models are evaluated without a suite."""
   if len(options.model_dir) > 1:
     raise errors.ConfigError(
-      'Several models can be evaluated together only on a suite',
+      'Several values of --model_dir require --suite',
       got=', '.join(options.model_dir),
       where='--model_dir',
       fix='Pass --suite=NAME, or one --model_dir.',
@@ -289,9 +290,13 @@ def build_tasks(
 ) -> list[Any]:
   """Builds the tasks of `--tasks` with the text of the other options.
 
+  Args:
+    options: The options of the command.
+    configuration: The configuration of the tasks.
+
   Raises:
     ConfigError: If a task is unknown, if the option that locates its text is
-      missing, or if no task reads an option that is given.
+      missing, or if a given option has no effect on any task.
   """
   from xlflax.evaluation import task_families
 
@@ -329,6 +334,7 @@ def build_tasks(
 
 
 def _register_seqio_tasks(options: EvaluateOptions) -> None:
+  """Registers the SeqIO tasks of the corpus and of the task modules."""
   from xlflax.data.seqio_tasks import tensorflow_setup
 
   tensorflow_setup.load_tensorflow()

@@ -1,4 +1,4 @@
-"""`xlflax evaluate --suite`: fine-tunes and evaluates on several tasks."""
+"""`xlflax evaluate --suite`: fine-tuning and evaluation on several tasks."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main(options: 'evaluate.EvaluateOptions') -> int:
-  """Runs a suite, prints its table, and returns the status of failures."""
+  """Runs a suite, prints its table, and returns the exit status."""
   shard = options.shard.resolve()
   _check_options(options)
   steps = _parse_steps(options)

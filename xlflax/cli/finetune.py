@@ -114,7 +114,7 @@ Keep a checkpoint after every 1,000 steps:
 
 
 def main(options: FinetuneOptions) -> int:
-  """Trains and tests the grid, prints its tables and writes its page."""
+  """Trains and tests the grid, prints its tables, and writes its page."""
   _check_inputs(options)
   training = gin_config.load_configuration(
     options.gin, _macros(options), swept=_swept_macros(options), partial=True
@@ -156,6 +156,7 @@ def _macros(options: FinetuneOptions) -> dict[str, Any]:
 
 
 def _swept_macros(options: FinetuneOptions) -> list[str]:
+  """Returns the macros that the grid sets."""
   return [axis.partition('=')[0] for axis in options.grid]
 
 
@@ -232,7 +233,7 @@ def _run_grids(
 
 
 def _write_page(options: FinetuneOptions, reports: dict[str, Any]) -> None:
-  """Writes `report.html` about the grids."""
+  """Writes the page `report.html` of the grids."""
   from xlflax.finetuning import grid_report
   from xlflax.training.distributed import distributed_job
 

@@ -1,4 +1,4 @@
-"""`xlflax inspect`: computes statistics of a corpus and reports anomalies."""
+"""`xlflax inspect`: computes statistics and data warnings of a corpus."""
 
 import dataclasses
 import json
@@ -7,8 +7,8 @@ from typing import Any
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
 
-_NO_ANOMALIES = 'Nothing is odd about this text.'
-# Attribute of a file's statistics -> column title.
+_NO_ANOMALIES = 'No data warnings.'
+# Attributes of a file's statistics and the titles of their columns.
 _COLUMNS = (
   ('lines', 'lines'),
   ('documents', 'documents'),
@@ -104,6 +104,7 @@ def _format_row(statistics: Any) -> list[str]:
 
 
 def _print_table(rows: list[list[str]], corpus: str) -> None:
+  """Prints the table of the files."""
   import rich.console
 
   from xlflax.utils import rich_tables
@@ -119,12 +120,13 @@ def _print_table(rows: list[list[str]], corpus: str) -> None:
 def _write_html(
   options: InspectOptions, path: str, rows: list[list[str]], warnings: list[str]
 ) -> None:
+  """Writes the statistics as an HTML page."""
   from xlflax.evaluation.reports import page, text
   from xlflax.storage import paths
 
   content = page.render_page(
     f'Text of {options.corpus}',
-    'Lines and characters by file; what is odd is below the table.',
+    'Lines and characters by file. Data warnings are listed below the table.',
     [text.Table('Files', rows[0], rows[1:])],
     {},
     warnings or [_NO_ANOMALIES],

@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
       got=arguments[0] if arguments else None,
       expected=name_suggestions.some_of(list(launchers)),
       where='xlflax launch',
-      fix='`xlflax launch --help` describes them.',
+      fix='Run `xlflax launch --help` to list the launchers.',
     )
   launcher = launcher_registry.find(arguments[0], modules)
   end = arguments.index('--') if '--' in arguments else len(arguments)
@@ -73,8 +73,11 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
 def options_class(launcher: launcher_registry.Launcher) -> type:
   """Returns the dataclass of a launcher's options.
 
-  It has the fields of the launcher's jobs that are options, and `dry_run`. The
-  job itself checks the values.
+  It consists of the fields of the launcher's jobs that are options, and
+  `dry_run`. The values are validated when the job is constructed.
+
+  Args:
+    launcher: The launcher.
   """
   hidden = cyclopts.Parameter(parse=False)
   names = ('command', *launcher.job.internal_fields)
@@ -101,7 +104,7 @@ def options_class(launcher: launcher_registry.Launcher) -> type:
 def _main(
   launcher: launcher_registry.Launcher, command: tuple[str, ...]
 ) -> Callable[[Any], int]:
-  """Returns the main function of a launcher, with its class of options."""
+  """Returns the main function of a launcher, annotated with its options."""
   excluded = ('command', *launcher.job.internal_fields)
 
   def main(options: Any) -> int:
@@ -124,7 +127,7 @@ def _main(
 
 
 def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-  """Splits off the leading options --launcher_module."""
+  """Splits the leading options --launcher_module off the arguments."""
   modules, other_arguments = [], list(arguments)
   while (
     other_arguments and other_arguments[0].partition('=')[0] == _MODULE_OPTION
@@ -134,13 +137,14 @@ def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
       module = other_arguments.pop(0) if other_arguments else ''
     if not module:
       raise errors.ConfigError(
-        f'Missing value of {option}', where='xlflax launch'
+        f'{option} requires a value', where='xlflax launch'
       )
     modules.append(module)
   return modules, other_arguments
 
 
 def _print_usage(modules: Sequence[str]) -> int:
+  """Prints the help of `xlflax launch`."""
   launchers = launcher_registry.load(modules)
   width = max(map(len, launchers))
   print(

@@ -14,7 +14,7 @@ class MineHardNegativesOptions:
   """Adds hard negatives to pairs of queries and documents.
 
   Hard negatives are documents of other pairs that a run ranks high for a query,
-  but whose score is below that of the query's own document.
+  but that score below the query's own document.
 
   Attributes:
     model_dir: Directory of the run that encodes queries and documents.
@@ -58,7 +58,7 @@ Mine four negatives that score at most 90 % of the query's own document:
 
 
 def main(options: MineHardNegativesOptions) -> None:
-  """Writes the pairs with their negatives, and prints their number."""
+  """Writes the pairs with their negatives and prints the number of lines."""
   output_paths.check_differs(options.pairs, options.output, option='output')
   compilation_cache.enable(options.compilation.compilation_cache)
   from xlflax.finetuning import hard_negatives

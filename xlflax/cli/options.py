@@ -1,7 +1,7 @@
 """Option types and groups of options that several commands share.
 
-A group is a frozen dataclass with `cyclopts.Parameter(name='*')`, which adds
-its fields to the options of each command that has it as a field:
+A group is a frozen dataclass with `cyclopts.Parameter(name='*')`. Its fields
+become options of each command that has the group as a field:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class TrainOptions:
@@ -21,7 +21,7 @@ from xlflax.utils import errors
 
 
 def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
-  """Parses '10000' and '1e4'; cyclopts itself would round '1.5' to 2."""
+  """Parses '10000' and '1e4'; cyclopts would round '1.5' to 2."""
   text = tokens[0].value
   try:
     return int(text)
@@ -40,7 +40,7 @@ NumBytes = Annotated[Integer, annotated_types.Interval(ge=1, le=2**53)]
 NumWorkers = Annotated[Integer, annotated_types.Interval(ge=1, le=1024)]
 Seed = Annotated[Integer, annotated_types.Interval(ge=0, lt=2**32)]
 ExitCode = Annotated[Integer, annotated_types.Interval(ge=0, le=255)]
-# The command line itself, for a field `command_line`; it is not an option.
+# The complete command line, for a field `command_line` that is not an option.
 CommandLine = Annotated[tuple[str, ...], cyclopts.Parameter(parse=False)]
 # Finite numbers.
 FiniteFloat = Annotated[
@@ -144,14 +144,13 @@ class DistributedOptions:
     coordinator_address: Address of process 0, as HOST:PORT.
     num_processes: Number of JAX processes in the job.
     process_id: Index of this process, starting at 0.
-    cluster: Environment from which the processes are discovered. "none"
-      starts a single process.
-    platform: Platform to compute on. The command fails if it is not
-      available. Defaults to the platform that JAX selects.
-    initialization_timeout: Seconds to wait for the other processes at
-      startup.
-    heartbeat_timeout: Seconds without a heartbeat after which a process
-      counts as lost and the job ends.
+    cluster: Environment from which the processes are discovered. "none" starts
+      a single process.
+    platform: Platform to compute on. The command fails if it is not available.
+      Defaults to the platform that JAX selects.
+    initialization_timeout: Seconds to wait for the other processes at startup.
+    heartbeat_timeout: Seconds without a heartbeat after which a process counts
+      as lost and the job ends.
   """
 
   coordinator_address: str | None = None
@@ -215,13 +214,15 @@ class ShardOptions:
   def __post_init__(self):
     if self.shard_from_env and set_options(self) != {'shard_from_env'}:
       raise errors.ConfigError(
-        '--shard_from_env excludes --shard_index and --num_shards', got='both'
+        '--shard_from_env cannot be used together with --shard_index or '
+        '--num_shards',
+        got='both',
       )
     if self.shard_index is None and self.num_shards is None:
       return
     if self.shard_index is None or self.num_shards is None:
       raise errors.ConfigError(
-        'A shard requires --shard_index and --num_shards',
+        '--shard_index and --num_shards must be used together',
         got='only one of them',
       )
     if self.shard_index >= self.num_shards:
@@ -246,6 +247,7 @@ class ShardOptions:
 
 
 def _shard_from_env() -> tuple[int, int]:
+  """Returns the shard index and the number of shards of the environment."""
   for index_name, count_name in (
     ('SLURM_ARRAY_TASK_ID', 'SLURM_ARRAY_TASK_COUNT'),
     ('XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'),
@@ -321,7 +323,7 @@ def check_requires(
   satisfied: bool,
   fix: str | None = None,
 ) -> None:
-  """Rejects options that have no effect without another option.
+  """Raises an error for options that have no effect without another option.
 
   Args:
     options: Options of the command.
@@ -352,7 +354,7 @@ def check_excludes(
   given: bool,
   fix: str | None = None,
 ) -> None:
-  """Rejects options that have no effect together with another option.
+  """Raises an error for options that cannot be combined with another option.
 
   Args:
     options: Options of the command.

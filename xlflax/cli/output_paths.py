@@ -8,12 +8,13 @@ from xlflax.utils import errors
 def check_outside_corpus(
   corpus: str | None, output: str | None, *, content: str, option: str
 ) -> None:
-  """Rejects an output directory inside the corpus, which holds text only.
+  """Raises an error for an output inside of the corpus directory.
 
   Args:
-    corpus: Corpus directory, if any.
-    output: Output directory, if any.
-    content: What is written, such as 'cache', for the message.
+    corpus: Corpus directory, or None.
+    output: Output directory, or None.
+    content: Noun for the content of the output, such as 'cache', for the
+      message.
     option: Name of the option that sets the output, without dashes.
 
   Raises:
@@ -27,12 +28,17 @@ def check_outside_corpus(
       f'The {content} cannot be written into the corpus directory',
       got=f'--{option}={output}',
       expected=f'a directory outside of {corpus}',
-      fix=f'Write it next to the corpus: --{option}={corpus_path}-{content}',
+      fix=f'Pass a path next to the corpus: --{option}={corpus_path}-{content}',
     )
 
 
 def check_differs(input_path: str, output: str, *, option: str) -> None:
-  """Rejects an output that would replace the input.
+  """Raises an error for an output that would replace the input.
+
+  Args:
+    input_path: Path of the input.
+    output: Path of the output.
+    option: Name of the option that sets the output, without dashes.
 
   Raises:
     ConfigError: If both are the same file or directory.
@@ -47,6 +53,7 @@ def check_differs(input_path: str, output: str, *, option: str) -> None:
 
 
 def _absolute(name: str) -> str:
+  """Returns an absolute path, or a URL without a trailing slash."""
   if '://' in name:
     return name.rstrip('/')
   return str(pathlib.Path(name).resolve())

@@ -1,8 +1,9 @@
-"""Parses a command line into the options of a command, with cyclopts.
+"""Parsing of command lines into the options of a command, with cyclopts.
 
-A command module has `main`, or `SUBCOMMANDS` (name -> function), or both. Each
-of these functions takes `options`, an instance of a frozen dataclass, whose
-fields are the options of the command line and whose docstring is the help.
+A command module has a function `main`, or a dictionary `SUBCOMMANDS` of
+functions by name, or both. Each of these functions takes `options`, an instance
+of a frozen dataclass, whose fields are the options of the command line and
+whose docstring is the help.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ def parse(
   """
   app = build_app(name, module)
   path = _subcommand_path(module, arguments)
-  if asks_for_help(arguments):
+  if has_help_flag(arguments):
     return functools.partial(print_help, app, module, path)
   prog = ' '.join(('xlflax', name, *path))
   if path:
@@ -92,7 +93,15 @@ def options_class(main: Main) -> type:
 
 
 def option_names(name: str, module: types.ModuleType) -> dict[str, list[str]]:
-  """Maps each command and subcommand ('cache verify') to its option names."""
+  """Returns the option names of a command and its subcommands.
+
+  Args:
+    name: Name of the command.
+    module: Module of the command.
+
+  Returns:
+    The option names by command, such as 'cache' and 'cache verify'.
+  """
   app = build_app(name, module)
   paths: list[tuple[str, ...]] = [()] if hasattr(module, 'main') else []
   paths += [(subcommand,) for subcommand in getattr(module, 'SUBCOMMANDS', {})]
@@ -112,14 +121,14 @@ def print_help(
   return 0
 
 
-def asks_for_help(arguments: Sequence[str]) -> bool:
-  """Returns whether the arguments ask for the help of a command."""
+def has_help_flag(arguments: Sequence[str]) -> bool:
+  """Returns whether the arguments contain a help flag before `--`."""
   end = arguments.index('--') if '--' in arguments else len(arguments)
   return any(flag in arguments[:end] for flag in _HELP_FLAGS)
 
 
 def _format_default(value: Any) -> str | None:
-  """Returns a default value for the help; None if there is none to show."""
+  """Returns a default value for the help, or None if it is not displayed."""
   if value is None or value is False or value == ():
     return None
   if isinstance(value, enum.Enum):
@@ -130,6 +139,7 @@ def _format_default(value: Any) -> str | None:
 def _parse_options(
   app: cyclopts.App, arguments: Sequence[str], path: Sequence[str]
 ) -> Any:
+  """Parses and validates the options of a command or subcommand."""
   prog = ' '.join((*app.name, *path))
   try:
     options_type, bound, _ = app.parse_args(
@@ -143,7 +153,7 @@ def _parse_options(
 
 
 def _validate(options: Any, prog: str) -> None:
-  """Checks the constraints of the annotations, in groups of options too."""
+  """Checks the constraints of the annotations, including nested groups."""
   hints = typing.get_type_hints(type(options), include_extras=True)
   for field in dataclasses.fields(options):
     value = getattr(options, field.name)
@@ -162,7 +172,7 @@ def _validate(options: Any, prog: str) -> None:
 
 
 def _describe_constraint(error: pydantic.ValidationError) -> str:
-  """Returns such as 'greater than 0'."""
+  """Returns the violated constraint, such as 'greater than 0'."""
   message = error.errors(include_url=False)[0]['msg']
   return message.removeprefix('Input should be ')
 
@@ -175,17 +185,17 @@ def _add_bindings(options: Any, bindings: Sequence[str], prog: str) -> Any:
       group = dataclasses.replace(group, gin_bindings=tuple(bindings))
       return dataclasses.replace(options, **{field.name: group})
   raise errors.ConfigError(
-    'This command takes no gin bindings',
+    'The command does not support gin bindings',
     got=f'--gin.{bindings[0]}',
     where=prog,
-    fix=f'Remove it. `{prog} --help` lists the options.',
+    fix=f'Remove the binding. `{prog} --help` lists the options.',
   )
 
 
 def _subcommand_path(
   module: types.ModuleType, arguments: Sequence[str]
 ) -> tuple[str, ...]:
-  """Returns the subcommand that the first argument names, if any."""
+  """Returns the subcommand as a tuple of one word, or an empty tuple."""
   subcommands = getattr(module, 'SUBCOMMANDS', {})
   return tuple(word for word in arguments[:1] if word in subcommands)
 
@@ -204,6 +214,7 @@ def _names_subcommand(
 def _unknown_subcommand(
   prog: str, module: types.ModuleType, arguments: Sequence[str]
 ) -> errors.ConfigError:
+  """Returns the error for a missing or unknown subcommand."""
   names = list(module.SUBCOMMANDS)
   word = arguments[0] if arguments else ''
   return errors.ConfigError(
@@ -218,7 +229,7 @@ def _unknown_subcommand(
 
 
 def _names(app: cyclopts.App, path: Sequence[str]) -> list[str]:
-  """Returns the option names, such as '--output', of a command."""
+  """Returns the option names of a command, such as '--output'."""
   for name in path:
     app = app[name]
   arguments = app.assemble_argument_collection()
@@ -237,8 +248,8 @@ def _convert_error(
   path: Sequence[str],
   prog: str,
 ) -> errors.ConfigError:
-  """Converts an error of cyclopts into one line with value and hint."""
-  help_hint = f'`{prog} --help` explains the options.'
+  """Converts an error of cyclopts to a ConfigError with value and hint."""
+  help_hint = f'Run `{prog} --help` to list the options.'
   if isinstance(error, cyclopts.UnknownOptionError):
     option = (error.token.keyword or error.token.value or '').partition('=')[0]
     return errors.ConfigError(
@@ -260,7 +271,7 @@ def _convert_error(
       'Unexpected argument',
       got=(error.unused_tokens or [''])[0],
       where=prog,
-      fix='Join an option and its value by =, and quote values with spaces.',
+      fix='Write --OPTION=VALUE, and quote values that contain spaces.',
     )
   if isinstance(error, (cyclopts.CoercionError, cyclopts.ValidationError)):
     return _convert_value_error(error, prog, help_hint)

@@ -70,9 +70,9 @@ class PreprocessOptions:
     margin_model: Directory of the run that encodes the pairs.
     margin_layer: Layer of the encoder. 0 is the embedding layer. Defaults to
       the last layer.
-    code_switch: Replace words of monolingual training text by translations
-      from the dictionaries of the corpus. The tasks `corpus.code_switched.*` do
-      the same during training.
+    code_switch: Replace words of monolingual training text by translations from
+      the dictionaries of the corpus. The tasks `corpus.code_switched.*` do the
+      same during training.
     code_switch_probability: Probability of replacing a word that a dictionary
       contains.
     code_switch_max_ratio: Maximum fraction of replaced words in a group of
@@ -176,22 +176,21 @@ Drop training text that contains evaluation texts:
   xlflax preprocess --corpus=raw --output=corpus \
       --decontaminate_against=xnli.tsv,sib.txt
 
-Clean pairs of closely related languages, of which only plain copies count as
-not translated:
+Clean pairs of closely related languages, and drop only nearly identical pairs:
   xlflax preprocess --corpus=mined --output=corpus --max_copy_similarity=0.9 \
       --max_length_ratio=3 --dedup=exact
 
-Drop pairs that are hardly translations, by the encoder of a run:
+Drop pairs whose texts are not similar according to the encoder of a run:
   xlflax preprocess --corpus=mined --output=corpus --min_margin=1.06 \
       --margin_model=runs/mlm_tlm
 
-Write one of 16 shards, each on a machine of its own; any job may be restarted:
+Write one of 16 shards, each on a separate machine; any job may be restarted:
   xlflax preprocess --corpus=raw --output=corpus --min_characters=20 \
       --shard_index=3 --num_shards=16
 Check the shards after the last job, and write missing files:
   xlflax preprocess --corpus=raw --output=corpus --min_characters=20
 
-Switch more words, of two languages and into one of them only:
+Replace more words, and only by words of one of the two languages:
   xlflax preprocess --corpus=corpus --output=switched --languages=en,fr \
       --code_switch --code_switch_target_languages=fr \
       --code_switch_probability=0.5 --code_switch_max_ratio=0.3
@@ -199,7 +198,7 @@ Switch more words, of two languages and into one of them only:
 
 
 def main(options: PreprocessOptions) -> None:
-  """Writes missing files, and prints a line about each file."""
+  """Writes missing files and prints a line about each file."""
   shard = options.shard.resolve()
   with bucket_staging.stage_output(options.output, share=shard) as output:
     files = _preprocess(options, output, shard)
@@ -240,6 +239,7 @@ def _preprocess(
 
 
 def _filters(options: PreprocessOptions) -> Any:
+  """Returns the filters of lines and pairs."""
   from xlflax.data.preprocessing.text_filters import TextFilters
 
   return TextFilters(
@@ -254,11 +254,16 @@ def _filters(options: PreprocessOptions) -> Any:
 
 
 def _deduplication(options: PreprocessOptions) -> Any:
+  """Returns the settings of deduplication."""
   from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
 
-  kept = {'none': Kept.ALL, 'exact': Kept.NOT_EQUAL, 'fuzzy': Kept.NOT_NEAR}
+  kept_lines = {
+    'none': Kept.ALL,
+    'exact': Kept.NOT_EQUAL,
+    'fuzzy': Kept.NOT_NEAR,
+  }
   return Deduplication(
-    kept=kept[options.dedup],
+    kept=kept_lines[options.dedup],
     bands=options.minhash_bands,
     rows=options.minhash_rows,
     characters=options.minhash_ngram,
@@ -266,7 +271,7 @@ def _deduplication(options: PreprocessOptions) -> Any:
 
 
 def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
-  """Returns the filter of pairs by margin and its encoder, if requested."""
+  """Returns the filter of pairs by margin and its encoder, or None."""
   if options.min_margin is None or options.margin_model is None:
     return None
   from xlflax.data.preprocessing.margin_filter import MarginFilter
@@ -288,6 +293,7 @@ def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
 
 
 def _code_switching(options: PreprocessOptions) -> CodeSwitching | None:
+  """Returns the settings of code-switching, or None if it is disabled."""
   if not options.code_switch:
     return None
   return CodeSwitching(
@@ -301,13 +307,14 @@ def _code_switching(options: PreprocessOptions) -> CodeSwitching | None:
 
 
 def _split_list(text: str | None) -> tuple[str, ...] | None:
-  """Splits 'en, fr' at commas."""
+  """Splits text such as 'en, fr' at commas; None stays None."""
   if text is None:
     return None
   return tuple(word.strip() for word in text.split(',') if word.strip())
 
 
 def _print_json(statistics: Any) -> None:
+  """Prints the statistics of a file as JSON."""
   print(json.dumps(dataclasses.asdict(statistics)), flush=True)
 
 

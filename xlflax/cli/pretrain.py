@@ -1,4 +1,4 @@
-"""`xlflax pretrain`: vocabulary, cache, training and evaluation of a corpus."""
+"""`xlflax pretrain`: one-command pretraining on a corpus."""
 
 import dataclasses
 import json
@@ -19,9 +19,9 @@ class PretrainOptions:
   """One-command pretraining with automatically selected settings.
 
   Selects vocabulary size, recipe and number of steps for the text and the
-  available devices, prints the equivalent commands and runs them: `xlflax
-  vocab`, `cache`, `train` and, if the corpus has held-out text, `evaluate`. Run
-  the same command again after an interruption to resume.
+  available devices, prints the equivalent commands and runs them:
+  `xlflax vocab`, `cache`, `train` and, if the corpus has held-out text,
+  `evaluate`. Run the same command again after an interruption to resume.
 
   Attributes:
     corpus: Corpus directory, or directory of files that are named by language.
@@ -32,9 +32,9 @@ class PretrainOptions:
       and cache. Times some steps first.
     steps: Number of training steps.
     vocabulary_size: Size of the vocabulary. Defaults to a size for the text.
-    preemption_exit_code: Exit code after a signal, from which a scheduler
-      recognizes that it should restart the job. Defaults to the exit code of
-      the command that was stopped.
+    preemption_exit_code: Exit code after a signal, with which a scheduler
+      restarts the job. Defaults to the exit code of the command that was
+      stopped.
     dry_run: Print the commands without running them. With --hours, some steps
       are timed.
   """
@@ -104,7 +104,13 @@ def build_commands(
   corpus: pretrain_corpus.LinkedCorpus,
   settings: pretrain_settings.PretrainSettings,
 ) -> list[list[str]]:
-  """Returns the commands for vocabulary, cache, training and evaluation."""
+  """Returns the commands for vocabulary, cache, training and evaluation.
+
+  Args:
+    options: The options of the command.
+    corpus: The corpus.
+    settings: The selected settings.
+  """
   output, corpus_flag = options.output, f'--corpus={corpus.directory}'
   vocabulary, model = f'{output}/vocabulary', f'--model_dir={output}/model'
   gin_files = [*settings.gin_files, *options.gin.gin_file]
@@ -144,6 +150,10 @@ def is_finished(command: list[str], output: str) -> bool:
   """Returns whether a command that succeeded has finished its work.
 
   Training also succeeds if a signal stopped it before its last step.
+
+  Args:
+    command: The command, such as ['xlflax', 'train', ...].
+    output: Output directory of the pretraining.
   """
   from xlflax.training.checkpointing import saved_run
 
@@ -167,7 +177,7 @@ def _run_stoppable(command: list[str], preemption_exit_code: int) -> int:
 def _create_record(
   options: PretrainOptions, corpus: pretrain_corpus.LinkedCorpus
 ) -> dict:
-  """Selects settings, and returns them with the options that led to them."""
+  """Selects settings and returns them with the options that they depend on."""
   from xlflax.data.corpus import corpus_directory
 
   with tempfile.TemporaryDirectory() as links:
@@ -186,6 +196,9 @@ def _create_record(
 
 def _load_record(options: PretrainOptions) -> dict | None:
   """Returns the settings of an earlier call, or None for a new output.
+
+  Args:
+    options: The options of this call.
 
   Raises:
     RunDirectoryError: If the record is damaged, or the earlier call had other
@@ -207,7 +220,7 @@ def _load_record(options: PretrainOptions) -> dict | None:
   record = json.loads(path.read_text(encoding='utf-8'))
   if record['options'] != _recorded_options(options):
     raise errors.RunDirectoryError(
-      'The output holds a pretraining with other options',
+      'The output directory contains a run with other options',
       got=str(_recorded_options(options)),
       expected=str(record['options']),
       where=str(path),
@@ -225,6 +238,7 @@ def _recorded_options(options: PretrainOptions) -> dict:
 
 
 def _write_record(output: pathlib.Path, record: dict) -> None:
+  """Writes the settings and their manifest."""
   from xlflax.integrity import pretraining_integrity
 
   content = {pretraining_integrity.RECORD: json.dumps(record, indent=2) + '\n'}

@@ -1,4 +1,4 @@
-"""The text that `xlflax pretrain` reads: a corpus directory, or links to files."""
+"""Corpus of `xlflax pretrain`: a corpus directory, or links to text files."""
 
 import dataclasses
 import pathlib
@@ -13,12 +13,12 @@ from xlflax.utils import errors, name_suggestions
 
 @dataclasses.dataclass(frozen=True)
 class LinkedCorpus:
-  """A corpus directory, which may consist of links to files elsewhere.
+  """A corpus directory, which may consist of links to other files.
 
   Attributes:
     directory: Corpus directory.
-    links: Maps paths relative to `directory` to the files that they link to.
-      Empty if the directory is the user's own.
+    links: Files by the path of their link relative to `directory`. Empty if the
+      directory is a corpus of the user.
   """
 
   directory: str
@@ -61,12 +61,12 @@ class LinkedCorpus:
         'No text was found',
         expected='a corpus directory, or files such as en.txt and de-en.tsv',
         where=corpus,
-        fix='`xlflax build-corpus --help` shows how to build an example corpus.',
+        fix='Run `xlflax build-corpus --help` for commands that build a corpus.',
       )
     requested = languages.split(',') if languages else available
     if missing := [code for code in requested if code not in available]:
       raise errors.CorpusError(
-        'The corpus has no text of a language',
+        'The corpus has no text in a requested language',
         got=', '.join(missing),
         expected=', '.join(available),
         where=corpus,
@@ -88,9 +88,12 @@ class LinkedCorpus:
   def link(self, directory: str) -> str:
     """Creates the links in a directory.
 
+    Args:
+      directory: Directory for the links. Its previous links are removed.
+
     Returns:
-      The corpus directory: `directory`, or the user's own if there are no
-      links.
+      The corpus directory: `directory`, or the corpus of the user if there are
+      no links.
     """
     root = pathlib.Path(directory)
     if not self.links:
@@ -112,24 +115,24 @@ class LinkedCorpus:
 
 
 def _check_links_only(root: pathlib.Path) -> pathlib.Path:
-  """Returns a directory that does not exist or holds only links.
+  """Returns a directory that does not exist or contains only links.
 
   Raises:
-    RunDirectoryError: If it holds anything else, which would be lost.
+    RunDirectoryError: If it contains other files, which would be deleted.
   """
   files = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
   if files or root.is_symlink():
     raise errors.RunDirectoryError(
-      'The directory for links to the text holds other files',
+      'The directory for links to the text contains other files',
       got=str(files[0] if files else root),
-      expected='a directory of links, or none',
+      expected='a directory of links, or no directory',
       fix='Pass another --output.',
     )
   return root
 
 
 def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Maps the paths in a corpus directory to the files of a directory.
+  """Returns the files of a directory by their path in a corpus directory.
 
   In a plain directory, en.jsonl and en-de.tmx become mono/en.jsonl and
   parallel/en-de.tmx, and de/train/1.parquet becomes mono/de.train.1.parquet.
@@ -166,6 +169,6 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   return {
     name: path
     for name, path in files.items()
-    if path.suffix != '.json'  # metadata that `datasets` writes
+    if path.suffix != '.json'  # The library `datasets` writes metadata files.
     and not path.name.upper().startswith(corpus_directory.IGNORED)
   }

@@ -1,11 +1,11 @@
 """Settings of `xlflax pretrain`: vocabulary size, recipe and training steps.
 
-The vocabulary grows with the square root of the text, as the number of distinct
-words does (Heaps' law): 8,000 entries for a million tokens, as in
-docs/recipes.md. Short or uniform text has fewer subwords. CPUs train
-`recipes/small.gin`. GPUs and TPUs train the largest recipe that sees 20 tokens
-per parameter of its layers (Hoffmann et al. 2022) in the given time, reading
-the text at most 40 times.
+The vocabulary size grows with the square root of the text size, as does the
+number of distinct words (Heaps' law): 8,000 tokens for a text of a million
+tokens, as in docs/recipes.md. Short or uniform text has fewer subwords. On
+CPUs, the recipe is `recipes/small.gin`. On GPUs and TPUs, it is the largest
+recipe that is trained on 20 tokens per parameter of its layers (Hoffmann et al.
+2022) in the given time, if the text is read at most 40 times.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 from xlflax.cli import options as shared_options
 
 _LOG = logging.getLogger(__name__)
-_MAX_BYTES = 1 << 30  # Number of bytes of text that are read.
+_MAX_BYTES = 1 << 30  # Maximum number of bytes of text that are read.
 _BYTES_PER_TOKEN = 4
 _MAX_WORDS = 400_000  # A third of them exceeds every vocabulary size.
 _MAX_EPOCHS = 40  # `xlflax train` warns above this number.
@@ -197,7 +197,7 @@ def _build_trainer(
 def _measure_step_seconds(
   trainer: Any, name: str, *, is_smallest: bool
 ) -> float:
-  """Returns the seconds per step; infinity if a larger recipe does not fit."""
+  """Returns the seconds per step, or infinity if a larger recipe does not fit."""
   try:
     seconds = trainer.benchmark(steps=_TIMED_STEPS)['seconds_per_step'][
       'median'
@@ -235,7 +235,7 @@ def _read_statistics(corpus: Any) -> _TextStatistics:
 def _select_vocabulary_size(text: _TextStatistics, platform: str) -> int:
   """Returns a vocabulary size, rounded down to two digits.
 
-  Each character is an entry. A third of the words bounds the number of
+  Each character is a token. A third of the number of words bounds the number of
   subwords.
   """
   max_size = 16_000 if platform == 'cpu' else 128_000

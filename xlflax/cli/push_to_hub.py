@@ -7,8 +7,8 @@ import dataclasses
 class PushToHubOptions:
   """Uploads an exported model to the Hugging Face Hub.
 
-  New models are private. Weights and graphs of an earlier upload that the
-  directory does not have are deleted from the Hub.
+  New models are private. Weights and graphs of an earlier upload that are not
+  in the directory are deleted from the Hub.
 
   Attributes:
     directory: Directory written by `xlflax convert to-hf`. README.md may be
@@ -42,7 +42,7 @@ def main(options: PushToHubOptions) -> None:
   hub_files.check_name(options.name)
   print(upload)
   if options.dry_run:
-    print(f'Dry run: nothing was sent to {options.name}.')
+    print(f'Dry run: No files were uploaded to {options.name}.')
     return
   address = hub_files.push_to_hub(
     upload, options.name, private=not options.public

@@ -78,16 +78,17 @@ def main(options: ReportOptions) -> None:
     page = _join_suites(options)
   else:
     raise errors.ConfigError(
-      'A report compares either runs or outputs of suites',
+      'A report cannot compare runs with outputs of suites',
       got=f'{are_suites.count(False)} runs and {are_suites.count(True)} '
       'outputs of suites',
       where='xlflax report',
-      fix='Write one report of each.',
+      fix='Write one report of the runs and one of the suites.',
     )
   print(page)
 
 
 def _compare_runs(options: ReportOptions) -> pathlib.Path:
+  """Writes the page that compares runs and returns its path."""
   runs = _parse_runs(options.directories)
   for directory in runs.values():
     flag_validation.check_run('DIRECTORIES', directory)
@@ -103,6 +104,7 @@ def _compare_runs(options: ReportOptions) -> pathlib.Path:
 
 
 def _join_suites(options: ReportOptions) -> pathlib.Path:
+  """Writes the page that joins outputs of suites and returns its path."""
   from xlflax.evaluation.reports import joined, report_files
 
   output = paths.to_path(options.output)
@@ -120,7 +122,7 @@ def _join_suites(options: ReportOptions) -> pathlib.Path:
 
 
 def _is_suite_output(text: str) -> bool:
-  """Returns whether a directory has the scores of a suite."""
+  """Returns whether a directory contains the scores of a suite."""
   directory = paths.to_path(text)
   return any(
     (folder / 'scores.json').exists()
@@ -129,7 +131,7 @@ def _is_suite_output(text: str) -> bool:
 
 
 def _parse_runs(items: Sequence[str]) -> dict[str, str]:
-  """Maps the names of runs to their directories.
+  """Returns the directories of runs by name.
 
   Runs whose directories have the same name are named by their paths.
 
@@ -147,6 +149,6 @@ def _parse_runs(items: Sequence[str]) -> dict[str, str]:
       'Two runs have the same name',
       got=', '.join(name for name, _ in runs),
       where='xlflax report',
-      fix='Name them by NAME=DIR.',
+      fix='Pass NAME=DIR with a different name for each run.',
     )
   return dict(runs)

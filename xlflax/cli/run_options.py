@@ -53,7 +53,7 @@ class RunOptions:
   def macros(self) -> dict[str, Any]:
     """Returns the gin macros that the options set; bindings override them.
 
-    A run with a dummy vocabulary reads no data and writes nothing. MODEL_DIR,
+    A run with a dummy vocabulary reads no data and writes no files. MODEL_DIR,
     CORPUS and VOCABULARY are set to an arbitrary value.
     """
     unused = None if self.vocabulary_size is None else 'unused'
@@ -67,7 +67,10 @@ class RunOptions:
     return {name: value for name, value in macros.items() if value is not None}
 
   def dummy_vocabulary(self) -> dict[str, Any]:
-    """Returns the field `vocabulary` of a `Trainer` with a dummy vocabulary."""
+    """Returns the field `vocabulary` of a `Trainer` with a dummy vocabulary.
+
+    The result is empty without `vocabulary_size`.
+    """
     if self.vocabulary_size is None:
       return {}
     return {

@@ -19,8 +19,8 @@ class RegistrationOptions:
 
   Attributes:
     corpus: Corpus directory. Registers the tasks `corpus.*`.
-    task_module: Importable module that registers SeqIO tasks. Repeat the
-      option for several.
+    task_module: Importable module that registers SeqIO tasks. Repeat the option
+      for several.
     xtreme: Directory that XTREME's download script wrote. Registers the tasks
       `xtreme.*`.
     treebanks: Directory of Universal Dependencies treebanks. Registers the
@@ -98,7 +98,7 @@ class ConvertOptions:
       ['input'],
       requires='the name of a data set',
       satisfied=self.name is not None,
-      fix='`xlflax tasks convert` lists the names.',
+      fix='Run `xlflax tasks convert` to list the names.',
     )
     shared_options.check_requires(
       self, ['input'], requires='--output', satisfied=self.output is not None
@@ -124,7 +124,7 @@ List public data sets, describe one, and convert a download:
   xlflax tasks convert sib200
   xlflax tasks convert sib200 --input=sib-200/data/annotated --output=sib200
 
-Show a task of your own, from ./my_tasks.py (docs/tasks.md):
+Show one of your own tasks, from ./my_tasks.py (docs/tasks.md):
   xlflax tasks show news.sw --task_module=my_tasks -n 5
 """
 
@@ -222,7 +222,7 @@ def _show_mixture(options: ShowOptions) -> None:
     ['vocabulary', 'num_examples'],
     excluded_by=f'the mixture {options.name}',
     given=True,
-    fix='Name a task of the mixture to show examples.',
+    fix='Pass the name of a task of the mixture to show examples.',
   )
   rows = task_report.mixture_rates(options.name, split=options.split)
   print(

@@ -26,12 +26,12 @@ class TrainOptions(run_options.RunOptions):
 
   Attributes:
     phases: Directory with the gin files phase1.gin, phase2.gin and so on, or
-      gin files separated by commas. The phases are trained one after the
-      other in MODEL_DIR/phase1 and so on (see docs/modern_encoders.md).
+      gin files separated by commas. The phases are trained one after the other
+      in MODEL_DIR/phase1 and so on (see docs/modern_encoders.md).
     dry_run: Check the configuration and print the plan without training.
-    target_topology: Devices to plan for in a dry run, as
-      PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8. They
-      need not be available. gpu:A100-40GB:64/4 has 4 devices per node.
+    target_topology: Devices to plan for in a dry run, as PLATFORM:KIND:COUNT,
+      such as gpu:H200:512, tpu:v5p:256 or cpu:8. They need not be available.
+      gpu:A100-40GB:64/4 has 4 devices per node.
     cost_model: Source of the plan for a target topology. "compiler" compiles
       for the devices and requires the extra plan-gpu or plan-tpu, "estimate"
       does not, and "auto" compiles if the compiler is installed.
@@ -40,18 +40,18 @@ class TrainOptions(run_options.RunOptions):
       configuration. "continue" resumes it with the new configuration.
     stop_after_steps: Step at which the run saves a checkpoint and stops, before
       its last step.
-    preemption_exit_code: Exit code after a signal stopped the run, from which
-      a scheduler recognizes that it should restart the job.
+    preemption_exit_code: Exit code after a signal stopped the run, with which a
+      scheduler restarts the job.
     watchdog_timeout: Seconds without a step, batch or checkpoint after which
       all processes write their stacks and the job exits with code 74. 0
       disables the watchdog. Defaults to the larger of 900 and the duration of
       ten steps.
-    profile_steps: Range FIRST:LAST of steps to profile. The trace is written
-      to MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev.
+    profile_steps: Range FIRST:LAST of steps to profile. The trace is written to
+      MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev.
     profile_memory: Write a device memory profile with the trace, for pprof.
     report_to: Destination of metrics in addition to metrics.jsonl. Repeat the
-      option for several. "jsonl" alone disables the others, and "terminal"
-      logs losses by objective and language. Defaults to tensorboard.
+      option for several. "jsonl" alone disables the others, and "terminal" logs
+      losses by objective and language. Defaults to tensorboard.
   """
 
   phases: str | None = None
@@ -134,7 +134,7 @@ def main(options: TrainOptions) -> int:
   """Configures the run, joins the other processes, and trains or plans."""
   try:
     return _train_or_plan(options)
-  except signals.Stopped as error:  # before training handles signals
+  except signals.Stopped as error:  # Raised before training handles signals.
     if not options.preemption_exit_code:
       raise
     print(f'xlflax train: {signals.describe_stop(error)}.', file=sys.stderr)
@@ -142,6 +142,7 @@ def main(options: TrainOptions) -> int:
 
 
 def _train_or_plan(options: TrainOptions) -> int:
+  """Trains or plans the run and returns the exit status."""
   machine = (
     None
     if options.target_topology is None
@@ -153,12 +154,11 @@ def _train_or_plan(options: TrainOptions) -> int:
   else:
     from xlflax.planning import cpu_stand_in
 
-    cpu_stand_in.create_cpu_devices(
-      machine
-    )  # before JAX initializes its devices
-  from xlflax.training.distributed import distributed_job as processes
+    # This must precede the initialization of JAX's devices.
+    cpu_stand_in.create_cpu_devices(machine)
+  from xlflax.training.distributed import distributed_job
 
-  with processes.leaving_together(
+  with distributed_job.leaving_together(
     'train', stopped_status=options.preemption_exit_code
   ):
     distributed.join(
@@ -173,7 +173,7 @@ def _train_or_plan(options: TrainOptions) -> int:
 
 
 def _shared_settings(options: TrainOptions) -> list[str]:
-  """Returns the options that must agree in all processes of a job."""
+  """Returns the options that must be equal in all processes of a job."""
   names = ('dry_run', 'stop_after_steps', 'on_config_mismatch')
   return [f'--{name}={getattr(options, name)}' for name in names]
 
@@ -184,9 +184,9 @@ def _plan(
   trainers: Sequence[Any],
   machine: machine_topology.Machine | None,
 ) -> int:
-  """Prints the plan of each phase and, if there are several, a summary."""
+  """Prints the plan of each phase and, for several phases, a summary."""
   from xlflax.planning import dry_run, plan_report
-  from xlflax.training.distributed import distributed_job as processes
+  from xlflax.training.distributed import distributed_job
 
   if options.phases:
     train_phases.check(
@@ -200,7 +200,7 @@ def _plan(
     plans[phase.name] = trainer.plan(machine, by=dry_run.By(options.cost_model))
   if options.phases:
     plan_report.show_phases(plans)
-  if options.output_file and processes.is_lead():
+  if options.output_file and distributed_job.is_lead():
     result = {'phases': plans} if options.phases else plans['']
     text = json.dumps(result, indent=2) + '\n'
     paths.write_atomically(paths.to_path(options.output_file), text)
@@ -213,7 +213,7 @@ def _train(
   trainers: Sequence[Any],
 ) -> int:
   """Trains the phases in order, until one stops before its last step."""
-  from xlflax.training.distributed import distributed_job as processes
+  from xlflax.training.distributed import distributed_job
 
   finished = train_phases.check(trainers) if options.phases else [False]
   for phase, trainer, is_finished in zip(
@@ -221,12 +221,12 @@ def _train(
   ):
     if is_finished:
       continue
-    if processes.is_lead():
+    if distributed_job.is_lead():
       train_next_steps.log_export(trainer)
     line = live_display.Line(f'{trainer.model_dir}: starting or saving')
     with contextlib.closing(line):
       result = trainer.train(gin_config=phase.configuration.operative)
-    if processes.is_lead():
+    if distributed_job.is_lead():
       print(json.dumps(result))
       train_next_steps.log_next_steps(trainer, result)
     if result.get('interrupted'):
@@ -237,7 +237,7 @@ def _train(
 
 
 def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
-  """Builds the run that the configuration and the options describe."""
+  """Builds the trainer of a phase from the configuration and the options."""
   from xlflax import trainer
   from xlflax.training.checkpointing import run_directory
 

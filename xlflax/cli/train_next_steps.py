@@ -1,10 +1,10 @@
-"""Log messages of `xlflax train`: possible exports and next commands."""
+"""Log messages of `xlflax train` about possible exports and next commands."""
 
 import logging
 import shlex
 from typing import Any
 
-# Objective -> gin file in `evaluate/`, if the names differ.
+# Gin files in `evaluate/` by objective, if the names differ.
 _EVALUATION_FILES = {
   'sequence_classification': 'classification',
   'sequence_regression': 'regression',
@@ -21,7 +21,7 @@ def log_export(trainer: Any) -> None:
   exportable = (encoder.Encoder, encoder_decoder.EncoderDecoder)
   if type(trainer.model) not in exportable:
     logging.info(
-      'Export: no Hugging Face architecture fits a %s.',
+      'Export: No Hugging Face architecture supports the model class %s.',
       type(trainer.model).__name__,
     )
     return
@@ -30,17 +30,24 @@ def log_export(trainer: Any) -> None:
   )
   name, _, reason = description.partition(': ')
   if reason:
-    logging.info('Export: no Hugging Face architecture fits (%s).', reason)
+    logging.info(
+      'Export: No Hugging Face architecture supports the model (%s).', reason
+    )
   else:
     logging.info(
-      'Export: the model fits the Hugging Face architecture %s '
+      'Export: The model can be exported to the Hugging Face architecture %s '
       '(`xlflax convert to-hf`).',
       name,
     )
 
 
 def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
-  """Logs how the run ended, and commands to continue with."""
+  """Logs the result of a run and commands that use it.
+
+  Args:
+    trainer: Run that was trained.
+    result: Result of `Trainer.train`.
+  """
   from xlflax.training import progress_lines
 
   duration = progress_lines.format_duration(sum(result['seconds'].values()))
@@ -55,11 +62,11 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
     '' if loss is None else f', loss {loss:.4f}',
   )
   lines = next_commands(trainer, result)
-  logging.info('Next:\n%s', '\n'.join(f'  {line}' for line in lines))
+  logging.info('Next steps:\n%s', '\n'.join(f'  {line}' for line in lines))
 
 
 def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
-  """Returns command lines that fit a run, such as its evaluation.
+  """Returns commands that use a run, such as its evaluation.
 
   Args:
     trainer: Run that was trained.

@@ -1,8 +1,8 @@
-"""Runs of `xlflax train --phases` that start from each other's checkpoints.
+"""Runs of `xlflax train --phases`, each of which starts from the previous one.
 
 Phase NAME trains in MODEL_DIR/NAME. Its gin file reads the directory of the
 previous phase from the macro INIT_DIR. A binding of the command line applies to
-the phases that read it.
+the phases that use it.
 """
 
 import dataclasses
@@ -35,6 +35,9 @@ class Phase:
 def configure(options: run_options.RunOptions) -> list[Phase]:
   """Returns the runs that the options of `train` describe, in order.
 
+  Args:
+    options: The options of the command.
+
   Raises:
     ConfigError: If a phase does not exist or its configuration is invalid.
   """
@@ -47,12 +50,15 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
 
 
 def check(trainers: Sequence[Any]) -> list[bool]:
-  """Returns for each run whether it has finished.
+  """Checks the phases and returns for each phase whether it has finished.
+
+  Args:
+    trainers: The run of each phase.
 
   Raises:
     CheckpointError: If a run cannot start from the previous one.
-    RunDirectoryError: If a finished run had another configuration, or a run
-      has started although the previous one has not finished.
+    RunDirectoryError: If a finished run had another configuration, or a run has
+      started although the previous one has not finished.
   """
   from xlflax.training import training_setup
   from xlflax.training.checkpointing import (
@@ -78,7 +84,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
       raise errors.RunDirectoryError(
         'A phase has started although the previous one has not finished',
         got=str(setup.model_dir),
-        fix='Pass the previous number of steps, or another --model_dir.',
+        fix='Pass the same number of steps as before, or another --model_dir.',
       )
     finished.append(last_step is not None and last_step >= setup.settings.steps)
     if finished[-1]:
@@ -87,13 +93,17 @@ def check(trainers: Sequence[Any]) -> list[bool]:
         setup.description,
         other_config=setup.settings.other_config,
       )
-      logging.info('%s has finished before.', setup.model_dir)
+      logging.info('Skipping %s, which has finished.', setup.model_dir)
     previous = setup
   return finished
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:
-  """Returns the run, without initial checkpoints that do not exist yet."""
+  """Returns the run without initial checkpoints that do not exist yet.
+
+  Args:
+    trainer: The run.
+  """
   from xlflax.training.checkpointing import checkpoint_reader
   from xlflax.training.initialization import init_from
 
@@ -142,7 +152,7 @@ def _split(
 def _macros_read(
   files: Sequence[str], folders, bindings: Sequence[str]
 ) -> set[str]:
-  """Returns the macros that gin files and bindings read."""
+  """Returns the macros that gin files and bindings use."""
   macros: set[str] = set()
   for binding in bindings:
     macros |= config_files.used_macros(binding)
@@ -157,7 +167,7 @@ def _applies_to(
 ) -> bool:
   """Returns whether a phase receives a binding.
 
-  A macro that no phase reads is passed to all of them, so that it is reported.
+  A macro that no phase uses is passed to all of them, so that it is reported.
   """
   name = binding.partition('=')[0].strip()
   return (
@@ -168,6 +178,7 @@ def _applies_to(
 
 
 def _check_reads_previous(file: str, macros: set[str]) -> None:
+  """Raises ConfigError if a phase does not use the previous checkpoint."""
   if _INIT_MACRO not in macros:
     raise errors.ConfigError(
       'A phase must start from the checkpoint of the previous phase',

@@ -21,8 +21,8 @@ class TranslateOptions:
     source: Language code of the input.
     target: Language code of the output.
     input: Text file with one sentence per line. "-" is standard input.
-    output: File to which the translations are written, one line per input
-      line. "-" is standard output.
+    output: File to which the translations are written, one line per input line.
+      "-" is standard output.
     step: Training step of the checkpoint. Defaults to the last checkpoint.
     batch_size: Number of lines that are translated together.
     beam_size: Number of hypotheses in the beam. 1 is greedy decoding.
@@ -37,8 +37,8 @@ class TranslateOptions:
       generated for it. Defaults to the number of positions of the model.
     decoder_start_token: First input token of the decoder. Defaults to the token
       with which the run was trained.
-    source_special_tokens: Special tokens of the encoder input. Defaults to those
-      with which the run was trained.
+    source_special_tokens: Special tokens of the encoder input. Defaults to
+      those with which the run was trained.
   """
 
   model_dir: str
@@ -96,6 +96,7 @@ def main(options: TranslateOptions) -> None:
 
 
 def _open_translator(options: TranslateOptions):
+  """Opens the run with the options of the search."""
   from xlflax import translate
 
   search_options: dict[str, Any] = {
@@ -121,7 +122,7 @@ def _translate_stream(translator, options: TranslateOptions):
   """Translates from or to a standard stream.
 
   Returns:
-    The counts of lines, or None if the reader of standard output is gone.
+    The counts of lines, or None if standard output has no reader.
   """
   with contextlib.ExitStack() as files:
     try:
@@ -142,11 +143,12 @@ def _translate_stream(translator, options: TranslateOptions):
 
 
 def _check_paths(options: TranslateOptions) -> None:
+  """Checks that the input exists and differs from the output."""
   for name in ('input', 'output'):
     paths.to_local_path(getattr(options, name), where=f'--{name}')
   source = options.input
   if source == '-' and pathlib.Path('/dev/stdin').is_file():
-    source = '/dev/stdin'  # redirected from a file by the shell
+    source = '/dev/stdin'  # The shell redirected a file.
   if '-' not in (source, options.output):
     output_paths.check_differs(source, options.output, option='output')
   if options.input != '-' and not pathlib.Path(options.input).is_file():

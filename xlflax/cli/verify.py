@@ -1,4 +1,4 @@
-"""`xlflax verify`: verifies what xlflax wrote, and repairs it."""
+"""`xlflax verify`: verifies and repairs runs, caches and other artifacts."""
 
 import dataclasses
 import json
@@ -25,8 +25,8 @@ class CacheTextOptions:
   Attributes:
     vocabulary: Directory written by `xlflax vocab`.
     corpus: Corpus directory.
-    task_module: Importable module that registers SeqIO tasks. Repeat the
-      option for several.
+    task_module: Importable module that registers SeqIO tasks. Repeat the option
+      for several.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
   """
 
@@ -85,7 +85,7 @@ Write missing and damaged shards of a token cache again from its text:
 
 
 def main(options: VerifyOptions) -> int:
-  """Prints the findings; returns 2 if an artifact is damaged."""
+  """Prints the findings and returns 2 if an artifact is damaged."""
   from xlflax import integrity
 
   results = []
@@ -124,4 +124,5 @@ def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
 
 
 def _print_progress(line: str) -> None:
+  """Prints a line to standard error."""
   print(line, file=sys.stderr)

@@ -19,7 +19,7 @@ from xlflax.storage import bucket_staging, paths
 from xlflax.utils import errors, progress_reporting
 
 _MAX_CHANGED_RATE = 0.01
-# Options that only training reads, not the sampling of a shard.
+# Options that have no effect on the sampling of a shard.
 _TRAINING_OPTIONS = (
   'output',
   'size',
@@ -51,10 +51,10 @@ class VocabOptions:
     size: Number of tokens, including special symbols. With one model per
       language, the size of each model.
     num_merges: Number of BPE merges of each model, instead of --size. The
-      characters of the text, the special symbols and, with --byte_fallback,
-      256 bytes are added to them. Requires --model_type=bpe.
-    vocab_sharing: Tokens that languages share. "joint" trains one model on
-      all languages, and the other values train one model per language. With
+      characters of the text, the special symbols and, with --byte_fallback, 256
+      bytes are added to them. Requires --model_type=bpe.
+    vocab_sharing: Tokens that languages share. "joint" trains one model on all
+      languages, and the other values train one model per language. With
       "shared", identical strings are one token. With "none", languages share
       special symbols only. With "separate", the ids of the languages overlap,
       for models with embeddings for each language.
@@ -216,7 +216,7 @@ def _train(
   print(vocabulary_statistics.format_table(statistics))
   spec = result.spec
   print(
-    f'\n{spec.size} entries, {len(spec.languages)} languages: '
+    f'\n{spec.size} tokens, {len(spec.languages)} languages: '
     f'{paths.to_path(options.output) / base_vocabulary.DESCRIPTION_FILE}'
   )
   for code, ranges in zip(spec.languages, spec.language_words, strict=False):
@@ -227,7 +227,7 @@ def _train(
 def _warn_of_changed_text(
   statistics: list[dict[str, Any]], normalization: str
 ) -> None:
-  """Logs the languages whose text encoding and decoding changes."""
+  """Logs a warning if encoding and decoding changes the text of languages."""
   changed = {
     row['language']: row['changed_rate']
     for row in statistics
@@ -292,7 +292,7 @@ def _print_plan(corpus: Corpus, settings: Settings) -> None:
   """Validates the corpus and prints the number of sentences to sample."""
   from xlflax.data.tokenizers.vocabulary_training import sentence_quotas
 
-  print('lines, all well-formed:')
+  print('valid lines:')
   for name, count in corpus.validate().items():
     print(f'  {name:<28} {count:>12,}')
   model = (
@@ -302,13 +302,14 @@ def _print_plan(corpus: Corpus, settings: Settings) -> None:
   )
   alpha = '' if settings.alpha is None else f', alpha {settings.alpha}'
   print(f'\nsentences for {model}, {_format_size(settings)}{alpha}')
-  print(f'  {"language":<10} {"there are":>12} {"drawn":>12}')
+  print(f'  {"language":<10} {"available":>12} {"sampled":>12}')
   for quotas in sentence_quotas(corpus, settings).values():
     for language, quota in quotas.items():
       print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')
 
 
 def _format_size(settings: Settings) -> str:
+  """Formats the size or the number of merges of a vocabulary."""
   if settings.size is not None:
-    return f'{settings.size} entries'
+    return f'{settings.size} tokens'
   return f'{settings.merges} merges'

@@ -1,1 +1,1 @@
-"""Starting jobs of several processes: here, or on a cluster."""
+"""Launchers that start jobs of several processes, locally or on a cluster."""

@@ -28,7 +28,7 @@ _LAUNCHER_FLAGS = (
   '--cluster',
   PREEMPTION_FLAG.partition('=')[0],
 )
-MULTILINE = 'multiline'  # key in the metadata of a field
+MULTILINE = 'multiline'  # Key in the metadata of a dataclass field.
 _VARIABLE_NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
 _IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
 
@@ -37,8 +37,8 @@ class Job(abc.ABC):
   """A job of several processes that run the same command.
 
   A launcher is a frozen dataclass that derives from this class and is
-  registered with `xlflax.launch.launcher_registry.register`. Its fields are the options
-  of `xlflax launch NAME`.
+  registered with `xlflax.launch.launcher_registry.register`. Its fields are the
+  options of `xlflax launch NAME`.
 
   Attributes:
     command: Command that each process runs, such as
@@ -52,11 +52,11 @@ class Job(abc.ABC):
   internal_fields: ClassVar[tuple[str, ...]] = ()
 
   def check(self) -> None:
-    """Checks what the processes would read, before rendering or launching.
+    """Checks the inputs of the processes before rendering or launching.
 
     Raises:
-      ConfigError: If a gin file is missing, if the nodes do not share the
-        model directory, or if the processes cannot install xlflax.
+      ConfigError: If a gin file is missing, if the nodes do not share the model
+        directory, or if the processes cannot install xlflax.
     """
     check_gin_files(self.command)
 
@@ -76,6 +76,10 @@ class Job(abc.ABC):
 def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
   """Parses the values NAME=VALUE of a repeated option.
 
+  Args:
+    values: The values of the option.
+    option: The name of the option, for messages.
+
   Raises:
     ConfigError: If a value has no name or no equals sign, or if a name occurs
       twice.
@@ -85,27 +89,38 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
     name, sign, text = value.partition('=')
     if not name or not sign:
       raise errors.ConfigError(
-        'A name has no value', got=value, expected='NAME=VALUE', where=option
+        f'Invalid value for {option}',
+        got=value,
+        expected='NAME=VALUE',
+        where=option,
       )
     if name in pairs:
       raise errors.ConfigError(
-        'A name has two values', got=value, expected='one value', where=option
+        f'Two values of {option} have the same name',
+        got=value,
+        expected='one value per name',
+        where=option,
       )
     pairs[name] = text
   return pairs
 
 
 def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
-  """Parses environment variables NAME=VALUE; see `parse_pairs`.
+  """Parses environment variables NAME=VALUE.
+
+  Args:
+    values: The values of the option.
+    option: The name of the option, for messages.
 
   Raises:
-    ConfigError: Also if a name cannot be that of an environment variable.
+    ConfigError: If a name is not valid for an environment variable, and as in
+      `parse_pairs`.
   """
   pairs = parse_pairs(values, option)
   for name in pairs:
     if not _VARIABLE_NAME.fullmatch(name):
       raise errors.ConfigError(
-        'The name of an environment variable is not valid',
+        'Invalid name of an environment variable',
         got=name,
         expected='letters, digits and underscores',
         where=option,
@@ -119,48 +134,48 @@ def check_command(
   """Returns the command of a job without a leading 'xlflax'.
 
   Args:
-    command: Words of a command line.
+    command: Arguments of a command line.
     commands: Names of the commands that the launcher can start.
 
   Raises:
     ConfigError: If there is no command, if it does not run as several
       processes, or if it has a flag that the launcher sets.
   """
-  words = tuple(command)
-  if words[:1] == ('xlflax',):
-    words = words[1:]
-  if not words:
+  arguments = tuple(command)
+  if arguments[:1] == ('xlflax',):
+    arguments = arguments[1:]
+  if not arguments:
     raise errors.ConfigError(
       'The command to launch is missing',
       expected='a command after --',
-      fix='xlflax launch local --nproc_per_node=2 -- train --gin_file=...',
+      fix='Run xlflax launch local --nproc_per_node=2 -- train --gin_file=...',
     )
-  name = words[0]
+  name = arguments[0]
   if name not in commands:
     raise errors.ConfigError(
-      'This command does not run as several processes',
+      f'`{name}` cannot run as several processes',
       got=name,
       expected='one of ' + ', '.join(commands),
     )
-  if name in SHARDED_COMMANDS and '--shard_from_env' not in words:
+  if name in SHARDED_COMMANDS and '--shard_from_env' not in arguments:
     raise errors.ConfigError(
-      'Without --shard_from_env every process would do all of the work',
-      got=' '.join(words),
+      f'`{name}` requires --shard_from_env to divide its work among processes',
+      got=' '.join(arguments),
       expected='--shard_from_env',
     )
   if name in DISTRIBUTED_COMMANDS:
     for flag in _LAUNCHER_FLAGS:
-      if any(w == flag or w.startswith(f'{flag}=') for w in words):
+      if any(w == flag or w.startswith(f'{flag}=') for w in arguments):
         raise errors.ConfigError(
-          'The launcher sets this flag of the command',
+          f'The launcher sets {flag} itself',
           got=flag,
-          fix='Remove it.',
+          fix=f'Remove {flag} from the command.',
         )
-  return words
+  return arguments
 
 
 def flag_value(command: Sequence[str], flag: str) -> str | None:
-  """Returns the last value of `--flag=value` or `--flag value`."""
+  """Returns the last value of `--flag=value` or `--flag value`, or None."""
   values = flag_values(command, flag)
   return values[-1] if values else None
 
@@ -183,8 +198,8 @@ def check_gin_files(
 
   Args:
     command: Command of the job.
-    has_own_files: Whether the processes have other files than this machine,
-      as in a container. Absolute paths are not checked then.
+    has_own_files: Whether the processes have other files than this machine, as
+      in a container. Absolute paths are not checked then.
 
   Raises:
     ConfigError: If a file is neither shipped with xlflax nor found on the
@@ -214,13 +229,13 @@ def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:
 
 
 def model_dir(command: Sequence[str]) -> pathlib.Path | None:
-  """Returns the value of `--model_dir` as a path."""
+  """Returns the value of `--model_dir` as a path, or None."""
   value = flag_value(command, '--model_dir')
   return paths.to_path(value) if value else None
 
 
 def last_checkpoint(directory: pathlib.Path | None) -> int | None:
-  """Returns the step of the newest complete checkpoint of a run."""
+  """Returns the step of the newest complete checkpoint of a run, or None."""
   if directory is None:
     return None
   steps = [
@@ -232,6 +247,7 @@ def last_checkpoint(directory: pathlib.Path | None) -> int | None:
 
 
 def _is_complete(checkpoint: pathlib.Path) -> bool:
+  """Returns whether a checkpoint was written completely."""
   # In a bucket, an unfinished checkpoint has its final name already.
   return (
     not paths.is_bucket(checkpoint)
@@ -245,15 +261,18 @@ def multiline(**arguments) -> Any:
 
 
 def check_text(job: Any) -> None:
-  """Rejects control characters in every field of a job, at any depth.
+  """Raises an error if a field of a job contains a control character.
 
-  Templates quote each value for YAML or for a shell. A line break, NUL or
-  escape character is not safe in a comment, in a terminal or in a directive
-  even if it is quoted.
+  Nested values are checked, too. Templates quote each value for YAML or for a
+  shell. A line break, NUL or escape character is not safe in a comment, in a
+  terminal or in a directive even if it is quoted.
+
+  Args:
+    job: The job, which is a dataclass.
 
   Raises:
     ConfigError: If a value contains a control character. Line breaks and tabs
-      are allowed in fields made by `multiline`.
+      are allowed in fields that `multiline` creates.
   """
   for field in dataclasses.fields(job):
     allowed = '\n\t' if field.metadata.get(MULTILINE) else ''
@@ -269,7 +288,10 @@ def check_text(job: Any) -> None:
 
 
 def check_image(image: str | None) -> None:
-  """Rejects text that is not the name of a container image.
+  """Raises an error for text that is not the name of a container image.
+
+  Args:
+    image: The name, or None.
 
   Raises:
     ConfigError: If the text could be read as a flag, a variable or several
@@ -277,7 +299,7 @@ def check_image(image: str | None) -> None:
   """
   if image is not None and not _IMAGE.fullmatch(image):
     raise errors.ConfigError(
-      'The name of the container image is not valid',
+      'Invalid name of a container image',
       got=image,
       expected='REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST',
       where='--image',
@@ -285,6 +307,7 @@ def check_image(image: str | None) -> None:
 
 
 def _is_control(character: str) -> bool:
+  """Returns whether a character is a control character or line separator."""
   return unicodedata.category(character) in ('Cc', 'Cs', 'Zl', 'Zp')
 
 

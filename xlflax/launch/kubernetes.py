@@ -41,14 +41,14 @@ xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nnodes=4 \
 
 
 class Manifest(enum.Enum):
-  """Kinds of Kubernetes objects that describe a job."""
+  """Type of the Kubernetes object that describes a job."""
 
   JOB = 'job'
   JOBSET = 'jobset'
 
 
 class GpuNetwork(enum.Enum):
-  """Networks between GPUs that need extra settings in the pods."""
+  """Network between GPUs that requires additional settings in the pods."""
 
   GKE_TCPXO = 'gke_tcpxo'
   EKS_EFA = 'eks_efa'
@@ -59,7 +59,7 @@ class Volume:
   """A volume that is mounted into the pods.
 
   Attributes:
-    source: Kind of the volume.
+    source: Type of the volume.
     name: Name of the claim, secret or ConfigMap, or a directory of the node.
     path: Directory at which the volume is mounted.
     read_only: Whether the pods cannot write to the volume.
@@ -78,20 +78,21 @@ class Volume:
       ConfigError: If the text has another form.
     """
     read_only = text.endswith(':ro')
-    source, *rest = text.removesuffix(':ro').split(':')
+    source, *name_and_path = text.removesuffix(':ro').split(':')
     if (
       source not in ('claim', 'host', 'secret', 'config')
-      or len(rest) != 2
-      or not rest[1].startswith('/')
+      or len(name_and_path) != 2
+      or not name_and_path[1].startswith('/')
     ):
       raise errors.ConfigError(
-        'The volume cannot be parsed',
+        'Invalid value for --volume',
         got=text,
         expected='SOURCE:NAME:/DIR or SOURCE:NAME:/DIR:ro with a source of '
         'claim, host, secret or config',
         where='--volume',
       )
-    return cls(source=source, name=rest[0], path=rest[1], read_only=read_only)  # type: ignore[arg-type]
+    name, path = name_and_path
+    return cls(source=source, name=name, path=path, read_only=read_only)  # type: ignore[arg-type]
 
   @property
   def kubernetes_name(self) -> str:
@@ -125,7 +126,7 @@ class Toleration:
     key, sign, value = taint.partition('=')
     if not key or (effect and effect not in _EFFECTS):
       raise errors.ConfigError(
-        'The toleration cannot be parsed',
+        'Invalid value for --toleration',
         got=text,
         expected='KEY[=VALUE][:EFFECT] with an effect of '
         + ', '.join(_EFFECTS),
@@ -159,7 +160,7 @@ class SecretVariable:
     secret, _, key = reference.partition(':')
     if not (variable and secret and key):
       raise errors.ConfigError(
-        'The secret variable cannot be parsed',
+        'Invalid value for --secret_env',
         got=text,
         expected='VARIABLE=SECRET:KEY',
         where='--secret_env',
@@ -277,12 +278,13 @@ class KubernetesJob(job_base.Job):
       )
     if len(self.gke_network) != 8:
       raise errors.ConfigError(
-        'GPUDirect-TCPXO uses eight networks',
+        'GPUDirect-TCPXO requires eight networks',
         got=', '.join(self.gke_network),
         expected='eight names',
         where='--gke_network',
       )
-    # The options that are parsed later fail when the job is constructed.
+    # All options are parsed here, so that invalid values are reported when the
+    # job is constructed.
     volumes = [*self._volumes()]
     for option in ('resource', 'annotation', 'label', 'node_selector'):
       job_base.parse_pairs(getattr(self, option), f'--{option}')
@@ -298,12 +300,13 @@ class KubernetesJob(job_base.Job):
         )
 
   def _check_name(self):
+    """Raises ConfigError if the name is not valid or too long."""
     # Pods are named NAME-workers-I-N-xxxxx, with at most 63 characters.
     max_length = 43 - len(str(self.num_slices - 1))
     is_valid = re.fullmatch(r'[a-z]([-a-z0-9]*[a-z0-9])?', self.name)
     if not is_valid or len(self.name) > max_length:
       raise errors.ConfigError(
-        'The name is not valid in Kubernetes',
+        'Invalid name of a Kubernetes job',
         got=self.name,
         expected=f'at most {max_length} lower-case letters, digits and '
         'hyphens, starting with a letter',
@@ -311,6 +314,7 @@ class KubernetesJob(job_base.Job):
       )
 
   def _check_variables(self):
+    """Raises ConfigError if the names of the variables are not valid."""
     secrets = [SecretVariable.parse(text).variable for text in self.secret_env]
     env = job_base.parse_variables(self.env, '--env')
     job_base.parse_variables([f'{name}=' for name in secrets], '--secret_env')
@@ -318,10 +322,10 @@ class KubernetesJob(job_base.Job):
       for name in names:
         if name in _RESERVED_VARIABLES:
           raise errors.ConfigError(
-            'The launcher sets this environment variable',
+            f'The launcher sets the environment variable {name} itself',
             got=name,
             where=option,
-            fix='Remove it.',
+            fix=f'Remove {name} from {option}.',
           )
 
   def _volumes(self) -> list[Volume]:
@@ -329,13 +333,13 @@ class KubernetesJob(job_base.Job):
 
   @property
   def platform(self) -> str | None:
-    """'gpu' or 'tpu'; None for a job on CPUs."""
+    """Platform of the job, 'gpu' or 'tpu', or None for a job on CPUs."""
     if not self.gpus_per_pod:
       return None
     return 'tpu' if self.gpu_resource.startswith('google.com/tpu') else 'gpu'
 
   def check(self) -> None:
-    """Checks the gin files and that all pods share the model directory."""
+    """Checks the gin files, and that all pods share the model directory."""
     job_base.check_gin_files(self.command, has_own_files=True)
     if self.template is None:
       preflight.check_shared_model_dir(
@@ -411,13 +415,17 @@ class KubernetesJob(job_base.Job):
     )
 
   def launch(self) -> int:
-    """Applies the manifests and prints the answer of the cluster."""
+    """Applies the manifests and prints the response of the cluster."""
     print(apply(self, dict(os.environ)))
     return 0
 
 
 def apply(job: KubernetesJob, environment: dict[str, str]) -> str:
   """Applies the manifests of a job and returns the output of kubectl.
+
+  Args:
+    job: The job.
+    environment: Environment variables of kubectl.
 
   Raises:
     ConfigError: If kubectl is missing or the cluster rejects the manifests.

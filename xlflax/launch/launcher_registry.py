@@ -1,8 +1,8 @@
-"""The launchers: what may follow `xlflax launch`, and how each is added.
+"""Registry of the launchers of `xlflax launch`.
 
-A launcher is one module: a class of jobs (`xlflax.launch.job_base.Job`) under
-`register`, which gives it its name and help. The modules of this package are
-found by themselves, others are named by `--launcher_module`.
+A launcher is a module that registers a class of jobs
+(`xlflax.launch.job_base.Job`) with a name and help. The modules of this package
+are imported automatically, and others are passed with `--launcher_module`.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ from xlflax.utils import errors, user_modules, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launcher:
-  """One way to start the processes of a job.
+  """A method of starting the processes of a job.
 
   Attributes:
-    name: what follows `xlflax launch`.
-    help: one line about it.
-    example: command lines under a comment, for `--help`.
-    job: the class of its jobs.
+    name: Name of the launcher, which follows `xlflax launch`.
+    help: Description in one line.
+    example: Example command lines with a comment, for `--help`.
+    job: Class of the jobs.
   """
 
   name: str
@@ -39,21 +39,21 @@ _launchers: dict[str, Launcher] = {}
 def register(
   name: str, *, help: str, example: str
 ) -> Callable[[type[job_base.Job]], type[job_base.Job]]:
-  """Returns a decorator that makes a class of jobs a launcher.
+  """Returns a decorator that registers a class of jobs as a launcher.
 
   Args:
-    name: what follows `xlflax launch`.
-    help: one line about it.
-    example: command lines under a comment, for `--help`.
+    name: Name of the launcher, which follows `xlflax launch`.
+    help: Description in one line.
+    example: Example command lines with a comment, for `--help`.
   """
 
   def decorate(job: type[job_base.Job]) -> type[job_base.Job]:
-    known = _launchers.get(name)
-    if known is not None and known.job.__module__ != job.__module__:
+    registered = _launchers.get(name)
+    if registered is not None and registered.job.__module__ != job.__module__:
       raise errors.ConfigError(
-        'Two launchers have one name',
-        got=f'{name!r} of {known.job.__module__} and of {job.__module__}',
-        fix='rename one of them',
+        'Two launchers have the same name',
+        got=f'{name!r} of {registered.job.__module__} and {job.__module__}',
+        fix='Rename one of them.',
       )
     _launchers[name] = Launcher(name=name, help=help, example=example, job=job)
     return validation.validate_fields(job)
@@ -65,32 +65,36 @@ def load(modules: Sequence[str] = ()) -> dict[str, Launcher]:
   """Returns the launchers by name, in alphabetical order.
 
   Args:
-    modules: importable modules that register further launchers.
+    modules: Importable modules that register further launchers.
 
   Raises:
-    ConfigError: there is no such module.
+    ConfigError: If a module is not found.
   """
-  for found in pkgutil.iter_modules(launch.__path__):
-    importlib.import_module(f'{launch.__name__}.{found.name}')
+  for module_info in pkgutil.iter_modules(launch.__path__):
+    importlib.import_module(f'{launch.__name__}.{module_info.name}')
   user_modules.import_modules(modules, where='--launcher_module')
   return dict(sorted(_launchers.items()))
 
 
 def find(name: str, modules: Sequence[str] = ()) -> Launcher:
-  """Returns the launcher of a name.
+  """Returns the launcher with a name.
+
+  Args:
+    name: Name of the launcher.
+    modules: Importable modules that register further launchers.
 
   Raises:
-    ConfigError: there is none; the error lists those there are.
+    ConfigError: If no launcher has the name.
   """
   launchers = load(modules)
   if name not in launchers:
-    near = difflib.get_close_matches(name, launchers, n=1)
+    close_matches = difflib.get_close_matches(name, launchers, n=1)
     raise errors.ConfigError(
-      'There is no launcher of this name',
+      'Unknown launcher',
       got=name,
       expected='one of ' + ', '.join(launchers),
-      fix=f'did you mean {near[0]}?'
-      if near
-      else '--launcher_module=MODULE adds launchers of your own',
+      fix=f'did you mean {close_matches[0]}?'
+      if close_matches
+      else 'Pass --launcher_module=MODULE to add your own launchers.',
     )
   return launchers[name]

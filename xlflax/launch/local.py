@@ -1,7 +1,7 @@
 """Jobs whose processes start on this machine.
 
-`xlflax launch local` runs all processes of a job. `xlflax launch node` runs
-the processes of one node of a larger job, like torchrun.
+`xlflax launch local` runs all processes of a job. `xlflax launch node` runs the
+processes of one node of a larger job, like torchrun.
 """
 
 import abc
@@ -19,7 +19,7 @@ from xlflax.storage import paths
 from xlflax.utils import errors, validation
 
 _PROGRAM = (sys.executable, '-m', 'xlflax.cli')
-_EXAMPLE_PORT = 12345  # shown by --dry_run in place of a free port
+_EXAMPLE_PORT = 12345  # Printed by --dry_run in place of a free port.
 _EXAMPLE = """# Four processes that share the GPUs. Add --cpu_devices=2 to run on the CPU.
 xlflax launch local --nproc_per_node=4 -- train --gin_file=... --model_dir=...
 """
@@ -41,8 +41,8 @@ class _SupervisedJob(job_base.Job):
     logs: Directory for the logs of the processes. If None, MODEL_DIR.logs, or
       ./logs if the command has no --model_dir.
     grace_seconds: Time that the other processes have to exit after a failure.
-    max_restarts: Maximum number of restarts within an hour after failures
-      other than user errors. A restart resumes from the last checkpoint.
+    max_restarts: Maximum number of restarts within an hour after failures other
+      than user errors. A restart resumes from the last checkpoint.
     program: Program that runs the command.
   """
 
@@ -60,11 +60,16 @@ class _SupervisedJob(job_base.Job):
 
   @abc.abstractmethod
   def coordinator(self, default_port: int | None = None) -> str:
-    """Returns the address of process 0 for one attempt."""
+    """Returns the address of process 0 for one attempt.
+
+    Args:
+      default_port: Port to use if the job does not set one. If None, a free
+        port.
+    """
 
   @abc.abstractmethod
   def rank(self, local_rank: int) -> int:
-    """Returns the index of a process among those of all nodes."""
+    """Returns the index of a process among the processes of all nodes."""
 
   @property
   @abc.abstractmethod
@@ -72,12 +77,12 @@ class _SupervisedJob(job_base.Job):
     """Number of processes of the job."""
 
   def log(self, local_rank: int) -> pathlib.Path:
-    """Returns the path of a process's log."""
+    """Returns the path of the log of a process."""
     return self.log_directory / f'process_{self.rank(local_rank)}.log'
 
   @property
   def log_directory(self) -> pathlib.Path:
-    """Directory of the logs; on a local disk also for a run in a bucket."""
+    """Directory of the logs, which is on a local disk for a run in a bucket."""
     if self.logs is not None:
       return self.logs
     directory = job_base.model_dir(self.command)
@@ -100,11 +105,16 @@ class _SupervisedJob(job_base.Job):
     ]
 
   def _platform(self) -> str:
+    """Returns the platform on which the processes compute."""
     has_gpus = self.cpu_devices is None and visible_gpus(os.environ)
     return 'gpu' if has_gpus else 'cpu'
 
   def environment(self, local_rank: int, gpus: Sequence[str]) -> dict[str, str]:
     """Returns the variables that a process has in addition to the launcher's.
+
+    Args:
+      local_rank: Index of the process on this node.
+      gpus: Names of the GPUs of this node.
 
     Raises:
       ConfigError: If the GPUs cannot be shared equally.
@@ -205,14 +215,14 @@ class LocalJob(_SupervisedJob):
 class NodeJob(_SupervisedJob):
   """The processes of one node of a job.
 
-  Start this launcher on every node. Processes that fail end the processes of
-  all nodes, and the launcher of each node restarts its own.
+  This launcher must be started on every node. If a process fails, the processes
+  of all nodes end, and the launcher of each node restarts its own.
 
   Attributes:
     nproc_per_node: Number of processes on each node.
     nnodes: Number of nodes.
     node_rank: Index of this node, starting at 0. If None, SLURM_NODEID, or 0.
-    rdzv_endpoint: HOST:PORT at which process 0, on node 0, listens.
+    rdzv_endpoint: Address HOST:PORT at which process 0, on node 0, listens.
   """
 
   nnodes: validation.PositiveInt = 1
@@ -224,14 +234,14 @@ class NodeJob(_SupervisedJob):
     host, separator, port = self.rdzv_endpoint.rpartition(':')
     if not (host and separator and port.isdecimal()):
       raise errors.ConfigError(
-        'The rendezvous endpoint is not an address with a port',
+        'The rendezvous endpoint must be an address with a port',
         got=self.rdzv_endpoint,
         expected='HOST:PORT',
         where='--rdzv_endpoint',
       )
     if self._node_rank >= self.nnodes:
       raise errors.ConfigError(
-        'The rank of a node is less than the number of nodes',
+        'The rank of a node must be less than the number of nodes',
         got=f'--node_rank={self._node_rank} --nnodes={self.nnodes}',
         expected=f'a rank from 0 to {self.nnodes - 1}',
         where='--node_rank',
@@ -249,7 +259,7 @@ class NodeJob(_SupervisedJob):
     return self.rdzv_endpoint
 
   def rank(self, local_rank: int) -> int:
-    """Returns the index of a process among those of all nodes."""
+    """Returns the index of a process among the processes of all nodes."""
     return self._node_rank * self.nproc_per_node + local_rank
 
   @property

@@ -14,7 +14,7 @@ _NODE_LOCAL = ('/tmp', '/var/tmp', '/dev/shm')
 def check_shared_model_dir(
   command: Sequence[str], mounts: Iterable[str], *, fix: str
 ) -> None:
-  """Checks that all nodes and later attempts see the same model directory.
+  """Checks that all nodes and later attempts share the model directory.
 
   Args:
     command: Command of the job.
@@ -35,7 +35,7 @@ def check_shared_model_dir(
   ):
     return
   raise errors.ConfigError(
-    'The model directory is not shared by the nodes of the job',
+    'The nodes of the job must share the model directory',
     got=directory,
     expected='a directory on a shared volume, or gs://... or s3://...',
     where='--model_dir',
@@ -56,7 +56,7 @@ def check_not_node_local(command: Sequence[str]) -> None:
   for local in _NODE_LOCAL:
     if normalized == local or normalized.startswith(local + '/'):
       raise errors.ConfigError(
-        'Each node has its own copy of the model directory',
+        'The nodes of the job must share the model directory',
         got=directory,
         expected='a directory on a shared file system, gs://... or s3://...',
         where='--model_dir',

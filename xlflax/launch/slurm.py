@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 from xlflax.launch import job_base, launcher_registry, preflight, templates
 from xlflax.utils import errors, validation
 
-# sbatch has its own quoting in #SBATCH lines: no characters that need any.
+# sbatch has its own quoting rules in #SBATCH lines. Only characters that need no
+# quotes are allowed.
 _DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
 _EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
@@ -30,7 +31,7 @@ xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
 
 
 class RestartPolicy(enum.Enum):
-  """What happens after a failure that is not a user error."""
+  """Reaction to a failure that is not a user error."""
 
   REQUEUE = 'requeue'
   IN_PLACE = 'in_place'
@@ -52,11 +53,11 @@ class SlurmJob(job_base.Job):
     account: Account to charge.
     time: Time limit in Slurm's format, such as 2-00:00:00.
     job_name: Name of the job and of its logs.
-    signal_seconds: Seconds before the time limit at which the run is asked to
-      save a checkpoint and stop.
+    signal_seconds: Seconds before the time limit at which the run receives a
+      signal to save a checkpoint and stop.
     sweep: File with the options of one array task on each line.
     array: Array tasks to run, such as '1-8%2'. If None, all lines of the sweep.
-      Of a command that divides work, the shards, such as '0-15'.
+      For commands with --shard_from_env, the shards, such as '0-15'.
     max_restarts: Maximum number of restarts after failures other than user
       errors; within the allocation, the maximum within an hour.
     restart_policy: Whether to requeue a failed job, or to restart its processes
@@ -65,8 +66,8 @@ class SlurmJob(job_base.Job):
     nccl_socket_ifname: Network interface of NCCL's control connections
       (NCCL_SOCKET_IFNAME).
     env: Environment variable NAME=VALUE of the processes.
-    entrypoint: Shell command that runs xlflax, such as
-      "apptainer exec --nv image.sif xlflax".
+    entrypoint: Shell command that runs xlflax, such as "apptainer exec --nv
+      image.sif xlflax".
     sbatch_arg: Further argument of sbatch, such as --exclusive.
   """
 
@@ -108,7 +109,7 @@ class SlurmJob(job_base.Job):
     is_sharded = self.command[0] in job_base.SHARDED_COMMANDS
     if self.array and not self.sweep and not is_sharded:
       raise errors.ConfigError(
-        'An array of jobs needs the options of its tasks',
+        f'--array requires --sweep for the command {self.command[0]}',
         got=f'--array={self.array}',
         expected='--sweep=FILE with a line of options for each task',
         where='--array',
@@ -116,7 +117,7 @@ class SlurmJob(job_base.Job):
     num_processes = self.nodes * self.ntasks_per_node
     if self.array and is_sharded and num_processes > 1:
       raise errors.ConfigError(
-        'Each job of an array of shards is one process',
+        'Each job of an array of shards must be a single process',
         got=f'--array={self.array} and {num_processes} processes',
         expected='one node with one process',
         where='--array',
@@ -124,9 +125,10 @@ class SlurmJob(job_base.Job):
       )
 
   def _check_directives(self):
+    """Raises ConfigError if a value is not allowed in an #SBATCH line."""
     if '/' in self.job_name:
       raise errors.ConfigError(
-        'The name of the job is part of the name of its log',
+        'The job name must not contain /, because it is part of a file name',
         got=self.job_name,
         expected='a name without /',
         where='--job_name',
@@ -134,7 +136,7 @@ class SlurmJob(job_base.Job):
     for argument in self.sbatch_arg:
       if not argument.startswith('-'):
         raise errors.ConfigError(
-          'An argument of sbatch is an option',
+          'The value of --sbatch_arg must be an option',
           got=argument,
           expected='an option with its value, such as --exclusive',
           where='--sbatch_arg',
@@ -150,9 +152,9 @@ class SlurmJob(job_base.Job):
     for option, value in values:
       if value is not None and not _DIRECTIVE.fullmatch(value):
         raise errors.ConfigError(
-          'The value cannot be written into an #SBATCH line',
+          f'The value of {option} is not allowed in an #SBATCH line',
           got=value,
-          expected='text without spaces, quotes, #, $, ;, <, > and backslashes',
+          expected='text without spaces, quotes, #, $, ;, <, > or backslashes',
           where=option,
           fix='Pass it to `sbatch` on its command line, with the script that '
           '--dry_run prints.',
@@ -160,7 +162,7 @@ class SlurmJob(job_base.Job):
 
   @property
   def restarts_in_place(self) -> bool:
-    """Whether supervisors restart the processes within the allocation."""
+    """True if supervisors restart the processes within the allocation."""
     return (
       self.restart_policy is RestartPolicy.IN_PLACE
       and self.command[0] in job_base.DISTRIBUTED_COMMANDS
@@ -222,6 +224,7 @@ class SlurmJob(job_base.Job):
     return {k: v for k, v in options.items() if v is not None}
 
   def _array(self) -> str | None:
+    """Returns the indices of the array tasks, or None."""
     if self.sweep is None:
       return self.array
     try:
@@ -242,13 +245,17 @@ class SlurmJob(job_base.Job):
     return templates.render_shell('slurm/slurm.sbatch.j2', self.context())
 
   def launch(self) -> int:
-    """Submits the script and prints the answer of Slurm."""
+    """Submits the script and prints the response of Slurm."""
     print(submit(self, dict(os.environ)))
     return 0
 
 
 def submit(job: SlurmJob, environment: dict[str, str]) -> str:
   """Submits a job with `sbatch` and returns its output.
+
+  Args:
+    job: The job.
+    environment: Environment variables of `sbatch`.
 
   Raises:
     ConfigError: If `sbatch` is missing or rejects the job.

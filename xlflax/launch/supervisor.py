@@ -1,9 +1,9 @@
-"""Node supervisor: starts the processes of a node, watches and restarts them.
+"""Node supervisor: starts, monitors and restarts the processes of a node.
 
-All processes of a job end when one of them fails: the supervisor ends those of
-its node, and the processes of other nodes end when they detect the lost peer.
-Each supervisor then restarts its own processes, which join again at the
-coordinator. Supervisors therefore do not communicate with each other.
+All processes of a job end when one of them fails. The supervisor ends the
+processes of its node, and the processes of other nodes end when they detect the
+lost process. Each supervisor then restarts its own processes, which join again
+at the coordinator. Supervisors therefore do not communicate with each other.
 """
 
 import contextlib
@@ -27,8 +27,10 @@ from xlflax.utils import errors, signals
 # Environment variable with the earlier failures, for restarted processes.
 RESTART_VARIABLE = 'XLFLAX_RESTART'
 _POLL_SECONDS = 0.1
-_MAX_LOG_LINES = 60  # of a failed process's log that are printed
-_MAX_STOPPED_POLLS = 50  # consecutive polls in which a process is stopped
+# Maximum number of lines that are printed from the log of a failed process.
+_MAX_LOG_LINES = 60
+# Number of consecutive polls after which a stopped process is killed.
+_MAX_STOPPED_POLLS = 50
 _RESTART_WINDOW_SECONDS = 3600.0
 _MAX_REPORTED_FAILURES = 20
 _PR_SET_PDEATHSIG = 1
@@ -51,7 +53,7 @@ class WorkerProcess:
   name: str
 
   def start(self, environment: dict[str, str]) -> subprocess.Popen:
-    """Starts the process with further environment variables."""
+    """Starts the process with additional environment variables."""
     self.log.parent.mkdir(parents=True, exist_ok=True)
     with self.log.open('ab') as log:
       return subprocess.Popen(
@@ -78,12 +80,13 @@ def supervise(
   """Runs the processes of this node to their end and restarts failed ones.
 
   Args:
-    make_workers: Returns the processes of one attempt. The log of the first
-      one is also printed.
+    make_workers: Returns the processes of one attempt. The log of the first one
+      is also printed.
     grace_seconds: Time that the other processes have to exit after a failure.
     max_restarts: Maximum number of restarts within an hour. User errors are
       never retried.
-    model_dir: Model directory, whose last checkpoint is named after a failure.
+    model_dir: Model directory. After a failure, the step of its last checkpoint
+      is logged. If None, no checkpoint is looked up.
 
   Returns:
     0 after success, 75 after an orderly stop, otherwise the exit status of the
@@ -105,9 +108,9 @@ def supervise(
       kill_stopped=max_restarts > 0,
     ) as group:
       status = group.wait()
-    now = time.monotonic()
+    current_time = time.monotonic()
     restart_times = [
-      t for t in restart_times if now - t < _RESTART_WINDOW_SECONDS
+      t for t in restart_times if current_time - t < _RESTART_WINDOW_SECONDS
     ]
     if (
       not is_failure(status)
@@ -123,7 +126,7 @@ def supervise(
       max_restarts,
       time.time() - group.detected_at,
     )
-    restart_times.append(now)
+    restart_times.append(current_time)
     failures.append(
       {
         'failure': group.failure,
@@ -157,7 +160,7 @@ class _ProcessGroup:
   Attributes:
     failure: Description of the first failure and its host.
     detected_at: Time at which the processes were last polled.
-    stop_requested: Whether a signal asked the job to stop.
+    stop_requested: Whether the supervisor received a signal to stop.
   """
 
   def __init__(
@@ -198,6 +201,7 @@ class _ProcessGroup:
       signal.signal(number, handler)
 
   def _start(self) -> None:
+    """Starts the processes."""
     first_log = self._workers[0].log
     if first_log.exists():
       self._log_offset = first_log.stat().st_size
@@ -211,6 +215,7 @@ class _ProcessGroup:
     )
 
   def _forward(self, number, frame) -> None:
+    """Forwards a signal to all processes."""
     del frame
     self.stop_requested = True
     logging.warning(
@@ -221,7 +226,7 @@ class _ProcessGroup:
         process.send_signal(number)
 
   def wait(self) -> int:
-    """Prints the first log and returns the exit status of the job."""
+    """Prints the log of the first process and returns the exit status."""
     with self._workers[0].log.open('rb') as log:
       log.seek(self._log_offset)
       while True:
@@ -261,7 +266,7 @@ class _ProcessGroup:
     description = f'{worker.name} {_describe_exit(code)}'
     self.failure = f'{description} on {socket.gethostname()}'
     logging.error('%s. Ending the other processes.', description)
-    # A killed process cannot have informed the others: do not wait for them.
+    # A killed process could not notify the others, which are ended immediately.
     self._end_all(0 if code == -signal.SIGKILL else self._grace_seconds)
     _print_new_text(log)
     if index:
@@ -290,6 +295,7 @@ class _ProcessGroup:
     self._kill_all()
 
   def _kill_all(self) -> None:
+    """Kills the processes that have not exited."""
     for process in self._processes:
       if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
@@ -297,6 +303,7 @@ class _ProcessGroup:
         process.wait()
 
   def _print_end_of_log(self, path: pathlib.Path) -> None:
+    """Prints the last lines of a log to standard error."""
     print(
       f'--- end of {path}',
       *_last_lines(path),
@@ -319,6 +326,7 @@ def _is_stopped(process: subprocess.Popen) -> bool:
 
 
 def _last_lines(log: pathlib.Path) -> list[str]:
+  """Returns the last lines of a log."""
   return log.read_text(errors='replace').splitlines()[-_MAX_LOG_LINES:]
 
 
@@ -330,12 +338,14 @@ def _last_message(log: pathlib.Path) -> str:
 
 
 def _describe_exit(code: int) -> str:
+  """Describes the exit of a process in words."""
   if code < 0:
     return f'was killed by {signal.Signals(-code).name}'
   return f'failed with status {code}'
 
 
 def _print_new_text(log: IO[bytes]) -> None:
+  """Prints what was written to a log since the last call."""
   text = log.read()
   if text:
     sys.stdout.write(text.decode(errors='replace'))

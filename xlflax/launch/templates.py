@@ -26,8 +26,8 @@ _AMBIGUOUS = re.compile(r'true|false|yes|no|on|off|null|nan|inf', re.IGNORECASE)
 def template_directory() -> pathlib.Path:
   """Returns the directory of the templates.
 
-  It is installed as `xlflax/launch_templates`. In a source tree it is
-  `launch/templates`, next to the package.
+  The directory is installed as `xlflax/launch_templates`. In a source tree it
+  is `launch/templates`, next to the package.
   """
   package = pathlib.Path(__file__).parents[1]
   installed = package / 'launch_templates'
@@ -52,7 +52,7 @@ def render_yaml(
       YAML.
   """
   text = _render(name, context, template)
-  # Quoted scalars have one line, so that blank lines come from blocks only.
+  # Quoted scalars have one line. Blank lines therefore come from blocks only.
   lines = [line.rstrip() for line in text.splitlines() if line.strip()]
   text = '\n'.join(lines) + '\n'
   try:
@@ -84,13 +84,14 @@ def quote_yaml(value: Any) -> str:
 
 
 def quote_kubernetes_variables(value: Any) -> str:
-  """Returns a string in which Kubernetes expands no $(VARIABLE)."""
+  """Escapes $(VARIABLE), so that Kubernetes does not expand it."""
   return str(value).replace('$', '$$')
 
 
 def _render(
   name: str, context: dict[str, Any], template: pathlib.Path | None
 ) -> str:
+  """Renders a template; see `render_yaml` for the arguments."""
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(template_directory()),
     undefined=jinja2.StrictUndefined,

@@ -18,7 +18,7 @@ from xlflax.utils import errors, validation
 
 # Nodes are named NAME-1023, with at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
-# What pip reads, and gs://, which the workers copy first.
+# URL schemes that pip supports. Workers copy packages from gs:// before that.
 _PACKAGE_SCHEMES = ('https://', 'http://', 'git+https://', 'git+ssh://')
 _PACKAGE_FILES = ('.whl', '.tar.gz', '.zip')
 _DOCKER = 'sudo docker run --rm --privileged --network=host --ipc=host'
@@ -52,17 +52,17 @@ class TpuJob(job_base.Job):
     subnetwork: VPC subnetwork of the TPUs.
     service_account: Service account of the TPUs, for access to buckets and for
       deleting abandoned TPUs.
-    internal_ips: Whether the TPUs have no external IP addresses.
+    internal_ips: Whether to create the TPUs without external IP addresses.
     image: Container image with xlflax. If None, `package` is installed.
     package: Wheel, source archive (https:// or gs://) or repository
       (git+https://) of xlflax to install on the workers.
-    setup_command: Shell command that prepares each worker. If None, it installs
-      Python 3.11 and `package`, or pulls `image`.
+    setup_command: Shell command that prepares each worker. If None, Python 3.11
+      and `package` are installed, or `image` is pulled.
     entrypoint: Shell command that runs xlflax on the workers. If None,
       venv/bin/xlflax, or xlflax in a container of `image`.
     env: Environment variable NAME=VALUE of the run.
     max_restarts: Maximum number of restarts and of new TPUs after preemption.
-    keep_alive: Whether the TPUs are kept at the end.
+    keep_alive: Whether to keep the TPUs at the end.
     abandon_minutes: Minutes after which the workers delete the TPUs if no run
       is active and the launching machine has not connected. 0 disables it.
     poll_seconds: Seconds between requests for the state of the TPUs.
@@ -97,7 +97,7 @@ class TpuJob(job_base.Job):
     job_base.parse_variables(self.env, '--env')
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
-        'The name is not valid on Google Cloud',
+        'Invalid name of a queued resource',
         got=self.name,
         expected='at most 58 lower-case letters, digits and hyphens, starting '
         'with a letter',
@@ -105,7 +105,7 @@ class TpuJob(job_base.Job):
       )
     if not (self.package or self.image or self.setup_command is not None):
       raise errors.ConfigError(
-        'The workers have no xlflax',
+        'Installing xlflax on the workers requires a package or an image',
         expected='--package, --image or --setup_command',
         fix='Pass the URL of a wheel or a repository, such as '
         '--package=git+https://HOST/xlflax or --package=gs://BUCKET/xlflax.whl.',
@@ -121,10 +121,11 @@ class TpuJob(job_base.Job):
       self._check_package(self.package)
 
   def _check_package(self, package: str) -> None:
+    """Raises ConfigError if the workers cannot download the package."""
     is_object = package.startswith('gs://') and package.endswith(_PACKAGE_FILES)
     if not is_object and not package.startswith(_PACKAGE_SCHEMES):
       raise errors.ConfigError(
-        'The workers cannot install the package',
+        'The workers cannot install the package from this location',
         got=package,
         expected='gs://BUCKET/NAME.whl, https://HOST/NAME.whl or '
         'git+https://HOST/REPOSITORY',
@@ -164,15 +165,16 @@ class TpuJob(job_base.Job):
     return [f'{self.name}-{i}' for i in range(self.num_slices)]
 
   def _create_flags(self) -> list[str]:
-    several = self.num_slices > 1
+    """Returns the flags of gcloud that describe the TPUs."""
+    has_several_slices = self.num_slices > 1
     return [
       *_flags(
         {
           'accelerator-type': self.accelerator_type,
           'runtime-version': self.runtime_version,
-          'node-id': None if several else self.name,
-          'node-count': self.num_slices if several else None,
-          'node-prefix': self.name if several else None,
+          'node-id': None if has_several_slices else self.name,
+          'node-count': self.num_slices if has_several_slices else None,
+          'node-prefix': self.name if has_several_slices else None,
           'network': self.network,
           'subnetwork': self.subnetwork,
           'service-account': self.service_account,
@@ -194,8 +196,8 @@ class TpuJob(job_base.Job):
       entrypoint = ' '.join([_DOCKER, *options, self.image, 'xlflax'])
     else:
       entrypoint = ' '.join([*assignments, 'venv/bin/xlflax'])
-    words = [*self.command, *job_base.platform_flags(self.command, 'tpu')]
-    return f'{entrypoint} {shlex.join([*words, job_base.PREEMPTION_FLAG])}'
+    arguments = [*self.command, *job_base.platform_flags(self.command, 'tpu')]
+    return f'{entrypoint} {shlex.join([*arguments, job_base.PREEMPTION_FLAG])}'
 
   def render(self) -> str:
     """Returns the shell script that runs the job."""
@@ -207,11 +209,16 @@ class TpuJob(job_base.Job):
 
 
 def _flags(values: dict[str, Any]) -> list[str]:
+  """Formats the values that are not None as flags."""
   return [f'--{k}={v}' for k, v in values.items() if v is not None]
 
 
 def run(job: TpuJob, environment: dict[str, str]) -> int:
   """Runs the script of a job on this machine and returns its status.
+
+  Args:
+    job: The job.
+    environment: Environment variables of the script.
 
   Raises:
     ConfigError: If gcloud is missing.

@@ -206,9 +206,7 @@ def _bytes(dtype: str, shape: tuple[int, ...]) -> float:
 def _trip_count(
   instruction: _Instruction, computations: dict[str, _Computation]
 ) -> int:
-  """Returns the iterations of a loop, or 1 if the program does not contain
-  them.
-  """
+  """Returns the iterations of a loop, or 1 if their number is unknown."""
   if match := _TRIP_COUNT.search(instruction.attributes):
     return int(match[1])
   condition = _CONDITION.search(instruction.attributes)

@@ -70,7 +70,7 @@ def unavailable_reason(machine: machine_topology.Machine) -> str:
     machine: The target machine.
   """
   if machine.accelerator is None:
-    return 'plans for CPUs do not depend on the CPU model'
+    return 'the properties of CPUs are not in the table'
   if not _package(machine):
     package = accelerator_packages.PACKAGES[machine.platform][0]
     return f'{package} is not installed (extra {EXTRAS[machine.platform]})'

@@ -40,8 +40,7 @@ class By(enum.Enum):
 def make_plan(
   settings: 'trainer.Trainer', *, by: By = By.AUTO
 ) -> dict[str, Any]:
-  """Checks settings and data, compiles the steps, and prints and returns a
-  plan.
+  """Checks a run, compiles its steps, and prints and returns the plan.
 
   Args:
     settings: The run. For a described machine, pass `settings.on(machine)`.

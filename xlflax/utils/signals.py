@@ -249,15 +249,15 @@ def _start_listener(on_signal: Callable[[int], None]) -> Callable[[], None]:
   Returns:
     A function that ends the thread.
   """
-  heard, write_socket = socket.socketpair()
+  read_socket, write_socket = socket.socketpair()
   write_socket.setblocking(False)
   previous = signal.set_wakeup_fd(
     write_socket.fileno(), warn_on_full_buffer=False
   )
 
   def listen() -> None:
-    with heard:
-      while numbers := heard.recv(64):
+    with read_socket:
+      while numbers := read_socket.recv(64):
         for number in numbers:
           on_signal(number)
 

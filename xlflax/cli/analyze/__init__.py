@@ -1,6 +1,6 @@
-"""Compares the representations of languages inside models.
+"""`xlflax analyze`: compares the representations of languages in models.
 
-Each analysis reads run directories, imported models included, and writes a
+Each analysis reads directories of runs or imported models, and writes a
 directory with JSON, CSV, plots and one HTML report.
 """
 

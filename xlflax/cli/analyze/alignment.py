@@ -24,14 +24,14 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
       with words separated by spaces. Only alignments are written. Repeat the
       option for several pairs.
     maps: Directory written by `xlflax analyze procrustes` for the same models
-      and pair. The states of the first language are mapped at each layer
-      before words are compared.
+      and pair. The states of the first language are mapped at each layer before
+      words are compared.
     methods: Alignment methods, separated by commas. "mutual_transport" and
       "argmax" intersect the alignments of both directions.
     layer: Layer whose alignments are written.
     entropic_reg: Weight of the entropic regularization of the transport.
-    marginals: Weights of the words in the transport: "uniform", or
-      proportional to the norms of their states.
+    marginals: Weights of the words in the transport: "uniform", or proportional
+      to the norms of their states.
     threshold: Minimum fraction of a word's mass for an alignment. Defaults to
       aligning each word with the largest fraction.
     index_base: Number of the first word in the gold alignments.

@@ -50,7 +50,7 @@ class ModelAnalysisOptions(AnalysisOptions):
 @cyclopts.Parameter(name='*', group=cyclopts.Group('Models'))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-  """Models that are compared.
+  """Models to compare.
 
   Attributes:
     model_dir: Run directory of a model that reads both languages. DIR@STEP
@@ -68,20 +68,20 @@ class ModelOptions:
   checkpoint_steps: shared_options.CheckpointSteps = 'last'
 
   def are_given(self) -> bool:
-    """Returns whether the options name a model."""
+    """Returns whether at least one model is given."""
     return bool(self.model_dir or self.models)
 
   def series(
     self, *, random_init_baseline: bool = False
   ) -> 'tuple[analysis_models.Series, ...]':
-    """Returns the models that are compared.
+    """Returns the models to compare.
 
     Args:
       random_init_baseline: Whether to add a randomly initialized encoder for
         each model of `model_dir`.
 
     Raises:
-      ConfigError: If no model is given, or one is not given correctly.
+      ConfigError: If no model is given, or a value is invalid.
     """
     from xlflax.analysis import model_refs as analysis_models
 
@@ -142,7 +142,7 @@ def load_pairs(
   languages: Sequence[str] = (),
   max_pairs: int | None = None,
 ) -> 'parallel_data.Oriented':
-  """Returns the parallel text that an option names.
+  """Returns the parallel text of an option.
 
   Args:
     items: Values of the option: one directory, PAIR=FILE, PAIR=FILE,FILE, or
@@ -153,7 +153,7 @@ def load_pairs(
     max_pairs: Maximum number of sentences per pair. If None, all.
 
   Raises:
-    ConfigError: If the items are not given correctly.
+    ConfigError: If a value is invalid.
   """
   from xlflax.analysis import parallel_data
 
@@ -165,6 +165,7 @@ def load_pairs(
 
 
 def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
+  """Returns the source of the pairs that the values describe."""
   from xlflax.analysis import parallel_data
   from xlflax.evaluation import text_sources
 
@@ -204,7 +205,11 @@ def _open_directory(item: str, languages: tuple[str, ...]):
 
 
 def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
-  """Parses NAME=FILE values.
+  """Parses values of the form NAME=FILE.
+
+  Args:
+    items: Values of the option.
+    option: Name of the option, for error messages.
 
   Raises:
     ConfigError: If a value has another format, or a name is repeated.
@@ -226,37 +231,52 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
 def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
   """Parses FILE or FILE,FILE.
 
+  Args:
+    value: Value of the option.
+    option: Name of the option, for error messages.
+
   Raises:
     ConfigError: If there are more than two files.
   """
   files = value.split(',')
   if len(files) > 2:
     raise errors.ConfigError(
-      'A language pair consists of one file or two', got=value, where=option
+      'A language pair requires one or two files', got=value, where=option
     )
   return value if len(files) == 1 else (files[0], files[1])
 
 
 def check_languages(options: Any, *items: str) -> None:
-  """Rejects --languages unless parallel text is read from a directory.
+  """Raises an error if --languages is set but no directory is read.
 
   Args:
     options: Options with a field `languages`.
-    *items: Values that name parallel text; see `load_pairs`.
+    *items: Values that describe parallel text, as in `load_pairs`.
+
+  Raises:
+    ConfigError: If --languages is set but no value is a directory.
   """
   shared_options.check_requires(
     options,
     ['languages'],
     requires='a directory of parallel text',
     satisfied=any(not name_path_pairs.split_name(item)[0] for item in items),
-    fix='Remove --languages. Each file names its languages.',
+    fix='Remove --languages. The languages of files are part of their names.',
   )
 
 
 def run_with_models(
   options: ModelAnalysisOptions, analysis: 'study_base.Study'
 ) -> int:
-  """Runs an analysis of models; see `run`."""
+  """Runs an analysis of models.
+
+  Args:
+    options: Options of the command.
+    analysis: Analysis to run.
+
+  Returns:
+    The exit status, as in `run`.
+  """
   compilation_cache.enable(options.compilation.compilation_cache)
   return run(
     options, analysis, seed=options.seed, batch_size=options.batch_size
@@ -271,10 +291,10 @@ def run(
   Args:
     options: Options of the command.
     analysis: Analysis to run.
-    **arguments: Further arguments of `study_base.analyze`.
+    **arguments: Additional arguments of `study_base.analyze`.
 
   Returns:
-    The exit status: 0 if no part of the analysis failed.
+    The exit status, which is 0 if no part of the analysis failed.
 
   Raises:
     ConfigError: If the output is a run directory.
@@ -285,7 +305,7 @@ def run(
   output = paths.to_path(options.output)
   if (output / run_directory.MODEL).exists():
     raise errors.ConfigError(
-      'The output is a run directory',
+      'The output must not be a run directory',
       got=f'--output={options.output}',
       expected='a separate directory',
       where='--output',

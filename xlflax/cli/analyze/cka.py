@@ -11,16 +11,16 @@ from xlflax.cli.analyze import analysis_options
 class CkaOptions(analysis_options.ModelAnalysisOptions):
   """Computes linear CKA between the layers of models on parallel text.
 
-  A randomly initialized encoder is the lower bound. Paraphrases, as a pair
-  such as en-en, give an upper bound (Wu et al., 2020, section 5.2).
+  A randomly initialized encoder is the lower bound. Paraphrases, as a pair such
+  as en-en, give an upper bound (Wu et al., 2020, section 5.2).
 
   Attributes:
     text: Parallel text: PAIR=FILE with two columns, PAIR=FILE,FILE, or
       LANGUAGE=FILE for several line-aligned files. Repeat the option for
       several files. Alternatively, one directory: the files of Tatoeba or a
       corpus, as DIR or DIR@SPLIT with the split test by default.
-    languages: Languages to read from a directory, separated by commas.
-      Defaults to all.
+    languages: Languages to read from a directory, separated by commas. Defaults
+      to all.
     pivot: Language that comes first in each pair.
     max_pairs: Maximum number of sentences per pair. Defaults to all.
     layer_pairs: Layers that are compared: "all" compares every two layers,

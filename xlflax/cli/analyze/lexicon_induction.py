@@ -17,16 +17,16 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
   files, with and without an orthogonal map (Wu et al., 2020, section 5.1.1).
 
   Attributes:
-    train: Dictionary from which the map is learned, as PAIR=FILE. Each line
-      has a word of the first language and its translation, separated by a tab
-      or a space (MUSE). Repeat the option for several pairs.
+    train: Dictionary from which the map is learned, as PAIR=FILE. Each line has
+      a word of the first language and its translation, separated by a tab or a
+      space (MUSE). Repeat the option for several pairs.
     test: Dictionary of the words to translate, in the format of --train.
     text: Text in which the hidden states of words are computed, as
       LANGUAGE=FILE. Repeat the option for each language. Alternatively, one
       corpus directory, as DIR or DIR@SPLIT with the split train by default.
       Defaults to none, so that only embeddings are compared.
-    vec: Baseline word vectors in the text format of fastText, as
-      LANGUAGE=FILE. Repeat the option for each language.
+    vec: Baseline word vectors in the text format of fastText, as LANGUAGE=FILE.
+      Repeat the option for each language.
     max_lines: Maximum number of lines of text per language. Defaults to all.
     max_words: Maximum number of words per language.
     min_count: Minimum number of occurrences of a word in the text.

@@ -11,8 +11,8 @@ class ProcrustesOptions(analysis_options.ModelAnalysisOptions):
   """Learns an orthogonal map between two models for each layer.
 
   The map from the model of the first language to the model of the second is
-  learned from parallel sentences or from aligned words in context, evaluated
-  on held-out pairs, and written as .npz (Wu et al., 2020, sections 5.1.2 and
+  learned from parallel sentences or from aligned words in context, evaluated on
+  held-out pairs, and written as .npz (Wu et al., 2020, sections 5.1.2 and
   5.1.3).
 
   Attributes:
@@ -20,11 +20,11 @@ class ProcrustesOptions(analysis_options.ModelAnalysisOptions):
       LANGUAGE=FILE for several line-aligned files. Repeat the option for
       several files. Alternatively, one directory: the files of Tatoeba or a
       corpus, as DIR or DIR@SPLIT with the split test by default.
-    alignments: Word alignments of --text in Pharaoh's format, as PAIR=FILE.
-      The maps are then learned from pairs of words, which the text separates
-      by spaces, instead of sentences. Repeat the option for several pairs.
-    languages: Languages to read from a directory, separated by commas.
-      Defaults to all.
+    alignments: Word alignments of --text in Pharaoh's format, as PAIR=FILE. The
+      maps are then learned from pairs of words, which the text separates by
+      spaces, instead of sentences. Repeat the option for several pairs.
+    languages: Languages to read from a directory, separated by commas. Defaults
+      to all.
     pivot: Language that comes first in each pair.
     max_pairs: Maximum number of sentences per pair.
   """

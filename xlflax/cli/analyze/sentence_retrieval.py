@@ -20,8 +20,8 @@ class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
       corpus, as DIR or DIR@SPLIT with the split test by default.
     train: Parallel text from which the maps are learned, in the format of
       --test. Defaults to none, so that no map is applied.
-    languages: Languages to read from directories, separated by commas.
-      Defaults to all.
+    languages: Languages to read from directories, separated by commas. Defaults
+      to all.
     pivot: Language that comes first in each pair.
     max_pairs: Maximum number of test sentences per pair. Defaults to all.
     train_pairs: Maximum number of training sentences per pair.
@@ -71,6 +71,7 @@ def _load_pairs(
   option: str,
   max_pairs: int | None,
 ):
+  """Returns the parallel text of an option."""
   return analysis_options.load_pairs(
     items,
     option,

@@ -7,7 +7,7 @@ from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
 from xlflax.utils import errors
 
-# Task -> default format of its files.
+# Default formats of the files by task.
 _FORMATS = {
   'tagging': 'conllu_tags',
   'entities': 'conll_iob2',
@@ -21,20 +21,20 @@ class TransferOptions(analysis_options.ModelAnalysisOptions):
   """Evaluates the head of a fine-tuned model on states of another model.
 
   The states are mapped into the space of the fine-tuned model by a map of
-  `xlflax analyze procrustes`. The head reads one layer of a frozen encoder
-  (Wu et al., 2020, section 5.1.2).
+  `xlflax analyze procrustes`. The head reads one layer of a frozen encoder (Wu
+  et al., 2020, section 5.1.2).
 
   Attributes:
     head_model: Run directory of the model with the head, as DIR or DIR@STEP.
       Repeat the option for several layers.
-    alignment_map: Map from the layer of the target model to the layer that
-      the head reads. Repeat the option once for each --head_model.
+    alignment_map: Map from the layer of the target model to the layer that the
+      head reads. Repeat the option once for each --head_model.
     target_model: Run directory of the model whose states are mapped.
     test: Labeled text of the target model's language, as LANGUAGE=FILE. Repeat
       the option for several files.
     task: Task of the head.
-    format: Format of the files. Defaults to conllu_tags for tagging,
-      conll_iob2 for entities, conllu for parsing, and tsv for classification.
+    format: Format of the files. Defaults to conllu_tags for tagging, conll_iob2
+      for entities, conllu for parsing, and tsv for classification.
     objective: Name of the head in the model. Defaults to the task's name.
     max_examples: Maximum number of examples per file. Defaults to all.
   """

@@ -11,15 +11,14 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferMatrixOptions(analysis_options.AnalysisOptions):
-  """Plots matrices of training language by test language.
+  """Plots matrices of scores by training language and test language.
 
-  Compares the results of several `xlflax finetune --train_languages` commands, and
-  plots the gains over the first model (Chi et al., 2022, figure 6).
+  Compares the results of several `xlflax finetune --train_languages` commands,
+  and plots the gains over the first model (Chi et al., 2022, figure 6).
 
   Attributes:
     result: Output directory of `xlflax finetune --train_languages`, as DIR or
-      NAME=DIR. Repeat the option for several models. The first is the
-      baseline.
+      NAME=DIR. Repeat the option for several models. The first is the baseline.
     tasks: Evaluation tasks, separated by commas. Defaults to all.
   """
 
@@ -38,7 +37,7 @@ def main(options: TransferMatrixOptions) -> int:
 
 
 def _parse_results(items: tuple[str, ...]) -> dict[str, str]:
-  """Maps the names of models to result directories.
+  """Returns the result directories by name of the model.
 
   Raises:
     ConfigError: If two models have the same name.
