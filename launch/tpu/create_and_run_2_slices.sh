@@ -2,7 +2,7 @@
 # Creates TPUs, runs a command on all of their workers, and deletes the TPUs.
 # Rendered by `xlflax launch tpu`.
 #
-# The run does not depend on the connections of this script: a lost connection
+# The run does not depend on the connections of this script. A lost connection
 # is opened again. Ctrl-C stops the run and deletes the TPUs.
 set -uo pipefail
 name=mlm
@@ -17,7 +17,8 @@ run='venv/bin/xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/r
 
 # Scripts for the workers: install xlflax, start a run, report its status, stop it.
 IFS= read -r -d '' set_up << 'END_OF_SCRIPT'
-# TPU VM images have Python 3.10. Nothing is installed twice.
+# TPU VM images have Python 3.10, so Python 3.11 is installed. A package that is
+# already installed is not installed again.
 package=gs://bucket/xlflax-1.0-py3-none-any.whl
 if [[ $(cat venv/package 2> /dev/null) != "$package" ]]; then
   sudo apt-get update -qq && sudo apt-get install -qqy git python3.11-venv &&
@@ -51,7 +52,7 @@ if [[ $(cat token 2> /dev/null) != "$token" ]]; then
   echo $! > pid
 fi
 tail -n "$lines" --pid="$(cat pid)" -f log
-true  # Keeps this shell: an exec of tail would wait for its own child.
+true  # Prevents the shell from replacing itself by tail, which would never end.
 END_OF_SCRIPT
 IFS= read -r -d '' report << 'END_OF_SCRIPT'
 cd && cd .xlflax || exit 1
@@ -74,8 +75,8 @@ END_OF_SCRIPT
 startup_script=$(mktemp)
 cat > "$startup_script" << 'END_OF_SCRIPT'
 #!/bin/bash
-# Deletes the TPUs when nothing has used them for 60 minutes: no run is
-# active, and the machine that launched the job has not connected. The service
+# Deletes the TPUs if no run was active and the machine that launched the job did
+# not connect for 60 minutes. The service
 # account of the TPUs needs the permission to delete them (roles/tpu.admin).
 name=mlm
 location=(--zone=us-east5-a)
@@ -101,13 +102,14 @@ delete_tpus() {
     --force --quiet
 }
 
-# Prints the state of the TPUs, or nothing if there are none. If Google Cloud
-# does not answer it asks again: a network failure must not delete anything.
+# Prints the state of the TPUs, or nothing if they do not exist. If Google Cloud
+# does not respond, the request is repeated, because a network failure must not
+# delete anything.
 tpu_state() {
   until gcloud compute tpus queued-resources describe "$name" \
     "${location[@]}" --format='value(state.state)' 2> "$errors"; do
     grep -q NOT_FOUND "$errors" && return
-    echo "$name: no answer from Google Cloud: $(tail -n 1 "$errors")" >&2
+    echo "$name: no response from Google Cloud: $(tail -n 1 "$errors")" >&2
     sleep "$poll_seconds"
   done
 }
@@ -145,14 +147,14 @@ set_up_workers() {
     sleep "$poll_seconds"
   done
   grep -q xlflax-setup-failed "$output" || return 0
-  echo "$name: the setup command failed; see above. The TPUs are kept. Delete" \
+  echo "$name: the setup command failed (see above). The TPUs are kept. Delete" \
     "them with: gcloud compute tpus queued-resources delete $name" >&2
   return 1
 }
 
 # Starts the run with this token unless it has been started already, follows it
-# to its end, and returns the largest status of all workers; 255 if the TPUs are
-# gone.
+# to its end, and returns the largest status of all workers, or 255 if the TPUs
+# do not exist anymore.
 follow_run() {
   local token=$1 answers lines=+1
   while :; do
