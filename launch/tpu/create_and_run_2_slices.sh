@@ -76,8 +76,8 @@ startup_script=$(mktemp)
 cat > "$startup_script" << 'END_OF_SCRIPT'
 #!/bin/bash
 # Deletes the TPUs if no run was active and the machine that launched the job did
-# not connect for 60 minutes. The service
-# account of the TPUs needs the permission to delete them (roles/tpu.admin).
+# not connect for 60 minutes. The service account of the TPUs needs the
+# permission to delete them (roles/tpu.admin).
 name=mlm
 location=(--zone=us-east5-a)
 booted=$(date +%s)

@@ -171,7 +171,7 @@ class Configuration:
         value = gin.query_parameter(name)
       except ValueError as error:
         raise errors.ConfigError(
-          f'The configuration lacks {what}',
+          f'The configuration does not set {what}',
           got=f'no {shown or name}',
           expected=f'{shown or name} = ...',
         ) from error

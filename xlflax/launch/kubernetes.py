@@ -270,7 +270,7 @@ class KubernetesJob(job_base.Job):
       self.manifest is not Manifest.JOBSET or self.platform != 'tpu'
     ):
       raise errors.ConfigError(
-        'Several slices require TPUs and a JobSet',
+        '--num_slices requires TPUs and a JobSet',
         got=f'--num_slices={self.num_slices} '
         f'--manifest={self.manifest.value} --gpu_resource={self.gpu_resource}',
         expected='--manifest=jobset --gpu_resource=google.com/tpu',

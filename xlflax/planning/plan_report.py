@@ -116,7 +116,7 @@ def _overview(plan) -> rich.table.Table:
 def _replay(costs: dict[str, Any]) -> str:
   """Returns the cost of replayed steps in words."""
   return (
-    f'one of {costs["every"]:,} steps is computed twice: '
+    f'one in {costs["every"]:,} steps is computed twice: '
     f'{format_mebibytes(costs["memory"])} per device, '
     f'at least {costs["share"]:.2%} more time'
   )

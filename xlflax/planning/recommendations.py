@@ -74,25 +74,29 @@ def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
   return warnings
 
 
-def _describe_kept_dimension(whole: partitioning.KeptWhole, leaf: Any) -> str:
+def _describe_kept_dimension(
+  dimension: partitioning.KeptWhole, leaf: Any
+) -> str:
   """Returns the warning about a dimension that its axes do not divide."""
-  size = whole.shape[whole.dimension]
-  common = math.gcd(size, whole.parts)
-  if whole.logical == 'vocab':
-    fix = f'Set pad_vocab_size_multiple = {whole.parts} in the model'
-  elif whole.axes == 'fsdp':
+  size = dimension.shape[dimension.dimension]
+  common = math.gcd(size, dimension.parts)
+  if dimension.logical == 'vocab':
+    fix = f'Set pad_vocab_size_multiple = {dimension.parts} in the model'
+  elif dimension.axes == 'fsdp':
     fix = (
       f'Set fsdp = {common} and use data parallelism for the other devices, or '
-      f"set tensor = {whole.parts // common} and tensor_splits = 'parameters' "
-      'to shard the state over the same number of devices'
+      f'set tensor = {dimension.parts // common} and '
+      "tensor_splits = 'parameters' to shard the state over the same number of "
+      'devices'
     )
   else:
-    fix = f'Set {whole.axes} = {common}'
+    fix = f'Set {dimension.axes} = {common}'
+  shard_size = plan_report.format_mebibytes(memory.shard_bytes(leaf))
   return (
-    f'{whole.name} {list(whole.shape)}: dimension {whole.dimension} '
-    f'({whole.logical}) of {size} is not divisible by {whole.axes} = '
-    f'{whole.parts}. Each device stores '
-    f'{plan_report.format_mebibytes(memory.shard_bytes(leaf))}. {fix}.'
+    f'{dimension.name} {list(dimension.shape)}: dimension '
+    f'{dimension.dimension} ({dimension.logical}) of {size} is not divisible by '
+    f'{dimension.axes} = {dimension.parts}. Each device stores {shard_size}. '
+    f'{fix}.'
   )
 
 

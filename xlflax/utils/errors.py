@@ -230,7 +230,7 @@ def of_os_error(
     'Cannot access a file or directory',
     got=error.strerror or f'{type(error).__name__}: {error}',
     where=error.filename or where,
-    fix='Check that it exists, and check its permissions.'
+    fix='Check that the path exists, and check its permissions.'
     if lasting
     else 'Check the disk and its free space, or wait. Then run the command '
     'again.',
