@@ -69,7 +69,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --num_languages=3': ('--num_languages', '--vocabulary_size'),
   'finetune --output=o --test_top_k=all': ('--test_top_k', '--eval_gin_file'),
   'cache verify o --vocabulary=v': ('--vocabulary', 'cache verify'),
-  'tasks --gin.A=1 list': ('takes no gin bindings', '--gin.A=1'),
+  'tasks --gin.A=1 list': ('gin bindings', '--gin.A=1'),
   # Gin.
   f'{_TRAIN} --gin.TRAIN_STEPS': ('--gin.TRAIN_STEPS', '--gin.NAME=VALUE'),
   f'{_GIVEN} --gin.BATCH_SZIE=4': ('Got: BATCH_SZIE', 'BATCH_SIZE'),
@@ -101,7 +101,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_TRAIN} --model_dir=a --vocabulary=v --gin_file=mine/no_sign.gin': (
     'Got: TRAIN_STEPS 2', 'mine/no_sign.gin:2'),
   f'{_GIVEN} --gin_file=mine/marked.gin': ('byte order mark', 'marked.gin'),
-  f'{_GIVEN} --gin_file=mine/utf16.gin': ('no plain UTF-8', 'utf16.gin'),
+  f'{_GIVEN} --gin_file=mine/utf16.gin': ('UTF-8', 'utf16.gin'),
   'train --gin_file=mine/circle.gin': ('circle.gin -> mine/circle.gin',),
   # Files.
   f'{_EVALUATE}s --tasks=retrieval': ('Got: runs', 'did you mean run'),

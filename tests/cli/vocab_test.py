@@ -31,7 +31,7 @@ def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
   assert Vocabulary.load(tmp_path / 'v').spec.languages == ('en', 'fi', 'sw')
   out = capsys.readouterr().out
   assert 'tokens/word' in out
-  assert '32 entries, 3 languages' in out
+  assert '32 tokens, 3 languages' in out
 
 
 def test_json(corpus, tmp_path, capsys):
@@ -126,7 +126,7 @@ def test_a_model_for_each_language(corpus, tmp_path, capsys):
   assert made.spec.sentinel_ids == (7, 8)
   words = [stop - start for ((start, stop),) in made.spec.language_words]
   out = capsys.readouterr().out
-  assert f'{9 + sum(words)} entries, 2 languages' in out
+  assert f'{9 + sum(words)} tokens, 2 languages' in out
   assert f'  en         {words[0]:>12} words' in out
 
 

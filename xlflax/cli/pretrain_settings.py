@@ -133,7 +133,7 @@ def _select_recipe(
   vocabulary_size: int,
   platform: str,
 ) -> tuple[list[str], int]:
-  """Returns the gin files and steps of the largest recipe with enough tokens."""
+  """Returns gin files and steps of the largest recipe with enough tokens."""
   max_tokens: float = _MAX_EPOCHS * num_tokens
   if num_tokens >= _MAX_BYTES // _BYTES_PER_TOKEN:
     max_tokens = math.inf  # The corpus is larger than the text that was read.
@@ -197,7 +197,7 @@ def _build_trainer(
 def _measure_step_seconds(
   trainer: Any, name: str, *, is_smallest: bool
 ) -> float:
-  """Returns the seconds per step, or infinity if a larger recipe does not fit."""
+  """Returns the seconds per step, or infinity for a recipe that does not fit."""
   try:
     seconds = trainer.benchmark(steps=_TIMED_STEPS)['seconds_per_step'][
       'median'

@@ -251,7 +251,7 @@ def _declared(node: ast.ClassDef) -> Iterable[str]:
 
 
 def _suggest_sibling(path: pathlib.Path) -> str | None:
-  """Returns a suggestion of directories with names similar to a missing path."""
+  """Suggests directories with names similar to that of a missing path."""
   try:
     names = [
       sibling.name for sibling in path.parent.iterdir() if sibling.is_dir()

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 from xlflax.launch import job_base, launcher_registry, preflight, templates
 from xlflax.utils import errors, validation
 
-# sbatch has its own quoting rules in #SBATCH lines. Only characters that need no
-# quotes are allowed.
+# sbatch has its own quoting rules in #SBATCH lines. Only characters that need
+# no quotes are allowed.
 _DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
 _EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \

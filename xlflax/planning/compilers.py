@@ -226,7 +226,7 @@ def cost_analysis(program: Any) -> dict[str, float]:
 
 
 def _for_tpus(machine, lowered, executable: bool, options):
-  """Compiles for TPUs; returns the text, the memory and the executable or None."""
+  """Returns the text, the memory and the executable of a step for TPUs."""
   with scratch_folder.scratch_folder() as folder:
     program = None
     if executable:  # Calling as_text() on the executable ends the process.

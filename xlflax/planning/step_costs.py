@@ -540,7 +540,7 @@ def misaligned_arrays(equation) -> tuple[str, ...]:
 
 
 def _is_aligned(aval, roles: Sequence[str]) -> bool:
-  """Returns whether the contiguous dimension is a multiple of ALIGNMENT bytes."""
+  """Returns whether the contiguous dimension is aligned to ALIGNMENT bytes."""
   contiguous = 1
   for size, role in zip(reversed(aval.shape), reversed(roles), strict=True):
     if role != roles[-1]:

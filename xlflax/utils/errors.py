@@ -261,7 +261,7 @@ def of_full_device(error: BaseException) -> XlflaxError | None:
 
 
 def is_away(error: BaseException) -> bool:
-  """Returns whether a file system, bucket or host is temporarily unavailable."""
+  """Returns whether a storage system or host is temporarily unavailable."""
   if isinstance(error, TimeoutError | ConnectionError):
     return True
   return getattr(error, 'errno', None) in _UNAVAILABLE or bool(

@@ -113,7 +113,7 @@ def test_the_command(tmp_path, capsys):
   (tmp_path / 'test.txt').write_text(_lines(20)[3])
   arguments = ['inspect', str(tmp_path / 'corpus')]
   assert cli.main(arguments) == 0
-  assert 'Nothing is odd' in capsys.readouterr().out
+  assert 'No data warnings' in capsys.readouterr().out
   arguments += [f'--decontaminate_against={tmp_path / "test.txt"}', '--json']
   assert cli.main(arguments) == 0
   found = json.loads(capsys.readouterr().out)
