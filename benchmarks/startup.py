@@ -85,7 +85,7 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
   from xlflax import cli
   from xlflax.cli import train as command
 
-  cli.begin_process()
+  cli.start_process()
 
   train = command._train
 

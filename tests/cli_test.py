@@ -267,7 +267,7 @@ def test_a_process_of_a_command_collects_garbage_less_often():
       sys.executable,
       '-c',
       'import gc; from xlflax import cli; '
-      'from xlflax.utils import process_exit; cli.begin_process(); '
+      'from xlflax.utils import process_exit; cli.start_process(); '
       'assert process_exit.is_command(); print(gc.get_threshold()[0])',
     ],
     capture_output=True,

@@ -40,7 +40,7 @@ def place(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
-  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
+  monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
 
 
 def _tasks(place):

@@ -132,7 +132,7 @@ class Trainer:
   # The text is compared by the fingerprint of the data.
   corpus: str | None = _changeable(default=None)
   # The order of examples depends on the use of a cache, but not on its path.
-  cache_dir: str | None = class_registry.part_of_identity(
+  cache_dir: str | None = class_registry.partial_identity_field(
     lambda path: 'live' if path is None else 'cached', default=None
   )
   # The tokens are compared by the fingerprint of the data.

@@ -120,7 +120,7 @@ class LineTranslator:
     partial = output.with_name(output.name + '.partial')
     record = output.with_name(output.name + '.partial.json')
     try:
-      with errors.naming_path(partial), source.open('rb') as text:
+      with errors.add_path_to_errors(partial), source.open('rb') as text:
         num_finished = _resume(
           partial, record, self._identity(text), self.n_best
         )

@@ -21,7 +21,7 @@ _TRAIN = (
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
-  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
+  monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.setattr(logging, 'info', lambda *a: None)
 
 

@@ -22,7 +22,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
-  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
+  monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.setattr(cpu_stand_in, 'create_cpu_devices', lambda machine: None)
   monkeypatch.setattr(
     train_next_steps, 'log_next_steps', lambda trainer, result: None

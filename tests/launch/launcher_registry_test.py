@@ -37,7 +37,7 @@ class ToyJob(job_base.Job):
 def toy(tmp_path, monkeypatch):
   """A module `toy_launcher` in the working directory."""
   monkeypatch.setattr(launcher_registry, '_launchers', launcher_registry.load())
-  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
+  monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.delitem(__import__('sys').modules, 'toy_launcher', raising=False)
   (tmp_path / 'toy_launcher.py').write_text(_TOY)
   monkeypatch.chdir(tmp_path)

@@ -51,7 +51,7 @@ class _Lowered:
 def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
   left = []
   monkeypatch.setattr(process_exit, 'is_command', lambda: True)
-  monkeypatch.setattr(process_exit, 'leave_to_itself', left.append)
+  monkeypatch.setattr(process_exit, 'abandon_thread', left.append)
   forever = threading.Event()
   files = {
     '': 'HloModule x',

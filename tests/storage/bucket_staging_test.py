@@ -278,7 +278,7 @@ def test_what_does_not_answer_is_asked_again(root, monkeypatch):
   _write(root, a='2')
   with raises_error(OSError, mentions=('RuntimeError', 502)) as caught:
     bucket_staging.stage_input(root)
-  told = errors.of_os_error(caught.value)
+  told = errors.convert_os_error(caught.value)
   assert told.status is errors.ExitStatus.FAILURE
 
 

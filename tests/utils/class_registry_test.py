@@ -6,11 +6,12 @@ from xlflax.utils import class_registry, errors
 
 
 def test_names_lead_to_classes_and_back():
-  cls = class_registry.class_of('masked_lm')
+  cls = class_registry.find_class('masked_lm')
   assert (
-    cls.__name__ == 'MaskedLM' and class_registry.name_of(cls) == 'masked_lm'
+    cls.__name__ == 'MaskedLM'
+    and class_registry.registered_name(cls) == 'masked_lm'
   )
-  assert class_registry.name_of(int) is None
+  assert class_registry.registered_name(int) is None
 
 
 def test_a_name_is_of_one_class():
@@ -25,7 +26,7 @@ def test_a_name_is_of_one_class():
 
 def test_an_unknown_name():
   with pytest.raises(errors.RunDirectoryError, match='not registered. Got: no'):
-    class_registry.class_of('no')
+    class_registry.find_class('no')
 
 
 def test_names_are_snake_case():

@@ -28,7 +28,7 @@ def test_an_error_from_what_may_pass_is_worth_a_restart(number):
     assert pickle.loads(pickle.dumps(error)).status is Exit.FAILURE
   with pytest.raises(errors.XlflaxError, match=r'Where: b\.txt') as raised:
     error = OSError(number, os.strerror(number))
-    errors.check_system(error, 'b.txt')
+    errors.raise_if_system_error(error, 'b.txt')
   assert raised.value.status is Exit.FAILURE
 
 
@@ -41,12 +41,12 @@ def test_an_error_from_what_lasts_is_a_mistake(number):
 
 
 def test_what_is_missing_or_malformed_is_told_by_its_reader():
-  errors.check_system(_os_error(errno.ENOENT), 'a')
-  errors.check_system(_os_error(errno.ENOTDIR), 'a')
-  errors.check_system(OSError('Not a gzipped file'), 'a')
-  errors.check_system(ValueError('no JSON'), 'a')
+  errors.raise_if_system_error(_os_error(errno.ENOENT), 'a')
+  errors.raise_if_system_error(_os_error(errno.ENOTDIR), 'a')
+  errors.raise_if_system_error(OSError('Not a gzipped file'), 'a')
+  errors.raise_if_system_error(ValueError('no JSON'), 'a')
   with pytest.raises(errors.XlflaxError, match='Permission denied') as raised:
-    errors.check_system(_os_error(errno.EACCES), 'a')
+    errors.raise_if_system_error(_os_error(errno.EACCES), 'a')
   assert raised.value.status is Exit.MISTAKE
 
 

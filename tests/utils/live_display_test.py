@@ -13,7 +13,7 @@ import logging, sys, time, warnings
 from xlflax.utils import logs, progress_reporting, live_display
 from xlflax.training import progress_lines as training
 
-logs.set_up()
+logs.set_up_logging()
 run = training.Progress(
   first_step=0, total_steps=60, flops_per_step=None, peak_flops=None
 )
@@ -69,7 +69,7 @@ def test_the_line_is_there_while_the_command_works():
 _PLAIN = """
 import logging
 from xlflax.utils import logs, progress_reporting, live_display
-logs.set_up()
+logs.set_up_logging()
 with progress_reporting.progress_name('quiet'):
   logging.warning('a line')
 print(live_display.is_live())
@@ -89,6 +89,8 @@ def test_a_log_has_plain_lines():
 
 
 def test_quiet_shows_warnings_only():
-  program = _RUN.replace('logs.set_up()', 'logs.set_up(logging.WARNING)')
+  program = _RUN.replace(
+    'logs.set_up_logging()', 'logs.set_up_logging(logging.WARNING)'
+  )
   seen = terminal.lines([sys.executable, '-c', program], 80)
   assert seen == ['printed', 'to standard output']

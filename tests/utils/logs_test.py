@@ -15,7 +15,7 @@ def as_json(monkeypatch):
   root = logging.getLogger()
   monkeypatch.setattr(root, 'handlers', root.handlers[:])
   level = root.level
-  logs.set_up(as_json=True)
+  logs.set_up_logging(as_json=True)
   yield
   root.setLevel(level)
   live_display.allow_live_lines(True)

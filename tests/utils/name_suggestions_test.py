@@ -19,8 +19,8 @@ def test_sentences():
     'did you mean retrieval?'
   )
   assert name_suggestions.did_you_mean('xyz', _NAMES) is None
-  assert name_suggestions.or_else('xyz', _NAMES, 'look.') == 'look.'
-  assert name_suggestions.or_else('taging', _NAMES, 'look.') == (
+  assert name_suggestions.suggestion_or_hint('xyz', _NAMES, 'look.') == 'look.'
+  assert name_suggestions.suggestion_or_hint('taging', _NAMES, 'look.') == (
     'did you mean Tagging? look.'
   )
 
@@ -53,6 +53,6 @@ def test_languages_are_meant_by_other_codes_and_names():
 
 
 def test_long_lists_are_cut():
-  assert name_suggestions.some_of(['b', 'a']) == 'one of a, b'
-  text = name_suggestions.some_of(f'n{i:02}' for i in range(23))
+  assert name_suggestions.format_choices(['b', 'a']) == 'one of a, b'
+  text = name_suggestions.format_choices(f'n{i:02}' for i in range(23))
   assert text.endswith('n19 and 3 more')

@@ -11,7 +11,7 @@ def run(name, arguments, level):
   thread = threading.Thread(target=time.sleep, args=(60,), daemon=False)
   thread.start()
   assert process_exit.is_command()
-  process_exit.leave_to_itself(thread)
+  process_exit.abandon_thread(thread)
   print('done')
   return 3
 cli._run_command = run

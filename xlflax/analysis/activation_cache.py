@@ -166,7 +166,7 @@ def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
       raise ValueError('the digest differs from the one in the manifest')
     return npz_files.load_arrays(path)['states']
   except (OSError, ValueError, KeyError) as error:
-    errors.check_system(error, path)
+    errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
       'A file of the activation cache cannot be read',
       got=str(error),

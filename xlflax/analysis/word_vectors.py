@@ -182,7 +182,7 @@ class Store:
         counts = saved['counts']
         sentences = int(saved['sentences'])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-      errors.check_system(error, path)
+      errors.raise_if_system_error(error, path)
       raise errors.AnalysisError(
         'A file of word sums cannot be read',
         got=str(error),

@@ -65,19 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
   """
   if arguments is not None:
     return _dispatch(list(arguments))
-  begin_process()
+  start_process()
   status = _run_process(sys.argv[1:])
   signals.end_command(status)
   standard_streams.drop_pending_output()
   return process_exit.end_command(status)
 
 
-def begin_process() -> None:
+def start_process() -> None:
   """Prepares the process to run a single command and exit."""
   malloc.keep_memory()
-  standard_streams.open_closed()
-  process_exit.begin_command()
-  signals.begin_command()
+  standard_streams.open_closed_streams()
+  process_exit.start_command()
+  signals.start_command()
   # Imports and traces create millions of permanent objects. With Python's
   # default threshold, garbage collection takes a tenth of the startup time.
   gc.set_threshold(20_000, 10, 20)
@@ -86,7 +86,7 @@ def begin_process() -> None:
 def _run_process(arguments: list[str]) -> int:
   """Runs a command in this process and returns its exit status."""
   name = next((word for word in arguments if word != '--quiet'), '')
-  standard_streams.drop_unread(stdout=name not in _PRINTING)
+  standard_streams.drop_unread_output(stdout=name not in _PRINTING)
   status = None
   try:
     status = _dispatch(arguments)
@@ -191,7 +191,7 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   from xlflax.utils import live_display, logs
 
   as_json = '--json' in arguments
-  logs.set_up(level, as_json=as_json)
+  logs.set_up_logging(level, as_json=as_json)
   try:
     status = parse(name, arguments)() or 0
     sys.stdout.flush()
@@ -200,13 +200,15 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
     logs.log_exit(name, error, as_json=as_json)
     return error.status
   except OSError as error:  # For example, the disk is full.
-    if isinstance(error, BrokenPipeError) and standard_streams.is_unread():
+    if (
+      isinstance(error, BrokenPipeError) and standard_streams.is_stdout_unread()
+    ):
       return errors.ExitStatus.INTERRUPTED
-    error_with_status = errors.of_os_error(error)
+    error_with_status = errors.convert_os_error(error)
     logs.log_exit(name, error_with_status, as_json=as_json)
     return error_with_status.status
   except RuntimeError as error:
-    out_of_memory = errors.of_full_device(error)
+    out_of_memory = errors.convert_out_of_memory_error(error)
     if out_of_memory is None:
       raise
     logs.log_exit(name, out_of_memory, as_json=as_json)

@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
     raise errors.ConfigError(
       'Missing launcher',
       got=arguments[0] if arguments else None,
-      expected=name_suggestions.some_of(list(launchers)),
+      expected=name_suggestions.format_choices(list(launchers)),
       where='xlflax launch',
       fix='Run `xlflax launch --help` to list the launchers.',
     )

@@ -220,9 +220,9 @@ def _unknown_subcommand(
   return errors.ConfigError(
     'Unknown subcommand' if word else 'Missing subcommand',
     got=word or None,
-    expected=name_suggestions.some_of(names),
+    expected=name_suggestions.format_choices(names),
     where=prog,
-    fix=name_suggestions.or_else(
+    fix=name_suggestions.suggestion_or_hint(
       word, names, f'`{prog} --help` lists the subcommands.'
     ),
   )
@@ -256,7 +256,9 @@ def _convert_error(
       'Unknown option',
       got=option,
       where=prog,
-      fix=name_suggestions.or_else(option, _names(app, path), help_hint),
+      fix=name_suggestions.suggestion_or_hint(
+        option, _names(app, path), help_hint
+      ),
     )
   name = error.argument.name if error.argument is not None else None
   if isinstance(error, cyclopts.MissingArgumentError):
@@ -292,7 +294,7 @@ def _convert_value_error(
   if isinstance(error.__cause__, pydantic.ValidationError):
     expected: str | None = _describe_constraint(error.__cause__)
   elif choices:
-    expected = name_suggestions.some_of(choices)
+    expected = name_suggestions.format_choices(choices)
   else:
     expected = _TYPE_NAMES.get(_plain_type(argument))
   return errors.ConfigError(
@@ -300,7 +302,7 @@ def _convert_value_error(
     got=got,
     expected=expected,
     where=prog,
-    fix=name_suggestions.or_else(got or '', choices, help_hint),
+    fix=name_suggestions.suggestion_or_hint(got or '', choices, help_hint),
   )
 
 

@@ -37,9 +37,9 @@ def check_names(
       raise errors.ConfigError(
         'Unknown ' + ('evaluation task' if flag == 'tasks' else flag),
         got=name,
-        expected=name_suggestions.some_of(known_names),
+        expected=name_suggestions.format_choices(known_names),
         where=f'--{flag}',
-        fix=name_suggestions.or_else(name, known_names, hints[flag]),
+        fix=name_suggestions.suggestion_or_hint(name, known_names, hints[flag]),
       )
 
 
@@ -165,7 +165,7 @@ def _check_user_macros(
         raise errors.ConfigError(
           'A macro of a gin file is never used',
           got=f'{name} = {value}',
-          expected=name_suggestions.some_of(
+          expected=name_suggestions.format_choices(
             name_suggestions.close_matches(name, uses, most=5)
             or [macro for macro in uses if name in macro]
             or uses

@@ -183,6 +183,7 @@ def is_plain(value: Any) -> bool:
 
 
 def _is_required(value) -> bool:
+  """Returns whether a value is `%gin.REQUIRED`."""
   return (
     isinstance(value, gin.config.ConfigurableReference)
     and value.scoped_selector == 'gin.REQUIRED/gin.constant'
@@ -190,6 +191,7 @@ def _is_required(value) -> bool:
 
 
 def _is_macro_of(folder: pathlib.Path, name: str) -> bool:
+  """Returns whether a gin file in a folder sets a macro."""
   return any(
     re.search(rf'^{re.escape(name)} *=', path.read_text(), re.M)
     for path in folder.rglob('*.gin')
@@ -197,10 +199,12 @@ def _is_macro_of(folder: pathlib.Path, name: str) -> bool:
 
 
 def _macro_name(reference) -> str:
+  """Returns the name of the macro that a reference refers to."""
   return reference.scoped_selector.rpartition('/')[0] or reference.scopes[-1]
 
 
 def _macro_references(bound: Mapping):
+  """Yields the references to macros in all bindings."""
   for parameters in bound.values():
     for value in parameters.values():
       for reference in _references_in(value):
@@ -209,6 +213,7 @@ def _macro_references(bound: Mapping):
 
 
 def _references_in(value):
+  """Yields the references in a value, which may be nested."""
   if isinstance(value, gin.config.ConfigurableReference):
     yield value
   elif isinstance(value, dict):
@@ -269,7 +274,7 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
     return errors.ConfigError(
       f'{match[1]} has no parameter `{match[2]}`',
       got=match[2],
-      expected=name_suggestions.some_of(names),
+      expected=name_suggestions.format_choices(names),
       where=where,
       fix=name_suggestions.did_you_mean(match[2], names),
     )

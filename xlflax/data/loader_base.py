@@ -164,7 +164,7 @@ def filter_tasks_by_language(
     raise errors.ConfigError(
       'The mixture has no text in some of the languages in `Stream.languages`',
       got=', '.join(missing) or 'no language',
-      expected=name_suggestions.some_of(set().union(*tasks.values())),
+      expected=name_suggestions.format_choices(set().union(*tasks.values())),
       where=f'stream {stream.name!r}, mixture {stream.mixture!r}, languages',
       fix='correct the language codes, or add text in these languages',
     )

@@ -210,7 +210,7 @@ class Failures:
     except errors.XlflaxError as error:
       self._add(part, str(error), error.status)
     except OSError as error:
-      error_with_status = errors.of_os_error(error)
+      error_with_status = errors.convert_os_error(error)
       self._add(part, str(error_with_status), error_with_status.status)
     except Exception as error:
       _LOG.exception(
@@ -427,7 +427,7 @@ def task_settings(value: Any) -> Any:
   """Returns the settings of a task as JSON values that identify its results.
 
   An object with a method `fingerprint` represents data and is replaced by its
-  fingerprint. A field that is `class_registry.known_by_content` is replaced by
+  fingerprint. A field that is `class_registry.path_field` is replaced by
   the content of its files. The results are therefore identified by the text,
   not by the paths.
   """
@@ -435,7 +435,9 @@ def task_settings(value: Any) -> Any:
     return {'class': type(value).__name__, 'fingerprint': value.fingerprint()}
   if dataclasses.is_dataclass(value):
     fields = {
-      field.name: class_registry.content_of(field, getattr(value, field.name))
+      field.name: class_registry.describe_content(
+        field, getattr(value, field.name)
+      )
       or task_settings(getattr(value, field.name))
       for field in dataclasses.fields(value)
     }

@@ -63,7 +63,7 @@ class PairSource:
       split=split, languages=languages, max_pairs=max_examples
     )
     if mixture:
-      task_pairs = class_registry.class_of('task_pairs')  # in `task_sources`
+      task_pairs = class_registry.find_class('task_pairs')  # in `task_sources`
       return task_pairs(mixture=mixture, **settings)
     return CorpusPairs(directory=_require_corpus(corpus), **settings)
 
@@ -138,7 +138,7 @@ class TextSource:
       split=split, languages=languages, max_lines=max_examples
     )
     if mixture:
-      task_text = class_registry.class_of('task_text')  # in `task_sources`
+      task_text = class_registry.find_class('task_text')  # in `task_sources`
       return task_text(mixture=mixture, **settings)
     return CorpusText(directory=_require_corpus(corpus), **settings)
 

@@ -343,7 +343,7 @@ class TrialRunner:
     except errors.XlflaxError as error:
       result_fields |= _error_fields(error)
     except OSError as error:
-      result_fields |= _error_fields(errors.of_os_error(error))
+      result_fields |= _error_fields(errors.convert_os_error(error))
     except Exception as error:
       _LOG.exception('Trial %s failed.', trial.trial.name)
       result_fields |= {

@@ -329,6 +329,7 @@ class KubernetesJob(job_base.Job):
           )
 
   def _volumes(self) -> list[Volume]:
+    """Returns the volumes that are mounted into the pods."""
     return [Volume.parse(text) for text in self.volume]
 
   @property

@@ -249,6 +249,7 @@ class NodeJob(_SupervisedJob):
 
   @property
   def _node_rank(self) -> int:
+    """Index of this node, with its default."""
     if self.node_rank is not None:
       return self.node_rank
     return int(os.environ.get('SLURM_NODEID', 0))

@@ -186,7 +186,7 @@ class _ProcessGroup:
     self._previous_handlers: dict[int, Any] = {}
 
   def __enter__(self) -> '_ProcessGroup':
-    for number in filter(signals.is_heard, signals.SIGNALS):
+    for number in filter(signals.is_handled, signals.SIGNALS):
       self._previous_handlers[number] = signal.signal(number, self._forward)
     try:
       self._start()

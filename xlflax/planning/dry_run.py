@@ -300,8 +300,8 @@ def _describe_stream(loader, total_steps: int) -> list[dict[str, Any]]:
       | {
         'batches': num_read / loader.stream.batch_size,
         'epochs': epochs,
-        # An epoch contains each row once, so that some rows are not read in
-        # less than one epoch.
+        # An epoch contains each row once, so some rows remain unread if the run
+        # takes less than one epoch.
         'unseen': None if epochs is None else max(0.0, 1 - epochs),
         'tokens_read': None
         if epochs is None or task.tokens is None

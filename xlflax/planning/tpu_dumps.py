@@ -55,7 +55,7 @@ def compile_program(
   while thread.is_alive() and not (can_stop_early and _largest(folder, _NEXT)):
     thread.join(_POLL_SECONDS)
   if thread.is_alive():
-    process_exit.leave_to_itself(thread)
+    process_exit.abandon_thread(thread)
   if compile_errors:
     raise compile_errors[0]
 

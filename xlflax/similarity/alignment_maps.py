@@ -63,7 +63,7 @@ def load_map(path: validation.FilePath) -> SavedMap:
     ]
     about, scale = json.loads(str(saved['about'])), float(saved['scale'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-    errors.check_system(error, path)
+    errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
       'The alignment map cannot be read',
       got=str(error),

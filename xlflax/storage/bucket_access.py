@@ -115,7 +115,7 @@ def _request(
 
 def _status(error: Exception) -> errors.ExitStatus:
   """Returns FAILURE if the bucket may respond later, MISTAKE otherwise."""
-  if errors.is_away(error):
+  if errors.is_unavailable(error):
     return errors.ExitStatus.FAILURE
   return errors.ExitStatus.MISTAKE
 
@@ -140,7 +140,7 @@ def _probe_disk(path: pathlib.Path) -> None:
       expected='a writable directory with free space',
       where=str(path),
       fix='Pass another directory, or check its permissions and its disk.',
-      status=errors.of_os_error(error).status,
+      status=errors.convert_os_error(error).status,
     ) from error
 
 

@@ -394,7 +394,7 @@ class _Mirror:
       except errors.XlflaxError:
         raise
       except Exception as error:
-        if isinstance(error, OSError) and not errors.is_away(error):
+        if isinstance(error, OSError) and not errors.is_unavailable(error):
           raise  # For example a missing object, or a full disk.
         text = f'{type(error).__name__}: {error}'
         time.sleep(0.2 * 2**attempt * (1 + random.random()))

@@ -279,7 +279,7 @@ def read_json(
     ArithmeticError,
     RecursionError,
   ) as cause:
-    errors.check_system(cause, path)
+    errors.raise_if_system_error(cause, path)
     raise error(
       message,
       got=_short(cause),
@@ -335,8 +335,8 @@ def find_changes(
 
 def _raise_transient(error: Exception, path: pathlib.Path) -> None:
   """Raises transient errors of the system, which do not indicate corruption."""
-  if errors.is_passing(error):
-    errors.check_system(error, path)
+  if errors.is_temporary(error):
+    errors.raise_if_system_error(error, path)
 
 
 def _list_files(directory: pathlib.Path) -> list[str]:

@@ -68,7 +68,7 @@ class Lease:
         got=f'{type(error).__name__}: {error.strerror or error}',
         where=str(self._path.parent),
         fix='Pass another directory, or check its permissions and its disk.',
-        status=errors.of_os_error(error).status,
+        status=errors.convert_os_error(error).status,
       ) from error
     self._thread.start()
     return self

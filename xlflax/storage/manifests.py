@@ -73,7 +73,7 @@ def read_manifest(directory: pathlib.Path) -> Manifest | None:
       where=str(directory / FILE),
       fix=f'Run `xlflax verify {directory} --repair`.',
       status=errors.ExitStatus.FAILURE
-      if errors.is_away(error)
+      if errors.is_unavailable(error)
       else errors.ExitStatus.MISTAKE,
     ) from error
   return Manifest(about.get(_KIND, ''), files, about.get(_BEFORE, {}))

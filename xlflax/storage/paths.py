@@ -202,7 +202,7 @@ def write_atomically(
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = _temporary(path)
   try:
-    with errors.naming_path(path), temporary.open('wb') as file:
+    with errors.add_path_to_errors(path), temporary.open('wb') as file:
       content(file) if callable(content) else file.write(_bytes(content))
       file.flush()
       os.fsync(file.fileno())
@@ -289,7 +289,7 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
     try:
       temporary.mkdir(parents=True)
       for path in list_directory(source):
-        with errors.naming_path(target / path.name):
+        with errors.add_path_to_errors(target / path.name):
           (temporary / path.name).write_bytes(path.read_bytes())
       os.replace(temporary, target)
     except BaseException:
@@ -386,7 +386,7 @@ def new_directory(
     )
   partial = target if is_bucket(target) else _temporary(target)
   try:
-    with errors.naming_path(target):
+    with errors.add_path_to_errors(target):
       partial.mkdir(parents=True, exist_ok=is_bucket(target))
       yield partial
     if partial != target:

@@ -55,7 +55,7 @@ class StepCompiler:
       return
     # The run was stopped before the first step.
     if process_exit.is_command():
-      process_exit.leave_to_itself(self._thread)
+      process_exit.abandon_thread(self._thread)
     else:
       self._thread.join()
 

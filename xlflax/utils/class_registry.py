@@ -57,12 +57,12 @@ def register(name: str) -> Callable[[_Class], _Class]:
   return decorate
 
 
-def name_of(cls: type) -> str | None:
+def registered_name(cls: type) -> str | None:
   """Returns the registered name of a class, or None."""
   return _names.get(cls)
 
 
-def class_of(name: str) -> type:
+def find_class(name: str) -> type:
   """Returns the class that is registered under a name.
 
   Args:
@@ -89,10 +89,10 @@ def changeable_field(**arguments: Any) -> Any:
   Args:
     **arguments: Arguments of `dataclasses.field`.
   """
-  return part_of_identity(lambda value: None, **arguments)
+  return partial_identity_field(lambda value: None, **arguments)
 
 
-def part_of_identity(part: Callable[[Any], Any], **arguments: Any) -> Any:
+def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
   """Returns a dataclass field of which a part identifies a run.
 
   Args:
@@ -103,9 +103,7 @@ def part_of_identity(part: Callable[[Any], Any], **arguments: Any) -> Any:
   return dataclasses.field(metadata={_IDENTITY: part}, **arguments)
 
 
-def known_by_content(
-  content: Callable[[Any], str | None], **arguments: Any
-) -> Any:
+def path_field(content: Callable[[Any], str | None], **arguments: Any) -> Any:
   """Returns a dataclass field of paths that are compared by content.
 
   Args:
@@ -117,7 +115,7 @@ def known_by_content(
   return dataclasses.field(metadata={_CONTENT: content}, **arguments)
 
 
-def content_of(field: dataclasses.Field, value: Any) -> str | None:
+def describe_content(field: dataclasses.Field, value: Any) -> str | None:
   """Returns a description of the content at a field's paths.
 
   Args:
@@ -132,7 +130,7 @@ def content_of(field: dataclasses.Field, value: Any) -> str | None:
   return content(value) if content and value else None
 
 
-def identity_of(field: dataclasses.Field, described: Any) -> Any:
+def get_identity(field: dataclasses.Field, described: Any) -> Any:
   """Returns the part of a field's serialized value that identifies a run.
 
   Args:
@@ -168,4 +166,5 @@ def _import_packages() -> None:
 
 
 def _path(cls: type) -> str:
+  """Returns the import path of a class."""
   return f'{cls.__module__}:{cls.__qualname__}'

@@ -13,9 +13,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-_MAX_VALUE_LENGTH = (
-  10_000  # Maximum number of characters of a value in a message.
-)
+# Maximum number of characters of a value in a message.
+_MAX_VALUE_LENGTH = 10_000
 # System errors that may not occur again when a command is restarted.
 _TEMPORARY = frozenset(
   (
@@ -130,7 +129,7 @@ class XlflaxError(Exception):
   @property
   def status(self) -> ExitStatus:
     """Exit status of a command that the error ends."""
-    passing = is_passing(self.__cause__)
+    passing = is_temporary(self.__cause__)
     if self._status is ExitStatus.MISTAKE and passing:
       return ExitStatus.FAILURE
     return self._status
@@ -174,13 +173,13 @@ def _shorten(text: str) -> str:
   return f'{text[:_MAX_VALUE_LENGTH]} … ({len(text):,} characters)'
 
 
-def is_passing(error: BaseException | None) -> bool:
+def is_temporary(error: BaseException | None) -> bool:
   """Returns whether an error of the operating system may be temporary."""
   return isinstance(error, OSError) and error.errno in _TEMPORARY
 
 
 @contextlib.contextmanager
-def naming_path(path: str | os.PathLike) -> Iterator[None]:
+def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
   """Context in which errors of the system without a path get this one.
 
   For example, the error of a write to an open file does not contain the path.
@@ -196,7 +195,9 @@ def naming_path(path: str | os.PathLike) -> Iterator[None]:
     raise
 
 
-def check_system(error: BaseException, where: str | os.PathLike) -> None:
+def raise_if_system_error(
+  error: BaseException, where: str | os.PathLike
+) -> None:
   """Raises an error if a file could not be read because of the system.
 
   Nothing is raised for a missing file or unexpected content, which the caller
@@ -213,10 +214,10 @@ def check_system(error: BaseException, where: str | os.PathLike) -> None:
     return
   # Errors in the content of compressed files have no number.
   if error.errno is not None:
-    raise of_os_error(error, where=where) from error
+    raise convert_os_error(error, where=where) from error
 
 
-def of_os_error(
+def convert_os_error(
   error: OSError, where: str | os.PathLike | None = None
 ) -> XlflaxError:
   """Returns the error for a file that the operating system cannot access.
@@ -225,7 +226,7 @@ def of_os_error(
     error: The error of the operating system.
     where: The path of the file, for an error without a path.
   """
-  lasting = not is_passing(error)
+  lasting = not is_temporary(error)
   return XlflaxError(
     'Cannot access a file or directory',
     got=error.strerror or f'{type(error).__name__}: {error}',
@@ -238,7 +239,7 @@ def of_os_error(
   )
 
 
-def of_full_device(error: BaseException) -> XlflaxError | None:
+def convert_out_of_memory_error(error: BaseException) -> XlflaxError | None:
   """Returns the error for an accelerator without free memory.
 
   Args:
@@ -260,7 +261,7 @@ def of_full_device(error: BaseException) -> XlflaxError | None:
   )
 
 
-def is_away(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
   """Returns whether a storage system or host is temporarily unavailable."""
   if isinstance(error, TimeoutError | ConnectionError):
     return True
@@ -290,6 +291,7 @@ def error_reason(error: BaseException) -> str:
 
 
 def _rebuild(kind, arguments):
+  """Recreates an error in another process, for pickle."""
   message, got, expected, where, fix, status = arguments
   return kind(
     message, got=got, expected=expected, where=where, fix=fix, status=status

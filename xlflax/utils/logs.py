@@ -37,7 +37,7 @@ class _JsonLines(logging.Formatter):
     return json.dumps(line, default=str)
 
 
-def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
+def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
   """Configures logging with time and level.
 
   Other libraries are logged only from the level WARNING.

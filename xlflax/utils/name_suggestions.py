@@ -91,7 +91,7 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
   return '; '.join(lines) or None
 
 
-def or_else(got: str, names: Iterable[str], text: str) -> str:
+def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
   """Returns 'did you mean a? text', or only the text if no name is similar.
 
   Args:
@@ -103,7 +103,7 @@ def or_else(got: str, names: Iterable[str], text: str) -> str:
   return f'{suggestion} {text}' if suggestion else text
 
 
-def some_of(names: Iterable[str]) -> str:
+def format_choices(names: Iterable[str]) -> str:
   """Returns 'one of a, b, c', with at most 20 names."""
   listed = sorted(names)
   num_hidden = len(listed) - _MAX_LISTED
@@ -124,4 +124,5 @@ def _standard_codes(name: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
+  """Returns a name in lower case with underscores instead of hyphens."""
   return name.lower().replace('-', '_')

@@ -16,18 +16,18 @@ def is_command() -> bool:
   return _is_command
 
 
-def begin_command() -> None:
+def start_command() -> None:
   """Declares that `end_command` will end the process."""
   global _is_command
   _is_command = True
 
 
-def leave_to_itself(thread: threading.Thread) -> None:
+def abandon_thread(thread: threading.Thread) -> None:
   """Abandons a thread of native code: the command does not wait for its end."""
   _abandoned_threads.append(thread)
 
 
-def part_by(part: Callable[[], None]) -> None:
+def wait_at_exit(part: Callable[[], None]) -> None:
   """Registers a function that waits for the other processes of the job.
 
   The function is called before the process exits.

@@ -60,6 +60,7 @@ def get_result(future: 'concurrent.futures.Future[T]') -> T:
 def _initialize_worker(
   initializer: Callable[..., None], *arguments: Any
 ) -> None:
+  """Ignores the signals of the terminal and calls the initializer."""
   for number in (signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
   initializer(*arguments)

@@ -110,6 +110,7 @@ class Progress:
       )
 
   def _text(self, now: float) -> str:
+    """Returns the progress in words, with the speed and the remaining time."""
     speed = (self._done - self._first) / max(now - self._start, 1e-9)
     parts = [
       f'{self.what} | {self._count()} {self._unit}',
@@ -121,6 +122,7 @@ class Progress:
     return ' | '.join(parts)
 
   def _count(self) -> str:
+    """Returns the count, and the total if it is known."""
     return f'{self._done:,.0f}' + (
       '' if self._total is None else f' of {self._total:,.0f}'
     )

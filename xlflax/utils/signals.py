@@ -64,7 +64,7 @@ def note_signal(number: int | None) -> None:
   _state.pending = number
 
 
-def pass_on(number: int | None, *, followed: bool) -> None:
+def pass_on_signal(number: int | None, *, followed: bool) -> None:
   """Passes the signal that stopped a run on to the caller of the run.
 
   In a command, `check_stop_request` then raises `Stopped` before the next step
@@ -88,13 +88,13 @@ def check_stop_request() -> None:
     raise Stopped(_state.pending)
 
 
-def is_heard(number: int) -> bool:
+def is_handled(number: int) -> bool:
   """Returns whether a signal is handled; `nohup` ignores SIGHUP."""
   ignored = signal.getsignal(number) is signal.SIG_IGN
   return not (ignored and number == signal.SIGHUP)
 
 
-def begin_command() -> None:
+def start_command() -> None:
   """Makes signals raise `Stopped` in a process that executes one command.
 
   If the main thread executes native code and does not raise it within ten
@@ -117,7 +117,7 @@ def end_command(status: int) -> None:
   """Sets the exit status of the command; later signals do not change it.
 
   A signal then ends the process with this status. While other processes of the
-  job wait for this one (`process_exit.part_by`), signals have no effect.
+  job wait for this one (`process_exit.wait_at_exit`), signals have no effect.
 
   Args:
     status: The exit status.

@@ -20,7 +20,7 @@ _ESCAPE = 'xlflax.escape'
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
-def open_closed() -> None:
+def open_closed_streams() -> None:
   """Opens closed standard streams as /dev/null.
 
   Otherwise, a file that is opened later would get the descriptor of a standard
@@ -48,7 +48,7 @@ def _is_null(number: int) -> bool:
   return os.path.samestat(os.fstat(number), os.stat(os.devnull))
 
 
-def drop_unread(*, stdout: bool) -> None:
+def drop_unread_output(*, stdout: bool) -> None:
   """Drops output to standard streams that have no reader.
 
   Standard error also drops output that does not fit on a full disk.
@@ -72,7 +72,7 @@ def drop_pending_output() -> None:
       _redirect_to_null(stream)
 
 
-def is_unread() -> bool:
+def is_stdout_unread() -> bool:
   """Returns whether standard output has no reader, as after `| head`."""
   try:
     number = sys.stdout.fileno()

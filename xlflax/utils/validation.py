@@ -267,6 +267,7 @@ def _is_linen_module(cls: type) -> bool:
 
 
 def _is_subclass(hint: Any, base: type) -> bool:
+  """Returns whether an annotation is a class that is derived from `base`."""
   return isinstance(hint, type) and issubclass(hint, base)
 
 
@@ -275,6 +276,7 @@ def _is_subclass(hint: Any, base: type) -> bool:
 
 
 def _adapter(hint: Any) -> pydantic.TypeAdapter:
+  """Returns the pydantic adapter of a type annotation."""
   try:
     return _cached_adapter(hint)
   except TypeError:  # The metadata of the annotation is not hashable.
@@ -426,6 +428,7 @@ def _to_number(value: Any, *, noun: str) -> int | float:
 
 
 def _check_float32(value: float) -> float:
+  """Raises an error for numbers that are not finite in float32."""
   if abs(value) > _FLOAT32_MAX:
     raise PydanticCustomError('type', 'Input should be finite in float32')
   return value
@@ -438,16 +441,19 @@ def _unbox(value: Any) -> Any:
 
 
 def _lower(value: Any) -> Any:
+  """Converts a string to lower case."""
   return value.lower() if type(value) is str else value
 
 
 def _check_path(value: Any) -> Any:
+  """Raises an error for values that are not paths."""
   if not isinstance(value, str | os.PathLike):
     raise PydanticCustomError('type', 'Input should be a path')
   return value
 
 
 def _path_to_str(value: Any) -> str:
+  """Converts a path to a string."""
   if not isinstance(value, os.PathLike):
     raise PydanticCustomError('type', 'Input should be a valid string')
   return os.fspath(value)
@@ -546,7 +552,7 @@ def _invalid_call(
       return errors.ConfigError(
         f'{name} has no {noun} `{key}`',
         got=key,
-        expected=name_suggestions.some_of(names),
+        expected=name_suggestions.format_choices(names),
         where=name,
         fix=name_suggestions.did_you_mean(str(key), names),
       )
@@ -696,6 +702,7 @@ def _members(hint: Any) -> Iterator[Any]:
 
 
 def _accepts(hint: Any, value: Any) -> bool:
+  """Returns whether a value is valid for a type annotation."""
   try:
     _adapter(hint).validate_python(value)
   except pydantic.ValidationError:
@@ -708,6 +715,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_numeric_text(text: str) -> bool:
+  """Returns whether a string contains a number."""
   try:
     float(text)
   except ValueError:

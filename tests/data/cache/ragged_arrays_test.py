@@ -84,7 +84,7 @@ def test_what_the_system_refuses_is_no_damage(
       call()
     error = raised.value
     if isinstance(error, OSError):
-      error = errors.of_os_error(error)
+      error = errors.convert_os_error(error)
     assert error.status == status and 'damaged' not in str(error)
     assert os.strerror(number) in str(error)
     return str(error)

@@ -411,7 +411,7 @@ def make(step):
   return train_state.TrainState(step=jnp.int32(step), params=params, opt_state=(),
                           ema=(), objective_state={})
 
-logs.set_up()
+logs.set_up_logging()
 saved = checkpoints.Checkpoints(sys.argv[1])
 saved.save(make(1), {})
 saved.wait()

@@ -182,7 +182,7 @@ def test_trainers_are_built_from_their_descriptions_classes():
 @class_registry.register('start_of_the_description_test')
 @dataclasses.dataclass(frozen=True)
 class _Start:
-  place: str = class_registry.known_by_content(lambda place: _PLACES.get(place))
+  place: str = class_registry.path_field(lambda place: _PLACES.get(place))
   step: int = 0
 
 

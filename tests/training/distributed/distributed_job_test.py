@@ -102,7 +102,7 @@ def run(name, arguments, level):
   elif way == 'thread':
     thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
     thread.start()
-    process_exit.leave_to_itself(thread)
+    process_exit.abandon_thread(thread)
   elif way.startswith('SIG'):
     for delay in (1, 2):
       threading.Timer(

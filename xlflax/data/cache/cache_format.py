@@ -257,7 +257,7 @@ def read_json(path: pathlib.Path) -> dict:
     if isinstance(data, dict) and data.get('format') == FORMAT:
       data = checksums.verify_digest(data)
   except (OSError, ValueError, RecursionError) as error:
-    errors.check_system(error, path)
+    errors.raise_if_system_error(error, path)
     raise errors.CacheError(
       'A file of the token cache is damaged',
       got=str(error)[:200],

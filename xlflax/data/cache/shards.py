@@ -223,7 +223,7 @@ class _File:
     try:
       content = os.pread(self.descriptor, stop - start, start)
     except OSError as error:
-      raise errors.of_os_error(error, where=self._path) from error
+      raise errors.convert_os_error(error, where=self._path) from error
     if len(content) != stop - start:
       raise _damaged_error(
         self._path, f'byte {start + len(content)} does not exist'
@@ -280,7 +280,7 @@ class Shard:
       # If too many files are open, the caller closes other shards and retries.
       if error.errno in (errno.EMFILE, errno.ENFILE):
         raise
-      raise errors.of_os_error(error, where=path) from error
+      raise errors.convert_os_error(error, where=path) from error
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:
     """Opens the file, and parses its header."""

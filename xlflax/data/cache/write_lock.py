@@ -46,5 +46,5 @@ def converting_disk_errors(directory: pathlib.Path):
       where=error.filename or directory,
       fix='Free disk space and run the same command again to resume, or choose '
       'another --output.',
-      status=errors.of_os_error(error).status,
+      status=errors.convert_os_error(error).status,
     ) from error

@@ -166,7 +166,7 @@ def open_atomic(path: pathlib.Path):
   """Context with a text stream; the file appears only when it is complete."""
   partial = path.with_name(f'.{path.name}.partial')
   try:
-    with errors.naming_path(path), contextlib.ExitStack() as stack:
+    with errors.add_path_to_errors(path), contextlib.ExitStack() as stack:
       file = stack.enter_context(open(partial, 'wb'))
       raw: IO[bytes] | gzip.GzipFile | zstandard.ZstdCompressionWriter = file
       if path.suffix == '.gz':

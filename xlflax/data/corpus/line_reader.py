@@ -303,7 +303,7 @@ def _as_corpus_errors(
     raise errors.CorpusError(
       f'A text file cannot be read ({error.strerror or error})',
       where=str(error.filename or path),
-      status=errors.of_os_error(error).status,
+      status=errors.convert_os_error(error).status,
     ) from error
 
 

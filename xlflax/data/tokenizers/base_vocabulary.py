@@ -343,7 +343,7 @@ def read_file(path: pathlib.Path) -> bytes:
   try:
     return path.read_bytes()
   except OSError as error:
-    errors.check_system(error, path)
+    errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
       f'The vocabulary file {path.name} is missing',
       got=error.strerror,
@@ -373,7 +373,7 @@ def read_description(directory) -> dict:
       fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',
     ) from error
   except (OSError, ValueError, RecursionError) as error:
-    errors.check_system(error, path)
+    errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
       f'{DESCRIPTION_FILE} cannot be read ({error})', where=str(path)
     ) from error

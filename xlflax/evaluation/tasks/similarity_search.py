@@ -48,7 +48,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   source: text_sources.PairSource
   margin: str = 'ratio'
   k: validation.PositiveInt = 4
-  altered: Mapping[str, str] = class_registry.known_by_content(
+  altered: Mapping[str, str] = class_registry.path_field(
     content_hash.hash_paths, default_factory=dict
   )
 

@@ -54,7 +54,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   try:
     content = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError, RecursionError) as error:
-    errors.check_system(error, path)
+    errors.raise_if_system_error(error, path)
     raise errors.ConfigError(
       f'Reading {path.name} failed',
       got=str(error),

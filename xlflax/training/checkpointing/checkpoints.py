@@ -377,7 +377,7 @@ def _raise_if_unavailable(error: Exception) -> None:
   Raises:
     CheckpointError: If the storage does not respond, or a process was lost.
   """
-  if errors.is_away(error) or failures.is_lost_process(error):
+  if errors.is_unavailable(error) or failures.is_lost_process(error):
     raise errors.CheckpointError(
       'The checkpoint is temporarily unavailable',
       got=checkpoint_reader.summarize_error(error),

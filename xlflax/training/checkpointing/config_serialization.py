@@ -4,7 +4,7 @@ A description contains the registered names of classes and the values of all
 fields. The *identity* of a run is its description without the fields that may
 change when a run is resumed, which are declared by
 `class_registry.changeable_field`. For fields that contain paths
-(`class_registry.known_by_content`), the identity contains the content at the
+(`class_registry.path_field`), the identity contains the content at the
 paths instead of their spelling.
 """
 
@@ -51,7 +51,9 @@ def to_json_config(value: Any) -> Any:
     }
     contents = {}
     for field in fields:
-      content = class_registry.content_of(field, getattr(value, field.name))
+      content = class_registry.describe_content(
+        field, getattr(value, field.name)
+      )
       if content:
         contents[field.name] = content
     return description | ({CONTENTS: contents} if contents else {})
@@ -110,7 +112,7 @@ def _build(description: Any) -> Any:
     return description
   if MAPPING in description:
     return {_build(key): _build(value) for key, value in description[MAPPING]}
-  cls = class_registry.class_of(description[CLASS])
+  cls = class_registry.find_class(description[CLASS])
   fields_by_name = {field.name: field for field in described_fields(cls)}
   unknown = sorted(set(description[FIELDS]) - set(fields_by_name))
   if unknown:
@@ -201,13 +203,16 @@ def _describe_field(value: Any, field: dataclasses.Field) -> Any:
 
 
 def _class_name(cls: type) -> str:
-  return class_registry.name_of(cls) or f'{cls.__module__}:{cls.__qualname__}'
+  return (
+    class_registry.registered_name(cls)
+    or f'{cls.__module__}:{cls.__qualname__}'
+  )
 
 
 def _class_fields(description: dict) -> dict[str, dataclasses.Field]:
   """Returns the fields of a described class by name, or {} if it is unknown."""
   try:
-    cls = class_registry.class_of(description[CLASS])
+    cls = class_registry.find_class(description[CLASS])
     return {field.name: field for field in described_fields(cls)}
   except errors.RunDirectoryError:
     return {}
@@ -220,7 +225,7 @@ def _flatten(description: Any, path: str) -> Iterator[tuple[str, Any]]:
     fields_by_name = _class_fields(description)
     for name, value in _fields_with_contents(description).items():
       if name in fields_by_name:
-        value = class_registry.identity_of(fields_by_name[name], value)
+        value = class_registry.get_identity(fields_by_name[name], value)
         if value is None and class_registry.is_changeable(fields_by_name[name]):
           continue
       yield from _flatten(value, f'{path}.{name}' if path else name)

@@ -77,7 +77,7 @@ def initialize_distributed(
     initialization_timeout=initialization_timeout,
     heartbeat_timeout_seconds=heartbeat_timeout_seconds,
   )
-  process_exit.part_by(_leave)
+  process_exit.wait_at_exit(_leave)
   hosts = joining.compare_processes(
     job, configuration, timeout_seconds=initialization_timeout
   )
@@ -211,7 +211,7 @@ def leaving_together(command: str, *, stopped_status: int = 0):
 def _describe_failure(error: BaseException, command: str) -> tuple[str, int]:
   """Returns the message to print and the exit code."""
   name = f'process {jax.process_index()} of {jax.process_count()}'
-  error = errors.of_full_device(error) or error
+  error = errors.convert_out_of_memory_error(error) or error
   if isinstance(error, errors.XlflaxError):
     return f'xlflax {command}: {name}: {error}', error.status
   if isinstance(error, KeyboardInterrupt):

@@ -133,7 +133,7 @@ class StopRequest:
       self._consensus.on_request = self._receive_from_others
     if threading.current_thread() is threading.main_thread():
       self._context.enter_context(signals.listen_for_signals(self._receive))
-      for number in filter(signals.is_heard, signals.SIGNALS):
+      for number in filter(signals.is_handled, signals.SIGNALS):
         self._previous[number] = signal.signal(number, self._handle)
     if self._number is not None:
       self._receive(self._number)
@@ -148,7 +148,7 @@ class StopRequest:
     if self._consensus is not None:
       self._consensus.on_request = lambda reason: None
     if kind is None:
-      signals.pass_on(self._number, followed=self._is_followed)
+      signals.pass_on_signal(self._number, followed=self._is_followed)
 
   def _receive(self, number: int) -> None:
     """Records a signal, in any thread."""

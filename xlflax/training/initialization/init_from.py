@@ -63,9 +63,7 @@ class InitFrom:
       further phase of the same training. Schedules start from the beginning.
   """
 
-  model_dir: str = class_registry.known_by_content(
-    run_directory.content_identity
-  )
+  model_dir: str = class_registry.path_field(run_directory.content_identity)
   step: validation.NonNegativeInt | None = None
   include: tuple[str, ...] = ()
   exclude: tuple[str, ...] = ()

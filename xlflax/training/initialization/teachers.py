@@ -36,9 +36,7 @@ class Teacher:
     step: Step of the checkpoint. If None, the newest checkpoint.
   """
 
-  model_dir: str = class_registry.known_by_content(
-    run_directory.content_identity
-  )
+  model_dir: str = class_registry.path_field(run_directory.content_identity)
   step: validation.NonNegativeInt | None = None
 
   def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:

@@ -118,13 +118,13 @@ class VocabularyMatching:
     mixing: Method of the interpolation.
   """
 
-  dictionaries: tuple[str, ...] = class_registry.known_by_content(
+  dictionaries: tuple[str, ...] = class_registry.path_field(
     content_hash.hash_paths, default=()
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
   norms: Norms = Norms.FRESH
-  text: str | None = class_registry.known_by_content(
+  text: str | None = class_registry.path_field(
     content_hash.hash_paths, default=None
   )
   mixing: Mixing = Mixing.MATCHED

@@ -54,11 +54,11 @@ class EventFile:
     )
 
   def _add(self, event) -> None:
-    with errors.naming_path(self._file.name):
+    with errors.add_path_to_errors(self._file.name):
       self._records.write(event.SerializeToString())
       self._file.flush()
 
   def close(self) -> None:
     """Closes the file."""
-    with errors.naming_path(self._file.name):
+    with errors.add_path_to_errors(self._file.name):
       self._file.close()

@@ -102,7 +102,7 @@ class RunMetrics:
       }
       json_values = {k: json_number(v) for k, v in numbers[kind].items()}
       line[kind] = {**values, **json_values}
-    with errors.naming_path(self._path):
+    with errors.add_path_to_errors(self._path):
       self._lines.write(json.dumps({'step': step} | line) + '\n')
       self._lines.flush()
     for writer in self._writers:
@@ -121,7 +121,7 @@ class RunMetrics:
 
   def close(self) -> None:
     """Writes the remaining metrics and closes all writers."""
-    with errors.naming_path(self._path):
+    with errors.add_path_to_errors(self._path):
       self._lines.close()
     for writer in self._writers:
       writer.close()

@@ -149,7 +149,7 @@ class TaughtRows(ClassificationRows):
       [lines, D]. A language has one file.
   """
 
-  vectors: Mapping[str, str] = class_registry.known_by_content(
+  vectors: Mapping[str, str] = class_registry.path_field(
     content_hash.hash_paths
   )
 

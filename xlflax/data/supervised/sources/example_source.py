@@ -65,7 +65,7 @@ class FileExamples(ExampleSource):
     pydantic.Field(
       description="a mapping of parts to files, such as {'en': 'test-en.tsv'}"
     ),
-  ] = class_registry.known_by_content(content_hash.hash_paths)
+  ] = class_registry.path_field(content_hash.hash_paths)
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   language_options: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
@@ -146,7 +146,7 @@ class MinedFiles(MinedSource):
     pydantic.Field(
       description="a mapping of pairs to files, such as {'fr-en': ('fr.txt', 'en.txt')}"
     ),
-  ] = class_registry.known_by_content(content_hash.hash_paths)
+  ] = class_registry.path_field(content_hash.hash_paths)
   format: str = 'bucc'
 
   def __post_init__(self):

@@ -110,7 +110,7 @@ def check_license(name: str | None) -> None:
     raise errors.ConfigError(
       'The license is not valid in model cards',
       got=repr(name),
-      expected=name_suggestions.some_of(LICENSES),
+      expected=name_suggestions.format_choices(LICENSES),
       where='license',
       fix=name_suggestions.did_you_mean(name, LICENSES)
       or "Pass 'other', and add license_name to the card",

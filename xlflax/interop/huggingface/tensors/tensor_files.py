@@ -93,7 +93,7 @@ def write_safetensors(
     start = stop
   text = json.dumps(header).encode()
   text += b' ' * (-len(text) % 8)  # Aligns the tensors.
-  with errors.naming_path(path), path.open('wb') as stream:
+  with errors.add_path_to_errors(path), path.open('wb') as stream:
     stream.write(len(text).to_bytes(8, 'little') + text)
     for tensor, shape in shapes.items():
       tensor_name, value = next(values)
