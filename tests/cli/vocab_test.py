@@ -142,7 +142,7 @@ def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
     == 0
   )
   out = capsys.readouterr().out
-  assert 'sentences for the model of each language, 32 entries\n' in out
+  assert 'sentences for the model of each language, 32 tokens\n' in out
   assert '  fi                   12            5' in out
 
 

@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
   launcher = launcher_registry.find(arguments[0], modules)
   end = arguments.index('--') if '--' in arguments else len(arguments)
   options, job_command = arguments[1:end], arguments[end + 1 :]
-  if not parsing.asks_for_help(options):
+  if not parsing.has_help_flag(options):
     job_command = list(
       job_base.check_command(job_command, launcher.job.commands)
     )
