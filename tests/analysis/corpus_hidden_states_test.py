@@ -175,7 +175,7 @@ def test_blocks_are_read_when_they_are_needed(subject, texts):
 
 
 def test_progress(subject, texts, monkeypatch, caplog):
-  monkeypatch.setattr(progress_reporting, '_SECONDS', -1.0)
+  monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', -1.0)
   caplog.set_level('INFO')
   list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=12))
   corpus_hidden_states.mean_word_states(

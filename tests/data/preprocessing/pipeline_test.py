@@ -368,7 +368,7 @@ def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
   lines = ['A line of text about the cat.'] * 40_000
   path = corpus_writer.write_monolingual(source, 'fr', [lines], name='a')
   _prepare(source, tmp_path / 'o', shard=(0, 2))
-  monkeypatch.setattr(progress_reporting, '_SECONDS', 0)
+  monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(source, tmp_path / 'o', deduplication=Deduplication())
   told = [record.getMessage().split(' | ') for record in caplog.records]
@@ -383,7 +383,7 @@ def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
 
 
 def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
-  monkeypatch.setattr(progress_reporting, '_SECONDS', 0)
+  monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(
     source, tmp_path / 'o', deduplication=Deduplication(kept='not_equal')
