@@ -487,16 +487,18 @@ def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
 def test_submission(tmp_path):
   job = _job()
   environment = _kubectl(tmp_path, 'echo "$@"; cat > "$FOLDER/applied.yaml"')
-  assert kubernetes.apply(job, environment) == 'apply -f -'
+  assert kubernetes.apply_manifests(job, environment) == 'apply -f -'
   assert (tmp_path / 'applied.yaml').read_text() == job.render()
 
 
 def test_refused_submission(tmp_path):
   with pytest.raises(errors.ConfigError) as raised:
-    kubernetes.apply(_job(), _kubectl(tmp_path, 'echo no CRD >&2; exit 1'))
+    kubernetes.apply_manifests(
+      _job(), _kubectl(tmp_path, 'echo no CRD >&2; exit 1')
+    )
   assert raised.value.got == 'no CRD'
 
 
 def test_no_kubectl(tmp_path):
   with pytest.raises(errors.ConfigError):
-    kubernetes.apply(_job(), {'PATH': str(tmp_path)})
+    kubernetes.apply_manifests(_job(), {'PATH': str(tmp_path)})

@@ -36,7 +36,9 @@ class ToyJob(job_base.Job):
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
   """A module `toy_launcher` in the working directory."""
-  monkeypatch.setattr(launcher_registry, '_launchers', launcher_registry.load())
+  monkeypatch.setattr(
+    launcher_registry, '_launchers', launcher_registry.load_launchers()
+  )
   monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.delitem(__import__('sys').modules, 'toy_launcher', raising=False)
   (tmp_path / 'toy_launcher.py').write_text(_TOY)
@@ -61,23 +63,23 @@ def test_its_flags_have_help(toy, capsys):
 
 
 def test_launchers_of_the_package_are_found():
-  assert list(launcher_registry.load()) == [
+  assert list(launcher_registry.load_launchers()) == [
     'kubernetes',
     'local',
     'node',
     'slurm',
     'tpu',
   ]
-  assert launcher_registry.find('slurm').job is slurm.SlurmJob
+  assert launcher_registry.find_launcher('slurm').job is slurm.SlurmJob
 
 
 def test_a_missing_module_is_named():
   with pytest.raises(errors.ConfigError) as raised:
-    launcher_registry.find('slurm', ['no_such'])
+    launcher_registry.find_launcher('slurm', ['no_such'])
   assert raised.value.got == 'no_such'
 
 
 def test_two_launchers_can_not_have_one_name():
   with pytest.raises(errors.ConfigError):
     launcher_registry.register('slurm', help='', example='')(job_base.Job)
-  assert launcher_registry.find('slurm').job is slurm.SlurmJob
+  assert launcher_registry.find_launcher('slurm').job is slurm.SlurmJob

@@ -389,14 +389,14 @@ def test_submission(tmp_path):
   sbatch.chmod(0o755)
   environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
   job = slurm.SlurmJob(command=('train', '--x'))
-  assert slurm.submit(job, environment) == 'Submitted 1'
+  assert slurm.submit_job(job, environment) == 'Submitted 1'
   assert (tmp_path / 'submitted').read_text() == job.render()
   sbatch.write_text('#!/bin/bash\necho no such partition >&2\nexit 1\n')
   with pytest.raises(errors.ConfigError) as raised:
-    slurm.submit(job, environment)
+    slurm.submit_job(job, environment)
   assert raised.value.got == 'no such partition'
   with pytest.raises(errors.ConfigError):
-    slurm.submit(job, {'PATH': '/nowhere'})
+    slurm.submit_job(job, {'PATH': '/nowhere'})
 
 
 def test_supervisors_are_restarted_within_the_job(start, tmp_path):

@@ -95,7 +95,7 @@ class _Play:
   def __call__(self, job, states, results) -> int:
     self.write('states', *states)
     self.write('results', *results)
-    return tpu.run(job, self.environment)
+    return tpu.run_script(job, self.environment)
 
   def write(self, name, *lines):
     (self.folder / name).write_text(''.join(f'{line}\n' for line in lines))
@@ -401,4 +401,4 @@ def test_number_of_slices_out_of_range(num_slices):
 
 def test_no_gcloud(tmp_path):
   with pytest.raises(errors.ConfigError):
-    tpu.run(_job(), {'PATH': str(tmp_path)})
+    tpu.run_script(_job(), {'PATH': str(tmp_path)})

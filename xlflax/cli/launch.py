@@ -13,7 +13,8 @@ from xlflax.launch import job_base, launcher_registry
 from xlflax.utils import errors, name_suggestions
 
 EXAMPLES = '\n\n'.join(
-  launcher.example.strip() for launcher in launcher_registry.load().values()
+  launcher.example.strip()
+  for launcher in launcher_registry.load_launchers().values()
 )
 _MODULE_OPTION = '--launcher_module'
 _USAGE = """usage: xlflax launch LAUNCHER [OPTIONS] -- COMMAND
@@ -47,7 +48,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
   modules, arguments = _split_modules(arguments)
   if arguments[:1] in (['--help'], ['-h']):
     return functools.partial(_print_usage, modules)
-  launchers = launcher_registry.load(modules)
+  launchers = launcher_registry.load_launchers(modules)
   if not arguments or arguments[0].startswith('-'):
     raise errors.ConfigError(
       'Missing launcher',
@@ -56,7 +57,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
       where='xlflax launch',
       fix='Run `xlflax launch --help` to list the launchers.',
     )
-  launcher = launcher_registry.find(arguments[0], modules)
+  launcher = launcher_registry.find_launcher(arguments[0], modules)
   end = arguments.index('--') if '--' in arguments else len(arguments)
   options, job_command = arguments[1:end], arguments[end + 1 :]
   if not parsing.has_help_flag(options):
@@ -145,7 +146,7 @@ def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _print_usage(modules: Sequence[str]) -> int:
   """Prints the help of `xlflax launch`."""
-  launchers = launcher_registry.load(modules)
+  launchers = launcher_registry.load_launchers(modules)
   width = max(map(len, launchers))
   print(
     _USAGE.format(

@@ -77,7 +77,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     return ['Run the same command again to resume from the last checkpoint.']
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
-  from xlflax.objectives.finetuning import finetuning_objective as finetuning
+  from xlflax.objectives.finetuning import finetuning_objective
 
   if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
     return [
@@ -89,7 +89,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   tasks = [
     _EVALUATION_FILES.get(objective.name, objective.name)
     for objective in trainer.objectives.objectives
-    if isinstance(objective, finetuning.FineTuning)
+    if isinstance(objective, finetuning_objective.FineTuning)
   ]
   export = f'xlflax convert to-hf {directory} --output=FOLDER'
   if tasks:

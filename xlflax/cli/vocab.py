@@ -189,10 +189,10 @@ def _train(
   """Trains the vocabulary, and prints its statistics."""
   from xlflax.data.tokenizers import (
     base_vocabulary,
+    fertility,
     reservoir_sampling,
     vocabulary_training,
   )
-  from xlflax.data.tokenizers import fertility as vocabulary_statistics
 
   assert options.output is not None
   sample = None
@@ -213,7 +213,7 @@ def _train(
     summary = {'directory': options.output, 'statistics': statistics}
     print(json.dumps(summary), flush=True)
     return
-  print(vocabulary_statistics.format_table(statistics))
+  print(fertility.format_table(statistics))
   spec = result.spec
   print(
     f'\n{spec.size} tokens, {len(spec.languages)} languages: '

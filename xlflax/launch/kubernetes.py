@@ -417,11 +417,11 @@ class KubernetesJob(job_base.Job):
 
   def launch(self) -> int:
     """Applies the manifests and prints the response of the cluster."""
-    print(apply(self, dict(os.environ)))
+    print(apply_manifests(self, dict(os.environ)))
     return 0
 
 
-def apply(job: KubernetesJob, environment: dict[str, str]) -> str:
+def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
   """Applies the manifests of a job and returns the output of kubectl.
 
   Args:

@@ -61,7 +61,7 @@ def register(
   return decorate
 
 
-def load(modules: Sequence[str] = ()) -> dict[str, Launcher]:
+def load_launchers(modules: Sequence[str] = ()) -> dict[str, Launcher]:
   """Returns the launchers by name, in alphabetical order.
 
   Args:
@@ -76,7 +76,7 @@ def load(modules: Sequence[str] = ()) -> dict[str, Launcher]:
   return dict(sorted(_launchers.items()))
 
 
-def find(name: str, modules: Sequence[str] = ()) -> Launcher:
+def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
   """Returns the launcher with a name.
 
   Args:
@@ -86,7 +86,7 @@ def find(name: str, modules: Sequence[str] = ()) -> Launcher:
   Raises:
     ConfigError: If no launcher has the name.
   """
-  launchers = load(modules)
+  launchers = load_launchers(modules)
   if name not in launchers:
     close_matches = difflib.get_close_matches(name, launchers, n=1)
     raise errors.ConfigError(

@@ -246,11 +246,11 @@ class SlurmJob(job_base.Job):
 
   def launch(self) -> int:
     """Submits the script and prints the response of Slurm."""
-    print(submit(self, dict(os.environ)))
+    print(submit_job(self, dict(os.environ)))
     return 0
 
 
-def submit(job: SlurmJob, environment: dict[str, str]) -> str:
+def submit_job(job: SlurmJob, environment: dict[str, str]) -> str:
   """Submits a job with `sbatch` and returns its output.
 
   Args:

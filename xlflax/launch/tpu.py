@@ -205,7 +205,7 @@ class TpuJob(job_base.Job):
 
   def launch(self) -> int:
     """Runs the script to its end."""
-    return run(self, dict(os.environ))
+    return run_script(self, dict(os.environ))
 
 
 def _flags(values: dict[str, Any]) -> list[str]:
@@ -213,7 +213,7 @@ def _flags(values: dict[str, Any]) -> list[str]:
   return [f'--{k}={v}' for k, v in values.items() if v is not None]
 
 
-def run(job: TpuJob, environment: dict[str, str]) -> int:
+def run_script(job: TpuJob, environment: dict[str, str]) -> int:
   """Runs the script of a job on this machine and returns its status.
 
   Args:

@@ -14,8 +14,7 @@ from xlflax.storage import name_path_pairs, paths
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
-  from xlflax.analysis import model_refs as analysis_models
-  from xlflax.analysis import parallel_data, study_base
+  from xlflax.analysis import model_refs, parallel_data, study_base
   from xlflax.analysis.activation_cache import SentenceReader
 
 
@@ -73,7 +72,7 @@ class ModelOptions:
 
   def series(
     self, *, random_init_baseline: bool = False
-  ) -> 'tuple[analysis_models.Series, ...]':
+  ) -> 'tuple[model_refs.Series, ...]':
     """Returns the models to compare.
 
     Args:
@@ -83,25 +82,25 @@ class ModelOptions:
     Raises:
       ConfigError: If no model is given, or a value is invalid.
     """
-    from xlflax.analysis import model_refs as analysis_models
+    from xlflax.analysis import model_refs
 
     if not self.are_given():
       raise errors.ConfigError(
         'Missing required argument: --model_dir or --models',
         expected='--model_dir=DIR or --models=NAME=DIR',
       )
-    series = [analysis_models.Series.parse(text) for text in self.models]
+    series = [model_refs.Series.parse(text) for text in self.models]
     for text in self.model_dir:
-      model = analysis_models.ModelRef.parse(text)
+      model = model_refs.ModelRef.parse(text)
       name = pathlib.Path(model.directory).name or text
       if name in [other.name for other in series]:
         name = text
-      series.append(analysis_models.Series(name, text))
+      series.append(model_refs.Series(name, text))
       if random_init_baseline:
         is_single = len(self.model_dir) == 1
         label = 'random encoder' if is_single else f'{name}, random encoder'
         random_model = f'{model.directory}@untrained'
-        series.append(analysis_models.Series(label, text, random_model))
+        series.append(model_refs.Series(label, text, random_model))
     return tuple(series)
 
 
