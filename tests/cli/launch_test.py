@@ -140,7 +140,7 @@ def test_shares_on_gpus_get_no_flag_of_runs(capsys):
 
 
 def test_slurm(monkeypatch, capsys):
-  monkeypatch.setattr(slurm, 'submit', lambda job, _: str(job.command[-1]))
+  monkeypatch.setattr(slurm, 'submit_job', lambda job, _: str(job.command[-1]))
   assert _launched(capsys, 'slurm', *_TRAIN) == '--model_dir=/r/a\n'
 
 
@@ -224,7 +224,7 @@ def test_tpu_dry_run(capsys):
 
 
 def test_tpu(monkeypatch):
-  monkeypatch.setattr(tpu, 'run', lambda job, environment: 3)
+  monkeypatch.setattr(tpu, 'run_script', lambda job, environment: 3)
   assert cli.main(['launch', 'tpu', *_SLICE, *_BUCKET]) == 3
 
 
