@@ -196,7 +196,7 @@ def test_kubernetes_dry_run(capsys):
 def test_kubernetes(monkeypatch, capsys):
   monkeypatch.setattr(
     kubernetes,
-    'apply',
+    'apply_manifests',
     lambda job, environment: f'{job.manifest.value} {job.nnodes}',
   )
   assert cli.main(['launch', 'kubernetes', *_POD, *_TRAIN]) == 0
