@@ -140,7 +140,7 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
   assert [p['total_steps'] for p in plans.values()] == [30, 20, 10]
   out = capsys.readouterr().out
   assert re.search(r'phase1 │ +26 │ +1.0 MiB │ +00:26:00', out)
-  assert re.search(r'all .* 00:56:00', out)
+  assert re.search(r'total .* 00:56:00', out)
 
 
 def test_benchmark_needs_no_data(arguments_of, tmp_path):
