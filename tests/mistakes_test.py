@@ -19,8 +19,8 @@ _VOCAB = 'vocab --output=new --size=100'
 # Command line -> parts of the message.
 _MISTAKES: dict[str, tuple[str, ...]] = {
   # Names.
-  'trian': ('no command', 'did you mean train or pretrain?'),
-  'eval --model_dir=run': ('no command', "'eval'"),
+  'trian': ('Unknown command', 'did you mean train or pretrain?'),
+  'eval --model_dir=run': ('Unknown command', "'eval'"),
   'configs show models/smal.gin': ('Got: models/smal.gin', 'models/small.gin'),
   'configs list nothing/*': ('Got: nothing/*', 'pretrain/*'),
   'configs lst': ('Got: lst', 'did you mean list?'),

@@ -44,5 +44,5 @@ def test_a_row_for_each_side_and_one_for_all(capsys):
   rows = [line.split() for line in out.splitlines()]
   assert ['mono.en', 'train', 'en', '2,000', '9,000', '4.5', '0.100%'] in rows
   assert ['pairs', 'train', 'de', '4', '10', '2.5', '0.000%'] in rows
-  assert ['all', '2,008', '9,022'] in rows
+  assert ['total', '2,008', '9,022'] in rows
   assert ' 3 examples' in out
