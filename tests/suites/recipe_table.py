@@ -1,6 +1,6 @@
-"""The page that says what published recipes of suites set, beside ours.
+"""Generator of docs/suite_recipes.md, which compares recipes with the defaults.
 
-`make goldens` writes it, `tests/suites/recipes_test.py` compares it.
+`make goldens` writes the page, and `tests/suites/recipes_test.py` compares it.
 """
 
 import dataclasses
@@ -21,13 +21,14 @@ _RECIPES = {
   'glue': ('glue',),
 }
 _BASED = {'xtreme-r': 'xtreme'}  # a recipe and the one whose settings it shares
-_HEADER = """# Recipes of suites
+_HEADER = """# Suite recipes
 
-`xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of its publishers' scripts, so that a number can stand beside a published one.
-`--recipe=default`, the default, has this library's. A gin file of your own that binds `SuiteTask.recipe` is a recipe, too. What a task was run with is a note of its
-result and part of the settings that the result is found by; results of two recipes do not share an `--output`.
+A recipe is a set of fine-tuning settings for the tasks of a suite. `xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of the publishers' scripts, so that
+its scores are comparable with published scores. `--recipe=default`, the default, uses the settings of xlflax. A gin file of your own that sets `SuiteTask.recipe` is a recipe, too.
 
-"the same" says that the recipe and ours agree. What a recipe asks for and is not done is listed after its table, and noted in each result.
+The settings of a task are recorded in a note of its result, and they are part of the key under which the result is stored. Results of two recipes cannot share an `--output`.
+
+Each table compares a recipe with the xlflax defaults. A value of "the same" means that both agree. The deviations of xlflax from a recipe are listed after its table and are noted in each result.
 """
 
 
@@ -38,14 +39,22 @@ def page() -> str:
     found = [build(name, recipe) for name in suites]
     tasks = {task.name: task for one in found for task in one.tasks}
     base = _BASED.get(recipe, '')
-    beside = f' Beside those of {base}:' if base else ''
-    parts.append(f'\n## {recipe}\n\nFor {" and ".join(suites)}.{beside}\n')
+    based = (
+      f' Only the tasks whose settings differ from those of `{base}` are listed.'
+      if base
+      else ''
+    )
+    names = ' and '.join(f'`{name}`' for name in suites)
+    noun = 'suites' if len(suites) > 1 else 'suite'
+    parts.append(
+      f'\n## {recipe}\n\nThis recipe is for the {noun} {names}.{based}\n'
+    )
     for name in suites if base else ():
       for task in build(name, base).tasks:
         if tasks[task.name] == task:
           del tasks[task.name]
     parts.append(
-      '\n| task | setting | the recipe | ours | where it is published |'
+      '\n| task | setting | recipe | xlflax default | source of the recipe |'
       '\n| --- | --- | --- | --- | --- |\n'
     )
     parts += ['| ' + ' | '.join(row) + ' |\n' for row in _rows(tasks, suites)]
@@ -55,7 +64,7 @@ def page() -> str:
       for one in task.departures
     ]
     if departures:
-      parts += ['\nNot as the recipe says:\n\n', *departures]
+      parts += ['\nDeviations from the recipe:\n\n', *departures]
   return ''.join(parts)
 
 
