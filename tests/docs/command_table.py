@@ -236,6 +236,9 @@ SMALLER = {
     f'--vocabulary=vocab {world.PAIRS}',
   },
   'docs/translation.md': {
+    '--output=vocab --size=32000 --normalization=identity': (
+      '--output=identity --size=500 --character_coverage=1 '
+      '--normalization=identity'),
     '--gin.PARALLEL="\'corpus.parallel.en_ja\'" …': (
       f'--gin.PARALLEL="\'corpus.parallel.en_ja\'" {world.SIDES} '
       '--gin.TRAIN_STEPS=10 '
