@@ -92,7 +92,7 @@ class TrialResult:
 
   @property
   def is_final(self) -> bool:
-    """True if later calls do not run the trial again."""
+    """True if the trial is finished or has diverged."""
     return self.status in (Status.FINISHED, Status.DIVERGED)
 
   def to_json(self) -> dict[str, Any]:

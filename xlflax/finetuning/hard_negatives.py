@@ -51,8 +51,8 @@ def select_negatives(
   Args:
     queries: Vectors of the queries, of shape [N, D].
     documents: Vectors of the documents, of shape [M, D].
-    positive_pairs: Rows of each query and a positive document, int of shape [P,
-      2]. The first positive of a query determines the maximum cosine of its
+    positive_pairs: Rows of each query and a positive document, int of shape
+      [P, 2]. The first positive of a query determines the maximum cosine of its
       negatives.
     mining: Criteria for the negatives.
 

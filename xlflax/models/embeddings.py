@@ -52,13 +52,14 @@ def sinusoid_halves(length: int, dim: int) -> np.ndarray:
 
 
 def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
-  """Returns rows of a table that may be sharded over rows and width.
+  """Looks up rows of a table that may be sharded over rows and width.
 
   If the table has more rows than a device has tokens, each device looks up the
-  ids of several devices in its shard of the width. The devices then exchange
-  widths for rows (all-to-all). The table and its gradient remain sharded. The
-  width of a smaller table is gathered before the lookup. Without these
-  constraints, the partitioner gathers the complete table and gradient.
+  ids of several devices in its shard of the width. An all-to-all exchange then
+  replaces the sharding of the width by the sharding of the batch. The table and
+  its gradient remain sharded. The width of a smaller table is gathered before
+  the lookup. Without these constraints, the partitioner gathers the complete
+  table and gradient.
 
   Args:
     table: Embedding table of shape [R, H].

@@ -188,7 +188,7 @@ class TransformerConfig:
     attention_backend: Implementation of attention. cuDNN supports neither the
       biases of T5 nor dropout.
     initializer_range: Standard deviation of the initial weights (not T5, whose
-      initial standard deviation is 1 / sqrt(inputs)).
+      initial standard deviation is 1 / sqrt(number of inputs)).
   """
 
   hidden_dim: validation.Dimension

@@ -304,7 +304,7 @@ class EncoderLayer(nn.Module):
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """Adds a residual connection and a norm to a block.
+    """Applies a block with a residual connection and a layer norm.
 
     Computes x + f(norm(x)) with pre-norm and norm(x + f(x)) with post-norm,
     where f includes dropout of its output.

@@ -66,9 +66,11 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
 def _with_closed_form_gradient(normalize, epsilon: float):
   """Returns `normalize` with a gradient that sums twice over each row.
 
-  With u = (x - mean) / deviation and g = scale * dy, dx = (g - mean(g) - u
-  mean(g u)) / deviation. Automatic differentiation would read the rows more
-  often.
+  With u = (x - mean) / deviation and g = scale * dy, the gradient is
+
+      dx = (g - mean(g) - u mean(g u)) / deviation
+
+  Automatic differentiation would read the rows more often.
   """
   wrapped = jax.custom_vjp(normalize)
 

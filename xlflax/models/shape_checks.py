@@ -1,7 +1,7 @@
 """Checks of a model configuration against the shapes of a checkpoint.
 
 The checks run before the model is created, because a corrupt configuration file
-of a hundred bytes can request a thousand million layers.
+of a hundred bytes can request a billion layers.
 """
 
 import dataclasses

@@ -58,8 +58,8 @@ def test_several_axes_of_outputs():
 
 def test_only_several_tpus_split():
   with compile_targets.compiling_for(compile_targets.Target('tpu')):
-    assert not collective_matmul.is_split()
+    assert not collective_matmul.on_several_tpus()
     with partitioning.Partitioner(fsdp=8).scope():
-      assert collective_matmul.is_split()
+      assert collective_matmul.on_several_tpus()
   with partitioning.Partitioner(fsdp=8).scope():
-    assert not collective_matmul.is_split()
+    assert not collective_matmul.on_several_tpus()

@@ -95,9 +95,11 @@ def make_cross_attention_mask(
   """Returns the cross-attention mask between paired packed sequences.
 
   Segment k of a sequence attends to segment k of the paired sequence, or to
-  nothing if the paired sequence has no segment k. For example, segment_ids [[1,
-  2, 0]] and memory_segment_ids [[1, 1, 2, 0]] yield the mask [[T, T, F, F], [F,
-  F, T, F], [F, F, F, T]].
+  nothing if the paired sequence has no segment k. For example:
+
+      segment_ids:         [[1, 2, 0]]
+      memory_segment_ids:  [[1, 1, 2, 0]]
+      mask:                [[T, T, F, F], [F, F, T, F], [F, F, F, T]]
 
   Args:
     segment_ids: Segments, int32 of shape [B, T]. If None, there is one segment

@@ -14,8 +14,8 @@ class Hypotheses(NamedTuple):
   """Generated sequences and their scores.
 
   Attributes:
-    token_ids: Generated tokens without the start symbols, int32 of shape [B, n,
-      S]. The end symbol is followed by padding.
+    token_ids: Generated tokens without the start symbols, int32 of shape
+      [B, n, S]. The end symbol is followed by padding.
     scores: Scores, float32 of shape [B, n]. For GREEDY and SAMPLE, the log
       probability of the sequence in nats under the model, without temperature
       and truncation. For BEAM, the log probability divided by the length to the

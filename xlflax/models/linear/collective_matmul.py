@@ -20,7 +20,7 @@ from xlflax.models import compile_targets
 _WIDTH = 'embed'
 
 
-def is_split() -> bool:
+def on_several_tpus() -> bool:
   """Returns whether the current program runs on several TPUs."""
   mesh = jax.sharding.get_abstract_mesh()
   return compile_targets.current_target().platform == 'tpu' and (
@@ -34,8 +34,8 @@ def collective_matmul(
 ) -> jax.Array:
   """Multiplies inputs by weights over the contracted axes.
 
-  Computes [rows.., *contracted] x [*contracted, *features] -> [rows..,
-  *features].
+  Computes [rows.., *contracted] x [*contracted, *features] ->
+  [rows.., *features].
 
   Args:
     inputs: Inputs. The first axis is that of the batch.
@@ -99,7 +99,9 @@ def sum_over_rows(
       preferred_element_type=lhs.dtype,
     )
 
-  sharding = _choose_sharding(axes, lhs, rhs, rows) if is_split() else None
+  sharding = (
+    _choose_sharding(axes, lhs, rhs, rows) if on_several_tpus() else None
+  )
   if sharding is None:
     return nn.with_logical_constraint(multiply(lhs, rhs), axes)
 

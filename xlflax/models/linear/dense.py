@@ -99,7 +99,7 @@ def sharded_matmul(
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
   if products is encoder_config.Products.EIGHT_BITS:
     return fp8.fp8_matmul(inputs, weights, contracted)
-  if collective_matmul.is_split():
+  if collective_matmul.on_several_tpus():
     return collective_matmul.collective_matmul(
       inputs, weights, axes, contracted
     )

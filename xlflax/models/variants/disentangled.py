@@ -30,8 +30,8 @@ class Relative(NamedTuple):
 
   Attributes:
     table: Embedding of each bucket from -S to S - 1, of shape [2 S, H].
-    rows: Row of the table for each query and key, int32 of shape [B or 1, T,
-      T].
+    rows: Row of the table for each query and key, int32 of shape
+      [B or 1, T, T].
   """
 
   table: jax.Array
@@ -123,10 +123,10 @@ def disentangled_attention(
     value: Values of shape [B, T, N, D].
     relative_query: Query projection Q of the embeddings of distances, of shape
       [2 S, N, D].
-    relative_key: Key projection K of the embeddings of distances, of shape [2
-      S, N, D].
-    index: Row of the embeddings for each query and key, int32 of shape [B or 1,
-      T, T].
+    relative_key: Key projection K of the embeddings of distances, of shape
+      [2 S, N, D].
+    index: Row of the embeddings for each query and key, int32 of shape
+      [B or 1, T, T].
     mask: Attention mask [T, T]. If None, every position attends to all
       positions.
     dropout_rate: Dropout rate of the attention probabilities.

@@ -184,8 +184,8 @@ class Attention(nn.Module):
 
     Args:
       states: Hidden states that queries are computed from, of shape [B, T, H].
-      memory: Hidden states that keys and values are computed from, of shape [B,
-        S, H].
+      memory: Hidden states that keys and values are computed from, of shape
+        [B, S, H].
       mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
         query attends to every key.
       bias: Bias of the scores, float32 of shape [1, N, T, S], or None.

@@ -50,8 +50,8 @@ class PlugIn(nn.Module):
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].
-      memory: Hidden states of the paired input from `encode`, of shape [B, S,
-        H]. The caller stops their gradient if necessary.
+      memory: Hidden states of the paired input from `encode`, of shape
+        [B, S, H]. The caller stops their gradient if necessary.
       memory_segment_ids: Segments of the memory, int32 of shape [B, S], with 0
         for padding. Segment k of `segment_ids` attends to segment k of the
         memory. If None, every position attends to the complete memory.

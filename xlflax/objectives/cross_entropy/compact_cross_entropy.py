@@ -85,7 +85,7 @@ cross_entropy.defvjp(_forward, _backward)
 
 def _table_gradient(gradient, hidden, dtype) -> jax.Array:
   """Returns gradient^T hidden, of shape [V, H], for [N, V] and [N, H]."""
-  if collective_matmul.is_split():
+  if collective_matmul.on_several_tpus():
     axes = ('vocab', 'embed')
     table_gradient = collective_matmul.sum_over_rows(
       gradient, hidden, axes, rows=1

@@ -42,8 +42,8 @@ def sharded_attention(
     bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
     scale: Factor of the scores.
     dropout_rate: Dropout rate of the attention probabilities. The same weights
-      are dropped as by `dropout.drop_weights` in an array of shape [B, N, T,
-      S].
+      are dropped as by `dropout.drop_weights` in an array of shape
+      [B, N, T, S].
     dropout_key: Random key of the dropout. If None, there is no dropout.
 
   Returns:
