@@ -40,8 +40,8 @@ def attend(
   arrays = kernel_spec.Arrays(
     query * scale, key, value, None, *segments, None, None
   )
-  split = sharded_attention._split(arrays)
-  return split.map(_of_device, (arrays,), split.queries)
+  sharding = sharded_attention._choose_sharding(arrays)
+  return sharding.map_shards(_of_device, (arrays,), sharding.queries)
 
 
 def _of_device(arrays: kernel_spec.Arrays) -> jax.Array:

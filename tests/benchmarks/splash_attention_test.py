@@ -33,7 +33,7 @@ def test_equals_plain_attention():
   def plain(*given):
     return attention_backends.dot_product_attention(
       *given,
-      backend=attention_backends.model_config.AttentionBackend.XLA,
+      backend=attention_backends.encoder_config.AttentionBackend.XLA,
       scale=0.125,
     )
 

@@ -298,7 +298,7 @@ def test_impossible_plans(fields, values):
 
 def test_layers_that_do_not_exist():
   with raises_error(
-    errors.ConfigError, where='EncoderConfig.sharing', mentions=(1, 9)
+    errors.ConfigError, where='EncoderConfig.sharing', mentions=(8, 9)
   ):
     _model(SharingPlan(layers=9))
 
