@@ -73,7 +73,7 @@ def test_bad_values_are_refused(name, value, values):
 def test_heads_must_divide_the_width_unless_their_width_is_given():
   with raises_error(
     errors.ConfigError,
-    got='hidden_dim = 12, num_heads = 5',
+    got='hidden_dim=12, num_heads=5',
     where='EncoderConfig.hidden_dim',
   ):
     _config(num_heads=5)

@@ -101,17 +101,17 @@ def test_a_model_directory_remembers_the_model(tmp_path):
     ),
     (
       dict(family='post_ln', mlm_head='none'),
-      ("mlm_head = 'none'", 'EncoderDecoderConfig.mlm_head'),
+      ("mlm_head='none'", 'EncoderDecoderConfig.mlm_head'),
     ),
     (
       dict(family='post_ln', num_decoder_layers=4, tie_decoder=True),
-      ('num_decoder_layers = 4', 'EncoderDecoderConfig.num_decoder_layers'),
+      ('num_decoder_layers=4', 'EncoderDecoderConfig.num_decoder_layers'),
     ),
     (dict(family='t5', relative_buckets=6), 'EncoderDecoderConfig'),
     (dict(family='t5', relative_max_distance=16), 'EncoderDecoderConfig'),
     (
       dict(family='t5', num_heads=3),
-      ('hidden_dim = 16, num_heads = 3', 'EncoderConfig.hidden_dim'),
+      ('hidden_dim=16, num_heads=3', 'EncoderConfig.hidden_dim'),
     ),
   ],
 )

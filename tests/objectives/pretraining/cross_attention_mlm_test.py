@@ -417,7 +417,7 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
 
 def test_a_model_without_cross_attention(pairs, context):
   model = _encoder(cross_attention=False)
-  got = 'cross_attention = False'
+  got = 'cross_attention=False'
   with raises_error(errors.ConfigError, got=got, where="objective 'ca_mlm'"):
     HALF.init_heads(model, jax.random.key(0))
   with raises_error(errors.ConfigError, got=got, where='Encoder.plug_in'):
