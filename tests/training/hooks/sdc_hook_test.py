@@ -220,7 +220,7 @@ def test_xlas_checker_is_for_tpus():
     training_setup_test.make_settings(xla_checker=True)
   with pytest.raises(errors.ConfigError) as error:
     training_setup.Setup(_settings(replay_every=2, xla_checker=True))
-  assert 'Got: cpu. Expected: TPUs. Where: Trainer.xla_checker' in str(
+  assert 'Got: cpu. Expected: tpu. Where: Trainer.xla_checker' in str(
     error.value
   )
 
