@@ -63,7 +63,7 @@ def check_inputs(
       fix='Pass the text or cache and the vocabulary with which the run was '
       'started, or pass --on_config_mismatch=continue to resume with the new '
       'data. To read a cache as it was before text was added, set '
-      'Trainer.cache_generation (docs/trouble.md#refused).',
+      'Trainer.cache_generation (docs/trouble.md#rejected-input).',
     )
 
 

@@ -147,7 +147,7 @@ def _check_same_config(model_dir, old, new, other_config) -> None:
       + '\n',
       where=str(model_dir),
       fix='Pass another --model_dir, or pass --on_config_mismatch=continue to '
-      'resume that run with the new settings (docs/trouble.md#refused).',
+      'resume that run with the new settings (docs/trouble.md#rejected-input).',
     )
 
 

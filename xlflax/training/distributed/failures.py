@@ -312,7 +312,7 @@ class FailureMonitor:
         'number, process 0, which runs the coordination service; '
         f'{describe_hosts(self.hosts)}',
         fix='Check that machine. Start the run again to resume from its last '
-        'checkpoint (docs/trouble.md#killed-or-stopped).',
+        'checkpoint (docs/trouble.md#interrupted-runs).',
         status=errors.ExitStatus.FAILURE,
       )
       write_to_stderr(f'xlflax: {error}\n')

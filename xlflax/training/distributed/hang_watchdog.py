@@ -146,7 +146,7 @@ def _end_job(message: str) -> None:
     expected='a step, a batch or a checkpoint within the limit',
     fix='See the stacks of all threads above. Start the run again to resume '
     'from its last checkpoint. If the activity is slow but not stuck, pass a '
-    'larger --watchdog_timeout (docs/trouble.md#it-hangs).',
+    'larger --watchdog_timeout (docs/trouble.md#hangs).',
     status=errors.ExitStatus.FAILURE,
   )
   distributed_job.end_job(error)
