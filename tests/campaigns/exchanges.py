@@ -18,16 +18,16 @@ from tests.campaigns import counts as counts_lib
 from tests.campaigns import two_runs
 from xlflax.utils import errors
 
-NOTICED, UNREAD, WHOLE = 'noticed', 'unread', 'the other run, whole'
+NOTICED, UNREAD, WHOLE = 'noticed', 'unread', 'entirely the other run'
 SILENT, TRACEBACK = 'silent', 'traceback'
 
 # Kind -> what is exchanged, below a workspace.
 KINDS = {
   "the run's vocabulary": 'run/vocabulary',
-  'the vocabulary given': 'vocabulary',
+  "the command's vocabulary": 'vocabulary',
   'token cache': 'cache',
   'corpus': 'corpus',
-  'labelled examples': 'labelled.tsv',
+  'labeled examples': 'labelled.tsv',
   'checkpoint': 'run/checkpoints/2',
   'item params': 'run/checkpoints/2/params',
   'item train': 'run/checkpoints/2/train',

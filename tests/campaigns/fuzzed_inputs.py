@@ -39,7 +39,7 @@ from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
-READ, REFUSED, TRACEBACK = 'read', 'refused', 'traceback'
+READ, REFUSED, TRACEBACK = 'read', 'rejected', 'traceback'
 _LONGEST_MESSAGE = 50_000
 _MEMORY = 2 << 30  # bytes that an input may take
 _STATM = pathlib.Path('/proc/self/statm')

@@ -21,7 +21,7 @@ from tests.campaigns import counts as counts_lib
 from tests.campaigns import killed_commands, left
 from tests.end_to_end import conftest as end_to_end
 
-KILLS, EQUAL, OTHER = 'kills', 'equal ends', 'other ends'
+KILLS, EQUAL, OTHER = 'kills', 'identical results', 'different results'
 _SERVER = """
 import os, sys
 from xlflax.data.seqio_tasks import tensorflow_setup

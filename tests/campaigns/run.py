@@ -77,13 +77,13 @@ def main(arguments=None) -> int:
 
 def _stop(space, directory, args, found: dict[str, counts_lib.Counts]) -> None:
   """Signals, full disks and few descriptors."""
-  found['signals in phases of training'] = stops.training(
+  found['signals, phases of training'] = stops.training(
     space, directory, seed=args.seed
   )
-  found['signals to all commands'] = stops.commands(
+  found['signals, all commands'] = stops.commands(
     space, directory, signals=args.signals, seed=args.seed
   )
-  found['few descriptors'] = scarcity.few_descriptors(space, directory)
+  found['few file descriptors'] = scarcity.few_descriptors(space, directory)
   if scarcity.may_mount():
     found['full disks'] = scarcity.full_disks(
       space, directory, cases=args.disks, seed=args.seed
@@ -109,10 +109,10 @@ def _kill(space, directory, args, found: dict[str, counts_lib.Counts]) -> None:
     seed=args.seed,
     seconds=args.minutes * _SHARE,
   )
-  found['kills of all commands'] = _sum(killed.values())
-  print(found['kills of all commands'].summary(), flush=True)
+  found['kills, all commands'] = _sum(killed.values())
+  print(found['kills, all commands'].summary(), flush=True)
   for name, one in killed.items():
-    found[f'of which `xlflax {name}`'] = one
+    found[f'kills, `xlflax {name}`'] = one
 
 
 def write_table(
@@ -120,7 +120,7 @@ def write_table(
 ) -> None:
   """Replaces the table between the marks of a page."""
   lines = [
-    '| campaign | cases | what became of them | broken promises |',
+    '| campaign | cases | outcomes | violations |',
     '| --- | --- | --- | --- |',
   ]
   for name, one in found.items():

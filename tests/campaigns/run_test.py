@@ -13,7 +13,7 @@ def test_table_between_marks(tmp_path):
     run.write_table(page, {'mutations': found})
   assert page.read_text() == (
     'before\n<!-- campaign -->\n\n'
-    '| campaign | cases | what became of them | broken promises |\n'
+    '| campaign | cases | outcomes | violations |\n'
     '| --- | --- | --- | --- |\n'
     '| mutations | 2 | 1 noticed, 1 silent | 1 |\n'
     '\n<!-- end -->\nafter\n'

@@ -113,7 +113,7 @@ def _judge(
   elif status and 'Where: ' not in said and '(' not in said:
     problem = f'no file is named: {said}'
   problem = problem or command.ends_whole()
-  outcome = 'told and mended' if status else 'done'
+  outcome = 'reported, then completed' if status else 'completed'
   found.add(outcome, problem and f'{command.command.name}, {what}: {problem}')
 
 

@@ -94,7 +94,7 @@ class _Phases:
     problem = self._problem(run, whens, statuses)
     what = 'lost' if problem else 'finished'
     if not problem and statuses[0]:
-      what = 'stopped and continued'
+      what = 'stopped and resumed'
     self.found.add(what, problem and f'{whens}: {statuses}: {problem}')
 
   def _problem(self, run, whens, statuses) -> str:

@@ -71,11 +71,11 @@ def _run(block: _Block, folder: pathlib.Path) -> None:
 
 
 _SLOW = (
-  'An objective',
-  'A hook',
-  'A SeqIO task',
-  'A probing task',
-  'A task family',
+  'Add an objective',
+  'Add a hook',
+  'Add a SeqIO task',
+  'Add a probing task',
+  'Add a task family',
 )
 
 
@@ -97,6 +97,6 @@ def test_the_listings_of_a_section_run(heading, tmp_path):
 @pytest.mark.parametrize('heading', _sections())
 def test_a_section_names_exactly_the_files_it_adds(heading):
   section = _sections()[heading]
-  (sentence,) = re.findall(r'^Adds (.*?)\.$', section, re.M | re.S)
+  (sentence,) = re.findall(r'^The example adds (.*?)\.$', section, re.M | re.S)
   added = [block.file for block in _blocks(section) if block.file]
   assert re.findall(r'`([^`]+)`', sentence) == added
