@@ -18,7 +18,7 @@ by step. Without it a seed is an order of the pairs only.
 Accuracy is Tatoeba's: whether the nearest sentence is the translation, mean of
 both directions, by vectors that one function makes for both sides. With
 --packed short texts share rows on our side; the other pads each batch to its
-longest text either way. Our layers are unrolled (docs/performance.md, Choices).
+longest text either way. Our layers are unrolled (docs/performance.md).
 Processor seconds are those of all of a side's processes, from start to exit,
 imports, compilation and saving included. WORK keeps what was measured; what is
 there is not run again.
