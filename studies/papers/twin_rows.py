@@ -96,7 +96,7 @@ def ppa_rows() -> list[runner.Row]:
     ('_mlm', 'repl TLM w/ MLM'),
   )
   return [
-    paper_row('ppa_mbert', 'PPA', 'the mBERT it begins from', 'ppa/tiny_mbert')
+    paper_row('ppa_mbert', 'PPA', 'the initial mBERT', 'ppa/tiny_mbert')
   ] + [
     paper_row(
       f'ppa_{size}{file}',
@@ -118,15 +118,10 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 def veco_rows() -> list[runner.Row]:
   """VECO tables 1 to 5, and the runs that their rows begin from."""
   return [
-    paper_row(
-      'veco_xlmr', 'VECO', 'the XLM-R it begins from', 'veco/tiny_xlmr'
-    ),
+    paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),
     paper_row(
-      'veco_mbart',
-      'VECO 3',
-      'the mBART that its row begins from',
-      'veco/tiny_mbart',
+      'veco_mbart', 'VECO 3', 'the initial mBART of its row', 'veco/tiny_mbart'
     ),
     *_veco_translation('de'),
     *_veco_translation('fr'),
