@@ -205,7 +205,7 @@ SMALLER = {
     '--gin.TRAIN_STEPS=20000': world.MONO,
     '--metric_for_best_model tagging/accuracy/en': (
       f'--metric_for_best_model tagging/accuracy/en {world.TUNING}'),
-    'gradient_accumulation_steps=4': 'gradient_accumulation_steps=1',  # 8 rows for the 8 devices of tests
+    'accumulation=4': 'accumulation=1',  # 8 rows for the 8 devices of tests
     '--gin.TRAIN_STEPS=40000': world.MONO.replace('STEPS=2', 'STEPS=4'),
   },
   'docs/synthetic.md': {

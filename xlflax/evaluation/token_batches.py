@@ -72,7 +72,7 @@ def fitting_pairs(
       np.asarray(first[i][: first_ends[i]], np.int32),
       np.asarray(second[i][: second_ends[i]], np.int32),
     )
-    for i in np.flatnonzero(is_selected)
+    for i in np.flatnonzero(is_selected).tolist()
   ]
 
 

@@ -92,7 +92,7 @@ def parse_axis(text: str) -> Axis:
     ConfigError: If the text has no '=' or no value, or a value occurs twice.
   """
   macro, equals, values = text.partition('=')
-  parsed_values = ()
+  parsed_values: tuple[str, ...] = ()
   if values.strip():
     parsed_values = tuple(map(_to_gin_value, _split_values(values)))
   if not equals or not _MACRO_PATTERN.fullmatch(macro) or not parsed_values:

@@ -75,10 +75,12 @@ class Plateau:
     threshold = LEFT * self.entropy.within
     if self.left is None and loss < threshold:
       self.left = step
-      duration = f', {step - self.reached:,} steps after reaching it'
+      duration = ''
+      if self.reached:
+        duration = f', {step - self.reached:,} steps after reaching it'
       return (
         f'{self.name}: left the unigram plateau (entropy {self.entropy}) by '
-        f'step {step:,}{duration if self.reached else ""} '
+        f'step {step:,}{duration} '
         f'({tokens / 1e6:,.1f}M tokens).'
       )
     if self.reached or self.left or not loss <= NEAR * self.entropy.joint:

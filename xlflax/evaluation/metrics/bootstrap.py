@@ -352,7 +352,9 @@ def _check_comparable(
         expected='statistics of the same aggregate',
       )
     metric_checks.same_length(reference.rows, statistics.rows, what='examples')
-    if not np.array_equal(reference.clusters, statistics.clusters):
+    if not np.array_equal(
+      np.asarray(reference.clusters), np.asarray(statistics.clusters)
+    ):
       raise errors.CorpusError(
         'Two runs must have the same clusters of examples'
       )

@@ -106,8 +106,8 @@ def _select_results(
 ) -> Iterator[tuple[str, result_store.Step, eval_task.EvalResult]]:
   """Yields the results of the untrained model and of the last checkpoints."""
   if result_store.UNTRAINED in results:
-    step = result_store.UNTRAINED
-    yield 'untrained', step, results[step]
+    untrained = result_store.UNTRAINED
+    yield 'untrained', untrained, results[untrained]
   steps = sorted(step for step in results if isinstance(step, int))
   for step in steps[-max_checkpoints:]:
     yield f'step {step:,}', step, results[step]

@@ -149,7 +149,9 @@ def _write_templates(export: Export, folder: pathlib.Path) -> list[str]:
       folder / generation_config.FILE, export.generation.settings
     )
   source = export.generation.source
-  is_changed = source and generation_config.set_source_template(folder, source)
+  is_changed = bool(source) and generation_config.set_source_template(
+    folder, source
+  )
   if is_changed and not has_own_tokenizer:
     notes.append(
       'The tokenizer was changed: it adds the special tokens of the training '

@@ -154,6 +154,7 @@ def check_export(
     )
 
   options = _config_options(run, record, choice, dtype)
+  sentence: Any
   if pooling:
     sentence = _sentence_encoding_with_pooling(run, choice, pooling)
   else:

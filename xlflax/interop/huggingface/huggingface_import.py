@@ -243,6 +243,7 @@ def _read_tokenizer(folder, description, languages, unused_rows):
     VocabularyError: If the tokenizer is missing or does not fit.
   """
   num_rows = description.config.vocab_size
+  codes: tuple[str, ...] | None
   if languages:
     codes = tuple(languages)
   else:

@@ -72,7 +72,7 @@ class RowConverter(seqio.FeatureConverter):
     """
     layout = validation.validate(layout, Layout, name='layout')
     _check(layout, pack)
-    names = ('inputs', 'targets')
+    names: tuple[str, ...] = ('inputs', 'targets')
     if layout is Layout.SENTENCES:
       names = ('targets',)
     feature_spec = self.FeatureSpec(tf.int32)

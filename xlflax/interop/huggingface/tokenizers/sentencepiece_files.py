@@ -56,6 +56,7 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
   scored_tokens = list(zip(tokens, scores.tolist(), strict=True))
   has_bytes = any(map(processor.is_byte, model_ids))
   unk_id = vocabulary.spec.unk_id
+  model: Any
   if model_type == _UNIGRAM:
     model = models.Unigram(
       scored_tokens, unk_id=unk_id, byte_fallback=has_bytes
