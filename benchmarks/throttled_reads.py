@@ -60,7 +60,7 @@ def read(
     return remote_shards.RemoteShard(path)
 
   with (
-    mock.patch.object(ragged_arrays.Shards, '_make', make),
+    mock.patch.object(ragged_arrays.Shards, '_open_shard', make),
     mock.patch.object(remote_shards, '_filesystem', lambda scheme: store),
     mock.patch.object(remote_shards, 'process_block_cache', lambda: blocks),
   ):

@@ -27,8 +27,8 @@ _MISSING_VOCABULARY = (
   'vocab --corpus=DIR --output=DIR --size=N`.'
 )
 _SAME_NAME = (
-  "Two different objectives of a mixture have one name. Got: 'mlm'. Where: "
-  "entry 1, stream 'b'. What to do: give one of them another name."
+  "Two different objectives of a mixture have the same name. Got: 'mlm'. Where: "
+  "entry 1, stream 'b'. What to do: Set a different `name` for one of them."
 )
 _NOT_UTF8 = (
   'A line is not valid UTF-8. Got: byte 0xff at column 3. Expected: UTF-8 '

@@ -137,7 +137,7 @@ def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
   with pytest.raises(errors.XlflaxError, match=f'{field}.*100000000'):
     opened = xlflax.open_run(run)
     for read in (lambda: opened.restore_params(0), opened.untrained_params):
-      with pytest.raises(errors.CheckpointError, match=f'{field} is 100000000'):
+      with pytest.raises(errors.CheckpointError, match=f'{field}=100000000'):
         read()
     opened.restore_params(0)
   assert time.monotonic() - start < 20

@@ -256,9 +256,9 @@ def test_veco_begins_from_a_run_of_the_user(tmp_path):
 @pytest.mark.parametrize(
   'phases, bindings, message',
   [
-    ('recipes/none', (), 'no phases. Got: recipes/none'),
-    ('recipes/xlm_e', (), 'no phases'),
-    ('recipes/modernbert/phase1.gin,a/phase1.gin', (), 'no phases'),
+    ('recipes/none', (), 'Got: recipes/none'),
+    ('recipes/xlm_e', (), '--phases'),
+    ('recipes/modernbert/phase1.gin,a/phase1.gin', (), '--phases'),
     ('recipes/modernbert/phase1.gin,none.gin', (), 'gin file does not exist'),
     (
       'recipes/modernbert/phase2.gin,recipes/modernbert/phase1.gin',

@@ -120,8 +120,8 @@ def _read(
   return checksums.read_json(
     path,
     error=errors.AnalysisError,
-    what='A result of an experiment is damaged',
-    own=own,
+    message='A result of an experiment is damaged',
+    has_digest=own,
     fix='delete the file; run `python -m studies.replication` again',
-    into=into,
+    convert=into,
   )

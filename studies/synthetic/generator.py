@@ -83,8 +83,8 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
     checksums.read_json(
       path,
       error=errors.CorpusError,
-      what='The record of synthetic languages is damaged',
-      own=True,
+      message='The record of synthetic languages is damaged',
+      has_digest=True,
       fix='write them again by `python -m studies.synthetic --output=DIR`',
     )
   )

@@ -228,7 +228,7 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
   'flags, message',
   [
     (['--mixture=corpus.mon'], 'No task or mixture of this name'),
-    (['--split=test'], 'No text in the test split'),
+    (['--split=test'], 'The test split contains no text'),
     (['--num_workers=0'], 'Got: 0'),
     (['--beam_options=--runner=DirectRunner'], 'Got: --beam_options'),
   ],

@@ -52,14 +52,14 @@ def _own(published, texts, *names):
 def _compared(run, tasks, monkeypatch):
   """What each task compares: name -> its vectors, all sides together."""
   seen: dict[str, np.ndarray] = {}
-  original = sentence_task.SentenceTask.centred
+  original = sentence_task.SentenceTask.center_vectors
 
   def centred(self, subject, sides, notes):
     found = original(self, subject, sides, notes)
     seen[self.name] = np.concatenate(found)  # of retrieval: the last layer's
     return found
 
-  monkeypatch.setattr(sentence_task.SentenceTask, 'centred', centred)
+  monkeypatch.setattr(sentence_task.SentenceTask, 'center_vectors', centred)
   for task in tasks:
     result = task.evaluate(run.subject())
     assert not result.failures, result.failures

@@ -146,8 +146,7 @@ def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
   token = factory.shardings.params['model']['embeddings']['token']
   assert token.shard_shape((63, 16)) == (63, 16)
   assert any(
-    'model/embeddings/token: dimension 0 (vocab) of 63' in m
-    for m in warnings_logged()
+    'model/embeddings/token' in m and '63' in m for m in warnings_logged()
   )
 
 

@@ -208,7 +208,7 @@ def _with_regex(folder, pattern):
 
 def test_an_invalid_expression(folder):
   _with_regex(folder, '(')
-  _refused(folder, 'Not a tokenizer.json')
+  _refused(folder, 'tokenizer.json failed')
 
 
 def test_expressions_that_do_not(folder):
