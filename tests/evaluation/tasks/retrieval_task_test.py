@@ -159,7 +159,7 @@ def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
   task = retrieval_task.Retrieval(source=Given(text={('en', 'tr'): text}))
   result = task.evaluate(subject)
   assert 'accuracy/tr' in result.metrics
-  assert any('tr' in note for note in result.notes)
+  assert any('the language tr;' in note for note in result.notes)
 
 
 def test_cut_sentences_are_noted(subject, sentences):

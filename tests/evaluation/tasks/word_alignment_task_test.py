@@ -183,7 +183,7 @@ def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):
   )
   result = task.evaluate(subject)
   assert '1 sentences of tr-en were truncated' in result.notes
-  assert any('tr' in note for note in result.notes)
+  assert any('the language tr;' in note for note in result.notes)
   assert result.metrics['recall/tr-en'] <= 0.5
   assert result.files['tr-en.argmax.txt'].endswith('\n\n')
   assert np.isfinite(result.metrics['aer/tr-en'])

@@ -191,8 +191,7 @@ class SentenceTask(eval_task.EvalTask):
     """Returns the pooled states of every layer, each of shape [N, H].
 
     In place of the states of the reported layer, the list contains the vectors
-    of
-    the definition.
+    of the definition.
 
     Args:
       subject: Model with restored parameters.
