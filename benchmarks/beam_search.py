@@ -44,7 +44,7 @@ def make(
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
   one = sentence_translator.Translator(
-    eval_task.Subject(
+    eval_task.EvalModel(
       model=encoder_decoder.EncoderDecoder(config),
       params=params,
       vocabulary=vocabulary,

@@ -9,7 +9,7 @@ what it changes. `stall` is how long the call that saves keeps the next step
 from being started, with the state ready; `copy` is the least that it can be:
 the copy of the state to the host, timed by itself. Then steps go on while the
 files are written, until all is on disk. `blocking` is the same save with
-`CheckpointOptions.asynchronous=False`. `save plain` and `restore plain` are
+`CheckpointOptions.enable_async_checkpointing=False`. `save plain` and `restore plain` are
 `blocking` and `restore` without digests, in turns with those that have them;
 so is `run plain` against `run`: the mean of 50 steps of which one saves in the
 background, with the wait for the last file at the end.
@@ -117,7 +117,7 @@ def measure(
     saved = checkpoints.Checkpoints(
       place,
       checkpoints.CheckpointOptions(
-        keep_last=1, asynchronous=kind == 'asynchronous'
+        max_to_keep=1, enable_async_checkpointing=kind == 'asynchronous'
       ),
     )
     for save in range(saves + 1):  # the first one sets up what all use
@@ -142,7 +142,10 @@ def _compare(directory, state, step, found):
     with context():
       place = directory / 'compared'
       saved = checkpoints.Checkpoints(
-        place, checkpoints.CheckpointOptions(keep_last=1, asynchronous=False)
+        place,
+        checkpoints.CheckpointOptions(
+          max_to_keep=1, enable_async_checkpointing=False
+        ),
       )
       state = step(state)
       with clock(found, f'save{name}'):
@@ -158,7 +161,7 @@ def _compare(directory, state, step, found):
 def _train(place, state, step, found, name: str):
   """`_STEPS` steps with a save among them, of which the mean is noted."""
   saved = checkpoints.Checkpoints(
-    place, checkpoints.CheckpointOptions(keep_last=1)
+    place, checkpoints.CheckpointOptions(max_to_keep=1)
   )
   times: dict = {}
   with clock(times, 'all'):

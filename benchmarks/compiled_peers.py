@@ -41,7 +41,7 @@ OPTIONS = {'t5x': {'xla_gpu_enable_triton_gemm': False}}
 
 
 def judged(
-  machine: machine_topology.Machine, step: Any, **options: Any
+  machine: machine_topology.DeviceTopology, step: Any, **options: Any
 ) -> dict[str, float]:
   """Compiles a step and returns its bound and peak memory.
 

@@ -66,7 +66,7 @@ def costs(
 
 def _steps(folder, lines: Lines, vocabulary) -> dict[str, Callable[[], object]]:
   near = fuzzy_deduplication.Deduplication(
-    kept=fuzzy_deduplication.Kept.NOT_NEAR
+    mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
   )
   _filter(lines[:10], min_script_share=0.5, min_language_probability=0.5)
   fuzzy_deduplication.band_keys([text for _, text in lines[:10]], near)

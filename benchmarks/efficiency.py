@@ -102,13 +102,13 @@ def xlflax_command(setting: Setting, variant: str) -> list[str]:
     'OPTIMIZER=@optimizers.AdamW()',
     'DROPOUT=0.0',
     "NORM_POSITION='post'",
-    f'CheckpointOptions.every_steps={setting.every}',
-    f'CheckpointOptions.keep_last={CHECKPOINTS}',
+    f'CheckpointOptions.save_interval_steps={setting.every}',
+    f'CheckpointOptions.max_to_keep={CHECKPOINTS}',
     f'EncoderConfig.num_layers={setting.layers}',
     f'EncoderConfig.hidden_dim={setting.hidden}',
     f'EncoderConfig.mlp_dim={4 * setting.hidden}',
     f'EncoderConfig.num_heads={setting.heads}',
-    f'EncoderConfig.max_length={setting.length}',
+    f'EncoderConfig.max_position_embeddings={setting.length}',
     'EncoderConfig.type_vocab_size=2',
     'EncoderConfig.layer_norm_epsilon=1e-12',
     *(_RECIPE if variant == 'x/recipe' else ()),
@@ -215,7 +215,7 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
 
   @jax.jit
   def loss(params, batch, key):
-    context = objective_base.Context(
+    context = objective_base.ObjectiveContext(
       vocabulary=vocabulary.spec, step=jax.numpy.int32(0), train=False, rng=key
     )
     return objective(model, params, batch, context).loss
@@ -237,7 +237,7 @@ def stream(setting: Setting, **changed):
   """The rows that `pretrain/mlm.gin` reads."""
   from xlflax.data import dataset_config as stream_lib
 
-  return stream_lib.Stream(
+  return stream_lib.DatasetConfig(
     name='mono',
     mixture='corpus.mono',
     layout='blocks',

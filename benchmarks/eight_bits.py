@@ -41,7 +41,7 @@ def trainer(
     hidden_dim=64,
     mlp_dim=256,
     num_heads=4,
-    max_length=128,
+    max_position_embeddings=128,
     dropout_rate=0.0,
     attention_dropout_rate=0.0,
     norm_position='pre',
@@ -50,12 +50,18 @@ def trainer(
     **VARIANTS[variant],
   )
   objective = masked_lm.MaskedLM(mask_ratio=0.4)
-  peak = schedules.Linear(peak=3e-3, warmup_steps=min(150, args.steps // 10))
+  peak = schedules.Linear(
+    peak_value=3e-3, warmup_steps=min(150, args.steps // 10)
+  )
   return dataclasses.replace(
     row_orders.trainer(work, None, args, seed),
     model=encoder.Encoder(config),
     objectives=objective_mixture.ObjectiveMixture(
-      entries=(objective_mixture.Entry(stream='mono', objective=objective),)
+      entries=(
+        objective_mixture.WeightedObjective(
+          dataset='mono', objective=objective
+        ),
+      )
     ),
     optimizer=optimizers.Muon(learning_rate=peak),
   )

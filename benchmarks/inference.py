@@ -41,7 +41,7 @@ def make(
 
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
-  subject = eval_task.Subject(
+  subject = eval_task.EvalModel(
     model=encoder.Encoder(config),
     params=params,
     vocabulary=vocabulary,

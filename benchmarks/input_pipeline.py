@@ -66,11 +66,11 @@ def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
   return vocabulary
 
 
-def make_stream(batch: int, length: int) -> stream_lib.Stream:
-  return stream_lib.Stream(
+def make_stream(batch: int, length: int) -> stream_lib.DatasetConfig:
+  return stream_lib.DatasetConfig(
     name='text',
     mixture='corpus.mono',
-    layout=stream_lib.Layout.BLOCKS,
+    layout=stream_lib.ExampleLayout.BLOCKS,
     length=length,
     batch_size=batch,
     alpha=1.0,

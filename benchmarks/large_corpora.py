@@ -147,7 +147,7 @@ def _open(
   directory, locality: bool, verified, mixture: str = 't'
 ) -> cache_loader.CachedLoader:
   return cache_loader.CachedLoader(
-    stream_lib.Stream(
+    stream_lib.DatasetConfig(
       name='s',
       mixture=mixture,
       layout='blocks',

@@ -61,8 +61,8 @@ class Model:
 def _only(stream: str, entry: str) -> tuple[str, ...]:
   """One of the streams and entries of a gin file with several."""
   return (
-    f'trainer.Trainer.streams=[@{stream}/dataset_config.Stream()]',
-    f'objective_mixture.ObjectiveMixture.entries=[@{entry}/objective_mixture.Entry()]',
+    f'trainer.Trainer.datasets=[@{stream}/dataset_config.DatasetConfig()]',
+    f'objective_mixture.ObjectiveMixture.entries=[@{entry}/objective_mixture.WeightedObjective()]',
   )
 
 
@@ -87,7 +87,7 @@ MODELS = {
     gin_files=('pretrain/veco.gin', 'models/base.gin'),
     bindings=(
       *_only('adjacent', 'ca_mono'),
-      'objective_mixture.ObjectiveMixture.pattern=(0,)',
+      'objective_mixture.ObjectiveMixture.schedule=(0,)',
     ),
     languages=50,
     batch=32,

@@ -57,13 +57,13 @@ _TINY = {
   'EncoderConfig.hidden_dim': 16,
   'EncoderConfig.mlp_dim': 32,
   'EncoderConfig.num_heads': 2,
-  'EncoderConfig.max_length': 32,
+  'EncoderConfig.max_position_embeddings': 32,
   'LENGTH': 16,
   'BATCH_SIZE': 8,
   'WARMUP_STEPS': 2,
   'TRAIN_STEPS': 100000,
   'trainer.Trainer.log_every_steps': 1,
-  'checkpoints.CheckpointOptions.every_steps': 20,
+  'checkpoints.CheckpointOptions.save_interval_steps': 20,
 }
 
 

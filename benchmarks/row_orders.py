@@ -80,10 +80,10 @@ def trainer(
   seed: int,
 ) -> Trainer:
   """A run with rows in an order."""
-  stream = stream_lib.Stream(
+  stream = stream_lib.DatasetConfig(
     name='mono',
     mixture=_MIXTURE,
-    layout=stream_lib.Layout.BLOCKS,
+    layout=stream_lib.ExampleLayout.BLOCKS,
     length=_LENGTH,
     batch_size=args.batch,
     locality=locality,
@@ -96,7 +96,7 @@ def trainer(
         hidden_dim=64,
         mlp_dim=256,
         num_heads=2,
-        max_length=_LENGTH,
+        max_position_embeddings=_LENGTH,
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         norm_position='pre',
@@ -104,17 +104,21 @@ def trainer(
     ),
     objectives=objective_mixture.ObjectiveMixture(
       entries=(
-        objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
+        objective_mixture.WeightedObjective(
+          dataset='mono', objective=masked_lm.MaskedLM()
+        ),
       )
     ),
-    streams=(stream,),
+    datasets=(stream,),
     vocabulary=str(work / 'vocabulary'),
     optimizer=optimizers.AdamW(
-      learning_rate=schedules.Linear(peak=4e-3, warmup_steps=args.steps // 10)
+      learning_rate=schedules.Linear(
+        peak_value=4e-3, warmup_steps=args.steps // 10
+      )
     ),
     total_steps=args.steps,
     cache_dir=str(work / 'cache'),
-    check_cache=False,
+    verify_cache=False,
     seed=seed,
   )
 

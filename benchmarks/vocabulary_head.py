@@ -120,7 +120,7 @@ def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
 
 
 def count_program(
-  sizes: Sizes, machine: machine_topology.Machine
+  sizes: Sizes, machine: machine_topology.DeviceTopology
 ) -> dict[str, float]:
   """Compiles loss and gradients for an absent device and counts kernels.
 

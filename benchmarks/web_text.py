@@ -36,7 +36,7 @@ from xlflax.data.corpus.corpus_directory import TEST, TRAIN, Corpus
 from xlflax.data.preprocessing import fuzzy_deduplication, language_id
 
 _NEAR = fuzzy_deduplication.Deduplication(
-  kept=fuzzy_deduplication.Kept.NOT_NEAR
+  mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
 )
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FEWEST_CHARACTERS, _MOST_REPLACED = 80, 0.4
@@ -86,7 +86,7 @@ def jaccard(one: str, other: str) -> float:
 
 def _grams(text: str) -> set[str]:
   return text_similarity.n_grams(
-    text_similarity.normalize_for_comparison(text), _NEAR.characters
+    text_similarity.normalize_for_comparison(text), _NEAR.ngram_size
   )
 
 
@@ -99,8 +99,10 @@ def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
 
 def _by_datasketch(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
   sketch = importlib.import_module('datasketch')
-  size = _NEAR.bands * _NEAR.rows
-  index = sketch.MinHashLSH(num_perm=size, params=(_NEAR.bands, _NEAR.rows))
+  size = _NEAR.num_bands * _NEAR.rows_per_band
+  index = sketch.MinHashLSH(
+    num_perm=size, params=(_NEAR.num_bands, _NEAR.rows_per_band)
+  )
 
   def signature(text: str):
     own = sketch.MinHash(num_perm=size)
@@ -165,7 +167,7 @@ def _across_splits(planted: Planted) -> dict:
     'left_with_a_band_of_a_held_out_line': int(
       sum(
         np.isin(left[:, band], held_out[:, band]).any()
-        for band in range(_NEAR.bands)
+        for band in range(_NEAR.num_bands)
       )
     ),
     'left_of_similarity': {

@@ -22,12 +22,14 @@ CHUNK_SIZE = 8192
 
 # Variant -> how the objective scores the vocabulary.
 HEADS = {
-  'gathered': dict(head=masked_lm.Head.GATHERED),
-  'gathered_chunked': dict(head=masked_lm.Head.GATHERED, chunk_size=CHUNK_SIZE),
-  'every_chunked': dict(
-    head=masked_lm.Head.EVERY_POSITION, chunk_size=CHUNK_SIZE
+  'gathered': dict(head=masked_lm.LogitPositions.GATHERED),
+  'gathered_chunked': dict(
+    head=masked_lm.LogitPositions.GATHERED, chunk_size=CHUNK_SIZE
   ),
-  'every': dict(head=masked_lm.Head.EVERY_POSITION),
+  'every_chunked': dict(
+    head=masked_lm.LogitPositions.EVERY_POSITION, chunk_size=CHUNK_SIZE
+  ),
+  'every': dict(head=masked_lm.LogitPositions.EVERY_POSITION),
 }
 
 
@@ -50,7 +52,11 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
   """
   model = encoder.Encoder(_config(shape, **options))
   mixture = mixture_lib.ObjectiveMixture(
-    entries=(mixture_lib.Entry(stream='text', objective=_objective(variant)),)
+    entries=(
+      mixture_lib.WeightedObjective(
+        dataset='text', objective=_objective(variant)
+      ),
+    )
   )
   optimizer = optimizers.AdamW(learning_rate=1e-4, clip_norm=1.0)
   spec = _vocabulary(shape)
@@ -88,7 +94,7 @@ def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
       model,
       params,
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=spec,
         step=jax.numpy.int32(0),
         train=True,

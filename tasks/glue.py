@@ -41,7 +41,7 @@ def examples(
   split: str = 'dev',
   *,
   max_examples: validation.PositiveInt | None = None,
-) -> example_source.FileExamples:
+) -> example_source.FileDataset:
   """Returns the source of a split of a task. Its only part is 'en'.
 
   Args:
@@ -66,7 +66,7 @@ def examples(
       )
   folder, dev, columns = TASKS[name]
   file = 'train' if split == 'train' else dev
-  return example_source.FileExamples(
+  return example_source.FileDataset(
     format='rated_pairs' if name == 'stsb' else 'tsv',
     files={'en': f'{directory}/{folder}/{file}.tsv'},
     options={

@@ -1,7 +1,7 @@
 """Converters of public rankings, and of pairs for fine-tuning.
 
 See `public_converters` for the interface. The output folders have the formats
-of `beir.RankedFolder` and `finetune/search.gin`.
+of `beir.BeirDataset` and `finetune/search.gin`.
 """
 
 import json

@@ -120,7 +120,8 @@ def test_watching_a_finished_run(bucket, pretrained):
 def test_curves(bucket):
   _evaluate(_RUN)
   study_base.analyze(
-    training_curves.CurvesStudy(runs=(_RUN,)), output='gs://bucket/curves'
+    training_curves.LearningCurvesStudy(runs=(_RUN,)),
+    output='gs://bucket/curves',
   )
   record = json.loads(_content(bucket, 'curves/analysis.json'))
   assert [row['step'] for row in record['rows']] == [10, 20]
@@ -144,7 +145,7 @@ class _Size(study_base.Study):
       title='Size',
       explanation='',
       rows=rows,
-      pictures={'n': analysis_report.Picture('n', figure.Figure(), rows)},
+      pictures={'n': analysis_report.Figure('n', figure.Figure(), rows)},
       files={'n.npz': b'\x00\xff'},
     )
 

@@ -164,7 +164,9 @@ def test_the_page_grows(run):
 def test_the_real_tasks_on_a_corpus(run, corpus):
   report = _evaluate(
     run,
-    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)),
+    retrieval_task.Retrieval(
+      source=text_sources.ParallelCorpus(directory=corpus)
+    ),
     perplexity.Perplexity(
       source=text_sources.CorpusText(directory=corpus), length=16
     ),
@@ -186,7 +188,7 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
 
 def test_splits_are_stored_and_drawn_apart(run, corpus):
   for split in ('test', 'train'):
-    source = text_sources.CorpusPairs(
+    source = text_sources.ParallelCorpus(
       directory=corpus, split=split, max_pairs=4
     )
     report = _evaluate(
@@ -295,7 +297,9 @@ def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
   run, corpus
 ):
   tasks = (
-    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)),
+    retrieval_task.Retrieval(
+      source=text_sources.ParallelCorpus(directory=corpus)
+    ),
     perplexity.Perplexity(
       source=text_sources.CorpusText(directory=corpus), length=16
     ),

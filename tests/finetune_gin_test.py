@@ -63,7 +63,7 @@ _EXAMPLES = {  # what a file of the family's default format holds
   'question_answering': _SQUAD,
   'regression': 'lo\tva\t2.5\nva\tlo\t0\n',
   'search': 'lo va\tva\nva\tlo\n',
-  'search_distillation': 'lo va\tva\nva\tlo\n',
+  'retrieval_distillation': 'lo va\tva\nva\tlo\n',
   'tagging': _TREE,
 }
 _JOINT = 'finetune/intents_and_slots.gin'  # two heads on one encoder
@@ -84,7 +84,7 @@ def test_training(monkeypatch, tmp_path, file):
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
   taught = []
-  if family == 'search_distillation':
+  if family == 'retrieval_distillation':
     np.save(tmp_path / 'vectors.npy', np.zeros((2, 8), np.float32))
     taught = [f'VECTORS={ {"en": str(tmp_path / "vectors.npy")} }']
   settings = gin_files.settings_of(
@@ -104,14 +104,14 @@ def test_training(monkeypatch, tmp_path, file):
   setup = gin_files.trace_steps(settings)
   objective = settings.objectives.entries[0].objective
   if family.startswith('search'):  # it has no head
-    assert settings.init_from.exclude == settings.optimizer.rates == ()
+    assert settings.init_from.exclude == settings.optimizer.lr_multipliers == ()
     assert objective.sentence['normalize'] == (not taught)
     return
   assert objective.name in setup.factory.abstract.params['heads']
   [task] = settings.evaluation.tasks
   assert task.objective == objective.name
   assert settings.init_from.exclude == ('heads/',)
-  assert [name for name, _ in settings.optimizer.rates] == ['^heads/']
+  assert [name for name, _ in settings.optimizer.lr_multipliers] == ['^heads/']
   # A tenth of 20 steps is warm-up.
   assert settings.optimizer.rate_at(2) == pytest.approx(5e-5)
 

@@ -206,7 +206,7 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
   (tmp_path / 'config.gin').write_text(text)
   second = settings_of([str(tmp_path / 'config.gin')], [])
   for field in (
-    'streams',
+    'datasets',
     'objectives',
     'total_steps',
     'corpus',
@@ -257,7 +257,7 @@ def test_optimizer_schedule_and_mask_ratio_by_macros(
   assert type(settings.optimizer).__name__ == optimizer
   rate = settings.optimizer.learning_rate
   assert type(rate).__name__ == schedule
-  assert (rate.peak, rate.warmup_steps) == (0.5, 2)
+  assert (rate.peak_value, rate.warmup_steps) == (0.5, 2)
   config = settings.model.config
   assert config.norm_position == 'pre'
   assert config.dropout_rate == config.attention_dropout_rate == 0.25

@@ -45,7 +45,7 @@ def write_teacher(directory: pathlib.Path) -> None:
         num_heads=1,
         vocab_size=99,
         num_languages=1,
-        max_length=512,
+        max_position_embeddings=512,
       )
     ),
   )

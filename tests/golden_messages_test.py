@@ -39,9 +39,11 @@ _NOT_UTF8 = (
 
 def _name_two_objectives_alike():
   entries = (
-    objective_mixture.Entry(stream='a', objective=masked_lm.MaskedLM()),
-    objective_mixture.Entry(
-      stream='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)
+    objective_mixture.WeightedObjective(
+      dataset='a', objective=masked_lm.MaskedLM()
+    ),
+    objective_mixture.WeightedObjective(
+      dataset='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)
     ),
   )
   objective_mixture.ObjectiveMixture(entries=entries)

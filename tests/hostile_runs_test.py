@@ -38,7 +38,7 @@ def made(tmp_path_factory):
   made = huggingface_import.convert_import(
     huggingface_import.check_import(root / 'hf'), root / 'run'
   )
-  encoding = sentence_embedding.SentenceEncoding(prompts={'query': 'ask: '})
+  encoding = sentence_embedding.SentenceEmbedding(prompts={'query': 'ask: '})
   sentence_embedding.write_sentence_encoding(made, encoding)
   return made
 

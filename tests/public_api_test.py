@@ -40,7 +40,7 @@ def test_names_are_imported_when_they_are_used():
   assert _python(
     'import sys, xlflax\n'
     'assert "xlflax.data.dataset_config" not in sys.modules\n'
-    'print(xlflax.data.Layout.BLOCKS.value, xlflax.data.Layout.__module__)\n'
+    'print(xlflax.data.ExampleLayout.BLOCKS.value, xlflax.data.ExampleLayout.__module__)\n'
     'assert "xlflax.data.supervised.supervised_dataset" not in sys.modules'
   ).split() == ['blocks', 'xlflax.data.dataset_config']
 

@@ -44,7 +44,7 @@ def one_device(monkeypatch):
 
 
 def _tasks(place):
-  source = text_sources.FilePairs(files={'de-en': str(place / 'files.tsv')})
+  source = text_sources.ParallelFiles(files={'de-en': str(place / 'files.tsv')})
   return [retrieval_task.Retrieval(source=source)]
 
 

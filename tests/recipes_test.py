@@ -20,7 +20,7 @@ _ALONE = ('recipes/xlm_e/base.gin', 'recipes/xlm_e/tiny.gin')
 # What a twin may differ in: sizes, and what follows from them.
 _SIZES = (
   r'.*\.(config|generator)\.(num_layers|hidden_dim|mlp_dim|num_heads|max_length|dtype'
-  r'|local_window)',
+  r'|local_attention)',
   r'streams\[\d\]\.(length|batch_size)',
   r'accumulation',
   r'optimizer\.learning_rate\.(warmup_steps|decay_steps|total_steps)',
@@ -66,7 +66,7 @@ def test_phases_follow_each_other(name):
   assert list(found) == [f'phase{i + 1}' for i in range(count)]
   assert train_phases.check(list(found.values())) == [False] * count
   streams = [
-    (made.seed, made.streams[0].seed_offset) for made in found.values()
+    (made.seed, made.datasets[0].seed_offset) for made in found.values()
   ]
   assert streams == [(0, i) for i in range(count)]  # whatever SEED is given
   for before, (phase, made) in zip([None, *found], found.items(), strict=False):
@@ -93,8 +93,8 @@ def test_the_first_run_of_a_published_model_is_contrast_alone():
     ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
   )
   [entry] = settings.objectives.entries
-  [stream] = settings.streams
-  assert (entry.stream, stream.length, stream.batch_size) == ('sides', 32, 32)
+  [stream] = settings.datasets
+  assert (entry.dataset, stream.length, stream.batch_size) == ('sides', 32, 32)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_values_are_the_published_ones(name):
   ):
     tokens, length, ratio, alpha, peak, end, decay, periods = row
     settings = made.resolved(None)
-    [stream], optimizer = settings.streams, settings.optimizer
+    [stream], optimizer = settings.datasets, settings.optimizer
     per_step = stream.length * stream.batch_size
     assert math.isclose(settings.steps * per_step, tokens, rel_tol=1e-3)
     assert (stream.length, stream.alpha) == (length, alpha)
@@ -211,7 +211,7 @@ def test_values_are_the_published_ones(name):
     )
     assert optimizer.weight_decay * peak == pytest.approx(decay, rel=1e-2)
     model = settings.model.config
-    assert (model.rotary_theta, model.local_rotary_theta) == periods
+    assert (model.rope_theta, model.local_rope_theta) == periods
     init = settings.init_from
     assert init is None or (warm_up == 0 and init.optimizer_state)
 
@@ -225,19 +225,19 @@ def test_a_binding_is_for_the_phases_that_read_it():
     'LONG_LENGTH=512',
     'LEARNING_RATE=1e-3',
     'BATCH_SIZE=768',
-    "dataset_config.Stream.split='test'",
+    "dataset_config.DatasetConfig.split='test'",
   )
-  assert [one.streams[0].languages for one in found.values()] == [
+  assert [one.datasets[0].languages for one in found.values()] == [
     ('de', 'en'),
     ('de', 'en', 'fi'),
     None,
   ]
   assert [one.total_steps for one in found.values()] == [700, 15_895, 2_649]
-  assert [one.streams[0].length for one in found.values()] == [1024, 512, 512]
+  assert [one.datasets[0].length for one in found.values()] == [1024, 512, 512]
   for one in found.values():
-    assert one.streams[0].batch_size == 768
-    assert one.optimizer.learning_rate.peak == 1e-3
-    assert one.streams[0].split == 'test'
+    assert one.datasets[0].batch_size == 768
+    assert one.optimizer.learning_rate.peak_value == 1e-3
+    assert one.datasets[0].split == 'test'
 
 
 def test_phases_that_are_no_folder():

@@ -35,18 +35,18 @@ def train(corpus: pathlib.Path) -> str:
     model_dir='runs/b',
     corpus=str(corpus),
     vocabulary='vocab',
-    streams=(
-      data.Stream(
+    datasets=(
+      data.DatasetConfig(
         name='text',
         mixture='corpus.mono',
-        layout=data.Layout.BLOCKS,
+        layout=data.ExampleLayout.BLOCKS,
         length=64,
         batch_size=8,
       ),
     ),
     objectives=objectives.ObjectiveMixture(
       entries=(
-        objectives.Entry(stream='text', objective=objectives.MaskedLM()),
+        objectives.WeightedObjective(stream='text', objective=objectives.MaskedLM()),
       )
     ),
     model=models.Encoder(
@@ -67,7 +67,7 @@ vectors: np.ndarray = run.encode(['Ein Hund.'], languages='de')
 states: list[np.ndarray] = run.states(['Ein Hund.'], languages='de')
 token: str = run.fill_mask(['Ein <mask>.'], languages='de')[0][0].token
 ids: list[int] = list(run.tokenizer.encode('Ein Hund.'))
-task = evaluation.Retrieval(source=evaluation.CorpusPairs(directory='corpus'))
+task = evaluation.Retrieval(source=evaluation.ParallelCorpus(directory='corpus'))
 score: float = run.evaluate([task])['retrieval'].metrics['accuracy/mean']
 """
 
@@ -76,7 +76,7 @@ def test_a_recipe_by_name():
   made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
   assert (made.total_steps, made.corpus) == (10, 'corpus')
   assert made.model.config.hidden_dim == 128
-  (stream,) = made.streams
+  (stream,) = made.datasets
   assert stream.length == 64
   both = xlflax.Trainer.from_recipe(
     'small', pretraining='mlm_tlm', **_GIVEN, train_steps=10
@@ -148,10 +148,12 @@ def test_the_best_checkpoint_is_the_one_that_the_metric_says(
   )
   made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
   options = dataclasses.replace(
-    made.checkpoints, best_metric=metric, best_is_highest=given
+    made.checkpoints, metric_for_best_model=metric, greater_is_better=given
   )
-  evaluation = during_training.Evaluation(tasks=(), every_steps=5)
-  with raises_error(errors.ConfigError, where='CheckpointOptions.best_metric'):
+  evaluation = during_training.Evaluation(tasks=(), eval_interval_steps=5)
+  with raises_error(
+    errors.ConfigError, where='CheckpointOptions.metric_for_best_model'
+  ):
     dataclasses.replace(made, checkpoints=options)
   dataclasses.replace(made, checkpoints=options, evaluation=evaluation).train()
-  assert [one.best_is_highest for one in kept] == [highest]
+  assert [one.greater_is_better for one in kept] == [highest]

@@ -78,7 +78,7 @@ def evaluate(
   tasks: Sequence[eval_task.EvalTask],
   output: validation.FilePath | None = None,
   steps: str | Sequence[validation.NonNegativeInt] = 'last',
-  best_metric: str | None = None,
+  metric_for_best_model: str | None = None,
   untrained: bool = False,
   watch: bool = False,
   poll_seconds: validation.NonNegativeFloat = 20.0,
@@ -103,7 +103,7 @@ def evaluate(
     output: Directory for `eval/`, used by this run only. If None, the run's
       directory, which must then be writable.
     steps: 'last', 'all', 'best', 'none' or a list of steps.
-    best_metric: Metric that selects the checkpoint of 'best': an evaluation
+    metric_for_best_model: Metric that selects the checkpoint of 'best': an evaluation
       metric recorded during training, such as 'retrieval/accuracy/mean'.
     untrained: Whether to evaluate the randomly initialized model as well. Its
       step is called 'untrained'.
@@ -145,7 +145,10 @@ def evaluate(
       [result_store.UNTRAINED] if untrained else []
     )
     selected_steps += checkpoint_selection.select_checkpoints(
-      run, steps, best_metric=best_metric, may_be_none=watch or untrained
+      run,
+      steps,
+      metric_for_best_model=metric_for_best_model,
+      may_be_none=watch or untrained,
     )
     yield selected_steps
     if watch:
@@ -265,13 +268,13 @@ def _restore_model(
   seed: int,
   batch_size: int,
   partitioner: partitioning.Partitioner | None,
-) -> eval_task.Subject:
+) -> eval_task.EvalModel:
   """Returns the model with the parameters of a checkpoint."""
   if isinstance(step, str):  # `result_store.UNTRAINED`
     params = run.untrained_params(seed=seed, partitioner=partitioner)
   else:
     params = run.restore_params(step, partitioner=partitioner)
-  return eval_task.Subject(
+  return eval_task.EvalModel(
     model=run.model,
     params=params,
     vocabulary=run.vocabulary,

@@ -20,7 +20,7 @@ from xlflax.training.checkpointing.checkpoints import CheckpointOptions
 from xlflax.training.devices import machine_topology, partitioning
 from xlflax.training.hooks import hook_base, profiler_hook
 from xlflax.training.initialization.init_from import (
-  InitFrom,
+  InitFromCheckpoint,
   Inits,
   as_init_list,
 )
@@ -48,7 +48,7 @@ class Trainer:
     model_dir: Run directory. An existing run is resumed.
     model: Linen module. Sizes that are not set follow from the vocabulary.
     objectives: Objectives with their datasets and weights.
-    streams: Datasets of the objectives.
+    datasets: Datasets of the objectives.
     vocabulary: Directory of the vocabulary. Dry runs and benchmarks only need
       its sizes.
     optimizer: Optimizer with its learning rate schedule
@@ -60,7 +60,7 @@ class Trainer:
     cache_dir: Token cache to read. If None, SeqIO tasks are read live.
     cache_generation: Generation of a cache that text was added to, from 1. If
       None, the newest one is read.
-    check_cache: Whether to verify the checksums of the cache before the first
+    verify_cache: Whether to verify the checksums of the cache before the first
       read and after its files have changed.
     task_modules: Modules that register SeqIO tasks. They are imported to read
       tasks live.
@@ -72,30 +72,30 @@ class Trainer:
     init_from: One or several runs from which parameters are initialized, in
       this order.
     seed: Random seed of parameters, data order, masking and dropout.
-    accumulation: Number of micro-batches per step.
+    gradient_accumulation_steps: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
     non_finite: Policy for steps whose loss or gradient is not finite.
-    most_skipped: Maximum number of consecutive skipped steps. A further skipped
+    max_consecutive_skips: Maximum number of consecutive skipped steps. A further skipped
       step ends the run.
-    spikes: Guard against loss spikes (`training.hooks.loss_spike_hook`). If
+    loss_spike_guard: Guard against loss spikes (`training.hooks.loss_spike_hook`). If
       None, there is none.
     log_every_steps: Number of steps between reports.
-    log_to: Destinations of metrics in addition to `metrics.jsonl`
+    trackers: Destinations of metrics in addition to `metrics.jsonl`
       (`training.metric_writers`).
     prefetch: Number of batches that are transferred to the devices ahead.
-    hang_timeout: Maximum time in seconds without a finished step, batch or
+    watchdog_timeout: Maximum time in seconds without a finished step, batch or
       checkpoint. After it, all processes log their stacks and the job ends, to
       be restarted. 0 disables the watchdog (`training.hooks.watchdog_hook`).
-    replay_every: Number of steps between checks for silent data corruption. A
+    sdc_check_every: Number of steps between checks for silent data corruption. A
       step is then computed twice, and all results and replicas must be equal
       bit by bit (`training.hooks.sdc_hook`). The check takes the memory of a
       second state. None and 0 disable it.
-    xla_checker: Whether to run XLA's checker at the same steps. TPUs only.
+    xla_sdc_check: Whether to run XLA's checker at the same steps. TPUs only.
     profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler_hook`).
     profile_memory: Whether to profile the memory of the devices, too.
-    stop_at_step: Step at which the run saves and stops before `total_steps`,
+    stop_after_steps: Step at which the run saves and stops before `total_steps`,
       for tests and time-limited jobs. Schedules do not change.
-    other_config: Action if the directory contains a different run.
+    on_config_mismatch: Action if the directory contains a different run.
     hooks: Hooks that are called after the default ones (`training.hooks`). Each
       call of `train` works with copies of them.
   """
@@ -108,8 +108,8 @@ class Trainer:
     ),
   ]
   objectives: objective_mixture.ObjectiveMixture
-  streams: Annotated[
-    tuple[loader_base.AnyStream, ...],
+  datasets: Annotated[
+    tuple[loader_base.AnyDatasetConfig, ...],
     pydantic.Field(description='a list of streams, such as [Stream(...)]'),
   ]
   # The vocabulary is compared with the copy in the run directory.
@@ -137,7 +137,7 @@ class Trainer:
   )
   # The tokens are compared by the fingerprint of the data.
   cache_generation: validation.PositiveInt | None = _changeable(default=None)
-  check_cache: bool = _changeable(default=True)
+  verify_cache: bool = _changeable(default=True)
   task_modules: tuple[str, ...] = _changeable(default=())
   partitioner: partitioning.Partitioner = _changeable(
     default_factory=partitioning.Partitioner
@@ -148,24 +148,26 @@ class Trainer:
   evaluation: interfaces.Evaluation | None = _changeable(default=None)
   init_from: Inits | None = None
   seed: validation.Seed = 0
-  accumulation: validation.PositiveInt = 1
+  gradient_accumulation_steps: validation.PositiveInt = 1
   ema_decay: validation.OpenFraction | None = None
-  non_finite: train_step.NonFinite = train_step.NonFinite.STOP
-  most_skipped: validation.PositiveInt = _changeable(default=100)
-  spikes: loss_spike_options.LossSpikes | None = _changeable(default=None)
+  non_finite: train_step.NonFinitePolicy = train_step.NonFinitePolicy.STOP
+  max_consecutive_skips: validation.PositiveInt = _changeable(default=100)
+  loss_spike_guard: loss_spike_options.LossSpikeGuard | None = _changeable(
+    default=None
+  )
   log_every_steps: validation.PositiveInt = _changeable(default=50)
-  log_to: tuple[metric_writer.Destination, ...] = _changeable(
+  trackers: tuple[metric_writer.Destination, ...] = _changeable(
     default=(metric_writer.Destination.TENSORBOARD,)
   )
   prefetch: validation.PositiveInt = _changeable(default=2)
-  hang_timeout: validation.NonNegativeFloat = _changeable(default=900.0)
-  replay_every: validation.NonNegativeInt | None = _changeable(default=None)
-  xla_checker: bool = _changeable(default=False)
+  watchdog_timeout: validation.NonNegativeFloat = _changeable(default=900.0)
+  sdc_check_every: validation.NonNegativeInt | None = _changeable(default=None)
+  xla_sdc_check: bool = _changeable(default=False)
   profile_steps: str | None = _changeable(default=None)
   profile_memory: bool = _changeable(default=False)
-  stop_at_step: validation.PositiveInt | None = _changeable(default=None)
-  other_config: run_directory.OtherConfig = _changeable(
-    default=run_directory.OtherConfig.REFUSE
+  stop_after_steps: validation.PositiveInt | None = _changeable(default=None)
+  on_config_mismatch: run_directory.OnConfigMismatch = _changeable(
+    default=run_directory.OnConfigMismatch.REFUSE
   )
   hooks: tuple[hook_base.Hook, ...] = _changeable(default=())
 
@@ -173,7 +175,7 @@ class Trainer:
     # Equal initializations get one representation, because the field is part
     # of the identity of the run.
     inits = as_init_list(self.init_from)
-    is_single = isinstance(self.init_from, (str, InitFrom))
+    is_single = isinstance(self.init_from, (str, InitFromCheckpoint))
     init = inits[0] if inits and is_single else inits or None
     object.__setattr__(self, 'init_from', init)
     self._check_steps()
@@ -190,12 +192,12 @@ class Trainer:
         fix='Pass --profile_steps=FIRST:LAST',
         where='Trainer.profile_memory',
       )
-    if self.xla_checker and not self.replay_every:
+    if self.xla_sdc_check and not self.sdc_check_every:
       raise errors.ConfigError(
-        '`xla_checker` requires `replay_every`',
-        got='xla_checker without replay_every',
-        fix='Set replay_every, for example to 1000',
-        where='Trainer.xla_checker',
+        '`xla_sdc_check` requires `sdc_check_every`',
+        got='xla_sdc_check without sdc_check_every',
+        fix='Set sdc_check_every, for example to 1000',
+        where='Trainer.xla_sdc_check',
       )
     if self.total_steps is None and self.epochs is None:
       raise errors.ConfigError(
@@ -207,36 +209,39 @@ class Trainer:
 
   def _check_best_metric(self):
     """Checks that an evaluation can compute the best metric."""
-    if self.checkpoints.best_metric is not None and self.evaluation is None:
+    if (
+      self.checkpoints.metric_for_best_model is not None
+      and self.evaluation is None
+    ):
       raise errors.ConfigError(
-        '`best_metric` requires an evaluation during training',
-        got=f'best_metric={self.checkpoints.best_metric!r}',
-        where='CheckpointOptions.best_metric',
+        '`metric_for_best_model` requires an evaluation during training',
+        got=f'metric_for_best_model={self.checkpoints.metric_for_best_model!r}',
+        where='CheckpointOptions.metric_for_best_model',
         fix='Set an evaluation (--gin_file=evaluate/during_training.gin)',
       )
 
   def _check_streams(self):
     """Checks the datasets and their use by the objectives."""
-    names = [stream.name for stream in self.streams]
+    names = [stream.name for stream in self.datasets]
     if len(set(names)) != len(names):
       raise errors.ConfigError(
-        'Two streams have the same name', got=names, where='Trainer.streams'
+        'Two streams have the same name', got=names, where='Trainer.datasets'
       )
-    read_streams = {entry.stream for entry in self.objectives.entries}
+    read_streams = {entry.dataset for entry in self.objectives.entries}
     if read_streams != set(names):
       raise errors.ConfigError(
         'Streams and objectives do not match',
         got=f'streams {sorted(names)}, objectives read {sorted(read_streams)}',
         expected='the same streams in both',
-        where='Trainer.streams and ObjectiveMixture.entries',
+        where='Trainer.datasets and ObjectiveMixture.entries',
       )
-    by_name = dict(zip(names, self.streams, strict=True))
+    by_name = dict(zip(names, self.datasets, strict=True))
     for entry in self.objectives.entries:
-      entry.objective.check_stream(by_name[entry.stream])
-    for stream in self.streams:
+      entry.objective.check_stream(by_name[entry.dataset])
+    for stream in self.datasets:
       self.partitioner.check_batch_size(
         stream.batch_size,
-        accumulation=self.accumulation,
+        accumulation=self.gradient_accumulation_steps,
         where=f'stream {stream.name}',
       )
 
@@ -290,18 +295,18 @@ class Trainer:
     trainer, options = self, self.checkpoints
     if (
       self.evaluation is not None
-      and options.best_metric
-      and options.best_is_highest is None
+      and options.metric_for_best_model
+      and options.greater_is_better is None
     ):
-      highest = self.evaluation.is_better_higher(options.best_metric)
-      options = dataclasses.replace(options, best_is_highest=highest)
+      highest = self.evaluation.is_better_higher(options.metric_for_best_model)
+      options = dataclasses.replace(options, greater_is_better=highest)
       trainer = dataclasses.replace(self, checkpoints=options)
     return train_loop.train(trainer, gin_config=text, report=report)
 
   @validation.validate_call
   def plan(
     self,
-    machine: machine_topology.Machine | None = None,
+    machine: machine_topology.DeviceTopology | None = None,
     *,
     by: dry_run.By = dry_run.By.AUTO,
   ) -> dict[str, Any]:
@@ -342,11 +347,11 @@ class Trainer:
   @property
   def last_step(self) -> int:
     """The step at which this call of a `resolved` run stops."""
-    return min(self.steps, self.stop_at_step or self.steps)
+    return min(self.steps, self.stop_after_steps or self.steps)
 
   def on(
     self,
-    machine: machine_topology.Machine,
+    machine: machine_topology.DeviceTopology,
     *,
     devices: tuple[Any, ...] | None = None,
   ) -> 'Trainer':
@@ -388,18 +393,18 @@ class Trainer:
     steps.
     """
     assert self.epochs is not None
-    stream = self.streams[0]
+    stream = self.datasets[0]
     if vocabulary is None or not isinstance(
-      stream, supervised_dataset.LabelledStream
+      stream, supervised_dataset.LabeledDatasetConfig
     ):
       raise errors.ConfigError(
         '`epochs` requires labeled examples',
         got=f'epochs={self.epochs} of stream {stream.name!r}',
-        expected='a LabelledStream and a vocabulary, or total_steps',
+        expected='a LabeledDatasetConfig and a vocabulary, or total_steps',
         where='Trainer.epochs',
         fix='Set total_steps (gin: TRAIN_STEPS)',
       )
-    loader = supervised_loader.LabelledLoader(
+    loader = supervised_loader.LabeledLoader(
       stream, vocabulary=vocabulary, seed=self.seed
     )
     try:

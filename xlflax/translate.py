@@ -227,7 +227,7 @@ def open_translator(
   )
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  subject = eval_task.Subject(
+  subject = eval_task.EvalModel(
     model=run.model,
     vocabulary=run.vocabulary,
     partitioner=partitioner,

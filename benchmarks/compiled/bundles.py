@@ -76,7 +76,7 @@ def cycles(text: str) -> float:
 
 
 def cycles_of(
-  machine: machine_topology.Machine, jaxpr: Any
+  machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
 
@@ -117,7 +117,7 @@ def _compile_alone(machine, equations, folder: pathlib.Path) -> None:
   )
 
 
-def _one(machine: machine_topology.Machine) -> str:
+def _one(machine: machine_topology.DeviceTopology) -> str:
   """The smallest machine of the kind, as `--target_topology` writes it."""
   assert machine.accelerator is not None
   return f'tpu:{machine.accelerator.name}:{machine.accelerator.halves}'

@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   return result
 
 
-def count_run(run: trainer.Trainer, machine: machine_topology.Machine) -> dict:
+def count_run(
+  run: trainer.Trainer, machine: machine_topology.DeviceTopology
+) -> dict:
   """Compiles the steps of a run and returns its roofline.
 
   Args:

@@ -35,7 +35,7 @@ def of_program(
   module: hlo.Module,
   run: execution.Run,
   setup: setup_lib.Setup,
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
 ) -> Iterator[str]:
   """Yields a line for each finding.
 
@@ -51,8 +51,10 @@ def of_program(
   yield from _scores(module, row_lengths(settings))
   yield from _read_by_layers(module, _layers(settings.model.config))
   if settings.model.config.dtype == 'bfloat16':
-    rows = max(stream.batch_size for stream in settings.streams)
-    rows = max(rows // (machine.count * settings.accumulation), 1)
+    rows = max(stream.batch_size for stream in settings.datasets)
+    rows = max(
+      rows // (machine.count * settings.gradient_accumulation_steps), 1
+    )
     lengths = row_lengths(settings)
     yield from _wide(module, {rows * length for length in lengths})
   yield from _padded(module)
@@ -63,9 +65,9 @@ def of_program(
 
 def row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
   """Returns the lengths of rows of datasets and of what objectives compute."""
-  found = {stream.name: stream.length for stream in settings.streams}
+  found = {stream.name: stream.length for stream in settings.datasets}
   made = {
-    entry.objective.longest_row(found[entry.stream])
+    entry.objective.longest_row(found[entry.dataset])
     for entry in settings.objectives.entries
   }
   return made | set(found.values())

@@ -48,7 +48,7 @@ def tool(name: str) -> str | None:
 
 
 def cycles_of(
-  machine: machine_topology.Machine, jaxpr: Any
+  machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
 
@@ -163,7 +163,9 @@ def cycles(counts: dict[str, float], lanes: int) -> float:
   )
 
 
-def _code(machine: machine_topology.Machine, equation: Any) -> tuple[str, int]:
+def _code(
+  machine: machine_topology.DeviceTopology, equation: Any
+) -> tuple[str, int]:
   """Compiles a kernel alone; returns its machine code and a program's warps."""
   run, shapes = pallas.alone([equation])
   sharding = jax.sharding.SingleDeviceSharding(

@@ -67,7 +67,10 @@ def mean(weighted: list[tuple[float, Times]]) -> Times:
 
 
 def times(
-  machine: machine_topology.Machine, run: execution.Run, *, compiled: bool
+  machine: machine_topology.DeviceTopology,
+  run: execution.Run,
+  *,
+  compiled: bool,
 ) -> Times:
   """Computes the times of a step.
 
@@ -107,7 +110,11 @@ def times(
 
 
 def figures(
-  machine: machine_topology.Machine, step: Times, *, flops: float, tokens: float
+  machine: machine_topology.DeviceTopology,
+  step: Times,
+  *,
+  flops: float,
+  tokens: float,
 ) -> dict[str, Any]:
   """Returns the rates of steps that take these times.
 

@@ -64,7 +64,7 @@ def _of_device(arrays: kernel_spec.Arrays) -> jax.Array:
 
 
 def milliseconds(
-  machine: machine_topology.Machine, function, rate: float
+  machine: machine_topology.DeviceTopology, function, rate: float
 ) -> dict:
   """Kernel -> milliseconds of all layers, by the bundles that it issues."""
   assert machine.accelerator is not None

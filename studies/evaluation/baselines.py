@@ -190,7 +190,7 @@ def nearest_translations(
 
 def read(format, files, **options):
   """Part -> examples with gold labels."""
-  found = example_source.FileExamples(
+  found = example_source.FileDataset(
     format=format,
     files={
       part: tuple(map(str, paths)) if isinstance(paths, tuple) else str(paths)

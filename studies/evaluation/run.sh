@@ -59,7 +59,7 @@ parsing() {
   tune parsing parsing 10 64 --grid LEARNING_RATE=1e-3 --metric_for_best_model=parsing/las/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
-    --gin.OPTIONS="{'subtypes': 'dropped'}" --eval_gin "example_source.FileExamples.options={'subtypes': 'dropped'}" \
+    --gin.OPTIONS="{'subtypes': 'dropped'}" --eval_gin "example_source.FileDataset.options={'subtypes': 'dropped'}" \
     --eval_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
 }
 
@@ -104,7 +104,7 @@ pawsx() {
 qa() {
   local tests="'en': '$files/tydiqa.en.test.json', 'id': '$data/tydiqa_goldp/tydiqa.goldp.id.dev.json'"
   tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
-    --gin.question_featurizer.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
+    --gin.question_featurizer.QuestionAnsweringFeaturizer.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
     --gin.TRAIN_FILES="{'en': '$files/tydiqa.en.train.json'}" \
     --eval_gin_file="$here/qa.gin" --eval_gin "TEST_FILES={$tests}" \
     --eval_gin "XQUAD=$(for n in en es ru zh; do printf "'%s': '%s', " $n "$data/xquad/xquad.$n.json"; done | sed 's/.*/{&}/')" \

@@ -27,7 +27,7 @@ EVALUATIONS = (
     'validation',
     [
       '--tasks=perplexity',
-      '--gin.Perplexity.draws=4',
+      '--gin.Perplexity.num_mask_samples=4',
       '--checkpoint_steps=all',
     ],
   ),

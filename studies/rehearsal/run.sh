@@ -33,7 +33,7 @@ train() {  # name, gin file, steps, further flags
     --gin_file="$file" --gin_file=recipes/small.gin --corpus="$work/corpus" \
     --vocabulary="$work/vocab" --cache="$work/cache" \
     --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
-    --gin.MASK_RATIO="${MASK_RATIO:-0.15}" --gin.CheckpointOptions.every_steps=1000 "$@"
+    --gin.MASK_RATIO="${MASK_RATIO:-0.15}" --gin.CheckpointOptions.save_interval_steps=1000 "$@"
   # A signal ends a run with status 0: what follows needs all of it.
   [ -e "$work/runs/$name/finished.json" ] || [[ $* == *--stop_after_steps* ]]
 }

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from studies.replication import trainers
 from studies.replication.conditions import Condition, Size, Taken
-from xlflax.data.dataset_config import Layout
+from xlflax.data.dataset_config import ExampleLayout
 
-_TWO_SIDED = (Layout.SIDES, Layout.ADJACENT)
+_TWO_SIDED = (ExampleLayout.SIDES, ExampleLayout.ADJACENT)
 
 
 def tokens(

@@ -4,14 +4,17 @@ import dataclasses
 import enum
 
 from studies.replication.worlds import Text
-from xlflax.data.dataset_config import PairOptions, Positions, SideOrder
+from xlflax.data.dataset_config import PairOptions, PairOrder, PositionIds
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
 from xlflax.models.variants.parameter_sharing import SharingPlan
 from xlflax.training.initialization.decoder_initialization import (
-  DecoderInitialization,
+  InitDecoderFromEncoder,
 )
-from xlflax.training.initialization.vocabulary_matching import Mixing, Norms
+from xlflax.training.initialization.vocabulary_matching import (
+  EmbeddingMixing,
+  EmbeddingNorms,
+)
 
 
 class Loss(enum.Enum):
@@ -48,9 +51,9 @@ class Taken(enum.Enum):
 
 # How pairs are put together. As they are, the second language never stands at
 # the first positions.
-AS_XLM = PairOptions(positions=Positions.RESET)
-AS_PPA = PairOptions(order=SideOrder.RANDOM)
-AS_BOTH = PairOptions(order=SideOrder.RANDOM, positions=Positions.RESET)
+AS_XLM = PairOptions(positions=PositionIds.RESET)
+AS_PPA = PairOptions(order=PairOrder.RANDOM)
+AS_BOTH = PairOptions(order=PairOrder.RANDOM, positions=PositionIds.RESET)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,9 +135,9 @@ class Condition:
   sharing: SharingPlan | None = None
   begins_from: str | None = None
   taken: Taken = Taken.ALL
-  norms: Norms = Norms.FRESH
+  norms: EmbeddingNorms = EmbeddingNorms.FRESH
   interpolated: bool = False
-  mixing: Mixing = Mixing.MATCHED
+  mixing: EmbeddingMixing = EmbeddingMixing.MATCHED
   frozen: tuple[str, ...] = ()
   max_pairs: int | None = None
   pairs: PairOptions = AS_XLM
@@ -149,7 +152,7 @@ class Condition:
   aligned: bool = False
   entailment_steps: int = 0
   decoder_layers: int = 0
-  decoder: DecoderInitialization | None = None
+  decoder: InitDecoderFromEncoder | None = None
 
   @property
   def reads_dictionary(self) -> bool:

@@ -47,9 +47,9 @@ _BATCH = 100
 _SPECIFIC = 'model/language_specific'
 
 
-def subject_of(setup, params, objectives=()) -> eval_task.Subject:
+def subject_of(setup, params, objectives=()) -> eval_task.EvalModel:
   """Parameters as evaluation tasks take them."""
-  return eval_task.Subject(
+  return eval_task.EvalModel(
     model=setup.model,
     params=params,
     vocabulary=setup.vocabulary,
@@ -60,7 +60,7 @@ def subject_of(setup, params, objectives=()) -> eval_task.Subject:
 
 
 def sentence_states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   world: World,
   second: str,
   code: str,
@@ -241,7 +241,7 @@ def transfer(
   tagger = dataclasses.replace(
     trainer,
     model_dir=f'{trainer.model_dir}/tagger',
-    streams=(_tagged_stream(world, labels, size),),
+    datasets=(_tagged_stream(world, labels, size),),
     objectives=_tagger(labels),
     optimizer=_tagger_optimizer(trainer, size),
     total_steps=size.tagger_steps,
@@ -253,10 +253,10 @@ def transfer(
 
 
 def _tagged_stream(world: World, labels, size: Size):
-  return labelled_stream.LabelledStream(
+  return labelled_stream.LabeledDatasetConfig(
     name='tagged',
     source=world.tagged('train', FIRST),
-    rows=tagging_featurizer.TaggingRows(labels=labels),
+    featurizer=tagging_featurizer.TaggingFeaturizer(labels=labels),
     length=world.LENGTH,
     batch_size=32,
     batching=LanguageBatching.ONE_LANGUAGE,
@@ -268,7 +268,9 @@ def _tagger(labels) -> mixture_lib.ObjectiveMixture:
     labels=labels, head_dropout=0.0
   )
   return mixture_lib.ObjectiveMixture(
-    entries=(mixture_lib.Entry(stream='tagged', objective=objective),)
+    entries=(
+      mixture_lib.WeightedObjective(dataset='tagged', objective=objective),
+    )
   )
 
 
@@ -277,7 +279,7 @@ def _tagger_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
   specific = trainer.model.config.sharing is not None
   return optimizers.AdamW(
     learning_rate=schedules.Linear(
-      peak=size.tagger_rate, warmup_steps=size.tagger_steps // 10
+      peak_value=size.tagger_rate, warmup_steps=size.tagger_steps // 10
     ),
     frozen=(_SPECIFIC,) if specific else (),
   )
@@ -286,7 +288,7 @@ def _tagger_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
 def _test(trained: running.Trained, world: World) -> dict[str, float]:
   """Accuracy in both languages."""
   source = world.tagged('test', FIRST, *world.seconds)
-  max_length = trained.setup.model.config.max_length
+  max_length = trained.setup.model.config.max_position_embeddings
   task = tagging_task.Tagging(source=source, length=max_length)
   subject = subject_of(
     trained.setup,

@@ -18,7 +18,7 @@ _ROWS = 100  # a batch
 
 
 def side(
-  subject: eval_task.Subject, world: World, second: str, code: str
+  subject: eval_task.EvalModel, world: World, second: str, code: str
 ) -> list[list[int]]:
   """The token ids of a side of a language's held-out translations."""
   pairs = world.translations(second)[: 2 * world.TESTED]
@@ -28,7 +28,7 @@ def side(
 
 
 def partner_gain(
-  subject: eval_task.Subject, world: World, condition: Condition, size: Size
+  subject: eval_task.EvalModel, world: World, condition: Condition, size: Size
 ) -> dict[str, dict[str, float]]:
   """How much better tokens are predicted beside their translation.
 
@@ -73,7 +73,7 @@ def partner_gain(
 
 
 def _loss(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   objective: objective_base.Objective,
   stream,
   languages: tuple[int, ...],
@@ -96,7 +96,7 @@ def _loss(
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _sums(objective, model, spec, params, batch, index):
   """Sum of the losses and number of tokens, [2]."""
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=spec,
     step=jnp.int32(0),
     train=False,

@@ -13,7 +13,7 @@ from studies.replication import held_out
 from studies.replication.conditions import Condition
 from studies.replication.worlds import FIRST, Text, World
 from xlflax.data.plain_text.corpus_directory_tasks import ALPHA
-from xlflax.data.supervised.sources.example_source import FileExamples
+from xlflax.data.supervised.sources.example_source import FileDataset
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.evaluation.metrics import string_overlap
 from xlflax.storage import content_hash, paths
@@ -174,9 +174,9 @@ class RealWorld(World):
         held_out.misalign(path)
     done.write_text(self.amounts.digest)
 
-  def tagged(self, split: str, *parts: str) -> FileExamples:
+  def tagged(self, split: str, *parts: str) -> FileDataset:
     """Sentences with universal parts of speech."""
-    return FileExamples(
+    return FileDataset(
       format='conllu_tags',
       files={code: str(self.amounts.treebank(split, code)) for code in parts},
       max_examples=_TAGGED if split == 'test' else None,

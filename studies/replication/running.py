@@ -155,7 +155,7 @@ def save(trained: Trained, vocabulary) -> str:
   run_directory.write_model(directory, setup.model, vocabulary=setup.vocabulary)
   run_directory.copy_vocabulary(pathlib.Path(vocabulary), directory)
   written = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   written.save(trained.state, {'seed': setup.settings.seed})
   written.close()

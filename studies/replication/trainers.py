@@ -7,7 +7,7 @@ from studies.replication.conditions import Condition, Loss, Size, Taken
 from studies.replication.papers import broken, translating
 from studies.replication.worlds import FIRST, World
 from xlflax.data import dataset_config as stream_lib
-from xlflax.data.dataset_config import Layout
+from xlflax.data.dataset_config import ExampleLayout
 from xlflax.models import encoder
 from xlflax.models.encoder_config import (
   EncoderConfig,
@@ -23,13 +23,11 @@ from xlflax.objectives.pretraining import (
   masked_lm,
   sentence_alignment,
 )
-from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
+from xlflax.objectives.pretraining.momentum_contrast import MoCoQueue
 from xlflax.trainer import Trainer
-from xlflax.training.initialization.init_from import InitFrom
+from xlflax.training.initialization.init_from import InitFromCheckpoint
 from xlflax.training.initialization.teachers import Teacher
-from xlflax.training.initialization.vocabulary_matching import (
-  VocabularyMatching,
-)
+from xlflax.training.initialization.vocabulary_matching import EmbeddingTransfer
 from xlflax.training.optimization import optimizers, schedules
 
 _POSITIONS = (PositionEmbedding.LEARNED, PositionEmbedding.ROTARY)
@@ -51,18 +49,18 @@ def trainer(
     model_dir=run_directory(world.work, condition.name, seed),
     model=_model(condition, size),
     objectives=mixture_lib.ObjectiveMixture(entries=entries),
-    streams=streams,
+    datasets=streams,
     vocabulary=str(world.plain().vocabulary(condition.anchors)),
     optimizer=(optimizers.Muon if size.recipe else optimizers.AdamW)(
       learning_rate=schedules.Linear(
-        peak=condition.learning_rate or size.learning_rate,
+        peak_value=condition.learning_rate or size.learning_rate,
         warmup_steps=min(size.warmup, condition.steps // 4),
       ),
       frozen=condition.frozen,
     ),
     total_steps=condition.steps,
     cache_dir=str(world.cache(condition.anchors)),
-    check_cache=False,
+    verify_cache=False,
     init_from=_init_from(condition, world, seed),
     seed=seed,
   )
@@ -78,7 +76,7 @@ def _model(condition: Condition, size: Size):
       hidden_dim=size.hidden,
       mlp_dim=4 * size.hidden,
       num_heads=size.heads,
-      max_length=2 * size.length,
+      max_position_embeddings=2 * size.length,
       norm_position=condition.norm,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,
@@ -99,8 +97,8 @@ def _entries(
     read = stream(loss, condition, size)
     streams[read.name] = read
     entries.append(
-      mixture_lib.Entry(
-        stream=read.name, objective=objective(loss, condition, world, size)
+      mixture_lib.WeightedObjective(
+        dataset=read.name, objective=objective(loss, condition, world, size)
       )
     )
   return tuple(entries), tuple(streams.values())
@@ -120,7 +118,9 @@ _SIDES = (
 _ADJACENT = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 
 
-def stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
+def stream(
+  loss: Loss, condition: Condition, size: Size
+) -> stream_lib.DatasetConfig:
   """What a loss of a condition reads.
 
   Sides and rows of pairs are drawn alike, so that losses of one step read the
@@ -134,26 +134,28 @@ def stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
     pairs=condition.pairs,
   )
   if loss in _SIDES:
-    layout, length = Layout.SIDES, size.length
+    layout, length = ExampleLayout.SIDES, size.length
     settings['pairs'] = stream_lib.PairOptions(order=condition.pairs.order)
   elif loss is Loss.TLM:
-    layout, length = Layout.PAIRS, 2 * size.length
+    layout, length = ExampleLayout.PAIRS, 2 * size.length
   elif loss in _ADJACENT:
-    layout, length = Layout.ADJACENT, size.length
+    layout, length = ExampleLayout.ADJACENT, size.length
     settings = dict(mixture='corpus.mono', batching='one_language')
   else:
-    layout, length = Layout.SENTENCES, size.length
+    layout, length = ExampleLayout.SENTENCES, size.length
     settings = dict(
       mixture=_MIXTURES.get(loss, 'corpus.mono'), batching='one_language'
     )
-  mono = layout is Layout.SENTENCES
+  mono = layout is ExampleLayout.SENTENCES
   if mono and size.recipe:
-    layout, length = Layout.BLOCKS, 2 * size.length
-  return stream_lib.Stream(
+    layout, length = ExampleLayout.BLOCKS, 2 * size.length
+  return stream_lib.DatasetConfig(
     name='mono' if mono else layout.value,
     layout=layout,
     length=length,
-    batch_size=size.batch if layout is Layout.SENTENCES else size.batch // 2,
+    batch_size=size.batch
+    if layout is ExampleLayout.SENTENCES
+    else size.batch // 2,
     **settings,
   )
 
@@ -188,7 +190,7 @@ def _contrast(loss: Loss, size: Size) -> sentence_alignment.SentenceAlignment:
   if loss is Loss.ZERO_QUEUE:
     kind = broken.ZeroQueue
   return kind(
-    queue=MomentumQueue(size=_KEYS // pairs * pairs, momentum=0.95),
+    queue=MoCoQueue(size=_KEYS // pairs * pairs, momentum=0.95),
     pooling=Pooling.FIRST,
     projection_dim=32,
     normalize=sentence_alignment.Normalize.STATES,
@@ -209,35 +211,37 @@ def _distilled(
   return distillation.Distillation(
     teacher=Teacher(model_dir=teacher),
     language=FIRST,
-    masked_lm_weight=1.0,
+    mlm_weight=1.0,
     **masking,
   )
 
 
 def _init_from(
   condition: Condition, world: World, seed: int
-) -> InitFrom | None:
+) -> InitFromCheckpoint | None:
   """The parameters that a run begins with."""
   if condition.begins_from is None or condition.taken is Taken.TEACHER:
     return None
   directory = run_directory(world.work, condition.begins_from, seed)
   table = ('embeddings/token$', 'output_bias')
   if condition.decoder:
-    return InitFrom(model_dir=directory, decoder=condition.decoder)
+    return InitFromCheckpoint(model_dir=directory, decoder=condition.decoder)
   if condition.taken is Taken.ALL:
-    return InitFrom(model_dir=directory, include=('model/',))
+    return InitFromCheckpoint(model_dir=directory, include=('model/',))
   if condition.taken is Taken.BODY:
-    return InitFrom(model_dir=directory, include=('model/',), exclude=table)
+    return InitFromCheckpoint(
+      model_dir=directory, include=('model/',), exclude=table
+    )
   dictionaries: tuple[str, ...] = ()
   if condition.taken is Taken.WITH_DICTIONARY:
     dictionaries = (str(world.dictionary()),)
   if condition.taken is Taken.SHUFFLED_DICTIONARY:
     dictionaries = (str(world.shuffled_dictionary()),)
-  return InitFrom(
+  return InitFromCheckpoint(
     model_dir=directory,
     include=(table[0] if condition.taken is Taken.EMBEDDINGS else 'model/',),
     allow_missing=condition.cross_attention,
-    vocabulary_matching=VocabularyMatching(
+    vocabulary_matching=EmbeddingTransfer(
       dictionaries=dictionaries,
       norms=condition.norms,
       text=world.corpus if condition.interpolated else None,

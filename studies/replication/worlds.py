@@ -164,7 +164,7 @@ class World:
       done.touch()
     return path
 
-  def tagged(self, split: str, *parts: str) -> source_lib.FileExamples:
+  def tagged(self, split: str, *parts: str) -> source_lib.FileDataset:
     """Sentences with parts of speech; some of those to test on."""
     found = sources.labelled(self.folder, 'pos', split, parts=parts)
     if split == 'train':
@@ -176,7 +176,7 @@ class World:
     return dataclasses.replace(found, files=files)
 
   @property
-  def aligned(self) -> source_lib.FileExamples:
+  def aligned(self) -> source_lib.FileDataset:
     """Translations with links, the second side's words in random order.
 
     In their own order the words of both sides stand at the same positions,
@@ -200,7 +200,7 @@ class World:
       for code in (FIRST, *self.seconds)
     }
 
-  def inference(self, split: str, code: str) -> source_lib.FileExamples:
+  def inference(self, split: str, code: str) -> source_lib.FileDataset:
     """Premises and hypotheses of a language, written when first asked for.
 
     They stand in a folder of their own: the same words, no other data.

@@ -7,8 +7,8 @@ from studies.synthetic import generator
 from studies.synthetic.options import SPLITS, SyntheticOptions
 from xlflax.data.supervised.sources import beir
 from xlflax.data.supervised.sources.example_source import (
-  FileExamples,
-  MinedFiles,
+  BitextMiningFiles,
+  FileDataset,
 )
 from xlflax.utils import errors
 
@@ -57,7 +57,7 @@ def labelled(
   *,
   parts: tuple[str, ...] | None = None,
   max_examples: int | None = None,
-) -> FileExamples:
+) -> FileDataset:
   """The examples of a family in a split.
 
   Args:
@@ -87,7 +87,7 @@ def labelled(
       where=str(directory),
     )
   format, options = FAMILIES[kind]
-  return FileExamples(
+  return FileDataset(
     format=format,
     options=options,
     files={part: found[part] for part in parts},
@@ -95,13 +95,13 @@ def labelled(
   )
 
 
-def mined(directory: str | pathlib.Path, split: str) -> MinedFiles:
+def mined(directory: str | pathlib.Path, split: str) -> BitextMiningFiles:
   """The collections among which translations are hidden; split dev or test.
 
   Raises:
     CorpusError: no such folder.
   """
-  return MinedFiles(
+  return BitextMiningFiles(
     files={
       part: tuple(paths)
       for part, paths in files(directory, 'bucc', split).items()
@@ -109,11 +109,11 @@ def mined(directory: str | pathlib.Path, split: str) -> MinedFiles:
   )
 
 
-def rankings(directory: str | pathlib.Path, split: str) -> beir.RankedFolder:
+def rankings(directory: str | pathlib.Path, split: str) -> beir.BeirDataset:
   """Queries in the first language with documents in each other; dev or test."""
   generator.read_options(directory)
   folder = pathlib.Path(directory) / 'ranking' / split
-  return beir.RankedFolder(directory=str(folder))
+  return beir.BeirDataset(directory=str(folder))
 
 
 def altered(directory, split: str) -> dict[str, str]:

@@ -56,7 +56,7 @@ def _analysis(**settings):
         )
       ],
       'pictures': {
-        'pic': analysis_report.Picture('a picture', canvas, rows[:1])
+        'pic': analysis_report.Figure('a picture', canvas, rows[:1])
       },
       'notes': ['a note'],
       'files': {'x.txt': 'text', 'y.npz': b'bytes'},
@@ -252,7 +252,9 @@ def test_curves_of_evaluations(tmp_path):
     },
   )
   _write_results(run, 'perplexity', {20: {'perplexity/mean': 7.5}})
-  found = training_curves.CurvesStudy(runs=(str(run),)).run(fakes.FakeModels())
+  found = training_curves.LearningCurvesStudy(runs=(str(run),)).run(
+    fakes.FakeModels()
+  )
   values = {
     (row['task'], row['part'], row['step']): row['value'] for row in found.rows
   }
@@ -272,9 +274,9 @@ def test_curves_of_evaluations(tmp_path):
     ({'tasks': ('xnli', 'pos')}, ('perplexity', 'xnli', 'pos')),
     ({'metric': 'accuracy'}, ('accuracy', 'perplexity')),
   ):  # the others are not lost
-    found = training_curves.CurvesStudy(runs=(str(run),), **settings).run(
-      fakes.FakeModels()
-    )
+    found = training_curves.LearningCurvesStudy(
+      runs=(str(run),), **settings
+    ).run(fakes.FakeModels())
     assert {row['task'] for row in found.rows} == {'xnli'}
     assert_mentions(found.failures[0], *values)
 
@@ -289,7 +291,9 @@ def test_curves_never_join_splits(tmp_path):
       {step: {'accuracy/mean': found} for step, found in steps.items()},
       split,
     )
-  found = training_curves.CurvesStudy(runs=(str(run),)).run(fakes.FakeModels())
+  found = training_curves.LearningCurvesStudy(runs=(str(run),)).run(
+    fakes.FakeModels()
+  )
   assert set(found.pictures) == {'retrieval.validation', 'retrieval.test'}
   values = [
     (row['step'], row['value'])
@@ -300,5 +304,7 @@ def test_curves_never_join_splits(tmp_path):
 
 
 def test_a_run_without_results():
-  found = training_curves.CurvesStudy(runs=('nowhere',)).run(fakes.FakeModels())
+  found = training_curves.LearningCurvesStudy(runs=('nowhere',)).run(
+    fakes.FakeModels()
+  )
   assert found.failures

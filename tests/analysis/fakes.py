@@ -7,7 +7,7 @@ import numpy as np
 from xlflax.analysis import activation_cache, model_refs
 from xlflax.evaluation import text_sources
 
-SERIES = (model_refs.Series('mine', 'runs/mine'),)
+SERIES = (model_refs.ModelSeries('mine', 'runs/mine'),)
 
 
 class FakeModels(model_refs.Models):

@@ -48,7 +48,7 @@ def _dictionary(path, pairs, separator):
 
 @pytest.mark.parametrize('separator', ['\t', ' '])
 def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
-  found = lexicon_induction_study.WordStudy(
+  found = lexicon_induction_study.LexiconInductionStudy(
     vectors=vectors,
     train=_dictionary(
       tmp_path / 'train', [(f'w{i}', f'xw{i}') for i in range(30)], separator
@@ -76,7 +76,7 @@ def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
 
 def test_a_dictionary_of_other_words(tmp_path, vectors):
   pairs = _dictionary(tmp_path / 'd', [('foo', 'bar')], '\t')
-  found = lexicon_induction_study.WordStudy(
+  found = lexicon_induction_study.LexiconInductionStudy(
     vectors=vectors, train=pairs, test=pairs
   ).run(fakes.FakeModels())
   assert found.failures
@@ -100,7 +100,7 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
   ]
   (tmp_path / 'd').write_text(''.join(f'{a}\t{b}\n' for a, b in entries))
   dictionary = {'de-en': str(tmp_path / 'd')}
-  study = lexicon_induction_study.WordStudy(
+  study = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES,
     train=dictionary,
     test=dictionary,
@@ -156,7 +156,7 @@ def test_word_vectors_and_states_that_are_not_finite(
   broken = dataclasses.replace(
     subject, params=jax.tree.map(lambda x: x * np.nan, subject.params)
   )
-  found = lexicon_induction_study.WordStudy(
+  found = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES,
     train={'de-en': str(tmp_path / 'd')},
     test={'de-en': str(tmp_path / 'd')},
@@ -201,11 +201,13 @@ def test_text_is_read_line_by_line(tmp_path, corpus):
 )
 def test_settings(settings, mentioned):
   with raises_error(errors.ConfigError, mentions=mentioned):
-    lexicon_induction_study.WordStudy(**{'vectors': {'en': 'x'}} | settings)
+    lexicon_induction_study.LexiconInductionStudy(
+      **{'vectors': {'en': 'x'}} | settings
+    )
 
 
 def test_a_dictionary_that_is_not_there():
-  study = lexicon_induction_study.WordStudy(
+  study = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'}
   )
   with raises_error(errors.CorpusError, got='en-fr=nowhere'):

@@ -71,7 +71,7 @@ def test_another_prompt_gives_other_states(make_run, tmp_path):
   run = make_run(tmp_path / 'run', (1,))
   found = []
   for default in (None, 'passage'):
-    own = sentence_embedding.SentenceEncoding(
+    own = sentence_embedding.SentenceEmbedding(
       prompts={'passage': 'passage: '}, default_prompt=default
     )
     sentence_embedding.write_sentence_encoding(run, own)
@@ -199,7 +199,7 @@ def test_gold_links_are_scored(subject, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| der Hund\n')
   (tmp_path / 'gold').write_text('0-0 1-1\n')
   study = alignment_study.AlignmentStudy(
-    source=example_source.FileExamples(
+    source=example_source.FileDataset(
       format='word_alignment',
       files={'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
     ),
@@ -224,8 +224,8 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   links = tmp_path / 'links'
   links.write_text('0-0 1-1\n' * 11 + '0-0\n')
   study = procrustes_study.ProcrustesStudy(
-    source=parallel_data.Oriented(
-      source=text_sources.FilePairs(files={'de-de': str(tsv)}), pivot='de'
+    source=parallel_data.OrientedPairs(
+      source=text_sources.ParallelFiles(files={'de-de': str(tsv)}), pivot='de'
     ),
     series=fakes.SERIES,
     links={'de-de': str(links)},
@@ -258,7 +258,7 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
 def test_files_of_several_languages(tmp_path):
   for language, lines in (('en', 'a\nb\n'), ('fr', 'c\nd\n'), ('ru', 'e\n')):
     (tmp_path / language).write_text(lines)
-  source = parallel_data.Oriented(
+  source = parallel_data.OrientedPairs(
     source=parallel_data.MultiwayFiles(
       files={x: str(tmp_path / x) for x in ('en', 'fr', 'ru')}
     )

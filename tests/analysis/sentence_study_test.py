@@ -14,13 +14,13 @@ def states():
   rng = np.random.default_rng(0)
   first = rng.normal(size=(2, 80, 6))
   rotation = scipy.stats.ortho_group.rvs(6, random_state=0)
-  return sentence_study.Sides(
+  return sentence_study.SentenceSides(
     first, np.array([first[0] @ rotation, rng.normal(size=(80, 6))])
   )
 
 
 def _part(sides, rows):
-  return sentence_study.Sides(*(side[:, rows] for side in sides))
+  return sentence_study.SentenceSides(*(side[:, rows] for side in sides))
 
 
 def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
@@ -34,9 +34,9 @@ def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
 def test_bad_sides(states):
   with raises_error(errors.AnalysisError, mentions=(2, 1)):
     sentence_study.score_mapped_layers(
-      states, sentence_study.Sides(states.first[:1], states.second)
+      states, sentence_study.SentenceSides(states.first[:1], states.second)
     )
   with raises_error(errors.AnalysisError, mentions=(80, 70)):
     sentence_study.score_mapped_layers(
-      sentence_study.Sides(states.first, states.second[:, :70]), states
+      sentence_study.SentenceSides(states.first, states.second[:, :70]), states
     )

@@ -141,7 +141,7 @@ def test_normalisation_is_undone():
 
 def _study(tmp_path, saved, **settings):
   (tmp_path / 'map.npz').write_bytes(alignment_maps.serialize_map(saved))
-  return transfer_study.TransferStudy(
+  return transfer_study.HeadTransferStudy(
     **{
       'heads': (transfer_study.Head('source', str(tmp_path / 'map.npz')),),
       'target': 'target',

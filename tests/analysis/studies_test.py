@@ -40,7 +40,7 @@ def _cka(**settings):
 
 def _sentences(**settings):
   text = fakes.Text(sizes={'en': 60, 'fr': 60})
-  return sentence_study.SentenceStudy(
+  return sentence_study.SentenceRetrievalStudy(
     **{
       'test': text,
       'train': text,
@@ -187,7 +187,9 @@ def test_a_layer_that_does_not_exist(make, tmp_path):
   ],
 )
 def test_sides_of_unequal_length(make, field):
-  source = parallel_data.Oriented(source=fakes.Text(sizes={'en': 5, 'fr': 4}))
+  source = parallel_data.OrientedPairs(
+    source=fakes.Text(sizes={'en': 5, 'fr': 4})
+  )
   found = make(**{field: source}).run(fakes.FakeModels())
   assert not found.rows
   assert_mentions(found.failures[0], 5, 'en', 4, 'fr')
@@ -232,7 +234,7 @@ def test_word_links_are_needed():
 
 
 def test_orientation():
-  text = parallel_data.Oriented(
+  text = parallel_data.OrientedPairs(
     source=fakes.Text(
       sizes={'en': 3, 'fr': 3, 'de': 3}, names=(('fr', 'en'), ('de', 'fr'))
     ),
@@ -243,7 +245,9 @@ def test_orientation():
 
 
 def test_series_templates():
-  series = model_refs.Series.parse('bi=runs/{pair},other/{language}@untrained')
+  series = model_refs.ModelSeries.parse(
+    'bi=runs/{pair},other/{language}@untrained'
+  )
   assert series.models(('en', 'ru')) == (
     model_refs.ModelRef('runs/en-ru', 'last'),
     model_refs.ModelRef('other/ru', 'untrained'),
@@ -252,4 +256,4 @@ def test_series_templates():
   assert model_refs.ModelRef.parse('a@b') == model_refs.ModelRef('a@b', 'last')
   for text in ('runs/x', 'x=', '=x', 'x=a,', 'x=a,b,c'):
     with raises_error(errors.ConfigError, where='--models'):
-      model_refs.Series.parse(text)
+      model_refs.ModelSeries.parse(text)

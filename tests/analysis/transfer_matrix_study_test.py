@@ -21,9 +21,9 @@ def folders(tmp_path):
 
 
 def _run(results, **settings):
-  return transfer_matrix_study.DirectionsStudy(results=results, **settings).run(
-    fakes.FakeModels()
-  )
+  return transfer_matrix_study.TransferMatrixStudy(
+    results=results, **settings
+  ).run(fakes.FakeModels())
 
 
 def test_models_beside_each_other(folders, tmp_path):

@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
-_SERIES = (model_refs.Series('two', 'runs/a', 'runs/b'),)
+_SERIES = (model_refs.ModelSeries('two', 'runs/a', 'runs/b'),)
 
 
 def _study(
@@ -25,7 +25,7 @@ def _study(
   (tmp_path / 'gold').write_text(gold)
   return alignment_study.AlignmentStudy(
     **{
-      'source': example_source.FileExamples(
+      'source': example_source.FileDataset(
         format='word_alignment',
         files={'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
       ),

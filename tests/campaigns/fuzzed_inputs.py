@@ -120,7 +120,7 @@ _gin = st.one_of(
         'LEARNING_RATE',
         'SEED',
         'trainer.Trainer.seed',
-        'trainer.Trainer.accumulation',
+        'trainer.Trainer.gradient_accumulation_steps',
         'nothing.Like.this',
         'Stream.length',
       ]

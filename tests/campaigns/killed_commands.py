@@ -13,7 +13,7 @@ _MODEL = (
   '--gin.EncoderConfig.hidden_dim=16',
   '--gin.EncoderConfig.mlp_dim=32',
   '--gin.EncoderConfig.num_heads=2',
-  '--gin.EncoderConfig.max_length=32',
+  '--gin.EncoderConfig.max_position_embeddings=32',
   '--gin.LENGTH=16',
   '--gin.BATCH_SIZE=4',
   '--gin.TRAIN_STEPS=10',
@@ -21,9 +21,9 @@ _MODEL = (
   '--gin.LEARNING_RATE=1e-2',
 )
 _OFTEN = (
-  '--gin.checkpoints.CheckpointOptions.every_steps=2',
+  '--gin.checkpoints.CheckpointOptions.save_interval_steps=2',
   '--gin.trainer.Trainer.log_every_steps=1',
-  '--gin.trainer.Trainer.log_to=()',
+  '--gin.trainer.Trainer.trackers=()',
 )
 _EXISTS = 'The output already exists'
 

@@ -152,9 +152,11 @@ def _state(number: int, step: int):
 
 
 def _make_run(directory: pathlib.Path, number: int) -> None:
-  run_directory.write_model(directory, tiny.make_model(max_length=32 + number))
+  run_directory.write_model(
+    directory, tiny.make_model(max_position_embeddings=32 + number)
+  )
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   for step in (1, 2):
     saved.save(_state(number, step), {'seed': number})

@@ -112,33 +112,39 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
   """The run's settings; the labels have another order in each run."""
   labels = ('no', 'yes') if number else ('yes', 'no')
   streams = (
-    stream_lib.Stream(
+    stream_lib.DatasetConfig(
       name='mono',
       mixture='corpus.mono',
       layout='blocks',
       length=12,
       batch_size=8,
     ),
-    labelled_stream.LabelledStream(
+    labelled_stream.LabeledDatasetConfig(
       name='labelled',
-      source=source_lib.FileExamples(
+      source=source_lib.FileDataset(
         format='tsv',
         files={'en': str(root / 'labelled.tsv')},
         options={'columns': {'text': 0, 'label': 1}},
       ),
-      rows=classification_featurizer.ClassificationRows(labels=labels),
+      featurizer=classification_featurizer.ClassificationFeaturizer(
+        labels=labels
+      ),
       length=24,
       batch_size=8,
     ),
   )
   entries = (
-    mixture_lib.Entry(stream='mono', objective=masked_lm.MaskedLM()),
-    mixture_lib.Entry(
-      stream='labelled',
+    mixture_lib.WeightedObjective(
+      dataset='mono', objective=masked_lm.MaskedLM()
+    ),
+    mixture_lib.WeightedObjective(
+      dataset='labelled',
       objective=sequence_classification.SequenceClassification(labels=labels),
     ),
   )
-  config = tiny.make_model(max_length=24, num_languages=None).config
+  config = tiny.make_model(
+    max_position_embeddings=24, num_languages=None
+  ).config
   return Trainer(
     model_dir=str(root / 'run'),
     model=encoder.Encoder(
@@ -147,11 +153,11 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
         hidden_dim=16,
         mlp_dim=32,
         num_heads=2,
-        max_length=24,
+        max_position_embeddings=24,
       )
     ),
     objectives=tiny.make_mixture(*entries),
-    streams=streams,
+    datasets=streams,
     vocabulary=str(root / 'vocabulary'),
     cache_dir=str(root / 'cache'),
     corpus=str(root / 'corpus'),
@@ -178,7 +184,7 @@ def _train(root: pathlib.Path, number: int) -> None:
   )
   (directory / run_directory.METRICS).write_text(lines)
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   rng = np.random.default_rng(number)
   for step in (1, _STEP):
@@ -285,7 +291,7 @@ def _finetune(root: pathlib.Path) -> Any:
       **{
         **{
           name: getattr(trainer(root, 0), name)
-          for name in ('model', 'objectives', 'streams', 'optimizer')
+          for name in ('model', 'objectives', 'datasets', 'optimizer')
         },
         'model_dir': str(root / 'new'),
         'vocabulary': str(root / 'run/vocabulary'),
@@ -347,7 +353,7 @@ def _best(root: pathlib.Path) -> Any:
   """`--checkpoint_steps=best`."""
   run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
   return checkpoint_selection.select_checkpoints(
-    run, 'best', best_metric=_METRIC
+    run, 'best', metric_for_best_model=_METRIC
   )
 
 

@@ -25,7 +25,8 @@ def runs(make_run, subject, tmp_path_factory):
   make_run(root / 'good', (1,))
   make_run(root / 'broken')
   saved = checkpoints.Checkpoints(
-    root / 'broken', checkpoints.CheckpointOptions(asynchronous=False)
+    root / 'broken',
+    checkpoints.CheckpointOptions(enable_async_checkpointing=False),
   )
   saved.save(
     train_state.TrainState(

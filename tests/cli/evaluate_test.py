@@ -143,7 +143,7 @@ def test_the_gin_file_for_training_makes_an_evaluation():
     ],
   )
   evaluation = configuration.build(trainer.Trainer).evaluation
-  assert evaluation.every_steps == 7
+  assert evaluation.eval_interval_steps == 7
   assert [task.name for task in evaluation.tasks] == ['retrieval', 'perplexity']
   assert evaluation.tasks[0].source.split == 'validation'
 

@@ -75,8 +75,8 @@ def test_flags_are_macros(arguments_of, capsys):
     settings.cache_dir,
     settings.total_steps,
   ) == ('train', 'a b', 'c', 'v', 'k', 2000)
-  assert settings.stop_at_step is None
-  assert settings.other_config is run_directory.OtherConfig.REFUSE
+  assert settings.stop_after_steps is None
+  assert settings.on_config_mismatch is run_directory.OnConfigMismatch.REFUSE
   assert "MODEL_DIR = 'a b'" in seen['gin_config']
   assert json.loads(capsys.readouterr().out) == {'step': 3}
 
@@ -100,11 +100,12 @@ def test_early_stop_from_either_side(arguments_of):
     '--model_dir=a',
     '--vocabulary=v',
     '--gin.TRAIN_STEPS=2000',
-    '--gin.trainer.Trainer.stop_at_step=5',
+    '--gin.trainer.Trainer.stop_after_steps=5',
   )
-  assert arguments_of(*given)['settings'].stop_at_step == 5
+  assert arguments_of(*given)['settings'].stop_after_steps == 5
   assert (
-    arguments_of(*given, '--stop_after_steps=7')['settings'].stop_at_step == 7
+    arguments_of(*given, '--stop_after_steps=7')['settings'].stop_after_steps
+    == 7
   )
 
 
@@ -119,7 +120,9 @@ def test_dry_run_and_other_configuration(arguments_of):
     '--on_config_mismatch=continue',
   )
   assert seen['kind'] == 'plan'
-  assert seen['settings'].other_config is run_directory.OtherConfig.ACCEPT
+  assert (
+    seen['settings'].on_config_mismatch is run_directory.OnConfigMismatch.ACCEPT
+  )
 
 
 def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
@@ -201,7 +204,7 @@ def test_examples_are_command_lines(arguments_of, command):
   ]
   assert lines
   for line in lines:
-    assert arguments_of(*shlex.split(line)[1:])['settings'].streams
+    assert arguments_of(*shlex.split(line)[1:])['settings'].datasets
 
 
 @pytest.mark.slow

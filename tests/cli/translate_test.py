@@ -152,7 +152,7 @@ def test_the_task_through_the_command(copying_run, corpus, capsys):
         '--compilation_cache=',
         '--gin_file=evaluate/translation.gin',
         '--batch_size=8',
-        '--gin.CorpusPairs.max_pairs=3',
+        '--gin.ParallelCorpus.max_pairs=3',
         '--gin.BEAM_SIZE=2',
       ]
     )

@@ -108,7 +108,7 @@ def test_macros_that_guides_name():
   )
   files = [
     config_files.read_gin_file(f'finetune/{name}.gin').file.path.read_text()
-    for name in ('search', 'search_distillation')
+    for name in ('search', 'retrieval_distillation')
   ]
   contrast, distilled = (
     set(
@@ -119,7 +119,9 @@ def test_macros_that_guides_name():
       )
     )
     for text, start in zip(
-      files, ('SearchContrast:\n', 'SearchDistillation:\n'), strict=True
+      files,
+      ('RetrievalContrastive:\n', 'RetrievalDistillation:\n'),
+      strict=True,
     )
   )
   assert 'packed' in contrast and contrast <= distilled

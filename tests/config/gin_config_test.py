@@ -59,7 +59,7 @@ def test_later_files_and_bindings_override(tmp_path):
   seen = _bound(
     gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7'])
   )
-  assert (seen['seed'], seen['streams'][0].length) == (3, 7)
+  assert (seen['seed'], seen['datasets'][0].length) == (3, 7)
   assert seen['total_steps'] == 5000
 
 
@@ -130,10 +130,10 @@ def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
   seen = _bound(
     gin_config.load_gin_files(
-      [*_FILES, mine], (*_GIVEN, 'mono/dataset_config.Stream.length=64')
+      [*_FILES, mine], (*_GIVEN, 'mono/dataset_config.DatasetConfig.length=64')
     )
   )
-  assert (seen['seed'], seen['streams'][0].length) == (3, 64)
+  assert (seen['seed'], seen['datasets'][0].length) == (3, 64)
   text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
   assert 'Got: SEED' in text
 
@@ -207,7 +207,7 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
     model_dir='',
     model=None,
     objectives=None,
-    streams=(),
+    datasets=(),
     vocabulary='',
     total_steps=1,
     optimizer=None,
@@ -261,11 +261,11 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
       trainer.Trainer
     )
   assert error.value.where == f'Trainer.ema_decay, {mine}:5 and --gin.MINE'
-  flags = (*_GIVEN, 'MINE=0.9', 'mono/dataset_config.Stream.length=0')
+  flags = (*_GIVEN, 'MINE=0.9', 'mono/dataset_config.DatasetConfig.length=0')
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files(files, flags).build(trainer.Trainer)
   assert error.value.where == (
-    "Stream.length of 'mono', --gin.mono/dataset_config.Stream.length"
+    "Stream.length of 'mono', --gin.mono/dataset_config.DatasetConfig.length"
   )
 
 
@@ -308,26 +308,26 @@ def test_flags_may_name_what_no_file_names():
     (
       *_GIVEN,
       'optimizers.AdamW.learning_rate=@schedules.Constant()',
-      'schedules.Constant.peak=0.5',
+      'schedules.Constant.peak_value=0.5',
     ),
   )
   rate = _bound(configuration)['optimizer'].rate_at
-  assert float(rate(10)) == float(schedules.Constant(peak=0.5)(10)) == 0.5
+  assert float(rate(10)) == float(schedules.Constant(peak_value=0.5)(10)) == 0.5
 
 
 def test_operative_configuration_is_what_was_used():
   configuration = gin_config.load_gin_files(_FILES, (*_GIVEN, 'LENGTH=7'))
-  _bound(configuration, stop_at_step=3)
+  _bound(configuration, stop_after_steps=3)
   text = configuration.operative()
   assert 'LENGTH = 7' in text
-  assert "mono/dataset_config.Stream.layout = 'blocks'" in text
-  assert 'trainer.Trainer.accumulation = 1' in text  # a default
-  assert 'stop_at_step' not in text  # given by the caller
+  assert "mono/dataset_config.DatasetConfig.layout = 'blocks'" in text
+  assert 'trainer.Trainer.gradient_accumulation_steps = 1' in text  # a default
+  assert 'stop_after_steps' not in text  # given by the caller
   assert 'schedules.Cosine' not in text  # not called
 
 
 def test_what_no_file_names_is_called_as_it_is():
-  made = gin_config.load_gin_files([]).build(schedules.Constant, peak=2.0)
+  made = gin_config.load_gin_files([]).build(schedules.Constant, peak_value=2.0)
   assert made(0) == 2.0
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
@@ -353,15 +353,15 @@ def test_values_for_one_object():
   before = dict(gin.config._CONFIG), gin.operative_config_str()
   found = [
     configuration.with_macros(
-      {'SEED': seed, 'mono/dataset_config.Stream.length': 64}
+      {'SEED': seed, 'mono/dataset_config.DatasetConfig.length': 64}
     )
     for seed in (1, 2)
   ]
   assert [_bound(one)['seed'] for one in found] == [1, 2]
-  assert _bound(found[0])['streams'][0].length == 64
+  assert _bound(found[0])['datasets'][0].length == 64
   assert 'SEED = 2' in found[1].operative()
   seen = _bound(configuration)
-  assert (seen['seed'], seen['streams'][0].length) == (0, 256)
+  assert (seen['seed'], seen['datasets'][0].length) == (0, 256)
   assert 'SEED = 0' in configuration.operative()
   assert (dict(gin.config._CONFIG), gin.operative_config_str()) == before
 
@@ -373,7 +373,7 @@ def test_values_that_python_makes():
   ).with_macros({'MODEL': model, 'BATCH_SIZE': gin_config.Reference('%LENGTH')})
   seen = _bound(configuration)
   assert seen['model'] is not None and seen['model'].config == model.config
-  assert seen['streams'][0].batch_size == 256
+  assert seen['datasets'][0].batch_size == 256
   text = configuration.operative()
   assert text.startswith('# MODEL: a Python object.\n')
   assert 'BATCH_SIZE = %LENGTH' in text and '\nMODEL =' not in text

@@ -10,7 +10,7 @@ _SPEC = vocabulary_spec.make_dummy_spec(64)
 
 
 def _stream(**settings):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     **{
       'name': 'mono',
       'mixture': 'corpus.mono',
@@ -29,8 +29,8 @@ def test_enums_may_be_given_by_value():
     pairs=dataset_config.PairOptions(separator='xlm'),
   )
   assert stream.batching is dataset_config.LanguageBatching.ONE_LANGUAGE
-  assert stream.layout is dataset_config.Layout.PAIRS
-  assert stream.pairs.separator is dataset_config.Separator.XLM
+  assert stream.layout is dataset_config.ExampleLayout.PAIRS
+  assert stream.pairs.separator is dataset_config.SpecialTokenTemplate.XLM
 
 
 def test_unknown_value_names_the_choices():

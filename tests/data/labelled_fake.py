@@ -31,7 +31,7 @@ class FakeSource(example_source.ExampleSource):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeRows(featurizer.RowMaker):
+class FakeRows(featurizer.Featurizer):
   """The number of the text as its only token; those in `unused` give none."""
 
   unused: tuple[int, ...] = ()

@@ -6,7 +6,7 @@ from xlflax.utils import errors
 
 
 def _stream(layout, **settings):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s', mixture='m', layout=layout, length=16, batch_size=4, **settings
   )
 

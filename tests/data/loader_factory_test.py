@@ -14,7 +14,7 @@ def test_live_without_tensorflow(monkeypatch):
     name = f'xlflax.data.seqio_tasks.{name}'
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr(name, raising=False)
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='s', mixture='m', layout='blocks', length=16, batch_size=4
   )
   with raises_error(

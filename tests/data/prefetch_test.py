@@ -20,7 +20,7 @@ class _Loader:
   """Row r of step s holds the number 100 s + r."""
 
   def __init__(self, fail_at=None):
-    self.stream = dataset_config.Stream(
+    self.stream = dataset_config.DatasetConfig(
       name='s', mixture='m', layout='sentences', length=_T, batch_size=_B
     )
     self.spec = self.stream.batch_spec(_SPEC)

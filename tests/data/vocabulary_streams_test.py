@@ -50,7 +50,7 @@ def _open(vocabulary, **options):
   layout = options.pop('layout')
   mixture = 'corpus.parallel' if layout == 'pairs' else 'corpus.mono'
   return loader_factory.open_loader(
-    dataset_config.Stream(
+    dataset_config.DatasetConfig(
       name='s',
       mixture=mixture,
       layout=layout,

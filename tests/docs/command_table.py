@@ -191,7 +191,7 @@ SMALLER = {
     'warmup_steps=500': 'warmup_steps=1',
     'total_steps=10000': 'total_steps=2',
     'run.at(5000)': 'run.at(2)',
-    "run.at('best', best_metric='retrieval/accuracy/mean')": 'run.at(2)',
+    "run.at('best', metric_for_best_model='retrieval/accuracy/mean')": 'run.at(2)',
     'run.params(5000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",
   },
@@ -242,8 +242,8 @@ SMALLER = {
     '--gin.PARALLEL="\'corpus.parallel.en_ja\'" …': (
       f'--gin.PARALLEL="\'corpus.parallel.en_ja\'" {world.SIDES} '
       '--gin.TRAIN_STEPS=10 '
-      '--gin.checkpoints.CheckpointOptions.every_steps=1 '
-      '--gin.checkpoints.CheckpointOptions.keep_last=10'),
+      '--gin.checkpoints.CheckpointOptions.save_interval_steps=1 '
+      '--gin.checkpoints.CheckpointOptions.max_to_keep=10'),
     '--input=test.en': '--input=test.en --max_length=16',
   },
 }  # fmt: skip

@@ -25,7 +25,7 @@ model_config.EncoderConfig.num_layers = 2
 model_config.EncoderConfig.hidden_dim = 16
 model_config.EncoderConfig.mlp_dim = 32
 model_config.EncoderConfig.num_heads = 2
-model_config.EncoderConfig.max_length = 64
+model_config.EncoderConfig.max_position_embeddings = 64
 """
 _TRANSFORMER = """
 include 'models/tiny_transformer.gin'
@@ -34,7 +34,7 @@ from xlflax.models import encoder_decoder_config
 
 encoder_decoder_config.EncoderDecoderConfig.hidden_dim = 16
 encoder_decoder_config.EncoderDecoderConfig.mlp_dim = 32
-encoder_decoder_config.EncoderDecoderConfig.max_length = 64
+encoder_decoder_config.EncoderDecoderConfig.max_position_embeddings = 64
 """
 _GIN = 'from __gin__ import dynamic_registration\n'
 MODELS = {
@@ -177,8 +177,8 @@ class World:
       f'--gin_file={self.root}/models/transformer_base.gin '
       f'--model_dir={place} {self._inputs} {SIDES} '
       '--gin.PARALLEL="\'corpus.parallel.en_ja\'" --gin.TRAIN_STEPS=10 '
-      '--gin.checkpoints.CheckpointOptions.every_steps=1 '
-      '--gin.checkpoints.CheckpointOptions.keep_last=10'
+      '--gin.checkpoints.CheckpointOptions.save_interval_steps=1 '
+      '--gin.checkpoints.CheckpointOptions.max_to_keep=10'
     )
     return place
 

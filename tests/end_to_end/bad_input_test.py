@@ -104,7 +104,7 @@ def finished(workspace):
   return directory
 
 
-_EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
+_EVERY = '--gin.checkpoints.CheckpointOptions.save_interval_steps=4'
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
     )
   )
   assert 'a run with another configuration' in message
-  assert '+ optimizer.learning_rate.peak: 0.5' in message
+  assert '+ optimizer.learning_rate.peak_value: 0.5' in message
   assert '--on_config_mismatch=continue' in message
 
 
@@ -168,12 +168,12 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
   assert 'The vocabulary differs' in message
   init = [
     other,
-    '--gin.INIT_FROM=@initialization.InitFrom()',
-    f'--gin.initialization.InitFrom.model_dir="{run}"',
+    '--gin.INIT_FROM=@initialization.InitFromCheckpoint()',
+    f'--gin.initialization.InitFromCheckpoint.model_dir="{run}"',
   ]
   message = fails(*_train(workspace, tmp_path / 'new', *init, '--dry_run'))
   # Both tables are padded to 128 rows, so only the vocabularies differ.
-  assert 'InitFrom.vocabulary_matching' in message
+  assert 'InitFromCheckpoint.vocabulary_matching' in message
 
 
 @pytest.mark.slow

@@ -21,10 +21,10 @@ def main(root: str, output: str, processes: str, index: str, port: str):
       num_processes=int(processes),
       process_id=int(index),
     )
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='mono',
     mixture='corpus.mono',
-    layout=dataset_config.Layout.BLOCKS,
+    layout=dataset_config.ExampleLayout.BLOCKS,
     length=16,
     batch_size=8,
     alpha=0.7,

@@ -135,7 +135,7 @@ def root(tmp_path_factory) -> pathlib.Path:
     '--gin.EncoderConfig.num_layers=3',
     '--gin.EncoderConfig.hidden_dim=96',
     '--gin.EncoderConfig.mlp_dim=384',
-    '--gin.EncoderConfig.max_length=96',
+    '--gin.EncoderConfig.max_position_embeddings=96',
     '--gin.TRAIN_STEPS=500',
     '--gin.WARMUP_STEPS=50',
     '--gin.BATCH_SIZE=6',

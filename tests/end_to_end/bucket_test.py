@@ -25,8 +25,8 @@ from xlflax.training import param_tree
 from xlflax.training.checkpointing import saved_run
 
 _FLAGS = (
-  '--gin.checkpoints.CheckpointOptions.every_steps=4',
-  '--gin.checkpoints.CheckpointOptions.keep_last=2',
+  '--gin.checkpoints.CheckpointOptions.save_interval_steps=4',
+  '--gin.checkpoints.CheckpointOptions.max_to_keep=2',
 )
 _STALE = 3.0  # seconds after which lists of Google's buckets know a change
 _STEPS = '--gin.TRAIN_STEPS=8'

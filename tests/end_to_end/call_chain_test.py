@@ -122,7 +122,7 @@ def test_the_state_of_a_users_hook_survives_a_kill(
       return train(dataclasses.replace(self, hooks=hooks), **arguments)
 
     monkeypatch.setattr(trainer.Trainer, 'train', with_hook)
-    every = '--gin.checkpoints.CheckpointOptions.every_steps=2'
+    every = '--gin.checkpoints.CheckpointOptions.save_interval_steps=2'
     return _train(workspace, tmp_path / directory, every)
 
   assert run('whole') == 0

@@ -47,43 +47,43 @@ include 'models/tiny.gin'
 SOURCE = %gin.REQUIRED
 
 # From a monolingual run with another vocabulary.
-INIT_FROM = @initialization.InitFrom()
-initialization.InitFrom:
+INIT_FROM = @initialization.InitFromCheckpoint()
+initialization.InitFromCheckpoint:
   model_dir = %SOURCE
   exclude = ('cross_attention', 'heads/')
-  vocabulary_matching = @vocabulary_matching.VocabularyMatching()
+  vocabulary_matching = @vocabulary_matching.EmbeddingTransfer()
 
-trainer.Trainer.streams = [
-    @adjacent/dataset_config.Stream(), @sides/dataset_config.Stream(),
-    @pairs/dataset_config.Stream(), @mono/dataset_config.Stream()]
+trainer.Trainer.datasets = [
+    @adjacent/dataset_config.DatasetConfig(), @sides/dataset_config.DatasetConfig(),
+    @pairs/dataset_config.DatasetConfig(), @mono/dataset_config.DatasetConfig()]
 objective_mixture.ObjectiveMixture:
   entries = [
-      @ca_mono/objective_mixture.Entry(), @moco/objective_mixture.Entry(), @tlm/objective_mixture.Entry(),
-      @rtd/objective_mixture.Entry(), @distill/objective_mixture.Entry()]
+      @ca_mono/objective_mixture.WeightedObjective(), @moco/objective_mixture.WeightedObjective(), @tlm/objective_mixture.WeightedObjective(),
+      @rtd/objective_mixture.WeightedObjective(), @distill/objective_mixture.WeightedObjective()]
   combine = 'sum'
-  pattern = None
+  schedule = None
 
-adjacent/dataset_config.Stream:
+adjacent/dataset_config.DatasetConfig:
   mixture = 'corpus.code_switched'
   alpha = @alpha/schedules.Piecewise()
 alpha/schedules.Piecewise:
   values = (1.0, 0.3)
   boundaries = (10,)
 
-moco/objective_mixture.Entry:
-  stream = 'sides'
+moco/objective_mixture.WeightedObjective:
+  dataset = 'sides'
   objective = @sentence_alignment.SentenceAlignment()
 sentence_alignment.SentenceAlignment:
-  queue = @momentum_contrast.MomentumQueue()
+  queue = @momentum_contrast.MoCoQueue()
   direction = 'forward'
   projection_dim = 8
   name = 'moco'
-momentum_contrast.MomentumQueue:
+momentum_contrast.MoCoQueue:
   size = 24
   momentum = 0.9
 
-rtd/objective_mixture.Entry:
-  stream = 'mono'
+rtd/objective_mixture.WeightedObjective:
+  dataset = 'mono'
   objective = @replaced_token.ReplacedTokenDetection()
 replaced_token.ReplacedTokenDetection:
   generator = @generator/model_config.EncoderConfig()
@@ -92,8 +92,8 @@ replaced_token.ReplacedTokenDetection:
   max_mask_ratio = 0.3
 generator/model_config.EncoderConfig.num_layers = 1
 
-distill/objective_mixture.Entry:
-  stream = 'mono'
+distill/objective_mixture.WeightedObjective:
+  dataset = 'mono'
   objective = @distillation.Distillation()
 teachers.Teacher.model_dir = %SOURCE
 distillation.Distillation:
@@ -105,8 +105,8 @@ distillation.Distillation:
 MASK_RATIO = @ratio/schedules.Linear()
 PAIR_MASK_RATIO = @ratio/schedules.Linear()
 ratio/schedules.Linear:
-  peak = 0.3
-  end = 0.15
+  peak_value = 0.3
+  end_value = 0.15
   warmup_steps = 0
   total_steps = %TRAIN_STEPS
 cross_attention_mlm.CrossAttentionMLM.max_mask_ratio = 0.3
@@ -199,7 +199,7 @@ def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
     '--gin.PAIR_LENGTH=24',
     '--gin.PAIR_BATCH_SIZE=8',
     '--gin.trainer.Trainer.log_every_steps=8',
-    '--gin.checkpoints.CheckpointOptions.every_steps=8',
+    '--gin.checkpoints.CheckpointOptions.save_interval_steps=8',
   )
   rows = losses(run)
   assert np.isfinite([v for row in rows.values() for v in row.values()]).all()

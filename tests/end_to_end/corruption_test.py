@@ -18,9 +18,9 @@ _FLAGS = (
   *TINY_MLM,
   '--gin.EncoderConfig.num_layers=1',
   '--gin.TRAIN_STEPS=32',
-  '--gin.checkpoints.CheckpointOptions.every_steps=8',
+  '--gin.checkpoints.CheckpointOptions.save_interval_steps=8',
 )
-_REPLAY = '--gin.trainer.Trainer.replay_every=12'
+_REPLAY = '--gin.trainer.Trainer.sdc_check_every=12'
 _HOST = socket.gethostname()
 
 
@@ -141,10 +141,10 @@ def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('replay_every', [100, 13])
-def test_a_wrong_replica_is_not_saved(workspace, tmp_path, replay_every):
+@pytest.mark.parametrize('sdc_check_every', [100, 13])
+def test_a_wrong_replica_is_not_saved(workspace, tmp_path, sdc_check_every):
   """Also where no step is replayed before a checkpoint is due."""
-  flag = f'--gin.trainer.Trainer.replay_every={replay_every}'
+  flag = f'--gin.trainer.Trainer.sdc_check_every={sdc_check_every}'
   statuses, (output,) = _run(
     workspace, tmp_path / 'run', 'wrong_replica', devices=8, more=(flag,)
   )

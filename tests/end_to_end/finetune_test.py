@@ -52,7 +52,7 @@ def grid(make_run, tmp_path):
     '--gin.TRAIN_STEPS=150',
     '--gin.EVAL_STEPS=75',
     '--gin.LEARNING_RATE=1e-2',
-    '--gin.checkpoints.CheckpointOptions.every_steps=5',
+    '--gin.checkpoints.CheckpointOptions.save_interval_steps=5',
     '--grid=SEED=0,1',
     '--metric_for_best_model=tagging/accuracy/de',
     '--eval_gin_file=evaluate/tagging.gin',

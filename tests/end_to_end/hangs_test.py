@@ -24,13 +24,13 @@ _TINY = (
   '--gin.EncoderConfig.hidden_dim=16',
   '--gin.EncoderConfig.mlp_dim=32',
   '--gin.EncoderConfig.num_heads=2',
-  '--gin.EncoderConfig.max_length=32',
+  '--gin.EncoderConfig.max_position_embeddings=32',
   '--gin.LENGTH=16',
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
   '--gin.TRAIN_STEPS=48',
   '--gin.trainer.Trainer.log_every_steps=3',
-  '--gin.checkpoints.CheckpointOptions.every_steps=8',
+  '--gin.checkpoints.CheckpointOptions.save_interval_steps=8',
 )
 
 
@@ -127,12 +127,19 @@ def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
 
 @pytest.mark.parametrize('fault', ['loader', 'collective'])
 @pytest.mark.parametrize(
-  'hang_timeout, hears', [(900, (0, 1)), (0, (0,))], ids=['both', 'the_first']
+  'watchdog_timeout, hears',
+  [(900, (0, 1)), (0, (0,))],
+  ids=['both', 'the_first'],
 )
-def test_one_ctrl_c_is_enough(workspace, tmp_path, fault, hang_timeout, hears):
+def test_one_ctrl_c_is_enough(
+  workspace, tmp_path, fault, watchdog_timeout, hears
+):
   """Also where nothing limits a hang, and the process waits inside of JAX."""
   job = _Job(
-    workspace, tmp_path, ('none', fault), f'--watchdog_timeout={hang_timeout}'
+    workspace,
+    tmp_path,
+    ('none', fault),
+    f'--watchdog_timeout={watchdog_timeout}',
   )
   longest = job.wait_for(18)
   time.sleep(5 + longest)  # the fault is after the 20th step or batch
@@ -149,7 +156,7 @@ def test_a_process_that_holds_up_the_others_is_named(workspace, tmp_path):
     workspace,
     tmp_path,
     ('none', 'slow_loader'),
-    '--gin.checkpoints.CheckpointOptions.every_steps=100',
+    '--gin.checkpoints.CheckpointOptions.save_interval_steps=100',
   )
   assert job.statuses() == [0, 0], job.texts()
   speeds = [

@@ -20,7 +20,7 @@ _COMMON = (
   'EncoderConfig.hidden_dim=16',
   'EncoderConfig.mlp_dim=32',
   'EncoderConfig.num_heads=2',
-  'EncoderConfig.max_length=32',
+  'EncoderConfig.max_position_embeddings=32',
 )
 _PAIRS = ('PAIR_LENGTH=24', 'PAIR_BATCH_SIZE=8')
 
@@ -131,7 +131,7 @@ def test_queue_that_the_batch_does_not_divide(fails):
     'MAX_TOKENS=20',
   )
   assert 'Got: a queue of 20 keys and batches of 8 pairs' in message
-  assert 'MomentumQueue.size to 16' in message
+  assert 'MoCoQueue.size to 16' in message
 
 
 @pytest.mark.slow
@@ -160,4 +160,4 @@ def test_heads_that_the_other_run_did_not_train(fails, wider):
     f'INIT_FROM="{wider}"',
   )
   assert 'heads/moco/inner/kernel is not in the checkpoint' in message
-  assert "add 'heads/' to InitFrom.exclude" in message
+  assert "add 'heads/' to InitFromCheckpoint.exclude" in message

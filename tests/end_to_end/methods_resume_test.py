@@ -63,7 +63,7 @@ class _Method:
       *(f'--gin.{k}={v}' for k, v in settings.items()),
       f'--gin.TRAIN_STEPS={_STEPS}',
       '--gin.trainer.Trainer.log_every_steps=4',
-      f'--gin.checkpoints.CheckpointOptions.every_steps={_EVERY}',
+      f'--gin.checkpoints.CheckpointOptions.save_interval_steps={_EVERY}',
       *workspace.inputs,
       workspace.cache,
     )

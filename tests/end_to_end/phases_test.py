@@ -46,8 +46,8 @@ def whole(workspace, tmp_path_factory):
 
 def test_each_phase_begins_where_the_last_one_ended(whole):
   models = {n: run_directory.read_model(whole / n).config for n in _STEPS}
-  assert [m.rotary_theta for m in models.values()] == [1e4, 1.6e5, 1.6e5]
-  assert all(m.local_rotary_theta == 1e4 for m in models.values())
+  assert [m.rope_theta for m in models.values()] == [1e4, 1.6e5, 1.6e5]
+  assert all(m.local_rope_theta == 1e4 for m in models.values())
   first, second, _ = (losses(whole / name) for name in _STEPS)
   # A fresh model's is log 100 = 4.6; the second phase goes on below it.
   assert second[5]['loss'] < first[10]['loss'] < first[5]['loss']

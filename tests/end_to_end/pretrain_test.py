@@ -10,7 +10,7 @@ from tests.end_to_end import conftest
 
 pytestmark = pytest.mark.slow
 _TINY = [flag for flag in conftest.TINY if '_file=' not in flag] + [
-  '--gin.checkpoints.CheckpointOptions.every_steps=4'
+  '--gin.checkpoints.CheckpointOptions.save_interval_steps=4'
 ]
 
 

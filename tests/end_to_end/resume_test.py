@@ -20,7 +20,7 @@ from tests.end_to_end.conftest import (
 from xlflax import integrity
 
 _SLOW = pytest.mark.slow
-_EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
+_EVERY = '--gin.checkpoints.CheckpointOptions.save_interval_steps=4'
 
 
 @pytest.fixture(

@@ -13,7 +13,7 @@ from xlflax.training.checkpointing import checkpoint_reader
 
 pytestmark = pytest.mark.slow
 _WORKER = pathlib.Path(signalled_worker.__file__)
-_EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
+_EVERY = '--gin.checkpoints.CheckpointOptions.save_interval_steps=4'
 _STEPS = 12
 _STOPPED = 75
 

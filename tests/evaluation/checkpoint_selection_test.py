@@ -60,7 +60,7 @@ def test_choices(run, steps, expected):
 def test_best_is_as_the_metric_is_declared(run, metric, expected):
   # Step 40 has the highest accuracy, but its checkpoint is gone.
   assert checkpoint_selection.select_checkpoints(
-    run, 'best', best_metric=metric
+    run, 'best', metric_for_best_model=metric
   ) == [expected]
 
 
@@ -76,7 +76,9 @@ def test_best_needs_a_metric_that_was_recorded(run):
       'word_alignment/best_aer/mean',
     ),
   ):
-    checkpoint_selection.select_checkpoints(run, 'best', best_metric='bleu')
+    checkpoint_selection.select_checkpoints(
+      run, 'best', metric_for_best_model='bleu'
+    )
 
 
 def test_a_metric_that_failed_says_why(run):
@@ -92,14 +94,14 @@ def test_a_metric_that_failed_says_why(run):
   (folder / '10.json').write_text(json.dumps(checksums.add_digest(result)))
   with raises_error(errors.ConfigError, mentions=('dev/f1/en', 'en')):
     checkpoint_selection.select_checkpoints(
-      run, 'best', best_metric='dev/f1/en'
+      run, 'best', metric_for_best_model='dev/f1/en'
     )
 
 
 def test_no_best_of_a_metric_without_better_and_worse(run):
   with raises_error(errors.ConfigError, got='word_alignment/best_layer/mean'):
     checkpoint_selection.select_checkpoints(
-      run, 'best', best_metric='word_alignment/best_layer/mean'
+      run, 'best', metric_for_best_model='word_alignment/best_layer/mean'
     )
 
 

@@ -44,7 +44,7 @@ def _setup(directory, ema_decay=None):
     settings=types.SimpleNamespace(
       ema_decay=ema_decay,
       partitioner=None,
-      streams=(),
+      datasets=(),
       objectives=types.SimpleNamespace(objectives=(), entries=()),
     ),
   )
@@ -58,19 +58,19 @@ def _state(step):
 
 
 def test_when():
-  evaluation = during_training.Evaluation(tasks=(), every_steps=10)
+  evaluation = during_training.Evaluation(tasks=(), eval_interval_steps=10)
   assert [s for s in range(1, 26) if evaluation.is_due(s, 25)] == [10, 20, 25]
 
 
 def test_interval_must_be_positive():
   with pytest.raises(errors.ConfigError) as error:
-    during_training.Evaluation(tasks=(), every_steps=0)
-  assert error.value.where == 'Evaluation.every_steps'
+    during_training.Evaluation(tasks=(), eval_interval_steps=0)
+  assert error.value.where == 'Evaluation.eval_interval_steps'
 
 
 def test_results_are_returned_and_recorded(tmp_path):
   evaluation = during_training.Evaluation(
-    tasks=[_Bias(name='a')], every_steps=1, seed=4
+    tasks=[_Bias(name='a')], eval_interval_steps=1, seed=4
   )
   metrics = evaluation.run(_setup(tmp_path), _state(7))
   assert (metrics['a/bias'], metrics['a/seed']) == (0.5, 4.0)
@@ -89,7 +89,7 @@ def test_average_is_evaluated_where_it_is_on(
   tmp_path, ema_decay, use_ema, bias
 ):
   evaluation = during_training.Evaluation(
-    tasks=(_Bias(name='a'),), every_steps=1, use_ema=use_ema
+    tasks=(_Bias(name='a'),), eval_interval_steps=1, use_ema=use_ema
   )
   metrics = evaluation.run(_setup(tmp_path, ema_decay), _state(1))
   assert metrics['a/bias'] == bias
@@ -98,7 +98,7 @@ def test_average_is_evaluated_where_it_is_on(
 def test_primary_metrics_are_logged(tmp_path, caplog):
   caplog.set_level('INFO')
   evaluation = during_training.Evaluation(
-    tasks=(_Bias(name='a'),), every_steps=1
+    tasks=(_Bias(name='a'),), eval_interval_steps=1
   )
   evaluation.run(_setup(tmp_path), _state(3))
   assert_mentions(caplog.text, 3)  # there is no mean
@@ -106,7 +106,8 @@ def test_primary_metrics_are_logged(tmp_path, caplog):
 
 def test_task_that_fails_is_left_out(tmp_path, caplog):
   evaluation = during_training.Evaluation(
-    tasks=(_Bias(name='bad', fails=True), _Bias(name='good')), every_steps=1
+    tasks=(_Bias(name='bad', fails=True), _Bias(name='good')),
+    eval_interval_steps=1,
   )
   metrics = evaluation.run(_setup(tmp_path), _state(3))
   assert {name.split('/')[0] for name in metrics} == {'good'}

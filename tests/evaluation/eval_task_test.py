@@ -108,7 +108,7 @@ def test_every_setting_counts():
 
 def test_batch_size_must_be_positive():
   with raises_error(errors.ConfigError, got=0, where='Subject.batch_size'):
-    eval_task.Subject(model=None, params=None, vocabulary=None, batch_size=0)
+    eval_task.EvalModel(model=None, params=None, vocabulary=None, batch_size=0)
 
 
 def test_a_result_in_a_notebook():

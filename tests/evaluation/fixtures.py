@@ -83,7 +83,7 @@ def model(vocabulary) -> encoder.Encoder:
         hidden_dim=16,
         mlp_dim=32,
         num_heads=2,
-        max_length=32,
+        max_position_embeddings=32,
         initializer_range=0.5,
         use_language_embeddings=True,
       ),
@@ -93,9 +93,9 @@ def model(vocabulary) -> encoder.Encoder:
 
 
 @pytest.fixture(scope='session')
-def subject(model, vocabulary) -> eval_task.Subject:
+def subject(model, vocabulary) -> eval_task.EvalModel:
   params = nn.meta.unbox(model_params.init_params(model, jax.random.key(0)))
-  return eval_task.Subject(
+  return eval_task.EvalModel(
     model=model, params={'model': params}, vocabulary=vocabulary, batch_size=8
   )
 
@@ -117,7 +117,9 @@ def make_run(subject, vocabulary_dir):
     run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
     saved = checkpoints.Checkpoints(
       directory,
-      checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
+      checkpoints.CheckpointOptions(
+        max_to_keep=None, enable_async_checkpointing=False
+      ),
     )
     for step in steps:
       params = jax.tree.map(lambda x, s=step: x * (1 + s / 100), subject.params)

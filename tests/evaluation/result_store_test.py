@@ -67,7 +67,7 @@ def test_a_result_is_found_by_its_settings(tmp_path):
     dict(task=_Task(layer=2)),
     dict(seed=1),
     dict(parameters='not averaged'),
-    dict(sentence=sentence_embedding.SentenceEncoding(normalize=True)),
+    dict(sentence=sentence_embedding.SentenceEmbedding(normalize=True)),
   ],
 )
 def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):

@@ -76,7 +76,7 @@ class _Pairs(text_sources.PairSource):
     return text_sources.PairedText(_FIRST, _SECOND)
 
 
-_MINED = labeled_examples.MinedSentences(
+_MINED = labeled_examples.BitextSentences(
   languages=('en', 'en'),
   first=dict(zip('ab', _FIRST, strict=True)),
   second=dict(zip('cd', _SECOND, strict=True)),
@@ -84,7 +84,7 @@ _MINED = labeled_examples.MinedSentences(
 )
 
 
-class _Mined(example_source.MinedSource):
+class _Mined(example_source.BitextMiningSource):
   def languages(self):
     return ('en-en',)
 
@@ -106,10 +106,10 @@ def _tasks():
   pairs = one_hot_model.Held(parts=(('en', _RATED),))
   mined = _Mined()
   return [
-    retrieval_task.Retrieval(source=_Pairs(), leave_out='nothing', csls=None),
+    retrieval_task.Retrieval(source=_Pairs(), pair_filter='nothing', csls=None),
     similarity_search.SimilaritySearch(source=_Pairs(), k=1),
     mining_task.BitextMining(source=mined, k=1),
-    retrieval_predictions.NearestSentences(source=mined),
+    retrieval_predictions.RetrievalPredictions(source=mined),
     mteb_tasks.SemanticSimilarity(source=pairs),
     mteb_tasks.PairClassification(source=pairs),
   ]
@@ -136,7 +136,7 @@ def test_queries_and_documents_have_their_prompts(
     lines = [f'{name[0]}{i}\t{text}\n' for i, text in enumerate(texts)]
     (part / f'{name}.tsv').write_text(''.join(lines))
   (part / 'relevance.tsv').write_text('q0 0 d0 1\nq1 0 d1 1\n')
-  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(tmp_path)))
+  task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(tmp_path)))
   run = published[1]
   found = _compared(run, [task], monkeypatch)['ranking']
   want = [
@@ -227,7 +227,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
   source = one_hot_model.Held(parts=(('en', _RATED),))
   task = mteb_tasks.SemanticSimilarity(source=source)
   before = run.evaluate([task], output=tmp_path)
-  mixed = sentence_embedding.SentenceEncoding(
+  mixed = sentence_embedding.SentenceEmbedding(
     pooling=Pooling.MEAN, layers=(0, 2), prompts={'x': 'a '}, default_prompt='x'
   )
   sentence_embedding.write_sentence_encoding(run.directory, mixed)
@@ -275,7 +275,7 @@ def test_a_run_that_starts_from_the_model_keeps_its_definition(
   run = published[1]
   run_directory.copy_origin([run.directory], tmp_path)
   assert sentence_embedding.read_sentence_encoding(tmp_path) == run.sentence
-  other = sentence_embedding.SentenceEncoding(pooling=Pooling.FIRST)
+  other = sentence_embedding.SentenceEmbedding(pooling=Pooling.FIRST)
   sentence_embedding.write_sentence_encoding(tmp_path, other)
   run_directory.copy_origin([run.directory], tmp_path)  # it is resumed
   assert sentence_embedding.read_sentence_encoding(tmp_path) == other

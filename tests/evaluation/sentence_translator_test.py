@@ -80,7 +80,7 @@ def untrained(copier):
       hidden_dim=8,
       mlp_dim=12,
       num_heads=2,
-      max_length=40,
+      max_position_embeddings=40,
       vocab_size=len(copier.vocabulary),
       initializer_range=0.9,
       use_language_embeddings=True,

@@ -89,10 +89,10 @@ def train(corpus, vocabulary, tmp_path_factory):
     given = dict(
       model=tiny.make_model(None, num_languages=None, sharing=_PLAN),
       objectives=tiny.make_mixture(
-        objective_mixture.Entry(stream='mono', objective=objective)
+        objective_mixture.WeightedObjective(dataset='mono', objective=objective)
       ),
-      streams=[
-        dataset_config.Stream(
+      datasets=[
+        dataset_config.DatasetConfig(
           name='mono',
           mixture='corpus.mono',
           layout='blocks',
@@ -121,15 +121,15 @@ def train(corpus, vocabulary, tmp_path_factory):
 @pytest.fixture(scope='module')
 def trained(train):
   """A run of 20 steps, stopped and continued at step 10."""
-  first = train('pretrained', stop_at_step=10)
+  first = train('pretrained', stop_after_steps=10)
   last = train('pretrained')
   return first, last, saved_run.open_run(last['model_dir'])
 
 
 @pytest.fixture(scope='module')
-def subject(trained) -> eval_task.Subject:
+def subject(trained) -> eval_task.EvalModel:
   _, _, run = trained
-  return eval_task.Subject(
+  return eval_task.EvalModel(
     model=run.model,
     params=run.restore_params(20),
     vocabulary=run.vocabulary,
@@ -137,7 +137,7 @@ def subject(trained) -> eval_task.Subject:
   )
 
 
-def _ordinary(subject, language: int) -> eval_task.Subject:
+def _ordinary(subject, language: int) -> eval_task.EvalModel:
   """The encoder that one language's text is read with, without a plan."""
   model = subject.model.clone(
     config=dataclasses.replace(subject.model.config, sharing=None)
@@ -186,7 +186,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
   result = eval_task.evaluate_task(task, subject)
   assert not result.failures
   objective = masked_lm.MaskedLM(random_words='language')
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='perplexity', mixture='', layout='blocks', length=16, batch_size=4
   )
   for language, code in enumerate(_WORDS):
@@ -219,7 +219,9 @@ class _Unknown(text_sources.PairSource):
 
 def test_retrieval_needs_a_language_of_the_model(subject, corpus):
   result = eval_task.evaluate_task(
-    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)),
+    retrieval_task.Retrieval(
+      source=text_sources.ParallelCorpus(directory=corpus)
+    ),
     subject,
   )
   assert not result.failures and 0 < result.metrics['accuracy/fr'] <= 1
@@ -235,7 +237,7 @@ def test_retrieval_needs_a_language_of_the_model(subject, corpus):
 def test_two_languages_in_a_row_are_not_scored(subject, corpus):
   (failure,) = eval_task.evaluate_task(
     perplexity.TranslationPerplexity(
-      source=text_sources.CorpusPairs(directory=corpus)
+      source=text_sources.ParallelCorpus(directory=corpus)
     ),
     subject,
   ).failures
@@ -247,7 +249,7 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
   tuned = train(
     'tuned',
     total_steps=3,
-    init_from=initialization.InitFrom(model_dir=last['model_dir']),
+    init_from=initialization.InitFromCheckpoint(model_dir=last['model_dir']),
     optimizer=optimizers.AdamW(
       learning_rate=0.02, frozen=('model/language_specific/',)
     ),

@@ -31,8 +31,8 @@ def test_text_of_a_mixture_is_that_of_the_corpus(corpus):
 
 
 def test_pairs_of_a_mixture_are_those_of_the_corpus(corpus):
-  by_task = task_sources.TaskPairs(mixture='evaluated.parallel', max_pairs=4)
-  by_corpus = text_sources.CorpusPairs(directory=corpus, max_pairs=4)
+  by_task = task_sources.SeqioPairs(mixture='evaluated.parallel', max_pairs=4)
+  by_corpus = text_sources.ParallelCorpus(directory=corpus, max_pairs=4)
   assert by_task.pairs() == by_corpus.pairs()
   assert by_task.load(('de', 'en')) == by_corpus.load(('de', 'en'))
 
@@ -41,7 +41,7 @@ def test_a_single_task_and_chosen_languages():
   one = task_sources.TaskText(mixture='evaluated.mono.de', max_lines=2)
   assert one.languages_found() == ('de',)
   assert len(one.load('de')) == 2
-  chosen = task_sources.TaskPairs(
+  chosen = task_sources.SeqioPairs(
     mixture='evaluated.parallel', languages=('ja',)
   )
   assert chosen.pairs() == (('en', 'ja'),)

@@ -11,7 +11,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 def test_corpus_pairs(corpus, sentences):
-  source = text_sources.CorpusPairs(directory=corpus, max_pairs=3)
+  source = text_sources.ParallelCorpus(directory=corpus, max_pairs=3)
   assert source.pairs() == (('de', 'en'), ('en', 'ja'))
   text = source.load(('en', 'ja'))
   assert list(text.first) == sentences('en', 3)
@@ -20,12 +20,12 @@ def test_corpus_pairs(corpus, sentences):
 
 @pytest.mark.parametrize('languages', [('ja',), ('en', 'ja'), ('en-ja',)])
 def test_corpus_pairs_by_language_or_pair(corpus, languages):
-  source = text_sources.CorpusPairs(directory=corpus, languages=languages)
+  source = text_sources.ParallelCorpus(directory=corpus, languages=languages)
   assert source.pairs() == (('en', 'ja'),)
 
 
 def test_a_language_that_is_in_no_pair_is_guessed(corpus):
-  source = text_sources.CorpusPairs(directory=corpus, languages=('jp',))
+  source = text_sources.ParallelCorpus(directory=corpus, languages=('jp',))
   with raises_error(errors.CorpusError, got='jp', mentions='ja'):
     source.pairs()
 
@@ -74,7 +74,7 @@ def test_columns_and_aligned_files(tmp_path):
   (tmp_path / 'a.tsv').write_text('1\tcat\t猫\n2\tdog\t犬\n')
   (tmp_path / 'x.de').write_text('Katze\n')
   (tmp_path / 'x.ru').write_text('кошка\n')
-  source = text_sources.FilePairs(
+  source = text_sources.ParallelFiles(
     columns=(1, 2),
     files={
       'en-ja': str(tmp_path / 'a.tsv'),
@@ -91,7 +91,7 @@ def test_columns_and_aligned_files(tmp_path):
 
 def test_max_pairs(tmp_path):
   (tmp_path / 'a.tsv').write_text('cat\tchat\ndog\tchien\n')
-  source = text_sources.FilePairs(
+  source = text_sources.ParallelFiles(
     files={'en-fr': str(tmp_path / 'a.tsv')}, max_pairs=1
   )
   assert source.load(('en', 'fr')) == (['cat'], ['chat'])
@@ -99,16 +99,16 @@ def test_max_pairs(tmp_path):
 
 def test_names_of_pairs():
   with raises_error(
-    errors.ConfigError, got='en', where='FilePairs.files', mentions='en-ja'
+    errors.ConfigError, got='en', where='ParallelFiles.files', mentions='en-ja'
   ):
-    text_sources.FilePairs(files={'en': 'a.tsv'})
+    text_sources.ParallelFiles(files={'en': 'a.tsv'})
 
 
 def test_two_directions_of_a_pair_would_have_one_result():
   files = {'en-fr': 'a.tsv', 'fr-en': 'b.tsv', 'de-fr': 'c.tsv'}
   with raises_error(
-    errors.ConfigError, got='en-fr, fr-en, de-fr', where='FilePairs.files'
+    errors.ConfigError, got='en-fr, fr-en, de-fr', where='ParallelFiles.files'
   ):
-    text_sources.FilePairs(files=files).pairs()
+    text_sources.ParallelFiles(files=files).pairs()
   del files['fr-en']
-  assert len(text_sources.FilePairs(files=files).pairs()) == 2
+  assert len(text_sources.ParallelFiles(files=files).pairs()) == 2

@@ -8,10 +8,10 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 def _stream(length, **pairs):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s',
     mixture='',
-    layout=dataset_config.Layout.PAIRS,
+    layout=dataset_config.ExampleLayout.PAIRS,
     length=length,
     batch_size=2,
     pairs=dataset_config.PairOptions(**pairs),
@@ -38,10 +38,10 @@ def test_pairs_are_filtered_and_cut():
 
 
 def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='s',
     mixture='',
-    layout=dataset_config.Layout.BLOCKS,
+    layout=dataset_config.ExampleLayout.BLOCKS,
     length=5,
     batch_size=2,
   )

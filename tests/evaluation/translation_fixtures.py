@@ -20,13 +20,13 @@ from xlflax.training.checkpointing import (
 
 
 @pytest.fixture(scope='session')
-def copier(vocabulary) -> eval_task.Subject:
+def copier(vocabulary) -> eval_task.EvalModel:
   """Copies in batches of 8; trained with bos as the decoder's start."""
   model = copying_model.CopyingModel(
     copying_model.Config(vocab_size=len(vocabulary))
   )
   params = nn.meta.unbox(model_params.init_params(model, jax.random.key(0)))
-  return eval_task.Subject(
+  return eval_task.EvalModel(
     model=model,
     params={'model': params},
     vocabulary=vocabulary,
@@ -43,7 +43,10 @@ def copying_run(copier, vocabulary_dir, tmp_path_factory) -> pathlib.Path:
   objective_config.write_objectives(directory, copier.objectives.values())
   run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(keep_last=None, asynchronous=False)
+    directory,
+    checkpoints.CheckpointOptions(
+      max_to_keep=None, enable_async_checkpointing=False
+    ),
   )
   for step in (10, 20):
     saved.save(

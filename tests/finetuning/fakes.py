@@ -42,7 +42,7 @@ class FakeTrainer:
   )
   total_steps: int = class_registry.changeable_field(default=20)
   epochs: float | None = class_registry.changeable_field(default=None)
-  other_config: Any = class_registry.changeable_field(default=None)
+  on_config_mismatch: Any = class_registry.changeable_field(default=None)
 
   def train(self, *, gin_config):
     directory = paths.to_path(self.model_dir)

@@ -125,9 +125,9 @@ def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
 
 
 @pytest.mark.parametrize('first', ['finished', 'stopped', 'killed'])
-@pytest.mark.parametrize('other_config', ['refuse', 'accept'])
+@pytest.mark.parametrize('on_config_mismatch', ['refuse', 'accept'])
 def test_scores_of_two_dev_sets_are_not_compared(
-  run, monkeypatch, first, other_config
+  run, monkeypatch, first, on_config_mismatch
 ):
   trained = fakes.FakeTrainer.train
 
@@ -142,7 +142,9 @@ def test_scores_of_two_dev_sets_are_not_compared(
       run('LEARNING_RATE=0.2')
   other = ("dev/fakes.Counted.scores=(('en', 0.1),)",)
   with raises_error(errors.RunDirectoryError, where='--output'):
-    run('LEARNING_RATE=0.2', bindings=other, other_config=other_config)
+    run(
+      'LEARNING_RATE=0.2', bindings=other, on_config_mismatch=on_config_mismatch
+    )
   assert fakes.CALLS == []
 
 
@@ -186,7 +188,7 @@ def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
       model_dir=str(runner.directory(trial)),
       learning_rate=0.2,
       seed=0,
-      init_from=init_from.InitFrom(model_dir=str(directory)),
+      init_from=init_from.InitFromCheckpoint(model_dir=str(directory)),
       corpus=str(tmp_path / 'corpus'),
     )
     return runner.run(grid_trials.MadeTrial(trial, trainer, lambda: ''))
@@ -210,7 +212,7 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   """Selection needs the best checkpoint; the configuration says the rest."""
   configuration = gin_config.load_gin_files(
     [training_gin],
-    ['EVALUATION=None', 'checkpoints.CheckpointOptions.keep_last=5'],
+    ['EVALUATION=None', 'checkpoints.CheckpointOptions.max_to_keep=5'],
     partial=True,
   )
   runner = grid_trials.TrialRunner(
@@ -226,13 +228,13 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   assert made.trainer.seed == 3
   assert made.trainer.model_dir == str(tmp_path / 'trials' / 'SEED=3')
   options = made.trainer.checkpoints
-  assert (options.keep_last, options.every_steps) == (1, 10)
-  assert (options.best_metric, options.best_is_highest) == (
+  assert (options.max_to_keep, options.save_interval_steps) == (1, 10)
+  assert (options.metric_for_best_model, options.greater_is_better) == (
     'dev/loss/en',
     False,
   )
   assert [task.name for task in made.trainer.evaluation.tasks] == ['dev']
-  assert every.trainer.checkpoints.keep_last == 5
+  assert every.trainer.checkpoints.max_to_keep == 5
   assert made.fingerprint == every.fingerprint
 
 

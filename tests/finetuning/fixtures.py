@@ -36,7 +36,7 @@ SEED = 0
 EVALUATION = @during_training.Evaluation()
 during_training.Evaluation:
   tasks = [@dev/fakes.Counted()]
-  every_steps = 10
+  eval_interval_steps = 10
 dev/fakes.Counted.name = 'dev'
 INIT_FROM = None
 fakes.FakeTrainer:
@@ -47,6 +47,6 @@ fakes.FakeTrainer:
   evaluation = %EVALUATION
   init_from = %INIT_FROM
 fakes.FakeTrainer.checkpoints = @checkpoints.CheckpointOptions()
-checkpoints.CheckpointOptions.every_steps = 10
+checkpoints.CheckpointOptions.save_interval_steps = 10
 """)
   return str(path)

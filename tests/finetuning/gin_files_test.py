@@ -47,7 +47,7 @@ def settings_of(tmp_path):
         hidden_dim=8,
         mlp_dim=8,
         num_heads=1,
-        max_length=512,
+        max_position_embeddings=512,
         cross_attention=True,
       )
     ),
@@ -83,7 +83,7 @@ def _text(file):
 
 def _numbers(settings):
   """Batch size, length and peak rate."""
-  (stream,) = settings.streams
+  (stream,) = settings.datasets
   return (
     stream.batch_size,
     stream.length,
@@ -132,7 +132,7 @@ def test_ppa(settings_of, task, length, rate, setting):
     rate / 2
   )  # 1,000 steps of warm-up
   assert settings_of.configuration.macro('EPOCHS') == 2
-  (stream,) = settings.streams
+  (stream,) = settings.datasets
   (inputs,) = objective_config.collect_inputs(settings).values()
   assert (inputs['separator'], inputs['length']) == ('bert', length)
   switched = isinstance(stream.source, code_switched_source.CodeSwitched)
@@ -151,7 +151,7 @@ def test_ecs(settings_of, task):
   assert settings_of.configuration.macro('FROZEN') == (
     'model/language_specific',
   )
-  assert settings.streams[0].batching.value == 'one_language'
+  assert settings.datasets[0].batching.value == 'one_language'
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,11 @@ def test_veco(settings_of, task):
   plugged = 'plug_in' in task
   assert objective.features == ('plug_in' if plugged else 'plug_out')
   assert isinstance(
-    settings.streams[0].rows, translation_featurizer.PairedRows
+    settings.datasets[0].featurizer,
+    translation_featurizer.TranslationPairFeaturizer,
   ) == (plugged)
   inputs = objective_config.collect_inputs(settings)[objective.name]
-  assert inputs['length'] == settings.streams[0].length
+  assert inputs['length'] == settings.datasets[0].length
   assert ('separator' in inputs) == (not task.endswith('tagging'))
 
 
@@ -192,7 +193,7 @@ def test_files_have_options_of_their_own(settings_of):
     },
   )
   evaluation = settings_of.configuration.build(during_training.Evaluation)
-  (stream,), (task,) = settings.streams, evaluation.tasks
+  (stream,), (task,) = settings.datasets, evaluation.tasks
   sources = stream.source.english, stream.source.translations, task.source
   assert [one.options for one in sources] == columns
 
@@ -250,7 +251,7 @@ def test_settings_of_transfer(settings_of, setting, expected):
   settings = settings_of(
     'finetune/classification.gin', f'finetune/settings/{setting}.gin'
   )
-  (stream,) = settings.streams
+  (stream,) = settings.datasets
   assert {name: getattr(stream, name) for name in expected} == expected
   gin_files.trace_steps(settings)
 
@@ -260,9 +261,11 @@ def test_plug_in(settings_of, family):
   settings = settings_of(
     f'finetune/{family}.gin', f'finetune/settings/plug_in_{family}.gin'
   )
-  (stream,) = settings.streams
-  assert isinstance(stream.rows, translation_featurizer.PairedRows)
-  assert stream.rows.counterparts.translations.format == (
+  (stream,) = settings.datasets
+  assert isinstance(
+    stream.rows, translation_featurizer.TranslationPairFeaturizer
+  )
+  assert stream.rows.translations.translations.format == (
     'conll' if family == 'tagging' else 'squad'
   )
   (entry,) = settings.objectives.entries
@@ -280,8 +283,8 @@ def test_plug_in_on_test_sets(family):
     ],
   )
   (task,) = configuration.parameter('evaluate.evaluate.tasks')
-  assert task.counterparts.languages() == ('fr',)
-  assert task.counterparts.language == 'en'
+  assert task.translations.languages() == ('fr',)
+  assert task.translations.language == 'en'
 
 
 def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
@@ -289,7 +292,7 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
     'finetune/classification.gin', 'finetune/settings/frozen_language_parts.gin'
   )
   assert settings.optimizer.frozen == ('model/language_specific',)
-  assert settings.streams[0].batching.value == 'one_language'
+  assert settings.datasets[0].batching.value == 'one_language'
   with raises_error(
     errors.ConfigError, got='model/language_specific', where='frozen parameters'
   ):
@@ -315,10 +318,10 @@ def test_every_optimizer_and_schedule(
   )
   made = settings_of('finetune/classification.gin', str(own)).optimizer
   assert made.frozen == ('model/',)
-  ((pattern, head),) = made.rates
+  ((pattern, head),) = made.lr_multipliers
   for rate in (made.learning_rate, head):
     assert type(rate).__name__ == schedule and rate.warmup_steps == 0.06
-  assert (pattern, head.peak) == ('^heads/', 1e-2)
+  assert (pattern, head.peak_value) == ('^heads/', 1e-2)
 
 
 def test_translated_test_sets():
@@ -327,7 +330,7 @@ def test_translated_test_sets():
     ["TEST_FILES={'fr': 'test.tsv'}"],
   )
   (task,) = configuration.parameter('evaluate.evaluate.tasks')
-  assert isinstance(task.source, concatenated_source.TranslatedExamples)
+  assert isinstance(task.source, concatenated_source.TranslatedDataset)
   assert task.source.languages() == ('fr',)
 
 
@@ -347,7 +350,7 @@ def test_counterparts_of_test_sets(tmp_path):
   (task,) = configuration.parameter('evaluate.evaluate.tasks')
   assert task.source.languages() == ('en', 'fr')
   (own,) = task.source.load('fr')
-  (other,) = task.counterparts.load('fr')
+  (other,) = task.translations.load('fr')
   assert (own.id, own.language, own.text) == (other.id, 'fr', 'un')
   assert (other.language, other.text, other.paired_text) == ('en', 'one', 'two')
 
@@ -360,7 +363,7 @@ def test_english_trees_beside_labelled_words(settings_of, tmp_path):
     'finetune/settings/self_labelled.gin',
     train={'en': str(tmp_path / 'en.conllu')},
     labelled={'fr': str(tmp_path / 'fr.conll')},
-  ).streams
+  ).datasets
   words = {
     part: [
       (example.language, example.words, example.tags)

@@ -35,7 +35,7 @@ def teacher(make_run, subject, tmp_path_factory):
     }
   }
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   saved.save(
     train_state.TrainState(
@@ -63,7 +63,7 @@ def test_text_becomes_training_data(teacher, tmp_path):
     )
   assert files == {'de': str(tmp_path / 'labelled' / 'de.conll')}
   # What is written is read as labelled examples.
-  first, second = example_source.FileExamples(format='conll', files=files).load(
+  first, second = example_source.FileDataset(format='conll', files=files).load(
     'de'
   )
   assert first.words == ('der', 'Hund', 'schläft')
@@ -72,7 +72,7 @@ def test_text_becomes_training_data(teacher, tmp_path):
   again = pseudo_labels.pseudo_label(  # the labels that are there are not read
     teacher=teacher,
     output=str(tmp_path / 'again'),
-    source=example_source.FileExamples(format='conll', files=files),
+    source=example_source.FileDataset(format='conll', files=files),
   )
   assert open(again['de']).read() == open(files['de']).read()
 

@@ -144,7 +144,7 @@ def _params(model):
 
 def _checkpoints(directory, model, fingerprint, number) -> None:
   options = checkpoints.CheckpointOptions(
-    asynchronous=False, best_metric='a/b', keep_last=1
+    enable_async_checkpointing=False, metric_for_best_model='a/b', max_to_keep=1
   )
   saved = checkpoints.Checkpoints(directory, options)
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
@@ -294,7 +294,7 @@ def export(directory: pathlib.Path, number: int) -> None:
     fixtures.model_params.init_params(model, jax.random.key(number))
   )
   saved = checkpoints.Checkpoints(
-    made, checkpoints.CheckpointOptions(asynchronous=False)
+    made, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   saved.save(state.replace(params={'model': params}), {})

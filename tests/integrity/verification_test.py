@@ -18,7 +18,7 @@ def run(tmp_path):
   directory = tmp_path / 'run'
   run_directory.write_model(directory, tiny.make_model())
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   lines = b'{"step": 1}\n'
   (directory / run_directory.METRICS).write_bytes(lines)

@@ -23,12 +23,12 @@ _TINY = (
   '--gin.EncoderConfig.hidden_dim=16',
   '--gin.EncoderConfig.mlp_dim=32',
   '--gin.EncoderConfig.num_heads=2',
-  '--gin.EncoderConfig.max_length=32',
+  '--gin.EncoderConfig.max_position_embeddings=32',
   '--gin.LENGTH=16',
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
   '--gin.trainer.Trainer.log_every_steps=3',
-  '--gin.checkpoints.CheckpointOptions.every_steps=4',
+  '--gin.checkpoints.CheckpointOptions.save_interval_steps=4',
 )
 pytestmark = pytest.mark.slow
 _WORKER = pathlib.Path(__file__).parents[1] / 'end_to_end/batches_worker.py'

@@ -15,7 +15,7 @@ _TINY = (
   '--gin.BATCH_SIZE=8',
   '--gin.TRAIN_STEPS=4',
   '--gin.WARMUP_STEPS=1',
-  '--gin.EncoderConfig.max_length=32',
+  '--gin.EncoderConfig.max_position_embeddings=32',
 )
 _LIMIT = 90  # seconds, for a machine that has much else to do
 

@@ -69,7 +69,7 @@ def _start(workspace, cluster, tmp_path, *arguments, **more):
     tmp_path / 'logs',
     '--',
     *slurm_jobs.train(workspace, tmp_path / 'run'),
-    '--gin.checkpoints.CheckpointOptions.every_steps=20',
+    '--gin.checkpoints.CheckpointOptions.save_interval_steps=20',
     *arguments,
     **more,
   )

@@ -75,7 +75,7 @@ def test_a_failure_costs_seconds_within_the_job(
     '--',
     *slurm_jobs.train(workspace, run),
     _STEPS,
-    '--gin.checkpoints.CheckpointOptions.every_steps=4',
+    '--gin.checkpoints.CheckpointOptions.save_interval_steps=4',
   )
   wait_for_step(job, run, 9)
   begun = time.time()

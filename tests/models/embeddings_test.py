@@ -74,7 +74,9 @@ def test_embeddings_are_the_sum_of_tables():
 
 def test_rows_longer_than_the_table_are_refused():
   with raises_error(
-    errors.ConfigError, where='EncoderConfig.max_length', mentions=6
+    errors.ConfigError,
+    where='EncoderConfig.max_position_embeddings',
+    mentions=6,
   ):
     embeddings.Embeddings(_config()).init(
       jax.random.key(0), _ids((1, 6)), **_EMBED

@@ -23,7 +23,7 @@ _CONFIG = model_config.EncoderConfig(
   num_heads=3,
   vocab_size=29,
   pad_vocab_size_multiple=1,
-  max_length=12,
+  max_position_embeddings=12,
 )
 _IDS = np.random.default_rng(0).integers(5, 29, (2, 10))
 _SEGMENTS = np.array([[1] * 4 + [2] * 3 + [3] * 2 + [0], [1] * 6 + [0] * 4])

@@ -120,7 +120,7 @@ def test_overrides_by_name():
   model = _model(
     "include 'models/tiny.gin'",
     "model_config.EncoderConfig.norm_position = 'pre'",
-    'model_config.EncoderConfig.max_length = 64',
+    'model_config.EncoderConfig.max_position_embeddings = 64',
   )
   assert model.config.norm_position is model_config.NormPosition.PRE
-  assert model.config.max_length == 64
+  assert model.config.max_position_embeddings == 64

@@ -14,7 +14,7 @@ _CONFIG = model_config.EncoderConfig(
   num_heads=4,
   vocab_size=300,
   pad_vocab_size_multiple=1,
-  max_length=6,
+  max_position_embeddings=6,
   initializer_range=0.05,
 )
 

@@ -24,15 +24,15 @@ _MODERN = model_config.EncoderConfig(
   num_heads=3,
   vocab_size=29,
   pad_vocab_size_multiple=1,
-  max_length=12,
+  max_position_embeddings=12,
   position_embedding='rotary',
-  rotary_theta=50.0,
-  local_rotary_theta=9.0,
-  local_window=2,
-  global_every=3,
+  rope_theta=50.0,
+  local_rope_theta=9.0,
+  local_attention=2,
+  global_attn_every_n_layers=3,
   norm_position='pre',
   norm='scale',
-  first_norm=False,
+  first_attention_norm=False,
   gated_mlp=True,
   attention_bias=False,
   mlp_bias=False,
@@ -45,10 +45,10 @@ _EURO = dataclasses.replace(
   num_kv_heads=2,
   head_dim=6,
   norm='rms',
-  first_norm=True,
-  local_window=None,
-  local_rotary_theta=None,
-  global_every=1,
+  first_attention_norm=True,
+  local_attention=None,
+  local_rope_theta=None,
+  global_attn_every_n_layers=1,
   mlm_head='tied',
   output_bias=False,
   output_embeddings='own',
@@ -131,7 +131,11 @@ def test_no_segments_is_one_segment(case):
 
 def test_a_local_encoder_sees_no_farther_than_its_windows():
   config = dataclasses.replace(
-    _MODERN, num_layers=2, global_every=9, scan_layers=False, first_norm=True
+    _MODERN,
+    num_layers=2,
+    global_attn_every_n_layers=9,
+    scan_layers=False,
+    first_attention_norm=True,
   )
   # Layer 0 is global; its parameters are zero, so that it mixes nothing.
   params = _params(encoder.Encoder(config))
@@ -190,10 +194,10 @@ def test_a_factor_stretches_all_periods():
 def test_an_encoder_reads_its_factor(name):
   """In local layers, too: places twice as far, periods twice as long."""
   config = dataclasses.replace(
-    _CONFIGS[name], max_length=24, rotary_factor=2.0, local_window=None,
-    local_rotary_theta=None, global_every=1,
+    _CONFIGS[name], max_position_embeddings=24, rope_scaling_factor=2.0, local_attention=None,
+    local_rope_theta=None, global_attn_every_n_layers=1,
   )  # fmt: skip
-  plain = dataclasses.replace(config, rotary_factor=1.0)
+  plain = dataclasses.replace(config, rope_scaling_factor=1.0)
   params = _params(encoder.Encoder(config))
   got = _apply(config)(params, _IDS, _SEGMENTS, 2 * _POSITIONS)
   want = _apply(plain)(params, _IDS, _SEGMENTS, _POSITIONS)
@@ -301,7 +305,7 @@ def test_eight_devices_equal_one():
     num_heads=2,
     pad_vocab_size_multiple=8,
     num_layers=2,
-    global_every=2,
+    global_attn_every_n_layers=2,
   )
   model = encoder.Encoder(config)
   rules = (
@@ -349,21 +353,23 @@ def test_eight_devices_equal_one():
     (dict(head_dim=3), (3, 'EncoderConfig')),
     (dict(cross_attention=True), ('cross_attention', 'EncoderConfig')),
     (dict(num_kv_heads=2), (2, 3, 'EncoderConfig')),
-    (dict(local_window=None), ('global_every', 3, 'EncoderConfig')),
+    (
+      dict(local_attention=None),
+      ('global_attn_every_n_layers', 3, 'EncoderConfig'),
+    ),
     (
       dict(norm_position='post'),
-      ('first_norm', 'post', 'norm_position', 'EncoderConfig'),
+      ('first_attention_norm', 'post', 'norm_position', 'EncoderConfig'),
     ),
-    (dict(rotary_theta=0.0), ('0.0', 'EncoderConfig.rotary_theta')),
-    (
-      dict(position_embedding='learned'),
-      ('local_rotary_theta', 'EncoderConfig'),
-    ),
+    (dict(rope_theta=0.0), ('0.0', 'EncoderConfig.rope_theta')),
+    (dict(position_embedding='learned'), ('local_rope_theta', 'EncoderConfig')),
     (
       dict(
-        position_embedding='learned', local_rotary_theta=None, rotary_factor=2.0
+        position_embedding='learned',
+        local_rope_theta=None,
+        rope_scaling_factor=2.0,
       ),
-      ('rotary_factor', 'EncoderConfig'),
+      ('rope_scaling_factor', 'EncoderConfig'),
     ),
   ],
 )

@@ -13,11 +13,17 @@ from xlflax.data.supervised.featurizers import (
   translation_featurizer,
 )
 from xlflax.data.supervised.featurizers.classification_featurizer import (
-  ClassificationRows,
+  ClassificationFeaturizer,
 )
-from xlflax.data.supervised.featurizers.parsing_featurizer import ParsingRows
-from xlflax.data.supervised.featurizers.question_featurizer import QuestionRows
-from xlflax.data.supervised.featurizers.tagging_featurizer import TaggingRows
+from xlflax.data.supervised.featurizers.parsing_featurizer import (
+  ParsingFeaturizer,
+)
+from xlflax.data.supervised.featurizers.question_featurizer import (
+  QuestionAnsweringFeaturizer,
+)
+from xlflax.data.supervised.featurizers.tagging_featurizer import (
+  TaggingFeaturizer,
+)
 from xlflax.data.supervised.sources import example_source
 from xlflax.models import encoder_config
 from xlflax.objectives import objective_base
@@ -38,32 +44,37 @@ from xlflax.objectives.pretraining import (
 )
 from xlflax.utils import errors
 
-_FILES = example_source.FileExamples(format='tsv', files={'en': 'a.tsv'})
+_FILES = example_source.FileDataset(format='tsv', files={'en': 'a.tsv'})
 _LABELS = ('a', 'b')
 
 
-def _stream(layout: str) -> dataset_config.Stream:
-  return dataset_config.Stream(
+def _stream(layout: str) -> dataset_config.DatasetConfig:
+  return dataset_config.DatasetConfig(
     name='s', mixture='m', layout=layout, length=16, batch_size=4
   )
 
 
-def _labelled(maker: featurizer.RowMaker, **fields):
-  return labelled_stream.LabelledStream(
-    name='s', source=_FILES, rows=maker, length=16, batch_size=4, **fields
+def _labelled(maker: featurizer.Featurizer, **fields):
+  return labelled_stream.LabeledDatasetConfig(
+    name='s', source=_FILES, featurizer=maker, length=16, batch_size=4, **fields
   )
 
 
 _ROWS = {
-  'classes': ClassificationRows(labels=_LABELS),
-  'tags': TaggingRows(labels=_LABELS),
-  'trees': ParsingRows(relations=_LABELS),
-  'questions': QuestionRows(),
+  'classes': ClassificationFeaturizer(labels=_LABELS),
+  'tags': TaggingFeaturizer(labels=_LABELS),
+  'trees': ParsingFeaturizer(relations=_LABELS),
+  'questions': QuestionAnsweringFeaturizer(),
 }
 _STREAMS = {
-  **{layout.value: _stream(layout.value) for layout in dataset_config.Layout},
+  **{
+    layout.value: _stream(layout.value)
+    for layout in dataset_config.ExampleLayout
+  },
   **{name: _labelled(maker) for name, maker in _ROWS.items()},
-  'choices': _labelled(choice_featurizer.ChoiceRows(), group_size=2),
+  'choices': _labelled(
+    choice_featurizer.MultipleChoiceFeaturizer(), group_size=2
+  ),
 }
 _TEXT = {'blocks', 'sentences', 'pairs', 'sides', 'adjacent'}
 _SINGLE = {*_STREAMS} - {'sides', 'adjacent'}
@@ -79,8 +90,8 @@ _READ = {
   sentence_alignment.SentenceAlignment(): {'sides', 'adjacent'},
   seq2seq.Translation(): {'sides'},
   denoising.SpanCorruption(): _SINGLE,
-  denoising.Infilling(): _SINGLE,
-  denoising.TokenMasking(): _SINGLE,
+  denoising.TextInfilling(): _SINGLE,
+  denoising.MaskedSeq2Seq(): _SINGLE,
   replaced_token.ReplacedTokenDetection(generator=_GENERATOR): _SINGLE,
   sequence_classification.SequenceClassification(labels=_LABELS): {
     'classes',
@@ -129,15 +140,15 @@ def test_plugged_in_features_need_a_second_side():
   with raises_error(
     errors.ConfigError,
     mentions=(
-      'PairedRows',
-      'ClassificationRows',
+      'TranslationPairFeaturizer',
+      'ClassificationFeaturizer',
       'sequence_classification',
       's',
     ),
   ):
     objective.check_stream(_STREAMS['classes'])
-  paired = translation_featurizer.PairedRows(
-    rows=_ROWS['classes'], counterparts=_FILES
+  paired = translation_featurizer.TranslationPairFeaturizer(
+    featurizer=_ROWS['classes'], translations=_FILES
   )
   objective.check_stream(_labelled(paired))
   other = dataclasses.replace(objective, labels=('b', 'a'))

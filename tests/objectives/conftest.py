@@ -150,7 +150,7 @@ def _loss_and_gradient(
       model,
       params,
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=vocabulary, step=step, train=train, rng=rng
       ),
     )
@@ -184,7 +184,7 @@ def context(vocabulary):
   """Makes a `Context` from a seed."""
 
   def make(seed=0, *, train=True, step=0):
-    return objective_base.Context(
+    return objective_base.ObjectiveContext(
       vocabulary=vocabulary,
       step=jnp.int32(step),
       train=train,

@@ -117,7 +117,7 @@ def pair_batch(seed: int = 0):
 
 
 def context(seed: int = 0, *, step: int = 0, train: bool = True, spec=SPEC):
-  return objective_base.Context(
+  return objective_base.ObjectiveContext(
     vocabulary=spec, step=jnp.int32(step), train=train, rng=jax.random.key(seed)
   )
 
@@ -129,7 +129,9 @@ def _jitted(objective, spec, train, params, batch, step, rng):
       MODEL,
       params,
       batch,
-      objective_base.Context(vocabulary=spec, step=step, train=train, rng=rng),
+      objective_base.ObjectiveContext(
+        vocabulary=spec, step=step, train=train, rng=rng
+      ),
     )
     return output.loss.total, output
 
@@ -154,7 +156,9 @@ def run(objective, batch, context, given=None):
 def _jitted_rows(objective, spec, batch, step, rng):
   return objective.rows(
     batch,
-    objective_base.Context(vocabulary=spec, step=step, train=True, rng=rng),
+    objective_base.ObjectiveContext(
+      vocabulary=spec, step=step, train=True, rng=rng
+    ),
     jax.random.split(rng)[0],
   )
 

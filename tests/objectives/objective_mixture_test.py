@@ -4,26 +4,32 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.objectives.objective_mixture import Combine, Entry, ObjectiveMixture
+from xlflax.objectives.objective_mixture import (
+  Combine,
+  ObjectiveMixture,
+  WeightedObjective,
+)
 from xlflax.objectives.pretraining.masked_lm import MaskedLM, TranslationLM
 from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 from xlflax.utils import errors
 
-MLM = Entry(stream='mono', objective=MaskedLM())
-TLM = Entry(stream='pairs', objective=TranslationLM(), weight=0.5)
-ALIGN = Entry(stream='sides', objective=SentenceAlignment(), weight=2.0)
-SHARED = Entry(stream='mono', objective=MaskedLM(name='other'))
+MLM = WeightedObjective(dataset='mono', objective=MaskedLM())
+TLM = WeightedObjective(dataset='pairs', objective=TranslationLM(), weight=0.5)
+ALIGN = WeightedObjective(
+  dataset='sides', objective=SentenceAlignment(), weight=2.0
+)
+SHARED = WeightedObjective(dataset='mono', objective=MaskedLM(name='other'))
 
 MIXTURES = [
   ObjectiveMixture(entries=(MLM, TLM, ALIGN)),
   ObjectiveMixture(entries=(MLM, TLM), combine=Combine.ALTERNATE),
   ObjectiveMixture(
-    entries=(MLM, TLM), combine=Combine.ALTERNATE, pattern=(0, 0, 1)
+    entries=(MLM, TLM), combine=Combine.ALTERNATE, schedule=(0, 0, 1)
   ),
   ObjectiveMixture(
     entries=(MLM, TLM, ALIGN, SHARED),
     combine=Combine.ALTERNATE,
-    pattern=((0, 3), (1, 2), 0, 2),
+    schedule=((0, 3), (1, 2), 0, 2),
   ),
   ObjectiveMixture(
     entries=(MLM, TLM, ALIGN, SHARED), combine=Combine.SAMPLE, seed=7
@@ -39,7 +45,7 @@ def test_stream_step_counts_the_steps_before(mixture):
     assert {s: mixture.stream_step(s, step) for s in seen} == seen
     active = mixture.active(step)
     groups.add(active)
-    for stream in {mixture.entries[i].stream for i in active}:
+    for stream in {mixture.entries[i].dataset for i in active}:
       seen[stream] += 1
   assert groups == set(mixture.groups)
 
@@ -55,7 +61,7 @@ def test_active_by_hand():
 
 def _sampled(weights, seed=0):
   entries = tuple(
-    Entry(stream=f's{i}', weight=w, objective=MaskedLM())
+    WeightedObjective(dataset=f's{i}', weight=w, objective=MaskedLM())
     for i, w in enumerate(weights)
   )
   return ObjectiveMixture(entries=entries, combine=Combine.SAMPLE, seed=seed)
@@ -105,7 +111,7 @@ def test_far_steps_are_cheap_and_right():
       grown = mixture.stream_step(stream, far + 1) - mixture.stream_step(
         stream, far
       )
-      active = {mixture.entries[i].stream for i in mixture.active(far)}
+      active = {mixture.entries[i].dataset for i in mixture.active(far)}
       assert grown == (stream in active)
 
 
@@ -125,7 +131,7 @@ def test_shares_of_streams_and_factors_of_losses():
 
 def test_objectives_are_listed_once():
   twice = ObjectiveMixture(
-    entries=(MLM, Entry(stream='more', objective=MaskedLM()), TLM)
+    entries=(MLM, WeightedObjective(dataset='more', objective=MaskedLM()), TLM)
   )
   assert twice.objectives == (MLM.objective, TLM.objective)
 
@@ -135,7 +141,12 @@ def test_objectives_are_listed_once():
   [
     ({'entries': ()}, None),
     (
-      {'entries': (MLM, Entry(stream='b', objective=MaskedLM(mask_ratio=0.3)))},
+      {
+        'entries': (
+          MLM,
+          WeightedObjective(dataset='b', objective=MaskedLM(mask_ratio=0.3)),
+        )
+      },
       'mlm',
     ),
     ({'entries': (MLM,), 'pattern': (0,)}, 'Combine.SUM'),
@@ -165,7 +176,7 @@ def test_bad_settings(settings, got):
 @pytest.mark.parametrize('weight', [0.0, -1, 1e308, float('nan')])
 def test_a_weight_is_a_finite_number_above_0(weight):
   with raises_error(errors.ConfigError, where='Entry.weight'):
-    Entry(stream='a', objective=MaskedLM(), weight=weight)
+    WeightedObjective(dataset='a', objective=MaskedLM(), weight=weight)
 
 
 def test_unknown_stream():
@@ -183,8 +194,8 @@ def test_unknown_stream():
 )
 def test_a_period_has_every_group(fields, period):
   entries = (
-    Entry(stream='a', objective=MLM.objective, weight=0.999),
-    Entry(stream='b', objective=TLM.objective, weight=0.001),
+    WeightedObjective(dataset='a', objective=MLM.objective, weight=0.999),
+    WeightedObjective(dataset='b', objective=TLM.objective, weight=0.001),
   )
   mixture = ObjectiveMixture(entries=entries, **fields)
   assert mixture.period == period

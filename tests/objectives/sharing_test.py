@@ -16,7 +16,7 @@ from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import model_calls, objective_base
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
 from xlflax.objectives.pretraining.sentence_alignment import (
-  MomentumQueue,
+  MoCoQueue,
   SentenceAlignment,
 )
 from xlflax.training import param_tree
@@ -26,7 +26,7 @@ _CONFIG = EncoderConfig(
   hidden_dim=8,
   mlp_dim=12,
   num_heads=2,
-  max_length=14,
+  max_position_embeddings=14,
   vocab_size=23,
   pad_vocab_size_multiple=1,
   num_languages=3,
@@ -71,7 +71,7 @@ def _run(model, objective, vocabulary, params, batch, state=()):
       model,
       params,
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=vocabulary,
         step=jnp.int32(0),
         train=False,
@@ -99,7 +99,7 @@ def _ordinary(params, language, words=None):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch):
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=jax.random.key(0)
   )
   return objective.mask(batch, context, jax.random.key(1))
@@ -263,9 +263,7 @@ def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
 
 
 def test_keys_of_a_queue_have_their_languages_parts(params, vocabulary):
-  objective = SentenceAlignment(
-    queue=MomentumQueue(size=8), direction='forward'
-  )
+  objective = SentenceAlignment(queue=MoCoQueue(size=8), direction='forward')
   state = objective.init_state(_MODEL, params, vocabulary)
   output, _ = _run(_MODEL, objective, vocabulary, params, _pairs(), state)
   _, second = _sentence_vectors(params, vocabulary, _pairs())

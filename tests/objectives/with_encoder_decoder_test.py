@@ -12,7 +12,10 @@ from tests.models import random_parameters
 from tests.objectives import encoder_decoder_fake as fake
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives import objective_base
-from xlflax.objectives.pretraining.denoising import Infilling, SpanCorruption
+from xlflax.objectives.pretraining.denoising import (
+  SpanCorruption,
+  TextInfilling,
+)
 from xlflax.objectives.pretraining.seq2seq import Translation
 
 _SIZES = dict(
@@ -92,7 +95,7 @@ def _sharded(batch):
 
 @pytest.mark.parametrize(
   'objective',
-  [SpanCorruption(), pytest.param(Infilling(), marks=pytest.mark.slow)],
+  [SpanCorruption(), pytest.param(TextInfilling(), marks=pytest.mark.slow)],
   ids=lambda o: o.name,
 )
 def test_sharded_equals_one_device(objective, blocks):
@@ -104,7 +107,7 @@ def test_sharded_equals_one_device(objective, blocks):
 
 
 @pytest.mark.parametrize(
-  'objective', [SpanCorruption(), Infilling()], ids=lambda o: o.name
+  'objective', [SpanCorruption(), TextInfilling()], ids=lambda o: o.name
 )
 def test_corruption_moves_no_rows_between_devices(objective, blocks):
   batch = _sharded(blocks)
@@ -113,7 +116,7 @@ def test_corruption_moves_no_rows_between_devices(objective, blocks):
   def corrupt(batch):
     source, target, _ = objective.rows(
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=fake.SPEC,
         step=jnp.int32(0),
         train=True,

@@ -16,7 +16,7 @@ def test_losses_and_gradients_in_bfloat16(pairs, context):
     hidden_dim=8,
     mlp_dim=16,
     num_heads=2,
-    max_length=10,
+    max_position_embeddings=10,
     vocab_size=23,
     pad_vocab_size_multiple=1,
     num_languages=3,

@@ -105,8 +105,8 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
     layer=2,
     pooling='mean_all',
     max_length=128,
-    centre='none',
-    leave_out='nothing',
+    centering='none',
+    pair_filter='nothing',
   )
   result = task.evaluate(ours.subject())
   assert not result.failures

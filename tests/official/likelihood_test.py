@@ -93,7 +93,7 @@ def test_sentences(scorer_class, both, hidden, metric):
     subject,
     subject.vocabulary.encode_batch(texts),
     [0] * len(texts),
-    hidden=pseudo_likelihood.Hidden(hidden),
+    hidden=pseudo_likelihood.MaskUnit(hidden),
   )
   expected = theirs.sequence_score(
     texts, PLL_metric=metric, reduction=lambda x: x.sum().item()

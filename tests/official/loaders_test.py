@@ -110,7 +110,7 @@ def _compare_lareqa(folder, data, output):
   utils = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
   questions, candidates = utils.load_data(data)
   public_data.convert('lareqa', str(folder), str(output))
-  held = beir.RankedFolder(directory=str(output)).load('all')
+  held = beir.BeirDataset(directory=str(output)).load('all')
   places = {
     f'{language}_{number}': i
     for language, squad in data.items()

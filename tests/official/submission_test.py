@@ -62,7 +62,7 @@ def space(folder, tmp_path_factory):
     '--gin_file=models/tiny.gin',
     '--gin.EncoderConfig.hidden_dim=32',
     '--gin.EncoderConfig.mlp_dim=64',
-    '--gin.EncoderConfig.max_length=384',
+    '--gin.EncoderConfig.max_position_embeddings=384',
     '--gin.LENGTH=32',
     '--gin.BATCH_SIZE=32',
     '--gin.LEARNING_RATE=3e-3',
@@ -213,7 +213,7 @@ def test_rankings_are_better_than_chance(
   extended, extended_suite, task, metric, part
 ):
   folder = extended.data / task / 'ranked' / part
-  held = beir.RankedFolder(directory=str(folder)).load('all')
+  held = beir.BeirDataset(directory=str(folder)).load('all')
   draw = random.Random(0)
   names = list(held.documents)
   run = {

@@ -38,7 +38,7 @@ def test_published_settings(row):
   config = settings.model.config
   assert rows.sizes(config) == (8, 768, 3072, 12)
   assert config.dropout_rate == 0.1
-  (mono,) = settings.streams
+  (mono,) = settings.datasets
   assert (mono.length, mono.batch_size, mono.alpha) == (256, 96 * 8, 0.7)
   assert mono.batching is dataset_config.LanguageBatching.ONE_LANGUAGE
   assert mono.mixture == {
@@ -52,13 +52,13 @@ def test_published_settings(row):
   assert settings.total_steps == 200 * 200_000
   (entry,) = settings.objectives.entries
   assert entry.objective.mask_ratio == 0.15
-  assert settings.checkpoints.best_metric == (
+  assert settings.checkpoints.metric_for_best_model == (
     'perplexity/perplexity/mean'
     if row.startswith('monolingual')
     else 'perplexity/perplexity/en'
   )
   assert settings.seed == (1 if row == 'monolingual_seed_2' else 0)
-  assert not settings.checkpoints.best_is_highest
+  assert not settings.checkpoints.greater_is_better
 
 
 @pytest.mark.parametrize('row', _ROWS)

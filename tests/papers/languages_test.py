@@ -19,7 +19,7 @@ _XNLI = 'ar bg de el en es fr hi ru sw th tr ur vi zh'.split()
 )
 def test_streams_read_the_languages_of_the_paper(file, row, number):
   settings = rows._settings((f'papers/{row}.gin', f'languages/{file}.gin'))
-  for stream in settings.streams:
+  for stream in settings.datasets:
     assert len(set(stream.languages)) == len(stream.languages) == number
     if file != 'ppa':
       assert set(stream.languages) >= set(_XNLI)

@@ -44,7 +44,7 @@ def test_published_settings(row):
   config = settings.model.config
   assert rows.sizes(config) == (12, 768, 3072, 12)
   assert config.dropout_rate == 0.1
-  (mono,) = settings.streams
+  (mono,) = settings.datasets
   assert (mono.length, mono.batch_size, mono.alpha) == (512, 64, 0.7)
   assert mono.batching is dataset_config.LanguageBatching.MIXED
   assert settings.total_steps == 200_000

@@ -38,20 +38,20 @@ def test_published_settings(row):
   settings = rows.trace('ppa', row)
   config = settings.model.config
   assert rows.sizes(config) == (12, 768, 3072, 12)
-  assert (config.type_vocab_size, config.max_length) == (2, 512)
+  assert (config.type_vocab_size, config.max_position_embeddings) == (2, 512)
   pairs, steps = _SIZES[size]
   assert settings.total_steps == pytest.approx(steps, abs=1)
   assert rows.rates(settings, settings.total_steps // 10 + 1)[0] == (
     pytest.approx(3e-5, rel=1e-3)
   )  # after a tenth of the steps
-  for read in settings.streams:
+  for read in settings.datasets:
     assert (read.length, read.batch_size) == (128, 128)
     assert (read.max_examples, read.alpha) == (pairs, 1.0)
-    assert read.pairs.order is dataset_config.SideOrder.RANDOM
+    assert read.pairs.order is dataset_config.PairOrder.RANDOM
     assert (read.pairs.min_tokens, read.pairs.max_tokens) == (10, 128)
     assert read.seed_offset == 0  # the same pairs in both
-    if read.layout is dataset_config.Layout.PAIRS:
-      assert read.pairs.positions is dataset_config.Positions.RUNNING
+    if read.layout is dataset_config.ExampleLayout.PAIRS:
+      assert read.pairs.positions is dataset_config.PositionIds.RUNNING
 
 
 @pytest.mark.parametrize('row', _ROWS)
@@ -70,7 +70,9 @@ def test_ablations(row):
   for name in ('tlm', 'mlm'):
     assert objectives.get(name, masked_lm.MaskedLM()).mask_ratio == 0.15
   if 'mlm' in objectives:  # of both sentences of the pairs
-    assert {s.layout for s in settings.streams} == {dataset_config.Layout.SIDES}
+    assert {s.layout for s in settings.datasets} == {
+      dataset_config.ExampleLayout.SIDES
+    }
 
 
 @pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'600k'}))

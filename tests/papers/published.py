@@ -37,7 +37,7 @@ def losses(settings, stream, model):
   ratio = settings.objectives.entries[0].objective.mask_ratio
   objective = _Recorder(mask_ratio=ratio)
   object.__setattr__(objective, 'seen', [])
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=setup.spec,
     step=np.int32(0),
     train=False,

@@ -199,7 +199,7 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus, "EncoderConfig.mlm_head='transform'")
-  init = init_from.InitFrom(
+  init = init_from.InitFromCheckpoint(
     model_dir=str(tmp_path / 'ours'), allow_missing=True
   )
   dataclasses.replace(settings, init_from=init).train()

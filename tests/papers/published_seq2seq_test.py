@@ -105,7 +105,7 @@ def _losses(settings, model, monkeypatch):
   """(our first loss, transformers' on the same rows)."""
   setup = training_setup.Setup(settings)
   (entry,) = settings.objectives.entries
-  loader = setup.open_loaders()[entry.stream]
+  loader = setup.open_loaders()[entry.dataset]
   batch = loader.rows(0, 0, loader.stream.batch_size)
   loader.close()
   seen = []
@@ -118,7 +118,7 @@ def _losses(settings, model, monkeypatch):
   monkeypatch.setattr(
     seq2seq.teacher_forcing, 'decode_with_teacher_forcing', watched
   )
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=setup.spec,
     step=np.int32(0),
     train=False,

@@ -60,7 +60,7 @@ _BINDINGS = {
   'model_config.EncoderConfig.hidden_dim': 24,
   'model_config.EncoderConfig.mlp_dim': 40,
   'model_config.EncoderConfig.num_heads': 2,
-  'model_config.EncoderConfig.max_length': 32,
+  'model_config.EncoderConfig.max_position_embeddings': 32,
   'model_config.EncoderConfig.dtype': 'float32',
   'model_config.EncoderConfig.dropout_rate': 0.0,
   'model_config.EncoderConfig.attention_dropout_rate': 0.0,

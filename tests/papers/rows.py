@@ -87,8 +87,8 @@ def check_twin(paper: str, row: str, **given) -> None:
   for field in ('combine', 'pattern'):
     assert getattr(small.objectives, field) == getattr(full.objectives, field)
   assert _entries(small) == _entries(full)
-  assert [(s.name, s.layout, s.mixture) for s in small.streams] == [
-    (s.name, s.layout, s.mixture) for s in full.streams
+  assert [(s.name, s.layout, s.mixture) for s in small.datasets] == [
+    (s.name, s.layout, s.mixture) for s in full.datasets
   ]
   assert type(small.model) is type(full.model)
   for field in ('trainable', 'frozen'):
@@ -98,7 +98,7 @@ def check_twin(paper: str, row: str, **given) -> None:
 
 def _entries(settings):
   entries = settings.objectives.entries
-  return [(e.stream, type(e.objective), e.weight) for e in entries]
+  return [(e.dataset, type(e.objective), e.weight) for e in entries]
 
 
 def parameters(settings) -> int:

@@ -54,14 +54,14 @@ def test_published_settings_of_pretraining(row):
   assert rows.rates(settings, 12_000) == pytest.approx(
     [2e-4 if large else 3e-4]
   )
-  for read in settings.streams:
+  for read in settings.datasets:
     mono = read.name in ('mono', 'adjacent')
     assert (read.length, read.batch_size, read.alpha) == (
       (512, 1024, 0.5) if mono else (128, 4096, 0.5)
     )
   for entry in settings.objectives.entries:
     assert entry.objective.mask_ratio == (
-      0.15 if entry.stream in ('mono', 'adjacent') else 0.25
+      0.15 if entry.dataset in ('mono', 'adjacent') else 0.25
     )
 
 
@@ -87,14 +87,14 @@ def test_phases():
   assert second.init_from.should_initialize(plug_in)
   layouts = {
     e.objective.name: next(
-      s.layout for s in second.streams if s.name == e.stream
+      s.layout for s in second.datasets if s.name == e.dataset
     )
     for e in second.objectives.entries
   }
   assert layouts == {
-    'ca_mlm': dataset_config.Layout.ADJACENT,
-    'ca_mlm_pairs': dataset_config.Layout.SIDES,
-    'tlm': dataset_config.Layout.PAIRS,
+    'ca_mlm': dataset_config.ExampleLayout.ADJACENT,
+    'ca_mlm_pairs': dataset_config.ExampleLayout.SIDES,
+    'tlm': dataset_config.ExampleLayout.PAIRS,
   }
 
 
@@ -105,8 +105,8 @@ def test_phases():
     ('small_mlm_tlm', {'mlm', 'tlm'}),
     ('small_ca_mlm', {'ca_mlm'}),
     ('small_ca_mlm_tlm', {'ca_mlm', 'ca_mlm_pairs', 'tlm'}),
-    ('small_mbart', {'token_masking'}),
-    ('small_mbart_tlm', {'token_masking', 'translation'}),
+    ('small_mbart', {'masked_seq2seq'}),
+    ('small_mbart_tlm', {'masked_seq2seq', 'translation'}),
   ],
 )
 def test_ablations_of_table_5(row, objectives):

@@ -119,13 +119,13 @@ def _setup(devices, **fields):
 
 def test_replayed_steps_need_room_for_a_second_state():
   """And XLA's own checker is planned for TPUs, wherever that is done."""
-  setup = _setup('tpu:v5e:4', replay_every=100, xla_checker=True)
+  setup = _setup('tpu:v5e:4', sdc_check_every=100, xla_sdc_check=True)
   step = types.SimpleNamespace(peak=1000, batch=10, memory={'temporary': 100})
   used = compiled_plan.memory_per_device(setup, [step])
   state = memory.bytes_per_device(setup.factory.abstract_sharded)
   assert used['replay'] == state and used['total'] == 1000 + state
   with pytest.raises(errors.ConfigError, match='Got: gpu'):
-    _setup('gpu:H100:2', replay_every=100, xla_checker=True)
+    _setup('gpu:H100:2', sdc_check_every=100, xla_sdc_check=True)
 
 
 def test_split_state_falls_as_the_number_of_devices():

@@ -43,7 +43,7 @@ def result():
   settings = training_setup_test.make_settings(
     partitioner=tiny.partitioning.Partitioner(data=4, fsdp=2),
     optimizer=optimizers.AdamW(learning_rate=0.1, frozen=('embeddings',)),
-    replay_every=20,
+    sdc_check_every=20,
   )
   loader = _Loader(training_setup_test.MONO)
   with pytest.MonkeyPatch.context() as patch:

@@ -70,7 +70,7 @@ def _write_plain(run, directory) -> xlflax.Run:
   run_directory.write_model(directory, model)
   shutil.copytree(run.directory / 'vocabulary', directory / 'vocabulary')
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   state = train_state.TrainState(
     step=jnp.int32(5),

@@ -54,7 +54,7 @@ def test_a_run_opens_at_a_checkpoint(directory, run, subject):
   assert run.step == 20
   assert run.model == subject.model
   assert run.vocabulary.hash == subject.vocabulary.hash
-  best = run.at('best', best_metric='retrieval/accuracy/mean')
+  best = run.at('best', metric_for_best_model='retrieval/accuracy/mean')
   assert best.step == 10
   assert _open(directory, step=10).step == 10
   np.testing.assert_allclose(
@@ -199,7 +199,9 @@ def test_encode_rejects_invalid_arguments(run, texts, options, message):
 
 
 def test_evaluate_writes_and_returns_results(run, corpus):
-  task = evaluation.Retrieval(source=evaluation.CorpusPairs(directory=corpus))
+  task = evaluation.Retrieval(
+    source=evaluation.ParallelCorpus(directory=corpus)
+  )
   (result,) = run.evaluate([task]).values()
   assert 0 <= result.metrics['accuracy/mean'] <= 1
   written = (run.directory / 'eval' / 'retrieval').glob('*/20.json')
@@ -214,7 +216,9 @@ def test_evaluate_needs_a_readable_checkpoint(directory, tmp_path, corpus):
   shutil.rmtree(copy / 'eval', ignore_errors=True)
   shutil.rmtree(copy / 'checkpoints' / '20' / 'params')
   (copy / 'checkpoints' / '20' / 'params').mkdir()
-  task = evaluation.Retrieval(source=evaluation.CorpusPairs(directory=corpus))
+  task = evaluation.Retrieval(
+    source=evaluation.ParallelCorpus(directory=corpus)
+  )
   with pytest.raises(errors.CheckpointError, match='at step 20'):
     _open(copy).evaluate([task])
 

@@ -58,7 +58,7 @@ def test_models():
   assert model_refs.ModelRef.parse('runs/mlm@7') == model_refs.ModelRef(
     'runs/mlm', 7
   )
-  series = model_refs.Series.parse('x=ft/trials/SEED=0')
+  series = model_refs.ModelSeries.parse('x=ft/trials/SEED=0')
   assert (series.name, series.first) == ('x', 'ft/trials/SEED=0')
 
 

@@ -41,7 +41,7 @@ def make_suite(tmp_path, training_gin, fake_training):
   del fake_training
   initialization = """
 from xlflax.training.initialization import init_from as initialization
-initialization.InitFrom.exclude = (%INIT_FROM, %INIT_STEP)
+initialization.InitFromCheckpoint.exclude = (%INIT_FROM, %INIT_STEP)
 """
   head = (
     'from __gin__ import dynamic_registration\n'

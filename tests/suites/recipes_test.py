@@ -34,7 +34,7 @@ def test_training_is_that_of_the_scripts(task, expected):
   made = recipe_table.configuration(found, *found.recipe)
   optimizer = made.parameter('trainer.Trainer.optimizer')
   rate = optimizer.learning_rate
-  assert (rate.peak, rate.warmup_steps) == (
+  assert (rate.peak_value, rate.warmup_steps) == (
     expected['peak'],
     expected['warmup'],
   )

@@ -52,7 +52,7 @@ def store(tmp_path, monkeypatch):
       },
     )
     labelled_tfds.register(prefix='t1.', data_dir=str(tmp_path))
-    return task_source.TaskExamples(
+    return task_source.SeqioDataset(
       mixture=f't1.{mixture}', kind=kind, split=split
     ).load(part)
 
@@ -322,7 +322,7 @@ def test_names_are_registered_on_import():
   assert {'xnli', 'wikiann', 'treebank', 'tydiqa'} <= set(
     seqio.MixtureRegistry.names()
   )
-  parts = task_source.TaskExamples(
+  parts = task_source.SeqioDataset(
     mixture='tydiqa', split='train', kind='question_answering'
   ).languages()
   assert parts == tuple(labelled_tfds.TYDIQA_NAMES)

@@ -162,7 +162,7 @@ def test_lareqa_asks_for_answers_in_every_language(tmp_path):
       json.dumps({'data': [{'paragraphs': [paragraph]}]}),
     )
   public_data.convert('lareqa', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  held = beir.RankedFolder(directory=str(tmp_path / 'out')).load('all')
+  held = beir.BeirDataset(directory=str(tmp_path / 'out')).load('all')
   right = {'en-0-1': 1.0, 'sw-0-1': 1.0}
   assert held.relevance == {'en-q': right, 'sw-q': right}
   assert held.queries['sw-q'].language == 'sw' and len(held.documents) == 4
@@ -205,7 +205,7 @@ def test_mewslix(tmp_path):
   _write(start / 'wikinews_mentions/dev-fi.jsonl', _lines(article))
   written = public_data.convert('mewslix', str(start), str(tmp_path / 'out'))
   assert len(written) == 6 and written[0] == 'dev/all/queries.jsonl'
-  held = beir.RankedFolder(directory=str(tmp_path / 'out/test')).load('all')
+  held = beir.BeirDataset(directory=str(tmp_path / 'out/test')).load('all')
   asked = 'Helsinki: A strike in { Helsinki } began.'
   assert held.queries['m1'] == beir.Text(asked, 'fi')
   assert held.documents['Q9'] == beir.Text('A capital. Of Finland.', 'sw')
@@ -231,7 +231,7 @@ def test_miracl(tmp_path):
     _lines({'docid': 'd1', 'title': 'A', 'text': 'b'}),
   )
   public_data.convert('miracl', str(start), str(tmp_path / 'out'))
-  held = beir.RankedFolder(directory=str(tmp_path / 'out')).load('sw')
+  held = beir.BeirDataset(directory=str(tmp_path / 'out')).load('sw')
   assert held.relevance == {'1': {'d1': 1.0}}
   assert held.documents == {'d1': beir.Text('A b', 'sw')}
 

@@ -22,7 +22,7 @@ def _fetched(name, folder):
 
 
 def _held(folder, place, part):
-  return beir.RankedFolder(directory=str(folder / 'out' / place)).load(part)
+  return beir.BeirDataset(directory=str(folder / 'out' / place)).load(part)
 
 
 def _pairs(folder, name, texts):

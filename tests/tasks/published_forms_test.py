@@ -173,7 +173,7 @@ def test_flores_has_a_sentence_a_line(write):
     write('fra_Latn.devtest', 'Un « mot\u00a0».\nLe\u2028soir \n'),
     write('eng_Latn.devtest', 'A "word".\nThe evening\n'),
   ]
-  found = text_sources.FilePairs(files={'fr-en': tuple(paths)}).load(
+  found = text_sources.ParallelFiles(files={'fr-en': tuple(paths)}).load(
     ('fr', 'en')
   )
   assert list(found.first) == ['Un « mot\u00a0».', 'Le\u2028soir']

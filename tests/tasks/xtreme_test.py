@@ -54,14 +54,14 @@ def test_tasks_hold_what_the_files_do(folder):
   xtreme.register(folder)
   for name, split in (('xnli', 'train'), ('udpos', 'test'), ('mlqa', 'test')):
     task = tables.TASKS[name]
-    read = task_source.TaskExamples(
+    read = task_source.SeqioDataset(
       mixture=f'xtreme.{name}', kind=task.example.KIND, split=split
     )
     files = tables.xtreme_examples(folder, name, split)
     assert read.languages() == files.languages()
     for part in read.languages():
       assert read.load(part) == files.load(part)
-  mined = task_source.TaskMined(mixture='xtreme.tatoeba')
+  mined = task_source.SeqioBitextMining(mixture='xtreme.tatoeba')
   assert mined.load('ka-en') == tables.xtreme_examples(folder, 'tatoeba').load(
     'ka-en'
   )
@@ -79,11 +79,11 @@ def test_treebanks(tmp_path, folder):
     path.write_text(_TREE + '\n')
   names = xtreme.register_treebanks(str(tmp_path / 'trees')).names
   assert names == ('ud.tags.ru', 'ud.trees.ru', 'ud.tags', 'ud.trees')
-  trees = task_source.TaskExamples(
+  trees = task_source.SeqioDataset(
     mixture='ud.trees', kind='parsing', split='validation'
   ).load('ru')
   assert [e.id for e in trees] == ['0', 'ru_b-ud-dev.conllu:0']
-  tags = task_source.TaskExamples(mixture='ud.tags', kind='tagging')
+  tags = task_source.SeqioDataset(mixture='ud.tags', kind='tagging')
   assert tags.load('ru')[0].tags == ('PART',)
 
 

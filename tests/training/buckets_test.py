@@ -95,7 +95,7 @@ def test_lists_that_stay_late(run, bucket, monkeypatch):
 def test_checkpoints(run, bucket):
   """Written, pruned, found, passed over where damaged, and moved away."""
   saved = checkpoints.Checkpoints(
-    run, checkpoints.CheckpointOptions(keep_last=2)
+    run, checkpoints.CheckpointOptions(max_to_keep=2)
   )
   for step in (1, 2, 3):
     saved.save(_state(step), {'step': step})

@@ -35,17 +35,20 @@ class _Case:
 
 def _veco():
   """Adjacent segments, and pairs with TLM, in turn."""
-  entry, ca_mlm = objective_mixture.Entry, cross_attention_mlm.CrossAttentionMLM
+  entry, ca_mlm = (
+    objective_mixture.WeightedObjective,
+    cross_attention_mlm.CrossAttentionMLM,
+  )
   return _Case(
     tiny.make_model(num_layers=1, scan_layers=False, cross_attention=True),
     tiny.make_mixture(
-      entry(stream='adjacent', objective=ca_mlm()),
+      entry(dataset='adjacent', objective=ca_mlm()),
       entry(
-        stream='sides', objective=ca_mlm(mask_ratio=0.25, name='ca_mlm_pairs')
+        dataset='sides', objective=ca_mlm(mask_ratio=0.25, name='ca_mlm_pairs')
       ),
-      entry(stream='pairs', objective=masked_lm.TranslationLM()),
+      entry(dataset='pairs', objective=masked_lm.TranslationLM()),
       combine='alternate',
-      pattern=(0, (1, 2)),
+      schedule=(0, (1, 2)),
     ),
   )
 
@@ -57,7 +60,7 @@ def _translation(**fields):
     hidden_dim=16,
     mlp_dim=32,
     num_heads=2,
-    max_length=32,
+    max_position_embeddings=32,
     vocab_size=tiny.SPEC.size,
     num_languages=2,
     scan_layers=False,
@@ -68,8 +71,8 @@ def _translation(**fields):
   return _Case(
     encoder_decoder.EncoderDecoder(config),
     tiny.make_mixture(
-      objective_mixture.Entry(
-        stream='sides', objective=seq2seq.Translation(decoder_start='bos')
+      objective_mixture.WeightedObjective(
+        dataset='sides', objective=seq2seq.Translation(decoder_start='bos')
       )
     ),
   )
@@ -120,7 +123,7 @@ def _losses(case, partitioner):
   with partitioner.scope():
     for i in range(_STEPS):
       group = case.mixture.active(i)
-      streams = {case.mixture.entries[j].stream for j in group}
+      streams = {case.mixture.entries[j].dataset for j in group}
       state, output = steps[group](
         state,
         {
@@ -162,7 +165,7 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   batch = _batch('sides', 0)
 
   def loss(params):
-    context = objective_base.Context(
+    context = objective_base.ObjectiveContext(
       vocabulary=tiny.SPEC, step=0, train=True, rng=jax.random.key(1)
     )
     (entry,) = case.mixture.entries

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax.objectives import objective_mixture
-from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
+from xlflax.objectives.pretraining.momentum_contrast import MoCoQueue
 from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 from xlflax.training import train_step
 from xlflax.training.checkpointing import checkpoint_reader, checkpoints
@@ -16,10 +16,10 @@ from xlflax.training.optimization import optimizers
 
 MIXTURE = objective_mixture.ObjectiveMixture(
   entries=(
-    objective_mixture.Entry(
-      stream='sides',
+    objective_mixture.WeightedObjective(
+      dataset='sides',
       objective=SentenceAlignment(
-        queue=MomentumQueue(size=24, momentum=0.9),
+        queue=MoCoQueue(size=24, momentum=0.9),
         direction='forward',
         pooling='first',
         projection_dim=8,
@@ -151,7 +151,7 @@ def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
   saved.close()
   fresh = factory.create(jax.random.key(1))
   fresh = initialization.initialize_from_runs(
-    initialization.InitFrom(model_dir=str(tmp_path)), fresh, factory
+    initialization.InitFromCheckpoint(model_dir=str(tmp_path)), fresh, factory
   )
   kept = factory.create_objective_state(fresh.params)['align']
   tiny.assert_trees_equal(kept['key_encoder'], state.params)

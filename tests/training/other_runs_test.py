@@ -64,7 +64,7 @@ def _train(root, name, files, corpus, steps, *arguments):
       '--gin.BATCH_SIZE=8',
       '--gin.WARMUP_STEPS=1',
       '--gin.trainer.Trainer.log_every_steps=1',
-      '--gin.CheckpointOptions.every_steps=1',
+      '--gin.CheckpointOptions.save_interval_steps=1',
       *arguments,
     ]
   )
@@ -107,7 +107,7 @@ def english(root):
   run_directory.write_model(root / 'en', model)
   run_directory.copy_vocabulary(words, root / 'en')
   saved = checkpoints.Checkpoints(
-    root / 'en', checkpoints.CheckpointOptions(asynchronous=False)
+    root / 'en', checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   state = train_state.TrainState(
     step=np.int32(2),
@@ -131,10 +131,10 @@ def _from_english(root, *more):
         'from xlflax.training.initialization import init_from as initialization',
         'from xlflax.training.optimization import optimizers',
         'from xlflax.training.initialization import vocabulary_matching',
-        'INIT_FROM = @initialization.InitFrom()',
-        f'initialization.InitFrom.model_dir = {str(root / "en")!r}',
-        'initialization.InitFrom.vocabulary_matching = '
-        '@vocabulary_matching.VocabularyMatching()',
+        'INIT_FROM = @initialization.InitFromCheckpoint()',
+        f'initialization.InitFromCheckpoint.model_dir = {str(root / "en")!r}',
+        'initialization.InitFromCheckpoint.vocabulary_matching = '
+        '@vocabulary_matching.EmbeddingTransfer()',
         *more,
       ]
     )
@@ -148,7 +148,7 @@ def test_frozen_body_and_matched_embeddings(root, english):
   init = _from_english(
     root,
     f'optimizers.AdamW.frozen = ({_BODY!r},)',
-    "initialization.InitFrom.unused = ('.*/cross_attention.*',)",
+    "initialization.InitFromCheckpoint.unused = ('.*/cross_attention.*',)",
   )
   losses = _train(
     root,
@@ -196,9 +196,9 @@ def test_translation_from_an_encoder_then_averaged(root, english, capsys):
   """Vocabulary matching and decoder initialisation together."""
   init = _from_english(
     root,
-    'initialization.InitFrom.decoder = '
-    '@decoder_initialization.DecoderInitialization()',
-    "decoder_initialization.DecoderInitialization.layers = 'first'",
+    'initialization.InitFromCheckpoint.decoder = '
+    '@decoder_initialization.InitDecoderFromEncoder()',
+    "decoder_initialization.InitDecoderFromEncoder.layers = 'first'",
   )
   losses = _train(
     root,

@@ -33,15 +33,15 @@ def setup(tmp_path):
   stream = types.SimpleNamespace(name='mono', batch_size=64, length=256)
   settings = types.SimpleNamespace(
     model=tiny.make_model(),
-    streams=[stream],
+    datasets=[stream],
     partitioner=partitioner,
     objectives=types.SimpleNamespace(stream_step=lambda name, step: step),
     optimizer=optimizers.AdamW(learning_rate=1e-3),
-    checkpoints=checkpoints.CheckpointOptions(every_steps=500),
+    checkpoints=checkpoints.CheckpointOptions(save_interval_steps=500),
     evaluation=types.SimpleNamespace(
       tasks=[types.SimpleNamespace(name='retrieval')], every_steps=250
     ),
-    accumulation=2,
+    gradient_accumulation_steps=2,
     steps=2000,
     last_step=2000,
     log_every_steps=50,

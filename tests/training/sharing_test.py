@@ -29,7 +29,7 @@ _MONO = dataclasses.replace(
   training_setup_test.MONO,
   batching=dataset_config.LanguageBatching.ONE_LANGUAGE,
 )
-_SIDES = dataset_config.Stream(
+_SIDES = dataset_config.DatasetConfig(
   name='sides',
   mixture='corpus.parallel',
   layout='sides',
@@ -48,8 +48,8 @@ def _model():
 
 def _mixture():
   return tiny.make_mixture(
-    objective_mixture.Entry(
-      stream='mono', objective=masked_lm.MaskedLM(random_words='language')
+    objective_mixture.WeightedObjective(
+      dataset='mono', objective=masked_lm.MaskedLM(random_words='language')
     )
   )
 
@@ -63,7 +63,7 @@ def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
 def test_streams_of_one_language_at_a_time_are_fine():
   adjacent = dataclasses.replace(
     _SIDES,
-    layout=dataset_config.Layout.ADJACENT,
+    layout=dataset_config.ExampleLayout.ADJACENT,
     pairs=dataset_config.PairOptions(order='random'),
   )
   sharing_checks.check_sharing(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)
@@ -80,7 +80,9 @@ def test_batches_of_mixed_languages():
 
 
 def test_rows_of_two_languages():
-  text = _fails(dataclasses.replace(_SIDES, layout=dataset_config.Layout.PAIRS))
+  text = _fails(
+    dataclasses.replace(_SIDES, layout=dataset_config.ExampleLayout.PAIRS)
+  )
   assert 'Got: layout=PAIRS.' in text
   assert "Where: stream 'sides'" in text
 

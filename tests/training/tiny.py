@@ -35,7 +35,7 @@ def make_model(vocab_size: int = SPEC.size, **fields) -> encoder.Encoder:
       hidden_dim=16,
       mlp_dim=32,
       num_heads=2,
-      max_length=32,
+      max_position_embeddings=32,
       vocab_size=vocab_size,
       pad_vocab_size_multiple=1,
       num_languages=2,
@@ -49,7 +49,9 @@ def make_model(vocab_size: int = SPEC.size, **fields) -> encoder.Encoder:
 
 def make_mixture(*entries, **fields) -> objective_mixture.ObjectiveMixture:
   entries = entries or (
-    objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
+    objective_mixture.WeightedObjective(
+      dataset='mono', objective=masked_lm.MaskedLM()
+    ),
   )
   return objective_mixture.ObjectiveMixture(entries=entries, **fields)
 

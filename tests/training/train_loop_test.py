@@ -204,7 +204,9 @@ def test_a_run_that_another_has_taken_over_writes_no_more(
       raise errors.RunDirectoryError('taken over')
 
   saved = fake_run.Checkpoints()
-  options = types.SimpleNamespace(every_steps=every_steps, best_metric=None)
+  options = types.SimpleNamespace(
+    every_steps=every_steps, metric_for_best_model=None
+  )
   run = make_run(saved=saved, lease=_Lost(tmp_path), checkpoints=options)
   with pytest.raises(errors.RunDirectoryError, match='taken over'):
     train_loop.run_steps(run)
@@ -248,13 +250,15 @@ def test_a_write_that_failed_is_noticed_after_the_next_step(make_run):
   assert hook.count == 1
 
 
-def _evaluated(make_run, saved, best_metric):
+def _evaluated(make_run, saved, metric_for_best_model):
   run = make_run(
     saved=saved,
     evaluation=types.SimpleNamespace(
       is_due=lambda step, _: step == 1, run=lambda *_: {'f1': 0.25, 'mrr': 0.5}
     ),
-    checkpoints=types.SimpleNamespace(every_steps=100, best_metric=best_metric),
+    checkpoints=types.SimpleNamespace(
+      every_steps=100, metric_for_best_model=metric_for_best_model
+    ),
   )
   return train_loop.run_steps(run)
 

@@ -31,9 +31,9 @@ class _Queue(masked_lm.MaskedLM):
 
 def _mixture():
   return tiny.make_mixture(
-    objective_mixture.Entry(stream='mono', objective=_Queue()),
-    objective_mixture.Entry(
-      stream='sides',
+    objective_mixture.WeightedObjective(dataset='mono', objective=_Queue()),
+    objective_mixture.WeightedObjective(
+      dataset='sides',
       objective=sentence_alignment.SentenceAlignment(projection_dim=6),
     ),
   )
@@ -121,7 +121,10 @@ def test_other_seed_other_parameters(sharded, state):
 def test_entries_of_one_objective_share_its_head():
   objective = sentence_alignment.SentenceAlignment(projection_dim=6)
   mixture = tiny.make_mixture(
-    *[objective_mixture.Entry(stream=s, objective=objective) for s in 'ab']
+    *[
+      objective_mixture.WeightedObjective(dataset=s, objective=objective)
+      for s in 'ab'
+    ]
   )
   params = jax.eval_shape(
     lambda: train_state.init_params(

@@ -15,8 +15,8 @@ _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
 
 
 def _entry(stream='mono', weight=1.0, **fields):
-  return objective_mixture.Entry(
-    stream=stream, objective=tiny.Regression(**fields), weight=weight
+  return objective_mixture.WeightedObjective(
+    dataset=stream, objective=tiny.Regression(**fields), weight=weight
   )
 
 
@@ -82,7 +82,9 @@ def test_accumulation_equals_one_batch(k):
   """Rows weigh differently, so a mean of micro-batch means would differ."""
   batches = {'mono': tiny.make_batch()}
   whole, (a,) = _moved(_builder(_entry()), batches)
-  parts, (b,) = _moved(_builder(_entry(), accumulation=k), batches)
+  parts, (b,) = _moved(
+    _builder(_entry(), gradient_accumulation_steps=k), batches
+  )
   for name, value in whole.items():
     np.testing.assert_allclose(parts[name], value, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(b.loss, a.loss, rtol=1e-6)
@@ -287,7 +289,7 @@ def test_tokens_count_both_sides_without_padding():
 
 
 def test_randomness_depends_on_seed_and_step_only():
-  entry = objective_mixture.Entry(stream='mono', objective=_Dice())
+  entry = objective_mixture.WeightedObjective(dataset='mono', objective=_Dice())
   batches = {'mono': tiny.make_batch()}
 
   def losses(seed, steps):
@@ -312,8 +314,8 @@ def test_encoder_trains_under_strict_rank_promotion():
   assert jax.config.jax_numpy_rank_promotion == 'raise'
   optimizer = optimizers.AdamW(learning_rate=0.01)
   mixture = tiny.make_mixture(
-    objective_mixture.Entry(
-      stream='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)
+    objective_mixture.WeightedObjective(
+      dataset='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)
     )
   )
   factory = tiny.make_factory(optimizer=optimizer, mixture=mixture)
@@ -323,7 +325,7 @@ def test_encoder_trains_under_strict_rank_promotion():
     optimizer=optimizer,
     vocabulary=tiny.SPEC,
     seed=0,
-    accumulation=2,
+    gradient_accumulation_steps=2,
     ema_decay=0.99,
   )
   step = jax.jit(builder.build((0,)), donate_argnums=0)

@@ -28,19 +28,21 @@ from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import errors
 
-MONO = dataset_config.Stream(
+MONO = dataset_config.DatasetConfig(
   name='mono', mixture='corpus.mono', layout='blocks', length=12, batch_size=8
 )
-_SIDES = dataset_config.Stream(
+_SIDES = dataset_config.DatasetConfig(
   name='sides',
   mixture='corpus.parallel',
   layout='sides',
   length=10,
   batch_size=16,
 )
-_MLM = objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM())
-_ALIGN = objective_mixture.Entry(
-  stream='sides', objective=sentence_alignment.SentenceAlignment()
+_MLM = objective_mixture.WeightedObjective(
+  dataset='mono', objective=masked_lm.MaskedLM()
+)
+_ALIGN = objective_mixture.WeightedObjective(
+  dataset='sides', objective=sentence_alignment.SentenceAlignment()
 )
 
 
@@ -57,7 +59,7 @@ def make_settings(**fields) -> trainer_lib.Trainer:
     model_dir='unused',
     model=_unsized(),
     objectives=tiny.make_mixture(_MLM),
-    streams=(MONO,),
+    datasets=(MONO,),
     vocabulary=tiny.SPEC,
     total_steps=100,
     optimizer=optimizers.AdamW(learning_rate=0.01),
@@ -69,13 +71,13 @@ def make_settings(**fields) -> trainer_lib.Trainer:
     evaluation=None,
     init_from=None,
     seed=0,
-    accumulation=1,
+    gradient_accumulation_steps=1,
     ema_decay=None,
-    non_finite=train_step.NonFinite.STOP,
+    non_finite=train_step.NonFinitePolicy.STOP,
     log_every_steps=10,
     prefetch=2,
-    stop_at_step=None,
-    other_config=run_directory.OtherConfig.REFUSE,
+    stop_after_steps=None,
+    on_config_mismatch=run_directory.OnConfigMismatch.REFUSE,
   )
   return trainer_lib.Trainer(**(given | fields))
 
@@ -87,7 +89,8 @@ def _fails(**fields) -> str:
 
 
 @pytest.mark.parametrize(
-  'field', ['total_steps', 'accumulation', 'log_every_steps', 'prefetch']
+  'field',
+  ['total_steps', 'gradient_accumulation_steps', 'log_every_steps', 'prefetch'],
 )
 def test_numbers_that_must_be_positive(field):
   with pytest.raises(errors.ConfigError) as error:
@@ -97,7 +100,7 @@ def test_numbers_that_must_be_positive(field):
 
 def test_streams_of_one_name():
   assert "Two streams have the same name. Got: ['mono', 'mono']" in _fails(
-    streams=(MONO, MONO)
+    datasets=(MONO, MONO)
   )
 
 
@@ -105,27 +108,27 @@ def test_streams_of_one_name():
   ('entries', 'streams'), [((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))]
 )
 def test_streams_that_nothing_reads_or_gives(entries, streams):
-  text = _fails(objectives=tiny.make_mixture(*entries), streams=streams)
+  text = _fails(objectives=tiny.make_mixture(*entries), datasets=streams)
   assert 'Streams and objectives do not match' in text
   assert f'streams {sorted(s.name for s in streams)}' in text
-  assert f'objectives read {sorted(e.stream for e in entries)}' in text
+  assert f'objectives read {sorted(e.dataset for e in entries)}' in text
 
 
 def test_batch_that_does_not_divide_names_its_stream():
-  text = _fails(streams=(dataclasses.replace(MONO, batch_size=12),))
+  text = _fails(datasets=(dataclasses.replace(MONO, batch_size=12),))
   assert 'Got: 12. Expected: a multiple of 8' in text
   assert 'Where: stream mono' in text
-  assert 'a multiple of 16' in _fails(accumulation=2)
+  assert 'a multiple of 16' in _fails(gradient_accumulation_steps=2)
 
 
 def test_last_step():
   assert make_settings().last_step == 100
-  assert make_settings(stop_at_step=7).last_step == 7
-  assert make_settings(stop_at_step=700).last_step == 100
+  assert make_settings(stop_after_steps=7).last_step == 7
+  assert make_settings(stop_after_steps=700).last_step == 100
 
 
 def test_rows_longer_than_the_model_takes():
-  settings = make_settings(streams=(dataclasses.replace(MONO, length=33),))
+  settings = make_settings(datasets=(dataclasses.replace(MONO, length=33),))
   with raises_error(
     errors.ConfigError,
     got='length 33',
@@ -145,13 +148,13 @@ def test_rows_longer_than_the_model_takes():
 )
 def test_rows_that_the_objective_shortens(length, message):
   """Span corruption makes shorter rows than those of its stream."""
-  entry = objective_mixture.Entry(
-    stream='mono', objective=denoising.SpanCorruption()
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=denoising.SpanCorruption()
   )
   with pytest.raises(errors.ConfigError, match=message):
     training_setup.Setup(
       make_settings(
-        streams=(dataclasses.replace(MONO, length=length),),
+        datasets=(dataclasses.replace(MONO, length=length),),
         objectives=tiny.make_mixture(entry),
       )
     )
@@ -170,7 +173,7 @@ def setup():
       objectives=tiny.make_mixture(
         _MLM, _ALIGN, combine=objective_mixture.Combine.ALTERNATE
       ),
-      streams=(MONO, _SIDES),
+      datasets=(MONO, _SIDES),
       ema_decay=0.9,
     )
   )
@@ -203,12 +206,12 @@ def test_learning_rate_that_follows_from_the_run():
     objectives=tiny.make_mixture(
       _MLM, _ALIGN, combine=objective_mixture.Combine.ALTERNATE
     ),
-    streams=(MONO, _SIDES),
+    datasets=(MONO, _SIDES),
     total_steps=3000,
   )
 
   def made(peak):
-    rate = schedules.Linear(peak=peak)
+    rate = schedules.Linear(peak_value=peak)
     return training_setup.Setup(
       make_settings(optimizer=optimizers.AdamW(learning_rate=rate), **fields)
     )
@@ -231,7 +234,7 @@ def test_flops_of_each_kind_of_step(setup):
 
 def test_benchmark_of_a_configuration():
   """Times real steps; its figures are consistent."""
-  settings = make_settings(partitioner=tiny.one_device(), replay_every=50)
+  settings = make_settings(partitioner=tiny.one_device(), sdc_check_every=50)
   result = step_benchmark.time_steps(settings, steps=2)
   seconds = result['seconds_per_step']
   assert 0 < seconds['min'] <= seconds['median'] <= seconds['max']

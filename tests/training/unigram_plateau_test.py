@@ -130,13 +130,15 @@ def test_a_loss_that_is_no_number_says_nothing():
 def _plateaus(loaders):
   two_losses = cross_attention_mlm.CrossAttentionMLM()
   entries = (
-    objective_mixture.Entry(stream='mono', objective=two_losses),
-    objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
-    objective_mixture.Entry(
-      stream='live', objective=masked_lm.MaskedLM(name='l')
+    objective_mixture.WeightedObjective(dataset='mono', objective=two_losses),
+    objective_mixture.WeightedObjective(
+      dataset='mono', objective=masked_lm.MaskedLM()
     ),
-    objective_mixture.Entry(
-      stream='mono', objective=sentence_alignment.SentenceAlignment()
+    objective_mixture.WeightedObjective(
+      dataset='live', objective=masked_lm.MaskedLM(name='l')
+    ),
+    objective_mixture.WeightedObjective(
+      dataset='mono', objective=sentence_alignment.SentenceAlignment()
     ),
   )
   mixture = tiny.make_mixture(*entries)

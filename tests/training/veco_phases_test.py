@@ -22,15 +22,18 @@ _PHASE_2 = optimizers.AdamW(learning_rate=0.01)
 
 def _mixture():
   """Monolingual and bilingual CA-MLM, the second with TLM, in turn."""
-  entry, ca_mlm = objective_mixture.Entry, cross_attention_mlm.CrossAttentionMLM
+  entry, ca_mlm = (
+    objective_mixture.WeightedObjective,
+    cross_attention_mlm.CrossAttentionMLM,
+  )
   return tiny.make_mixture(
-    entry(stream='adjacent', objective=ca_mlm()),
+    entry(dataset='adjacent', objective=ca_mlm()),
     entry(
-      stream='sides', objective=ca_mlm(mask_ratio=0.25, name='ca_mlm_pairs')
+      dataset='sides', objective=ca_mlm(mask_ratio=0.25, name='ca_mlm_pairs')
     ),
-    entry(stream='pairs', objective=masked_lm.TranslationLM()),
+    entry(dataset='pairs', objective=masked_lm.TranslationLM()),
     combine='alternate',
-    pattern=(0, (1, 2)),
+    schedule=(0, (1, 2)),
   )
 
 
@@ -66,7 +69,7 @@ def _save(state, directory) -> str:
 def _begin(factory, model_dir, **fields):
   """A fresh state with parameters of another run, and their names' values."""
   return initialization.initialize_from_runs(
-    initialization.InitFrom(model_dir=model_dir, **fields),
+    initialization.InitFromCheckpoint(model_dir=model_dir, **fields),
     factory.create(jax.random.key(0)),
     factory,
   )
@@ -127,7 +130,7 @@ def test_the_new_parameters_must_be_left_out(plug_out):
   assert (
     'Got: model/layers/cross_attention/key/bias is not in the checkpoint; '
   ) in str(raised.value)
-  assert 'InitFrom.exclude' in raised.value.fix
+  assert 'InitFromCheckpoint.exclude' in raised.value.fix
   allowed = _begin(_factory(_PHASE_1), plug_out, allow_missing=True)
   left_out = _begin(_factory(_PHASE_1), plug_out, exclude=(_CROSS,))
   tiny.assert_trees_equal(allowed.params, left_out.params)

@@ -60,7 +60,7 @@ class UnlinkedFiles(example_source.ExampleSource):
   def load(self, part: str) -> list[labeled_examples.Example]:
     """Returns the sentences of a language pair."""
     first, second = self._pair(part)
-    text = text_sources.FilePairs(
+    text = text_sources.ParallelFiles(
       files={part: self.files[part]}, max_pairs=self.max_sentences
     ).load((first, second))
     return [
@@ -92,8 +92,8 @@ class AlignmentStudy(study_base.SeriesStudy):
       are compared without a map.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
     layer: Layer whose links are written.
-    regularization: Weight of the entropic regularization of the transport.
-    mass: Weights of a sentence's words in the transport.
+    entropic_reg: Weight of the entropic regularization of the transport.
+    marginals: Weights of a sentence's words in the transport.
     threshold: Threshold of links (see `word_links.link_matrix`).
     max_length: Maximum number of tokens per sentence.
   """
@@ -102,8 +102,8 @@ class AlignmentStudy(study_base.SeriesStudy):
   maps: str | None = None
   methods: tuple[Method, ...] = tuple(reversed(Method))
   layer: validation.LayerIndex = -1
-  regularization: validation.PositiveFloat = 0.1
-  mass: Mass = Mass.UNIFORM
+  entropic_reg: validation.PositiveFloat = 0.1
+  marginals: Mass = Mass.UNIFORM
   threshold: validation.Fraction | None = None
   max_length: validation.PositiveInt | None = None
 
@@ -162,8 +162,8 @@ class AlignmentStudy(study_base.SeriesStudy):
       source=_SinglePartSource(source=self.source, part=part),
       methods=self.methods,
       layer=self.layer,
-      regularization=self.regularization,
-      mass=self.mass,
+      regularization=self.entropic_reg,
+      mass=self.marginals,
       threshold=self.threshold,
       max_length=self.max_length,
     )
@@ -258,7 +258,7 @@ def _method_label(row: analysis_report.Row) -> str:
 
 def _pictures(
   rows: list[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   scored = _scored_rows(rows)
   last = study_base.last_steps(scored)
   has_several_series = len({row['series'] for row in last}) > 1

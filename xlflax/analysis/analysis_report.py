@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
+class Figure:
   """A figure and its numbers.
 
   Attributes:
@@ -59,7 +59,7 @@ class Analysis:
   title: str
   explanation: str
   rows: Sequence[Row]
-  pictures: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
+  pictures: Mapping[str, Figure] = dataclasses.field(default_factory=dict)
   tables: Sequence[text.Table] = ()
   settings: Any = None
   notes: Sequence[str] = ()
@@ -74,7 +74,7 @@ def curves(
   panels: plots.Panels,
   rows: Sequence[Row],
   **options: Any,
-) -> dict[str, Picture]:
+) -> dict[str, Figure]:
   """Returns a figure of curves by its name, or {} if there are no points.
 
   Args:
@@ -88,7 +88,7 @@ def curves(
   if not panels:
     return {}
   canvas = plots.line_panels(title, label, panels, **options)
-  return {name: Picture(title, canvas, rows)}
+  return {name: Figure(title, canvas, rows)}
 
 
 def write(

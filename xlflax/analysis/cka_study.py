@@ -186,7 +186,7 @@ def _tables(rows: list[analysis_report.Row]):
 
 def _pictures(
   rows: list[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   pictures = {}
   last = study_base.last_steps(rows)
   diagonal = _diagonal_rows(last)
@@ -195,7 +195,7 @@ def _pictures(
     for row in diagonal:
       columns.setdefault((row['pair'], row['series']), []).append(row['cka'])
     title = 'CKA of each layer with its counterpart'
-    pictures['layers'] = analysis_report.Picture(
+    pictures['layers'] = analysis_report.Figure(
       title,
       figures.layer_columns(
         title,
@@ -209,7 +209,7 @@ def _pictures(
     pair_rows = [row for row in last if row['pair'] == pair]
     if len(pair_rows) > len(_diagonal_rows(pair_rows)):
       title = f'CKA of all pairs of layers, {pair}'
-      pictures[f'matrix.{pair}'] = analysis_report.Picture(
+      pictures[f'matrix.{pair}'] = analysis_report.Figure(
         title, _plot_matrices(title, pair_rows), pair_rows
       )
   return pictures | analysis_report.curves(

@@ -28,7 +28,7 @@ _Item = TypeVar('_Item')
 
 
 def sentence_blocks(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Iterable[str],
   language: str,
   *,
@@ -69,7 +69,7 @@ def sentence_blocks(
 
 
 def mean_word_states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Iterable[str],
   language: str,
   words: Sequence[str],
@@ -151,7 +151,7 @@ class _WordTokenizer:
 
   def __init__(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     language: str,
     means: word_vectors.WordMeans,
   ):
@@ -218,7 +218,7 @@ class _WordTokenizer:
     )
 
 
-def _language_id(subject: eval_task.Subject, language: str) -> int:
+def _language_id(subject: eval_task.EvalModel, language: str) -> int:
   """Returns the id of a language and logs notes on its choice."""
   notes: list[str] = []
   language_id = language_codes.language_id(

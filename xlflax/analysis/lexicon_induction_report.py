@@ -74,7 +74,7 @@ def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
 
 def pictures(
   rows: Sequence[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   """Returns a bar chart of embeddings, and curves by layer and by step."""
   figures = {}
   main_rows = _main_rows(rows)
@@ -89,7 +89,7 @@ def pictures(
     heading = (
       title if len(bars) > 1 else f'{title}, {embedding_rows[0]["pair"]}'
     )
-    figures['embeddings'] = analysis_report.Picture(
+    figures['embeddings'] = analysis_report.Figure(
       title, plots.bar_chart(heading, 'precision@1 (%)', bars), embedding_rows
     )
   layer_rows = [

@@ -46,7 +46,7 @@ Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordStudy(study_base.SeriesStudy):
+class LexiconInductionStudy(study_base.SeriesStudy):
   """Lexicon induction by every series for every dictionary.
 
   Attributes:
@@ -72,7 +72,7 @@ class WordStudy(study_base.SeriesStudy):
   train: Mapping[str, str]
   test: Mapping[str, str]
   text: text_sources.TextSource | None = None
-  series: tuple[model_refs.Series, ...] = ()
+  series: tuple[model_refs.ModelSeries, ...] = ()
   vectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
   layers: tuple[validation.LayerIndex, ...] | None = None
   max_words: validation.PositiveInt = 200_000
@@ -186,7 +186,7 @@ class _VectorCache:
 
   def __init__(
     self,
-    settings: WordStudy,
+    settings: LexiconInductionStudy,
     models: model_refs.Models,
     dictionary_words: Mapping[str, set[str]],
   ):

@@ -60,7 +60,7 @@ class ModelRef:
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
-class Series:
+class ModelSeries:
   """A model for each side of every language pair.
 
   In a model reference, `{language}` is replaced by the language of its side and
@@ -79,7 +79,7 @@ class Series:
   second: str = ''
 
   @classmethod
-  def parse(cls, text: str) -> 'Series':
+  def parse(cls, text: str) -> 'ModelSeries':
     """Parses `NAME=MODEL` or `NAME=MODEL,MODEL`.
 
     Raises:
@@ -134,7 +134,7 @@ class Models:
     self._run = functools.lru_cache(maxsize=None)(saved_run.open_run)
     self._subject = functools.lru_cache(maxsize=2)(self._restore)
 
-  def subject(self, ref: ModelRef) -> eval_task.Subject:
+  def subject(self, ref: ModelRef) -> eval_task.EvalModel:
     """Returns the model with the parameters of a checkpoint.
 
     Raises:
@@ -222,7 +222,7 @@ class Models:
       identity['seed'] = self._seed
     return identity
 
-  def _restore(self, ref: ModelRef) -> eval_task.Subject:
+  def _restore(self, ref: ModelRef) -> eval_task.EvalModel:
     run = self._run(ref.directory)
     if isinstance(ref.step, str):
       params = run.untrained_params(
@@ -230,7 +230,7 @@ class Models:
       )
     else:
       params = run.restore_params(ref.step, partitioner=self._partitioner)
-    return eval_task.Subject(
+    return eval_task.EvalModel(
       model=run.model,
       params=params,
       vocabulary=run.vocabulary,

@@ -46,7 +46,7 @@ class MultiwayFiles(text_sources.PairSource):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Oriented(text_sources.PairSource):
+class OrientedPairs(text_sources.PairSource):
   """Language pairs of another source, with a given language in front.
 
   Attributes:

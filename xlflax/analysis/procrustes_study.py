@@ -247,7 +247,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
 
 
 def _word_vectors(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts,
   language: str,
   layers: list[int],
@@ -307,10 +307,10 @@ def _word_vectors(
 
 def _norm_ratio(first: np.ndarray, second: np.ndarray) -> float:
   """Returns the mean norm of the second vectors divided by the first's."""
-  first_norm, second_norm = (
+  first_attention_norm, second_norm = (
     np.linalg.norm(side, axis=-1).mean() for side in (first, second)
   )
-  return float(second_norm / max(first_norm, 1e-12))
+  return float(second_norm / max(first_attention_norm, 1e-12))
 
 
 def _mean_cosine(first: np.ndarray, second: np.ndarray) -> float:
@@ -360,7 +360,7 @@ _PLOTTED_COLUMNS = (
 
 def _pictures(
   rows: list[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   if not rows:
     return {}
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}

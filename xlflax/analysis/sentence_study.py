@@ -27,7 +27,7 @@ _EXPLANATION = (
 _NAMES = {'none': 'without a map', 'procrustes': 'with Procrustes'}
 
 
-class Sides(NamedTuple):
+class SentenceSides(NamedTuple):
   """Hidden states of translated sentences.
 
   Attributes:
@@ -42,7 +42,7 @@ class Sides(NamedTuple):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceStudy(study_base.SeriesStudy):
+class SentenceRetrievalStudy(study_base.SeriesStudy):
   """Sentence retrieval by every series on every language pair.
 
   Attributes:
@@ -139,7 +139,7 @@ class SentenceStudy(study_base.SeriesStudy):
     text: text_sources.PairedText,
     layers: list[int],
     models: model_refs.Models,
-  ) -> Sides:
+  ) -> SentenceSides:
     """Returns the states of both sides of a text at some layers."""
     first, second = self.reader.sides(
       models, (case.first, case.second), text, case.pair, layers
@@ -147,7 +147,7 @@ class SentenceStudy(study_base.SeriesStudy):
     for states, language in zip((first, second), case.pair, strict=True):
       where = f'language {language}, {case.series}'
       study_base.check_finite(states, 'A sentence state', where)
-    return Sides(first, second)
+    return SentenceSides(first, second)
 
 
 def _rows(
@@ -190,7 +190,7 @@ def _tables(rows: list[analysis_report.Row]):
 
 def _pictures(
   rows: list[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   last = study_base.last_steps(rows)
   has_several_series = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
@@ -220,7 +220,7 @@ def _pictures(
 
 
 def score_mapped_layers(
-  train: Sides, test: Sides, *, max_rounds: int = 50
+  train: SentenceSides, test: SentenceSides, *, max_rounds: int = 50
 ) -> retrieval_metrics.PairScores:
   """Computes the retrieval accuracy of every layer after a learned map.
 

@@ -23,11 +23,11 @@ _MAP = 'map'  # Key of the map among the head's parameters.
 
 
 def subject_of(
-  source: eval_task.Subject,
-  target: eval_task.Subject,
+  source: eval_task.EvalModel,
+  target: eval_task.EvalModel,
   name: str,
   saved: alignment_maps.SavedMap | None,
-) -> eval_task.Subject:
+) -> eval_task.EvalModel:
   """Returns the target's encoder with a head of the source.
 
   The result is evaluated like any fine-tuned model on text in the target's

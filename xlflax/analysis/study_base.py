@@ -74,7 +74,7 @@ class SeriesStudy(Study):
     steps: Checkpoints of models without a named step (see `Models.at_steps`).
   """
 
-  series: tuple[model_refs.Series, ...]
+  series: tuple[model_refs.ModelSeries, ...]
   steps: model_refs.Steps = model_refs.LAST
 
   def __post_init__(self):

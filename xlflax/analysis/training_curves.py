@@ -28,7 +28,7 @@ _EXPLANATION = (
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CurvesStudy(study_base.Study):
+class LearningCurvesStudy(study_base.Study):
   """Learning curves of the evaluation results of runs.
 
   Attributes:
@@ -135,7 +135,7 @@ class CurvesStudy(study_base.Study):
 
   def _pictures(
     self, rows: Sequence[analysis_report.Row]
-  ) -> dict[str, analysis_report.Picture]:
+  ) -> dict[str, analysis_report.Figure]:
     pictures = {}
     for task in dict.fromkeys(row['task'] for row in rows):
       task_rows = [row for row in rows if row['task'] == task]
@@ -152,7 +152,7 @@ class CurvesStudy(study_base.Study):
       title = f'{task} during training'
       if len({row['step'] for row in task_rows}) < 2:
         continue
-      pictures[name] = analysis_report.Picture(
+      pictures[name] = analysis_report.Figure(
         title,
         plots.line_panels(title, label, panels, xlabel=plots.STEP),
         task_rows,
@@ -171,7 +171,7 @@ class CurvesStudy(study_base.Study):
           }
           for model in dict.fromkeys(row['model'] for row in gaps)
         }
-        pictures[f'{name}.transfer'] = analysis_report.Picture(
+        pictures[f'{name}.transfer'] = analysis_report.Figure(
           title,
           plots.transfer_curves(title, label, self.source, panel_curves),
           gaps,

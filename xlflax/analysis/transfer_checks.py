@@ -19,7 +19,7 @@ from xlflax.utils import errors
 
 
 def finite_states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   source: example_source.ExampleSource,
   layer: int,
   *,
@@ -61,7 +61,7 @@ def finite_states(
 
 
 def finite_head(
-  subject: eval_task.Subject, objective: str, *, name: str
+  subject: eval_task.EvalModel, objective: str, *, name: str
 ) -> None:
   """Checks that the parameters of a head are finite.
 

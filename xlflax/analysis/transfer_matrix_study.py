@@ -27,7 +27,7 @@ _GAP = 'gap'
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DirectionsStudy(study_base.Study):
+class TransferMatrixStudy(study_base.Study):
   """Transfer matrices written by `xlflax finetune --train_languages`.
 
   Attributes:
@@ -157,18 +157,18 @@ def _group_by_task(
 
 def _pictures(
   rows: Sequence[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   pictures = {}
   for task, task_rows in _group_by_task(rows).items():
     panels = _panels(task_rows)
     title = f'Transfer between languages, {task}'
-    pictures[task] = analysis_report.Picture(
+    pictures[task] = analysis_report.Figure(
       title, figures.directions(title, 'points', panels), task_rows
     )
     gains = _gains(panels)
     if gains:
       title = f'Transfer between languages, {task}: gains'
-      pictures[f'{task}.gains'] = analysis_report.Picture(
+      pictures[f'{task}.gains'] = analysis_report.Figure(
         title,
         figures.directions(title, 'gain (points)', gains, around_zero=True),
         [

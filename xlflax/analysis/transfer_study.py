@@ -45,7 +45,7 @@ class Head:
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransferStudy(study_base.Study):
+class HeadTransferStudy(study_base.Study):
   """Scores of heads on the states of a target model.
 
   Attributes:
@@ -157,7 +157,7 @@ def _scores(result: eval_task.EvalResult):
     yield metric, part, value
 
 
-def _head_layer(source: eval_task.Subject, name: str) -> int:
+def _head_layer(source: eval_task.EvalModel, name: str) -> int:
   """Returns the index of the layer that a head reads."""
   count = source.model.config.num_layers + 1
   layer = getattr(source.objectives[name], 'layer', None)
@@ -165,7 +165,7 @@ def _head_layer(source: eval_task.Subject, name: str) -> int:
 
 
 def _has_same_size(
-  source: eval_task.Subject, target: eval_task.Subject
+  source: eval_task.EvalModel, target: eval_task.EvalModel
 ) -> bool:
   return source.model.config.hidden_dim == target.model.config.hidden_dim
 
@@ -186,7 +186,7 @@ def _tables(rows: Sequence[analysis_report.Row]):
 
 def _pictures(
   rows: Sequence[analysis_report.Row],
-) -> dict[str, analysis_report.Picture]:
+) -> dict[str, analysis_report.Figure]:
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in rows:
     panels.setdefault(row['pair'], {}).setdefault(row['series'], []).append(

@@ -60,7 +60,7 @@ class TwoModelAlignment(CheckedAlignment):
       If None, states are compared without a map.
   """
 
-  second: eval_task.Subject
+  second: eval_task.EvalModel
   maps: Sequence[alignment_maps.SavedMap] | None = None
 
   def _unchecked_states(
@@ -98,7 +98,7 @@ class TwoModelAlignment(CheckedAlignment):
     return np.array(mapped_first), np.array(mapped_second)
 
   def _word_states(
-    self, subject: eval_task.Subject, sentences, notes
+    self, subject: eval_task.EvalModel, sentences, notes
   ) -> list[np.ndarray]:
     """Returns the states of the words of each sentence.
 

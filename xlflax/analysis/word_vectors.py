@@ -208,7 +208,7 @@ class Store:
 
 
 def embedding_vectors(
-  subject: eval_task.Subject, words: Sequence[str], language: str
+  subject: eval_task.EvalModel, words: Sequence[str], language: str
 ) -> lexicon_induction.WordVectors:
   """Returns the embeddings of the words that are a single token.
 

@@ -211,7 +211,7 @@ def main(options: EvaluateOptions) -> int:
     model_dir=options.model_dir[0],
     output=options.output,
     steps=parse_checkpoint_steps(options.checkpoint_steps),
-    best_metric=options.metric_for_best_model,
+    metric_for_best_model=options.metric_for_best_model,
     untrained=options.random_init_baseline,
     watch=options.continuous,
     poll_seconds=options.poll_interval,

@@ -223,7 +223,7 @@ def _run_grids(
     'keep': options.keep_checkpoints,
     'untrained': options.random_init_baseline,
     'batch_size': options.eval_batch_size,
-    'other_config': {'error': 'refuse', 'continue': 'accept'}[
+    'on_config_mismatch': {'error': 'refuse', 'continue': 'accept'}[
       options.on_config_mismatch
     ],
   }

@@ -70,10 +70,10 @@ def main(options: MineHardNegativesOptions) -> None:
     output=options.output,
     language=options.language,
     mining=hard_negatives.Mining(
-      negatives=options.num_negatives,
-      share=options.max_score_ratio,
-      nearest=options.range_max,
-      skip=options.range_min,
+      num_negatives=options.num_negatives,
+      max_score_ratio=options.max_score_ratio,
+      range_max=options.range_max,
+      range_min=options.range_min,
     ),
   )
   print(

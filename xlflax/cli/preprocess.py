@@ -112,12 +112,14 @@ class PreprocessOptions:
   margin_layer: shared_options.NonNegativeInt | None = None
   code_switch: bool = False
   code_switch_probability: shared_options.Fraction = CodeSwitching.probability
-  code_switch_max_ratio: shared_options.Fraction = CodeSwitching.max_share
+  code_switch_max_ratio: shared_options.Fraction = (
+    CodeSwitching.max_replaced_ratio
+  )
   code_switch_group_lines: shared_options.PositiveInt = (
     CodeSwitching.group_lines
   )
   code_switch_target_languages: str | None = None
-  num_copies: shared_options.PositiveInt = CodeSwitching.copies
+  num_copies: shared_options.PositiveInt = CodeSwitching.num_copies
   seed: shared_options.Seed = CodeSwitching.seed
   num_workers: shared_options.NumWorkers = 1
   overwrite: bool = False
@@ -255,18 +257,21 @@ def _filters(options: PreprocessOptions) -> Any:
 
 def _deduplication(options: PreprocessOptions) -> Any:
   """Returns the settings of deduplication."""
-  from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
+  from xlflax.data.preprocessing.fuzzy_deduplication import (
+    Deduplication,
+    DeduplicationMode,
+  )
 
   kept_lines = {
-    'none': Kept.ALL,
-    'exact': Kept.NOT_EQUAL,
-    'fuzzy': Kept.NOT_NEAR,
+    'none': DeduplicationMode.ALL,
+    'exact': DeduplicationMode.NOT_EQUAL,
+    'fuzzy': DeduplicationMode.NOT_NEAR,
   }
   return Deduplication(
-    kept=kept_lines[options.dedup],
-    bands=options.minhash_bands,
-    rows=options.minhash_rows,
-    characters=options.minhash_ngram,
+    mode=kept_lines[options.dedup],
+    num_bands=options.minhash_bands,
+    rows_per_band=options.minhash_rows,
+    ngram_size=options.minhash_ngram,
   )
 
 
@@ -289,7 +294,7 @@ def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
   def encode(texts, languages):
     return run.encode(texts, languages=languages, layer=options.margin_layer)
 
-  return MarginFilter(least=options.min_margin, encoder=encoder), encode
+  return MarginFilter(min_margin=options.min_margin, encoder=encoder), encode
 
 
 def _code_switching(options: PreprocessOptions) -> CodeSwitching | None:
@@ -298,10 +303,10 @@ def _code_switching(options: PreprocessOptions) -> CodeSwitching | None:
     return None
   return CodeSwitching(
     probability=options.code_switch_probability,
-    max_share=options.code_switch_max_ratio,
+    max_replaced_ratio=options.code_switch_max_ratio,
     group_lines=options.code_switch_group_lines,
     languages=_split_list(options.code_switch_target_languages),
-    copies=options.num_copies,
+    num_copies=options.num_copies,
     seed=options.seed,
   )
 

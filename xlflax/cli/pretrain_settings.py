@@ -145,7 +145,7 @@ def _select_recipe(
     trainer = _build_trainer(
       budget.gin, gin_files, vocabulary_size, len(corpus.languages)
     )
-    config, stream = trainer.model.config, trainer.streams[0]
+    config, stream = trainer.model.config, trainer.datasets[0]
     tokens_per_step = stream.batch_size * stream.length
     layer_size = (
       4 * config.hidden_dim**2 + 2 * config.hidden_dim * config.mlp_dim

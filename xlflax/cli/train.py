@@ -182,7 +182,7 @@ def _plan(
   options: TrainOptions,
   phases: Sequence[train_phases.Phase],
   trainers: Sequence[Any],
-  machine: machine_topology.Machine | None,
+  machine: machine_topology.DeviceTopology | None,
 ) -> int:
   """Prints the plan of each phase and, for several phases, a summary."""
   from xlflax.planning import dry_run, plan_report
@@ -242,19 +242,19 @@ def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
   from xlflax.training.checkpointing import run_directory
 
   fields: dict[str, Any] = {
-    'stop_at_step': options.stop_after_steps,
-    'hang_timeout': options.watchdog_timeout,
+    'stop_after_steps': options.stop_after_steps,
+    'watchdog_timeout': options.watchdog_timeout,
     'profile_steps': options.profile_steps,
-    'log_to': list(options.report_to) or None,
+    'trackers': list(options.report_to) or None,
     'profile_memory': options.profile_memory or None,
   }
   on_mismatch = {
-    'error': run_directory.OtherConfig.REFUSE,
-    'continue': run_directory.OtherConfig.ACCEPT,
+    'error': run_directory.OnConfigMismatch.REFUSE,
+    'continue': run_directory.OnConfigMismatch.ACCEPT,
   }
   run = phase.configuration.build(
     trainer.Trainer,
-    other_config=on_mismatch[options.on_config_mismatch],
+    on_config_mismatch=on_mismatch[options.on_config_mismatch],
     **{name: value for name, value in fields.items() if value is not None},
     **options.dummy_vocabulary(),
   )
@@ -262,4 +262,4 @@ def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
   if not options.format.json:
     return run
   # JSON output includes the losses of each objective and language.
-  return dataclasses.replace(run, log_to=(*run.log_to, 'terminal'))
+  return dataclasses.replace(run, trackers=(*run.trackers, 'terminal'))

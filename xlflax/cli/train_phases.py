@@ -91,7 +91,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
       run_directory.check_run_directory(
         setup.model_dir,
         setup.description,
-        other_config=setup.settings.other_config,
+        on_config_mismatch=setup.settings.on_config_mismatch,
       )
       logging.info('Skipping %s, which has finished.', setup.model_dir)
     previous = setup
@@ -183,6 +183,6 @@ def _check_reads_previous(file: str, macros: set[str]) -> None:
     raise errors.ConfigError(
       'A phase must start from the checkpoint of the previous phase',
       got=f'{file}, which does not read %{_INIT_MACRO}',
-      expected=f'initialization.InitFrom.model_dir = %{_INIT_MACRO}',
+      expected=f'initialization.InitFromCheckpoint.model_dir = %{_INIT_MACRO}',
       where='--phases',
     )

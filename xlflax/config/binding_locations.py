@@ -23,7 +23,7 @@ class Binding:
 
   Attributes:
     scope: The scopes of the parameter, such as 'train/mono', or ''.
-    selector: The configurable, such as 'dataset_config.Stream'. For a macro,
+    selector: The configurable, such as 'dataset_config.DatasetConfig'. For a macro,
       its name.
     parameter: The name of the parameter. For a macro, ''.
     macros: The macros that the value refers to.

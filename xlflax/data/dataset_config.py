@@ -13,8 +13,8 @@ from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import class_registry, errors, validation
 
 
-class Layout(enum.Enum):
-  """Arrangement of examples in sequences of T = `Stream.length` tokens.
+class ExampleLayout(enum.Enum):
+  """Arrangement of examples in sequences of T = `DatasetConfig.length` tokens.
 
   <s> and </s> stand for the vocabulary's bos and eos tokens. The examples show
   the lines `a b` and `c d e f` of a monolingual task, or the pair (`a b`,
@@ -65,8 +65,8 @@ class Packing(enum.Enum):
   NEXT_FIT = 'next_fit'
 
 
-class Separator(enum.Enum):
-  """Special tokens around a pair x, y in one sequence (`Layout.PAIRS`).
+class SpecialTokenTemplate(enum.Enum):
+  """Special tokens around a pair x, y in one sequence (`ExampleLayout.PAIRS`).
 
   BERT: `<s> x </s> y </s>`. XLMR: `<s> x </s> </s> y </s>` (also RoBERTa). XLM:
   `<s> x </s> <s> y </s>` (XLM itself writes </s> in place of <s>).
@@ -79,10 +79,10 @@ class Separator(enum.Enum):
   @property
   def num_special(self) -> int:
     """Number of special tokens in a sequence with one pair."""
-    return 3 if self is Separator.BERT else 4
+    return 3 if self is SpecialTokenTemplate.BERT else 4
 
 
-class Positions(enum.Enum):
+class PositionIds(enum.Enum):
   """Positions of the second side of a pair.
 
   RUNNING continues the positions of the first side (PPA). RESET restarts at 0
@@ -93,7 +93,7 @@ class Positions(enum.Enum):
   RESET = 'reset'
 
 
-class SideOrder(enum.Enum):
+class PairOrder(enum.Enum):
   """Order of the two sides of a pair.
 
   AS_IS keeps the order of the corpus, REVERSED exchanges the sides of every
@@ -120,9 +120,9 @@ class PairOptions:
       tokens. Longer pairs are dropped (PPA: 128). If None, there is no maximum.
   """
 
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
-  order: SideOrder = SideOrder.AS_IS
+  separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR
+  positions: PositionIds = PositionIds.RUNNING
+  order: PairOrder = PairOrder.AS_IS
   min_tokens: validation.PositiveInt = 1
   max_tokens: validation.PositiveInt | None = None
 
@@ -155,9 +155,9 @@ class Locality:
   window_blocks: validation.PositiveInt = 64
 
 
-@class_registry.register('stream')
+@class_registry.register('dataset_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stream:
+class DatasetConfig:
   """Configuration of a mixture of tasks and its conversion into batches.
 
   Attributes:
@@ -177,7 +177,7 @@ class Stream:
       `mixing_schedule.BLOCK_STEPS` steps. If None, the SeqIO rates of the
       mixture are used.
     sizes: Unit of the task sizes N_i.
-    max_share: Maximum sampling rate of a task. The excess is distributed to the
+    max_rate: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
     max_epochs: Maximum number of epochs of a task, after which the task is no
       longer sampled and its rate is distributed to the other tasks in
@@ -205,14 +205,14 @@ class Stream:
 
   name: str
   mixture: str
-  layout: Layout
+  layout: ExampleLayout
   length: validation.PositiveInt
   batch_size: validation.PositiveInt
   split: str = 'train'
   languages: tuple[str, ...] | None = None
   alpha: validation.SamplingExponent | Callable[[int], Any] | None = None
   sizes: Sizes = Sizes.EXAMPLES
-  max_share: validation.PositiveFraction | None = None
+  max_rate: validation.PositiveFraction | None = None
   max_epochs: validation.PositiveFloat | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
@@ -230,7 +230,7 @@ class Stream:
   @property
   def parallel(self) -> bool:
     """True if the tasks of the stream must have two sides."""
-    return self.layout in (Layout.PAIRS, Layout.SIDES)
+    return self.layout in (ExampleLayout.PAIRS, ExampleLayout.SIDES)
 
   @property
   def capacity(self) -> int:
@@ -238,7 +238,7 @@ class Stream:
 
     For PAIRS, this is the number of tokens of both sides together.
     """
-    if self.layout is Layout.PAIRS:
+    if self.layout is ExampleLayout.PAIRS:
       return self.length - self.pairs.separator.num_special
     return self.length - 2
 
@@ -262,19 +262,19 @@ class Stream:
       batch_keys.POSITIONS,
       batch_keys.LANGUAGE_IDS,
     )
-    if self.layout is Layout.PAIRS:
+    if self.layout is ExampleLayout.PAIRS:
       return (*keys, batch_keys.SIDE_IDS)
-    if self.layout in (Layout.SIDES, Layout.ADJACENT):
+    if self.layout in (ExampleLayout.SIDES, ExampleLayout.ADJACENT):
       return keys + tuple(batch_keys.PAIRED + key for key in keys)
     return keys
 
 
-def _check_sizes(stream: Stream) -> None:
+def _check_sizes(stream: DatasetConfig) -> None:
   where = f'stream {stream.name!r}'
-  min_capacity = 2 if stream.layout is Layout.PAIRS else 1
+  min_capacity = 2 if stream.layout is ExampleLayout.PAIRS else 1
   if stream.capacity < min_capacity:
     raise errors.ConfigError(
-      '`Stream.length` is too small to hold text',
+      '`DatasetConfig.length` is too small to hold text',
       got=stream.length,
       expected=f'at least {stream.length - stream.capacity + min_capacity}',
       where=where,
@@ -282,53 +282,53 @@ def _check_sizes(stream: Stream) -> None:
   _check_alpha(stream, where)
 
 
-def _check_alpha(stream: Stream, where: str) -> None:
+def _check_alpha(stream: DatasetConfig, where: str) -> None:
   if stream.sizes is Sizes.TOKENS and stream.alpha is None:
     raise errors.ConfigError(
-      '`Stream.sizes` requires `Stream.alpha`',
+      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`',
       where=where,
       fix='set Stream.alpha, or remove the value of Stream.sizes',
     )
 
 
-def _check_options(stream: Stream) -> None:
+def _check_options(stream: DatasetConfig) -> None:
   """Raises a ConfigError if an option is set that the layout ignores."""
   layout = stream.layout
   pairs = stream.pairs
   default = PairOptions()
-  two_sided = stream.parallel or layout is Layout.ADJACENT
+  two_sided = stream.parallel or layout is ExampleLayout.ADJACENT
   is_ignored = {
     'max_examples': (
       stream.max_examples is not None
       and (
-        layout in (Layout.BLOCKS, Layout.ADJACENT)
+        layout in (ExampleLayout.BLOCKS, ExampleLayout.ADJACENT)
         or stream.packing is not Packing.NONE
       )
     ),
     'packing': (
-      layout not in (Layout.SENTENCES, Layout.PAIRS)
+      layout not in (ExampleLayout.SENTENCES, ExampleLayout.PAIRS)
       and stream.packing is not Packing.NONE
     ),
     'pairs': not two_sided and pairs != default,
     'pairs.separator': (
-      layout is not Layout.PAIRS
+      layout is not ExampleLayout.PAIRS
       and two_sided
       and pairs.separator is not default.separator
     ),
     'pairs.positions': (
-      layout is not Layout.PAIRS
+      layout is not ExampleLayout.PAIRS
       and two_sided
       and pairs.positions is not default.positions
     ),
     'pairs.max_tokens': (
-      layout is Layout.ADJACENT and pairs.max_tokens is not None
+      layout is ExampleLayout.ADJACENT and pairs.max_tokens is not None
     ),
   }
   for name, ignored in is_ignored.items():
     if ignored:
       suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
-        f'`Stream.{name}` has no effect for Layout.{layout.name}{suffix}',
+        f'`DatasetConfig.{name}` has no effect for Layout.{layout.name}{suffix}',
         where=f'stream {stream.name!r}',
         fix=f'remove the value of Stream.{name}',
       )

@@ -19,7 +19,7 @@ from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors, name_suggestions
 
 
-class AnyStream(Protocol):
+class AnyDatasetConfig(Protocol):
   """Common interface of streams of text and streams of labeled examples."""
 
   @property
@@ -76,7 +76,7 @@ class Loader(Protocol):
   """Random access to the rows of the global batch of any step."""
 
   @property
-  def stream(self) -> AnyStream:
+  def stream(self) -> AnyDatasetConfig:
     """Stream that the loader reads."""
 
   @property
@@ -115,7 +115,7 @@ class Loader(Protocol):
 
 
 def check_sides(
-  stream: dataset_config.Stream, task: str, languages: tuple[str, ...]
+  stream: dataset_config.DatasetConfig, task: str, languages: tuple[str, ...]
 ) -> None:
   """Checks that the layout of a stream fits the number of sides of a task.
 
@@ -140,7 +140,7 @@ def check_sides(
 
 
 def filter_tasks_by_language(
-  stream: dataset_config.Stream, tasks: Mapping[str, tuple[str, ...]]
+  stream: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
   """Returns the tasks of a mixture that `Stream.languages` selects, in order.
 
@@ -172,7 +172,7 @@ def filter_tasks_by_language(
 
 
 def side_languages(
-  stream: dataset_config.Stream, vocabulary, languages: tuple[str, ...]
+  stream: dataset_config.DatasetConfig, vocabulary, languages: tuple[str, ...]
 ) -> tuple[int, ...]:
   """Returns the language id of each side of a sequence.
 
@@ -183,12 +183,14 @@ def side_languages(
     vocabulary: Vocabulary that maps language codes to ids.
     languages: Languages of the sides of the task.
   """
-  if stream.layout is dataset_config.Layout.ADJACENT:
+  if stream.layout is dataset_config.ExampleLayout.ADJACENT:
     languages = languages * 2
   return tuple(map(vocabulary.language_id, languages))
 
 
-def check_range(stream: AnyStream, step: int, start: int, stop: int) -> None:
+def check_range(
+  stream: AnyDatasetConfig, step: int, start: int, stop: int
+) -> None:
   """Raises a ValueError if a range of rows lies outside of the batch."""
   if step < 0 or not 0 <= start < stop <= stream.batch_size:
     raise ValueError(

@@ -12,7 +12,7 @@ from xlflax.utils import errors, validation
 
 @validation.validate_call
 def open_loader(
-  stream: loader_base.AnyStream,
+  stream: loader_base.AnyDatasetConfig,
   *,
   vocabulary: base_vocabulary.Vocabulary,
   seed: validation.Seed,
@@ -51,13 +51,13 @@ def open_loader(
     CorpusError: If the mixture does not exist, or the filters drop every
       example of a task.
   """
-  if isinstance(stream, supervised_dataset.LabelledStream):
+  if isinstance(stream, supervised_dataset.LabeledDatasetConfig):
     from xlflax.data.supervised import supervised_loader
 
-    return supervised_loader.LabelledLoader(
+    return supervised_loader.LabeledLoader(
       stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
     )
-  assert isinstance(stream, dataset_config.Stream)
+  assert isinstance(stream, dataset_config.DatasetConfig)
   if isinstance(corpus, (str, os.PathLike)):
     corpus = corpus_directory.Corpus(corpus)
   if cache_dir is None:
@@ -77,7 +77,7 @@ def open_loader(
   )
 
 
-def _import_live_modules(stream: dataset_config.Stream):
+def _import_live_modules(stream: dataset_config.DatasetConfig):
   """Imports the modules that read SeqIO tasks.
 
   Raises:

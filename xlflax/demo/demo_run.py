@@ -111,12 +111,12 @@ def _evaluate(settings: demo_pipeline.Settings) -> evaluate.Report:
   directory = settings.path('corpus')
   tasks = (
     retrieval_task.Retrieval(
-      source=text_sources.CorpusPairs(directory=directory)
+      source=text_sources.ParallelCorpus(directory=directory)
     ),
     perplexity.Perplexity(
       source=text_sources.CorpusText(directory=directory),
       length=64,
-      draws=_MASK_DRAWS,
+      num_mask_samples=_MASK_DRAWS,
     ),
   )
   report = evaluate.evaluate(

@@ -28,12 +28,12 @@ def find(
     of the query) and 'found' (the nearest English message).
   """
   run = saved_run.open_run(model_dir)
-  subject = eval_task.Subject(
+  subject = eval_task.EvalModel(
     model=run.model,
     params=run.restore_params(run.steps[-1]),
     vocabulary=run.vocabulary,
   )
-  source = text_sources.CorpusPairs(directory=str(corpus))
+  source = text_sources.ParallelCorpus(directory=str(corpus))
   examples = []
   for pair_index, pair in enumerate(source.pairs()):
     text = source.load(pair)
@@ -69,7 +69,7 @@ def table(examples: list[dict[str, str]]) -> rich.table.Table:
 
 
 def _find_nearest(
-  subject: eval_task.Subject, examples: list[dict[str, str]], english
+  subject: eval_task.EvalModel, examples: list[dict[str, str]], english
 ) -> list[int]:
   """Returns the index in `english` of each query's nearest neighbor.
 

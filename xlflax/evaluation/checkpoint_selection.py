@@ -30,7 +30,7 @@ def select_checkpoints(
   run: saved_run.SavedRun,
   steps: str | Sequence[int],
   *,
-  best_metric: str | None = None,
+  metric_for_best_model: str | None = None,
   may_be_none: bool = False,
 ) -> list[int]:
   """Returns the steps of the checkpoints to evaluate in ascending order.
@@ -38,14 +38,14 @@ def select_checkpoints(
   Args:
     run: Run whose checkpoints are selected.
     steps: 'last', 'all', 'best', 'none' or a sequence of steps.
-    best_metric: Metric for 'best', in the form '<task>/<metric>/<part>'. The
+    metric_for_best_model: Metric for 'best', in the form '<task>/<metric>/<part>'. The
       declaration of the metric determines whether higher or lower is better.
     may_be_none: Whether to return an empty list if the run has no checkpoint.
 
   Raises:
     CheckpointError: If a step has no checkpoint, or if the run has no
       checkpoint at all.
-    ConfigError: If `best_metric` is required and missing, was not recorded in
+    ConfigError: If `metric_for_best_model` is required and missing, was not recorded in
       training, or is not declared by any task.
   """
   available = run.steps
@@ -60,7 +60,7 @@ def select_checkpoints(
       fix='Train longer, or pass --continuous to wait for a checkpoint.',
     )
   if steps == 'best':
-    return [_best_checkpoint(run, available, best_metric)]
+    return [_best_checkpoint(run, available, metric_for_best_model)]
   return available if steps == 'all' else available[-1:]
 
 

@@ -23,7 +23,7 @@ class Evaluation:
 
   Attributes:
     tasks: Tasks to evaluate.
-    every_steps: Number of training steps between two evaluations. The last step
+    eval_interval_steps: Number of training steps between two evaluations. The last step
       is always evaluated.
     batch_size: Number of sentences per batch.
     seed: Random seed of the tasks, the same at every step.
@@ -31,7 +31,7 @@ class Evaluation:
   """
 
   tasks: tuple[eval_task.EvalTask, ...]
-  every_steps: validation.PositiveInt
+  eval_interval_steps: validation.PositiveInt
   batch_size: validation.PositiveInt = 64
   seed: validation.Seed = 0
   use_ema: bool = True
@@ -41,7 +41,7 @@ class Evaluation:
 
   def is_due(self, step: int, last_step: int) -> bool:
     """Returns whether the tasks run after a step."""
-    return step % self.every_steps == 0 or step == last_step
+    return step % self.eval_interval_steps == 0 or step == last_step
 
   def is_better_higher(self, metric: str) -> bool:
     """Returns whether a higher value of a metric is better, as declared."""
@@ -77,7 +77,7 @@ def evaluate_state(
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
   params = state.ema if use_ema else state.params
-  subject = eval_task.Subject(
+  subject = eval_task.EvalModel(
     model=setup.model,
     params=params,
     vocabulary=setup.vocabulary,

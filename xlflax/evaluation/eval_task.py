@@ -1,4 +1,4 @@
-"""The interface of evaluation: an `EvalTask` scores a `Subject`.
+"""The interface of evaluation: an `EvalTask` scores a `EvalModel`.
 
 A failure in one part of a task, such as a language, does not stop the other
 parts. `Failures.guard` catches the exception and records the task and the part.
@@ -46,7 +46,7 @@ _metrics: dict[str, Metric] = {}
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Subject:
+class EvalModel:
   """A model with restored parameters, as passed to evaluation tasks.
 
   Attributes:
@@ -79,8 +79,8 @@ class Subject:
   inputs: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
   )
-  sentence: sentence_embedding.SentenceEncoding = dataclasses.field(
-    default_factory=sentence_embedding.SentenceEncoding
+  sentence: sentence_embedding.SentenceEmbedding = dataclasses.field(
+    default_factory=sentence_embedding.SentenceEmbedding
   )
 
   @property
@@ -338,7 +338,7 @@ class EvalTask:
       for metric, value in json.loads(file.read_text('utf-8')).items()
     }
 
-  def evaluate(self, subject: Subject) -> EvalResult:
+  def evaluate(self, subject: EvalModel) -> EvalResult:
     """Scores the subject; the result lists the parts that failed."""
     raise NotImplementedError
 
@@ -369,7 +369,7 @@ def statistics_files(
   return {name: json.dumps(stored | new) + '\n'}
 
 
-def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
+def evaluate_task(task: EvalTask, subject: EvalModel) -> EvalResult:
   """Evaluates a task; a failure of the complete task is part of the result."""
   failures = Failures(task.name)
   with progress_reporting.progress_name(task.name), failures.guard():

@@ -20,7 +20,7 @@ _Objective = TypeVar('_Objective', bound=finetuning_objective.FineTuning)
 
 
 def objective_of(
-  subject: eval_task.Subject, name: str, kind: type[_Objective]
+  subject: eval_task.EvalModel, name: str, kind: type[_Objective]
 ) -> _Objective:
   """Returns the objective with a name after checking that its head exists.
 
@@ -54,22 +54,24 @@ def objective_of(
   return objective
 
 
-def length_of(subject: eval_task.Subject, length: int | None) -> int:
+def length_of(subject: eval_task.EvalModel, length: int | None) -> int:
   """Returns the maximum number of tokens per sequence.
 
   Args:
     subject: Model, which limits the length.
     length: Requested length. If None, the limit of the model.
   """
-  limit = finetuning_objective.body_config(subject.model).max_length
+  limit = finetuning_objective.body_config(
+    subject.model
+  ).max_position_embeddings
   return limit if length is None else min(length, limit)
 
 
 def predict_rows(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   objective: finetuning_objective.FineTuning,
   rows: Sequence[featurizer.Row],
-  maker: featurizer.RowMaker,
+  maker: featurizer.Featurizer,
   *,
   max_length: int,
 ) -> Iterator[tuple[int, Any]]:

@@ -55,10 +55,10 @@ class SentenceVectors(NamedTuple):
 
 
 def sentence_vectors(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
-  encoding: sentence_embedding.SentenceEncoding | None = None,
+  encoding: sentence_embedding.SentenceEmbedding | None = None,
   *,
   prompt: str | None = None,
 ) -> SentenceVectors:
@@ -96,10 +96,10 @@ def sentence_vectors(
 
 
 def layer_vectors(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
-  encoding: sentence_embedding.SentenceEncoding,
+  encoding: sentence_embedding.SentenceEmbedding,
   *,
   prompt: str | None = None,
   layers: Sequence[int] | None = None,
@@ -130,7 +130,7 @@ def layer_vectors(
 
 
 def sentence_states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
   *,
@@ -169,7 +169,7 @@ def sentence_states(
 
 
 def token_states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   token_ids: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   *,
@@ -201,7 +201,7 @@ def token_states(
   return SentenceStates(states, truncated)
 
 
-def length_limit(subject: eval_task.Subject, max_length: int | None) -> int:
+def length_limit(subject: eval_task.EvalModel, max_length: int | None) -> int:
   """Returns the maximum number of tokens per sentence.
 
   The number includes `<bos>` and `<eos>`.
@@ -213,7 +213,7 @@ def length_limit(subject: eval_task.Subject, max_length: int | None) -> int:
   Raises:
     ConfigError: If the limit leaves no position for text.
   """
-  model_limit = subject.model.config.max_length
+  model_limit = subject.model.config.max_position_embeddings
   limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
@@ -226,7 +226,7 @@ def length_limit(subject: eval_task.Subject, max_length: int | None) -> int:
   return limit
 
 
-def layer_index(subject: eval_task.Subject, layer: int, *, where: str) -> int:
+def layer_index(subject: eval_task.EvalModel, layer: int, *, where: str) -> int:
   """Converts a layer number, which may be negative, to an index from 0.
 
   Args:
@@ -330,7 +330,7 @@ def _pooled_batches(subject, token_ids, language_ids, pooling, limit):
 
 
 def language_batches(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   token_ids: Sequence[Tokens],
   language_ids: np.ndarray,
   limit: int,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from xlflax.data.supervised import label_sets, labeled_examples
 
 
-class Unseen(enum.Enum):
+class UnseenLabelPolicy(enum.Enum):
   """Treatment of gold labels that the head was not trained with."""
 
   ERROR = 'error'  # The part is not evaluated and is listed as a failure.
@@ -17,7 +17,7 @@ class Unseen(enum.Enum):
 def check_labels_known(
   examples: Sequence[labeled_examples.Example],
   known_labels: Collection[str],
-  unseen: Unseen,
+  unseen: UnseenLabelPolicy,
   *,
   part: str,
   notes: list[str],
@@ -55,7 +55,7 @@ def check_labels_known(
     label for example in examples for label in example.labels or ()
   }
   seen_labels = example_labels - set(unseen_counts)
-  if unseen is Unseen.ERROR or not seen_labels:
+  if unseen is UnseenLabelPolicy.ERROR or not seen_labels:
     label_sets.check_labels(
       examples, {*known_labels, *seen_labels}, f'part {part}'
     )

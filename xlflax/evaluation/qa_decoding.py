@@ -30,11 +30,11 @@ class Decoding:
   """Settings of answer decoding (Devlin et al. 2019, section 4.2).
 
   Attributes:
-    n_best: Maximum number of answers per question and per window.
+    n_best_size: Maximum number of answers per question and per window.
     max_answer_length: Maximum number of tokens per answer.
   """
 
-  n_best: validation.PositiveInt = 20
+  n_best_size: validation.PositiveInt = 20
   max_answer_length: validation.PositiveInt = 30
 
 
@@ -68,7 +68,7 @@ def n_best(
       _span_scores(window, np.asarray(start), np.asarray(end), max_span),
       -np.inf,
     )
-    for index in _largest_indices(scores.ravel(), decoding.n_best):
+    for index in _largest_indices(scores.ravel(), decoding.n_best_size):
       first, extra = divmod(int(index), scores.shape[1])
       token = window.offset + first
       text_start, text_end = window.characters(token, token + extra)
@@ -85,7 +85,7 @@ def n_best(
   for candidate in sorted(candidates, key=lambda c: (-c.score, c.start)):
     if candidate.text:
       best.setdefault(candidate.text, candidate)
-  return list(best.values())[: decoding.n_best]
+  return list(best.values())[: decoding.n_best_size]
 
 
 def null_score(logits: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:

@@ -149,7 +149,7 @@ def result_identity(
   vocabulary_hash: str,
   seed: int,
   parameters: str = 'default',
-  sentence: sentence_embedding.SentenceEncoding | None = None,
+  sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
   """Returns everything except the checkpoint that a result depends on, as JSON.
 

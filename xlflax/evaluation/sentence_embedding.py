@@ -32,7 +32,7 @@ _POOLING_DESCRIPTIONS = {
 }
 
 
-class Centre(enum.Enum):
+class Centering(enum.Enum):
   """Mean that is subtracted from vectors before they are compared.
 
   All vectors of a language share a direction that identifies the language and
@@ -52,7 +52,7 @@ DOCUMENT = ('document', 'passage', 'corpus')
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceEncoding:
+class SentenceEmbedding:
   """Settings that turn a text into a vector.
 
   Attributes:
@@ -61,7 +61,7 @@ class SentenceEncoding:
       -1 the last layer.
     dense: Activation of each dense layer, in order.
     normalize: Whether to scale vectors to length 1.
-    centre: Mean that tasks subtract from the vectors of a test set. If None,
+    centering: Mean that tasks subtract from the vectors of a test set. If None,
       the default of each task.
     max_length: Maximum number of tokens per text, including special tokens. If
       None, the maximum of the model.
@@ -76,7 +76,7 @@ class SentenceEncoding:
   layers: tuple[validation.LayerIndex, ...] = (-1,)
   dense: tuple[str, ...] = ()
   normalize: bool = False
-  centre: Centre | None = None
+  centering: Centering | None = None
   max_length: validation.PositiveInt | None = None
   prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
   default_prompt: str | None = None
@@ -86,7 +86,7 @@ class SentenceEncoding:
     """Returns plain JSON values, as `read_sentence_encoding` reads them."""
     return dataclasses.asdict(self) | {
       'pooling': self.pooling.value,
-      'centre': self.centre and self.centre.value,
+      'centering': self.centering and self.centering.value,
     }
 
   def __str__(self) -> str:
@@ -113,7 +113,7 @@ class SentenceEncoding:
     pooling: Pooling | None = None,
     layer: int | None = None,
     **fields: Any,
-  ) -> 'SentenceEncoding':
+  ) -> 'SentenceEmbedding':
     """Returns the definition with the fields that a task or a call overrides.
 
     Dense layers and normalization apply only to the states that the definition
@@ -163,7 +163,7 @@ class SentenceEncoding:
 
 
 def write_sentence_encoding(
-  model_dir: pathlib.Path, encoding: SentenceEncoding
+  model_dir: pathlib.Path, encoding: SentenceEmbedding
 ) -> None:
   """Saves the definition of sentence vectors with a run."""
   run_directory.write_run_file(
@@ -171,7 +171,7 @@ def write_sentence_encoding(
   )
 
 
-def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
+def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEmbedding | None:
   """Returns the definition that was saved with a run; None if there is none.
 
   Raises:
@@ -182,7 +182,7 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
     return None
   fields = run_directory.read_run_file(model_dir, run_directory.SENTENCE)
   try:
-    return SentenceEncoding(**fields)
+    return SentenceEmbedding(**fields)
   except (TypeError, errors.ConfigError) as error:
     raise errors.RunDirectoryError(
       'The definition of sentence vectors is invalid',
@@ -194,7 +194,7 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
 
 def of_run(
   model_dir: pathlib.Path, params: Mapping[str, Any]
-) -> SentenceEncoding:
+) -> SentenceEmbedding:
   """Returns the definition of sentence vectors of a run at a checkpoint.
 
   Args:
@@ -203,7 +203,7 @@ def of_run(
       layers, for example after fine-tuning, a warning is logged and the
       definition has no dense layers.
   """
-  encoding = read_sentence_encoding(model_dir) or SentenceEncoding()
+  encoding = read_sentence_encoding(model_dir) or SentenceEmbedding()
   if encoding.has_parameters(params.get('heads', {})):
     return encoding
   _LOG.warning(

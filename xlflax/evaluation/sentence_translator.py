@@ -66,7 +66,7 @@ class Translator:
 
   def __init__(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     *,
     source: str,
     target: str,
@@ -104,7 +104,7 @@ class Translator:
         jnp.asarray([self._target_id]), self._start, subject.vocabulary.spec
       )[0]
     )
-    limit = subject.model.config.max_length
+    limit = subject.model.config.max_position_embeddings
     self.max_length = min(self._options.max_length or limit, limit)
 
   def describe(self) -> str:
@@ -248,10 +248,10 @@ def _source_batch(encoded, rows: int, length: int, language: int, spec):
   Rows without a sentence contain `<bos> <eos>`, because the attention mask of a
   row must not be empty.
   """
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='source',
     mixture='',
-    layout=dataset_config.Layout.SENTENCES,
+    layout=dataset_config.ExampleLayout.SENTENCES,
     length=length,
     batch_size=rows,
   )

@@ -45,9 +45,9 @@ class TaskText(text_sources.TextSource):
     ]
 
 
-@class_registry.register('task_pairs')
+@class_registry.register('seqio_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskPairs(text_sources.PairSource):
+class SeqioPairs(text_sources.PairSource):
   """The parallel tasks of a SeqIO mixture.
 
   Attributes:
@@ -82,7 +82,7 @@ class TaskPairs(text_sources.PairSource):
 
 
 def _tasks(
-  source: TaskText | TaskPairs, num_languages: int
+  source: TaskText | SeqioPairs, num_languages: int
 ) -> dict[tuple[str, ...], list[str]]:
   """Returns the names of the mixture's tasks by their languages.
 

@@ -63,9 +63,9 @@ class PairSource:
       split=split, languages=languages, max_pairs=max_examples
     )
     if mixture:
-      task_pairs = class_registry.find_class('task_pairs')  # in `task_sources`
+      task_pairs = class_registry.find_class('seqio_pairs')  # in `task_sources`
       return task_pairs(mixture=mixture, **settings)
-    return CorpusPairs(directory=_require_corpus(corpus), **settings)
+    return ParallelCorpus(directory=_require_corpus(corpus), **settings)
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the available language pairs."""
@@ -86,9 +86,9 @@ class PairSource:
     )
 
 
-@class_registry.register('corpus_pairs')
+@class_registry.register('parallel_corpus')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorpusPairs(PairSource):
+class ParallelCorpus(PairSource):
   """The parallel text of a corpus directory.
 
   Attributes:
@@ -352,9 +352,9 @@ def _fingerprint(parts: Iterable) -> str:
   return digest.hexdigest()[:16]
 
 
-@class_registry.register('file_pairs')
+@class_registry.register('parallel_files')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilePairs(PairSource):
+class ParallelFiles(PairSource):
   """Translations in files.
 
   Attributes:
@@ -381,7 +381,7 @@ class FilePairs(PairSource):
         raise errors.ConfigError(
           'A language pair must be named by two codes',
           got=name,
-          where='FilePairs.files',
+          where='ParallelFiles.files',
           expected='a name such as en-ja',
         )
 
@@ -391,7 +391,7 @@ class FilePairs(PairSource):
       (first, second)
       for first, second in (name.split('-') for name in self.files)
     )
-    return chosen_pairs(available, None, 'FilePairs.files')
+    return chosen_pairs(available, None, 'ParallelFiles.files')
 
   def load(self, pair: Pair) -> PairedText:
     """Returns the sentences of a language pair."""

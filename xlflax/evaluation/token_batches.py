@@ -45,7 +45,7 @@ def split_into_blocks(
 def fitting_pairs(
   first: Sequence[Tokens],
   second: Sequence[Tokens],
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
 ) -> list[collate.Unit]:
   """Returns the pairs that pass the stream's filters.
 
@@ -79,7 +79,7 @@ def fitting_pairs(
 def make_batches(
   units: Sequence[collate.Unit],
   languages: tuple[int, ...],
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
   spec: VocabularySpec,
 ) -> Iterator[batch_keys.Batch]:
   """Yields all units, one per row, in batches of the stream's static shape.

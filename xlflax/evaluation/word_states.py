@@ -48,7 +48,7 @@ class WordStates(NamedTuple):
 
 
 def word_states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   sentences: Sequence[Sequence[str]],
   languages: Sequence[tuple[str, int]],
   *,
@@ -85,7 +85,7 @@ def word_states(
 
 
 def states_of_readings(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   readings: Sequence[Reading],
   language_ids: Sequence[int],
   *,

@@ -49,8 +49,8 @@ def finetune(
   keep: grid_trials.Keep | str = grid_trials.Keep.BEST,
   untrained: bool = False,
   batch_size: validation.PositiveInt = 64,
-  other_config: run_directory.OtherConfig | str = (
-    run_directory.OtherConfig.REFUSE
+  on_config_mismatch: run_directory.OnConfigMismatch | str = (
+    run_directory.OnConfigMismatch.REFUSE
   ),
 ) -> grid_report.GridReport:
   """Fine-tunes all trials of a grid and evaluates the best setting.
@@ -76,7 +76,7 @@ def finetune(
     untrained: Whether to run each trial also from random parameters of the same
       model. The best setting of these trials is tested as a baseline.
     batch_size: Batch size of the test tasks.
-    other_config: Action if the directory of a trial contains a run with another
+    on_config_mismatch: Action if the directory of a trial contains a run with another
       configuration.
 
   Returns:
@@ -93,8 +93,10 @@ def finetune(
     select=select,
     configuration=configuration,
     keep=validation.validate(keep, grid_trials.Keep, name='finetune.keep'),
-    other_config=validation.validate(
-      other_config, run_directory.OtherConfig, name='finetune.other_config'
+    on_config_mismatch=validation.validate(
+      on_config_mismatch,
+      run_directory.OnConfigMismatch,
+      name='finetune.on_config_mismatch',
     ),
   )
   trials = make_trials(runner, axes, untrained=untrained)

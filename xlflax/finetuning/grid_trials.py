@@ -165,7 +165,7 @@ class TrialRunner:
     select: Metric of the dev set that determines the best checkpoint, such as
       'classification/accuracy/en'. If None, the last checkpoint is used.
     keep: Checkpoints to keep.
-    other_config: Action if the directory of a trial contains a run with another
+    on_config_mismatch: Action if the directory of a trial contains a run with another
       configuration.
   """
 
@@ -173,7 +173,9 @@ class TrialRunner:
   configuration: gin_config.Configuration
   select: str | None = None
   keep: Keep = Keep.BEST
-  other_config: run_directory.OtherConfig = run_directory.OtherConfig.REFUSE
+  on_config_mismatch: run_directory.OnConfigMismatch = (
+    run_directory.OnConfigMismatch.REFUSE
+  )
 
   def directory(self, trial: hyperparameter_grid.Trial) -> pathlib.Path:
     """Returns the model directory of a trial."""
@@ -194,7 +196,9 @@ class TrialRunner:
       parameter = f'{Trainer.__module__}.{Trainer.__qualname__}.init_from'
       values[parameter] = None
     configuration = self.configuration.with_macros(values)
-    trainer = configuration.build(Trainer, other_config=self.other_config)
+    trainer = configuration.build(
+      Trainer, on_config_mismatch=self.on_config_mismatch
+    )
     if self.select is not None:
       if trainer.evaluation is None:
         trainer = dataclasses.replace(
@@ -210,11 +214,11 @@ class TrialRunner:
     lower_is_better = task_families.better_of(self.select) is Better.LOWER
     options = dataclasses.replace(
       trainer.checkpoints,
-      best_metric=self.select,
-      best_is_highest=not lower_is_better,
+      metric_for_best_model=self.select,
+      greater_is_better=not lower_is_better,
     )
     if self.keep is Keep.BEST:
-      options = dataclasses.replace(options, keep_last=1)
+      options = dataclasses.replace(options, max_to_keep=1)
     return dataclasses.replace(trainer, checkpoints=options)
 
   def run(self, trial: MadeTrial) -> TrialResult:
@@ -253,7 +257,7 @@ class TrialRunner:
         fix='Pass another --output. Scores of different dev sets cannot be '
         'compared.',
       )
-    if self.other_config is not run_directory.OtherConfig.REFUSE:
+    if self.on_config_mismatch is not run_directory.OnConfigMismatch.REFUSE:
       return
     recorded_hashes = record.config.split()
     current_hashes = trial.fingerprint.split()
@@ -364,7 +368,7 @@ class TrialRunner:
       step = checkpoint_selection.select_checkpoints(run, 'last')[0]
     else:
       step = checkpoint_selection.select_checkpoints(
-        run, 'best', best_metric=self.select
+        run, 'best', metric_for_best_model=self.select
       )[0]
     metrics = checkpoint_selection.training_evaluations(run).get(step, {})
     return {

@@ -24,18 +24,18 @@ class Mining:
   """Criteria for the negatives of a query.
 
   Attributes:
-    negatives: Number of negatives per query. Queries with fewer negatives are
+    num_negatives: Number of negatives per query. Queries with fewer negatives are
       excluded.
-    share: Maximum cosine of a query and a negative, as a fraction of the cosine
+    max_score_ratio: Maximum cosine of a query and a negative, as a fraction of the cosine
       of the query and its positive.
-    nearest: Number of nearest documents that are considered.
-    skip: Number of nearest documents that are skipped.
+    range_max: Number of nearest documents that are considered.
+    range_min: Number of nearest documents that are skipped.
   """
 
-  negatives: validation.PositiveInt = 1
-  share: validation.PositiveFraction = 0.95
-  nearest: validation.PositiveInt = 100
-  skip: validation.NonNegativeInt = 0
+  num_negatives: validation.PositiveInt = 1
+  max_score_ratio: validation.PositiveFraction = 0.95
+  range_max: validation.PositiveInt = 100
+  range_min: validation.NonNegativeInt = 0
 
 
 @validation.validate_call
@@ -57,11 +57,11 @@ def select_negatives(
     mining: Criteria for the negatives.
 
   Returns:
-    N arrays of at most `mining.negatives` rows of `documents`.
+    N arrays of at most `mining.num_negatives` rows of `documents`.
   """
   queries = cosine.normalize_rows(queries)
   documents = cosine.normalize_rows(documents)
-  nearest = neighbors.find_nearest(queries, documents, k=mining.nearest)
+  nearest = neighbors.find_nearest(queries, documents, k=mining.range_max)
   positives: dict[int, list[int]] = {}
   for query, document in positive_pairs.tolist():
     positives.setdefault(query, []).append(document)
@@ -71,11 +71,11 @@ def select_negatives(
     zip(nearest.scores, nearest.indices, strict=True)
   ):
     first_positive = documents[positives[query][0]]
-    max_score = mining.share * float(queries[query] @ first_positive)
+    max_score = mining.max_score_ratio * float(queries[query] @ first_positive)
     is_negative = scores <= max_score
     is_negative &= ~np.isin(candidates, positives[query])
-    is_negative[: mining.skip] = False
-    negatives.append(candidates[is_negative][: mining.negatives])
+    is_negative[: mining.range_min] = False
+    negatives.append(candidates[is_negative][: mining.num_negatives])
   return negatives
 
 
@@ -153,14 +153,14 @@ def mine_hard_negatives(
       ensure_ascii=False,
     )
     for query, document in positive_pairs.tolist()
-    if len(negatives[query]) == mining.negatives
+    if len(negatives[query]) == mining.num_negatives
   ]
   if not lines:
     raise errors.CorpusError(
       'No query has enough negatives',
       got=f'{len(documents)} documents',
-      expected=f'{mining.negatives} documents with a cosine of at most '
-      f'{mining.share} times that of the positive',
+      expected=f'{mining.num_negatives} documents with a cosine of at most '
+      f'{mining.max_score_ratio} times that of the positive',
       where=str(pairs),
       fix='Pass a smaller --num_negatives, or a larger --range_max or '
       '--max_score_ratio.',

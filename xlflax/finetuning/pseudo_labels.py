@@ -117,7 +117,7 @@ def pseudo_label(
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]
   )[0]
-  subject = eval_task.Subject(
+  subject = eval_task.EvalModel(
     model=run.model,
     vocabulary=run.vocabulary,
     partitioner=partitioner,

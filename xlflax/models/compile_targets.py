@@ -123,11 +123,11 @@ def check_supports_sdc_checker(platform: str) -> None:
   """Raises ConfigError if XLA has no corruption check for a platform."""
   if platform != 'tpu':
     raise errors.ConfigError(
-      '`Trainer.xla_checker` requires TPUs',
+      '`Trainer.xla_sdc_check` requires TPUs',
       got=platform,
       expected='tpu',
-      where='Trainer.xla_checker',
-      fix='Use Trainer.replay_every alone, which supports all devices.',
+      where='Trainer.xla_sdc_check',
+      fix='Use Trainer.sdc_check_every alone, which supports all devices.',
     )
 
 

@@ -20,25 +20,27 @@ def check_layers(config) -> None:
   is_disentangled = config.position_embedding == 'disentangled'
   if is_disentangled and config.num_kv_heads is not None:
     problems.append('disentangled positions with num_kv_heads')
-  if not is_rotary and config.local_rotary_theta is not None:
-    problems.append('local_rotary_theta without rotary positions')
-  if not is_rotary and config.rotary_factor != 1:
-    problems.append('rotary_factor without rotary positions')
+  if not is_rotary and config.local_rope_theta is not None:
+    problems.append('local_rope_theta without rotary positions')
+  if not is_rotary and config.rope_scaling_factor != 1:
+    problems.append('rope_scaling_factor without rotary positions')
   if config.num_kv_heads and config.num_heads % config.num_kv_heads:
     problems.append(
       f'num_heads={config.num_heads} with num_kv_heads={config.num_kv_heads}'
     )
-  if config.global_every != 1 and config.local_window is None:
-    problems.append(f'global_every={config.global_every} without local_window')
-  if not config.first_norm and config.norm_position != 'pre':
-    problems.append("first_norm=False with norm_position='post'")
+  if config.global_attn_every_n_layers != 1 and config.local_attention is None:
+    problems.append(
+      f'global_attn_every_n_layers={config.global_attn_every_n_layers} without local_attention'
+    )
+  if not config.first_attention_norm and config.norm_position != 'pre':
+    problems.append("first_attention_norm=False with norm_position='post'")
   if problems:
     raise errors.ConfigError(
       'The settings of the encoder layers are inconsistent',
       got='; '.join(problems),
       where='EncoderConfig',
       expected='rotary positions only with heads of even width and without '
-      'cross-attention; local layers only with local_window; num_kv_heads '
+      'cross-attention; local layers only with local_attention; num_kv_heads '
       'that divides num_heads',
     )
 

@@ -118,7 +118,9 @@ class Embeddings(nn.Module):
     config = self.config
     if config.position_embedding is encoder_config.PositionEmbedding.LEARNED:
       self.position = self._table(
-        'position', config.max_length + config.position_offset, 'position'
+        'position',
+        config.max_position_embeddings + config.position_offset,
+        'position',
       )
     if config.type_vocab_size:
       self.token_type = self._table(
@@ -166,7 +168,7 @@ class Embeddings(nn.Module):
       An array of shape [B, T, H] and the compute dtype.
 
     Raises:
-      ConfigError: If T exceeds `config.max_length`, or the language ids are
+      ConfigError: If T exceeds `config.max_position_embeddings`, or the language ids are
         missing.
     """
     return self.complete(
@@ -202,7 +204,7 @@ class Embeddings(nn.Module):
       An array of shape [B, T, H] and the compute dtype.
 
     Raises:
-      ConfigError: If T exceeds `config.max_length`, or the language ids are
+      ConfigError: If T exceeds `config.max_position_embeddings`, or the language ids are
         missing.
     """
     config = self.config
@@ -232,12 +234,12 @@ class Embeddings(nn.Module):
     """Adds position embeddings to states [B, T, H]."""
     config = self.config
     length = shape[1]
-    if length > config.max_length:
+    if length > config.max_position_embeddings:
       raise errors.ConfigError(
         'The sequences are longer than `max_length`',
         got=f'{length} tokens',
-        expected=f'at most {config.max_length} tokens',
-        where='EncoderConfig.max_length',
+        expected=f'at most {config.max_position_embeddings} tokens',
+        where='EncoderConfig.max_position_embeddings',
         fix='Shorten the sequences of the dataset, or increase max_length.',
       )
     if config.position_embedding in _ATTENTION_POSITIONS:
@@ -247,7 +249,8 @@ class Embeddings(nn.Module):
     else:
       table = jnp.asarray(
         _CONSTANT_TABLES[config.position_embedding](
-          config.max_length + config.position_offset, config.hidden_dim
+          config.max_position_embeddings + config.position_offset,
+          config.hidden_dim,
         )
       )
     if positions is None:

@@ -43,7 +43,7 @@ class Encoder(veco.PlugIn):
   set.
 
   These methods raise `ConfigError` if the sequences are longer than
-  `config.max_length`, if language ids are missing, or if the attention backend
+  `config.max_position_embeddings`, if language ids are missing, or if the attention backend
   does not support the call. `transform`, `output_table` and `logits` raise it
   if the encoder has no head.
   """
@@ -179,7 +179,7 @@ class Encoder(veco.PlugIn):
         expected="'transform' or 'tied'",
         where='EncoderConfig.mlm_head',
         fix='Import a checkpoint with a masked-LM head, or initialize a model '
-        'with a new head from this one with InitFrom(allow_missing=True).',
+        'with a new head from this one with InitFromCheckpoint(allow_missing=True).',
       )
 
   def logits(self, states: jax.Array) -> jax.Array:

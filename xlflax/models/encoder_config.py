@@ -90,7 +90,7 @@ class Remat(enum.StrEnum):
   FULL = 'full'
 
 
-class Products(enum.StrEnum):
+class MatmulPrecision(enum.StrEnum):
   """Number format of the matmuls of hidden states and weights."""
 
   # The compute dtype.
@@ -141,7 +141,7 @@ class TransformerConfig:
     mlp_dim: Width inside of the feed-forward blocks.
     num_heads: Number of attention heads per layer.
     head_dim: Width of a head. If None, hidden_dim / num_heads.
-    max_length: Maximum length of a sequence in tokens, which is the number of
+    max_position_embeddings: Maximum length of a sequence in tokens, which is the number of
       rows of the position table.
     vocab_size: Number of token ids. If None, `with_vocabulary` sets it.
     pad_vocab_size_multiple: The number of rows of embedding tables is rounded
@@ -183,7 +183,7 @@ class TransformerConfig:
     layer_loop: Loop over stacked layers in the program. It does not change the
       parameters.
     remat: Values that the backward pass recomputes.
-    products: Number format of the matmuls of hidden states and weights, except
+    matmul_precision: Number format of the matmuls of hidden states and weights, except
       those of embeddings and logits.
     attention_backend: Implementation of attention. cuDNN supports neither the
       biases of T5 nor dropout.
@@ -195,7 +195,7 @@ class TransformerConfig:
   mlp_dim: validation.Dimension
   num_heads: validation.Dimension
   head_dim: validation.Dimension | None = None
-  max_length: validation.PositiveInt = 512
+  max_position_embeddings: validation.PositiveInt = 512
   vocab_size: validation.PositiveInt | None = None
   pad_vocab_size_multiple: validation.PositiveInt = 128
   num_languages: validation.PositiveInt | None = None
@@ -218,7 +218,7 @@ class TransformerConfig:
   scan_layers: bool = True
   layer_loop: LayerLoop = LayerLoop.AUTO
   remat: Remat = Remat.NONE
-  products: Products = Products.PLAIN
+  matmul_precision: MatmulPrecision = MatmulPrecision.PLAIN
   attention_backend: AttentionBackend = AttentionBackend.AUTO
   initializer_range: validation.PositiveFloat = 0.02
 
@@ -244,17 +244,17 @@ class EncoderConfig(TransformerConfig):
     num_layers: Number of Transformer layers.
     num_kv_heads: Number of key and value heads, each of which serves several
       query heads. If None, `num_heads`.
-    rotary_theta: Base of the periods of rotary positions.
-    local_rotary_theta: Base of the periods in local layers. If None,
-      `rotary_theta`.
-    rotary_factor: Number by which rotary positions are divided in all layers.
-    local_window: Maximum distance in either direction to which positions of
+    rope_theta: Base of the periods of rotary positions.
+    local_rope_theta: Base of the periods in local layers. If None,
+      `rope_theta`.
+    rope_scaling_factor: Number by which rotary positions are divided in all layers.
+    local_attention: Maximum distance in either direction to which positions of
       local layers attend. If None, there are no local layers.
-    global_every: Interval n of global layers: layers 0, n, 2 n, … are global.
+    global_attn_every_n_layers: Interval n of global layers: layers 0, n, 2 n, … are global.
     norm_position: Position of the layer norms: after (BERT) or before each
       block.
     norm: Type of normalization.
-    first_norm: Whether the first layer normalizes the input of its attention.
+    first_attention_norm: Whether the first layer normalizes the input of its attention.
       If False (ModernBERT), the parameters of the norm exist but are not used.
     head_activation: Activation of the head (RoBERTa: always 'gelu'). If None,
       `activation`.
@@ -281,14 +281,14 @@ class EncoderConfig(TransformerConfig):
 
   num_layers: validation.NumLayers
   num_kv_heads: validation.Dimension | None = None
-  rotary_theta: validation.PositiveFloat = 10000.0
-  local_rotary_theta: validation.PositiveFloat | None = None
-  rotary_factor: validation.PositiveFloat = 1.0
-  local_window: validation.NonNegativeInt | None = None
-  global_every: validation.PositiveInt = 1
+  rope_theta: validation.PositiveFloat = 10000.0
+  local_rope_theta: validation.PositiveFloat | None = None
+  rope_scaling_factor: validation.PositiveFloat = 1.0
+  local_attention: validation.NonNegativeInt | None = None
+  global_attn_every_n_layers: validation.PositiveInt = 1
   norm_position: NormPosition = NormPosition.POST
   norm: Norm = Norm.LAYER
-  first_norm: bool = True
+  first_attention_norm: bool = True
   head_activation: str | None = None
   attention_bias: bool = True
   mlp_bias: bool = True
@@ -360,7 +360,7 @@ def with_vocabulary(
       )
   sized_config: Any = dataclasses.replace(cast(Any, config), **sizes)
   plan = getattr(config, 'sharing', None)
-  if plan is None or not plan.same_start:
+  if plan is None or not plan.share_init:
     return sized_config
   plan = dataclasses.replace(plan, special_ids=tuple(spec.special_ids))
   return dataclasses.replace(sized_config, sharing=plan)

@@ -42,7 +42,7 @@ def init_params(
   Raises:
     ConfigError: If the model has a sharing plan, but no number of languages.
   """
-  length = min(length, model.config.max_length)
+  length = min(length, model.config.max_position_embeddings)
   return _init(model, rng, batch_size, length)
 
 

@@ -12,23 +12,23 @@ with _epy.lazy_api_imports(globals()):
     TokenClassification,
   )
   from xlflax.objectives.objective_base import (
-    Context,
     Objective,
+    ObjectiveContext,
     ObjectiveOutput,
     WeightedMean,
   )
   from xlflax.objectives.objective_mixture import (
     Combine,
-    Entry,
     ObjectiveMixture,
+    WeightedObjective,
   )
   from xlflax.objectives.pretraining.cross_attention_mlm import (
     CrossAttentionMLM,
   )
   from xlflax.objectives.pretraining.denoising import (
-    Infilling,
+    MaskedSeq2Seq,
     SpanCorruption,
-    TokenMasking,
+    TextInfilling,
   )
   from xlflax.objectives.pretraining.distillation import Distillation
   from xlflax.objectives.pretraining.masked_lm import MaskedLM, TranslationLM

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.data import batch_keys
-from xlflax.data.dataset_config import Layout
+from xlflax.data.dataset_config import ExampleLayout
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.utils import errors
 
@@ -55,7 +55,7 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
   ),
   Rows.SIDES: (
     'The objective requires the two sides of a pair as separate sequences',
-    'Use a dataset with Layout.SIDES or Layout.ADJACENT, or PairedRows of '
+    'Use a dataset with ExampleLayout.SIDES or ExampleLayout.ADJACENT, or TranslationPairFeaturizer of '
     'labeled examples',
   ),
   Rows.TRANSLATIONS: (
@@ -71,7 +71,7 @@ def check_batches(
   """Checks that the batches of a dataset contain what an objective reads.
 
   Args:
-    stream: Element of `Trainer.streams`.
+    stream: Element of `Trainer.datasets`.
     rows: Required arrangement of the sequences.
     labels: Required keys of gold labels, mapped to the rank of their arrays: 1
       for shape [B], 2 for shape [B, T].
@@ -107,7 +107,7 @@ def check_batches(
       got=_describe_dataset(stream),
       expected=f'batches with {required_arrays}',
       where=where,
-      fix='Use a LabelledStream with the rows of this task family',
+      fix='Use a LabeledDatasetConfig with the rows of this task family',
     )
 
 
@@ -119,7 +119,7 @@ def check_class_names(
   Datasets that do not define class names are not checked.
 
   Args:
-    stream: Element of `Trainer.streams`.
+    stream: Element of `Trainer.datasets`.
     field: Field of the dataset's `rows` that holds the class names.
     class_names: Class names of the objective, in order.
     objective: Name of the objective, for error messages.
@@ -127,9 +127,9 @@ def check_class_names(
   Raises:
     ConfigError: If the names or their order differ.
   """
-  featurizer = getattr(stream, 'rows', None)
-  # `PairedRows` wraps the featurizer that has the class names.
-  featurizer = getattr(featurizer, 'rows', featurizer)
+  featurizer = getattr(stream, 'featurizer', None)
+  # `TranslationPairFeaturizer` wraps the featurizer that has the class names.
+  featurizer = getattr(featurizer, 'featurizer', featurizer)
   dataset_names = getattr(featurizer, field, None)
   if dataset_names is not None and tuple(dataset_names) != tuple(class_names):
     raise errors.ConfigError(
@@ -151,16 +151,16 @@ def _provides_rows(stream: Any, ranks: Mapping[str, int], rows: Rows) -> bool:
   if rows is Rows.SINGLE:
     return not has_two_sides
   if rows is Rows.PAIR:
-    return layout is Layout.PAIRS
+    return layout is ExampleLayout.PAIRS
   if rows is Rows.TRANSLATIONS:
-    return has_two_sides and layout is not Layout.ADJACENT
+    return has_two_sides and layout is not ExampleLayout.ADJACENT
   return has_two_sides
 
 
 def _describe_dataset(stream: Any) -> str:
   """Describes the sequences of a dataset for an error message."""
   layout = getattr(stream, 'layout', None)
-  if isinstance(layout, Layout):
+  if isinstance(layout, ExampleLayout):
     return f'Layout.{layout.name} of {stream.mixture!r}'
-  featurizer = getattr(stream, 'rows', stream)
+  featurizer = getattr(stream, 'featurizer', stream)
   return f'labeled examples ({type(featurizer).__name__})'

@@ -177,7 +177,7 @@ def linear_kl(
   support: jax.Array,
   *,
   temperature: float,
-  slots_per_chunk: int | None = None,
+  chunk_size: int | None = None,
 ) -> TokenLoss:
   """Computes `kl_divergence` of logits that are given as linear layers.
 
@@ -189,8 +189,8 @@ def linear_kl(
     teacher: The same arrays of the teacher, whose width H may differ.
     support: Boolean array of shape [R], True for tokens in the subset.
     temperature: Temperature T > 0.
-    slots_per_chunk: Number of the K positions to score at a time, which holds
-      logits of shape [B, slots_per_chunk, R]. If None, all logits [B, K, R] are
+    chunk_size: Number of the K positions to score at a time, which holds
+      logits of shape [B, chunk_size, R]. If None, all logits [B, K, R] are
       held at once.
 
   Returns:
@@ -205,18 +205,18 @@ def linear_kl(
     )
 
   slots = student[0].shape[1]
-  if slots_per_chunk is None or slots_per_chunk >= slots:
+  if chunk_size is None or chunk_size >= slots:
     return score(student[0], teacher[0])
-  num_chunks = -(-slots // slots_per_chunk)
-  num_padding = num_chunks * slots_per_chunk - slots
+  num_chunks = -(-slots // chunk_size)
+  num_padding = num_chunks * chunk_size - slots
 
-  def split(hidden):  # [B, K, H] -> [num_chunks, B, slots_per_chunk, H]
+  def split(hidden):  # [B, K, H] -> [num_chunks, B, chunk_size, H]
     hidden = jnp.pad(hidden, ((0, 0), (0, num_padding), (0, 0)))
     return jnp.swapaxes(
-      hidden.reshape(hidden.shape[0], num_chunks, slots_per_chunk, -1), 0, 1
+      hidden.reshape(hidden.shape[0], num_chunks, chunk_size, -1), 0, 1
     )
 
-  def join(values):  # [num_chunks, B, slots_per_chunk] -> [B, K]
+  def join(values):  # [num_chunks, B, chunk_size] -> [B, K]
     return jnp.swapaxes(values, 0, 1).reshape(values.shape[1], -1)[:, :slots]
 
   scored = jax.lax.map(

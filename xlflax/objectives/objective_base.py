@@ -51,7 +51,7 @@ class ObjectiveOutput(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Context:
+class ObjectiveContext:
   """Arguments of an objective in addition to model, parameters and batch.
 
   Attributes:
@@ -145,7 +145,7 @@ class Objective:
   def sentence(self) -> dict[str, Any] | None:
     """The definition of the sentence vectors that the objective trains.
 
-    The value has the fields of `evaluation.sentence_encoding.SentenceEncoding`
+    The value has the fields of `evaluation.sentence_encoding.SentenceEmbedding`
     as JSON. It is None for objectives that do not train sentence vectors.
     """
     return None
@@ -154,7 +154,7 @@ class Objective:
     """Checks that a dataset provides the batches that the objective reads.
 
     Args:
-      stream: A `Stream`, a `LabelledStream`, or another source of batches.
+      stream: A `Stream`, a `LabeledDatasetConfig`, or another source of batches.
 
     Raises:
       ConfigError: If the sequences are arranged differently or labels are
@@ -231,7 +231,9 @@ class Objective:
     del params
     return state
 
-  def __call__(self, model, params, batch, context: Context) -> ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: ObjectiveContext
+  ) -> ObjectiveOutput:
     """Computes loss and metrics of one batch.
 
     Args:

@@ -32,19 +32,19 @@ class Combine(enum.Enum):
   SAMPLE = 'sample'
 
 
-@class_registry.register('entry')
+@class_registry.register('weighted_objective')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
+class WeightedObjective:
   """An objective and the dataset that it reads.
 
   Attributes:
-    stream: Name of the dataset.
+    dataset: Name of the dataset.
     objective: Objective that is trained on the dataset.
     weight: Factor of the loss (SUM, ALTERNATE) or relative number of steps
       (SAMPLE).
   """
 
-  stream: str
+  dataset: str
   objective: objective_base.Objective
   weight: validation.PositiveFloat = 1.0
 
@@ -120,19 +120,19 @@ class ObjectiveMixture:
 
   Attributes:
     entries: Objectives with their datasets, at least one.
-    combine: SUM trains all entries at every step. ALTERNATE follows `pattern`.
+    combine: SUM trains all entries at every step. ALTERNATE follows `schedule`.
       SAMPLE draws one entry per step. It uses blocks of steps in which each
       entry has exactly its share, in an order that is drawn from (seed, block).
-    pattern: Cycle of steps for ALTERNATE. Each element is the index of an
+    schedule: Cycle of steps for ALTERNATE. Each element is the index of an
       entry, or a tuple of indices. `(0, 0, 1)` trains entry 0 twice and then
       entry 1. `((0, 1), 2)` trains entries 0 and 1 together and then entry 2.
       If None, the entries take turns.
     seed: Random seed for SAMPLE.
   """
 
-  entries: tuple[Entry, ...]
+  entries: tuple[WeightedObjective, ...]
   combine: Combine = Combine.SUM
-  pattern: (
+  schedule: (
     tuple[
       validation.NonNegativeInt | tuple[validation.NonNegativeInt, ...], ...
     ]
@@ -143,7 +143,8 @@ class ObjectiveMixture:
   def __post_init__(self):
     if not self.entries:
       raise errors.ConfigError(
-        'The objective mixture has no entries', expected='at least one `Entry`'
+        'The objective mixture has no entries',
+        expected='at least one `WeightedObjective`',
       )
     self._check_entries()
     self._check_pattern()
@@ -157,13 +158,13 @@ class ObjectiveMixture:
         raise errors.ConfigError(
           'Two different objectives of a mixture have the same name',
           got=repr(name),
-          where=f'entry {i}, stream {entry.stream!r}',
+          where=f'entry {i}, stream {entry.dataset!r}',
           fix='Set a different `name` for one of them',
         )
 
   def _check_pattern(self):
     """Checks that the pattern uses all entries, once per group at most."""
-    if self.pattern is None:
+    if self.schedule is None:
       return
     if self.combine is not Combine.ALTERNATE:
       raise errors.ConfigError(
@@ -177,7 +178,7 @@ class ObjectiveMixture:
     ):
       raise errors.ConfigError(
         '`pattern` does not match the entries of the mixture',
-        got=self.pattern,
+        got=self.schedule,
         expected='all indices from 0 to '
         f'{len(self.entries) - 1}, without repetitions in a group',
       )
@@ -185,7 +186,9 @@ class ObjectiveMixture:
   @property
   def _cycle(self) -> tuple[tuple[int, ...], ...]:
     """The pattern as tuples of entry indices."""
-    pattern = range(len(self.entries)) if self.pattern is None else self.pattern
+    pattern = (
+      range(len(self.entries)) if self.schedule is None else self.schedule
+    )
     return tuple(
       (group,) if isinstance(group, int) else tuple(group) for group in pattern
     )
@@ -198,7 +201,7 @@ class ObjectiveMixture:
   @property
   def streams(self) -> tuple[str, ...]:
     """The distinct names of the datasets, in order of first use."""
-    return tuple(dict.fromkeys(entry.stream for entry in self.entries))
+    return tuple(dict.fromkeys(entry.dataset for entry in self.entries))
 
   @property
   def objectives(self) -> tuple[objective_base.Objective, ...]:
@@ -266,14 +269,14 @@ class ObjectiveMixture:
       return step
     if self.combine is Combine.ALTERNATE:
       is_read = [
-        any(self.entries[i].stream == stream for i in group)
+        any(self.entries[i].dataset == stream for i in group)
         for group in self._cycle
       ]
       cycles, offset = divmod(step, len(is_read))
       return cycles * sum(is_read) + sum(is_read[:offset])
     block, offset = divmod(step, sum(self._counts))
     reads_stream = np.asarray(
-      [entry.stream == stream for entry in self.entries]
+      [entry.dataset == stream for entry in self.entries]
     )
     block_start = block * int(np.dot(self._counts, reads_stream))
     block_entries = _sample_block(self._counts, self.seed, block)[:offset]

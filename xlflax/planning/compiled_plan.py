@@ -19,7 +19,7 @@ from xlflax.training.devices import machine_topology
 
 def analyze_run(
   setup: training_setup.Setup,
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   *,
   is_compiled: bool,
 ) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _warnings(setup, machine, total, steps) -> list[str]:
   return [
     *recommendations.describe_sharding(setup, boxed),
     *recommendations.describe_memory_shortage(
-      machine, total, accumulation=setup.settings.accumulation
+      machine, total, accumulation=setup.settings.gradient_accumulation_steps
     ),
     *recommendations.describe_dtype_support(machine, setup.settings),
     *dict.fromkeys(
@@ -189,7 +189,7 @@ def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
 
 
 def describe_parts(
-  setup, machine: machine_topology.Machine, costs: step_costs.StepCosts
+  setup, machine: machine_topology.DeviceTopology, costs: step_costs.StepCosts
 ) -> list[dict[str, Any]]:
   """Returns the cost of a step by part of the model and phase.
 

@@ -63,7 +63,7 @@ class Compiled:
   costs: dict[str, float]
 
 
-def unavailable_reason(machine: machine_topology.Machine) -> str:
+def unavailable_reason(machine: machine_topology.DeviceTopology) -> str:
   """Returns the reason why the compiler cannot be used, or '' if it can.
 
   Args:
@@ -84,19 +84,21 @@ def unavailable_reason(machine: machine_topology.Machine) -> str:
   return ''
 
 
-def compiler_version(machine: machine_topology.Machine) -> str:
+def compiler_version(machine: machine_topology.DeviceTopology) -> str:
   """Returns the name and version of the compiler, such as 'libtpu 0.0.42.1'."""
   name = _package(machine).replace('_', '-')
   return f'{name} {importlib.metadata.version(name)}'
 
 
-def _package(machine: machine_topology.Machine) -> str:
+def _package(machine: machine_topology.DeviceTopology) -> str:
   """Returns the installed package of the compiler, or ''."""
   names = accelerator_packages.installed_packages(machine.platform)
   return next((name for name in names if 'rocm' not in name), '')
 
 
-def target_of(machine: machine_topology.Machine) -> compile_targets.Target:
+def target_of(
+  machine: machine_topology.DeviceTopology,
+) -> compile_targets.Target:
   """Returns the compile target that traced code depends on."""
   accelerator = machine.accelerator
   return compile_targets.Target(
@@ -104,7 +106,9 @@ def target_of(machine: machine_topology.Machine) -> compile_targets.Target:
   )
 
 
-def topology_devices(machine: machine_topology.Machine) -> tuple[Any, ...]:
+def topology_devices(
+  machine: machine_topology.DeviceTopology,
+) -> tuple[Any, ...]:
   """Returns the devices of a machine, which only serve as compile targets."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
@@ -141,7 +145,7 @@ def _remove_non_tpu_flags() -> None:
   )
 
 
-def topology_name(machine: machine_topology.Machine) -> dict[str, Any]:
+def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
   """Returns the arguments of `get_topology_desc` for a slice such as 'v6e:2x4'.
 
   Args:
@@ -177,7 +181,7 @@ def topology_name(machine: machine_topology.Machine) -> dict[str, Any]:
 
 
 def compile_step(
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   jitted: Any,
   *arguments: Any,
   executable: bool = False,
@@ -255,7 +259,7 @@ def _converting_compiler_errors(machine):
 
 
 def _compiler_error(
-  machine: machine_topology.Machine, error: Exception
+  machine: machine_topology.DeviceTopology, error: Exception
 ) -> errors.TrainingError:
   """Returns the error for the message of the compiler, without its stack."""
   message = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
@@ -283,7 +287,7 @@ def _memory(stats: Any) -> Memory:
 
 @contextlib.contextmanager
 def trace_for_machine(
-  machine: machine_topology.Machine, *, by: str | None = None
+  machine: machine_topology.DeviceTopology, *, by: str | None = None
 ):
   """Context in which steps are traced for a machine.
 

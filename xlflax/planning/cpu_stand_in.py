@@ -64,7 +64,7 @@ def _partitioned(folder: pathlib.Path) -> str:
   )
 
 
-def create_cpu_devices(machine: machine_topology.Machine) -> None:
+def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
   """Creates as many CPU devices as the machine has devices.
 
   JAX reads these settings when it creates its devices, so a command must call

@@ -63,13 +63,13 @@ def make_plan(
   else:
     setup = training_setup.Setup(settings)
     result = _describe_run(setup) | _measure_local_run(setup)
-  result |= _add_replay_time(settings.replay_every, result)
+  result |= _add_replay_time(settings.sdc_check_every, result)
   plan_report.print_plan(result)
   return result
 
 
 def _plan_for_machine(
-  settings, machine: machine_topology.Machine, by: By
+  settings, machine: machine_topology.DeviceTopology, by: By
 ) -> dict[str, Any]:
   """Plans for a described machine with its compiler or an estimate."""
   obstacle = compilers.unavailable_reason(machine)
@@ -95,7 +95,7 @@ def _plan_for_machine(
   return _describe_run(setup) | result
 
 
-def check_compiler(machine: machine_topology.Machine) -> None:
+def check_compiler(machine: machine_topology.DeviceTopology) -> None:
   """Raises an error if the compiler of a machine cannot be used.
 
   Args:
@@ -220,14 +220,14 @@ def _measure_local_run(setup: training_setup.Setup) -> dict[str, Any]:
 
 def _local_machine(
   setup: training_setup.Setup,
-) -> machine_topology.Machine | None:
+) -> machine_topology.DeviceTopology | None:
   """Returns the devices of this process, or None if their rates are unknown."""
   local = jax.devices()
   accelerator = accelerators.find_by_kind(local[0].device_kind)
   if accelerator is None:
     return None
   count = setup.settings.partitioner.mesh.size
-  return machine_topology.Machine(
+  return machine_topology.DeviceTopology(
     platform=accelerator.platform,
     accelerator=accelerator,
     count=count,

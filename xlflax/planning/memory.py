@@ -29,7 +29,7 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
   """Returns the bytes per device of the state copy for replayed steps."""
-  if not setup.settings.replay_every:
+  if not setup.settings.sdc_check_every:
     return {}
   return {'replay': bytes_per_device(setup.factory.abstract_sharded)}
 

@@ -75,7 +75,7 @@ def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
 
 
 def _describe_kept_dimension(
-  dimension: partitioning.KeptWhole, leaf: Any
+  dimension: partitioning.Unsharded, leaf: Any
 ) -> str:
   """Returns the warning about a dimension that its axes do not divide."""
   size = dimension.shape[dimension.dimension]
@@ -113,7 +113,7 @@ def _describe_replication(setup: training_setup.Setup) -> list[str]:
 
 
 def describe_memory_shortage(
-  machine: machine_topology.Machine, total: float, *, accumulation: int
+  machine: machine_topology.DeviceTopology, total: float, *, accumulation: int
 ) -> list[str]:
   """Returns a warning if a step needs more memory than a run may use.
 
@@ -149,7 +149,7 @@ def _usable_memory(accelerator: accelerators.Accelerator) -> float:
 
 
 def advise_batch(
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   *,
   total: float,
   state: float,
@@ -195,7 +195,7 @@ def advise_batch(
 
 
 def describe_dtype_support(
-  machine: machine_topology.Machine, settings: 'trainer.Trainer'
+  machine: machine_topology.DeviceTopology, settings: 'trainer.Trainer'
 ) -> list[str]:
   """Returns warnings about dtypes that the devices do not support well.
 
@@ -228,7 +228,7 @@ def describe_dtype_support(
 
 def describe_misalignment(
   setup: training_setup.Setup,
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   costs: step_costs.StepCosts,
 ) -> list[str]:
   """Returns warnings about array shapes that make GPU matmuls slow.

@@ -57,7 +57,7 @@ class Step:
 def compile_step(
   setup: training_setup.Setup,
   active,
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   fraction: float,
 ) -> Step:
   """Compiles a step with the compiler of the machine.
@@ -77,7 +77,7 @@ def compile_step(
       batches,
       **(
         compile_targets.deterministic_options()
-        if setup.settings.replay_every
+        if setup.settings.sdc_check_every
         else {}
       ),
     )
@@ -105,7 +105,7 @@ def compile_step(
 def estimate_step(
   setup: training_setup.Setup,
   active,
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   fraction: float,
 ) -> Step:
   """Estimates a step without the compiler of the machine.
@@ -185,7 +185,7 @@ def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
 
 
 def _collectives(
-  text: str, machine: machine_topology.Machine
+  text: str, machine: machine_topology.DeviceTopology
 ) -> collectives.Counts:
   """Returns the collectives in the HLO of a program."""
   return collectives.find_collectives(

@@ -122,7 +122,7 @@ def operation_seconds(
 
 def estimate_time(
   costs: StepCosts,
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   counts: collectives.Counts,
   *,
   update_fraction: float = 1.0,
@@ -186,7 +186,7 @@ def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
 
 
 def describe_time(
-  machine: machine_topology.Machine,
+  machine: machine_topology.DeviceTopology,
   time: StepTime,
   *,
   flops: float,

@@ -18,7 +18,7 @@ _Backend = encoder_config.AttentionBackend
 
 
 def with_traceable_attention(
-  settings: 'trainer.Trainer', machine: machine_topology.Machine
+  settings: 'trainer.Trainer', machine: machine_topology.DeviceTopology
 ) -> 'trainer.Trainer':
   """Returns the settings without cuDNN attention.
 

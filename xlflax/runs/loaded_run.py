@@ -51,15 +51,20 @@ class Run(saved_run.SavedRun):
     return run_arguments.as_html(self, self.step)
 
   @validation.validate_call
-  def at(self, step: int | str, *, best_metric: str | None = None) -> 'Run':
+  def at(
+    self, step: int | str, *, metric_for_best_model: str | None = None
+  ) -> 'Run':
     """Returns the same run at another checkpoint.
 
     Args:
       step: Checkpoint, as in `open_run`.
-      best_metric: Metric that selects the checkpoint 'best', as in `open_run`.
+      metric_for_best_model: Metric that selects the checkpoint 'best', as in `open_run`.
     """
     return dataclasses.replace(
-      self, step=run_arguments.choose_step(self, step, best_metric=best_metric)
+      self,
+      step=run_arguments.choose_step(
+        self, step, metric_for_best_model=metric_for_best_model
+      ),
     )
 
   @validation.validate_call
@@ -83,13 +88,13 @@ class Run(saved_run.SavedRun):
   @validation.validate_call
   def subject(
     self, *, batch_size: validation.PositiveInt = 64
-  ) -> eval_task.Subject:
+  ) -> eval_task.EvalModel:
     """Returns model, parameters and vocabulary, as passed to evaluation tasks.
 
     Args:
       batch_size: Number of sentences per batch.
     """
-    return eval_task.Subject(
+    return eval_task.EvalModel(
       model=self.model,
       params=self._params,
       vocabulary=self.vocabulary,
@@ -102,7 +107,7 @@ class Run(saved_run.SavedRun):
     )
 
   @functools.cached_property
-  def sentence(self) -> sentence_embedding.SentenceEncoding:
+  def sentence(self) -> sentence_embedding.SentenceEmbedding:
     """The definition of sentence vectors that `encode` and all tasks use."""
     return sentence_embedding.of_run(self.directory, self._params)
 
@@ -390,7 +395,7 @@ def open_run(
   model_dir: validation.FilePath,
   *,
   step: int | str = 'last',
-  best_metric: str | None = None,
+  metric_for_best_model: str | None = None,
   partitioner: partitioning.Partitioner | None = None,
   seed: validation.Seed = 0,
 ) -> Run:
@@ -400,7 +405,7 @@ def open_run(
     model_dir: Directory that training or a conversion wrote.
     step: Checkpoint to open: a step, 'last', 'best', or 'untrained' for
       randomly initialized parameters, the baseline of an evaluation.
-    best_metric: Metric that selects the checkpoint 'best': an evaluation metric
+    metric_for_best_model: Metric that selects the checkpoint 'best': an evaluation metric
       that training recorded, such as 'retrieval/accuracy/mean'.
     partitioner: Shards parameters and batches. If None, batches are split over
       all devices.
@@ -423,7 +428,9 @@ def open_run(
     vocabulary=run.vocabulary,
     objectives=run.objectives,
     inputs=run.inputs,
-    step=run_arguments.choose_step(run, step, best_metric=best_metric),
+    step=run_arguments.choose_step(
+      run, step, metric_for_best_model=metric_for_best_model
+    ),
     partitioner=partitioner,
     seed=seed,
   )

@@ -11,7 +11,7 @@ from xlflax.evaluation import (
   result_store,
   sentence_embedding,
 )
-from xlflax.evaluation.sentence_embedding import SentenceEncoding
+from xlflax.evaluation.sentence_embedding import SentenceEmbedding
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors, name_suggestions, repr_html
 
@@ -19,14 +19,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_step(
-  run: saved_run.SavedRun, step: int | str, *, best_metric: str | None = None
+  run: saved_run.SavedRun,
+  step: int | str,
+  *,
+  metric_for_best_model: str | None = None,
 ) -> result_store.Step:
   """Returns the step that a number, 'last', 'best' or 'untrained' denotes.
 
   Args:
     run: Run with the checkpoints.
     step: Step of a checkpoint, 'last', 'best' or 'untrained'.
-    best_metric: Metric that selects the checkpoint 'best'.
+    metric_for_best_model: Metric that selects the checkpoint 'best'.
 
   Raises:
     CheckpointError: If the checkpoint does not exist.
@@ -47,11 +50,13 @@ def choose_step(
       ),
     )
   return checkpoint_selection.select_checkpoints(
-    run, step if isinstance(step, str) else [step], best_metric=best_metric
+    run,
+    step if isinstance(step, str) else [step],
+    metric_for_best_model=metric_for_best_model,
   )[0]
 
 
-def layer_index(subject: eval_task.Subject, layer: int | str) -> int:
+def layer_index(subject: eval_task.EvalModel, layer: int | str) -> int:
   """Returns the index, counted from 0, of a layer given as 'last' or a number.
 
   Raises:
@@ -70,7 +75,7 @@ def layer_index(subject: eval_task.Subject, layer: int | str) -> int:
 
 
 def language_ids(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Sequence[str],
   languages: str | Sequence[str] | None,
 ) -> list[int]:
@@ -115,7 +120,7 @@ def language_ids(
   return [ids[code] for code in codes]
 
 
-def select_prompt(encoding: SentenceEncoding, name: str | None) -> str:
+def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
   """Returns the text of a prompt, or of the default prompt if `name` is None.
 
   Raises:

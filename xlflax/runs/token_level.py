@@ -28,7 +28,7 @@ class Prediction(NamedTuple):
 
 
 def states(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   token_ids: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   max_length: int | None = None,
@@ -60,7 +60,7 @@ def states(
 
 
 def fill_mask(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
   top_k: int,

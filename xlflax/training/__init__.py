@@ -4,18 +4,18 @@ from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
   from xlflax.training.checkpointing.checkpoints import CheckpointOptions
-  from xlflax.training.checkpointing.run_directory import OtherConfig
-  from xlflax.training.devices.machine_topology import Machine
+  from xlflax.training.checkpointing.run_directory import OnConfigMismatch
+  from xlflax.training.devices.machine_topology import DeviceTopology
   from xlflax.training.devices.partitioning import Partitioner
   from xlflax.training.hooks.hook_base import Hook, Request
   from xlflax.training.initialization.decoder_initialization import (
-    DecoderInitialization,
+    InitDecoderFromEncoder,
   )
-  from xlflax.training.initialization.init_from import InitFrom
+  from xlflax.training.initialization.init_from import InitFromCheckpoint
   from xlflax.training.initialization.vocabulary_matching import (
-    VocabularyMatching,
+    EmbeddingTransfer,
   )
-  from xlflax.training.optimization.loss_spike_options import LossSpikes
+  from xlflax.training.optimization.loss_spike_options import LossSpikeGuard
   from xlflax.training.optimization.optimizers import (
     SGD,
     Adafactor,
@@ -34,4 +34,4 @@ with _epy.lazy_api_imports(globals()):
     Piecewise,
     Schedule,
   )
-  from xlflax.training.train_step import NonFinite
+  from xlflax.training.train_step import NonFinitePolicy

@@ -65,12 +65,12 @@ def run_header_lines(
   mesh = settings.partitioner.mesh
   device = mesh.devices.flat[0]
   micro_batches = (
-    f' in {settings.accumulation} micro-batches'
-    if settings.accumulation > 1
+    f' in {settings.gradient_accumulation_steps} micro-batches'
+    if settings.gradient_accumulation_steps > 1
     else ''
   )
   lines = [f'Model: {_describe_model(setup)}.']
-  for stream in settings.streams:
+  for stream in settings.datasets:
     if stream.name in tasks:
       shares = format_sequence_shares(tasks[stream.name])
       lines.append(
@@ -86,7 +86,7 @@ def run_header_lines(
     f'{jax.process_count()} {processes}.',
     f'Steps: {first_step:,} to {settings.last_step:,}, report every '
     f'{settings.log_every_steps:,}, checkpoint every '
-    f'{settings.checkpoints.every_steps:,}, '
+    f'{settings.checkpoints.save_interval_steps:,}, '
     f'{_describe_evaluation(settings.evaluation)}.',
     f'Results: {setup.model_dir}.',
   ]
@@ -100,7 +100,7 @@ def _describe_evaluation(evaluation: Any) -> str:
   """
   if evaluation is None:
     return 'no evaluation'
-  every_steps = getattr(evaluation, 'every_steps', None)
+  every_steps = getattr(evaluation, 'eval_interval_steps', None)
   if every_steps is None:
     return 'evaluation'
   names = ' and '.join(task.name for task in evaluation.tasks)
@@ -158,7 +158,7 @@ def attention_case(
   return attention_backends.Case(
     dtype=config.dtype,
     head_dim=config.dim_per_head,
-    length=max(stream.length for stream in settings.streams),
+    length=max(stream.length for stream in settings.datasets),
     masked=True,
     dropout_rate=config.attention_dropout_rate,
     capability=target.capability,
@@ -196,7 +196,7 @@ def data_warnings(
     settings: Fields of the run.
     tasks: Task statistics by dataset name.
   """
-  streams = {stream.name: stream for stream in settings.streams}
+  streams = {stream.name: stream for stream in settings.datasets}
   messages = []
   for name, statistics in tasks.items():
     steps = settings.objectives.stream_step(name, settings.steps)

@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 def check_sharing(
   plan: parameter_sharing.SharingPlan | None,
-  streams: Sequence[loader_base.AnyStream],
+  streams: Sequence[loader_base.AnyDatasetConfig],
   spec: VocabularySpec,
 ) -> None:
   """Checks that each batch contains sequences of a single language.
@@ -42,11 +42,11 @@ def check_sharing(
       _check_stream(stream)
 
 
-def _check_stream(stream: loader_base.AnyStream) -> None:
+def _check_stream(stream: loader_base.AnyDatasetConfig) -> None:
   """Raises ConfigError if a batch of a dataset can mix languages."""
   where = f'stream {stream.name!r}'
-  text = stream if isinstance(stream, dataset_config.Stream) else None
-  if text and text.layout is dataset_config.Layout.PAIRS:
+  text = stream if isinstance(stream, dataset_config.DatasetConfig) else None
+  if text and text.layout is dataset_config.ExampleLayout.PAIRS:
     raise errors.ConfigError(
       'A sharing plan requires sequences of one language',
       got='layout=PAIRS',
@@ -64,8 +64,8 @@ def _check_stream(stream: loader_base.AnyStream) -> None:
     )
   if (
     text
-    and text.layout is dataset_config.Layout.SIDES
-    and text.pairs.order is dataset_config.SideOrder.RANDOM
+    and text.layout is dataset_config.ExampleLayout.SIDES
+    and text.pairs.order is dataset_config.PairOrder.RANDOM
   ):
     raise errors.ConfigError(
       'A sharing plan requires one language per side. Swapping the sides at '

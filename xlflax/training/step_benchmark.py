@@ -84,15 +84,15 @@ def _time_replayed_steps(
   setup, step, active, state, batches, steps: int
 ) -> dict[str, Any]:
   """Times steps that are computed twice, if the run has such steps."""
-  replay_every = setup.settings.replay_every
-  if not replay_every:
+  sdc_check_every = setup.settings.sdc_check_every
+  if not sdc_check_every:
     return {}
   hook = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
   times = []
   # The first iteration compiles and is not counted.
   for i in range(steps + 1):
     start = time.perf_counter()
-    step_number = (i + 1) * replay_every
+    step_number = (i + 1) * sdc_check_every
     state, output = hook.compute_twice(
       step, active, step_number, state, batches
     )
@@ -100,7 +100,7 @@ def _time_replayed_steps(
     times.append(time.perf_counter() - start)
   return {
     'replay': {
-      'every': replay_every,
+      'every': sdc_check_every,
       'seconds_per_step': float(np.median(times[1:])),
     }
   }

@@ -101,7 +101,9 @@ class StepCompiler:
       with self._setup.settings.partitioner.scope():
         batches = self._setup.abstract_batches(self._active)
         state = self._setup.factory.abstract_sharded
-        limits = loss_spike_hook.step_arguments(self._setup.settings.spikes)
+        limits = loss_spike_hook.step_arguments(
+          self._setup.settings.loss_spike_guard
+        )
         lowered = self.step.lower(state, batches, *limits)
         self._lowered.set()
         lowered.compile()

@@ -21,7 +21,7 @@ from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
 
 
-class NonFinite(enum.Enum):
+class NonFinitePolicy(enum.Enum):
   """Policy for steps whose loss or gradient is not finite.
 
   Neither policy applies the update, so the state stays finite. Parameters that
@@ -66,7 +66,7 @@ class TrainStepBuilder(NamedTuple):
     optimizer: Optimizer with its learning rate schedule.
     vocabulary: Vocabulary sizes and special token ids.
     seed: Random seed of the run.
-    accumulation: Number of micro-batches per step.
+    gradient_accumulation_steps: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
     shardings: Shardings of the parameters, which are also used for gradients.
       If None, gradients are not constrained (single device).
@@ -77,7 +77,7 @@ class TrainStepBuilder(NamedTuple):
   optimizer: optimizers.Optimizer
   vocabulary: vocabulary_spec.VocabularySpec
   seed: int
-  accumulation: int = 1
+  gradient_accumulation_steps: int = 1
   ema_decay: float | None = None
   shardings: Any = None
 
@@ -149,7 +149,7 @@ class TrainStepBuilder(NamedTuple):
       entry_grads, out = self._entry_gradients(
         entry,
         state,
-        batches[entry.stream],
+        batches[entry.dataset],
         jax.random.fold_in(rng, i),
         objective_state.get(entry.objective.name, ()),
         self.mixture.loss_weight(i),
@@ -173,13 +173,13 @@ class TrainStepBuilder(NamedTuple):
 
     def loss_fn(params, micro_batch, key, objective_state, index=0):
       params = self.optimizer.without_frozen_gradients(params)
-      context = objective_base.Context(
+      context = objective_base.ObjectiveContext(
         vocabulary=self.vocabulary,
         step=state.step,
         train=True,
         rng=key,
         state=objective_state,
-        micro_batches=self.accumulation,
+        micro_batches=self.gradient_accumulation_steps,
         micro_batch=index,
       )
       out = entry.objective(self.model, params, micro_batch, context)
@@ -193,7 +193,7 @@ class TrainStepBuilder(NamedTuple):
       return total * jax.lax.stop_gradient(scale(out)), out
 
     # Scaling the loss instead of the gradient saves a pass over the gradient.
-    if self.accumulation == 1:
+    if self.gradient_accumulation_steps == 1:
       grads, out = jax.grad(scaled_loss_fn, has_aux=True)(
         state.params, batch, rng, objective_state
       )
@@ -202,7 +202,9 @@ class TrainStepBuilder(NamedTuple):
       jax.grad(loss_fn, has_aux=True),
       state.params,
       micro_batches(
-        batch, self.accumulation, together=entry.objective.rows_together
+        batch,
+        self.gradient_accumulation_steps,
+        together=entry.objective.rows_together,
       ),
       rng,
       objective_state,
@@ -223,7 +225,7 @@ class TrainStepBuilder(NamedTuple):
 
   def _accumulate(self, grad_fn, params, batches, rng, objective_state):
     """Sums gradients and outputs over micro-batches [k, B / k, ...]."""
-    indices = jnp.arange(self.accumulation)
+    indices = jnp.arange(self.gradient_accumulation_steps)
     keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(indices)
 
     def body(carry, inputs):
@@ -344,7 +346,7 @@ def metric_prefix(
   names = [e.objective.name for e in mixture.entries]
   if names.count(entry.objective.name) == 1:
     return entry.objective.name
-  return f'{entry.stream}_{entry.objective.name}'
+  return f'{entry.dataset}_{entry.objective.name}'
 
 
 def count_tokens(batch) -> jax.Array:

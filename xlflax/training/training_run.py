@@ -356,7 +356,7 @@ class TrainingRun:
     evaluation = trainer.evaluation
     return (
       self.step % trainer.log_every_steps == 0
-      or self.step % trainer.checkpoints.every_steps == 0
+      or self.step % trainer.checkpoints.save_interval_steps == 0
       or self.step == trainer.last_step
       or bool(evaluation and evaluation.is_due(self.step, trainer.steps))
     )
@@ -427,7 +427,7 @@ class TrainingRun:
     if distributed_job.is_lead():
       self._writer = run_metrics.RunMetrics(
         self.setup.model_dir,
-        self.trainer.log_to,
+        self.trainer.trackers,
         description=self.setup.description,
         first_time=first_time,
         report=self._report,

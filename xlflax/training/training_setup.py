@@ -57,7 +57,7 @@ class Setup:
       config=encoder_config.with_vocabulary(settings.model.config, self.spec)
     )
     self._check_lengths()
-    if settings.xla_checker:
+    if settings.xla_sdc_check:
       machine = settings.partitioner.machine
       compile_targets.check_supports_sdc_checker(
         machine.platform
@@ -66,7 +66,7 @@ class Setup:
       )
     sharing_checks.check_sharing(
       parameter_sharing.get_sharing_plan(self.model),
-      settings.streams,
+      settings.datasets,
       self.spec,
     )
     self.factory = train_state.StateFactory(
@@ -107,16 +107,16 @@ class Setup:
     Raises:
       ConfigError: If a sequence is too long.
     """
-    max_length = getattr(self.model.config, 'max_length', None)
-    lengths = {s.name: s.length for s in self.settings.streams}
+    max_length = getattr(self.model.config, 'max_position_embeddings', None)
+    lengths = {s.name: s.length for s in self.settings.datasets}
     for entry in self.settings.objectives.entries:
-      length = entry.objective.longest_row(lengths[entry.stream])
+      length = entry.objective.longest_row(lengths[entry.dataset])
       if max_length is not None and length > max_length:
         raise errors.ConfigError(
           'The sequences of a dataset exceed the `max_length` of the model',
           got=f'length {length}',
           expected=f'at most {max_length}',
-          where=f'stream {entry.stream}',
+          where=f'stream {entry.dataset}',
           fix="Reduce the dataset's `length`, or increase the model's "
           '`max_length`',
         )
@@ -135,7 +135,7 @@ class Setup:
       optimizer=self.settings.optimizer,
       vocabulary=self.spec,
       seed=self.settings.seed,
-      accumulation=self.settings.accumulation,
+      gradient_accumulation_steps=self.settings.gradient_accumulation_steps,
       ema_decay=self.settings.ema_decay,
       shardings=self._gradient_shardings,
     )
@@ -152,12 +152,12 @@ class Setup:
     Args:
       active: Indices of the entries.
       checked: Whether to compile the program with XLA's checker
-        (`Trainer.xla_checker`).
+        (`Trainer.xla_sdc_check`).
     """
     options = compile_targets.compiler_options(
       model_params.count_params(self.factory.abstract.params)
     )
-    if self.settings.replay_every:
+    if self.settings.sdc_check_every:
       options |= compile_targets.deterministic_options()
     if checked:
       options |= compile_targets.sdc_checker_options()
@@ -171,14 +171,14 @@ class Setup:
       compiler_options=options,
     )
 
-  def stream(self, name: str) -> loader_base.AnyStream:
+  def stream(self, name: str) -> loader_base.AnyDatasetConfig:
     """Returns the dataset with a name."""
-    return next(s for s in self.settings.streams if s.name == name)
+    return next(s for s in self.settings.datasets if s.name == name)
 
   def streams_of(self, active: tuple[int, ...]) -> list[str]:
     """Returns the names of the datasets that entries of the mixture read."""
     entries = self.settings.objectives.entries
-    return sorted({entries[i].stream for i in active})
+    return sorted({entries[i].dataset for i in active})
 
   def abstract_batches(self, active: tuple[int, ...]):
     """Returns the abstract batches of entries of the mixture, with shardings.
@@ -215,10 +215,10 @@ class Setup:
         corpus=self.settings.corpus,
         task_modules=self.settings.task_modules,
         verified=data_fingerprint.verified_signatures(self.model_dir)
-        if self.settings.check_cache
+        if self.settings.verify_cache
         else None,
       )
-      for stream in self.settings.streams
+      for stream in self.settings.datasets
     }
 
   def initial_state(
@@ -276,20 +276,20 @@ class Setup:
       for i in active:
         entry = self.settings.objectives.entries[i]
         total += entry.objective(
-          self.model, params, batches[entry.stream], self._context(entry)
+          self.model, params, batches[entry.dataset], self._context(entry)
         ).loss.total
       return total
 
     with self.settings.partitioner.scope():
       return flops.count_training_step(forward, params, batches)
 
-  def _context(self, entry) -> objective_base.Context:
+  def _context(self, entry) -> objective_base.ObjectiveContext:
     """Returns a context for tracing the objective of an entry."""
     state = jax.tree.map(
       lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
       self.factory.abstract.objective_state.get(entry.objective.name, ()),
     )
-    return objective_base.Context(
+    return objective_base.ObjectiveContext(
       vocabulary=self.spec,
       step=jnp.zeros([], jnp.int32),
       train=True,

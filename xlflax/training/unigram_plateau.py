@@ -178,7 +178,7 @@ def mixture_entropies(
   """
   loaders_by_objective: dict[str, list[loader_base.Loader]] = {}
   for entry in mixture.entries if loaders else ():
-    loader, objective = loaders[entry.stream], entry.objective
+    loader, objective = loaders[entry.dataset], entry.objective
     # The loss of CrossAttentionMLM is the sum of two losses per token.
     is_sum = isinstance(objective, cross_attention_mlm.CrossAttentionMLM)
     if is_sum or not loader.signature:

@@ -54,7 +54,7 @@ class Way(NamedTuple):
 
   name: str
   train: source_lib.ExampleSource
-  rows: rows_lib.RowMaker
+  rows: rows_lib.Featurizer
   features: Features = Features.PLUG_OUT
   counterparts: source_lib.ExampleSource | None = None
   group_size: int = 1
@@ -105,28 +105,28 @@ def _switching(world: World) -> Iterator[Way]:
 
 def _plug_in(world: World) -> Iterator[Way]:
   """Without and with the other language's text beside a row."""
-  both = concatenated_source.JoinedExamples(
+  both = concatenated_source.ConcatDataset(
     sources=(world.inference('train', FIRST), world.inference('train', SECOND))
   )
   rows = _rows(world)
   yield Way('plug_out', both, rows)
-  beside = translation_featurizer.PairedRows(
-    rows=rows, counterparts=_counterparts(world, 'train')
+  beside = translation_featurizer.TranslationPairFeaturizer(
+    featurizer=rows, translations=_counterparts(world, 'train')
   )
   tested = _counterparts(world, 'test')
   yield Way('plug_in', both, beside, Features.PLUG_IN, tested)
 
 
-def _rows(world: World) -> classification_featurizer.ClassificationRows:
-  return classification_featurizer.ClassificationRows(
+def _rows(world: World) -> classification_featurizer.ClassificationFeaturizer:
+  return classification_featurizer.ClassificationFeaturizer(
     labels=label_sets.labels_of(world.inference('train', FIRST))
   )
 
 
 def _counterparts(
   world: World, split: str
-) -> translation_featurizer.Counterparts:
-  return translation_featurizer.Counterparts(
+) -> translation_featurizer.TranslationPairs:
+  return translation_featurizer.TranslationPairs(
     english=world.inference(split, FIRST),
     translations=world.inference(split, SECOND),
   )
@@ -135,30 +135,32 @@ def _counterparts(
 def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
   """The fine-tuning run."""
   rows = way.rows
-  if isinstance(rows, translation_featurizer.PairedRows):
-    rows = rows.rows
-  assert isinstance(rows, classification_featurizer.ClassificationRows)
+  if isinstance(rows, translation_featurizer.TranslationPairFeaturizer):
+    rows = rows.featurizer
+  assert isinstance(rows, classification_featurizer.ClassificationFeaturizer)
   objective = sequence_classification.SequenceClassification(
     labels=rows.labels, features=way.features, head_dropout=0.0
   )
   return dataclasses.replace(
     trainer,
     model_dir=f'{trainer.model_dir}/{way.name}',
-    streams=(
-      labelled_stream.LabelledStream(
+    datasets=(
+      labelled_stream.LabeledDatasetConfig(
         name='pairs',
         source=way.train,
-        rows=way.rows,
+        featurizer=way.rows,
         length=2 * size.length,
         batch_size=size.batch,
         group_size=way.group_size,
       ),
     ),
     objectives=mixture_lib.ObjectiveMixture(
-      entries=(mixture_lib.Entry(stream='pairs', objective=objective),)
+      entries=(
+        mixture_lib.WeightedObjective(dataset='pairs', objective=objective),
+      )
     ),
     optimizer=optimizers.AdamW(
-      learning_rate=schedules.Linear(peak=RATE, warmup_steps=steps // 10)
+      learning_rate=schedules.Linear(peak_value=RATE, warmup_steps=steps // 10)
     ),
     total_steps=steps,
     cache_dir=None,
@@ -170,7 +172,7 @@ def _test(trained: running.Trained, way: Way, world: World) -> float:
   """Accuracy in the second language."""
   task = classification_task.Classification(
     source=world.inference('test', SECOND),
-    length=trained.setup.model.config.max_length,
+    length=trained.setup.model.config.max_position_embeddings,
     counterparts=way.counterparts,
   )
   subject = measures.subject_of(

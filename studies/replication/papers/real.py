@@ -13,7 +13,7 @@ from studies.replication.papers import synthetic_claims, synthetic_conditions
 from studies.replication.worlds import Text
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
-from xlflax.training.initialization.vocabulary_matching import Mixing
+from xlflax.training.initialization.vocabulary_matching import EmbeddingMixing
 
 _CONDITIONS = {
   condition.name: condition for condition in synthetic_conditions.CONDITIONS
@@ -91,7 +91,7 @@ CONDITIONS: tuple[Condition, ...] = (
     steps=750,
     title='Both with a dictionary, unmatched rows by WECHSEL',
     interpolated=True,
-    mixing=Mixing.TRANSLATED,
+    mixing=EmbeddingMixing.TRANSLATED,
     aligned=False,
   ),
   _adapt(

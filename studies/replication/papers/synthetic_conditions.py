@@ -15,9 +15,9 @@ from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
 from xlflax.models.variants.parameter_sharing import SharingPlan
 from xlflax.training.initialization.decoder_initialization import (
-  DecoderInitialization,
+  InitDecoderFromEncoder,
 )
-from xlflax.training.initialization.vocabulary_matching import Norms
+from xlflax.training.initialization.vocabulary_matching import EmbeddingNorms
 
 CONDITIONS: tuple[Condition, ...] = (
   Condition(name='ecs/default', title='Default', steps=600, saved=True),
@@ -52,7 +52,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='Sep Emb, same start, 1,800 steps',
     steps=1800,
     anchors=Anchors.SEPARATE,
-    sharing=SharingPlan(embeddings=True, same_start=True),
+    sharing=SharingPlan(embeddings=True, share_init=True),
   ),
   Condition(
     name='ecs/extra_anchors',
@@ -140,7 +140,7 @@ CONDITIONS: tuple[Condition, ...] = (
     steps=200,
     begins_from='metaxlm/meta',
     taken=Taken.BOTH,
-    norms=Norms.SOURCE,
+    norms=EmbeddingNorms.SOURCE,
     learning_rate=0.004,
     norm=NormPosition.POST,
   ),
@@ -380,7 +380,7 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='ecs/default',
     learning_rate=0.004,
     decoder_layers=4,
-    decoder=DecoderInitialization(layers='last', cross_attention='fresh'),
+    decoder=InitDecoderFromEncoder(layers='last', cross_attention='fresh'),
   ),
   Condition(
     name='veco/from_xlm',
@@ -390,7 +390,7 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='veco/mlm_tlm',
     learning_rate=0.004,
     decoder_layers=4,
-    decoder=DecoderInitialization(layers='last', cross_attention='fresh'),
+    decoder=InitDecoderFromEncoder(layers='last', cross_attention='fresh'),
   ),
   Condition(
     name='veco/from_veco',
@@ -400,7 +400,7 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='veco/ca_mlm_tlm',
     learning_rate=0.004,
     decoder_layers=4,
-    decoder=DecoderInitialization(layers='last'),
+    decoder=InitDecoderFromEncoder(layers='last'),
   ),
   Condition(
     name='veco/from_first',
@@ -410,7 +410,7 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='veco/ca_mlm_tlm',
     learning_rate=0.004,
     decoder_layers=2,
-    decoder=DecoderInitialization(layers='first'),
+    decoder=InitDecoderFromEncoder(layers='first'),
   ),
   Condition(
     name='veco/from_last',
@@ -420,6 +420,6 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='veco/ca_mlm_tlm',
     learning_rate=0.004,
     decoder_layers=2,
-    decoder=DecoderInitialization(layers='last'),
+    decoder=InitDecoderFromEncoder(layers='last'),
   ),
 )

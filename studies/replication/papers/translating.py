@@ -3,7 +3,7 @@
 from studies.replication.conditions import Condition, Size
 from studies.replication.worlds import FIRST, SECOND, World
 from xlflax.data import dataset_config as stream_lib
-from xlflax.data.dataset_config import Layout
+from xlflax.data.dataset_config import ExampleLayout
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.tasks import translation_task
 from xlflax.evaluation.translation_options import TranslationOptions
@@ -35,7 +35,7 @@ def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
       hidden_dim=size.hidden,
       mlp_dim=4 * size.hidden,
       num_heads=2,
-      max_length=2 * size.length,
+      max_position_embeddings=2 * size.length,
       tie_decoder=True,
       tied_layers=layers,
       mlm_head=MlmHead.TRANSFORM,
@@ -46,22 +46,22 @@ def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
   )
 
 
-def stream(size: Size) -> stream_lib.Stream:
+def stream(size: Size) -> stream_lib.DatasetConfig:
   """Pairs, the first language on the first side."""
-  return stream_lib.Stream(
+  return stream_lib.DatasetConfig(
     name='translated',
     mixture='corpus.parallel',
-    layout=Layout.SIDES,
+    layout=ExampleLayout.SIDES,
     length=size.length,
     batch_size=size.batch,
-    pairs=stream_lib.PairOptions(order=stream_lib.SideOrder.AS_IS),
+    pairs=stream_lib.PairOptions(order=stream_lib.PairOrder.AS_IS),
   )
 
 
-def measure(subject: eval_task.Subject, world: World) -> dict[str, float]:
+def measure(subject: eval_task.EvalModel, world: World) -> dict[str, float]:
   """BLEU of greedy translations into the second language, from 0 to 1."""
   name = f'{FIRST}-{SECOND}'
-  task = translation_task.TranslationQuality(
+  task = translation_task.TranslationEval(
     source=translation_task.TsvPairs(
       files={name: str(world.folder / 'translation' / f'test.{name}.tsv')},
       max_pairs=_TRANSLATED,

@@ -12,7 +12,7 @@ _HERE = pathlib.Path(__file__).parent / 'recorded'
 Collective = collectives.Collective
 
 
-def _run(devices: str) -> tuple[execution.Run, machine_topology.Machine]:
+def _run(devices: str) -> tuple[execution.Run, machine_topology.DeviceTopology]:
   machine = machine_topology.parse_topology(devices)
   path = _HERE / (devices.replace(':', '_').lower() + '.hlo')
   return execution.Execution(

@@ -18,8 +18,8 @@ def _setup(length=1024, rows=32, longest=None, accumulation=1):
   config = types.SimpleNamespace(dtype='bfloat16', num_layers=6)
   return types.SimpleNamespace(
     settings=types.SimpleNamespace(
-      streams=(stream,),
-      accumulation=accumulation,
+      datasets=(stream,),
+      gradient_accumulation_steps=accumulation,
       objectives=types.SimpleNamespace(entries=(entry,)),
       model=types.SimpleNamespace(config=config),
     )

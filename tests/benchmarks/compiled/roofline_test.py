@@ -8,7 +8,7 @@ from benchmarks.compiled import roofline
 from benchmarks.compiled.programs import collectives, execution, kernels
 from xlflax.training.devices import accelerators, machine_topology
 
-MACHINE = machine_topology.Machine(
+MACHINE = machine_topology.DeviceTopology(
   platform='gpu',
   count=16,
   per_node=8,

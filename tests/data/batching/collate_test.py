@@ -21,7 +21,7 @@ def _batch(entries, layout, length, **settings):
   pairs = {
     k: settings.pop(k) for k in ('separator', 'positions') if k in settings
   }
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='s',
     mixture='m',
     layout=layout,

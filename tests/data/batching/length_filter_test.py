@@ -5,7 +5,7 @@ from xlflax.data.batching import length_filter as row_lengths
 
 
 def _stream(layout, length, **pairs):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s',
     mixture='m',
     layout=layout,

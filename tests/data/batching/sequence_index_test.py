@@ -14,7 +14,7 @@ def _stream(layout, length, **settings):
   pairs = {
     k: settings.pop(k) for k in ('min_tokens', 'max_tokens') if k in settings
   }
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s',
     mixture='m',
     layout=layout,

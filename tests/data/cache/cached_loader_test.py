@@ -178,7 +178,7 @@ class Vocabulary(base_vocabulary.Vocabulary):
     return self.spec.languages.index(code)
 
 opened = loader_factory.open_loader(
-    dataset_config.Stream(name='s', mixture='corpus.mono', layout='blocks',
+    dataset_config.DatasetConfig(name='s', mixture='corpus.mono', layout='blocks',
                   length=16, batch_size=8),
     vocabulary=Vocabulary(), seed=0, cache_dir={str(written[0])!r})
 sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])

@@ -5,7 +5,7 @@ import numpy as np
 from xlflax.data import dataset_config
 
 
-def stream(**settings) -> dataset_config.Stream:
+def stream(**settings) -> dataset_config.DatasetConfig:
   """Blocks of monolingual text, or pairs by the layout in `settings`."""
   pairs = {
     k: settings.pop(k)
@@ -14,7 +14,7 @@ def stream(**settings) -> dataset_config.Stream:
   }
   layout = settings.get('layout', 'blocks')
   kind = 'parallel' if layout in ('pairs', 'sides') else 'mono'
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     **{
       'name': 's',
       'mixture': f'corpus.{kind}',

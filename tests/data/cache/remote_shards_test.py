@@ -42,7 +42,7 @@ def bucket(local):
 
 
 def _stream(**settings):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s', mixture='corpus.mono', length=16, batch_size=8, **settings
   )
 

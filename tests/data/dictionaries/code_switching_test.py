@@ -13,8 +13,8 @@ from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.utils import errors
 
-ALWAYS = CodeSwitching(probability=1.0, max_share=1.0)
-UNCAPPED = CodeSwitching(max_share=1.0)
+ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0)
+UNCAPPED = CodeSwitching(max_replaced_ratio=1.0)
 SMALLEST = 1e-4  # p-value; the draws are fixed, so a test passes or fails
 
 
@@ -109,7 +109,7 @@ def test_translations_are_drawn_by_weight():
 def test_the_cap_is_reached_and_never_exceeded_in_any_group(share):
   rng = np.random.default_rng(0)
   lines = ['w ' * n for n in rng.integers(0, 15, 14_000)]  # 98,000 words
-  settings = CodeSwitching(max_share=share, group_lines=40)
+  settings = CodeSwitching(max_replaced_ratio=share, group_lines=40)
   new = Switcher('en', [_dictionary(('w', 'x'))], settings).switch(lines).lines
   binding = 0
   for start in range(0, len(lines), 40):
@@ -137,7 +137,9 @@ def test_no_word_is_preferred_under_the_cap():
 def test_words_of_both_sides_count():
   """Neither replaced nor new words exceed the share, of text before or after."""
   dictionary = _dictionary(('a', 'p q r'), ('b c d', 'x'), ('e', 'y'))
-  settings = CodeSwitching(probability=1.0, max_share=0.2, group_lines=5)
+  settings = CodeSwitching(
+    probability=1.0, max_replaced_ratio=0.2, group_lines=5
+  )
   rng = np.random.default_rng(1)
   lines = [
     ' '.join(rng.choice(['a', 'b c d', 'e', 'o'], 12)) for _ in range(500)
@@ -273,8 +275,10 @@ def test_settings_out_of_range_are_told():
     errors.ConfigError, got=1.5, where='CodeSwitching.probability'
   ):
     CodeSwitching(probability=1.5)
-  with raises_error(errors.ConfigError, got=0, where='CodeSwitching.copies'):
-    CodeSwitching(copies=0)
+  with raises_error(
+    errors.ConfigError, got=0, where='CodeSwitching.num_copies'
+  ):
+    CodeSwitching(num_copies=0)
 
 
 def test_a_language_without_a_dictionary_is_told():

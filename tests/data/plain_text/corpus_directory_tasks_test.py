@@ -82,7 +82,7 @@ def test_copies_of_switched_text(toy_corpus):
   [task] = [
     task
     for task in corpus_directory_tasks.list_tasks(
-      toy_corpus, code_switching=CodeSwitching(copies=2)
+      toy_corpus, code_switching=CodeSwitching(num_copies=2)
     )['corpus.code_switched']
     if task.languages == ('en',)
   ]

@@ -9,11 +9,14 @@ from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer, text_similarity
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.preprocessing import fuzzy_deduplication
-from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
+from xlflax.data.preprocessing.fuzzy_deduplication import (
+  Deduplication,
+  DeduplicationMode,
+)
 from xlflax.utils import errors
 
-_EQUAL = Deduplication(kept=Kept.NOT_EQUAL)
-_NEAR = Deduplication(kept=Kept.NOT_NEAR)
+_EQUAL = Deduplication(mode=DeduplicationMode.NOT_EQUAL)
+_NEAR = Deduplication(mode=DeduplicationMode.NOT_NEAR)
 
 
 def _sentences(count, seed=0):
@@ -33,7 +36,7 @@ def _altered(sentence, share, rng):
 def _jaccard(one, two):
   first, second = (
     text_similarity.n_grams(
-      text_similarity.normalize_for_comparison(text), _NEAR.characters
+      text_similarity.normalize_for_comparison(text), _NEAR.ngram_size
     )
     for text in (one, two)
   )
@@ -162,5 +165,7 @@ def test_everything_is_kept_unless_asked(corpus):
 
 
 def test_settings_that_cannot_be():
-  with raises_error(errors.ConfigError, got=0, where='Deduplication.rows'):
-    Deduplication(kept='not_near', rows=0)
+  with raises_error(
+    errors.ConfigError, got=0, where='Deduplication.rows_per_band'
+  ):
+    Deduplication(mode='not_near', rows_per_band=0)

@@ -50,7 +50,7 @@ def test_wrong_pairs_of_training_text_are_found(corpus):
 def test_neighbours_are_sought_in_groups(corpus):
   """With one pair in a group each is its only neighbour: the margin is 1."""
   (found,) = margin_filter.find_low_margin_pairs(
-    corpus, corpus.files, _filter(group=1, least=0.999), _encode
+    corpus, corpus.files, _filter(group_size=1, min_margin=0.999), _encode
   ).values()
   assert found.tolist() == []
 
@@ -61,7 +61,7 @@ def test_they_are_left_out_and_counted(corpus, tmp_path):
       corpus,
       tmp_path / 'out',
       processing=TextProcessing(),
-      margins=(_filter(least=least), _encode),
+      margins=(_filter(min_margin=least), _encode),
       overwrite=True,
     )
 

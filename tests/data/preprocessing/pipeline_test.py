@@ -19,7 +19,7 @@ from xlflax.utils import errors, progress_reporting
 
 MOSES = TextProcessing(moses=True)
 NOTHING = TextProcessing()
-ALWAYS = CodeSwitching(probability=1.0, max_share=1.0, group_lines=4)
+ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0, group_lines=4)
 
 
 @pytest.fixture
@@ -105,7 +105,9 @@ def test_copies_are_files_that_differ(tmp_path):
   )
   corpus_writer.write_dictionary(tmp_path / 'in', ('en', 'de'), [('a', 'x')])
   done = _prepare(
-    tmp_path / 'in', tmp_path / 'out', code_switching=CodeSwitching(copies=3)
+    tmp_path / 'in',
+    tmp_path / 'out',
+    code_switching=CodeSwitching(num_copies=3),
   )
   assert [p.path for p in done] == [
     'mono/en.x.copy1.txt.gz',
@@ -226,7 +228,7 @@ def test_a_failure_leaves_finished_files_only(source, tmp_path):
 
 def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
   out = tmp_path / 'out'
-  two = dataclasses.replace(ALWAYS, copies=2)
+  two = dataclasses.replace(ALWAYS, num_copies=2)
   _prepare(source, out, code_switching=two)
   with raises_error(
     errors.CorpusError,
@@ -287,7 +289,7 @@ def test_files_of_which_nothing_is_left(source, tmp_path):
 
 def test_files_that_change_what_duplicates_are(source, tmp_path):
   """The message names them, not all that there are."""
-  settings = {'deduplication': Deduplication(kept='not_equal')}
+  settings = {'deduplication': Deduplication(mode='not_equal')}
   _prepare(source, tmp_path / 'o', **settings)
   (source / 'valid/mono/en.txt').write_text('A fish\n')
   with raises_error(
@@ -305,7 +307,7 @@ def test_filters_and_duplicates(source, tmp_path):
   )
   settings = {
     'filters': TextFilters(min_characters=4),
-    'deduplication': Deduplication(kept='not_equal'),
+    'deduplication': Deduplication(mode='not_equal'),
   }
   for reused in (False, True):
     done = {p.path: p for p in _prepare(source, tmp_path / 'o', **settings)}
@@ -341,7 +343,7 @@ def test_a_line_for_each_sentence(tmp_path):
   )
   options = {
     'processing': TextProcessing(split_sentences=True),
-    'deduplication': Deduplication(kept='not_equal'),
+    'deduplication': Deduplication(mode='not_equal'),
   }
   texts = {}
   for processes in (1, 2):
@@ -386,7 +388,7 @@ def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(
-    source, tmp_path / 'o', deduplication=Deduplication(kept='not_equal')
+    source, tmp_path / 'o', deduplication=Deduplication(mode='not_equal')
   )
   told = [record.getMessage() for record in caplog.records]
   assert any(

@@ -22,7 +22,7 @@ SETTINGS = {
   'processing': TextProcessing(moses=True),
   'filters': TextFilters(min_characters=4),
   'code_switching': CodeSwitching(
-    probability=1.0, max_share=1.0, group_lines=2, copies=2
+    probability=1.0, max_replaced_ratio=1.0, group_lines=2, num_copies=2
   ),
 }
 

@@ -101,7 +101,7 @@ def test_keys_give_other_orders_of_the_same_counts():
 
 
 def _stream(alpha):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s', mixture='m', layout='blocks', length=8, batch_size=4, alpha=alpha
   )
 
@@ -136,7 +136,7 @@ def test_limited_rates(rates, most, expected):
 
 
 def test_a_stream_limits_its_rates():
-  stream = dataclasses.replace(_stream(1.0), max_share=0.6)
+  stream = dataclasses.replace(_stream(1.0), max_rate=0.6)
   found = mixing_schedule.stream_rates(stream, [900, 100], [1, 1])(0)
   np.testing.assert_allclose(found, [0.6, 0.4])
 

@@ -24,7 +24,7 @@ from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch
 from xlflax.data.seqio_tasks.seqio_vocabulary import resolve_deferred
 from xlflax.utils import errors
 
-ALWAYS = CodeSwitching(probability=1.0, max_share=1.0, group_lines=8)
+ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0, group_lines=8)
 CATS = Dictionary(('en', 'de'), (Entry('cat', 'Katze', 1.0),))
 
 
@@ -105,7 +105,7 @@ def test_every_reader_gives_the_same_text(
     language='en',
     dictionaries=[dictionary],
     preprocessors=preprocessors,
-    settings=CodeSwitching(group_lines=32, copies=copies),
+    settings=CodeSwitching(group_lines=32, num_copies=copies),
   )
   plain = [line.text for line in toy_corpus.monolingual('en')] * copies
   expected = (
@@ -136,7 +136,7 @@ def test_copies_differ(registry, toy_corpus, dictionary):
     data_sources.monolingual_source(toy_corpus, 'en'),
     language='en',
     dictionaries=[dictionary],
-    settings=CodeSwitching(copies=2),
+    settings=CodeSwitching(num_copies=2),
   )
   texts = _texts('k4')
   assert len(texts) == 400
@@ -150,7 +150,7 @@ def test_copies_of_other_sources(registry):
     _source(['the cat', 'a cat'], num_input_examples={'train': 2}),
     language='en',
     dictionaries=[CATS],
-    settings=dataclasses.replace(ALWAYS, copies=2),
+    settings=dataclasses.replace(ALWAYS, num_copies=2),
   )
   assert registry.num_examples('k5') == 4
   assert _texts('k5') == ['the Katze', 'a Katze'] * 2
@@ -159,7 +159,7 @@ def test_copies_of_other_sources(registry):
     _source(['a cat']),
     language='en',
     dictionaries=[CATS],
-    settings=dataclasses.replace(ALWAYS, copies=2),
+    settings=dataclasses.replace(ALWAYS, num_copies=2),
   )
   assert task_examples.source_size('k6', 'train') is None
 
@@ -227,7 +227,7 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
 def test_fingerprints_follow_the_settings(registry, toy_corpus):
   found = set()
   for number, settings in enumerate(
-    (CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(copies=2))
+    (CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(num_copies=2))
   ):
     corpus_tasks.register_corpus(
       toy_corpus, prefix=f'k8{number}', code_switching=settings

@@ -20,7 +20,7 @@ from xlflax.utils import errors
 def _open(corpus, vocabulary, **settings):
   pairs = {k: settings.pop(k) for k in ('min_tokens',) if k in settings}
   return loader_factory.open_loader(
-    dataset_config.Stream(
+    dataset_config.DatasetConfig(
       **{
         'name': 's',
         'mixture': 'corpus.mono',

@@ -132,7 +132,7 @@ def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
     batch_size=4,
     shuffle=False,
   )
-  stream = dataset_config.Stream(**settings)
+  stream = dataset_config.DatasetConfig(**settings)
   cached = cached_loader.CachedLoader(
     stream, vocabulary=toy_vocabulary, seed=0, cache_dir=tmp_path
   )
@@ -143,7 +143,7 @@ def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
       np.testing.assert_array_equal(value, other[key])
   with raises_error(errors.CorpusError, mentions='unsized.en'):
     live_loader.LiveLoader(
-      dataset_config.Stream(**settings, alpha=0.7),
+      dataset_config.DatasetConfig(**settings, alpha=0.7),
       vocabulary=toy_vocabulary,
       seed=0,
     )

@@ -103,7 +103,7 @@ def test_the_documented_task_module(tmp_path, monkeypatch):
   (tmp_path / 'review_tasks.py').write_text(code, encoding='utf-8')
   monkeypatch.syspath_prepend(str(tmp_path))
   task_registration.import_task_modules(['review_tasks'])
-  (example,) = task_source.TaskExamples(
+  (example,) = task_source.SeqioDataset(
     mixture='reviews.sw', kind='classification'
   ).load('sw')
   assert (example.text, example.paired_text, example.label) == (

@@ -28,7 +28,7 @@ def read_words(path, language, *, end='', paired_language=None):
 def test_a_reader_of_ones_own(tmp_path):
   (tmp_path / 'a').write_text('x\n')
   path = str(tmp_path / 'a')
-  (one,) = example_source.FileExamples(
+  (one,) = example_source.FileDataset(
     format='test.words', files={'fr-en': path}
   ).load('fr-en')
   assert (one.text, one.language, one.paired_language) == ('x!', 'fr', 'en')
@@ -50,9 +50,9 @@ def test_names():
 
 def test_unknown_names_and_options():
   with raises_error(errors.ConfigError, got='tvs', mentions='conllu'):
-    example_source.FileExamples(format='tvs', files={'fr': 'a'})
+    example_source.FileDataset(format='tvs', files={'fr': 'a'})
   with raises_error(errors.ConfigError, got='bucc'):
-    example_source.FileExamples(format='bucc', files={'fr-en': 'a'})
+    example_source.FileDataset(format='bucc', files={'fr-en': 'a'})
   with raises_error(errors.ConfigError, got='sep', mentions='end'):
     file_formats.check_options('test.words', {'sep': ','})
 

@@ -33,7 +33,7 @@ class _Vocabulary(base_vocabulary.Vocabulary):
 
 
 def _stream(**fields):
-  return supervised_dataset.LabelledStream(
+  return supervised_dataset.LabeledDatasetConfig(
     **(
       dict(
         name='train',
@@ -105,8 +105,8 @@ def test_parts_are_drawn_as_many_as_they_have_or_by_alpha():
 
   assert shares().tolist() == [0.75, 0.25]
   assert shares(alpha=0.0).tolist() == [0.5, 0.5]
-  assert shares(max_share=0.625).tolist() == [0.625, 0.375]
-  assert shares(parts=('fr',)).tolist() == [0.0, 1.0]
+  assert shares(max_rate=0.625).tolist() == [0.625, 0.375]
+  assert shares(splits=('fr',)).tolist() == [0.0, 1.0]
 
 
 def test_batches_of_one_part():
@@ -146,12 +146,12 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
     if path.name
     == supervised_loader._cache_folder(_stream(), _Vocabulary(), tmp_path).name
   )
-  table, written = feature_cache.RowTable.load(folder / 'en.npz')
+  table, written = feature_cache.FeatureTable.load(folder / 'en.npz')
   assert written.endswith(f' {FakeSource().fingerprint()}')
   table.save(folder / 'en.npz', written.rpartition(' ')[0] + ' 0123')
   manifests.record_files(folder, manifests.Kind.ROWS, ['en.npz'])
   assert _open(cache_dir=tmp_path).num_rows == 10
-  assert feature_cache.RowTable.load(folder / 'en.npz')[1] == written
+  assert feature_cache.FeatureTable.load(folder / 'en.npz')[1] == written
 
 
 def test_cached_rows_of_something_else_are_refused(tmp_path):
@@ -159,7 +159,7 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
   source = FakeSource(sizes=(('de', 10), ('en', 10)))
   other = _Vocabulary()
   other.hash = 'of other pieces'
-  supervised_loader.LabelledLoader(
+  supervised_loader.LabeledLoader(
     _stream(source=source), vocabulary=other, seed=0, cache_dir=tmp_path
   )
   (theirs,) = (tmp_path / 'labelled').iterdir()
@@ -211,7 +211,7 @@ def test_a_row_table_keeps_rows_of_any_length():
       {'a': np.array([70000]), 'b': np.int32(2)},
     ],
   ]
-  table = feature_cache.RowTable.of(made)
+  table = feature_cache.FeatureTable.of(made)
   assert table.num_rows == 3
   assert table.counts == {'examples': 3, 'unused': 1}
   assert [row['a'].tolist() for row in table.rows([2, 0, 1])] == [
@@ -233,7 +233,7 @@ def test_impossible_settings(fields, got):
 
 def test_a_part_that_is_missing_or_empty_is_named():
   with raises_error(errors.CorpusError, mentions='sw'):
-    _open(parts=('en', 'sw'))
+    _open(splits=('en', 'sw'))
   with raises_error(errors.CorpusError, mentions='en'):
     _open(rows=FakeRows(unused=tuple(range(10))))
 

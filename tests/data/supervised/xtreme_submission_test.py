@@ -21,7 +21,7 @@ _QUESTIONS = [
   labeled_examples.Question(id=name, language='th', question='?', context='กข')
   for name in ('q2', 'q1')
 ]
-_MINED = labeled_examples.MinedSentences(
+_MINED = labeled_examples.BitextSentences(
   languages=('ka', 'en'),
   first={'0': 'კი', '1': 'არა'},
   second={'0': 'No.', '1': 'Nay.', '2': 'Yes.'},

@@ -243,8 +243,10 @@ def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
 def test_logits_come_back_in_the_order_of_rows(trained, sentences):
   objective = trained.objectives['sequence_classification']
   task = classification_task.Classification(source=Examples(parts={}))
-  maker = classification_task.classification_featurizer.ClassificationRows(
-    labels=_LABELS
+  maker = (
+    classification_task.classification_featurizer.ClassificationFeaturizer(
+      labels=_LABELS
+    )
   )
   examples = make_examples(sentences, 'de', [None] * 7)
   rows = maker.text_rows(examples, trained.vocabulary, length=32)

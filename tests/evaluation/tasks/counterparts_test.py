@@ -125,7 +125,7 @@ def subject_of():
       num_heads=1,
       vocab_size=32,
       num_languages=2,
-      max_length=16,
+      max_position_embeddings=16,
       cross_attention=True,
     )
   )
@@ -164,14 +164,14 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
     return predict(objective, model, partitioner, spec, params, batch)
 
   monkeypatch.setattr(head_predictions, '_predict', watched)
-  translated = concatenated_source.TranslatedExamples(
+  translated = concatenated_source.TranslatedDataset(
     source=one_hot_model.Held(parts=(('fr', english),))
   )
   task = task_class(
     source=one_hot_model.Held(parts=(('fr', french),)),
     objective=objective.name,
     length=16,
-    counterparts=translated,
+    translations=translated,
   )
   result = task.evaluate(subject_of(objective, vocabulary))
   assert not result.failures
@@ -206,7 +206,7 @@ def test_a_head_that_is_plugged_out_reads_none(subject_of):
     source=one_hot_model.Held(parts=(('fr', [french]),)),
     objective=objective.name,
     length=16,
-    counterparts=one_hot_model.Held(parts=(('fr', [english]),)),
+    translations=one_hot_model.Held(parts=(('fr', [english]),)),
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   with raises_error(

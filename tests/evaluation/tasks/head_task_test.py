@@ -135,7 +135,7 @@ def test_examples_without_labels_do_not_count(tmp_path):
 
 def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
   assert _found(_classes(None), 'a\n', tmp_path) == {}
-  task = retrieval_predictions.NearestSentences(
-    source=example_source.MinedFiles(files={'fr-en': ('a', 'b')})
+  task = retrieval_predictions.RetrievalPredictions(
+    source=example_source.BitextMiningFiles(files={'fr-en': ('a', 'b')})
   )
   assert task.statistics('fr-en', tmp_path) == {}

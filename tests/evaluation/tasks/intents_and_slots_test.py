@@ -22,7 +22,7 @@ _TAGS = ('O', 'B-time', 'I-time', 'B-day')
 _SAYS = {'nine': 'B-time', 'ten': 'B-time', 'am': 'I-time', 'may': 'B-day'}
 _SLOTS = token_classification.TokenClassification(labels=_TAGS)
 _INTENTS = sequence_classification.SequenceClassification(
-  labels=('play', 'wake'), pooling='mean', head='output'
+  labels=('play', 'wake'), pooling='mean', head_type='output'
 )
 # Intent of each utterance, and `word/TAG`s.
 _UTTERANCES = (

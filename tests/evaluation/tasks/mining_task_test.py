@@ -15,7 +15,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Given(example_source.MinedSource):
+class Given(example_source.BitextMiningSource):
   """Collections from memory; a part without any fails."""
 
   parts: dict
@@ -42,7 +42,7 @@ def _mined(first, second, gold, languages=('de', 'en')):
       (f'{languages[0]}-{i:02}', f'{languages[1]}-{j:02}') for i, j in gold
     )
   )
-  return labeled_examples.MinedSentences(
+  return labeled_examples.BitextSentences(
     languages=languages, first=sides[0], second=sides[1], gold=pairs
   )
 
@@ -256,7 +256,7 @@ def test_collections_are_compared_without_the_means_of_their_languages(
   )
   thresholds = {
     centre: mining_task.BitextMining(
-      source=Given(parts={'de-de': mined}), margin='absolute', centre=centre
+      source=Given(parts={'de-de': mined}), margin='absolute', centering=centre
     )
     .evaluate(subject)
     .metrics['threshold/de-de']

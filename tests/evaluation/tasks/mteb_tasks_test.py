@@ -181,7 +181,7 @@ def test_probes_refuse_pairs_and_note_unknown_classes(subject):
 def test_probes_take_away_a_language_s_mean(subject):
   train = _classified(8, lambda text: text[0])
   task = mteb_tasks.Probe(
-    train=_held('de', train), source=_held('de', train), centre='language'
+    train=_held('de', train), source=_held('de', train), centering='language'
   )
   notes = task.evaluate(subject).notes
   assert any('the mean of its language is subtracted' in note for note in notes)
@@ -203,7 +203,7 @@ def folder(tmp_path):
 
 
 def test_ranking(subject, folder):
-  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(folder)))
+  task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(folder)))
   result = task.evaluate(subject)
   lines = [line.split() for line in result.files['de.tsv'].splitlines()]
   assert [line[2] for line in lines if line[3] == '1'] == ['d0', 'd2', 'd3']
@@ -217,7 +217,7 @@ def test_ranking(subject, folder):
   reranked = task.evaluate(subject)
   assert reranked.metrics['mrr@20/de'] == pytest.approx(2 / 3)
   assert task.source.fingerprint() != dataclasses.replace(
-    task.source, parts=('de',), directory=str(folder / 'de')
+    task.source, splits=('de',), directory=str(folder / 'de')
   )
 
 
@@ -227,7 +227,7 @@ def test_equal_documents_are_ranked_as_trec_eval_ranks_them(subject, folder):
   (folder / 'de' / 'documents.jsonl').write_text(
     ''.join(f'{{"_id": "{name}", "text": "und"}}\n' for name in names)
   )
-  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(folder)))
+  task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(folder)))
   result = task.evaluate(subject)
   lines = [line.split() for line in result.files['de.tsv'].splitlines()]
   assert [line[2] for line in lines if line[0] == 'q2'] == sorted(names)[::-1]
@@ -244,7 +244,7 @@ def test_queries_of_many_languages_are_scored_by_language(subject, folder):
       for name, text, language in texts
     )
   )
-  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(folder)))
+  task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(folder)))
   metrics = task.evaluate(subject).metrics
   assert metrics['mrr@20/fr'] == 1 and metrics['mrr@20/de'] < 1
   assert metrics['mrr@20/mean'] == (1 + metrics['mrr@20/de']) / 2
@@ -254,7 +254,7 @@ def test_rankings_in_the_form_of_beir(folder):
   (folder / 'de' / 'relevance.tsv').write_text(
     'query-id\tcorpus-id\tscore\nq1\td0\t2\n'
   )
-  held = beir.RankedFolder(directory=str(folder)).load('de')
+  held = beir.BeirDataset(directory=str(folder)).load('de')
   assert held.relevance == {'q1': {'d0': 2.0}}
   assert held.documents['d2'] == beir.Text('und', 'de')
 
@@ -271,9 +271,9 @@ def test_rankings_in_the_form_of_beir(folder):
 def test_broken_rankings(folder, name, text, values):
   (folder / 'de' / name).write_text(text)
   with raises_error(errors.CorpusError, mentions=values):
-    beir.RankedFolder(directory=str(folder)).load('de')
+    beir.BeirDataset(directory=str(folder)).load('de')
 
 
 def test_a_folder_without_a_part(folder):
   with raises_error(errors.CorpusError, got='sw'):
-    beir.RankedFolder(directory=str(folder), parts=('sw',)).languages()
+    beir.BeirDataset(directory=str(folder), splits=('sw',)).languages()

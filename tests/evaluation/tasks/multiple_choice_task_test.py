@@ -22,7 +22,7 @@ from xlflax.utils import errors
 
 _WORDS = ('rain', 'wet', 'dry', 'sun', 'What', 'was', 'the', 'cause?')
 _OBJECTIVE = multiple_choice.MultipleChoice(
-  num_choices=2, pooling='mean', head='output', head_dropout=0.0
+  num_choices=2, pooling='mean', head_type='output', head_dropout=0.0
 )
 
 
@@ -83,7 +83,7 @@ def test_accuracy_and_files(subject, read):
 
 
 def _context(subject, **more):
-  return objective_base.Context(
+  return objective_base.ObjectiveContext(
     vocabulary=subject.vocabulary.spec,
     step=jnp.int32(0),
     rng=jax.random.key(0),
@@ -93,7 +93,7 @@ def _context(subject, **more):
 
 
 def _batch(subject, examples, size):
-  maker = choice_featurizer.ChoiceRows()
+  maker = choice_featurizer.MultipleChoiceFeaturizer()
   rows = [
     row
     for own in maker.make(examples, subject.vocabulary, length=16)

@@ -33,7 +33,7 @@ def _loss_in_numpy(subject, objective, batches):
 
   @jax.jit
   def masked_logits(batch, rng):
-    context = objective_base.Context(
+    context = objective_base.ObjectiveContext(
       vocabulary=subject.vocabulary.spec,
       step=jnp.int32(0),
       train=False,
@@ -63,10 +63,10 @@ def _loss_in_numpy(subject, objective, batches):
 
 def test_perplexity_agrees_with_numpy(task, subject, sentences):
   metrics = task.evaluate(subject).metrics
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='',
     mixture='',
-    layout=dataset_config.Layout.BLOCKS,
+    layout=dataset_config.ExampleLayout.BLOCKS,
     length=16,
     batch_size=8,
   )
@@ -92,15 +92,17 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
 def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
   metrics = (
     perplexity.TranslationPerplexity(
-      source=text_sources.CorpusPairs(directory=corpus), length=32, batch_size=8
+      source=text_sources.ParallelCorpus(directory=corpus),
+      length=32,
+      batch_size=8,
     )
     .evaluate(subject)
     .metrics
   )
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='',
     mixture='',
-    layout=dataset_config.Layout.PAIRS,
+    layout=dataset_config.ExampleLayout.PAIRS,
     length=32,
     batch_size=8,
   )
@@ -158,7 +160,9 @@ def test_other_languages_do_not_change_a_language(corpus, task, subject):
 
 def test_more_draws_score_more_tokens(task, subject):
   one = task.evaluate(subject).metrics
-  three = dataclasses.replace(task, draws=3).evaluate(subject).metrics
+  three = (
+    dataclasses.replace(task, num_mask_samples=3).evaluate(subject).metrics
+  )
   assert three['tokens/de'] == 3 * one['tokens/de']
   assert three['loss/de'] != one['loss/de']
 

@@ -79,7 +79,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
     source=text_sources.CorpusText(
       directory=corpus, languages=('de', 'ja'), max_lines=9
     ),
-    hidden=hidden,
+    mask_unit=hidden,
   )
   result = task.evaluate(subject)
   assert not result.failures and not result.notes
@@ -126,7 +126,7 @@ def test_hiding_the_rest_of_the_word_is_harder_to_see_through(corpus, subject):
     directory=corpus, languages=('de',), max_lines=9
   )
   found = [
-    pseudo_likelihood.PseudoPerplexity(source=source, hidden=hidden)
+    pseudo_likelihood.PseudoPerplexity(source=source, mask_unit=hidden)
     .evaluate(subject)
     .metrics['loss/de']
     for hidden in ('token', 'word')
@@ -186,14 +186,16 @@ def choices(tmp_path):
   }
 
 
-@pytest.mark.parametrize('by_token', [False, True])
+@pytest.mark.parametrize('length_normalize', [False, True])
 @pytest.mark.parametrize('scored', ['choice', 'all'])
-def test_the_likeliest_choice(subject, log_p, choices, scored, by_token):
+def test_the_likeliest_choice(
+  subject, log_p, choices, scored, length_normalize
+):
   for examples in choices.values():
     task = pseudo_likelihood.LikelihoodChoice(
       source=one_hot_model.Held(parts=(('de', examples),)),
-      scored=scored,
-      by_token=by_token,
+      scored_span=scored,
+      length_normalize=length_normalize,
     )
     notes = []
     found = task._score_choices(subject, 'de', examples, notes)
@@ -203,7 +205,7 @@ def test_the_likeliest_choice(subject, log_p, choices, scored, by_token):
       losses, _ = _by_hand(subject, log_p, text, 'de', word=False)
       start = len(subject.vocabulary.encode(one.text, language='de'))
       kept = losses if scored == 'all' else losses[start:]
-      expected.append(-(np.mean(kept) if by_token else np.sum(kept)))
+      expected.append(-(np.mean(kept) if length_normalize else np.sum(kept)))
     assert not notes
     np.testing.assert_allclose(found, expected, atol=1e-4)
     result = task.evaluate(subject)
@@ -238,6 +240,6 @@ def test_a_text_that_is_too_long_loses_its_start(subject, choices):
 def test_wrong_settings(corpus):
   source = text_sources.CorpusText(directory=corpus)
   with raises_error(
-    errors.ConfigError, got='words', where='PseudoPerplexity.hidden'
+    errors.ConfigError, got='words', where='PseudoPerplexity.mask_unit'
   ):
-    pseudo_likelihood.PseudoPerplexity(source=source, hidden='words')
+    pseudo_likelihood.PseudoPerplexity(source=source, mask_unit='words')

@@ -49,7 +49,9 @@ def _question(context, answer, place=None, number=0, **more):
 
 
 def _windows(context, length, stride):
-  return question_featurizer.QuestionRows(doc_stride=stride).windows(
+  return question_featurizer.QuestionAnsweringFeaturizer(
+    doc_stride=stride
+  ).windows(
     [_question(context, None, question='xy')], Letters(), length=length
   )[0]
 
@@ -101,7 +103,7 @@ def test_the_best_spans_are_those_of_all_windows(length, stride, longest):
     context,
     windows,
     logits,
-    decoding=qa_decoding.Decoding(n_best=7, max_answer_length=longest),
+    decoding=qa_decoding.Decoding(n_best_size=7, max_answer_length=longest),
   )
   expected = _brute_force(context, windows, logits, longest)[:7]
   assert [c.text for c in found] == [text for text, _ in expected]
@@ -137,7 +139,9 @@ def test_the_gold_positions_give_the_gold_text():
 )
 def test_no_answer_where_its_score_is_above_the_threshold(threshold, expected):
   task = question_answering_task.ExtractiveQA(
-    source=Examples(parts={}), null_threshold=threshold, rules='squad_v2'
+    source=Examples(parts={}),
+    null_score_diff_threshold=threshold,
+    rules='squad_v2',
   )
   best = [qa_decoding.Candidate(3.0, 'b', 0)]
   logits = [
@@ -251,8 +255,10 @@ def test_eight_devices_and_any_batch_size_answer_the_same(subject, sentences):
 
 
 def test_mistakes_are_told(subject):
-  with raises_error(errors.ConfigError, got=0, where='ExtractiveQA.n_best'):
-    _task({}, n_best=0)
+  with raises_error(
+    errors.ConfigError, got=0, where='ExtractiveQA.n_best_size'
+  ):
+    _task({}, n_best_size=0)
   with raises_error(
     errors.ConfigError, got='trivia', where='ExtractiveQA.rules'
   ):

@@ -64,7 +64,7 @@ def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
   lengths = [
     len(encode(one.text)) + len(encode(one.paired_text)) + 4 for one in examples
   ]
-  most = fixed.model.config.max_length
+  most = fixed.model.config.max_position_embeddings
   assert [float(line) for line in lines] == [min(one, most) for one in lengths]
   known = [i for i, score in enumerate(scores) if score is not None]
   sides = [scores[i] for i in known], [float(lines[i]) for i in known]
@@ -101,7 +101,7 @@ def test_ratings_of_two_kinds_have_an_area_under_the_curve(fixed, sentences):
 
 def test_rows_keep_each_number(fixed, sentences):
   """`labels` are the bits of 3.2 and 0.25; an open pair gives no row."""
-  maker = classification_featurizer.RegressionRows()
+  maker = classification_featurizer.RegressionFeaturizer()
   examples = _examples(sentences, [3.2, None, 0.25])
   made = maker.make(examples, fixed.vocabulary, length=32)
   assert [len(rows) for rows in made] == [1, 0, 1]

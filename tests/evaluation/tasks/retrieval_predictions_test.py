@@ -12,7 +12,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @dataclasses.dataclass(frozen=True)
-class Held(example_source.MinedSource):
+class Held(example_source.BitextMiningSource):
   gold: frozenset | None
 
   def languages(self):
@@ -20,7 +20,7 @@ class Held(example_source.MinedSource):
 
   def load(self, part):
     texts = ['der Hund', 'die kleine Katze', 'und', 'warme Milch']
-    return labeled_examples.MinedSentences(
+    return labeled_examples.BitextSentences(
       languages=('de', 'de'),
       gold=self.gold,
       first={str(i): text for i, text in enumerate(texts)},
@@ -29,7 +29,7 @@ class Held(example_source.MinedSource):
 
 
 def test_predictions_and_accuracy(subject):
-  task = retrieval_predictions.NearestSentences(
+  task = retrieval_predictions.RetrievalPredictions(
     source=Held(frozenset({('0', 'en0'), ('1', 'en1'), ('3', 'en2')}))
   )
   result = task.evaluate(subject)
@@ -43,8 +43,8 @@ def test_predictions_and_accuracy(subject):
 
 
 def test_a_blind_test_set_has_predictions_only(subject):
-  result = retrieval_predictions.NearestSentences(source=Held(None)).evaluate(
-    subject
-  )
+  result = retrieval_predictions.RetrievalPredictions(
+    source=Held(None)
+  ).evaluate(subject)
   assert result.metrics == {} and list(result.files) == ['de-en.tsv']
   assert any('no gold pairs' in note for note in result.notes)

@@ -33,7 +33,7 @@ def test_sentences_that_are_the_same_on_both_sides_are_all_found(
 ):
   text = sentences('de', 30)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'de'): (text, text)}), leave_out='nothing'
+    source=Given(text={('de', 'de'): (text, text)}), pair_filter='nothing'
   )
   result = task.evaluate(subject)
   assert result.metrics['accuracy/de-de'] == 1.0
@@ -43,7 +43,7 @@ def test_sentences_that_are_the_same_on_both_sides_are_all_found(
 def test_the_ten_nearest_agree_with_a_sort(subject, sentences, tmp_path):
   text = sentences('de', 30), sentences('en', 30)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), layer=1, centre='none'
+    source=Given(text={('de', 'en'): text}), layer=1, centering='none'
   )
   result = task.evaluate(subject)
   sides = [
@@ -251,7 +251,7 @@ def test_pairs_with_and_without_shared_strings_are_scored_apart(
 
 def test_all_pairs_are_scored_where_nothing_is_left_out(subject, monkeypatch):
   _given_vectors(monkeypatch, np.tile(np.eye(6), (3, 2, 1)))
-  result = _task(leave_out='nothing').evaluate(subject)
+  result = _task(pair_filter='nothing').evaluate(subject)
   assert {row['sentences'] for row in result.tables['layers']} == {6}
   assert not any('left out' in note for note in result.notes)
 
@@ -294,7 +294,7 @@ def test_each_language_s_mean_is_taken_away(
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', count), _words('en', count)
   result = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), centre=centre
+    source=Given(text={('de', 'en'): text}), centering=centre
   ).evaluate(subject)
   raw = 1 - distance.cdist(*sides, 'cosine')
   compared = raw
@@ -321,7 +321,7 @@ def test_centred_states_find_what_a_mean_hides(subject, monkeypatch):
   text = _words('de', 60), _words('en', 60)
   found = {
     centre: retrieval_task.Retrieval(
-      source=Given(text={('de', 'en'): text}), centre=centre
+      source=Given(text={('de', 'en'): text}), centering=centre
     )
     .evaluate(subject)
     .metrics['accuracy/de']
@@ -343,7 +343,7 @@ def test_the_best_layer_is_that_of_what_is_compared(
   text = _words('de', 60), _words('en', 60)
   metrics = (
     retrieval_task.Retrieval(
-      source=Given(text={('de', 'en'): text}), centre=centre
+      source=Given(text={('de', 'en'): text}), centering=centre
     )
     .evaluate(subject)
     .metrics
@@ -359,7 +359,7 @@ def test_csls_agrees_with_its_formula(subject, monkeypatch, k):
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', 12), _words('en', 12)
   result = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), csls=k, centre='language'
+    source=Given(text={('de', 'en'): text}), csls=k, centering='language'
   ).evaluate(subject)
   cosine = 1 - distance.cdist(*(s - s.mean(0) for s in sides), 'cosine')
   of_first = np.sort(cosine, 1)[:, -k:].mean(1)

@@ -119,7 +119,7 @@ def test_what_is_cut_is_counted(subject):
 def test_the_same_sentences_all_come_back(subject):
   # Equal tokens in a sentence would be told apart by their places alone.
   task = round_trip.RoundTrip(
-    source=Given(text={'de': ['der Hund', '']}), chains=('de-de',)
+    source=Given(text={'de': ['der Hund', '']}), language_cycles=('de-de',)
   )
   assert task.evaluate(subject).metrics['accuracy/de-de'] == 1.0
 
@@ -127,7 +127,7 @@ def test_the_same_sentences_all_come_back(subject):
 def test_no_way_round(subject):
   text = {'de': ['der Hund', 'die Katze'], 'en': ['the dog'], 'ja': ['', '']}
   task = round_trip.RoundTrip(
-    source=Given(text=text), chains=('de-en', 'de', 'de-ja', 'ja-de')
+    source=Given(text=text), language_cycles=('de-en', 'de', 'de-ja', 'ja-de')
   )
   result = task.evaluate(subject)
   told = {one.part: one.message for one in result.failures}

@@ -46,7 +46,7 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
   lines = ['der Hund', 'die kleine Katze', 'und', 'warme Milch', 'Hund und']
   (tmp_path / 'de').write_text(''.join(f'{line}\n' for line in lines))
   (tmp_path / 'altered').write_text('der Hund und\nwarme\n')
-  source = text_sources.FilePairs(
+  source = text_sources.ParallelFiles(
     files={'en-de': (str(tmp_path / 'de'), str(tmp_path / 'de'))}
   )
   task = similarity_search.SimilaritySearch(
@@ -75,7 +75,7 @@ def test_altered_sentences_lose_the_mean_of_the_translations(
   for name, lines in zip('abc', (*text, altered), strict=True):
     (tmp_path / name).write_text(''.join(f'{line}\n' for line in lines))
   task = similarity_search.SimilaritySearch(
-    source=text_sources.FilePairs(
+    source=text_sources.ParallelFiles(
       files={'de-en': (str(tmp_path / 'a'), str(tmp_path / 'b'))}
     ),
     altered={'en': str(tmp_path / 'c')},

@@ -48,7 +48,7 @@ class _Pairs(text_sources.PairSource):
 
 
 def _evaluate(subject, which, **options):
-  return translation_task.TranslationQuality(
+  return translation_task.TranslationEval(
     source=_Pairs(which=which), **options
   ).evaluate(subject)
 
@@ -76,9 +76,9 @@ def test_copies_are_right_where_sides_are_equal(copier):
 
 
 def test_the_score_of_perfect_translations_is_noted(copier):
-  result = translation_task.TranslationQuality(
-    source=_FullWidthPairs()
-  ).evaluate(copier)
+  result = translation_task.TranslationEval(source=_FullWidthPairs()).evaluate(
+    copier
+  )
   best = round(result.metrics['bleu/de-en'], 1)  # The model copies.
   assert best < 90
   assert any(
@@ -121,7 +121,7 @@ def test_a_language_that_fails_leaves_the_others(copier):
 
 def test_an_encoder_can_not(subject):
   result = eval_task.evaluate_task(
-    translation_task.TranslationQuality(source=_Pairs(which=(('de', 'en'),))),
+    translation_task.TranslationEval(source=_Pairs(which=(('de', 'en'),))),
     subject,
   )
   (failure,) = result.failures

@@ -102,8 +102,8 @@ def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
     source=Given(parts={'de-en': pairs}),
     methods=('argmax', 'transport'),
     layer=1,
-    regularization=0.2,
-    mass='norm',
+    entropic_reg=0.2,
+    marginals='norm',
     threshold=0.3,
   )
   result = task.evaluate(subject)
@@ -164,7 +164,7 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, identical):
 def test_links_that_the_source_left_out_are_listed(subject, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| the dog\n')
   (tmp_path / 'links').write_text('0-0 1-1 7-1\n')
-  given = example_source.FileExamples(
+  given = example_source.FileDataset(
     format='word_alignment',
     files={'de-en': (str(tmp_path / 'text'), str(tmp_path / 'links'))},
   )
@@ -200,4 +200,6 @@ def test_bad_settings(subject, identical):
   assert_mentions(failure, 3)
   assert eval_task.task_settings(
     dataclasses.replace(task, layer=1)
-  ) != eval_task.task_settings(dataclasses.replace(task, layer=1, mass='norm'))
+  ) != eval_task.task_settings(
+    dataclasses.replace(task, layer=1, marginals='norm')
+  )

@@ -211,7 +211,9 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
     )
   kept = checkpoints.Checkpoints(
     run.directory,
-    checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
+    checkpoints.CheckpointOptions(
+      max_to_keep=None, enable_async_checkpointing=False
+    ),
   )
   kept.save(
     train_state.TrainState(

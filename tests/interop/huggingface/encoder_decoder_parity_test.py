@@ -329,7 +329,7 @@ def test_heads_read_the_references_states_of_the_decoder(imported, name):
   params = run.restore_params(0) | {'heads': {'classes': {'output': head}}}
   batch = {'token_ids': ids, 'segment_ids': models.SOURCE}
   objective = sequence_classification.SequenceClassification(
-    name='classes', labels=('a', 'b', 'c'), head='output'
+    name='classes', labels=('a', 'b', 'c'), head_type='output'
   )
   found = objective.states(run.model, params, batch, spec)
   text = models.SOURCE > 0

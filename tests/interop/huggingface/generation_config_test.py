@@ -41,7 +41,7 @@ def translator(run_of):
           pad_vocab_size_multiple=1,
           mlp_dim=32,
           num_heads=2,
-          max_length=24,
+          max_position_embeddings=24,
           initializer_range=0.5,
           layer_norm_epsilon=1e-5,
         )

@@ -25,9 +25,9 @@ _MODELS = {
       position_embedding='rotary',
       norm='scale',
       norm_position='pre',
-      first_norm=False,
-      local_window=3,
-      global_every=2,
+      first_attention_norm=False,
+      local_attention=3,
+      global_attn_every_n_layers=2,
       gated_mlp=True,
       mlp_bias=False,
     )
@@ -69,7 +69,7 @@ model_config.EncoderConfig:
 pair_config.EncoderDecoderConfig:
   layer_norm_epsilon = 1e-3
   mlm_head = 'transform'
-  max_length = 9
+  max_position_embeddings = 9
 """
 
 

@@ -59,7 +59,9 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
     params = change(random_parameters.of(model, spread=0.3))
     saved = checkpoints.Checkpoints(
       directory,
-      checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
+      checkpoints.CheckpointOptions(
+        max_to_keep=None, enable_async_checkpointing=False
+      ),
     )
     state = train_state.TrainState(
       step=jnp.int32(3),

@@ -98,7 +98,7 @@ def test_loss_and_gradient_are_the_references(imported, name):
       run.model,
       params | {'heads': heads},
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=run.vocabulary.spec,
         step=jnp.int32(0),
         train=False,

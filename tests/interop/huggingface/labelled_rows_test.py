@@ -76,11 +76,11 @@ def test_pairs_get_the_references_logits(pair):
     )
     for i, text in enumerate(_TEXTS)
   ]
-  maker = classification_featurizer.ClassificationRows(
+  maker = classification_featurizer.ClassificationFeaturizer(
     labels=_LABELS, separator=separator
   )
   rows = maker.text_rows(texts, run.vocabulary, length=48)
-  subject = eval_task.Subject(
+  subject = eval_task.EvalModel(
     model=run.model,
     params=run.restore_params(0),
     batch_size=4,
@@ -114,7 +114,7 @@ def test_windows_are_the_references(pair, length, overlap):
   for context in contexts:
     question = 'the dog'
     size = len(tokenizer(question, add_special_tokens=False)['input_ids'])
-    maker = question_featurizer.QuestionRows(
+    maker = question_featurizer.QuestionAnsweringFeaturizer(
       doc_stride=length - special - size - overlap, separator=separator
     )
     (windows,) = maker.windows(

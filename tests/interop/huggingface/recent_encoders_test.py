@@ -172,7 +172,7 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
     options.pop(name)
   path.write_text(json.dumps(options))
   checked = huggingface_import.check_import(tmp_path / 'hf')
-  assert checked.config.max_length == 8192
+  assert checked.config.max_position_embeddings == 8192
   run = saved_run.open_run(
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
@@ -393,7 +393,7 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
   ('fields', 'wanted'),
   [
     ({}, 'jina_embeddings_v3'),
-    (dict(rotary_factor=2.0, type_vocab_size=0), 'jina_embeddings_v3'),
+    (dict(rope_scaling_factor=2.0, type_vocab_size=0), 'jina_embeddings_v3'),
     (dict(gated_mlp=True, mlp_bias=False, mlp_output_bias=True), 'gte'),
     (dict(gated_mlp=True, mlp_bias=False, attention_bias=False), 'nomic_bert'),
     (dict(gated_mlp=True), 'nothing'),

@@ -291,7 +291,7 @@ def test_settings_under_an_older_name(tmp_path):
 
 def test_what_a_run_says_of_its_vectors_is_kept(run_of):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
-  own = sentence_embedding.SentenceEncoding(
+  own = sentence_embedding.SentenceEmbedding(
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}
   )
   sentence_embedding.write_sentence_encoding(directory, own)
@@ -310,7 +310,7 @@ def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
     huggingface_export.check_export(directory), tmp_path / 'plain'
   )
   assert not any('--sentence_transformers' in note for note in plain)
-  own = sentence_embedding.SentenceEncoding(pooling='mean_all')
+  own = sentence_embedding.SentenceEmbedding(pooling='mean_all')
   sentence_embedding.write_sentence_encoding(directory, own)
   notes = folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'out'
@@ -345,7 +345,7 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
 def test_vectors_of_other_layers_or_tokens_are_refused(run_of, own):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   sentence_embedding.write_sentence_encoding(
-    directory, sentence_embedding.SentenceEncoding(**own)
+    directory, sentence_embedding.SentenceEmbedding(**own)
   )
   with raises_error(errors.ConfigError, where='sentence.json'):
     huggingface_export.check_export(directory, task='states')

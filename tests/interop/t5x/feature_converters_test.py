@@ -59,7 +59,7 @@ def _converted(dataset, lengths, **options):
 
 
 def _stream(layout, length, **options):
-  return dataset_config.Stream(
+  return dataset_config.DatasetConfig(
     name='s', mixture='m', layout=layout, length=length, batch_size=3, **options
   )
 

@@ -127,7 +127,11 @@ def own(toy_vocabulary, tmp_path):
   """An encoder of xlflax under T5X, and its checkpoint."""
   module = encoder.Encoder(
     model_config.EncoderConfig(
-      num_layers=2, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32
+      num_layers=2,
+      hidden_dim=16,
+      mlp_dim=32,
+      num_heads=2,
+      max_position_embeddings=32,
     )
   )
   model = own_models.EncoderModel(

@@ -71,7 +71,7 @@ def _batch(layout):
   length = 24 if layout == 'pairs' else 12
   return rows.build_batch(
     made,
-    dataset_config.Stream(
+    dataset_config.DatasetConfig(
       name='s', mixture='m', layout=layout, length=length, batch_size=4
     ),
     _SPEC,
@@ -155,7 +155,11 @@ def _own_step(model, params, batch):
   builder = train_step.TrainStepBuilder(
     model.module,
     objective_mixture.ObjectiveMixture(
-      entries=(objective_mixture.Entry(stream='s', objective=model.objective),)
+      entries=(
+        objective_mixture.WeightedObjective(
+          dataset='s', objective=model.objective
+        ),
+      )
     ),
     optimizer,
     _SPEC,
@@ -290,7 +294,7 @@ def test_states_are_refused():
   with pytest.raises(errors.ConfigError, match='Got: SentenceAlignment'):
     _encoder_model(
       sentence_alignment.SentenceAlignment(
-        direction='forward', queue=sentence_alignment.MomentumQueue(size=8)
+        direction='forward', queue=sentence_alignment.MoCoQueue(size=8)
       ),
       'sides',
     )

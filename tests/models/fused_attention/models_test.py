@@ -25,8 +25,8 @@ _MODERN = model_config.EncoderConfig(
   **_SIZES,
   num_layers=2,
   position_embedding='rotary',
-  local_window=4,
-  global_every=2,
+  local_attention=4,
+  global_attn_every_n_layers=2,
   norm_position='pre',
   gated_mlp=True,
 )

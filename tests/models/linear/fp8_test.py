@@ -77,7 +77,7 @@ def test_devices_without_them_are_refused(target):
 
 def test_a_model_multiplies_so_in_its_layers():
   """Six products of a layer: queries, keys, values, output, and the MLP's."""
-  model = tiny.make_model(num_layers=1, products='eight_bits')
+  model = tiny.make_model(num_layers=1, matmul_precision='eight_bits')
   batch = tiny.make_batch()
   traced = jax.make_jaxpr(
     lambda key: model.init_with_output(key, batch['token_ids'])[0]

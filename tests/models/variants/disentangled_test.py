@@ -61,7 +61,7 @@ def test_packed_rows_are_as_rows_of_their_own():
       vocab_size=11,
       pad_vocab_size_multiple=1,
       num_languages=1,
-      max_length=16,
+      max_position_embeddings=16,
       position_embedding='disentangled',
       relative_buckets=4,
       relative_max_distance=16,

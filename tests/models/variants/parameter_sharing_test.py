@@ -27,7 +27,7 @@ _CONFIG = model_config.EncoderConfig(
   num_heads=2,
   vocab_size=30,
   pad_vocab_size_multiple=1,
-  max_length=10,
+  max_position_embeddings=10,
   num_languages=3,
   use_language_embeddings=True,
   dropout_rate=0.0,
@@ -174,7 +174,7 @@ def test_each_language_is_initialised_for_itself():
 
 def test_the_same_start():
   """All but the rows of pieces is the same in each language."""
-  plan = SharingPlan(embeddings=True, layers=3, same_start=True)
+  plan = SharingPlan(embeddings=True, layers=3, share_init=True)
   spec = VocabularySpec(
     size=30,
     pad_id=0,
@@ -285,7 +285,7 @@ def test_without_a_plan_nothing_is_selected():
   [
     (
       {'layers': 1, 'special_ids': (0,)},
-      ('special_ids=(0,), same_start=False', 'SharingPlan.special_ids'),
+      ('special_ids=(0,), share_init=False', 'SharingPlan.special_ids'),
     ),
     ({}, ('embeddings=False, layers=0', 'SharingPlan')),
     ({'layers': -1}, (-1, 'SharingPlan.layers')),

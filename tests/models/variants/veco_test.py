@@ -23,7 +23,7 @@ _CONFIG = model_config.EncoderConfig(
   mlp_dim=20,
   num_heads=2,
   vocab_size=29,
-  max_length=12,
+  max_position_embeddings=12,
   cross_attention=True,
 )
 _RNG = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
 from xlflax.objectives.corruption import infilling
 from xlflax.objectives.corruption.infilling import InfillingPolicy, WordSpans
-from xlflax.objectives.pretraining.denoising import Infilling
+from xlflax.objectives.pretraining.denoising import TextInfilling
 from xlflax.utils import errors
 
 _POLICY = InfillingPolicy()
@@ -222,7 +222,7 @@ def test_counts_are_exact_and_rows_do_not_grow(policy):
 
 def test_objective_rebuilds_the_row(batch):
   """The target is the row as it was; every word not masked is there."""
-  source, target, scored = fake.rows(Infilling(), batch, fake.context(4))
+  source, target, scored = fake.rows(TextInfilling(), batch, fake.context(4))
   assert target is not batch and scored is None
   np.testing.assert_array_equal(target['token_ids'], batch['token_ids'])
   for b, row in enumerate(batch['token_ids']):
@@ -235,7 +235,7 @@ def test_objective_rebuilds_the_row(batch):
 
 def test_in_order_without_permutation(batch):
   source, _, _ = fake.rows(
-    Infilling(permute_sentences=False), batch, fake.context(4)
+    TextInfilling(permute_sentences=False), batch, fake.context(4)
   )
   for b, row in enumerate(batch['token_ids']):
     original = iter(fake.filled(row))
@@ -252,4 +252,4 @@ def test_in_order_without_permutation(batch):
 )
 def test_bad_settings(settings, got):
   with raises_error(errors.ConfigError, got=got):
-    Infilling(**settings)
+    TextInfilling(**settings)

@@ -57,7 +57,7 @@ def test_layer_is_the_encoders(model, batch):
 def test_plugged_in_features_are_those_of_pairs(batch):
   model = fixtures.make_model(cross_attention=True)
   objective = TokenClassification(
-    labels=_LABELS, features='plug_in', head='dense'
+    labels=_LABELS, features='plug_in', head_type='dense'
   )
   params = fixtures.make_params(model, objective)
   head = params['heads']['token_classification']
@@ -134,7 +134,7 @@ def test_head_layers_do_not_see_padding(model, batch):
 
 @pytest.mark.parametrize('head', ['output', 'dense', 'dense_norm'])
 def test_fresh_heads_are_trees_of_the_heads_module(model, head):
-  objective = TokenClassification(labels=_LABELS, head=head)
+  objective = TokenClassification(labels=_LABELS, head_type=head)
   made = nn.meta.unbox(objective.init_heads(model, jax.random.key(0)))
   shapes = jax.tree.map(jnp.shape, made)
   expected = {'output': {'kernel': (8, 3), 'bias': (3,)}}
@@ -188,7 +188,7 @@ def test_encoder_of_an_encoder_decoder(batch):
         hidden_dim=8,
         mlp_dim=12,
         num_heads=2,
-        max_length=16,
+        max_position_embeddings=16,
       ),
       fixtures.SPEC,
     )

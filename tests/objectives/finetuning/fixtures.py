@@ -55,8 +55,8 @@ def make_params(model, *objectives):
   }
 
 
-def make_context(*, train=False, seed=0) -> objective_base.Context:
-  return objective_base.Context(
+def make_context(*, train=False, seed=0) -> objective_base.ObjectiveContext:
+  return objective_base.ObjectiveContext(
     vocabulary=SPEC, step=jnp.int32(0), train=train, rng=jax.random.key(seed)
   )
 
@@ -73,7 +73,7 @@ def _run(objective, model, params, batch, rng, train):
       model,
       params,
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng
       ),
     )

@@ -31,14 +31,14 @@ def _torch_loss(vectors, scale=20.0):
 
 @pytest.mark.parametrize('group', [2, 3])
 def test_the_loss_is_that_of_sentence_transformers(group):
-  objective = retrieval_contrastive.SearchContrast(group=group)
+  objective = retrieval_contrastive.RetrievalContrastive(group_size=group)
   vectors = _VECTORS[:, :group]
   found = objective.ranking_loss(jnp.asarray(vectors))
   np.testing.assert_allclose(found.loss.mean(), _torch_loss(vectors), rtol=1e-6)
 
 
 def test_gradients_are_those_of_torch():
-  objective = retrieval_contrastive.SearchContrast(group=3)
+  objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
   found = jax.grad(lambda v: objective.ranking_loss(v).loss.mean())(_VECTORS)
   given = torch.from_numpy(_VECTORS).requires_grad_()
   made = torch.nn.functional.normalize(given, dim=-1)
@@ -55,13 +55,13 @@ def test_the_library_has_the_same_loss():
   theirs = library.MultipleNegativesRankingLoss(model)
   columns = [torch.from_numpy(_VECTORS[:, i]) for i in range(3)]
   expected = theirs.compute_loss_from_embeddings(columns, None)
-  objective = retrieval_contrastive.SearchContrast(group=3)
+  objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
   found = objective.ranking_loss(jnp.asarray(_VECTORS)).loss.mean()
   np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_equal_documents_and_queries_are_no_negatives():
-  objective = retrieval_contrastive.SearchContrast(group=3)
+  objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
   tokens = jnp.arange(3 * 3 * 2).reshape(3, 3, 2)
   tokens = tokens.at[1, 0].set(tokens[0, 0])  # an equal query
   tokens = tokens.at[2, 2].set(tokens[0, 1])  # a negative is 0's document
@@ -78,10 +78,12 @@ def test_equal_documents_and_queries_are_no_negatives():
 
 
 def test_cut_vectors_have_the_sum_of_their_losses():
-  objective = retrieval_contrastive.SearchContrast(group=3, dimensions=(2, 8))
+  objective = retrieval_contrastive.RetrievalContrastive(
+    group_size=3, matryoshka_dims=(2, 8)
+  )
   found = sum(
     objective.ranking_loss(jnp.asarray(_VECTORS[..., :size])).loss.mean()
-    for size in objective.dimensions
+    for size in objective.matryoshka_dims
   )
   expected = _torch_loss(_VECTORS[..., :2]) + _torch_loss(_VECTORS)
   np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -110,7 +112,7 @@ def whole(model):
     'labels': np.tile([0, 1], 8).astype(np.int32),
   }
   params = fixtures.make_params(model)
-  objective = retrieval_contrastive.SearchContrast(dimensions=(4, 8))
+  objective = retrieval_contrastive.RetrievalContrastive(matryoshka_dims=(4, 8))
   return batch, params, _run(objective, model, params, batch)
 
 
@@ -125,20 +127,20 @@ def _same(found, expected):
 
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, whole):
   batch, params, expected = whole
-  objective = retrieval_contrastive.SearchContrast(
-    dimensions=(4, 8), rows_at_once=4
+  objective = retrieval_contrastive.RetrievalContrastive(
+    matryoshka_dims=(4, 8), mini_batch_size=4
   )
   _same(_run(objective, model, params, batch), expected)
 
 
-@pytest.mark.parametrize('rows_at_once', [None, 8])
-def test_documents_of_all_devices_are_negatives(model, whole, rows_at_once):
+@pytest.mark.parametrize('mini_batch_size', [None, 8])
+def test_documents_of_all_devices_are_negatives(model, whole, mini_batch_size):
   batch, params, expected = whole
   rows = NamedSharding(
     Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
   )
-  objective = retrieval_contrastive.SearchContrast(
-    dimensions=(4, 8), rows_at_once=rows_at_once
+  objective = retrieval_contrastive.RetrievalContrastive(
+    matryoshka_dims=(4, 8), mini_batch_size=mini_batch_size
   )
   found = _run(objective, model, params, jax.device_put(batch, rows))
   _same(found, expected)
@@ -147,8 +149,10 @@ def test_documents_of_all_devices_are_negatives(model, whole, rows_at_once):
 def test_parts_have_states_of_their_rows_only(model, whole):
   batch, params, _ = whole
 
-  def largest(rows_at_once):
-    objective = retrieval_contrastive.SearchContrast(rows_at_once=rows_at_once)
+  def largest(mini_batch_size):
+    objective = retrieval_contrastive.RetrievalContrastive(
+      mini_batch_size=mini_batch_size
+    )
     traced = jax.make_jaxpr(
       lambda p: objective(model, p, batch, fixtures.make_context()).loss.total
     )(params)
@@ -167,7 +171,7 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   """Sentence-Transformers' MSELoss is torch's, of all texts of the batch."""
   batch, params, contrast = whole
   gold, batch = _taught(batch)
-  objective = retrieval_contrastive.SearchDistillation()
+  objective = retrieval_contrastive.RetrievalDistillation()
   found = np.asarray(
     objective._vectors(model, params, batch, fixtures.make_context())[0]
   ).reshape(16, 8)
@@ -177,11 +181,11 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   np.testing.assert_allclose(
     loss / 8, np.square(found - gold).mean(), rtol=1e-6
   )
-  parts = retrieval_contrastive.SearchDistillation(rows_at_once=4)
+  parts = retrieval_contrastive.RetrievalDistillation(mini_batch_size=4)
   _same(_run(parts, model, params, batch), (loss, gradient))
   # Cut vectors have the sum of their losses, and contrast is added.
-  both = retrieval_contrastive.SearchDistillation(
-    dimensions=(4, 8), contrast=0.5
+  both = retrieval_contrastive.RetrievalDistillation(
+    matryoshka_dims=(4, 8), contrastive_weight=0.5
   )
   np.testing.assert_allclose(
     _run(both, model, params, batch)[0] / 8,
@@ -195,7 +199,7 @@ def test_the_library_has_the_same_distance(model, whole):
   library = pytest.importorskip('sentence_transformers.losses')
   batch, params, _ = whole
   gold, batch = _taught(batch)
-  objective = retrieval_contrastive.SearchDistillation()
+  objective = retrieval_contrastive.RetrievalDistillation()
   found = np.array(
     objective._vectors(model, params, batch, fixtures.make_context())[0]
   ).reshape(8, 2, 8)
@@ -210,7 +214,7 @@ def test_the_library_has_the_same_distance(model, whole):
 
 def test_a_teacher_of_another_size_is_refused(model, whole):
   batch, params, _ = whole
-  objective = retrieval_contrastive.SearchDistillation()
+  objective = retrieval_contrastive.RetrievalDistillation()
   with raises_error(
     errors.ConfigError, where="objective 'search'", mentions=(8, 6)
   ):
@@ -218,40 +222,44 @@ def test_a_teacher_of_another_size_is_refused(model, whole):
 
 
 def test_parts_that_do_not_fill_the_batch():
-  stream = supervised_dataset.LabelledStream(
+  stream = supervised_dataset.LabeledDatasetConfig(
     name='pairs',
-    source=example_source.FileExamples(
+    source=example_source.FileDataset(
       format='search', files={'en': 'pairs.tsv'}
     ),
-    rows=classification_featurizer.ClassificationRows(
+    featurizer=classification_featurizer.ClassificationFeaturizer(
       labels=('query', 'document')
     ),
     length=8,
     batch_size=6,
     group_size=2,
   )
-  objective = retrieval_contrastive.SearchContrast(rows_at_once=4)
+  objective = retrieval_contrastive.RetrievalContrastive(mini_batch_size=4)
   with raises_error(
     errors.ConfigError,
-    got='rows_at_once=4, batch_size=6',
+    got='mini_batch_size=4, batch_size=6',
     mentions=('search', 'pairs'),
   ):
     objective.check_stream(stream)
 
 
 def test_what_does_not_fit_is_refused():
-  with raises_error(errors.ConfigError, got=1, where='SearchContrast.group'):
-    retrieval_contrastive.SearchContrast(group=1)
+  with raises_error(
+    errors.ConfigError, got=1, where='RetrievalContrastive.group_size'
+  ):
+    retrieval_contrastive.RetrievalContrastive(group_size=1)
 
 
-@pytest.mark.parametrize('rows_at_once', [None, 8])
+@pytest.mark.parametrize('mini_batch_size', [None, 8])
 @pytest.mark.parametrize('pooling', ['mean_all', 'mean', 'first'])
 def test_texts_that_share_rows_have_the_gradient_of_rows_apart(
-  model, whole, pooling, rows_at_once
+  model, whole, pooling, mini_batch_size
 ):
   batch, params, _ = whole
-  apart = retrieval_contrastive.SearchContrast(pooling=pooling)
-  packed = dataclasses.replace(apart, packed=0.9, rows_at_once=rows_at_once)
+  apart = retrieval_contrastive.RetrievalContrastive(pooling=pooling)
+  packed = dataclasses.replace(
+    apart, packed=0.9, mini_batch_size=mini_batch_size
+  )
   expected = _run(apart, model, params, batch)
   _same(_run(packed, model, params, batch), expected)
 
@@ -261,8 +269,8 @@ def test_packed_documents_of_all_devices_are_negatives(model, whole):
   rows = NamedSharding(
     Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
   )
-  objective = retrieval_contrastive.SearchContrast(
-    dimensions=(4, 8), packed=0.9
+  objective = retrieval_contrastive.RetrievalContrastive(
+    matryoshka_dims=(4, 8), packed=0.9
   )
   found = _run(objective, model, params, jax.device_put(batch, rows))
   _same(found, expected)
@@ -275,7 +283,7 @@ def test_queries_without_room_are_left_out_and_counted(
   batch, params, _ = whole
   monkeypatch.setattr(sequence_packing, '_PACKED_LENGTH', 6)
   context = fixtures.make_context()
-  objective = retrieval_contrastive.SearchContrast(packed=0.5)
+  objective = retrieval_contrastive.RetrievalContrastive(packed=0.5)
   output = jax.jit(lambda p: objective(model, p, batch, context))(params)
   placed = sequence_packing.pack_sequences(
     batch, context.vocabulary, share=0.5, longest=16
@@ -288,7 +296,7 @@ def test_queries_without_room_are_left_out_and_counted(
     **batch,
     'labels': np.where(np.repeat(kept, 2), batch['labels'], -1),
   }
-  apart = retrieval_contrastive.SearchContrast()(
+  apart = retrieval_contrastive.RetrievalContrastive()(
     model, params, missing, context
   )
   np.testing.assert_allclose(output.loss.total, apart.loss.total, rtol=1e-5)

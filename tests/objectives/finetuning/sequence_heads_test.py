@@ -46,7 +46,7 @@ def model():
         hidden_dim=8,
         mlp_dim=12,
         num_heads=2,
-        max_length=16,
+        max_position_embeddings=16,
         dropout_rate=0.1,
         initializer_range=0.5,
       ),
@@ -85,7 +85,7 @@ def batch():
 
 
 def _context(train=False, seed=0):
-  return objective_base.Context(
+  return objective_base.ObjectiveContext(
     vocabulary=SPEC, step=jnp.int32(0), train=train, rng=jax.random.key(seed)
   )
 
@@ -97,7 +97,7 @@ def _run(objective, model, train, params, batch, rng):
       model,
       params,
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng
       ),
     )

@@ -22,7 +22,7 @@ from xlflax.objectives import (
   sentence_pairs,
 )
 from xlflax.objectives.pretraining.cross_attention_mlm import CrossAttentionMLM
-from xlflax.objectives.pretraining.masked_lm import Head
+from xlflax.objectives.pretraining.masked_lm import LogitPositions
 from xlflax.utils import errors
 
 HALF = CrossAttentionMLM(mask_ratio=0.5)
@@ -78,7 +78,7 @@ def _assert_close(a, b, rtol=1e-4, atol=1e-5):
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch, rng):
   """(x̂ and ŷ interleaved, the choice), as a call with this key draws them."""
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=rng
   )
   rows = sentence_pairs.interleave_sides(
@@ -236,9 +236,12 @@ def test_hand_made_literal(params, vocabulary, context, run):
   'fields',
   [
     dict(chunk_size=7),
-    pytest.param(dict(head=Head.EVERY_POSITION), marks=pytest.mark.slow),
     pytest.param(
-      dict(head=Head.EVERY_POSITION, chunk_size=8), marks=pytest.mark.slow
+      dict(head=LogitPositions.EVERY_POSITION), marks=pytest.mark.slow
+    ),
+    pytest.param(
+      dict(head=LogitPositions.EVERY_POSITION, chunk_size=8),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -305,7 +308,9 @@ def test_packed_equals_padded(pairs, context, run):
   _assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize('head', mark_slow(Head, slow=[Head.EVERY_POSITION]))
+@pytest.mark.parametrize(
+  'head', mark_slow(LogitPositions, slow=[LogitPositions.EVERY_POSITION])
+)
 def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   objective = CrossAttentionMLM(mask_ratio=0.5, head=head)
@@ -340,7 +345,7 @@ def test_dropout_is_on_in_training_only(params, pairs, context, run):
           model,
           params,
           pairs,
-          objective_base.Context(
+          objective_base.ObjectiveContext(
             vocabulary=context().vocabulary,
             step=jnp.int32(0),
             train=train,

@@ -10,16 +10,16 @@ from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
 from xlflax.objectives import objective_base, objective_metrics
 from xlflax.objectives.pretraining.denoising import (
-  Infilling,
+  MaskedSeq2Seq,
   SpanCorruption,
-  TokenMasking,
+  TextInfilling,
 )
 from xlflax.utils import errors
 
 OBJECTIVES = [
   SpanCorruption(),
-  Infilling(label_smoothing=0.1),
-  TokenMasking(mask_ratio=0.3),
+  TextInfilling(label_smoothing=0.1),
+  MaskedSeq2Seq(mask_ratio=0.3),
 ]
 _every = pytest.mark.parametrize('objective', OBJECTIVES, ids=lambda o: o.name)
 
@@ -112,21 +112,21 @@ def test_gradient_is_numerical(objective, batch):
 
 def test_new_noise_each_step(batch):
   first, second, again = (
-    fake.rows(Infilling(), batch, fake.context(seed))[0]['token_ids']
+    fake.rows(TextInfilling(), batch, fake.context(seed))[0]['token_ids']
     for seed in (0, 1, 0)
   )
   assert (first == again).all() and (first != second).any()
 
 
 def test_masked_tokens_are_predicted(batch):
-  objective = TokenMasking(
+  objective = MaskedSeq2Seq(
     mask_ratio=0.3, mask_probability=1.0, random_probability=0.0
   )
   source, target, scored = fake.rows(objective, batch, fake.context())
   np.testing.assert_array_equal(scored, source['token_ids'] == fake.MASK)
   np.testing.assert_array_equal(target['token_ids'], batch['token_ids'])
   assert scored.sum(1).tolist() == [4, 4, 3, 0]
-  everything = TokenMasking(predicted='all')
+  everything = MaskedSeq2Seq(predicted='all')
   assert (
     _labels(everything, batch, fake.context())[1]
     == fake.filled(batch['token_ids'][1])[1:]
@@ -138,7 +138,7 @@ def test_infilling_begins_and_ends_with_the_language(batch):
   from xlflax.objectives import teacher_forcing
   from xlflax.objectives.pretraining import seq2seq
 
-  objective = Infilling()
+  objective = TextInfilling()
   source, target, _ = fake.rows(objective, batch, fake.context())
   source = seq2seq.with_symbols(source, objective.source_symbols, fake.SPEC)
   for b, symbol in enumerate(fake.SYMBOLS):
@@ -168,12 +168,12 @@ def test_names():
   assert [o.name for o in OBJECTIVES] == [
     'span_corruption',
     'infilling',
-    'token_masking',
+    'masked_seq2seq',
   ]
 
 
 def test_bad_choice():
   with raises_error(
-    errors.ConfigError, got='some', where='TokenMasking.predicted'
+    errors.ConfigError, got='some', where='MaskedSeq2Seq.predicted'
   ):
-    TokenMasking(predicted='some')
+    MaskedSeq2Seq(predicted='some')

@@ -25,7 +25,7 @@ MODEL = Encoder(
     hidden_dim=8,
     mlp_dim=16,
     num_heads=2,
-    max_length=14,
+    max_position_embeddings=14,
     vocab_size=23,
     pad_vocab_size_multiple=1,
     num_languages=3,
@@ -214,7 +214,7 @@ def test_matches_numpy(distill, batch, temperature):
 
 def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
   """Its mean is over the chosen tokens of all languages."""
-  objective = dataclasses.replace(distill, masked_lm_weight=0.5)
+  objective = dataclasses.replace(distill, mlm_weight=0.5)
   alone, _ = run(distill, batch)
   both, _ = run(objective, batch)
   choice, logits, _ = _logits(distill, batch)
@@ -234,7 +234,7 @@ def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
 
 def test_in_chunks_is_as_whole(distill, batch):
   """Three slots at a time, of seven."""
-  chunked = dataclasses.replace(distill, slots_per_chunk=3)
+  chunked = dataclasses.replace(distill, chunk_size=3)
   want, want_gradients = run(distill, batch)
   got, gradients = run(chunked, batch)
   np.testing.assert_allclose(got.loss, want.loss, rtol=1e-5)
@@ -377,11 +377,7 @@ def test_kl_is_finite_on_degenerate_input():
 
 @pytest.mark.parametrize(
   'settings, got',
-  [
-    ({'temperature': 0}, 0),
-    ({'slots_per_chunk': 0}, 0),
-    ({'mask_ratio': 1.5}, 1.5),
-  ],
+  [({'temperature': 0}, 0), ({'chunk_size': 0}, 0), ({'mask_ratio': 1.5}, 1.5)],
 )
 def test_bad_settings(settings, got):
   with raises_error(errors.ConfigError, got=got):
@@ -407,7 +403,9 @@ def test_language_that_the_student_lacks(distill, vocabulary):
 
 
 def test_rows_longer_than_the_teacher_reads(distill, batch, tmp_path):
-  short = Encoder(dataclasses.replace(TEACHER.config, max_length=9))
+  short = Encoder(
+    dataclasses.replace(TEACHER.config, max_position_embeddings=9)
+  )
   objective = dataclasses.replace(
     distill, teacher=_teacher(_write(tmp_path, short))
   )

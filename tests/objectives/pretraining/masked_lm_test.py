@@ -15,7 +15,7 @@ from tests.slow import mark_slow
 from xlflax.objectives import model_calls, objective_base, objective_metrics
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.pretraining.masked_lm import (
-  Head,
+  LogitPositions,
   MaskedLM,
   TranslationLM,
 )
@@ -25,8 +25,8 @@ HALF = MaskedLM(mask_ratio=0.5)
 VARIANTS = [
   MaskedLM(mask_ratio=0.5, chunk_size=8),
   MaskedLM(mask_ratio=0.5, chunk_size=7),
-  MaskedLM(mask_ratio=0.5, head=Head.EVERY_POSITION),
-  MaskedLM(mask_ratio=0.5, head=Head.EVERY_POSITION, chunk_size=6),
+  MaskedLM(mask_ratio=0.5, head=LogitPositions.EVERY_POSITION),
+  MaskedLM(mask_ratio=0.5, head=LogitPositions.EVERY_POSITION, chunk_size=6),
 ]
 
 
@@ -38,7 +38,7 @@ def _assert_close(a, b):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _jitted_mask(objective, vocabulary, batch, step, rng):
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=vocabulary, step=step, train=True, rng=rng
   )
   return objective.mask(batch, context, jax.random.split(rng)[0])
@@ -162,7 +162,7 @@ def test_weights_are_a_subset(model, params, batch, context, run):
   assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize('head', list(Head))
+@pytest.mark.parametrize('head', list(LogitPositions))
 def test_batch_of_empty_rows_is_finite(head, batch, context, run):
   empty = jax.tree.map(np.zeros_like, batch)
   objective = MaskedLM(mask_ratio=0.5, head=head)
@@ -284,7 +284,7 @@ def test_masking_moves_no_rows_between_devices(batch, vocabulary):
   )
 
   def mask(batch):
-    context = objective_base.Context(
+    context = objective_base.ObjectiveContext(
       vocabulary=vocabulary, step=0, train=True, rng=jax.random.key(0)
     )
     token_ids, choice = HALF.mask(batch, context, context.rng)

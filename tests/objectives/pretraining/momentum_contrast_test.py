@@ -11,7 +11,7 @@ import pytest
 from tests.errors import raises_error
 from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import momentum_contrast
-from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
+from xlflax.objectives.pretraining.momentum_contrast import MoCoQueue
 from xlflax.objectives.pretraining.sentence_alignment import (
   Direction,
   SentenceAlignment,
@@ -23,7 +23,7 @@ from xlflax.utils import errors
 _WORDS = np.setdiff1d(np.arange(23), [0, 1, 2, 3, 4, 10, 22])
 ROWS, SIZE, STEPS = 4, 12, 5
 MOCO = SentenceAlignment(
-  queue=MomentumQueue(size=SIZE, momentum=0.5),
+  queue=MoCoQueue(size=SIZE, momentum=0.5),
   direction='forward',
   pooling='first',
   projection_dim=3,
@@ -76,12 +76,16 @@ def trained(model, with_head, vocabulary):
     builder = train_step.TrainStepBuilder(
       model=model,
       mixture=objective_mixture.ObjectiveMixture(
-        entries=(objective_mixture.Entry(stream='sides', objective=objective),)
+        entries=(
+          objective_mixture.WeightedObjective(
+            dataset='sides', objective=objective
+          ),
+        )
       ),
       optimizer=optimizer,
       vocabulary=vocabulary,
       seed=0,
-      accumulation=accumulation,
+      gradient_accumulation_steps=accumulation,
     )
     state = train_state.TrainState(
       step=jnp.zeros([], jnp.int32),
@@ -185,7 +189,7 @@ def test_queue_order_and_slots_passed_over():
   valid = jnp.array([True, False, True])
 
   def context(j, count):
-    return objective_base.Context(
+    return objective_base.ObjectiveContext(
       vocabulary=None,
       step=0,
       train=True,
@@ -220,7 +224,7 @@ def test_start_is_a_copy_and_random_unit_vectors(with_head, moco_state):
 
 
 def _context(vocabulary, state, *, seed=0):
-  return objective_base.Context(
+  return objective_base.ObjectiveContext(
     vocabulary=vocabulary,
     step=jnp.int32(0),
     train=True,
@@ -298,7 +302,7 @@ def test_a_pair_in_the_queue_is_no_negative_of_its_sentences(
 
   def second(duplicates):
     objective = SentenceAlignment(
-      queue=MomentumQueue(size=ROWS),
+      queue=MoCoQueue(size=ROWS),
       direction='forward',
       temperature=0.5,
       projection_dim=3,
@@ -441,7 +445,7 @@ def test_loss_is_finite_on_degenerate_input():
 )
 def test_bad_settings(settings, got):
   with raises_error(errors.ConfigError, got=got):
-    MomentumQueue(**settings)
+    MoCoQueue(**settings)
 
 
 def test_queue_of_another_size_than_whole_batches(
@@ -459,5 +463,5 @@ def test_queue_asks_in_one_direction():
     where="objective 'align'",
     mentions=('both', 'forward', 'random', 'direction='),
   ):
-    SentenceAlignment(queue=MomentumQueue())
+    SentenceAlignment(queue=MoCoQueue())
   assert MOCO.direction is Direction.FORWARD

@@ -106,7 +106,7 @@ def test_round_trip_on_another_mesh(tmp_path):
 
 def test_written_with_little_memory(tmp_path):
   """Later ones in the usual way; either kind is read alike."""
-  _write(tmp_path, [3], write_concurrent_gb=1)
+  _write(tmp_path, [3], save_concurrent_gb=1)
   for step in (3, 5):
     restored = _restore(tmp_path)
     assert restored.step == step and restored.meta == {'step': step}
@@ -137,9 +137,9 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
 @pytest.mark.parametrize(
   ('options', 'kept'),
   [
-    (dict(keep_last=2), [4, 5]),
-    (dict(keep_last=None), [0, 1, 2, 3, 4, 5]),
-    (dict(keep_last=1, keep_every_steps=2), [0, 2, 4, 5]),
+    (dict(max_to_keep=2), [4, 5]),
+    (dict(max_to_keep=None), [0, 1, 2, 3, 4, 5]),
+    (dict(max_to_keep=1, keep_period=2), [0, 2, 4, 5]),
   ],
 )
 def test_which_are_kept(tmp_path, options, kept):
@@ -154,15 +154,15 @@ def test_best_is_kept(tmp_path, highest, best):
     tmp_path,
     scores,
     {s: {'retrieval/mean': v, 'more': 1.0} for s, v in scores.items()},
-    keep_last=1,
-    best_metric='retrieval/mean',
-    best_is_highest=highest,
+    max_to_keep=1,
+    metric_for_best_model='retrieval/mean',
+    greater_is_better=highest,
   )
   assert checkpoint_reader.finished_steps(tmp_path) == [best, 4]
 
 
 def test_best_is_found_again_after_a_restart(tmp_path):
-  options = dict(keep_last=1, best_metric='m')
+  options = dict(max_to_keep=1, metric_for_best_model='m')
   _write(tmp_path, [1, 2], {1: {'m': 0.9}, 2: {'m': 0.1}}, **options)
   _write(tmp_path, [3, 4], {3: {'m': 0.2}, 4: {'m': 0.3}}, **options)
   assert checkpoint_reader.finished_steps(tmp_path) == [1, 4]
@@ -176,7 +176,7 @@ def test_checkpoints_without_the_metric_are_not_best(tmp_path):
     4: {'other': 9.0},
     5: None,
   }
-  _write(tmp_path, metrics, metrics, keep_last=1, best_metric='m')
+  _write(tmp_path, metrics, metrics, max_to_keep=1, metric_for_best_model='m')
   assert checkpoint_reader.finished_steps(tmp_path) == [2, 5]
 
 
@@ -380,7 +380,8 @@ def test_failed_write_names_the_last_good_step(
 ):
   _write(tmp_path, [1])
   saved = checkpoints.Checkpoints(
-    tmp_path, checkpoints.CheckpointOptions(asynchronous=asynchronous)
+    tmp_path,
+    checkpoints.CheckpointOptions(enable_async_checkpointing=asynchronous),
   )
 
   def full(*args, **kwargs):
@@ -448,7 +449,7 @@ def test_full_disk(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'options', [dict(every_steps=0), dict(keep_last=0), dict(keep_every_steps=0)]
+  'options', [dict(every_steps=0), dict(max_to_keep=0), dict(keep_period=0)]
 )
 def test_options_that_are_not_positive(options):
   with pytest.raises(errors.ConfigError) as error:
@@ -461,7 +462,7 @@ def test_options_that_are_not_positive(options):
 def test_damaged_scores_choose_no_checkpoint(tmp_path, content):
   """The best checkpoint was once deleted, or Orbax ended in a traceback."""
   options = checkpoints.CheckpointOptions(
-    keep_last=1, best_metric='a/b', asynchronous=False
+    max_to_keep=1, metric_for_best_model='a/b', enable_async_checkpointing=False
   )
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   saved = checkpoints.Checkpoints(tmp_path, options)

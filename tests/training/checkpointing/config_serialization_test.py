@@ -110,10 +110,10 @@ def _print(run) -> str:
     {'total_steps': 200},
     {'log_every_steps': 7},
     {'prefetch': 4},
-    {'stop_at_step': 5},
+    {'stop_after_steps': 5},
     {'task_modules': ('a.b',)},
     {'partitioner': partitioning.Partitioner(fsdp=4)},
-    {'checkpoints': checkpoints.CheckpointOptions(every_steps=5)},
+    {'checkpoints': checkpoints.CheckpointOptions(save_interval_steps=5)},
   ],
 )
 def test_what_may_change(fields):
@@ -122,8 +122,8 @@ def test_what_may_change(fields):
 
 def _mixture(**fields):
   return tiny.make_mixture(
-    objective_mixture.Entry(
-      stream='mono', objective=masked_lm.MaskedLM(**fields)
+    objective_mixture.WeightedObjective(
+      dataset='mono', objective=masked_lm.MaskedLM(**fields)
     )
   )
 
@@ -137,7 +137,7 @@ def _mixture(**fields):
     {'optimizer': optimizers.AdamW(learning_rate=0.02)},
     {'optimizer': optimizers.Adam(learning_rate=0.01)},
     {'objectives': _mixture(mask_ratio=0.3)},
-    {'streams': (dataclasses.replace(training_setup_test.MONO, length=8),)},
+    {'datasets': (dataclasses.replace(training_setup_test.MONO, length=8),)},
     {'model': tiny.make_model(num_layers=1)},
   ],
 )
@@ -152,7 +152,7 @@ def test_where_a_cache_lies_does_not_matter():
 
 def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
   def run(steps):
-    rate = schedules.Linear(peak=0.1)
+    rate = schedules.Linear(peak_value=0.1)
     return _print(
       _trainer(optimizer=optimizers.Adam(learning_rate=rate), total_steps=steps)
     )

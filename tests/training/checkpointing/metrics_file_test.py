@@ -84,7 +84,7 @@ def test_metrics_of_another_run_are_not_read(tmp_path):
   path.write_bytes(lines)
   assert metrics_file.read_verified(tmp_path) == lines  # no checkpoint yet
   saved = checkpoints.Checkpoints(
-    tmp_path, checkpoints.CheckpointOptions(asynchronous=False)
+    tmp_path, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   saved.save(
@@ -109,7 +109,7 @@ def test_metrics_and_checkpoint_of_another_run_are_not_read(tmp_path):
     lines = b'{"step": %d}\n' % step
     (run / metrics_file.METRICS).write_bytes(lines)
     saved = checkpoints.Checkpoints(
-      run, checkpoints.CheckpointOptions(asynchronous=False)
+      run, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
     )
     saved.save(
       state.replace(step=jnp.int32(1)),

@@ -72,7 +72,11 @@ def test_other_configuration_is_refused_with_the_difference(tmp_path):
 
 def test_other_configuration_is_accepted_when_asked_for(tmp_path):
   _claim(tmp_path)
-  _claim(tmp_path, _Run(seed=1), other_config=run_directory.OtherConfig.ACCEPT)
+  _claim(
+    tmp_path,
+    _Run(seed=1),
+    on_config_mismatch=run_directory.OnConfigMismatch.ACCEPT,
+  )
   _claim(tmp_path, _Run(seed=1))
 
 
@@ -101,7 +105,7 @@ def test_foreign_files_are_refused(tmp_path):
 
 
 def test_checking_writes_nothing(tmp_path):
-  accept = run_directory.OtherConfig.ACCEPT
+  accept = run_directory.OnConfigMismatch.ACCEPT
   run_directory.check_run_directory(
     tmp_path / 'run', config_serialization.to_json_config(_Run())
   )
@@ -109,7 +113,7 @@ def test_checking_writes_nothing(tmp_path):
   _claim(tmp_path / 'run')
   other = config_serialization.to_json_config(_Run(seed=1))
   run_directory.check_run_directory(
-    tmp_path / 'run', other, other_config=accept
+    tmp_path / 'run', other, on_config_mismatch=accept
   )
   _claim(tmp_path / 'run')
 
@@ -252,7 +256,9 @@ def test_a_trainer_of_another_run_is_refused(tmp_path):
   (tmp_path / 'b/trainer.json').replace(tmp_path / 'a/trainer.json')
   with raises_error(errors.RunDirectoryError, where='trainer.json'):
     _claim(tmp_path / 'a')
-  _claim(tmp_path / 'a', other_config=run_directory.OtherConfig.ACCEPT)
+  _claim(
+    tmp_path / 'a', on_config_mismatch=run_directory.OnConfigMismatch.ACCEPT
+  )
   _claim(tmp_path / 'a')
 
 

@@ -203,7 +203,7 @@ def test_encoder_with_masked_lm(fields):
       model,
       params,
       batch,
-      objective_base.Context(
+      objective_base.ObjectiveContext(
         vocabulary=tiny.SPEC,
         step=jnp.int32(0),
         train=True,

@@ -21,7 +21,7 @@ _KEY = (0,)
 
 def _watch(losses, **fields):
   watch = loss_spike_hook.LossSpikeHook(
-    loss_spike_options.LossSpikes(**_FEW | fields)
+    loss_spike_options.LossSpikeGuard(**_FEW | fields)
   )
   for step, loss in enumerate(losses, 1):
     watch.add(step, _KEY, fake_run.output(loss))
@@ -30,7 +30,7 @@ def _watch(losses, **fields):
 
 
 def test_the_limit_is_of_median_and_deviation():
-  options = loss_spike_options.LossSpikes(deviations=2, **_FEW)
+  options = loss_spike_options.LossSpikeGuard(num_std=2, **_FEW)
   assert options.limit([1.0]) == math.inf
   # Median 3, absolute deviations 2, 1, 0, 1, 97: their median is 1.
   assert options.limit([1, 2, 3, 4, 100]) == pytest.approx(3 + 2 * 1.4826)
@@ -47,7 +47,7 @@ def test_steps_of_other_objectives_have_another_limit():
   watch = _watch([1.0, 1.0])
   assert _arguments(watch) == pytest.approx((1.1,))
   assert _arguments(watch, (1,)) == (math.inf,)
-  assert _arguments(_watch([1.0, 1.0], response='rewind')) == ()
+  assert _arguments(_watch([1.0, 1.0], action='rewind')) == ()
 
 
 def test_only_the_last_finite_losses_count():
@@ -70,17 +70,24 @@ def test_state_is_restored():
 
 @pytest.mark.parametrize(
   'fields',
-  [{'deviations': 0}, {'after': 1}, {'after': 300}, {'most_rewinds': 0}],
+  [
+    {'num_std': 0},
+    {'min_history': 1},
+    {'min_history': 300},
+    {'max_rewinds': 0},
+  ],
 )
 def test_options_are_checked(fields):
   with pytest.raises(errors.ConfigError, match=next(iter(fields))):
-    loss_spike_options.LossSpikes(**fields)
+    loss_spike_options.LossSpikeGuard(**fields)
 
 
 def test_the_update_of_a_spike_is_skipped():
   """And a limit that is not reached changes no bit."""
   optimizer = optimizers.AdamW(learning_rate=0.1)
-  entry = objective_mixture.Entry(stream='mono', objective=tiny.Regression())
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=tiny.Regression()
+  )
   builder = train_step.TrainStepBuilder(
     model=None,
     mixture=tiny.make_mixture(entry),
@@ -135,7 +142,7 @@ def train(monkeypatch):
 
   def call(directory, saved, losses, *, end=None, **options):
     guard = loss_spike_hook.LossSpikeHook(
-      loss_spike_options.LossSpikes(response='rewind', **_FEW | options)
+      loss_spike_options.LossSpikeGuard(action='rewind', **_FEW | options)
     )
     run = fake_run.make_run(
       monkeypatch, directory, losses, saved=saved, hooks=[guard]
@@ -195,7 +202,7 @@ def test_a_state_that_a_spike_has_changed_is_not_saved(
 def test_too_many_rewinds_end_the_run(tmp_path, losses, train):
   losses[9:] = [100.0] * 100
   with pytest.raises(errors.TrainingError) as error:
-    train(tmp_path, fake_run.Checkpoints(), losses, most_rewinds=3)
+    train(tmp_path, fake_run.Checkpoints(), losses, max_rewinds=3)
   assert '4 spikes after step 8' in error.value.got
 
 

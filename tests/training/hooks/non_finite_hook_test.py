@@ -25,7 +25,9 @@ def _sums(**fields):
 )
 def test_skipping_ends_where_nothing_is_learnt(fields, step, message, caplog):
   settings = types.SimpleNamespace(
-    non_finite=train_step.NonFinite.SKIP, most_skipped=20, steps=100
+    non_finite=train_step.NonFinitePolicy.SKIP,
+    max_consecutive_skips=20,
+    steps=100,
   )
   if message is None:
     non_finite_hook.check_finite_step(

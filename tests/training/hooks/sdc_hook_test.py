@@ -35,7 +35,9 @@ def _settings(**fields):
 @pytest.fixture(scope='module')
 def made():
   """A run on eight devices, its step, and a state to begin with."""
-  inputs = step_benchmark.make_inputs(_settings(replay_every=2, ema_decay=0.9))
+  inputs = step_benchmark.make_inputs(
+    _settings(sdc_check_every=2, ema_decay=0.9)
+  )
   return types.SimpleNamespace(
     **inputs._asdict(),
     step=inputs.setup.jitted_step(_ACTIVE),
@@ -194,7 +196,7 @@ def test_a_state_is_compared_before_it_is_saved(made, state, replayed):
 @pytest.mark.parametrize('every', [None, 0])
 def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
   """No copy, no digest, no other program, no option of the compiler."""
-  settings = training_setup_test.make_settings(replay_every=every)
+  settings = training_setup_test.make_settings(sdc_check_every=every)
   off = sdc_hook.SilentDataCorruptionHook(
     types.SimpleNamespace(settings=settings), None
   )
@@ -210,24 +212,24 @@ def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
 @pytest.mark.parametrize('every', [-1, 1.5])
 def test_what_is_no_number_of_steps(every):
   with pytest.raises(errors.ConfigError) as error:
-    training_setup_test.make_settings(replay_every=every)
+    training_setup_test.make_settings(sdc_check_every=every)
   assert f'Got: {every!r}' in str(error.value)
-  assert 'replay_every' in str(error.value)
+  assert 'sdc_check_every' in str(error.value)
 
 
 def test_xlas_checker_is_for_tpus():
-  with pytest.raises(errors.ConfigError, match='without replay_every'):
-    training_setup_test.make_settings(xla_checker=True)
+  with pytest.raises(errors.ConfigError, match='without sdc_check_every'):
+    training_setup_test.make_settings(xla_sdc_check=True)
   with pytest.raises(errors.ConfigError) as error:
-    training_setup.Setup(_settings(replay_every=2, xla_checker=True))
-  assert 'Got: cpu. Expected: tpu. Where: Trainer.xla_checker' in str(
+    training_setup.Setup(_settings(sdc_check_every=2, xla_sdc_check=True))
+  assert 'Got: cpu. Expected: tpu. Where: Trainer.xla_sdc_check' in str(
     error.value
   )
 
 
 def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
   """It takes the step on a copy, by a program of its own, before the two."""
-  settings = types.SimpleNamespace(replay_every=2, xla_checker=True)
+  settings = types.SimpleNamespace(sdc_check_every=2, xla_sdc_check=True)
   programs = []
 
   def jitted_step(active, *, checked):
@@ -265,7 +267,7 @@ def test_options_of_compilers():
       else:
         with pytest.raises(errors.ConfigError) as error:
           compile_targets.sdc_checker_options()
-        assert error.value.where == 'Trainer.xla_checker'
+        assert error.value.where == 'Trainer.xla_sdc_check'
 
 
 def test_the_option_of_repeatable_programs_is_xlas():
@@ -281,11 +283,11 @@ def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['node-a'])
   setup = training_setup.Setup(
     _settings(
-      replay_every=1,
-      accumulation=2,
+      sdc_check_every=1,
+      gradient_accumulation_steps=2,
       model=tiny.make_model(num_layers=1, scan_layers=False),
       objectives=tiny.make_mixture(_MLM, _MOCO, combine='alternate'),
-      streams=(_MONO, _SIDES),
+      datasets=(_MONO, _SIDES),
     )
   )
   taken = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
@@ -319,18 +321,20 @@ def _rows(name: str):
 
 
 _MONO = dataclasses.replace(training_setup_test.MONO, batch_size=16)
-_SIDES = dataset_config.Stream(
+_SIDES = dataset_config.DatasetConfig(
   name='sides',
   mixture='corpus.parallel',
   layout='sides',
   length=12,
   batch_size=16,
 )
-_MLM = objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM())
-_MOCO = objective_mixture.Entry(
-  stream='sides',
+_MLM = objective_mixture.WeightedObjective(
+  dataset='mono', objective=masked_lm.MaskedLM()
+)
+_MOCO = objective_mixture.WeightedObjective(
+  dataset='sides',
   objective=sentence_alignment.SentenceAlignment(
-    queue=momentum_contrast.MomentumQueue(size=32, momentum=0.9),
+    queue=momentum_contrast.MoCoQueue(size=32, momentum=0.9),
     direction='forward',
   ),
 )

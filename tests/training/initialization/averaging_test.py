@@ -149,7 +149,7 @@ def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: 
   import types
 
   state = initialization.initialize_from_runs(
-    initialization.InitFrom(model_dir=str(tmp_path / 'mean')),
+    initialization.InitFromCheckpoint(model_dir=str(tmp_path / 'mean')),
     train_state.TrainState(
       step=jnp.int32(0), params=zeros, opt_state=(), ema=(), objective_state={}
     ),
@@ -188,7 +188,7 @@ def test_too_few_checkpoints(directory, tmp_path, capsys):
   assert _average(directory, tmp_path / 'mean', '--last=5') == 2
   text = capsys.readouterr().err
   assert 'Got: 4 checkpoints' in text
-  assert 'CheckpointOptions.keep_last' in text
+  assert 'CheckpointOptions.max_to_keep' in text
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
 
 def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):
   saved = checkpoints.Checkpoints(
-    tmp_path, checkpoints.CheckpointOptions(asynchronous=False)
+    tmp_path, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   for step, value in ((1, 0.0), (2, np.nan)):
     saved.save(

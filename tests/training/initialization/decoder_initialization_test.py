@@ -22,7 +22,7 @@ from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import parameter_assignment
 from xlflax.training.initialization.decoder_initialization import (
-  DecoderInitialization,
+  InitDecoderFromEncoder,
   Layers,
 )
 from xlflax.training.initialization.parameter_assignment import Source
@@ -120,8 +120,8 @@ def _apply(inits, params):
 
 def _start(run, params, **fields):
   return _apply(
-    initialization.InitFrom(
-      model_dir=run[0], decoder=DecoderInitialization(**fields)
+    initialization.InitFromCheckpoint(
+      model_dir=run[0], decoder=InitDecoderFromEncoder(**fields)
     ),
     params,
   )
@@ -178,14 +178,16 @@ def test_every_parameter(run, request, layers, taken, tied, scanned):
 @pytest.mark.parametrize('tied', ['first', 'last'])
 def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
   model = _translator(tie_decoder=True, tied_layers=tied)
-  assert DecoderInitialization().resolve(model).layers.value == tied
+  assert InitDecoderFromEncoder().resolve(model).layers.value == tied
   other = {'first': Layers.LAST, 'last': Layers.FIRST}[tied]
   with raises_error(
-    errors.ConfigError, where='DecoderInitialization.layers', mentions='layers='
+    errors.ConfigError,
+    where='InitDecoderFromEncoder.layers',
+    mentions='layers=',
   ):
-    DecoderInitialization(layers=other).resolve(model)
+    InitDecoderFromEncoder(layers=other).resolve(model)
   plain = _translator(tie_decoder=False, tied_layers=tied)
-  assert DecoderInitialization().resolve(plain).layers is None
+  assert InitDecoderFromEncoder().resolve(plain).layers is None
 
 
 def test_as_deep_a_decoder(veco):
@@ -212,7 +214,7 @@ def test_missing_cross_attention_is_said(plain):
   assert (
     'model/layers/cross_attention/key/kernel is not in the checkpoint' in text
   )
-  assert "set DecoderInitialization.cross_attention = 'fresh'" in text
+  assert "set InitDecoderFromEncoder.cross_attention = 'fresh'" in text
 
 
 def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
@@ -224,8 +226,8 @@ def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
   ):
     _start(veco, params)
   got = _apply(
-    initialization.InitFrom(
-      model_dir=veco[0], decoder=DecoderInitialization(), unused=('/head_',)
+    initialization.InitFromCheckpoint(
+      model_dir=veco[0], decoder=InitDecoderFromEncoder(), unused=('/head_',)
     ),
     params,
   )
@@ -242,17 +244,21 @@ def test_encoder_decoder_without_saying_so(veco):
   with raises_error(
     errors.CheckpointError,
     where='7',
-    mentions=('InitFrom.decoder', 'model/decoder/embeddings/norm/bias'),
+    mentions=(
+      'InitFromCheckpoint.decoder',
+      'model/decoder/embeddings/norm/bias',
+    ),
   ):
     _apply(
-      initialization.InitFrom(model_dir=veco[0]), _params(_translator(), 2)
+      initialization.InitFromCheckpoint(model_dir=veco[0]),
+      _params(_translator(), 2),
     )
 
 
 def test_bad_choices():
   for settings in ({'layers': 'middle'}, {'cross_attention': 'some'}):
     with pytest.raises(errors.ConfigError):
-      DecoderInitialization(**settings)
+      InitDecoderFromEncoder(**settings)
 
 
 def test_other_shapes_are_all_listed(veco):
@@ -282,7 +288,7 @@ def test_deeper_decoder_than_the_encoder(veco):
 def test_encoder_from_the_other_way_of_keeping_layers(veco, unrolled, scanned):
   run = unrolled if scanned else veco
   params = _params(_encoder(cross_attention=True, scan_layers=scanned), 2)
-  got = _apply(initialization.InitFrom(model_dir=run[0]), params)
+  got = _apply(initialization.InitFromCheckpoint(model_dir=run[0]), params)
   other = (veco if scanned else unrolled)[1]
   assert got.keys() == other.keys()
   for name, value in got.items():
@@ -302,8 +308,10 @@ def test_several_runs_in_order(veco, plain):
   params = _params(_encoder(), 2)
   got = _apply(
     (
-      initialization.InitFrom(model_dir=plain[0]),
-      initialization.InitFrom(model_dir=veco[0], include=('embeddings/',)),
+      initialization.InitFromCheckpoint(model_dir=plain[0]),
+      initialization.InitFromCheckpoint(
+        model_dir=veco[0], include=('embeddings/',)
+      ),
     ),
     params,
   )
@@ -316,8 +324,10 @@ def test_several_runs_log_what_is_fresh(veco, caplog):
   caplog.set_level('INFO')
   _apply(
     [
-      initialization.InitFrom(model_dir=veco[0], include=('layers/',)),
-      initialization.InitFrom(model_dir=veco[0], include=('token',)),
+      initialization.InitFromCheckpoint(
+        model_dir=veco[0], include=('layers/',)
+      ),
+      initialization.InitFromCheckpoint(model_dir=veco[0], include=('token',)),
     ],
     _params(_encoder(cross_attention=True), 2),
   )
@@ -349,7 +359,7 @@ def test_sources(name, depth, want):
     'head': (2,),
     **{f'top/layers_{i}/v': (5,) for i in range(3)},
   }
-  choose = DecoderInitialization().select_layers
+  choose = InitDecoderFromEncoder().select_layers
   assert parameter_assignment.find_source(name, depth, saved, choose) == want
 
 

@@ -16,10 +16,10 @@ from xlflax.training.initialization import (
   vocabulary_matching,
 )
 from xlflax.training.initialization.vocabulary_matching import (
+  EmbeddingMixing,
+  EmbeddingNorms,
+  EmbeddingTransfer,
   Kind,
-  Mixing,
-  Norms,
-  VocabularyMatching,
 )
 from xlflax.utils import errors
 
@@ -67,9 +67,9 @@ def test_tokens_are_near_those_of_their_sentences():
 
 def test_rows_of_what_is_near(text, tmp_path):
   target, source = Words(PIECES), Words(PIECES[:4])
-  matching = VocabularyMatching(text=text).match(target, source)
+  matching = EmbeddingTransfer(text=text).match(target, source)
   made = embedding_transfer.MatchedRows(
-    target, source, matching, norms=Norms.SOURCE
+    target, source, matching, norms=EmbeddingNorms.SOURCE
   )
   rows = np.zeros((len(source), 2), np.float32)
   places = [source.all.index(piece) for piece in PIECES[:4]]
@@ -107,8 +107,10 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
   words.write_text(
     ''.join(f'{word}\tx{word}\n' for word in english if word != 'ship')
   )
-  made = VocabularyMatching(
-    text=str(tmp_path), dictionaries=(str(words),), mixing=Mixing.TRANSLATED
+  made = EmbeddingTransfer(
+    text=str(tmp_path),
+    dictionaries=(str(words),),
+    mixing=EmbeddingMixing.TRANSLATED,
   )
   found = made.match(target, source)
   ship = target.all.index('▁xship')
@@ -125,9 +127,9 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
 
 def test_mixing_without_text_is_refused():
   with raises_error(
-    errors.ConfigError, got='text=None', where='VocabularyMatching.text'
+    errors.ConfigError, got='text=None', where='EmbeddingTransfer.text'
   ):
-    VocabularyMatching(mixing='translated')
+    EmbeddingTransfer(mixing='translated')
 
 
 def test_without_text_rows_stay_fresh():

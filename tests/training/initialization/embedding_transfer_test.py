@@ -27,8 +27,8 @@ from xlflax.training.initialization import (
 )
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization.vocabulary_matching import (
-  Norms,
-  VocabularyMatching,
+  EmbeddingNorms,
+  EmbeddingTransfer,
 )
 from xlflax.utils import errors
 
@@ -46,7 +46,7 @@ _MATCHING = vocabulary_matching.match_tokens(
 )
 _ROWS = embedding_transfer.MatchedRows(_TARGET, _SOURCE, _MATCHING, 'runs/en')
 _AS_THEY_ARE = embedding_transfer.MatchedRows(
-  _TARGET, _SOURCE, _MATCHING, norms=Norms.SOURCE
+  _TARGET, _SOURCE, _MATCHING, norms=EmbeddingNorms.SOURCE
 )
 
 
@@ -102,11 +102,11 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
 
 
 def test_norms_by_name():
-  assert VocabularyMatching(norms='source').norms is Norms.SOURCE
+  assert EmbeddingTransfer(norms='source').norms is EmbeddingNorms.SOURCE
   with raises_error(
-    errors.ConfigError, got='long', where='VocabularyMatching.norms'
+    errors.ConfigError, got='long', where='EmbeddingTransfer.norms'
   ):
-    VocabularyMatching(norms='long')
+    EmbeddingTransfer(norms='long')
 
 
 def test_norms_stay_where_no_row_is_fresh():
@@ -156,7 +156,7 @@ def test_every_table_of_tokens_is_matched(model):
   assert rows == {
     name
     for name in shapes
-    if param_tree.matches_pattern(VocabularyMatching().parameters, name)
+    if param_tree.matches_pattern(EmbeddingTransfer().parameters, name)
   }
 
 
@@ -304,7 +304,7 @@ def _apply(run, vocabulary, report_dir=None, **fields):
   params = _params(90, 0.0)
   shardings = jax.tree.map(lambda x: x.sharding, params)
   state = initialization.initialize_from_runs(
-    initialization.InitFrom(model_dir=run, **fields),
+    initialization.InitFromCheckpoint(model_dir=run, **fields),
     _state(params),
     types.SimpleNamespace(shardings=types.SimpleNamespace(params=shardings)),
     vocabulary=vocabulary,
@@ -313,7 +313,7 @@ def _apply(run, vocabulary, report_dir=None, **fields):
   return param_tree.flatten_params(state.params['model'])
 
 
-_FIND = VocabularyMatching()
+_FIND = EmbeddingTransfer()
 
 
 def test_body_and_embeddings_from_a_run(run, vocabularies, tmp_path):
@@ -338,7 +338,7 @@ def _vocabulary_of(vocabularies):
 
 def test_dictionaries_find_more(run, vocabularies, tmp_path):
   (tmp_path / 'en-de.txt').write_text('zebra der\nthe der\n')
-  find = VocabularyMatching(dictionaries=(str(tmp_path),))
+  find = EmbeddingTransfer(dictionaries=(str(tmp_path),))
   source = _vocabulary_of(vocabularies)
   matching = find.match(vocabularies.both, source)
   der = vocabularies.both.piece_id('▁der')
@@ -370,7 +370,7 @@ def test_other_vocabulary_without_matching(run, vocabularies):
     _apply(run, vocabularies.both)
   text = str(raised.value)
   assert 'token is (90, 2) here, (64, 2) in the checkpoint' in text
-  assert 'set InitFrom.vocabulary_matching' in text
+  assert 'set InitFromCheckpoint.vocabulary_matching' in text
 
 
 def test_tables_that_are_not_of_these_vocabularies(run, vocabularies):
@@ -378,7 +378,7 @@ def test_tables_that_are_not_of_these_vocabularies(run, vocabularies):
     _apply(
       run,
       vocabularies.both,
-      vocabulary_matching=VocabularyMatching(parameters=('query',)),
+      vocabulary_matching=EmbeddingTransfer(parameters=('query',)),
       include=('query',),
     )
 

@@ -20,7 +20,7 @@ _POSITION = 'model/embeddings/position'
 @pytest.fixture
 def run(tmp_path):
   run_directory.write_model(
-    tmp_path, tiny.make_model(max_length=30, position_offset=2)
+    tmp_path, tiny.make_model(max_position_embeddings=30, position_offset=2)
   )
   return str(tmp_path)
 
@@ -67,21 +67,21 @@ def test_rows_of_other_tokens_are_refused(tmp_path):
   run_directory.write_model(
     tmp_path, tiny.make_model(), vocabulary=_vocabulary('ab')
   )
-  plain = init_from.InitFrom(model_dir=str(tmp_path))
+  plain = init_from.InitFromCheckpoint(model_dir=str(tmp_path))
   rows = ['model/embeddings/token', 'model/output_bias', 'model/layers/x']
   init_checks.check_vocabulary(plain, rows, _vocabulary('ab'))
   init_checks.check_vocabulary(plain, rows, None)  # sizes only
   init_checks.check_vocabulary(plain, rows[2:], _vocabulary('cd'))
-  matched = init_from.InitFrom(
+  matched = init_from.InitFromCheckpoint(
     model_dir=str(tmp_path),
-    vocabulary_matching=vocabulary_matching.VocabularyMatching(),
+    vocabulary_matching=vocabulary_matching.EmbeddingTransfer(),
   )
   init_checks.check_vocabulary(matched, rows, _vocabulary('cd'))
   with pytest.raises(errors.VocabularyError) as error:
     init_checks.check_vocabulary(plain, rows, _vocabulary('cd'))
   text = str(error.value)
   assert 'model/embeddings/token, model/output_bias' in text
-  assert 'InitFrom.vocabulary_matching' in text
+  assert 'InitFromCheckpoint.vocabulary_matching' in text
 
 
 def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
@@ -90,13 +90,13 @@ def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
   monkeypatch.setattr(
     init_checks.data_fingerprint, 'load_vocabulary', lambda _: old
   )
-  init = init_from.InitFrom(model_dir=str(tmp_path))
+  init = init_from.InitFromCheckpoint(model_dir=str(tmp_path))
   rows = ['model/embeddings/language']
   init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'de', 'en'))
   with raises_error(
     errors.VocabularyError,
     got='en, fr',
-    where='InitFrom.model_dir, model/embeddings/language',
+    where='InitFromCheckpoint.model_dir, model/embeddings/language',
     mentions=('en', 'de', 'fr'),
   ):
     init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'en', 'fr'))

@@ -54,7 +54,7 @@ def _apply(run, params, *, ema=False, **fields):
     params=jax.tree.map(lambda x: x.sharding, params)
   )
   return initialization.initialize_from_runs(
-    initialization.InitFrom(model_dir=run, **fields),
+    initialization.InitFromCheckpoint(model_dir=run, **fields),
     _state(params, ema=ema),
     types.SimpleNamespace(shardings=shardings),
   )
@@ -145,15 +145,18 @@ def test_renamed_parameters_and_two_from_one(run):
       }
     }
   }
-  state = _apply(run, params, renames=(('(self|cross)/', ''),), unused=('.*',))
+  state = _apply(
+    run, params, assignment_map=(('(self|cross)/', ''),), unused=('.*',)
+  )
   assert _values(state) == {'layers/self/query': 2.0, 'layers/cross/query': 2.0}
   both = jax.tree.leaves(state.params)
   assert both[0].unsafe_buffer_pointer() != both[1].unsafe_buffer_pointer()
 
 
 def test_renames_are_applied_in_order():
-  init = initialization.InitFrom(
-    model_dir='', renames=((r'^model/enc', 'model/dec'), (r'dec(\d)', r'l\1'))
+  init = initialization.InitFromCheckpoint(
+    model_dir='',
+    assignment_map=((r'^model/enc', 'model/dec'), (r'dec(\d)', r'l\1')),
   )
   assert init.source_name('model/enc3/query') == 'model/l3/query'
 
@@ -162,8 +165,8 @@ def test_new_parameters_must_be_named_or_allowed(run):
   params = _zeros(_SOURCE) | {'heads': {'align': jnp.zeros(3)}}
   text = _fails(run, params)
   assert 'Got: heads/align is not in the checkpoint' in text
-  assert 'InitFrom.allow_missing' in text
-  assert "'heads/' to InitFrom.exclude" in text
+  assert 'InitFromCheckpoint.allow_missing' in text
+  assert "'heads/' to InitFromCheckpoint.exclude" in text
   for fields in (dict(allow_missing=True), dict(exclude=('^heads/',))):
     state = _apply(run, params, **fields)
     assert _values(state) == _ALL
@@ -175,7 +178,7 @@ def test_nothing_is_left_behind_without_a_word(run):
   del params['model']['output_bias']
   text = _fails(run, params)
   assert 'Got: model/output_bias of the checkpoint is unused.' in text
-  assert 'InitFrom.unused' in text
+  assert 'InitFromCheckpoint.unused' in text
   for fields in (
     dict(unused=('output_bias',)),
     dict(include=('model/layers', 'embeddings')),
@@ -225,32 +228,32 @@ def test_no_such_run(tmp_path):
 def test_pattern_that_matches_nothing(run, field):
   text = _fails(run, error=errors.ConfigError, **{field: ('no_such',)})
   assert 'A parameter pattern matches no parameter. Got: no_such' in text
-  assert f'InitFrom.{field}' in text
+  assert f'InitFromCheckpoint.{field}' in text
 
 
 @pytest.mark.parametrize('rename', [('(', ''), ('a', r'\1')])
 def test_renaming_that_is_no_regular_expression(run, rename):
-  text = _fails(run, error=errors.ConfigError, renames=(rename,))
+  text = _fails(run, error=errors.ConfigError, assignment_map=(rename,))
   assert f'Got: {rename[0]!r} -> {rename[1]!r}' in text
-  assert 'InitFrom.renames' in text
+  assert 'InitFromCheckpoint.assignment_map' in text
 
 
 def test_what_is_replaced_for_certain(run):
   def replaced(**fields):
-    init = initialization.InitFrom(model_dir=run, **fields)
+    init = initialization.InitFromCheckpoint(model_dir=run, **fields)
     return initialization.replaced_parameters([init], _SOURCE)
 
   every = {f'model/{name}' for name in _ALL}
   assert replaced() == every
   assert replaced(exclude=('output_bias',)) == every - {'model/output_bias'}
   assert replaced(allow_missing=True) == set()
-  matching = vocabulary_matching.VocabularyMatching()
+  matching = vocabulary_matching.EmbeddingTransfer()
   rows = {'model/embeddings/token', 'model/output_bias'}
   assert replaced(vocabulary_matching=matching) == every - rows
   assert initialization.replaced_parameters(None, _SOURCE) == set()
   others = [
-    initialization.InitFrom(model_dir=run, include=('layers',)),
-    initialization.InitFrom(model_dir=run, include=('embeddings',)),
+    initialization.InitFromCheckpoint(model_dir=run, include=('layers',)),
+    initialization.InitFromCheckpoint(model_dir=run, include=('embeddings',)),
   ]
   assert initialization.replaced_parameters(others, _SOURCE) == every - {
     'model/output_bias'

@@ -159,8 +159,8 @@ def _factory(directory, student, partitioner):
   )
   mixture = objective_mixture.ObjectiveMixture(
     entries=(
-      objective_mixture.Entry(
-        stream='mono',
+      objective_mixture.WeightedObjective(
+        dataset='mono',
         objective=Distillation(
           teacher=teachers.Teacher(model_dir=str(directory)), mask_ratio=0.5
         ),

@@ -136,7 +136,7 @@ def folder(tmp_path):
 
 
 def _read(*paths, language='en'):
-  matching = vocabulary_matching.VocabularyMatching(
+  matching = vocabulary_matching.EmbeddingTransfer(
     dictionaries=tuple(map(str, paths)), source_language=language
   )
   return vocabulary_matching.dictionary_translations.read_translations(
@@ -158,7 +158,7 @@ def test_dictionaries_of_a_folder(folder):
 
 
 def test_matching_by_files(folder):
-  matching = vocabulary_matching.VocabularyMatching(
+  matching = vocabulary_matching.EmbeddingTransfer(
     dictionaries=(str(folder),)
   ).match(Pieces(('▁chien', '▁katze')), _SOURCE)
   assert [_SOURCE.piece(i) for i in matching.source_ids[-2:]] == [

@@ -44,12 +44,12 @@ def test_each_part_by_hand():
 
 
 def test_fills_in_the_peak_and_nothing_else():
-  schedule = schedules.WSD(peak=None, total_steps=9, warmup_steps=3)
+  schedule = schedules.WSD(peak_value=None, total_steps=9, warmup_steps=3)
   optimizer = optimizers.Muon(learning_rate=schedule)
   assert learning_rates.is_open(optimizer)
   filled = learning_rates.with_peak(optimizer, _SMALL)
   assert filled == optimizers.Muon(
-    learning_rate=dataclasses.replace(schedule, peak=8e-3)
+    learning_rate=dataclasses.replace(schedule, peak_value=8e-3)
   )
   assert not learning_rates.is_open(filled)
   assert not learning_rates.is_open(optimizers.Muon(learning_rate=1.0))
@@ -57,7 +57,7 @@ def test_fills_in_the_peak_and_nothing_else():
 
 @pytest.mark.parametrize('kind', [optimizers.SGD, optimizers.Adafactor])
 def test_optimizers_whose_steps_are_others_have_no_rule(kind):
-  optimizer = kind(learning_rate=schedules.Constant(peak=None))
+  optimizer = kind(learning_rate=schedules.Constant(peak_value=None))
   with raises_error(
     errors.ConfigError, mentions=(kind.__name__, 'LEARNING_RATE')
   ):
@@ -67,11 +67,11 @@ def test_optimizers_whose_steps_are_others_have_no_rule(kind):
 @pytest.mark.parametrize(
   'schedule',
   [
-    schedules.Constant(peak=None),
-    schedules.Linear(peak=None, total_steps=9),
-    schedules.Cosine(peak=None, total_steps=9),
-    schedules.WSD(peak=None, total_steps=9),
-    schedules.InverseSqrt(peak=None, warmup_steps=3),
+    schedules.Constant(peak_value=None),
+    schedules.Linear(peak_value=None, total_steps=9),
+    schedules.Cosine(peak_value=None, total_steps=9),
+    schedules.WSD(peak_value=None, total_steps=9),
+    schedules.InverseSqrt(peak_value=None, warmup_steps=3),
   ],
 )
 def test_a_schedule_whose_peak_is_open_says_so(schedule):

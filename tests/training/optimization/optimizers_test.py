@@ -174,7 +174,7 @@ def test_clipping_ignores_frozen_gradients():
 def test_learning_rate_to_report():
   assert float(optimizers.Adam(learning_rate=0.25).rate_at(7)) == 0.25
 
-  schedule = schedules.Linear(peak=1.5, total_steps=9, warmup_steps=3)
+  schedule = schedules.Linear(peak_value=1.5, total_steps=9, warmup_steps=3)
   assert optimizers.Adam(learning_rate=schedule).rate_at(3) == 1.5
 
 
@@ -214,7 +214,11 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
     return _step(make(learning_rate=rate, **options, **more), params, grads)
 
   mixed = moved(
-    0.1, rates=(('^heads/a', schedules.Constant(peak=0.3)), ('^heads/', 0.2))
+    0.1,
+    lr_multipliers=(
+      ('^heads/a', schedules.Constant(peak_value=0.3)),
+      ('^heads/', 0.2),
+    ),
   )
   expected = {
     'model': moved(0.1)['model'],
@@ -231,13 +235,18 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
 def test_own_rates_beside_frozen_parameters_and_a_common_norm():
   params = {'a': jnp.float32(1.0), 'b': jnp.float32(1.0), 'c': jnp.ones([])}
   optimizer = optimizers.AdamW(
-    learning_rate=0.1, weight_decay=0.0, frozen=('c',), rates=(('b', 0.0),)
+    learning_rate=0.1,
+    weight_decay=0.0,
+    frozen=('c',),
+    lr_multipliers=(('b', 0.0),),
   )
   new = _step(optimizer, params, jax.tree.map(lambda x: 9 * x, params))
   assert float(new['a']) == pytest.approx(0.9, rel=1e-4)
   assert float(new['b']) == float(new['c']) == 1.0
-  with raises_error(errors.ConfigError, where='optimizer.rates'):
-    optimizers.Adam(learning_rate=0.1, rates=(('none', 1.0),)).check(params)
+  with raises_error(errors.ConfigError, where='optimizer.lr_multipliers'):
+    optimizers.Adam(learning_rate=0.1, lr_multipliers=(('none', 1.0),)).check(
+      params
+    )
 
 
 @pytest.mark.parametrize('field', ['trainable', 'frozen'])
@@ -372,7 +381,7 @@ def _matrices(named):
 def muon_steps():
   """Gradients and first steps of Muon: scanned layers, unrolled ones."""
   optimizer = optimizers.Muon(
-    learning_rate=1.0, clip_norm=None, iterations=12, eps=1e-30
+    learning_rate=1.0, clip_norm=None, ns_steps=12, eps=1e-30
   )
   found = {}
   for loop in ('scan', 'unroll'):

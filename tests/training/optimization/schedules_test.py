@@ -17,19 +17,21 @@ def _values(schedule, steps):
 
 
 def test_constant_rises_and_stays():
-  schedule = schedules.Constant(peak=2.0, warmup_steps=4)
+  schedule = schedules.Constant(peak_value=2.0, warmup_steps=4)
   assert _values(schedule, [0, 1, 2, 3, 4, 5, 1000]) == pytest.approx(
     [0, 0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
   )
 
 
 def test_without_warm_up_the_first_step_has_the_peak():
-  assert float(schedules.Constant(peak=2.0)(0)) == 2.0
-  assert float(schedules.Linear(peak=2.0, total_steps=4)(0)) == 2.0
+  assert float(schedules.Constant(peak_value=2.0)(0)) == 2.0
+  assert float(schedules.Linear(peak_value=2.0, total_steps=4)(0)) == 2.0
 
 
 def test_linear_falls_to_the_end_at_the_last_step():
-  schedule = schedules.Linear(peak=1.0, total_steps=10, warmup_steps=2, end=0.2)
+  schedule = schedules.Linear(
+    peak_value=1.0, total_steps=10, warmup_steps=2, end_value=0.2
+  )
   assert _values(schedule, [0, 1, 2, 6, 10, 11]) == pytest.approx(
     [0, 0.5, 1.0, 0.6, 0.2, 0.2]
   )
@@ -38,15 +40,17 @@ def test_linear_falls_to_the_end_at_the_last_step():
 @pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
 def test_warm_up_as_a_share_of_all_steps(make):
   """A tenth of 25 steps, rounded up."""
-  share = make(peak=1.0, total_steps=25, warmup_steps=0.1)
-  steps = make(peak=1.0, total_steps=25, warmup_steps=3)
+  share = make(peak_value=1.0, total_steps=25, warmup_steps=0.1)
+  steps = make(peak_value=1.0, total_steps=25, warmup_steps=3)
   assert _values(share, range(26)) == _values(steps, range(26))
   with raises_error(errors.ConfigError, got=2.5):
-    make(peak=1.0, total_steps=25, warmup_steps=2.5)
+    make(peak_value=1.0, total_steps=25, warmup_steps=2.5)
 
 
 def test_cosine_is_half_a_period():
-  schedule = schedules.Cosine(peak=1.0, total_steps=10, warmup_steps=2, end=0.1)
+  schedule = schedules.Cosine(
+    peak_value=1.0, total_steps=10, warmup_steps=2, end_value=0.1
+  )
   quarter = 0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2
   assert _values(schedule, [1, 2, 4, 6, 10, 20]) == pytest.approx(
     [0.5, 1.0, quarter, 0.55, 0.1, 0.1]
@@ -54,7 +58,7 @@ def test_cosine_is_half_a_period():
 
 
 def test_inverse_sqrt():
-  schedule = schedules.InverseSqrt(peak=1.0, warmup_steps=4)
+  schedule = schedules.InverseSqrt(peak_value=1.0, warmup_steps=4)
   assert _values(schedule, [0, 2, 3, 4, 16, 64, 400]) == pytest.approx(
     [0, 0.5, 0.75, 1.0, 0.5, 0.25, 0.1]
   )
@@ -70,10 +74,10 @@ def test_piecewise_changes_at_its_boundaries():
 @pytest.mark.parametrize(
   'schedule',
   [
-    schedules.Linear(peak=1.0, total_steps=9, warmup_steps=3),
-    schedules.Cosine(peak=1.0, total_steps=9, warmup_steps=3),
-    schedules.WSD(peak=1.0, total_steps=9, warmup_steps=3),
-    schedules.InverseSqrt(peak=1.0, warmup_steps=3),
+    schedules.Linear(peak_value=1.0, total_steps=9, warmup_steps=3),
+    schedules.Cosine(peak_value=1.0, total_steps=9, warmup_steps=3),
+    schedules.WSD(peak_value=1.0, total_steps=9, warmup_steps=3),
+    schedules.InverseSqrt(peak_value=1.0, warmup_steps=3),
   ],
 )
 def test_same_values_inside_a_compiled_step(schedule):
@@ -88,7 +92,7 @@ def test_inverse_sqrt_needs_a_warm_up():
   with raises_error(
     errors.ConfigError, got=0, where='InverseSqrt.warmup_steps'
   ):
-    schedules.InverseSqrt(peak=1.0, warmup_steps=0)
+    schedules.InverseSqrt(peak_value=1.0, warmup_steps=0)
 
 
 @pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
@@ -96,7 +100,7 @@ def test_warm_up_must_end_before_the_run(make):
   with raises_error(
     errors.ConfigError, got='warmup_steps=10, total_steps=10', where='schedules'
   ):
-    make(peak=1.0, total_steps=10, warmup_steps=10)
+    make(peak_value=1.0, total_steps=10, warmup_steps=10)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +123,16 @@ def test_negative_warm_up_is_refused():
   with raises_error(
     errors.ConfigError, mentions=('Constant.warmup_steps', '-1')
   ):
-    schedules.Constant(peak=1.0, warmup_steps=-1)
+    schedules.Constant(peak_value=1.0, warmup_steps=-1)
 
 
 def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
   """As with the default of 1,000 steps and a trial run of 40."""
-  schedule = schedules.Linear(peak=1.0, warmup_steps=1000)
+  schedule = schedules.Linear(peak_value=1.0, warmup_steps=1000)
   found = schedules.resolve_schedules(schedule, 40)
-  assert found == schedules.Linear(peak=1.0, warmup_steps=4, total_steps=40)
+  assert found == schedules.Linear(
+    peak_value=1.0, warmup_steps=4, total_steps=40
+  )
   assert_mentions(caplog.text, 1000, 4)
   assert float(schedules.resolve_schedules(schedule, 1)(0)) == 1.0
   kept = schedules.resolve_schedules(schedule, 1001)
@@ -136,12 +142,18 @@ def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
 def test_wsd_is_stable_and_then_falls():
   """Two steps up, four at the peak, four down; 1 - sqrt at a quarter is 1/2."""
   linear = schedules.WSD(
-    peak=1.0, total_steps=10, warmup_steps=2, decay_steps=4, shape='linear'
+    peak_value=1.0,
+    total_steps=10,
+    warmup_steps=2,
+    decay_steps=4,
+    decay_shape='linear',
   )
   assert _values(linear, [0, 1, 2, 5, 6, 7, 8, 10, 12]) == pytest.approx(
     [0, 0.5, 1.0, 1.0, 1.0, 0.75, 0.5, 0.0, 0.0]
   )
-  root = schedules.WSD(peak=1.0, total_steps=10, decay_steps=4, end=0.2)
+  root = schedules.WSD(
+    peak_value=1.0, total_steps=10, decay_steps=4, end_value=0.2
+  )
   assert _values(root, [0, 6, 7, 10, 11]) == pytest.approx(
     [1.0, 1.0, 0.6, 0.2, 0.2]
   )
@@ -149,27 +161,34 @@ def test_wsd_is_stable_and_then_falls():
 
 def test_wsd_decays_over_a_share_of_the_run():
   share = schedules.resolve_schedules(
-    schedules.WSD(peak=1.0, decay_steps=0.25), 25
+    schedules.WSD(peak_value=1.0, decay_steps=0.25), 25
   )
   assert _values(share, [18, 25]) == [1.0, 0.0]  # the last seven steps
   assert float(share(19)) < 1.0
-  whole = schedules.WSD(peak=1.0, total_steps=4, decay_steps=4, shape='linear')
+  whole = schedules.WSD(
+    peak_value=1.0, total_steps=4, decay_steps=4, decay_shape='linear'
+  )
   assert _values(whole, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
 def test_wsd_decays_over_no_more_steps_than_the_run_has():
   trial = schedules.WSD(
-    peak=1.0, total_steps=5, warmup_steps=1, decay_steps=800, shape='linear'
+    peak_value=1.0,
+    total_steps=5,
+    warmup_steps=1,
+    decay_steps=800,
+    decay_shape='linear',
   )
   assert _values(trial, range(6)) == [0.0, 1.0, 0.75, 0.5, 0.25, 0.0]
-  with raises_error(errors.ConfigError, got='cosine', where='WSD.shape'):
-    schedules.WSD(peak=1.0, shape='cosine')
+  with raises_error(errors.ConfigError, got='cosine', where='WSD.decay_shape'):
+    schedules.WSD(peak_value=1.0, decay_shape='cosine')
 
 
 def test_a_mask_ratio_falls_over_the_run():
   """`Linear` from 0.3 to 0.15, by the steps of the run."""
   objective = masked_lm.MaskedLM(
-    mask_ratio=schedules.Linear(peak=0.3, end=0.15), max_mask_ratio=0.3
+    mask_ratio=schedules.Linear(peak_value=0.3, end_value=0.15),
+    max_mask_ratio=0.3,
   )
   ratio = schedules.resolve_schedules(objective, 100).mask_ratio
   assert _values(ratio, [0, 50, 100]) == pytest.approx([0.3, 0.225, 0.15])

@@ -80,8 +80,8 @@ def main(options: AlignmentOptions) -> int:
     maps=options.maps,
     methods=tuple(map(word_links.Method, options.methods)),
     layer=options.layer,
-    regularization=options.entropic_reg,
-    mass=word_links.Mass(options.marginals),
+    entropic_reg=options.entropic_reg,
+    marginals=word_links.Mass(options.marginals),
     threshold=options.threshold,
   )
   return analysis_options.run_with_models(options, analysis)
@@ -104,7 +104,7 @@ def _open_sentences(options: AlignmentOptions):
   files = analysis_options.parse_named_files(
     options.gold_alignments, '--gold_alignments'
   )
-  return example_source.FileExamples(
+  return example_source.FileDataset(
     format='word_alignment',
     max_examples=options.max_sentences,
     options={'first_index': options.index_base},

@@ -72,7 +72,7 @@ class ModelOptions:
 
   def series(
     self, *, random_init_baseline: bool = False
-  ) -> 'tuple[model_refs.Series, ...]':
+  ) -> 'tuple[model_refs.ModelSeries, ...]':
     """Returns the models to compare.
 
     Args:
@@ -89,18 +89,18 @@ class ModelOptions:
         'Missing required argument: --model_dir or --models',
         expected='--model_dir=DIR or --models=NAME=DIR',
       )
-    series = [model_refs.Series.parse(text) for text in self.models]
+    series = [model_refs.ModelSeries.parse(text) for text in self.models]
     for text in self.model_dir:
       model = model_refs.ModelRef.parse(text)
       name = pathlib.Path(model.directory).name or text
       if name in [other.name for other in series]:
         name = text
-      series.append(model_refs.Series(name, text))
+      series.append(model_refs.ModelSeries(name, text))
       if random_init_baseline:
         is_single = len(self.model_dir) == 1
         label = 'random encoder' if is_single else f'{name}, random encoder'
         random_model = f'{model.directory}@untrained'
-        series.append(model_refs.Series(label, text, random_model))
+        series.append(model_refs.ModelSeries(label, text, random_model))
     return tuple(series)
 
 
@@ -140,7 +140,7 @@ def load_pairs(
   pivot: str = 'en',
   languages: Sequence[str] = (),
   max_pairs: int | None = None,
-) -> 'parallel_data.Oriented':
+) -> 'parallel_data.OrientedPairs':
   """Returns the parallel text of an option.
 
   Args:
@@ -156,7 +156,7 @@ def load_pairs(
   """
   from xlflax.analysis import parallel_data
 
-  return parallel_data.Oriented(
+  return parallel_data.OrientedPairs(
     source=_parse_pairs(items, option, tuple(languages)),
     pivot=pivot,
     max_pairs=max_pairs,
@@ -172,7 +172,7 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
     return _open_directory(items[0], languages)
   files = parse_named_files(items, option)
   if all('-' in name for name in files):
-    return text_sources.FilePairs(
+    return text_sources.ParallelFiles(
       files={
         name: one_or_two_files(value, option) for name, value in files.items()
       }
@@ -198,7 +198,7 @@ def _open_directory(item: str, languages: tuple[str, ...]):
     return tatoeba_pairs.Tatoeba(
       directory=directory, languages=languages or None
     )
-  return text_sources.CorpusPairs(
+  return text_sources.ParallelCorpus(
     directory=directory, split=split or 'test', languages=languages or None
   )
 

@@ -31,7 +31,7 @@ def main(options: LearningCurvesOptions) -> int:
   """Plots the curves."""
   from xlflax.analysis import training_curves
 
-  analysis = training_curves.CurvesStudy(
+  analysis = training_curves.LearningCurvesStudy(
     runs=options.model_dir,
     tasks=options.tasks or None,
     metric=options.metric,

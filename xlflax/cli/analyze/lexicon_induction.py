@@ -67,7 +67,7 @@ def main(options: LexiconInductionOptions) -> int:
   # Word vectors from files can be compared without a model.
   needs_models = options.model_options.are_given() or not options.vec
   series = options.model_options.series() if needs_models else ()
-  analysis = lexicon_induction_study.WordStudy(
+  analysis = lexicon_induction_study.LexiconInductionStudy(
     train=analysis_options.parse_named_files(options.train, '--train'),
     test=analysis_options.parse_named_files(options.test, '--test'),
     text=_open_text(options),

@@ -54,7 +54,7 @@ def main(options: SentenceRetrievalOptions) -> int:
     train_text = _load_pairs(
       options, options.train, '--train', options.train_pairs
     )
-  analysis = sentence_study.SentenceStudy(
+  analysis = sentence_study.SentenceRetrievalStudy(
     test=_load_pairs(options, options.test, '--test', options.max_pairs),
     train=train_text,
     series=options.model_options.series(),

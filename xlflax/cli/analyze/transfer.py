@@ -62,7 +62,7 @@ def main(options: TransferOptions) -> int:
   from xlflax.analysis import transfer_study
 
   heads = map(transfer_study.Head, options.head_model, options.alignment_map)
-  analysis = transfer_study.TransferStudy(
+  analysis = transfer_study.HeadTransferStudy(
     heads=tuple(heads), target=options.target_model, task=_build_task(options)
   )
   return analysis_options.run_with_models(options, analysis)
@@ -78,7 +78,7 @@ def _build_task(options: TransferOptions):
   )
 
   fields: dict[str, Any] = {
-    'source': example_source.FileExamples(
+    'source': example_source.FileDataset(
       format=options.format or _FORMATS[options.task],
       files=analysis_options.parse_named_files(options.test, '--test'),
       max_examples=options.max_examples,
@@ -96,5 +96,5 @@ def _build_task(options: TransferOptions):
     else tagging_task.Scheme.TAGS
   )
   return tagging_task.Tagging(
-    scheme=scheme, unseen=tagging_task.Unseen.WRONG, **fields
+    scheme=scheme, unseen=tagging_task.UnseenLabelPolicy.WRONG, **fields
   )

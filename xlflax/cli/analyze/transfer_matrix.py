@@ -30,7 +30,7 @@ def main(options: TransferMatrixOptions) -> int:
   """Plots the matrices."""
   from xlflax.analysis import transfer_matrix_study
 
-  analysis = transfer_matrix_study.DirectionsStudy(
+  analysis = transfer_matrix_study.TransferMatrixStudy(
     results=_parse_results(options.result), tasks=options.tasks or None
   )
   return analysis_options.run(options, analysis)

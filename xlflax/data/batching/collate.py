@@ -55,7 +55,7 @@ class _Spans(NamedTuple):
 
 def build_batch(
   rows: Sequence[Row],
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
   spec: vocabulary_spec.VocabularySpec,
 ) -> batch_keys.Batch:
   """Builds the arrays of a batch, which `xlflax.data.batch_keys` documents.
@@ -74,11 +74,14 @@ def build_batch(
     Arrays of shape [B, T], int32.
   """
   layout = stream.layout
-  if layout in (dataset_config.Layout.SIDES, dataset_config.Layout.ADJACENT):
+  if layout in (
+    dataset_config.ExampleLayout.SIDES,
+    dataset_config.ExampleLayout.ADJACENT,
+  ):
     batch = _fill(_make_side_spans(rows, 0, spec), len(rows), stream, spec)
     paired = _fill(_make_side_spans(rows, 1, spec), len(rows), stream, spec)
     return batch | {batch_keys.PAIRED + k: v for k, v in paired.items()}
-  if layout is dataset_config.Layout.PAIRS:
+  if layout is dataset_config.ExampleLayout.PAIRS:
     spans = _make_pair_spans(rows, stream.pairs.separator, spec)
   else:
     spans = _make_side_spans(rows, 0, spec)
@@ -129,9 +132,9 @@ def _make_pair_spans(rows, separator, spec) -> _Spans:
       row += (r, r)
       unit += (u, u)
   second_prefix = {
-    dataset_config.Separator.BERT: _NO_PREFIX,
-    dataset_config.Separator.XLMR: spec.eos_id,
-    dataset_config.Separator.XLM: spec.bos_id,
+    dataset_config.SpecialTokenTemplate.BERT: _NO_PREFIX,
+    dataset_config.SpecialTokenTemplate.XLMR: spec.eos_id,
+    dataset_config.SpecialTokenTemplate.XLM: spec.bos_id,
   }[separator]
   num_pairs = len(texts) // 2
   return _Spans(
@@ -180,7 +183,7 @@ def _fill(spans: _Spans, num_rows: int, stream, spec) -> batch_keys.Batch:
     batch_keys.POSITIONS: positions.reshape(num_rows, length),
     batch_keys.LANGUAGE_IDS: spread(spans.language),
   }
-  if stream.layout is dataset_config.Layout.PAIRS:
+  if stream.layout is dataset_config.ExampleLayout.PAIRS:
     batch[batch_keys.SIDE_IDS] = spread(spans.side)
   return batch
 
@@ -206,14 +209,14 @@ def _fill_complete_rows(
     batch_keys.POSITIONS: spread(np.arange(length)),
     batch_keys.LANGUAGE_IDS: spread(spans.language[:, None]),
   }
-  if stream.layout is dataset_config.Layout.PAIRS:
+  if stream.layout is dataset_config.ExampleLayout.PAIRS:
     batch[batch_keys.SIDE_IDS] = spread(spans.side[:, None])
   return batch
 
 
 def _find_origins(spans: _Spans, begin, positions):
   """Returns the flat index of position 0 for each span, int64 [spans]."""
-  if positions is dataset_config.Positions.RESET:
+  if positions is dataset_config.PositionIds.RESET:
     return begin
   # The positions of a second side continue those of the first side, which is
   # the preceding span.

@@ -8,7 +8,7 @@ from xlflax.data import dataset_config
 
 
 def passes_length_filter(
-  lengths: Sequence[np.ndarray], stream: dataset_config.Stream
+  lengths: Sequence[np.ndarray], stream: dataset_config.DatasetConfig
 ) -> np.ndarray:
   """Returns which examples pass the length filters of `stream.pairs`.
 
@@ -32,21 +32,22 @@ def passes_length_filter(
   return is_kept
 
 
-def counts_kept_pairs(stream: dataset_config.Stream) -> bool:
+def counts_kept_pairs(stream: dataset_config.DatasetConfig) -> bool:
   """Returns whether N_i of the sampling rates counts the pairs after filtering.
 
   This is the case if sequences are pairs and a filter is set. An epoch of the
   stream is then one epoch of each task (PPA, section 3.1).
   """
   return (
-    stream.layout in (dataset_config.Layout.PAIRS, dataset_config.Layout.SIDES)
+    stream.layout
+    in (dataset_config.ExampleLayout.PAIRS, dataset_config.ExampleLayout.SIDES)
     and stream.packing is dataset_config.Packing.NONE
     and (stream.pairs.min_tokens > 1 or stream.pairs.max_tokens is not None)
   )
 
 
 def truncated_lengths(
-  lengths: Sequence[np.ndarray], stream: dataset_config.Stream
+  lengths: Sequence[np.ndarray], stream: dataset_config.DatasetConfig
 ) -> tuple[np.ndarray, ...]:
   """Returns the lengths of texts after truncation to the sequence length.
 
@@ -62,7 +63,7 @@ def truncated_lengths(
     For each side, an array of shape [examples], int64.
   """
   capacity = stream.capacity
-  if stream.layout is not dataset_config.Layout.PAIRS:
+  if stream.layout is not dataset_config.ExampleLayout.PAIRS:
     return tuple(np.minimum(side, capacity) for side in lengths)
   first, second = lengths
   first = np.minimum(first, np.maximum(capacity - second, (capacity + 1) // 2))
@@ -70,7 +71,7 @@ def truncated_lengths(
 
 
 def sequence_lengths(
-  lengths: Sequence[np.ndarray], stream: dataset_config.Stream
+  lengths: Sequence[np.ndarray], stream: dataset_config.DatasetConfig
 ) -> np.ndarray:
   """Returns the number of tokens of examples, including special tokens.
 

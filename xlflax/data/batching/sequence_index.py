@@ -74,7 +74,7 @@ class RowIndex:
 def make_index(
   sides: Sequence[Texts],
   starts_document: Callable[[], np.ndarray],
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
 ) -> RowIndex:
   """Creates the index for the layout of a stream.
 
@@ -84,9 +84,9 @@ def make_index(
       document, bool [examples]. It is called only for Layout.ADJACENT.
     stream: Stream with a layout for this number of sides.
   """
-  if stream.layout is dataset_config.Layout.BLOCKS:
+  if stream.layout is dataset_config.ExampleLayout.BLOCKS:
     return _Blocks(sides[0], stream)
-  if stream.layout is dataset_config.Layout.ADJACENT:
+  if stream.layout is dataset_config.ExampleLayout.ADJACENT:
     return _Adjacent(sides[0], starts_document(), stream)
   if stream.packing is dataset_config.Packing.NEXT_FIT:
     return _Packed(sides, stream)

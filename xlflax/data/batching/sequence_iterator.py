@@ -33,7 +33,7 @@ class Counts:
 
 def iterate_sequences(
   batches: Iterable[tokenized_examples.Examples],
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
   *,
   eos_id: int,
   counts: Counts,
@@ -47,9 +47,9 @@ def iterate_sequences(
     counts: Counts that are updated while reading.
   """
   layout = stream.layout
-  if layout is dataset_config.Layout.BLOCKS:
+  if layout is dataset_config.ExampleLayout.BLOCKS:
     return _iterate_blocks(batches, stream, eos_id, counts)
-  if layout is dataset_config.Layout.ADJACENT:
+  if layout is dataset_config.ExampleLayout.ADJACENT:
     return _iterate_adjacent(batches, stream, eos_id, counts)
   if stream.packing is dataset_config.Packing.NEXT_FIT:
     return _iterate_packed(batches, stream, counts)

@@ -29,7 +29,7 @@ class CachedLoader:
 
   def __init__(
     self,
-    stream: dataset_config.Stream,
+    stream: dataset_config.DatasetConfig,
     *,
     vocabulary,
     seed: int,
@@ -200,7 +200,7 @@ class CachedLoader:
 def _task_size(
   task: cache_reader.CachedTask,
   index: sequence_index.RowIndex,
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
 ) -> int:
   """Returns N_i of the sampling rates: examples, tokens or kept pairs."""
   if stream.sizes is dataset_config.Sizes.TOKENS:
@@ -211,7 +211,7 @@ def _task_size(
   return _limit(task.meta.source_examples, stream)
 
 
-def _limit(count: int, stream: dataset_config.Stream) -> int:
+def _limit(count: int, stream: dataset_config.DatasetConfig) -> int:
   """Returns `count`, limited to `stream.max_examples` if it is set."""
   if stream.max_examples is None:
     return count

@@ -60,29 +60,29 @@ class Unit(enum.Enum):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Form:
+class RecordFormat:
   """Conversion of the records of a file into text.
 
   Attributes:
     files: Pattern of names relative to the corpus directory.
-    text: Column of monolingual text. 'a.b' is the field `b` of the object `a`.
-    sides: Columns of the two sides of pairs, in the order of the languages in
+    text_field: Column of monolingual text. 'a.b' is the field `b` of the object `a`.
+    pair_fields: Columns of the two sides of pairs, in the order of the languages in
       the file name. If None, the columns are named `translation.<language>`.
       TMX files and archives have no columns.
-    unit: Unit of text in a record.
-    at_least: Map from column to number. Records with a smaller value are
+    record_unit: Unit of text in a record.
+    min_values: Map from column to number. Records with a smaller value are
       dropped.
-    equal: Map from column to value. Records with another value are dropped.
+    filter_equals: Map from column to value. Records with another value are dropped.
   """
 
   files: str = '*'
-  text: str = 'text'
-  sides: tuple[str, str] | None = None
-  unit: Unit = Unit.DOCUMENT
-  at_least: Mapping[str, validation.FiniteFloat] = dataclasses.field(
+  text_field: str = 'text'
+  pair_fields: tuple[str, str] | None = None
+  record_unit: Unit = Unit.DOCUMENT
+  min_values: Mapping[str, validation.FiniteFloat] = dataclasses.field(
     default_factory=dict
   )
-  equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  filter_equals: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def format_suffix(path: pathlib.Path) -> str:
@@ -137,7 +137,7 @@ def languages_of_name(path: pathlib.Path) -> tuple[str, ...]:
   return tuple(path.name.partition('.')[0].split('-'))
 
 
-def find_format(path: pathlib.Path) -> Form:
+def find_format(path: pathlib.Path) -> RecordFormat:
   """Returns the format of a file of records according to `corpus.toml`.
 
   Raises:
@@ -146,13 +146,17 @@ def find_format(path: pathlib.Path) -> Form:
   root, name = _split_root(path)
   form = next(
     (form for form in _read_toml(root) if fnmatch.fnmatch(name, form.files)),
-    Form(),
+    RecordFormat(),
   )
   codes = languages_of_name(path)
-  sides: Any = form.sides or tuple(f'translation.{code}' for code in codes)
+  sides: Any = form.pair_fields or tuple(
+    f'translation.{code}' for code in codes
+  )
   if format_suffix(path) in ('.tmx', '.zip', _MOSES):
     sides = codes
-  return dataclasses.replace(form, sides=sides if len(codes) > 1 else None)
+  return dataclasses.replace(
+    form, pair_fields=sides if len(codes) > 1 else None
+  )
 
 
 def digest_of_settings(path: pathlib.Path) -> str:
@@ -163,7 +167,7 @@ def digest_of_settings(path: pathlib.Path) -> str:
   if not is_records(path) or not (_split_root(path)[0] / FILE).exists():
     return ''
   form = dataclasses.asdict(find_format(path)) | {
-    'unit': find_format(path).unit.value
+    'unit': find_format(path).record_unit.value
   }
   return checksums.digest_json([form])
 
@@ -181,7 +185,7 @@ def _split_root(path: pathlib.Path) -> tuple[pathlib.Path, str]:
   return root, path.relative_to(root).as_posix()
 
 
-def _read_toml(root: pathlib.Path) -> tuple[Form, ...]:
+def _read_toml(root: pathlib.Path) -> tuple[RecordFormat, ...]:
   path = root / FILE
   try:
     status = os.stat(path)
@@ -193,7 +197,7 @@ def _read_toml(root: pathlib.Path) -> tuple[Form, ...]:
 @functools.lru_cache(maxsize=64)
 def _parse_toml(
   path: pathlib.Path, modified: int, size: int
-) -> tuple[Form, ...]:
+) -> tuple[RecordFormat, ...]:
   del modified, size  # Part of the cache key, so that changes are noticed.
   try:
     content = tomllib.loads(path.read_text(encoding='utf-8'))
@@ -206,7 +210,7 @@ def _parse_toml(
       f'must contain only [[records]] tables; other keys: {", ".join(content)}',
     )
   try:
-    return tuple(Form(**entry) for entry in entries)
+    return tuple(RecordFormat(**entry) for entry in entries)
   except errors.ConfigError as error:
     raise errors.CorpusError(
       error.what.replace('Form', '[[records]]'),

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from xlflax.data.corpus import binary_records, record_formats
-from xlflax.data.corpus.record_formats import Form
+from xlflax.data.corpus.record_formats import RecordFormat
 from xlflax.utils import errors
 
 _XML_LANGUAGE = '{http://www.w3.org/XML/1998/namespace}lang'
@@ -70,19 +70,21 @@ def read_record_lines(
 
 
 def _record_text(
-  record: Record, form: Form, path: pathlib.Path, number: int
+  record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> str:
   """Returns the lines of a record, or '' if it contains no text."""
-  if form.sides:
-    sides = [_column_text(record, side, path, number) for side in form.sides]
+  if form.pair_fields:
+    sides = [
+      _column_text(record, side, path, number) for side in form.pair_fields
+    ]
     if not all(map(str.strip, sides)):
       return ''
     return '\t'.join(' '.join(side.split()) for side in sides) + '\n'
-  text = _column_text(record, form.text, path, number)
+  text = _column_text(record, form.text_field, path, number)
   lines = [line for line in text.split('\n') if line.strip()]
   if not lines:
     return ''
-  if form.unit is record_formats.Unit.LINE:
+  if form.record_unit is record_formats.Unit.LINE:
     return ' '.join(map(str.strip, lines)) + '\n'
   return '\n'.join(lines) + '\n\n'
 
@@ -142,10 +144,10 @@ def get_field(record: Record, name: str) -> Any:
 
 
 def _passes_filters(
-  record: Record, form: Form, path: pathlib.Path, number: int
+  record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> bool:
-  """Returns True if a record passes `Form.at_least` and `Form.equal`."""
-  for name, minimum in form.at_least.items():
+  """Returns True if a record passes `Form.min_values` and `Form.filter_equals`."""
+  for name, minimum in form.min_values.items():
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.CorpusError(
@@ -158,7 +160,8 @@ def _passes_filters(
     if not value >= minimum:
       return False
   return all(
-    get_field(record, name) == value for name, value in form.equal.items()
+    get_field(record, name) == value
+    for name, value in form.filter_equals.items()
   )
 
 

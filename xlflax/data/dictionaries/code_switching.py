@@ -26,7 +26,7 @@ from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.data.dictionaries.dictionary_matcher import (
   Case,
-  Found,
+  DictionaryMatch,
   TranslationTable,
 )
 from xlflax.data.sampling import hashing
@@ -95,7 +95,7 @@ class Switcher:
         f'dictionaries/<other>-{language}.tsv with entries',
       )
     self._max_fraction = fractions.Fraction(
-      str(settings.max_share)
+      str(settings.max_replaced_ratio)
     ).limit_denominator(10**6)
     self._is_unsegmented = not language_codes.uses_spaces(language)
 
@@ -162,7 +162,9 @@ class Switcher:
       changed=int(sizes[is_kept].sum()),
     )
 
-  def _draw(self, matches: Found, name: str, first: int) -> np.ndarray:
+  def _draw(
+    self, matches: DictionaryMatch, name: str, first: int
+  ) -> np.ndarray:
     """Draws numbers in [0, 1), float64 [_NUM_DRAWS, units].
 
     Args:
@@ -181,7 +183,7 @@ class Switcher:
   def _replace(
     self,
     parts: list[str],
-    matches: Found,
+    matches: DictionaryMatch,
     units: np.ndarray,
     translations: np.ndarray,
   ) -> None:

@@ -14,14 +14,14 @@ class CodeSwitching:
   Attributes:
     probability: Probability of replacing a word with a dictionary entry. A
       multi-word entry is drawn once.
-    max_share: Maximum fraction of the words of a group of lines that are
+    max_replaced_ratio: Maximum fraction of the words of a group of lines that are
       replaced. It also limits the fraction of the resulting words that are
       translations, because a translation can have several words. If there are
       more replacements, a uniformly drawn subset is kept.
     group_lines: Number of lines in a group. The first group contains the
       examples 0 .. group_lines - 1. 1,024 sentences are approximately the batch
       of ECS (96 sequences of 256 tokens on each GPU).
-    copies: Number of copies of the text. Each copy is switched differently.
+    num_copies: Number of copies of the text. Each copy is switched differently.
     languages: Languages of translations. If None, all languages of the
       dictionaries.
     seed: Random seed of all draws.
@@ -31,9 +31,9 @@ class CodeSwitching:
   """
 
   probability: validation.Fraction = 0.3
-  max_share: validation.Fraction = 0.15
+  max_replaced_ratio: validation.Fraction = 0.15
   group_lines: validation.PositiveInt = 1024
-  copies: validation.PositiveInt = 1
+  num_copies: validation.PositiveInt = 1
   languages: tuple[str, ...] | None = None
   seed: validation.Seed = 0
 

@@ -43,7 +43,7 @@ class Case(enum.IntEnum):
     return text
 
 
-class Found(NamedTuple):
+class DictionaryMatch(NamedTuple):
   """The units of a text that have translations, in order.
 
   A unit is a word or a multi-word phrase.
@@ -142,7 +142,7 @@ class TranslationTable:
     """
     return self._segmenter.split(word_segmentation.BORDER.join(texts))
 
-  def find(self, parts: Sequence[str]) -> Found:
+  def find(self, parts: Sequence[str]) -> DictionaryMatch:
     """Finds the units that have translations.
 
     Args:
@@ -159,7 +159,7 @@ class TranslationTable:
     lines = np.cumsum(is_border) - is_border
     starts = np.searchsorted(lines, np.arange(int(is_border.sum()) + 1))
     units = np.flatnonzero(codes >= 8)
-    return Found(
+    return DictionaryMatch(
       words=units,
       sizes=sizes[units],
       entries=codes[units] // 8 - 1,

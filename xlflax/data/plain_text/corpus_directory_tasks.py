@@ -45,7 +45,7 @@ class TextTask:
     """Rows of the text, repeated for each code-switched copy."""
     if self.switch is None:
       return self.source
-    return self.source.repeated(self.switch.settings.copies)
+    return self.source.repeated(self.switch.settings.num_copies)
 
   @property
   def steps(self) -> list[str | list]:

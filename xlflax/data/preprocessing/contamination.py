@@ -47,11 +47,11 @@ class Decontamination:
   Attributes:
     files: Files of evaluation texts with one text per line, in any format of a
       corpus directory. Each column of a line is a separate text.
-    words: Length of a run that makes a line contaminated, in English words.
+    ngram_size: Length of a run that makes a line contaminated, in English words.
   """
 
   files: Sequence[str] = ()
-  words: validation.PositiveInt = 13
+  ngram_size: validation.PositiveInt = 13
 
   def identity(self) -> dict:
     """Returns the data that determines the result, as JSON data."""
@@ -59,7 +59,7 @@ class Decontamination:
       checksums.digest_file(bucket_staging.stage_input(name))
       for name in self.files
     ]
-    return {'files': sorted(digests), 'words': self.words}
+    return {'files': sorted(digests), 'words': self.ngram_size}
 
 
 def find_contaminated_lines(
@@ -82,7 +82,7 @@ def find_contaminated_lines(
   if not decontamination.files:
     return {}
   texts = itertools.chain.from_iterable(map(_texts, decontamination.files))
-  evaluation_keys = compute_keys(texts, decontamination.words)
+  evaluation_keys = compute_keys(texts, decontamination.ngram_size)
   if not evaluation_keys.size:
     raise errors.CorpusError(
       'The evaluation texts for decontamination contain no words',
@@ -90,7 +90,7 @@ def find_contaminated_lines(
     )
   return {
     file.path.relative_to(corpus.directory).as_posix(): find_matching_lines(
-      file, evaluation_keys, decontamination.words
+      file, evaluation_keys, decontamination.ngram_size
     )
     for file in corpus.files
     if file.split == TRAIN and file.kind is not Kind.DICTIONARY

@@ -23,7 +23,10 @@ from xlflax.data.preprocessing import (
   language_id,
 )
 from xlflax.data.preprocessing.contamination import Decontamination
-from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication, Kept
+from xlflax.data.preprocessing.fuzzy_deduplication import (
+  Deduplication,
+  DeduplicationMode,
+)
 from xlflax.utils import errors, progress_reporting
 
 # Number of characters above which a line is reported as long.
@@ -36,7 +39,7 @@ _MIN_LANGUAGE_PROBABILITY = 0.5
 _ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')
 # Characters that result from decoding with a wrong encoding.
 _WRONG_ENCODING = re.compile('\ufffd|Ã[\u0080-\u00bf]|â€')
-_EXACT_DEDUPLICATION = Deduplication(kept=Kept.NOT_EQUAL)
+_EXACT_DEDUPLICATION = Deduplication(mode=DeduplicationMode.NOT_EQUAL)
 _KEY_BLOCK_LINES = 1 << 16
 
 
@@ -216,7 +219,7 @@ def _count_held_out(
       for side, language in enumerate(file.languages):
         texts = (line[side] for line in contamination.read_sides(file))
         keys_by_language[language].append(
-          contamination.compute_keys(texts, evaluation.words)
+          contamination.compute_keys(texts, evaluation.ngram_size)
         )
 
   contaminated = contamination.find_contaminated_lines(corpus, evaluation)
@@ -233,7 +236,7 @@ def _count_held_out(
       held_out_keys = np.unique(np.concatenate(keys))
       lines.append(
         contamination.find_matching_lines(
-          readable_files[file_counts.path], held_out_keys, evaluation.words
+          readable_files[file_counts.path], held_out_keys, evaluation.ngram_size
         )
       )
     file_counts.held_out = np.unique(np.concatenate(lines)).size

@@ -30,7 +30,7 @@ _SPLIT_ORDER = (TEST, VALIDATION, TRAIN)
 _LINES_PER_BLOCK = 4096
 
 
-class Kept(enum.Enum):
+class DeduplicationMode(enum.Enum):
   """Lines that remain after deduplication.
 
   ALL: All lines. NOT_EQUAL: Lines that do not equal another line. NOT_NEAR:
@@ -48,16 +48,16 @@ class Deduplication:
   """Settings of the deduplication.
 
   Attributes:
-    kept: Lines that remain.
-    bands: Number of bands b of a signature.
-    rows: Number of values r in a band.
-    characters: Length n of the character n-grams.
+    mode: Lines that remain.
+    num_bands: Number of bands b of a signature.
+    rows_per_band: Number of values r in a band.
+    ngram_size: Length n of the character n-grams.
   """
 
-  kept: Kept = Kept.ALL
-  bands: validation.PositiveInt = 16
-  rows: validation.PositiveInt = 8
-  characters: validation.PositiveInt = 5
+  mode: DeduplicationMode = DeduplicationMode.ALL
+  num_bands: validation.PositiveInt = 16
+  rows_per_band: validation.PositiveInt = 8
+  ngram_size: validation.PositiveInt = 5
 
   def probability(self, similarity: float) -> float:
     """Returns the probability that two lines count as near-duplicates.
@@ -65,7 +65,7 @@ class Deduplication:
     Args:
       similarity: Jaccard similarity of the n-grams of the lines.
     """
-    return 1 - (1 - similarity**self.rows) ** self.bands
+    return 1 - (1 - similarity**self.rows_per_band) ** self.num_bands
 
 
 def find_duplicates(
@@ -90,7 +90,7 @@ def find_duplicates(
     counted from 0.
   """
   duplicates: dict[str, np.ndarray] = {}
-  if deduplication.kept is Kept.ALL:
+  if deduplication.mode is DeduplicationMode.ALL:
     return duplicates
   for files, held_out_files in _file_groups(corpus):
     duplicates |= _find_duplicates_in_group(
@@ -135,17 +135,21 @@ def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
 
 
 def _num_keys(deduplication: Deduplication) -> int:
-  return 1 if deduplication.kept is Kept.NOT_EQUAL else deduplication.bands
+  return (
+    1
+    if deduplication.mode is DeduplicationMode.NOT_EQUAL
+    else deduplication.num_bands
+  )
 
 
 def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
-  if deduplication.kept is Kept.NOT_EQUAL:
+  if deduplication.mode is DeduplicationMode.NOT_EQUAL:
     hashes = np.array(
       [_hash(text_similarity.normalize_for_comparison(text)) for text in texts],
       np.uint64,
     )
     return hashes[:, None]
-  bands, rows = deduplication.bands, deduplication.rows
+  bands, rows = deduplication.num_bands, deduplication.rows_per_band
   signatures = np.array(
     [
       _signature(text_similarity.normalize_for_comparison(text), deduplication)
@@ -161,13 +165,13 @@ def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
 
 
 def _signature(text: str, deduplication: Deduplication) -> list[int]:
-  size = deduplication.bands * deduplication.rows
+  size = deduplication.num_bands * deduplication.rows_per_band
   minhash = user_modules.import_optional(
     'rensa',
     'Fuzzy deduplication requires the package rensa',
     fix='run `pip install ".[web]"` in a checkout of xlflax',
   ).RMinHash(num_perm=size, seed=0)
-  grams = text_similarity.n_grams(text, deduplication.characters)
+  grams = text_similarity.n_grams(text, deduplication.ngram_size)
   minhash.update(sorted(grams))
   return minhash.digest()
 

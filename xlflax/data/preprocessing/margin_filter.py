@@ -29,18 +29,18 @@ class MarginFilter:
   """Settings of the margin filter.
 
   Attributes:
-    least: Minimum margin. The source keeps pairs above about 1.06.
+    min_margin: Minimum margin. The source keeps pairs above about 1.06.
     encoder: Name of the encoder that computes the embeddings, which identifies
       the settings.
-    k: Number of nearest neighbors.
-    group: Number of pairs among which neighbors are searched. The embeddings of
+    num_neighbors: Number of nearest neighbors.
+    group_size: Number of pairs among which neighbors are searched. The embeddings of
       this number of pairs are in memory at a time.
   """
 
-  least: validation.PositiveFloat
+  min_margin: validation.PositiveFloat
   encoder: str
-  k: validation.PositiveInt = 4
-  group: validation.PositiveInt = 100_000
+  num_neighbors: validation.PositiveInt = 4
+  group_size: validation.PositiveInt = 100_000
 
 
 def find_low_margin_pairs(
@@ -63,7 +63,7 @@ def find_low_margin_pairs(
   """
   return {
     file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
-      _margins(file, settings, encode) < settings.least
+      _margins(file, settings, encode) < settings.min_margin
     )
     for file in files
     if file.kind is Kind.PARALLEL and file.split == TRAIN
@@ -80,12 +80,14 @@ def _margins(
     if line
   )
   margins = [np.zeros(0)]
-  while group := list(itertools.islice(pairs, settings.group)):
+  while group := list(itertools.islice(pairs, settings.group_size)):
     with progress_reporting.progress_name(f'margins, {file.path.name}'):
       sides = zip(*group, strict=True)
       first, second = (
         encode(texts, [language] * len(texts))
         for language, texts in zip(file.languages, sides, strict=True)
       )
-    margins.append(margin_scoring.margin_scores(first, second, k=settings.k))
+    margins.append(
+      margin_scoring.margin_scores(first, second, k=settings.num_neighbors)
+    )
   return np.concatenate(margins)

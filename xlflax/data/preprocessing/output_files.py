@@ -69,7 +69,7 @@ def list_outputs(corpus, languages, code_switching) -> list[Output]:
       and file.split == TRAIN
       and file.languages[0] in switched
     ):
-      copies = code_switching.copies
+      copies = code_switching.num_copies
     outputs += [
       Output(_copy_path(path, copy), file, copy) for copy in range(copies)
     ]

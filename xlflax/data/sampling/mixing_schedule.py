@@ -73,7 +73,7 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 
 
 def stream_rates(
-  stream: dataset_config.Stream, sizes, mixture_rates
+  stream: dataset_config.DatasetConfig, sizes, mixture_rates
 ) -> Callable[[int], np.ndarray]:
   """Returns the function from a step to the sampling rates of a stream's tasks.
 
@@ -88,7 +88,7 @@ def stream_rates(
   """
   sizes = np.asarray(sizes, np.float64)
   alpha = stream.alpha
-  max_share = stream.max_share
+  max_share = stream.max_rate
   if callable(alpha):
     return lambda step: limit_rates(
       sampling_rates(sizes, float(alpha(step))), max_share

@@ -25,7 +25,7 @@ class RowSchedule:
 
   def __init__(
     self,
-    stream: dataset_config.Stream,
+    stream: dataset_config.DatasetConfig,
     *,
     seed: int,
     sizes: dict[str, int],
@@ -78,8 +78,8 @@ class RowSchedule:
       uses: Number of earlier sequences of the same task, int64 [sequences].
     """
     fixed_masks = {
-      dataset_config.SideOrder.AS_IS: 0,
-      dataset_config.SideOrder.REVERSED: _ALL_BITS,
+      dataset_config.PairOrder.AS_IS: 0,
+      dataset_config.PairOrder.REVERSED: _ALL_BITS,
     }
     if self._stream.pairs.order in fixed_masks:
       return [fixed_masks[self._stream.pairs.order]] * tasks.size
@@ -93,7 +93,7 @@ class RowSchedule:
 
 
 def count_rows_read(
-  stream: loader_base.AnyStream,
+  stream: loader_base.AnyDatasetConfig,
   tasks: Sequence[loader_base.TaskStatistics],
   steps: int,
 ) -> np.ndarray:

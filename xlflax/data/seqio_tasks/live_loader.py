@@ -57,7 +57,9 @@ class LiveLoader:
   _readers: 'list[_TaskReader]'
   _current_rows: list[collate.Row]
 
-  def __init__(self, stream: dataset_config.Stream, *, vocabulary, seed: int):
+  def __init__(
+    self, stream: dataset_config.DatasetConfig, *, vocabulary, seed: int
+  ):
     self.stream = stream
     self._vocabulary = vocabulary
     _check_max_epochs(stream)
@@ -257,7 +259,7 @@ class _TaskReader:
 
 
 def _count_filtered_pairs(
-  task: str, stream: dataset_config.Stream, vocabulary
+  task: str, stream: dataset_config.DatasetConfig, vocabulary
 ) -> int:
   """Reads a task and counts the pairs that pass the filters.
 
@@ -303,7 +305,7 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
     yield buffer[slot]
 
 
-def _check_max_epochs(stream: dataset_config.Stream) -> None:
+def _check_max_epochs(stream: dataset_config.DatasetConfig) -> None:
   """Raises a ConfigError for an option that requires a token cache."""
   if stream.max_epochs is not None:
     raise errors.ConfigError(
@@ -314,7 +316,9 @@ def _check_max_epochs(stream: dataset_config.Stream) -> None:
     )
 
 
-def _task_size(task: str, stream: dataset_config.Stream, vocabulary) -> int:
+def _task_size(
+  task: str, stream: dataset_config.DatasetConfig, vocabulary
+) -> int:
   """Returns the number of examples of a task.
 
   The result is 1 if the number is unknown and not needed.

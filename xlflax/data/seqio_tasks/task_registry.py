@@ -142,7 +142,7 @@ def add_code_switched_task(
   """
   switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
   steps = (*preprocessors, *_MONOLINGUAL, switch, tokenize)
-  source = code_switched_text.repeat_source(source, settings.copies)
+  source = code_switched_text.repeat_source(source, settings.num_copies)
   return _add_task(
     name, source, (language,), ('targets',), steps, vocabulary, task_options
   )

@@ -31,7 +31,7 @@ class Takes(enum.Enum):
   FILE: (path, language), for one file at a time.
   FILES: (paths, (first language, second language)), for all files of a part.
   COLLECTIONS: (*paths, languages=(first, second)), for all files of a part.
-    These readers return `MinedSentences`. The others return a `Reading`.
+    These readers return `BitextSentences`. The others return a `Reading`.
   """
 
   FILE = 'file'

@@ -14,25 +14,25 @@ from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 
-@class_registry.register('labelled_stream')
+@class_registry.register('labeled_dataset_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelledStream:
+class LabeledDatasetConfig:
   """A labeled dataset: examples, their featurizer and the batch settings.
 
-  It is used in `Trainer.streams`, like `xlflax.data.dataset_config.Stream`.
+  It is used in `Trainer.datasets`, like `xlflax.data.dataset_config.DatasetConfig`.
 
   Attributes:
     name: Name that objectives use for the dataset.
     source: Source of the examples.
-    rows: Featurizer that converts examples to sequences.
+    featurizer: Featurizer that converts examples to sequences.
     length: Number of tokens T of a sequence, including special tokens.
     batch_size: Number of sequences B of a global batch.
-    parts: Parts of the source to read, such as languages. If None, all parts
+    splits: Parts of the source to read, such as languages. If None, all parts
       are read.
     alpha: Sampling exponent, or a function that returns it for a step. Part i
       with N_i sequences is sampled with a probability proportional to N_i **
       alpha. If None, the exponent is 1.
-    max_share: Maximum sampling probability of a part. The excess is distributed
+    max_rate: Maximum sampling probability of a part. The excess is distributed
       to the other parts in proportion. If None, there is no maximum.
     batching: Whether to sample one part for each batch or for each sequence.
     shuffle: Whether to shuffle the sequences in each epoch. Otherwise, they
@@ -48,12 +48,12 @@ class LabelledStream:
 
   name: str
   source: example_source.ExampleSource
-  rows: featurizer.RowMaker
+  featurizer: featurizer.Featurizer
   length: validation.PositiveInt
   batch_size: validation.PositiveInt
-  parts: tuple[str, ...] | None = None
+  splits: tuple[str, ...] | None = None
   alpha: validation.SamplingExponent | Callable[[int], Any] | None = None
-  max_share: validation.PositiveFraction | None = None
+  max_rate: validation.PositiveFraction | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
   max_examples: validation.PositiveInt | None = None
@@ -61,8 +61,8 @@ class LabelledStream:
   group_size: validation.PositiveInt = 1
 
   def __post_init__(self):
-    if self.parts is not None:
-      object.__setattr__(self, 'parts', tuple(self.parts))
+    if self.splits is not None:
+      object.__setattr__(self, 'splits', tuple(self.splits))
     if self.batch_size % self.group_size:
       raise errors.ConfigError(
         '`batch_size` must be a multiple of `group_size`',
@@ -72,7 +72,7 @@ class LabelledStream:
 
   def input_settings(self) -> dict[str, int | str]:
     """Returns the length and the settings of `rows` that affect the tokens."""
-    return {'length': self.length} | self.rows.input_settings()
+    return {'length': self.length} | self.featurizer.input_settings()
 
   def chosen_parts(self) -> tuple[str, ...]:
     """Returns the parts to read.
@@ -81,7 +81,7 @@ class LabelledStream:
       CorpusError: If the source lacks a part.
     """
     available = self.source.languages()
-    missing = [part for part in self.parts or () if part not in available]
+    missing = [part for part in self.splits or () if part not in available]
     if missing or not available:
       raise errors.CorpusError(
         'The source has no labeled examples of a language',
@@ -90,11 +90,11 @@ class LabelledStream:
         where=f'stream {self.name!r}',
         fix=name_suggestions.suggest_languages(missing, available),
       )
-    return available if self.parts is None else self.parts
+    return available if self.splits is None else self.splits
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shapes and types of a global batch, by key."""
     return {
       key: jax.ShapeDtypeStruct((self.batch_size, *shape), jnp.int32)
-      for key, (shape, _) in self.rows.fields(self.length, spec).items()
+      for key, (shape, _) in self.featurizer.fields(self.length, spec).items()
     }

@@ -34,14 +34,14 @@ FOLDER = 'labelled'
 _SUFFIX = '.npz'
 
 
-class LabelledLoader:
+class LabeledLoader:
   """Loader of a labeled dataset; see `loader_base.Loader`."""
 
   signature = ''
 
   def __init__(
     self,
-    stream: supervised_dataset.LabelledStream,
+    stream: supervised_dataset.LabeledDatasetConfig,
     *,
     vocabulary,
     seed: int,
@@ -60,8 +60,8 @@ class LabelledLoader:
       CacheError: If the cached sequences are damaged.
     """
     self.stream = stream
-    featurizer.warn_of_frame(stream.rows, vocabulary)
-    self._fields = stream.rows.fields(stream.length, vocabulary.spec)
+    featurizer.warn_of_frame(stream.featurizer, vocabulary)
+    self._fields = stream.featurizer.fields(stream.length, vocabulary.spec)
     self._spec = stream.batch_spec(vocabulary.spec)
     self._tables = _load_or_create_tables(stream, vocabulary, cache_dir)
     self.identity = checksums.digest_json(
@@ -156,7 +156,7 @@ class LabelledLoader:
 
     These are the sequences of the maximum length, if the featurizer truncates.
     """
-    if not self.stream.rows.cuts:
+    if not self.stream.featurizer.cuts:
       return 0
     return self._tables[part].num_full(batch_keys.TOKEN_IDS, self.stream.length)
 
@@ -189,7 +189,7 @@ def _unusable_part_error(
 
 def _load_or_create_tables(
   stream, vocabulary, cache_dir
-) -> dict[str, feature_cache.RowTable]:
+) -> dict[str, feature_cache.FeatureTable]:
   """Returns the sequences of each part, from the cache if possible."""
   if cache_dir is None:
     return {
@@ -239,7 +239,7 @@ def _has_all_files(folder: pathlib.Path) -> bool:
 
 def _load_tables(
   folder: pathlib.Path,
-) -> dict[str, tuple[feature_cache.RowTable, str]]:
+) -> dict[str, tuple[feature_cache.FeatureTable, str]]:
   """Loads the cached sequences and the fingerprint of each part.
 
   Raises:
@@ -260,7 +260,7 @@ def _load_tables(
 
 def _load_table(
   folder: pathlib.Path, part: str, parts: Sequence[str]
-) -> tuple[feature_cache.RowTable, str]:
+) -> tuple[feature_cache.FeatureTable, str]:
   """Loads the cached sequences of a part and the fingerprint of its examples.
 
   Raises:
@@ -268,7 +268,7 @@ def _load_table(
       settings.
   """
   path = folder / f'{part}{_SUFFIX}'
-  table, stored_header = feature_cache.RowTable.load(path)
+  table, stored_header = feature_cache.FeatureTable.load(path)
   contents, _, fingerprint = stored_header.rpartition(' ')
   expected_contents = _describe_contents(folder, part, parts)
   if contents != expected_contents:
@@ -297,9 +297,9 @@ def _cache_folder(stream, vocabulary, cache_dir) -> pathlib.Path:
   """
   settings: list[Any] = [
     _source_settings(stream.source),
-    stream.rows,
+    stream.featurizer,
     stream.length,
-    stream.parts,
+    stream.splits,
     stream.max_examples,
     vocabulary.hash,
   ]
@@ -335,10 +335,12 @@ def _source_fingerprint(stream) -> str:
     return ''
 
 
-def _featurize_part(stream, part: str, vocabulary) -> feature_cache.RowTable:
+def _featurize_part(
+  stream, part: str, vocabulary
+) -> feature_cache.FeatureTable:
   """Creates all sequences of a part."""
   examples = itertools.islice(stream.source.load(part), stream.max_examples)
-  return feature_cache.RowTable.of(_featurize(stream, examples, vocabulary))
+  return feature_cache.FeatureTable.of(_featurize(stream, examples, vocabulary))
 
 
 def _featurize(stream, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
@@ -346,7 +348,7 @@ def _featurize(stream, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
   group_size = stream.group_size
   block_size = _BLOCK - _BLOCK % group_size
   while block := list(itertools.islice(examples, block_size)):
-    sequences = stream.rows.make(block, vocabulary, length=stream.length)
+    sequences = stream.featurizer.make(block, vocabulary, length=stream.length)
     if group_size == 1:
       yield from sequences
       continue

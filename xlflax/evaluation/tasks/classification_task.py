@@ -9,7 +9,7 @@ import numpy as np
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.evaluation import eval_task, label_checks
-from xlflax.evaluation.label_checks import Unseen
+from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import classification_metrics
 from xlflax.evaluation.metrics.metric import ACCURACY, F1, Metric
 from xlflax.evaluation.tasks import head_task
@@ -54,12 +54,12 @@ class Classification(head_task.HeadOnTexts):
   AVERAGED = ('accuracy', 'macro_f1', 'f1', 'matthews')
   name: str = 'classification'
   objective: str = 'sequence_classification'
-  unseen: Unseen = Unseen.WRONG
+  unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
   positive: str | None = None
 
   def rows(self, objective):
     """Returns the featurizer for a head."""
-    return classification_featurizer.ClassificationRows(
+    return classification_featurizer.ClassificationFeaturizer(
       labels=objective.labels, **self.template
     )
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.data.dataset_config import Positions, Separator
+from xlflax.data.dataset_config import PositionIds, SpecialTokenTemplate
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import (
   featurizer,
@@ -58,7 +58,7 @@ class HeadTask(labelled_task.LabelledTask):
 
   def score_part(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     objective: Any,
     part: str,
     examples: Sequence[Any],
@@ -95,11 +95,11 @@ class HeadTask(labelled_task.LabelledTask):
 
   def predict(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     objective: Any,
     examples: Sequence[Any],
     example_rows: list[list[featurizer.Row]],
-    maker: featurizer.RowMaker,
+    maker: featurizer.Featurizer,
     length: int,
   ) -> Iterator[tuple[int, Any]]:
     """Yields the predictions of the head for rows of examples.
@@ -121,8 +121,8 @@ class HeadTask(labelled_task.LabelledTask):
       `head_predictions.predict_rows`).
     """
     if self.counterparts is not None:
-      paired_maker = translation_featurizer.PairedRows(
-        rows=maker, counterparts=self.counterparts
+      paired_maker = translation_featurizer.TranslationPairFeaturizer(
+        featurizer=maker, translations=self.counterparts
       )
       example_rows = paired_maker.add_counterparts(
         examples, example_rows, subject.vocabulary, length=length
@@ -174,7 +174,7 @@ class HeadTask(labelled_task.LabelledTask):
       if self.counterparts is not None:
         raise errors.ConfigError(
           'Counterparts require plugged-in features',
-          got=f'{self.name}.counterparts',
+          got=f'{self.name}.translations',
           expected=f"objective {self.objective!r} with features='plug_in'",
           where=self.name,
           fix='Remove the counterparts, or evaluate a run with plugged-in '
@@ -191,11 +191,11 @@ class HeadTask(labelled_task.LabelledTask):
       return []
     return [f'{", ".join(unpaired_parts)}: each text is its own counterpart']
 
-  def recorded_inputs(self, subject: eval_task.Subject) -> Mapping[str, Any]:
+  def recorded_inputs(self, subject: eval_task.EvalModel) -> Mapping[str, Any]:
     """Returns the settings of fine-tuning, as plain values by field name."""
     return subject.inputs.get(self.objective, {})
 
-  def inherit_inputs(self, subject: eval_task.Subject) -> Self:
+  def inherit_inputs(self, subject: eval_task.EvalModel) -> Self:
     """Returns the task with the run's settings in the place of None.
 
     Raises:
@@ -225,7 +225,7 @@ class HeadTask(labelled_task.LabelledTask):
       name: eval_task.task_settings(getattr(self, name)) for name in self.INPUTS
     }
 
-  def changed_inputs(self, subject: eval_task.Subject) -> list[str]:
+  def changed_inputs(self, subject: eval_task.EvalModel) -> list[str]:
     """Returns a note for each setting that differs from fine-tuning."""
     recorded = self.recorded_inputs(subject)
     return [
@@ -234,7 +234,7 @@ class HeadTask(labelled_task.LabelledTask):
       if recorded.get(name, value) != value
     ]
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     objective = head_predictions.objective_of(
       subject, self.objective, self.HEAD
@@ -281,9 +281,9 @@ class HeadOnTexts(HeadTask):
   """
 
   INPUTS: ClassVar[tuple[str, ...]] = ('length', 'separator', 'positions')
-  ROWS: ClassVar[type[featurizer.RowMaker]]
-  separator: Separator | None = None
-  positions: Positions | None = None
+  ROWS: ClassVar[type[featurizer.Featurizer]]
+  separator: SpecialTokenTemplate | None = None
+  positions: PositionIds | None = None
 
   def rows(self, objective: Any) -> Any:
     """Returns the featurizer for a head."""
@@ -292,7 +292,7 @@ class HeadOnTexts(HeadTask):
 
   @property
   def template(self) -> dict[str, Any]:
-    """Arguments of `RowMaker` for text pairs, after `inherit_inputs`."""
+    """Arguments of `Featurizer` for text pairs, after `inherit_inputs`."""
     return {'separator': self.separator, 'positions': self.positions}
 
   def outputs(self, subject, objective, examples, notes) -> list[Any]:

@@ -32,12 +32,12 @@ class LabelledTask(eval_task.EvalTask):
       split: str = 'test',
       languages: tuple[str, ...] | None = None,
       max_examples: int | None = None,
-    ) -> task_source.TaskExamples:
-      return task_source.TaskExamples(
+    ) -> task_source.SeqioDataset:
+      return task_source.SeqioDataset(
         mixture=mixture,
         kind=cls.EXAMPLE.KIND,
         split=split,
-        parts=languages,
+        splits=languages,
         max_examples=max_examples,
       )
 

@@ -86,13 +86,13 @@ class BitextMining(sentence_task.CollectionTask):
     Metric('threshold', Better.NEITHER, Unit.UNBOUNDED),
   )
   name: str = 'bitext_mining'
-  source: example_source.MinedSource
-  development: example_source.MinedSource | None = None
+  source: example_source.BitextMiningSource
+  development: example_source.BitextMiningSource | None = None
   margin: Margin = Margin.RATIO
   direction: Direction = Direction.MAX
   k: validation.PositiveInt = 4
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     failures = eval_task.Failures(self.name)
     notes: list[str] = []
@@ -219,7 +219,7 @@ class BitextMining(sentence_task.CollectionTask):
     return scored
 
 
-def _deduplicate(mined: labeled_examples.MinedSentences) -> _Collections:
+def _deduplicate(mined: labeled_examples.BitextSentences) -> _Collections:
   """Returns both collections with each distinct sentence once.
 
   Raises:

@@ -36,7 +36,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
   """
 
   def score(
-    self, subject: eval_task.Subject, examples: Sequence, notes: list[str]
+    self, subject: eval_task.EvalModel, examples: Sequence, notes: list[str]
   ) -> dict[str, Statistics]:
     """Returns the statistics of the examples of a part by metric.
 
@@ -47,7 +47,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
     """
     raise NotImplementedError
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     return self.score_parts(
       self.source.languages(),
@@ -198,7 +198,11 @@ class Probe(_LabeledVectors):
       gold = np.array([example.label for example in examples])
       layers = self._centered_layer_vectors(subject, examples, notes, part)
       label_checks.check_labels_known(
-        examples, names, label_checks.Unseen.WRONG, part=part, notes=notes
+        examples,
+        names,
+        label_checks.UnseenLabelPolicy.WRONG,
+        part=part,
+        notes=notes,
       )
       majority_label = collections.Counter(gold).most_common(1)[0][0]
       majority = Statistics(gold == majority_label)
@@ -279,9 +283,9 @@ class Ranking(sentence_task.SentenceTask):
     Metric('recall@100'),
   )
   name: str = 'ranking'
-  source: beir.RankedFolder
+  source: beir.BeirDataset
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     return self.score_parts(
       self.source.languages(), functools.partial(self._score, subject)

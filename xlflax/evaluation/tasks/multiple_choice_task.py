@@ -89,7 +89,7 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   """
 
   HEAD = multiple_choice.MultipleChoice
-  ROWS = choice_featurizer.ChoiceRows
+  ROWS = choice_featurizer.MultipleChoiceFeaturizer
   name: str = 'multiple_choice'
   objective: str = 'multiple_choice'
 

@@ -10,7 +10,7 @@ from ufal import chu_liu_edmonds
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import parsing_featurizer, word_level
 from xlflax.evaluation import head_predictions, label_checks
-from xlflax.evaluation.label_checks import Unseen
+from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import clas, corpus_statistics, parsing_metrics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.metrics.parsing_metrics import Punctuation
@@ -63,7 +63,7 @@ class Parsing(head_task.HeadTask):
   name: str = 'parsing'
   objective: str = 'dependency_parsing'
   punctuation: Punctuation = Punctuation.INCLUDED
-  unseen: Unseen = Unseen.WRONG
+  unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
 
   def general_notes(self) -> tuple[str, ...]:
     """Returns notes that apply to all parts."""
@@ -120,7 +120,7 @@ class Parsing(head_task.HeadTask):
     partial_trees: list[list[_PartialTree]] = [
       [_EMPTY_TREE] * len(sequences) for sequences in rows
     ]
-    maker = parsing_featurizer.ParsingRows(relations=objective.relations)
+    maker = parsing_featurizer.ParsingFeaturizer(relations=objective.relations)
     features = [
       [parsing_featurizer.with_words(row) for row in sequences]
       for sequences in rows

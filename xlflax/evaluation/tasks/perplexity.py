@@ -55,7 +55,7 @@ class _MaskedPerplexity(eval_task.EvalTask):
     length: Number of tokens per sequence, including special tokens. The model's
       maximum length is never exceeded.
     batch_size: Number of sequences per batch. The masked tokens depend on it.
-    draws: Number of times that the text is scored, each time with other masked
+    num_mask_samples: Number of times that the text is scored, each time with other masked
       tokens.
     mask_ratio: Fraction of a sequence's tokens that is predicted.
   """
@@ -68,15 +68,18 @@ class _MaskedPerplexity(eval_task.EvalTask):
   )
   length: validation.PositiveInt = 128
   batch_size: validation.PositiveInt = 32
-  draws: validation.PositiveInt = 1
+  num_mask_samples: validation.PositiveInt = 1
   mask_ratio: validation.PositiveFraction = 0.15
 
   def _stream(
-    self, subject: eval_task.Subject, layout: dataset_config.Layout, **options
-  ) -> dataset_config.Stream:
+    self,
+    subject: eval_task.EvalModel,
+    layout: dataset_config.ExampleLayout,
+    **options,
+  ) -> dataset_config.DatasetConfig:
     """Returns the configuration of the sequences."""
-    length = min(self.length, subject.model.config.max_length)
-    return dataset_config.Stream(
+    length = min(self.length, subject.model.config.max_position_embeddings)
+    return dataset_config.DatasetConfig(
       name=self.name,
       mixture='',
       layout=layout,
@@ -99,10 +102,13 @@ class Perplexity(_MaskedPerplexity):
 
   name: str = 'perplexity'
   source: text_sources.TextSource
-  layout: dataset_config.Layout = dataset_config.Layout.BLOCKS
+  layout: dataset_config.ExampleLayout = dataset_config.ExampleLayout.BLOCKS
 
   def __post_init__(self):
-    allowed = dataset_config.Layout.BLOCKS, dataset_config.Layout.SENTENCES
+    allowed = (
+      dataset_config.ExampleLayout.BLOCKS,
+      dataset_config.ExampleLayout.SENTENCES,
+    )
     if self.layout not in allowed:
       raise errors.ConfigError(
         'Perplexity of monolingual text does not support the layout',
@@ -111,7 +117,7 @@ class Perplexity(_MaskedPerplexity):
         where=f'{self.name}.layout',
       )
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     stream = self._stream(subject, self.layout)
     objective = masked_lm.MaskedLM(
@@ -127,17 +133,21 @@ class Perplexity(_MaskedPerplexity):
       )
       lines = _encode(subject, self.source.load(language), *ids)
       num_truncated = sum(len(line) > stream.capacity for line in lines)
-      if num_truncated and self.layout is dataset_config.Layout.SENTENCES:
+      if (
+        num_truncated and self.layout is dataset_config.ExampleLayout.SENTENCES
+      ):
         notes.append(f'{num_truncated} sentences of {language} were truncated')
       units = self._units(lines, stream, subject.vocabulary.spec)
-      return score_rows(subject, objective, units, ids, stream, self.draws)
+      return score_rows(
+        subject, objective, units, ids, stream, self.num_mask_samples
+      )
 
     languages = {code: code for code in self.source.languages_found()}
     return evaluate_parts(self.name, languages, score, notes)
 
   def _units(self, lines, stream, spec) -> list[collate.Unit]:
     """Returns the text of each sequence."""
-    if self.layout is dataset_config.Layout.BLOCKS:
+    if self.layout is dataset_config.ExampleLayout.BLOCKS:
       sequences = token_batches.split_into_blocks(
         lines, capacity=stream.capacity, separator=spec.eos_id
       )
@@ -163,7 +173,7 @@ class TranslationPerplexity(_MaskedPerplexity):
   source: text_sources.PairSource
   pairs: dataset_config.PairOptions = dataset_config.PairOptions()
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     if subject.sharing is not None:
       raise errors.ConfigError(
@@ -174,7 +184,7 @@ class TranslationPerplexity(_MaskedPerplexity):
         fix='Remove this task.',
       )
     stream = self._stream(
-      subject, dataset_config.Layout.PAIRS, pairs=self.pairs
+      subject, dataset_config.ExampleLayout.PAIRS, pairs=self.pairs
     )
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
@@ -191,20 +201,22 @@ class TranslationPerplexity(_MaskedPerplexity):
         _encode(subject, side, i) for side, i in zip(text, ids, strict=True)
       )
       units = token_batches.fitting_pairs(first, second, stream)
-      return score_rows(subject, objective, units, ids, stream, self.draws)
+      return score_rows(
+        subject, objective, units, ids, stream, self.num_mask_samples
+      )
 
     names = {text_sources.pair_name(pair): pair for pair in self.source.pairs()}
     return evaluate_parts(self.name, names, score, notes)
 
 
 def _encode(
-  subject: eval_task.Subject, lines: Sequence[str], language: int
+  subject: eval_task.EvalModel, lines: Sequence[str], language: int
 ) -> list[list[int]]:
   """Returns the token ids of lines in one language."""
   return subject.vocabulary.encode_each(lines, [language] * len(lines))
 
 
-def _random_words(subject: eval_task.Subject) -> RandomWords:
+def _random_words(subject: eval_task.EvalModel) -> RandomWords:
   """Returns the words that replace masked tokens at random.
 
   They are those of the language if it has embeddings of its own.
@@ -218,11 +230,11 @@ def _random_words(subject: eval_task.Subject) -> RandomWords:
 
 
 def score_rows(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   objective: masked_lm.MaskedLM,
   units: Sequence[collate.Unit],
   languages: tuple[int, ...],
-  stream: dataset_config.Stream,
+  stream: dataset_config.DatasetConfig,
   draws: int,
 ) -> np.ndarray:
   """Computes sums over the masked tokens of each sequence.
@@ -286,7 +298,7 @@ def score_batch(objective, model, spec, partitioner, params, batch, rng):
     Losses in nats, correct predictions and predicted tokens of each sequence,
     of shape [B, 3].
   """
-  context = objective_base.Context(
+  context = objective_base.ObjectiveContext(
     vocabulary=spec, step=jnp.int32(0), train=False, rng=rng
   )
   loss, correct, weights, _ = objective.score_masked_tokens(

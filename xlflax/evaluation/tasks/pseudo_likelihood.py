@@ -34,7 +34,7 @@ _POSITION = 'place'  # Key of the batch with the position to predict.
 _WORD_PERPLEXITY_COLUMN = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
 
 
-class Hidden(enum.Enum):
+class MaskUnit(enum.Enum):
   """Tokens that are hidden while a token is predicted."""
 
   TOKEN = 'token'  # The predicted token.
@@ -43,7 +43,7 @@ class Hidden(enum.Enum):
   WORD = 'word'
 
 
-class Scored(enum.Enum):
+class ScoredSpan(enum.Enum):
   """Tokens that are scored in a sentence of a text and a choice."""
 
   CHOICE = 'choice'  # The tokens of the choice.
@@ -74,7 +74,7 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
     hidden: Tokens that are hidden during the prediction of a token.
   """
 
-  hidden: Hidden
+  hidden: MaskUnit
 
   def mask(self, batch, context, rng):
     del rng
@@ -82,7 +82,7 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
     position = batch[_POSITION]
     columns = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
     is_hidden = columns == position  # [B, T]
-    if self.hidden is Hidden.WORD:
+    if self.hidden is MaskUnit.WORD:
       is_word_start = infilling.begins_word(tokens, context.vocabulary)
       word_ids = jnp.cumsum(is_word_start, axis=1, dtype=jnp.int32)
       in_same_word = word_ids == masking.gather_rows(
@@ -101,11 +101,11 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
 
 
 def score_sentences(
-  subject: eval_task.Subject,
+  subject: eval_task.EvalModel,
   sentences: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   *,
-  hidden: Hidden = Hidden.TOKEN,
+  hidden: MaskUnit = MaskUnit.TOKEN,
   starts: Sequence[int] = (),
   max_length: int | None = None,
 ) -> Scores:
@@ -192,7 +192,7 @@ class PseudoPerplexity(eval_task.EvalTask):
 
   Attributes:
     source: Text with one sentence per line.
-    hidden: Tokens that are hidden during the prediction of a token: the TOKEN,
+    mask_unit: Tokens that are hidden during the prediction of a token: the TOKEN,
       or also the following tokens of its WORD.
     max_length: Maximum number of tokens per sentence. Longer sentences are
       truncated at the beginning. If None, the number of the model's positions.
@@ -209,10 +209,10 @@ class PseudoPerplexity(eval_task.EvalTask):
   )
   name: str = 'pseudo_perplexity'
   source: text_sources.TextSource
-  hidden: Hidden = Hidden.TOKEN
+  mask_unit: MaskUnit = MaskUnit.TOKEN
   max_length: validation.PositiveInt | None = None
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     notes: list[str] = []
 
@@ -223,7 +223,7 @@ class PseudoPerplexity(eval_task.EvalTask):
         subject,
         subject.vocabulary.encode_each(texts, language_ids),
         language_ids,
-        hidden=self.hidden,
+        hidden=self.mask_unit,
         max_length=self.max_length,
       )
       if sentence_scores.cut.any():
@@ -257,17 +257,17 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   of `ChoiceTask`.
 
   Attributes:
-    hidden: Hidden tokens (see `PseudoPerplexity`).
-    scored: Scored tokens: those of the CHOICE, or ALL.
-    by_token: Whether a score is the mean over tokens instead of their sum.
+    mask_unit: Hidden tokens (see `PseudoPerplexity`).
+    scored_span: Scored tokens: those of the CHOICE, or ALL.
+    length_normalize: Whether a score is the mean over tokens instead of their sum.
   """
 
   name: str = 'likelihood_choice'
-  hidden: Hidden = Hidden.TOKEN
-  scored: Scored = Scored.CHOICE
-  by_token: bool = False
+  mask_unit: MaskUnit = MaskUnit.TOKEN
+  scored_span: ScoredSpan = ScoredSpan.CHOICE
+  length_normalize: bool = False
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     result = eval_task.EvalResult(metrics={})
     failures = eval_task.Failures(self.name)
@@ -297,7 +297,7 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
       [f'{example.text} {example.paired_text}' for example in examples],
       language_ids,
     )
-    if self.scored is Scored.ALL:
+    if self.scored_span is ScoredSpan.ALL:
       starts = [0] * len(examples)
     else:
       starts = [
@@ -305,7 +305,7 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
         for ids in zip(text_ids, sentence_ids, strict=True)
       ]
     sentence_scores = score_sentences(
-      subject, sentence_ids, language_ids, hidden=self.hidden, starts=starts
+      subject, sentence_ids, language_ids, hidden=self.mask_unit, starts=starts
     )
     if sentence_scores.cut.any():
       notes.append(
@@ -313,11 +313,13 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
         'truncated at the beginning'
       )
     losses, _, num_tokens = sentence_scores.sums.T
-    return -losses / np.maximum(num_tokens, 1) if self.by_token else -losses
+    return (
+      -losses / np.maximum(num_tokens, 1) if self.length_normalize else -losses
+    )
 
 
 def _language_id(
-  subject: eval_task.Subject, language: str, notes: list[str]
+  subject: eval_task.EvalModel, language: str, notes: list[str]
 ) -> int:
   """Returns the id of a language."""
   return language_codes.language_id(

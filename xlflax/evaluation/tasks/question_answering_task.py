@@ -37,14 +37,14 @@ class ExtractiveQA(head_task.HeadOnTexts):
     rules: 'squad' (also for XQuAD and TyDiQA), 'squad_v2' for data with
       unanswerable questions, or 'mlqa' with its normalization for each
       language.
-    null_threshold: Minimum difference of the score of no answer and that of the
+    null_score_diff_threshold: Minimum difference of the score of no answer and that of the
       best span at which the answer is empty. If None, the answer is always a
       span.
     doc_stride: Number of tokens from the start of one window of a context to
       the start of the next. If None, as in fine-tuning.
     max_question_length: Maximum number of tokens of a question. If None, as in
       fine-tuning.
-    n_best: Maximum number of candidate answers of a question, and of each of its
+    n_best_size: Maximum number of candidate answers of a question, and of each of its
       windows.
     max_answer_length: Maximum number of tokens of an answer.
   """
@@ -64,8 +64,8 @@ class ExtractiveQA(head_task.HeadOnTexts):
   rules: qa_metrics.Rules = qa_metrics.Rules.SQUAD
   doc_stride: validation.PositiveInt | None = None
   max_question_length: validation.PositiveInt | None = None
-  null_threshold: validation.FiniteFloat | None = None
-  n_best: validation.PositiveInt = 20
+  null_score_diff_threshold: validation.FiniteFloat | None = None
+  n_best_size: validation.PositiveInt = 20
   max_answer_length: validation.PositiveInt = 30
 
   @property
@@ -79,7 +79,9 @@ class ExtractiveQA(head_task.HeadOnTexts):
       'doc_stride': self.doc_stride,
       'max_question_length': self.max_question_length,
     }
-    return question_featurizer.QuestionRows(**settings, **self.template)
+    return question_featurizer.QuestionAnsweringFeaturizer(
+      **settings, **self.template
+    )
 
   def score_part(
     self, subject, objective, part, examples, result, notes
@@ -134,7 +136,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     ):
       logits[index] = span_logits
     decoding = qa_decoding.Decoding(
-      n_best=self.n_best, max_answer_length=self.max_answer_length
+      n_best_size=self.n_best_size, max_answer_length=self.max_answer_length
     )
     answers = {}
     start = 0
@@ -158,9 +160,9 @@ class ExtractiveQA(head_task.HeadOnTexts):
     """
     if not candidates:
       return ''
-    if self.null_threshold is not None:
+    if self.null_score_diff_threshold is not None:
       margin = qa_decoding.null_score(logits) - candidates[0].score
-      if margin > self.null_threshold:
+      if margin > self.null_score_diff_threshold:
         return ''
     return candidates[0].text
 

@@ -32,7 +32,7 @@ class Regression(head_task.HeadOnTexts):
   )
   EXAMPLE = labeled_examples.RatedPair
   HEAD = sequence_regression.SequenceRegression
-  ROWS = classification_featurizer.RegressionRows
+  ROWS = classification_featurizer.RegressionFeaturizer
   name: str = 'regression'
   objective: str = 'sequence_regression'
 

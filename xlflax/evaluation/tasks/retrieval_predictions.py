@@ -22,7 +22,7 @@ from xlflax.utils import validation
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NearestSentences(sentence_task.CollectionTask):
+class RetrievalPredictions(sentence_task.CollectionTask):
   """Nearest sentence of the first language for each one of the second language.
 
   The second language is English in XTREME's parts, such as 'fr-en'. If the
@@ -39,9 +39,9 @@ class NearestSentences(sentence_task.CollectionTask):
 
   METRICS = (ACCURACY,)
   name: str = 'nearest_sentences'
-  source: example_source.MinedSource
+  source: example_source.BitextMiningSource
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     return self.score_parts(
       self.source.languages(), functools.partial(self._score, subject)

@@ -28,7 +28,7 @@ from xlflax.evaluation.metrics.metric import (
   Unit,
 )
 from xlflax.evaluation.metrics.string_overlap import Kind
-from xlflax.evaluation.sentence_embedding import Centre
+from xlflax.evaluation.sentence_embedding import Centering
 from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.similarity import cosine, neighbors
 from xlflax.utils import errors, validation
@@ -47,7 +47,7 @@ _LAYER_COLUMNS = [
 _OVERLAP_COLUMNS = ('string_overlap', 'string_overlap_unshared')
 
 
-class LeaveOut(enum.Enum):
+class PairFilter(enum.Enum):
   """Pairs of a test set that are left out."""
 
   # Pairs of equal sentences, or with a sentence without letters.
@@ -129,7 +129,7 @@ class Retrieval(sentence_task.SentenceTask):
   Attributes:
     source: Sentence pairs.
     csls: K of CSLS. If None, CSLS is not computed.
-    leave_out: Pairs that are neither scored nor used as candidates.
+    pair_filter: Pairs that are neither scored nor used as candidates.
   """
 
   METRICS = (
@@ -165,18 +165,18 @@ class Retrieval(sentence_task.SentenceTask):
     ),
   )
   SOURCES = {'tatoeba': tatoeba_pairs.Tatoeba}
-  CENTRE = Centre.AUTO
+  CENTRE = Centering.AUTO
   name: str = 'retrieval'
   source: text_sources.PairSource
   csls: validation.PositiveInt | None = 10
-  leave_out: LeaveOut = LeaveOut.TRIVIAL
+  pair_filter: PairFilter = PairFilter.TRIVIAL
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
     """Accuracies of pairs without and with shared strings."""
     return ('accuracy_unshared', 'accuracy_shared')
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     layer = self.layer_of(subject)
     failures = eval_task.Failures(self.name)
@@ -226,7 +226,7 @@ class Retrieval(sentence_task.SentenceTask):
     scored_indices = [
       i
       for i, kind in enumerate(kinds)
-      if self.leave_out is LeaveOut.NOTHING or not kind.is_trivial
+      if self.pair_filter is PairFilter.NOTHING or not kind.is_trivial
     ]
     trivial_pairs = (
       f'{kind_counts[Kind.EQUAL]} pairs of equal sentences and '
@@ -237,7 +237,7 @@ class Retrieval(sentence_task.SentenceTask):
         'All pairs of the test set are trivial',
         got=trivial_pairs,
         expected='different sentences with letters',
-        fix="Set leave_out='nothing' to score all pairs.",
+        fix="Set pair_filter='nothing' to score all pairs.",
       )
     if len(scored_indices) < size:
       notes.append(f'{"-".join(pair)}: {trivial_pairs} are left out')
@@ -251,7 +251,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   def _score_layers(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     pair: text_sources.Pair,
     test_set: _TestSet,
     notes: list[str],

@@ -42,7 +42,7 @@ class RoundTrip(eval_task.EvalTask):
 
   Attributes:
     source: Text whose lines are translations of each other in all languages.
-    chains: Chains of languages, such as 'en-de-fr'. If None, each language
+    language_cycles: Chains of languages, such as 'en-de-fr'. If None, each language
       with the following two.
     layer: Layer whose states are compared. 0 is the embedding output and -1
       the last layer. SimAlign and Glot500 use 8.
@@ -53,15 +53,15 @@ class RoundTrip(eval_task.EvalTask):
   METRICS = (ACCURACY, perplexity.TOKENS)
   name: str = 'round_trip'
   source: text_sources.TextSource
-  chains: tuple[str, ...] | None = None
+  language_cycles: tuple[str, ...] | None = None
   layer: validation.LayerIndex = -1
   max_length: validation.PositiveInt | None = None
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     codes = self.source.languages_found()
     notes = ['line i is assumed to be the same sentence in every language']
-    chains = self.chains or [
+    chains = self.language_cycles or [
       '-'.join((codes * 3)[i : i + min(len(codes), 3)])
       for i in range(len(codes))
     ]

@@ -11,7 +11,7 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.sources import task_source
 from xlflax.evaluation import eval_task, hidden_states
 from xlflax.evaluation.metrics.corpus_statistics import Statistics
-from xlflax.evaluation.sentence_embedding import Centre, SentenceEncoding
+from xlflax.evaluation.sentence_embedding import Centering, SentenceEmbedding
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.model_calls import Pooling
 from xlflax.similarity import vector_normalization
@@ -28,7 +28,7 @@ MIN_SENTENCES = 50
 class SentenceTask(eval_task.EvalTask):
   """Base of tasks that represent each sentence by one vector.
 
-  The vector is the model's own (`SentenceEncoding`), unless the task overrides
+  The vector is the model's own (`SentenceEmbedding`), unless the task overrides
   parts of its definition. The overrides are part of the identity of a result,
   and a note lists them.
 
@@ -45,22 +45,22 @@ class SentenceTask(eval_task.EvalTask):
     prompts: Text that is prepended to a query, a document or, under the name
       `default`, any other text, by name. If None, the prompts of the model's
       own vector.
-    centre: Mean that is subtracted from the vectors of a test set. If None, the
+    centering: Mean that is subtracted from the vectors of a test set. If None, the
       setting of the model's own vector, or else `CENTRE`.
-    CENTRE: Default of `centre`.
+    CENTRE: Default of `centering`.
   """
 
-  CENTRE: ClassVar[Centre] = Centre.NONE
+  CENTRE: ClassVar[Centering] = Centering.NONE
 
   pooling: Pooling | None = None
   layer: validation.LayerIndex | None = None
   max_length: validation.PositiveInt | None = None
   prompts: Mapping[str, str] | None = None
-  centre: Centre | None = None
+  centering: Centering | None = None
 
   def encoding(
-    self, subject: eval_task.Subject, notes: list[str] | None = None
-  ) -> SentenceEncoding:
+    self, subject: eval_task.EvalModel, notes: list[str] | None = None
+  ) -> SentenceEmbedding:
     """Returns the definition of the vectors.
 
     Args:
@@ -74,10 +74,10 @@ class SentenceTask(eval_task.EvalTask):
       max_length=self.max_length,
       prompts=self.prompts,
       default_prompt='default' if self.prompts else None,
-      centre=self.centre,
+      centre=self.centering,
     )
     task_encoding = dataclasses.replace(
-      task_encoding, centre=task_encoding.centre or self.CENTRE
+      task_encoding, centering=task_encoding.centering or self.CENTRE
     )
     if notes is not None:
       notes.append(f'vectors are {task_encoding}')
@@ -88,7 +88,7 @@ class SentenceTask(eval_task.EvalTask):
         )
     return task_encoding
 
-  def layer_of(self, subject: eval_task.Subject) -> int:
+  def layer_of(self, subject: eval_task.EvalModel) -> int:
     """Returns the index of the reported layer, counted from 0.
 
     If the vectors are averaged over several layers, it is the last of them.
@@ -98,7 +98,7 @@ class SentenceTask(eval_task.EvalTask):
     )
 
   def language_id(
-    self, subject: eval_task.Subject, code: str, notes: list[str]
+    self, subject: eval_task.EvalModel, code: str, notes: list[str]
   ) -> int:
     """Returns the id of a language (see `language_codes.language_id`)."""
     return language_codes.language_id(
@@ -144,7 +144,7 @@ class SentenceTask(eval_task.EvalTask):
 
   def vectors(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
@@ -182,7 +182,7 @@ class SentenceTask(eval_task.EvalTask):
 
   def layer_vectors(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
@@ -214,7 +214,7 @@ class SentenceTask(eval_task.EvalTask):
 
   def sides(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     languages: Sequence[Sequence[str]],
     texts: Sequence[Sequence[str]],
     notes: list[str],
@@ -240,7 +240,7 @@ class SentenceTask(eval_task.EvalTask):
 
   def center_vectors(
     self,
-    subject: eval_task.Subject,
+    subject: eval_task.EvalModel,
     sides: Sequence[tuple[np.ndarray, Sequence[str]]],
     notes: list[str],
   ) -> list[np.ndarray]:
@@ -255,14 +255,14 @@ class SentenceTask(eval_task.EvalTask):
       notes: Receives a note on the centering.
     """
     vectors = [side_vectors for side_vectors, _ in sides]
-    centre = self.encoding(subject).centre
+    centre = self.encoding(subject).centering
     counts = collections.Counter(
       (side, code) for side, (_, codes) in enumerate(sides) for code in codes
     )
-    if centre is Centre.NONE or not counts:
+    if centre is Centering.NONE or not counts:
       return vectors
     (_, code), min_count = counts.most_common()[-1]
-    if centre is Centre.AUTO and min_count < MIN_SENTENCES:
+    if centre is Centering.AUTO and min_count < MIN_SENTENCES:
       notes.append(
         f'vectors are not centered, because {code} has {min_count} sentences '
         f'and the mean requires {MIN_SENTENCES}'
@@ -277,7 +277,7 @@ class SentenceTask(eval_task.EvalTask):
 class CollectionTask(SentenceTask):
   """Base of tasks that search two collections of sentences for translations."""
 
-  CENTRE = Centre.AUTO
+  CENTRE = Centering.AUTO
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:
@@ -285,7 +285,7 @@ class CollectionTask(SentenceTask):
 
     def select_collections(
       mixture: str, split: str = 'test'
-    ) -> task_source.TaskMined:
-      return task_source.TaskMined(mixture=mixture, split=split)
+    ) -> task_source.SeqioBitextMining:
+      return task_source.SeqioBitextMining(mixture=mixture, split=split)
 
     return select_collections

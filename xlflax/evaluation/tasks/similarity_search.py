@@ -32,7 +32,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   translation.
 
   Attributes:
-    source: Sentence pairs, such as FilePairs of FLORES-200.
+    source: Sentence pairs, such as ParallelFiles of FLORES-200.
     margin: 'ratio', 'distance' or 'absolute'.
     k: Number of neighbors of the margin.
     altered: Files of altered sentences by second language, with one sentence
@@ -43,7 +43,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     Metric('xsim', Better.LOWER, title='xsim error'),
     Metric('xsim++', Better.LOWER, title='xsim++ error'),
   )
-  CENTRE = sentence_embedding.Centre.AUTO
+  CENTRE = sentence_embedding.Centering.AUTO
   name: str = 'similarity_search'
   source: text_sources.PairSource
   margin: str = 'ratio'
@@ -52,7 +52,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     content_hash.hash_paths, default_factory=dict
   )
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     pairs = self.source.pairs()
     unknown = set(self.altered) - {second for _, second in pairs}

@@ -11,7 +11,7 @@ import numpy as np
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import tagging_featurizer, word_level
 from xlflax.evaluation import eval_task, head_predictions, label_checks
-from xlflax.evaluation.label_checks import Unseen
+from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import tagging_metrics
 from xlflax.evaluation.metrics.metric import (
   ACCURACY,
@@ -97,7 +97,7 @@ class Tagging(head_task.HeadTask):
   name: str = 'tagging'
   scheme: Scheme | None = None
   objective: str = 'token_classification'
-  unseen: Unseen = Unseen.WRONG
+  unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
   predicted: Predicted = Predicted.REPAIRED
 
   @property
@@ -159,7 +159,7 @@ class Tagging(head_task.HeadTask):
     indexed_rows = [
       (i, row) for i, sequences in enumerate(rows) for row in sequences
     ]
-    maker = tagging_featurizer.TaggingRows(labels=objective.labels)
+    maker = tagging_featurizer.TaggingFeaturizer(labels=objective.labels)
     features = [[row.row for row in sequences] for sequences in rows]
     for index, logits in self.predict(
       subject, objective, examples, features, maker, length

@@ -25,7 +25,7 @@ class Direction(enum.Enum):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslationQuality(eval_task.EvalTask):
+class TranslationEval(eval_task.EvalTask):
   """Similarity of translations and references.
 
   The metrics of each direction, such as `en-ja`, are `bleu/en-ja` (sacreBLEU),
@@ -52,7 +52,7 @@ class TranslationQuality(eval_task.EvalTask):
   direction: Direction = Direction.FORWARD
   options: TranslationOptions = TranslationOptions()
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     sentence_translator.check_model(subject.model)
     failures = eval_task.Failures(self.name)

@@ -75,8 +75,8 @@ class WordAlignment(labelled_task.LabelledTask):
     source: Parts of aligned sentences.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
     layer: Layer of `aer`. 0 is the embedding output and -1 the last layer.
-    regularization: Weight of the entropic regularization of the transport.
-    mass: Weights of a sentence's words in the transport.
+    entropic_reg: Weight of the entropic regularization of the transport.
+    marginals: Weights of a sentence's words in the transport.
     threshold: Threshold of links (see `word_links.link_matrix`). If None, the
       greatest element is linked.
     max_length: Maximum number of tokens per sentence. If None, the number of
@@ -90,8 +90,8 @@ class WordAlignment(labelled_task.LabelledTask):
   name: str = 'word_alignment'
   methods: tuple[Method, ...] = tuple(reversed(Method))
   layer: validation.LayerIndex = -1
-  regularization: validation.PositiveFloat = 0.1
-  mass: Mass = Mass.UNIFORM
+  entropic_reg: validation.PositiveFloat = 0.1
+  marginals: Mass = Mass.UNIFORM
   threshold: validation.Fraction | None = None
   max_length: validation.PositiveInt | None = None
 
@@ -101,7 +101,7 @@ class WordAlignment(labelled_task.LabelledTask):
     )
     object.__setattr__(self, 'methods', methods)
 
-  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
     layer = hidden_states.layer_index(subject, self.layer, where=self.name)
     failures = eval_task.Failures(self.name)
@@ -251,9 +251,9 @@ class WordAlignment(labelled_task.LabelledTask):
     if set(self.methods) != {Method.ARGMAX}:
       plan = word_links.transport_plan(
         similarity,
-        word_links.word_weights(source, self.mass),
-        word_links.word_weights(target, self.mass),
-        regularization=self.regularization,
+        word_links.word_weights(source, self.marginals),
+        word_links.word_weights(target, self.marginals),
+        regularization=self.entropic_reg,
       )
     return {
       method: word_links.link_matrix(

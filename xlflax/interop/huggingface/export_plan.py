@@ -185,7 +185,7 @@ def _first_row(config: Config, architecture: Architecture, pad_id: int) -> int:
 
 def _resized_shapes(config: Config, shapes: Shapes) -> Shapes:
   """Returns the shapes of embeddings whose number of rows differs."""
-  rows = config.max_length + config.position_offset
+  rows = config.max_position_embeddings + config.position_offset
   resized: Shapes = {
     name: (rows, shapes[name][1]) for name in _POSITIONS if name in shapes
   }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data.dataset_config import Positions, Separator
+from xlflax.data.dataset_config import PositionIds, SpecialTokenTemplate
 from xlflax.data.tokenizers import huggingface_vocabulary
 from xlflax.evaluation import sentence_embedding
 from xlflax.interop.huggingface import (
@@ -123,7 +123,7 @@ def _write_templates(export: Export, folder: pathlib.Path) -> list[str]:
     separator = post_processor.read_separator(export.run.directory)
     if not (separator or has_own_tokenizer):
       return notes
-    separator = separator or Separator.XLMR
+    separator = separator or SpecialTokenTemplate.XLMR
     num_types = export.options.get('type_vocab_size', 1)
     is_changed = post_processor.match_run_template(
       folder, vocabulary, separator, num_types=num_types
@@ -137,7 +137,7 @@ def _write_templates(export: Export, folder: pathlib.Path) -> list[str]:
       vocabulary, folder, separator, num_types=num_types
     )
     inputs = export.run.inputs.get(export.task.value, {})
-    if inputs.get('positions') == Positions.RESET.value:
+    if inputs.get('positions') == PositionIds.RESET.value:
       notes.append(
         'Predictions for text pairs differ from those of the run: the run '
         'counts the positions of the second text from 0, while the exported '
@@ -197,7 +197,7 @@ def _write_max_length(folder: pathlib.Path, export: Export) -> None:
   """Writes the length to which the tokenizer truncates texts."""
   path = folder / 'tokenizer_config.json'
   settings = config_json.read_json(path) if path.exists() else {}
-  length = getattr(export.run.model.config, 'max_length', None)
+  length = getattr(export.run.model.config, 'max_position_embeddings', None)
   if length is None or 'model_max_length' in settings:
     return
   config_json.write_json(path, settings | {'model_max_length': length})

@@ -79,7 +79,8 @@ def build_generation(
   spec = run.vocabulary.spec
   ids = [_language_symbol(run.vocabulary, code) for code in direction or ()]
   settings: dict[str, Any] = defaults | {
-    'max_length': run.model.config.max_length + 1,  # Includes the start symbol.
+    'max_length': run.model.config.max_position_embeddings
+    + 1,  # Includes the start symbol.
     'suppress_tokens': sorted({*spec.special_ids} - {spec.eos_id, spec.unk_id}),
   }
   starts = {

@@ -80,7 +80,7 @@ class Export:
   constants: dict[str, np.ndarray]
   left_out: dict[str, str]
   dtype: Any
-  sentence: sentence_embedding.SentenceEncoding | None = None
+  sentence: sentence_embedding.SentenceEmbedding | None = None
   generation: generation_config.Generation | None = None
 
 
@@ -217,7 +217,7 @@ def _config_options(
 
 def _sentence_encoding_with_pooling(
   run, choice: export_plan.Choice, pooling: Pooling
-) -> sentence_embedding.SentenceEncoding:
+) -> sentence_embedding.SentenceEmbedding:
   """Returns the sentence encoding of a run for the pooling of the user.
 
   Raises:
@@ -237,16 +237,16 @@ def _sentence_encoding_with_pooling(
       fix='Evaluate the model with pooling="mean_all", and export that pooling',
     )
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
-  return encoding or sentence_embedding.SentenceEncoding(
+  return encoding or sentence_embedding.SentenceEmbedding(
     pooling=pooling,
-    max_length=choice.config.max_length,
+    max_length=choice.config.max_position_embeddings,
     settings={'similarity_fn_name': 'cosine'},
   )
 
 
 def _sentence_encoding(
   run, task: Task, shapes, pooling: Pooling | None = None
-) -> sentence_embedding.SentenceEncoding | None:
+) -> sentence_embedding.SentenceEmbedding | None:
   """Returns the sentence encoding of a model without a head.
 
   Returns None if the run has no sentence encoding or lacks its parameters.

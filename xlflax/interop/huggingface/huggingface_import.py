@@ -91,7 +91,7 @@ class Import:
   own_tokenizer: bool
   hub: dict[str, str] | None = None
   sentence: (
-    tuple[sentence_embedding.SentenceEncoding, sentence_modules.Heads] | None
+    tuple[sentence_embedding.SentenceEmbedding, sentence_modules.Heads] | None
   ) = None
 
 
@@ -425,7 +425,7 @@ def _write(checked_import: Import, params, directory: pathlib.Path) -> None:
   inputs = labeled_heads.head_input_settings(
     objectives,
     checked_import.vocabulary,
-    max_length=checked_import.config.max_length,
+    max_length=checked_import.config.max_position_embeddings,
   )
   objective_config.write_objectives(directory, objectives, inputs)
   _write_vocabulary(checked_import, directory / run_directory.VOCABULARY)
@@ -450,7 +450,7 @@ def _write(checked_import: Import, params, directory: pathlib.Path) -> None:
     sentence_embedding.write_sentence_encoding(
       directory, checked_import.sentence[0]
     )
-  checkpoints.write_parameters(directory, params, write_concurrent_gb=1)
+  checkpoints.write_parameters(directory, params, save_concurrent_gb=1)
 
 
 def _read_generation_config(folder: pathlib.Path) -> dict[str, Any] | None:

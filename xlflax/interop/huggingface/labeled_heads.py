@@ -8,7 +8,7 @@ it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.data.dataset_config import Separator
+from xlflax.data.dataset_config import SpecialTokenTemplate
 from xlflax.data.supervised.featurizers import featurizer, question_featurizer
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.interop.huggingface.architectures.architecture_registry import (
@@ -83,7 +83,7 @@ def head_input_settings(
   the tokenizer. If it has no such template, `separator` is omitted, and
   evaluation requires it. Sequences have the maximum length of the model. For
   questions, the settings are those of `run_qa.py` in transformers and the
-  defaults of `QuestionRows`.
+  defaults of `QuestionAnsweringFeaturizer`.
 
   Args:
     objectives: Objectives of the imported heads.
@@ -96,13 +96,13 @@ def head_input_settings(
   template = vocabulary.encode_empty_pair()
   separators = [
     separator
-    for separator in Separator
+    for separator in SpecialTokenTemplate
     if template == featurizer.pair_frame(vocabulary.spec, separator)
   ]
   settings_by_objective: dict[str, dict[str, Any]] = {}
   for objective in objectives:
-    question_rows = question_featurizer.QuestionRows(
-      separator=(*separators, *Separator)[0]
+    question_rows = question_featurizer.QuestionAnsweringFeaturizer(
+      separator=(*separators, *SpecialTokenTemplate)[0]
     )
     settings = {'length': max_length} | question_rows.input_settings()
     if isinstance(objective, question_answering.QuestionAnswering):

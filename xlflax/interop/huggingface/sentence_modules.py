@@ -17,8 +17,8 @@ import numpy as np
 from xlflax.evaluation.sentence_embedding import (
   DENSE,
   IDENTITY,
-  Centre,
-  SentenceEncoding,
+  Centering,
+  SentenceEmbedding,
 )
 from xlflax.interop import safe_paths
 from xlflax.interop.huggingface import config_json
@@ -73,7 +73,7 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
 
 def read_sentence_modules(
   folder: pathlib.Path,
-) -> tuple[SentenceEncoding, Heads] | None:
+) -> tuple[SentenceEmbedding, Heads] | None:
   """Reads the sentence encoding and the dense layers of a folder.
 
   Args:
@@ -100,7 +100,7 @@ def read_sentence_modules(
     ) from error
 
 
-def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
+def _read(folder: pathlib.Path) -> tuple[SentenceEmbedding, Heads]:
   modules = _read_modules(folder)
   module_types = [_module_type(module) for module in modules]
   problems = _order_problems(module_types)
@@ -133,11 +133,11 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
       where=str(folder / MODULES),
       fix=f'Remove {MODULES} to import only the encoder',
     )
-  encoding = SentenceEncoding(
+  encoding = SentenceEmbedding(
     pooling=pooling,
     dense=tuple(activations),
     normalize='Normalize' in module_types,
-    centre=Centre.NONE,
+    centering=Centering.NONE,
     max_length=_max_length(folder, transformer),
     prompts=settings.pop('prompts', None) or {},
     default_prompt=settings.pop('default_prompt_name', None),
@@ -147,7 +147,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
 
 
 def write_sentence_modules(
-  encoding: SentenceEncoding, heads: Mapping[str, Any], folder: pathlib.Path
+  encoding: SentenceEmbedding, heads: Mapping[str, Any], folder: pathlib.Path
 ) -> None:
   """Writes the modules next to the encoder's files.
 

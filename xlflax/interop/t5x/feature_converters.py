@@ -7,7 +7,12 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data import batch_keys
-from xlflax.data.dataset_config import Layout, PairOptions, Positions, Separator
+from xlflax.data.dataset_config import (
+  ExampleLayout,
+  PairOptions,
+  PositionIds,
+  SpecialTokenTemplate,
+)
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.utils import errors, validation
 
@@ -21,9 +26,9 @@ _KEYS = (
   batch_keys.LANGUAGE_IDS,
 )
 _SEPARATORS = {
-  Separator.BERT: (),
-  Separator.XLMR: ('eos_id',),
-  Separator.XLM: ('bos_id',),
+  SpecialTokenTemplate.BERT: (),
+  SpecialTokenTemplate.XLMR: ('eos_id',),
+  SpecialTokenTemplate.XLM: ('bos_id',),
 }
 
 
@@ -53,7 +58,7 @@ class RowConverter(seqio.FeatureConverter):
     self,
     *,
     spec: vocabulary_spec.VocabularySpec,
-    layout: Layout | str,
+    layout: ExampleLayout | str,
     pairs: PairOptions = PairOptions(),  # noqa: B008
     pack: bool = False,
     **options,
@@ -70,10 +75,10 @@ class RowConverter(seqio.FeatureConverter):
     Raises:
       ConfigError: If the layout is not supported or cannot be packed.
     """
-    layout = validation.validate(layout, Layout, name='layout')
+    layout = validation.validate(layout, ExampleLayout, name='layout')
     _check(layout, pack)
     names: tuple[str, ...] = ('inputs', 'targets')
-    if layout is Layout.SENTENCES:
+    if layout is ExampleLayout.SENTENCES:
       names = ('targets',)
     feature_spec = self.FeatureSpec(tf.int32)
     self.TASK_FEATURES = dict.fromkeys(names, feature_spec)
@@ -103,11 +108,11 @@ class RowConverter(seqio.FeatureConverter):
   def get_model_feature_lengths(self, task_feature_lengths):
     """Returns the length of the sequences under each key of the batch."""
     lengths = task_feature_lengths
-    if self._layout is Layout.SIDES:
+    if self._layout is ExampleLayout.SIDES:
       return dict.fromkeys(_KEYS, lengths['inputs']) | {
         batch_keys.PAIRED + key: lengths['targets'] for key in _KEYS
       }
-    if self._layout is Layout.PAIRS:
+    if self._layout is ExampleLayout.PAIRS:
       return dict.fromkeys(
         (*_KEYS, batch_keys.SIDE_IDS), lengths['inputs'] + lengths['targets']
       )
@@ -140,9 +145,9 @@ class RowConverter(seqio.FeatureConverter):
   def _convert_example(self, example, lengths):
     """Returns the arrays of one example, without padding."""
     length = lengths[batch_keys.TOKEN_IDS]
-    if self._layout is Layout.SENTENCES:
+    if self._layout is ExampleLayout.SENTENCES:
       return self._convert_text(example, 'targets', length)
-    if self._layout is Layout.SIDES:
+    if self._layout is ExampleLayout.SIDES:
       paired_length = lengths[batch_keys.PAIRED + batch_keys.TOKEN_IDS]
       paired = self._convert_text(example, 'targets', paired_length)
       return self._convert_text(example, 'inputs', length) | {
@@ -173,7 +178,7 @@ class RowConverter(seqio.FeatureConverter):
     second_arrays = self._text_arrays(
       second, _language(example, 'targets'), separator_ids
     )
-    if self._pairs.positions is Positions.RUNNING:
+    if self._pairs.positions is PositionIds.RUNNING:
       offset = tf.size(first_arrays[batch_keys.TOKEN_IDS])
       second_arrays[batch_keys.POSITIONS] += offset
     for side, arrays in enumerate((first_arrays, second_arrays)):
@@ -221,13 +226,17 @@ def _language(example, name: str):
   return tf.constant(0) if language is None else tf.cast(language[0], tf.int32)
 
 
-def _check(layout: Layout, pack: bool) -> None:
+def _check(layout: ExampleLayout, pack: bool) -> None:
   """Checks that a layout is supported.
 
   Raises:
     ConfigError: If the layout is not supported or cannot be packed.
   """
-  supported = (Layout.SENTENCES, Layout.PAIRS, Layout.SIDES)
+  supported = (
+    ExampleLayout.SENTENCES,
+    ExampleLayout.PAIRS,
+    ExampleLayout.SIDES,
+  )
   if layout not in supported:
     raise errors.ConfigError(
       'The layout is not supported by feature converters',
@@ -237,7 +246,7 @@ def _check(layout: Layout, pack: bool) -> None:
       ),
       where='layout',
     )
-  if pack and layout is Layout.SIDES:
+  if pack and layout is ExampleLayout.SIDES:
     raise errors.ConfigError(
       'Examples with the layout SIDES cannot be packed, because the two texts '
       'of a pair are separate sequences',

@@ -54,7 +54,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     vocabulary: seqio_vocabulary.SeqioVocabulary,
     objective: objective_base.Objective,
     optimizer_def: Any,
-    layout: dataset_config.Layout | str,
+    layout: dataset_config.ExampleLayout | str,
     pairs: dataset_config.PairOptions = dataset_config.PairOptions(),  # noqa: B008
     normalization: Normalization | str = Normalization.MEAN,
     seed: int = 0,
@@ -93,11 +93,11 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
     _check(objective, self.module)
     objective.check_stream(
-      dataset_config.Stream(
+      dataset_config.DatasetConfig(
         name='t5x',
         mixture="T5X's tasks",
         layout=validation.validate(
-          layout, dataset_config.Layout, name='layout'
+          layout, dataset_config.ExampleLayout, name='layout'
         ),
         length=8,
         batch_size=1,
@@ -182,9 +182,9 @@ class ObjectiveModel(t5x_models.BaseModel):
       jnp.sum(_fingerprints(batch), dtype=jnp.uint32),
     )
 
-  def context(self, rng, *, train: bool) -> objective_base.Context:
+  def context(self, rng, *, train: bool) -> objective_base.ObjectiveContext:
     """Returns the context of a call of the objective."""
-    return objective_base.Context(
+    return objective_base.ObjectiveContext(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )
 

@@ -282,7 +282,7 @@ def read_config(
     num_heads=num_heads,
     head_dim=int(np.prod(query_shape[1:])) // num_heads,
     mlp_dim=mlp_output_shape[0],
-    max_length=max_length,
+    max_position_embeddings=max_length,
     layer_norm_epsilon=1e-6,
     gated_mlp=gated,
     activation=activation or ('gelu_tanh' if gated else 'relu'),

@@ -1,7 +1,7 @@
 """Attention masks of global and local layers.
 
-Layer i is global if i is a multiple of `config.global_every`. The other layers
-are local: a position attends to positions at most `config.local_window` away,
+Layer i is global if i is a multiple of `config.global_attn_every_n_layers`. The other layers
+are local: a position attends to positions at most `config.local_attention` away,
 and the rotary periods may differ (Warner et al. 2024).
 """
 
@@ -48,7 +48,7 @@ class AttentionMasks(NamedTuple):
 
 def layers_differ(config: encoder_config.EncoderConfig) -> bool:
   """Returns whether a layer's mask or norm depends on its index."""
-  return config.local_window is not None or not config.first_norm
+  return config.local_attention is not None or not config.first_attention_norm
 
 
 def make_attention_masks(
@@ -68,16 +68,16 @@ def make_attention_masks(
   mask = masks.make_self_attention_mask(segment_ids)
   global_layers = (
     mask,
-    _rotation(config, positions, length, config.rotary_theta),
+    _rotation(config, positions, length, config.rope_theta),
   )
-  if config.local_window is None:
+  if config.local_attention is None:
     return AttentionMasks(global_layers, None)
-  theta = config.local_rotary_theta or config.rotary_theta
+  theta = config.local_rope_theta or config.rope_theta
   return AttentionMasks(
     global_layers,
     (
       (mask or masks.Mask(sees_itself=True)).replace(
-        window=config.local_window
+        window=config.local_attention
       ),
       _rotation(config, positions, length, theta),
     ),
@@ -97,13 +97,13 @@ def select_layer_mask(
     index: Index of the layer, possibly traced. May be None if
       `layers_differ(config)` is false.
   """
-  is_first = None if config.first_norm else index == 0
+  is_first = None if config.first_attention_norm else index == 0
   mask, rotation = attention_masks.global_layers
   if attention_masks.local_layers is None:
     return LayerMask(mask, rotation, is_first)
   assert index is not None
   local_mask, local_rotation = attention_masks.local_layers
-  is_global = index % config.global_every == 0
+  is_global = index % config.global_attn_every_n_layers == 0
   if isinstance(is_global, bool):
     if is_global:
       return LayerMask(mask, rotation, is_first)
@@ -127,5 +127,8 @@ def _rotation(config, positions, length, theta):
   if positions is None:
     positions = jnp.arange(length)[None]
   return rotary.rotary_angles(
-    positions, dim=config.dim_per_head, theta=theta, factor=config.rotary_factor
+    positions,
+    dim=config.dim_per_head,
+    theta=theta,
+    factor=config.rope_scaling_factor,
   )

@@ -121,12 +121,12 @@ def compile_generate(
 def _check_arguments(model, options, inputs, prefix, rng) -> None:
   """Raises ConfigError for arguments that `generate` does not support."""
   num_positions = prefix.shape[1] - 1 + options.max_length
-  if num_positions > model.config.max_length:
+  if num_positions > model.config.max_position_embeddings:
     raise errors.ConfigError(
       'Decoding requires more positions than the decoder has',
       got=f'{num_positions} (max_length={options.max_length} and '
       f'{prefix.shape[1]} start tokens)',
-      expected=f'at most {model.config.max_length}',
+      expected=f'at most {model.config.max_position_embeddings}',
       where='DecodingOptions.max_length',
     )
   batch_size = inputs['token_ids'].shape[0]

@@ -33,8 +33,8 @@ def make_head_config(
     mlp_dim=round(config.mlp_dim * scale),
     head_dim=round(config.dim_per_head * scale),
     cross_attention=False,
-    local_window=None,
-    first_norm=True,
+    local_attention=None,
+    first_attention_norm=True,
     sharing=None,
   )
 

@@ -82,7 +82,7 @@ def sharded_matmul(
   dtype: jnp.dtype,
   axes: tuple[str, ...],
   contracted: int,
-  products: encoder_config.Products = encoder_config.Products.PLAIN,
+  products: encoder_config.MatmulPrecision = encoder_config.MatmulPrecision.PLAIN,
 ) -> jax.Array:
   """Multiplies inputs by weights over the contracted axes.
 
@@ -97,7 +97,7 @@ def sharded_matmul(
     products: Number format of the matmul.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
-  if products is encoder_config.Products.EIGHT_BITS:
+  if products is encoder_config.MatmulPrecision.EIGHT_BITS:
     return fp8.fp8_matmul(inputs, weights, contracted)
   if collective_matmul.on_several_tpus():
     return collective_matmul.collective_matmul(
@@ -279,7 +279,7 @@ class Linear(nn.Module):
       jnp.float32,
     )
     outputs = sharded_matmul(
-      inputs, kernel, dtype, self.axes, contracted, self.config.products
+      inputs, kernel, dtype, self.axes, contracted, self.config.matmul_precision
     )
     if not self.use_bias:
       return activation(outputs) if activation else outputs

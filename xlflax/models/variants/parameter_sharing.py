@@ -48,22 +48,22 @@ class SharingPlan:
       layer norm, and the output bias are separate. The output embeddings are
       tied, so that each language has its own softmax.
     layers: Number of separate layers, counted from the bottom.
-    same_start: Whether the separate parameters have the same initial values in
+    share_init: Whether the separate parameters have the same initial values in
       all languages, except for the rows of subwords, which differ between the
       languages. The paper does not specify the initialization. In small models,
       the representations of the languages align with this option, and not
       without it (docs/replication).
     special_ids: Rows of the token tables that are not subwords.
-      `encoder_config.with_vocabulary` sets them for `same_start`.
+      `encoder_config.with_vocabulary` sets them for `share_init`.
 
   Raises:
     ConfigError: If the plan is empty, its number of layers is negative, or
-      there are `special_ids` without `same_start`.
+      there are `special_ids` without `share_init`.
   """
 
   embeddings: bool = False
   layers: validation.NonNegativeInt = 0
-  same_start: bool = False
+  share_init: bool = False
   special_ids: tuple[validation.NonNegativeInt, ...] = ()
 
   def __post_init__(self):
@@ -75,13 +75,13 @@ class SharingPlan:
         where='SharingPlan',
         fix='Set EncoderConfig.sharing to None to share all parameters.',
       )
-    if self.special_ids and not self.same_start:
+    if self.special_ids and not self.share_init:
       raise errors.ConfigError(
-        '`special_ids` requires `same_start`',
-        got=f'special_ids={self.special_ids}, same_start=False',
+        '`special_ids` requires `share_init`',
+        got=f'special_ids={self.special_ids}, share_init=False',
         expected='no special_ids, which are set from the vocabulary',
         where='SharingPlan.special_ids',
-        fix='Set SharingPlan.same_start = True, or remove special_ids.',
+        fix='Set SharingPlan.share_init = True, or remove special_ids.',
       )
 
 
@@ -131,7 +131,7 @@ def init_shared_params(
   language_params = jax.vmap(lambda key: _split_params(plan, init_one(key))[1])(
     keys
   )
-  if plan.same_start:
+  if plan.share_init:
     language_params = _copy_first_language(language_params, plan.special_ids)
   language_params = jax.tree.map(
     lambda box: box.add_axis(0, {nn.PARTITION_NAME: 'language'}),

@@ -76,7 +76,7 @@ class Projection(nn.Module):
       jnp.float32,
     )
     return dense.sharded_matmul(
-      inputs, kernel, dtype, self.axes, contracted, self.config.products
+      inputs, kernel, dtype, self.axes, contracted, self.config.matmul_precision
     )
 
 

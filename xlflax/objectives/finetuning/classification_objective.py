@@ -72,7 +72,7 @@ class Classification(finetuning.FineTuning):
     raise NotImplementedError
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the mean cross-entropy over all labeled positions."""
     rng = context.rng if context.train else None

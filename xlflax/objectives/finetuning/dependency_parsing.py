@@ -43,7 +43,7 @@ class DependencyParsing(finetuning.FineTuning):
 
     -log p(head) - log p(relation | gold head).
 
-  The dropout rate of the scorer is `head_dropout`. The field `head` does not
+  The dropout rate of the scorer is `head_dropout`. The field `head_type` does not
   apply. Metrics by language: `loss` (the sum of both terms), `arc_loss`,
   `relation_loss`, `uas` (the gold head has the best score, without decoding a
   tree) and `relation_accuracy` (for the gold head).
@@ -81,11 +81,11 @@ class DependencyParsing(finetuning.FineTuning):
         self.relations, type(self).__name__, 'relations'
       ),
     )
-    if self.head is not finetuning.HeadKind.OUTPUT:
+    if self.head_type is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
         '`head` does not apply to dependency parsing, which has a biaffine '
         'head',
-        got=f'head={self.head!s}',
+        got=f'head_type={self.head_type!s}',
         expected=f'head={finetuning.HeadKind.OUTPUT!s}',
         where=type(self).__name__,
       )
@@ -108,7 +108,7 @@ class DependencyParsing(finetuning.FineTuning):
     return self._scorer(model).init(rng, word_vectors)['params']
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the sum of the losses of heads and relations."""
     rng = context.rng if context.train else None

@@ -87,7 +87,7 @@ class FineTuning(objective_base.Objective):
     body: Treatment of the encoder, trained or frozen.
     head_layers: Number of Transformer layers of the head before its output
       (ECS: 4). They have the size and architecture of the encoder's layers.
-    head: Layers of the head's output.
+    head_type: Layers of the head's output.
     activation: Activation of the head's dense layer, one of
       `xlflax.models.activations`.
     head_dropout: Dropout rate of the inputs of the head's linear layers.
@@ -100,7 +100,7 @@ class FineTuning(objective_base.Objective):
   layer: validation.LayerIndex | None = None
   body: Body = Body.TRAINED
   head_layers: validation.NonNegativeInt = 0
-  head: HeadKind = HeadKind.OUTPUT
+  head_type: HeadKind = HeadKind.OUTPUT
   activation: str = 'tanh'
   head_dropout: validation.FractionBelowOne = 0.1
   memory_gradient: veco.MemoryGradient = veco.MemoryGradient.STOP
@@ -226,13 +226,13 @@ class FineTuning(objective_base.Objective):
     dense_rng, output_rng = jax.random.split(rng)
     width, hidden = self.width(model), config.hidden_dim
     init = functools.partial(init_linear, config=config)
-    if self.head is HeadKind.OUTPUT:
+    if self.head_type is HeadKind.OUTPUT:
       return {'output': init(output_rng, (width, self.num_outputs))}
     head = {
       'dense': init(dense_rng, (width, hidden)),
       'output': init(output_rng, (hidden, self.num_outputs)),
     }
-    if self.head is HeadKind.DENSE_NORM:
+    if self.head_type is HeadKind.DENSE_NORM:
       head['norm'] = {
         'scale': nn.LogicallyPartitioned(
           jnp.ones((hidden,), jnp.float32), ('norm',)

@@ -32,7 +32,7 @@ class MultipleChoice(finetuning.FineTuning):
     num_choices: Number C of choices per question.
     pooling: Pooling of the positions of a sequence to its score. If None, LAST
       for the hidden states of a decoder and FIRST otherwise.
-    head: Layers of the head.
+    head_type: Layers of the head.
     name: Name of the objective.
   """
 
@@ -40,7 +40,7 @@ class MultipleChoice(finetuning.FineTuning):
 
   num_choices: Annotated[int, annotated_types.Ge(2)]
   pooling: classification_heads.Pooling | None = None
-  head: finetuning.HeadKind = finetuning.HeadKind.DENSE
+  head_type: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'multiple_choice'
 
   def check_stream(self, stream) -> None:
@@ -52,7 +52,7 @@ class MultipleChoice(finetuning.FineTuning):
         got=f'group_size={stream.group_size}',
         expected=f'a multiple of num_choices={self.num_choices}',
         where=f'objective {self.name!r}, stream {stream.name!r}',
-        fix='Set LabelledStream.group_size to the number of choices',
+        fix='Set LabeledDatasetConfig.group_size to the number of choices',
       )
 
   @property
@@ -66,7 +66,7 @@ class MultipleChoice(finetuning.FineTuning):
     return 1
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the mean cross-entropy over the choices of each question."""
     rng = context.rng if context.train else None
@@ -98,7 +98,7 @@ class MultipleChoice(finetuning.FineTuning):
         'The choices of a question must be in one batch',
         got=f'{len(values)} sequences',
         expected=f'a multiple of num_choices={self.num_choices}',
-        fix='Set LabelledStream.group_size to the number of choices, and the '
+        fix='Set LabeledDatasetConfig.group_size to the number of choices, and the '
         'batch size to a multiple of it',
       )
     return values.reshape(-1, self.num_choices)

@@ -64,7 +64,7 @@ class QuestionAnswering(finetuning.FineTuning):
     return 2
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the mean loss of the start and end positions."""
     rng = context.rng if context.train else None

@@ -22,9 +22,9 @@ from xlflax.objectives.model_calls import Pooling
 from xlflax.utils import class_registry, errors, validation
 
 
-@class_registry.register('search_contrast')
+@class_registry.register('retrieval_contrastive')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchContrast(objective_base.Objective):
+class RetrievalContrastive(objective_base.Objective):
   """Multiple negatives ranking loss (Henderson et al. 2017, section 4.4).
 
   With q_i the unit vector of query i, d_i that of its document and C_i the set
@@ -37,7 +37,7 @@ class SearchContrast(objective_base.Objective):
   global batch. A document that equals the query's own document, and the
   document of an equal query, are excluded. The loss is the mean over queries.
 
-  With `rows_at_once`, only that number of sequences is encoded at a time. The
+  With `mini_batch_size`, only that number of sequences is encoded at a time. The
   vectors are kept, and the hidden states are recomputed when the gradient of
   the vectors is available. Loss and gradients are those of the complete batch
   (GradCache; Gao et al. 2021, section 3).
@@ -46,7 +46,7 @@ class SearchContrast(objective_base.Objective):
   gradients are the same as without packing. A query is left out if one of its
   texts does not fit. The metric `left_out` is the fraction of these queries.
 
-  With `dimensions`, the loss is the sum of the losses of vectors that are
+  With `matryoshka_dims`, the loss is the sum of the losses of vectors that are
   truncated to each of these sizes (Matryoshka; Kusupati et al. 2022, equation
   1).
 
@@ -54,14 +54,14 @@ class SearchContrast(objective_base.Objective):
   by language of the query: loss, accuracy and, if packed, left_out.
 
   Attributes:
-    group: Number of texts in a group, including the query.
+    group_size: Number of texts in a group, including the query.
     temperature: Temperature t of the softmax over cosines.
     pooling: Pooling of hidden states to a vector.
-    dimensions: Sizes of the vectors. If empty, only the complete vector is
+    matryoshka_dims: Sizes of the vectors. If empty, only the complete vector is
       used.
     prompts: Prefixes that the dataset adds to a `query` and a `document`. They
       are saved with the run.
-    rows_at_once: Number of sequences that are encoded at a time, summed over
+    mini_batch_size: Number of sequences that are encoded at a time, summed over
       all devices. It must divide the batch size. If None, the complete batch is
       encoded at once.
     packed: Number of tokens that the encoder reads, as a fraction of the tokens
@@ -72,30 +72,30 @@ class SearchContrast(objective_base.Objective):
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
-  group: Annotated[int, annotated_types.Ge(2)] = 2
+  group_size: Annotated[int, annotated_types.Ge(2)] = 2
   temperature: validation.PositiveFloat = 0.05
   pooling: Pooling = Pooling.MEAN_ALL
-  dimensions: tuple[validation.Dimension, ...] = ()
+  matryoshka_dims: tuple[validation.Dimension, ...] = ()
   prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  rows_at_once: validation.PositiveInt | None = None
+  mini_batch_size: validation.PositiveInt | None = None
   packed: validation.PositiveFraction | None = None
   name: str = 'search'
 
   def check_stream(self, stream) -> None:
     """See base class. Also checks the sizes of batches and groups."""
     super().check_stream(stream)
-    if stream.batch_size % (self.rows_at_once or 1):
+    if stream.batch_size % (self.mini_batch_size or 1):
       raise errors.ConfigError(
-        '`rows_at_once` must divide the batch size',
-        got=f'rows_at_once={self.rows_at_once}, batch_size={stream.batch_size}',
+        '`mini_batch_size` must divide the batch size',
+        got=f'mini_batch_size={self.mini_batch_size}, batch_size={stream.batch_size}',
         expected=f'a divisor of {stream.batch_size}',
         where=f'objective {self.name!r}, stream {stream.name!r}',
       )
-    if stream.group_size != self.group:
+    if stream.group_size != self.group_size:
       raise errors.ConfigError(
         '`group_size` of the dataset must equal `group` of the objective',
         got=f'group_size={stream.group_size}',
-        expected=f'group={self.group}',
+        expected=f'group_size={self.group_size}',
         where=f'objective {self.name!r}, stream {stream.name!r}',
         fix='Set the macro GROUP, which finetune/search.gin binds to both',
       )
@@ -106,12 +106,12 @@ class SearchContrast(objective_base.Objective):
     return {
       'pooling': self.pooling.value,
       'normalize': True,
-      'centre': 'none',
+      'centering': 'none',
       'prompts': dict(self.prompts),
     }
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the mean loss over the queries of a batch."""
     if context.micro_batches > 1:
@@ -127,7 +127,7 @@ class SearchContrast(objective_base.Objective):
     values = self._values(vectors, batch, valid)
     weights = valid.astype(jnp.float32)
     languages = model_calls.row_languages(batch, context.vocabulary)
-    query_languages = languages[:: self.group]
+    query_languages = languages[:: self.group_size]
     metrics = objective_metrics.metrics_by_language(
       self.name, values, weights, query_languages, context.vocabulary
     )
@@ -151,7 +151,7 @@ class SearchContrast(objective_base.Objective):
     excluded = self._excluded(self._grouped(batch[batch_keys.TOKEN_IDS]), valid)
     losses_by_size = [
       self.ranking_loss(vectors[..., :size], excluded)
-      for size in self.dimensions or (vectors.shape[-1],)
+      for size in self.matryoshka_dims or (vectors.shape[-1],)
     ]
     loss = jnp.sum(
       jnp.stack([token_loss.loss for token_loss in losses_by_size]), axis=0
@@ -187,7 +187,7 @@ class SearchContrast(objective_base.Objective):
 
   def _grouped(self, values: jax.Array) -> jax.Array:
     """Reshapes [N * group, ...] to [N, group, ...]."""
-    return values.reshape(-1, self.group, *values.shape[1:])
+    return values.reshape(-1, self.group_size, *values.shape[1:])
 
   def _vectors(self, model, params, batch, context):
     """Encodes the texts of a batch.
@@ -210,7 +210,7 @@ class SearchContrast(objective_base.Objective):
         chunk,
         context.vocabulary,
         share=self.packed,
-        longest=model.config.max_length,
+        longest=model.config.max_position_embeddings,
       )
       states = model_calls.encode_batch(
         model, params, packed.batch, context=context, rng=rng
@@ -219,7 +219,7 @@ class SearchContrast(objective_base.Objective):
       return vectors, packed.placed
 
     size = len(batch[batch_keys.TOKEN_IDS])
-    count = size // (self.rows_at_once or size)
+    count = size // (self.mini_batch_size or size)
     if count == 1:
       return jax.tree.map(self._grouped, encode(batch, context.rng))
 
@@ -250,31 +250,31 @@ class SearchContrast(objective_base.Objective):
     is_diagonal = jnp.eye(size, dtype=bool)
     documents = jnp.swapaxes(tokens[:, 1:], 0, 1).reshape(-1, tokens.shape[-1])
     equal_documents = find_equal_rows(documents)[:size]
-    excluded = equal_documents | jnp.tile(~valid, self.group - 1)[None]
+    excluded = equal_documents | jnp.tile(~valid, self.group_size - 1)[None]
     # The first `size` columns are the documents that belong to the queries.
     own_documents = excluded[:, :size] | find_equal_rows(tokens[:, 0])
     return excluded.at[:, :size].set(own_documents & ~is_diagonal)
 
 
-@class_registry.register('search_distillation')
+@class_registry.register('retrieval_distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchDistillation(SearchContrast):
+class RetrievalDistillation(RetrievalContrastive):
   """Trains texts and their translations on a teacher's vector of the text.
 
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over
-  dimensions, as in MSELoss of Sentence-Transformers. With `dimensions`, it is
+  dimensions, as in MSELoss of Sentence-Transformers. With `matryoshka_dims`, it is
   the sum over the sizes. The batch's `vectors` [B, D] are those of the teacher
-  (`TaughtRows`). The teacher itself is not run.
+  (`DistillationFeaturizer`). The teacher itself is not run.
 
   The run's sentence vectors are the pooled hidden states, which are not scaled.
 
   Attributes:
-    contrast: Weight of the contrastive loss, which is added.
+    contrastive_weight: Weight of the contrastive loss, which is added.
   """
 
-  GOLD = {**SearchContrast.GOLD, batch_keys.VECTORS: 2}
-  contrast: validation.NonNegativeFloat = 0.0
+  GOLD = {**RetrievalContrastive.GOLD, batch_keys.VECTORS: 2}
+  contrastive_weight: validation.NonNegativeFloat = 0.0
 
   @property
   def sentence(self) -> dict[str, Any]:
@@ -293,9 +293,9 @@ class SearchDistillation(SearchContrast):
         where=f'objective {self.name!r}',
       )
     squares = jnp.square(vectors - self._grouped(gold))
-    sizes = self.dimensions or (gold.shape[-1],)
+    sizes = self.matryoshka_dims or (gold.shape[-1],)
     losses_by_size = [
       jnp.mean(squares[..., :size], axis=(1, 2)) for size in sizes
     ]
-    loss = sum(losses_by_size) + self.contrast * metrics['loss']
+    loss = sum(losses_by_size) + self.contrastive_weight * metrics['loss']
     return metrics | {'loss': loss}

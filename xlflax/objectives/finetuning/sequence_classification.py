@@ -31,13 +31,13 @@ class SequenceClassification(classification_objective.Classification):
   Attributes:
     pooling: Pooling of the positions of a sequence to its logits. If None, LAST
       for the hidden states of a decoder and FIRST otherwise.
-    head: Layers of the head.
+    head_type: Layers of the head.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
 
   pooling: classification_heads.Pooling | None = None
-  head: finetuning.HeadKind = finetuning.HeadKind.DENSE
+  head_type: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'sequence_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:

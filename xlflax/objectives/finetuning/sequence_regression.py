@@ -19,7 +19,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
 
   The loss is the mean squared error, as BERT and RoBERTa use for STS-B in GLUE
   (Wang et al. 2019). Predictions have shape [B, 1]. The batch's `labels` [B]
-  contain the bits of float32 numbers (`RegressionRows`). Numbers that are not
+  contain the bits of float32 numbers (`RegressionFeaturizer`). Numbers that are not
   finite do not contribute.
 
   Attributes:
@@ -42,7 +42,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     return 1
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the mean squared error of the predictions."""
     rng = context.rng if context.train else None

@@ -82,7 +82,7 @@ class CrossAttentionMLM(MaskedLM):
     return {}
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the sum of the four terms of L(x, y)."""
     mask_rng, plug_out_rng, plug_in_rng = jax.random.split(context.rng, 3)

@@ -75,7 +75,9 @@ class SpanCorruption(SequenceToSequence):
     """See base class. Returns the maximum length of inputs and targets."""
     return max(self.policy.lengths(_text_length(length)))
 
-  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+  def rows(
+    self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
+  ):
     """See base class. Returns the inputs and targets of span corruption."""
     text = masking.is_text(batch, context.vocabulary)
     text_length = _text_length(text.shape[1])
@@ -94,9 +96,9 @@ def _text_length(length: int) -> int:
   return max(length - 2, 1)
 
 
-@class_registry.register('infilling')
+@class_registry.register('text_infilling')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Infilling(SequenceToSequence):
+class TextInfilling(SequenceToSequence):
   """Reconstructs text from masked spans and permuted sentences (mBART).
 
   Liu et al. (2020b), section 2.2: 35 % of the words are masked in spans with
@@ -131,7 +133,9 @@ class Infilling(SequenceToSequence):
       mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda
     )
 
-  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+  def rows(
+    self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
+  ):
     """See base class. The target is the original sequence."""
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
@@ -150,7 +154,7 @@ class Infilling(SequenceToSequence):
     )
 
 
-class Predicted(enum.Enum):
+class PredictedPositions(enum.Enum):
   """Tokens that the decoder is trained to predict.
 
   Attributes:
@@ -162,9 +166,9 @@ class Predicted(enum.Enum):
   ALL = 'all'
 
 
-@class_registry.register('token_masking')
+@class_registry.register('masked_seq2seq')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenMasking(SequenceToSequence):
+class MaskedSeq2Seq(SequenceToSequence):
   """Predicts the masked tokens of the encoder's sequence with the decoder.
 
   Section 7 of VECO calls this task MLM for its mBART baseline. The encoder
@@ -194,19 +198,21 @@ class TokenMasking(SequenceToSequence):
   mask_probability: validation.Fraction = 0.8
   random_probability: validation.Fraction = 0.1
   random_words: RandomWords = RandomWords.VOCABULARY
-  predicted: Predicted = Predicted.MASKED
-  name: str = 'token_masking'
+  predicted: PredictedPositions = PredictedPositions.MASKED
+  name: str = 'masked_seq2seq'
 
   def __post_init__(self):
     # The constructor of the masked LM objective checks the settings.
     masked_lm.make_masked_lm(self)
 
-  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+  def rows(
+    self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
+  ):
     """See base class. The decoder reads the original sequence."""
     batch = sequence_ops.merge_segments(batch)
     token_ids, choice = masked_lm.make_masked_lm(self).mask(batch, context, rng)
     source = {**batch, batch_keys.TOKEN_IDS: token_ids}
-    if self.predicted is Predicted.ALL:
+    if self.predicted is PredictedPositions.ALL:
       return source, batch, None
     shape = batch[batch_keys.TOKEN_IDS].shape
     is_selected = (

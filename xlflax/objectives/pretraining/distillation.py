@@ -45,7 +45,7 @@ class Distillation(objective_base.Objective):
   The teacher's parameters are loaded once, when a run starts, and kept in the
   state. Afterwards, only its module is needed. The logits take float32 memory
   of shape [B * K, V] for the teacher, for the student and for the gradients. If
-  `slots_per_chunk` is set, the logits of fewer positions are computed at a
+  `chunk_size` is set, the logits of fewer positions are computed at a
   time, and again in the backward pass.
 
   Attributes:
@@ -60,10 +60,10 @@ class Distillation(objective_base.Objective):
       symbol.
     random_probability: Probability of replacing it by a random word. Otherwise,
       the token is kept.
-    masked_lm_weight: Weight of the masked LM's mean loss on the same masked
+    mlm_weight: Weight of the masked LM's mean loss on the same masked
       sequences, in all languages. The student runs once for both losses. With k
       micro-batches, the mean of the distillation is that of their means.
-    slots_per_chunk: Number of selected positions of each sequence to score at a
+    chunk_size: Number of selected positions of each sequence to score at a
       time. If None, all K positions are scored at once.
     name: Name of the objective.
   """
@@ -77,8 +77,8 @@ class Distillation(objective_base.Objective):
   max_mask_ratio: validation.PositiveFraction | None = None
   mask_probability: validation.Fraction = 0.8
   random_probability: validation.Fraction = 0.1
-  masked_lm_weight: validation.NonNegativeFloat = 0.0
-  slots_per_chunk: validation.PositiveInt | None = None
+  mlm_weight: validation.NonNegativeFloat = 0.0
+  chunk_size: validation.PositiveInt | None = None
   name: str = 'distill'
 
   def __post_init__(self):
@@ -166,11 +166,11 @@ class Distillation(objective_base.Objective):
   def _teacher_logits(self, model, token_ids, batch, state, choice):
     """Runs the teacher on the selected positions; see `_linear_logits`."""
     module = self.teacher.encoder(model.config)
-    if token_ids.shape[1] > module.config.max_length:
+    if token_ids.shape[1] > module.config.max_position_embeddings:
       raise errors.ConfigError(
         'The sequences exceed the maximum length of the teacher',
         got=f'{token_ids.shape[1]} tokens',
-        expected=f'at most {module.config.max_length} tokens',
+        expected=f'at most {module.config.max_position_embeddings} tokens',
         where=f'objective {self.name!r}',
         fix='Reduce the `length` of the dataset',
       )
@@ -186,7 +186,7 @@ class Distillation(objective_base.Objective):
     return _linear_logits(module, params, states, choice)
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the KL divergence to the teacher."""
     params = model_calls.bind_language_params(
@@ -206,7 +206,7 @@ class Distillation(objective_base.Objective):
       self._teacher_logits(model, token_ids, batch, context.state, choice),
       context.state['matched'],
       temperature=self.temperature,
-      slots_per_chunk=self.slots_per_chunk,
+      chunk_size=self.chunk_size,
     )
     language = self._language_id(context.vocabulary)
     text = masking.is_text(batch, context.vocabulary)
@@ -219,9 +219,9 @@ class Distillation(objective_base.Objective):
     metrics = self._metrics(
       batch, context, scored, weights, in_language, choice
     )
-    if self.masked_lm_weight:
+    if self.mlm_weight:
       mlm_loss = self._masked_lm_loss(model, params, states, batch, choice)
-      loss = _add_weighted_means(loss, mlm_loss, self.masked_lm_weight)
+      loss = _add_weighted_means(loss, mlm_loss, self.mlm_weight)
       metrics[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm_loss)
     return objective_base.ObjectiveOutput(loss, metrics, context.state)
 

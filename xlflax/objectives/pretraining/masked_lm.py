@@ -26,7 +26,7 @@ from xlflax.objectives.losses import TokenLoss
 from xlflax.utils import class_registry, validation
 
 
-class Head(enum.Enum):
+class LogitPositions(enum.Enum):
   """Positions for which logits are computed. The loss is the same.
 
   Attributes:
@@ -38,7 +38,7 @@ class Head(enum.Enum):
   EVERY_POSITION = 'every_position'
 
 
-class Units(enum.Enum):
+class MaskingUnit(enum.Enum):
   """Units that are masked.
 
   Attributes:
@@ -88,9 +88,9 @@ class MaskedLM(objective_base.Objective):
   max_mask_ratio: validation.PositiveFraction | None = None
   mask_probability: validation.Fraction = 0.8
   random_probability: validation.Fraction = 0.1
-  units: Units = Units.TOKENS
+  units: MaskingUnit = MaskingUnit.TOKENS
   random_words: RandomWords = RandomWords.VOCABULARY
-  head: Head = Head.GATHERED
+  head: LogitPositions = LogitPositions.GATHERED
   chunk_size: validation.PositiveInt | None = None
   name: str = 'mlm'
 
@@ -107,7 +107,9 @@ class MaskedLM(objective_base.Objective):
       random_probability=self.random_probability,
     )
 
-  def mask(self, batch, context: objective_base.Context, rng: jax.Array):
+  def mask(
+    self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
+  ):
     """Masks a batch.
 
     Args:
@@ -122,7 +124,7 @@ class MaskedLM(objective_base.Objective):
     choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
     word_indices = None
-    if self.units is Units.WORDS:
+    if self.units is MaskingUnit.WORDS:
       starts = infilling.word_starts(batch, context.vocabulary)
       word_indices = jnp.maximum(
         jnp.cumsum(starts, axis=1, dtype=jnp.int32) - 1, 0
@@ -161,7 +163,7 @@ class MaskedLM(objective_base.Objective):
     """
     labels = batch[batch_keys.TOKEN_IDS]
     languages = batch[batch_keys.LANGUAGE_IDS]
-    if self.head is Head.EVERY_POSITION:
+    if self.head is LogitPositions.EVERY_POSITION:
       weights = masking.scatter_rows(
         jnp.zeros(labels.shape, jnp.float32), choice.positions, choice.weights
       )
@@ -176,7 +178,7 @@ class MaskedLM(objective_base.Objective):
     return token_loss.loss, token_loss.correct, weights, languages
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the loss over the selected tokens of a batch."""
     parts = sentence_pairs.encoding_parts(model, batch)
@@ -201,7 +203,7 @@ class MaskedLM(objective_base.Objective):
     )
 
   def score_masked_tokens(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ):
     """Masks sequences that share their parameters and scores the predictions.
 

@@ -26,9 +26,9 @@ from xlflax.objectives import duplicate_detection, losses, objective_base
 from xlflax.utils import class_registry, errors, validation
 
 
-@class_registry.register('momentum_queue')
+@class_registry.register('moco_queue')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MomentumQueue:
+class MoCoQueue:
   """Settings of momentum contrast.
 
   Attributes:
@@ -57,8 +57,7 @@ class MomentumQueue:
         got=f'a queue of {self.size} keys and batches of {pairs} pairs',
         expected=f'a multiple of {pairs}',
         where=where,
-        fix=f'Set MomentumQueue.size to {nearest_size}, or change the batch '
-        'size',
+        fix=f'Set MoCoQueue.size to {nearest_size}, or change the batch size',
       )
 
 
@@ -71,7 +70,7 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
 
 
 def initial_state(
-  queue: MomentumQueue, params, *, name: str, dim: int, with_prints: bool
+  queue: MoCoQueue, params, *, name: str, dim: int, with_prints: bool
 ) -> dict[str, Any]:
   """Returns f_k as a copy of f_q and a queue of random unit vectors (MoCo).
 
@@ -94,9 +93,7 @@ def initial_state(
   }
 
 
-def start_step(
-  queue: MomentumQueue, params, state, *, name: str
-) -> dict[str, Any]:
+def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
   """Applies the momentum update (He et al., equation 2), once per step.
 
     theta_k <- m theta_k + (1 - m) theta_q
@@ -126,7 +123,7 @@ def start_step(
 
 
 def enqueue(
-  state, new_entries, valid: jax.Array, context: objective_base.Context
+  state, new_entries, valid: jax.Array, context: objective_base.ObjectiveContext
 ) -> dict[str, Any]:
   """Replaces the oldest keys of the queue by those of a micro-batch.
 

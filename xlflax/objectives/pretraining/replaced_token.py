@@ -168,7 +168,7 @@ class ReplacedTokenDetection(objective_base.Objective):
       )
     for field in (
       'hidden_dim',
-      'max_length',
+      'max_position_embeddings',
       'position_offset',
       'position_embedding',
     ):
@@ -282,7 +282,7 @@ class ReplacedTokenDetection(objective_base.Objective):
     )
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the losses of the generator and the discriminator."""
     params = model_calls.bind_language_params(

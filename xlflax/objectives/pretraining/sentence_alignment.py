@@ -24,7 +24,7 @@ from xlflax.objectives.duplicate_detection import (
 )
 from xlflax.objectives.model_calls import Pooling
 from xlflax.objectives.pretraining import momentum_contrast
-from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
+from xlflax.objectives.pretraining.momentum_contrast import MoCoQueue
 from xlflax.objectives.pretraining_heads import ProjectionHead
 from xlflax.utils import class_registry, errors, validation
 
@@ -125,7 +125,7 @@ class SentenceAlignment(objective_base.Objective):
   layer: validation.NonNegativeInt | None = None
   projection_dim: validation.Dimension | None = None
   normalize: Normalize = Normalize.VECTORS
-  queue: MomentumQueue | None = None
+  queue: MoCoQueue | None = None
   name: str = 'align'
 
   def __post_init__(self):
@@ -226,7 +226,7 @@ class SentenceAlignment(objective_base.Objective):
     return equal_first | equal_second
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the InfoNCE loss of the pairs of a batch."""
     first, second = sentence_pairs.split_sides(batch, objective=self.name)

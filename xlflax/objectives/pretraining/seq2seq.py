@@ -60,7 +60,7 @@ class SequenceToSequence(objective_base.Objective):
   name: str = 'seq2seq'
 
   def rows(
-    self, batch, context: objective_base.Context, rng: jax.Array
+    self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ) -> tuple[Any, Any, jax.Array | None]:
     """Creates the sequences of the encoder and the decoder.
 
@@ -97,7 +97,7 @@ class SequenceToSequence(objective_base.Objective):
     return super().init_heads(model, rng)
 
   def __call__(
-    self, model, params, batch, context: objective_base.Context
+    self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the cross-entropy of the target sequences."""
     vocabulary = context.vocabulary
@@ -216,7 +216,9 @@ class Translation(SequenceToSequence):
       # The constructor of the masked LM objective checks the settings.
       masked_lm.make_masked_lm(self)
 
-  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+  def rows(
+    self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
+  ):
     """See base class. The source is masked if `mask_ratio` is set."""
     source, target = sentence_pairs.split_sides(batch, objective=self.name)
     if self._is_masking:

@@ -119,17 +119,17 @@ class SaveJson(ocp.args.JsonSave):
   """Save arguments of `SealedJson`."""
 
 
-def make_handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
+def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
   """Returns the Orbax handlers by item.
 
   Args:
-    write_concurrent_gb: See `CheckpointOptions`.
+    save_concurrent_gb: See `CheckpointOptions`.
   """
   return {
     PARAMS: SealedArrays()
-    if write_concurrent_gb is None
+    if save_concurrent_gb is None
     else SealedTree(
-      save_concurrent_gb=write_concurrent_gb,
+      save_concurrent_gb=save_concurrent_gb,
       use_compression=False,
       type_handler_registry=_REGISTRY,
     ),

@@ -38,30 +38,30 @@ class CheckpointOptions:
   """Schedule and retention of checkpoints.
 
   Attributes:
-    every_steps: Number of steps between checkpoints. The last step is always
+    save_interval_steps: Number of steps between checkpoints. The last step is always
       saved.
-    keep_last: Number of newest checkpoints to keep. If None, all are kept.
-    keep_every_steps: Checkpoints at multiples of this number are always kept.
-    best_metric: Evaluation metric whose best checkpoint is also kept, for
+    max_to_keep: Number of newest checkpoints to keep. If None, all are kept.
+    keep_period: Checkpoints at multiples of this number are always kept.
+    metric_for_best_model: Evaluation metric whose best checkpoint is also kept, for
       example 'retrieval/mean'. A checkpoint is written when the metric is
       evaluated.
-    best_is_highest: Whether higher values of `best_metric` are better. If None,
+    greater_is_better: Whether higher values of `metric_for_best_model` are better. If None,
       the task determines it.
-    asynchronous: Whether to write checkpoints in the background while training
+    enable_async_checkpointing: Whether to write checkpoints in the background while training
       proceeds.
-    write_concurrent_gb: Maximum amount of parameters that are written at the
+    save_concurrent_gb: Maximum amount of parameters that are written at the
       same time, in units of 10^9 bytes (at least the largest parameter). It
       saves memory, also because it disables compression, whose buffers are as
       large as the parameters. If None, all parameters are written at once.
   """
 
-  every_steps: validation.PositiveInt = 1000
-  keep_last: validation.PositiveInt | None = 3
-  keep_every_steps: validation.PositiveInt | None = None
-  best_metric: str | None = None
-  best_is_highest: bool | None = None
-  asynchronous: bool = True
-  write_concurrent_gb: validation.PositiveInt | None = None
+  save_interval_steps: validation.PositiveInt = 1000
+  max_to_keep: validation.PositiveInt | None = 3
+  keep_period: validation.PositiveInt | None = None
+  metric_for_best_model: str | None = None
+  greater_is_better: bool | None = None
+  enable_async_checkpointing: bool = True
+  save_concurrent_gb: validation.PositiveInt | None = None
 
   def score(self, metrics: dict[str, float]) -> float:
     """Returns the score of a checkpoint. Larger is better.
@@ -70,19 +70,19 @@ class CheckpointOptions:
       metrics: Evaluation metrics by name.
 
     Returns:
-      The score, or -inf without a finite value of `best_metric`.
+      The score, or -inf without a finite value of `metric_for_best_model`.
     """
-    value = metrics.get(self.best_metric or '', math.nan)
+    value = metrics.get(self.metric_for_best_model or '', math.nan)
     if not math.isfinite(value):
       return -math.inf
-    return -value if self.best_is_highest is False else value
+    return -value if self.greater_is_better is False else value
 
   def preservation_policy(self):
     """Returns the Orbax policy that determines which checkpoints are kept."""
-    policies: list[Any] = [checkpoint_managers.LatestN(self.keep_last)]
-    if self.keep_every_steps:
-      policies.append(checkpoint_managers.EveryNSteps(self.keep_every_steps))
-    if self.best_metric:
+    policies: list[Any] = [checkpoint_managers.LatestN(self.max_to_keep)]
+    if self.keep_period:
+      policies.append(checkpoint_managers.EveryNSteps(self.keep_period))
+    if self.metric_for_best_model:
       policies.append(checkpoint_managers.BestN(get_metric_fn=self.score, n=1))
     return checkpoint_managers.AnyPreservationPolicy(policies)
 
@@ -119,22 +119,24 @@ class Checkpoints:
     self._options = options or CheckpointOptions()
     self.directory = self._model_dir / checkpoint_reader.DIRECTORY
     self._handlers = checkpoint_items.make_handlers(
-      self._options.write_concurrent_gb
+      self._options.save_concurrent_gb
     )
     self._manager = self._open()
     self._last_written_step: int | None = None
     self._has_unchecked_write = False
 
   def _open(self) -> ocp.CheckpointManager:
-    if self._options.best_metric:
+    if self._options.metric_for_best_model:
       self._check_scores()
     return ocp.CheckpointManager(
       self.directory,
       options=ocp.CheckpointManagerOptions(
         preservation_policy=self._options.preservation_policy(),
         # Without `best_fn`, the manager does not write metrics.
-        best_fn=self._options.score if self._options.best_metric else None,
-        enable_async_checkpointing=self._options.asynchronous,
+        best_fn=self._options.score
+        if self._options.metric_for_best_model
+        else None,
+        enable_async_checkpointing=self._options.enable_async_checkpointing,
         cleanup_tmp_directories=True,
       ),
       item_names=checkpoint_items.NAMES,
@@ -179,7 +181,7 @@ class Checkpoints:
     Args:
       state: Training state. Its step names the checkpoint.
       meta: Plain JSON metadata that is saved with the state.
-      metrics: Evaluation metrics at this step, for `best_metric`.
+      metrics: Evaluation metrics at this step, for `metric_for_best_model`.
 
     Raises:
       CheckpointError: If this write or the previous one failed, for example
@@ -189,11 +191,15 @@ class Checkpoints:
     if step in self._manager.all_steps():
       return
     scored = None
-    if best_metric := self._options.best_metric:
-      scored = {best_metric: (metrics or {}).get(best_metric, math.nan)}
+    if metric_for_best_model := self._options.metric_for_best_model:
+      scored = {
+        metric_for_best_model: (metrics or {}).get(
+          metric_for_best_model, math.nan
+        )
+      }
     save = (
       checkpoint_items.SaveArrays
-      if self._options.write_concurrent_gb is None
+      if self._options.save_concurrent_gb is None
       else checkpoint_items.SaveTree
     )
     meta = meta | checkpoint_items.make_meta(self._model_dir, scored)
@@ -411,7 +417,7 @@ def write_parameters(
     **options: Fields of `CheckpointOptions`.
   """
   checkpoints = Checkpoints(
-    directory, CheckpointOptions(asynchronous=False, **options)
+    directory, CheckpointOptions(enable_async_checkpointing=False, **options)
   )
   state = train_state.TrainState(
     step=jnp.int32(step),

@@ -193,14 +193,16 @@ def _target_languages(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
   languages: set[str] = set()
   for loader in loaders.values():
     stream: Any = loader.stream
-    if getattr(stream, 'layout', None) is not dataset_config.Layout.SIDES:
+    if (
+      getattr(stream, 'layout', None) is not dataset_config.ExampleLayout.SIDES
+    ):
       continue
     order = stream.pairs.order
     for task in loader.statistics():
       if len(task.languages) == 2:
         first, second = task.languages
-        is_forward = order is not dataset_config.SideOrder.REVERSED
+        is_forward = order is not dataset_config.PairOrder.REVERSED
         languages |= {second} if is_forward else {first}
-        if order is dataset_config.SideOrder.RANDOM:
+        if order is dataset_config.PairOrder.RANDOM:
           languages |= {first, second}
   return languages

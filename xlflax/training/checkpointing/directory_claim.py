@@ -71,7 +71,7 @@ def check_directory(
   """Rejects the directory of another run, in every process."""
   directory = setup.model_dir
   run_directory.check_run_directory(
-    directory, setup.description, other_config=_other_config(setup)
+    directory, setup.description, on_config_mismatch=_other_config(setup)
   )
   run_directory.run_id(directory)  # Raises an error if `model.json` is damaged.
   run_directory.check_vocabulary(vocabulary, directory)
@@ -94,7 +94,7 @@ def _check_inputs(
 ) -> None:
   """Rejects a change of the data, or logs it."""
   saved = checkpoint_items.read_meta(checkpoint)['inputs']
-  if _other_config(setup) is run_directory.OtherConfig.REFUSE:
+  if _other_config(setup) is run_directory.OnConfigMismatch.REFUSE:
     data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)
   for change in data_fingerprint.describe_differences(saved, fingerprint):
     logging.warning('Since checkpoint %s, %s.', checkpoint, change)
@@ -115,7 +115,7 @@ def claim_directory(
     directory,
     setup.description,
     gin_config=gin_config,
-    other_config=_other_config(setup),
+    on_config_mismatch=_other_config(setup),
     run=run,
   )
   run_directory.remove_leftovers(directory)
@@ -139,7 +139,9 @@ def claim_directory(
       )
 
 
-def _other_config(setup: training_setup.Setup) -> run_directory.OtherConfig:
+def _other_config(
+  setup: training_setup.Setup,
+) -> run_directory.OnConfigMismatch:
   """Returns the user's setting, or ACCEPT if the run has no results yet.
 
   A run that failed at its start because of a mistake can thus be started again
@@ -149,8 +151,8 @@ def _other_config(setup: training_setup.Setup) -> run_directory.OtherConfig:
   if paths.file_size(metrics) or checkpoint_reader.finished_steps(
     setup.model_dir
   ):
-    return setup.settings.other_config
-  return run_directory.OtherConfig.ACCEPT
+    return setup.settings.on_config_mismatch
+  return run_directory.OnConfigMismatch.ACCEPT
 
 
 def check_vocabulary_directory(

@@ -29,10 +29,10 @@ def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
     streams. If an objective reads several streams, only their common settings
     are included.
   """
-  streams = {stream.name: stream for stream in trainer.streams}
+  streams = {stream.name: stream for stream in trainer.datasets}
   inputs: dict[str, dict[str, Any]] = {}
   for entry in trainer.objectives.entries:
-    read_settings = getattr(streams[entry.stream], 'input_settings', None)
+    read_settings = getattr(streams[entry.dataset], 'input_settings', None)
     if read_settings is None:
       continue
     settings = read_settings()

@@ -47,7 +47,7 @@ class VocabularyIdentity(NamedTuple):
     return f'{self.size:,} tokens, hash {self.hash[:12]}'
 
 
-class OtherConfig(enum.Enum):
+class OnConfigMismatch(enum.Enum):
   """Action if the directory contains a run with another configuration."""
 
   REFUSE = 'refuse'
@@ -58,14 +58,14 @@ def check_run_directory(
   model_dir: pathlib.Path,
   description: dict[str, Any],
   *,
-  other_config: OtherConfig = OtherConfig.REFUSE,
+  on_config_mismatch: OnConfigMismatch = OnConfigMismatch.REFUSE,
 ) -> None:
   """Checks that a directory is empty or belongs to this run. Writes nothing.
 
   Args:
     model_dir: Model directory. It need not exist.
     description: Description of the run (`config_serialization.to_json_config`).
-    other_config: Action if the directory contains a run with another
+    on_config_mismatch: Action if the directory contains a run with another
       configuration.
 
   Raises:
@@ -74,11 +74,13 @@ def check_run_directory(
   """
   check_not_a_file(model_dir)
   if (model_dir / TRAINER).exists():
-    is_strict = other_config is OtherConfig.REFUSE
+    is_strict = on_config_mismatch is OnConfigMismatch.REFUSE
     saved_description = read_run_file(
       model_dir, TRAINER, allow_other_run=not is_strict
     )
-    _check_same_config(model_dir, saved_description, description, other_config)
+    _check_same_config(
+      model_dir, saved_description, description, on_config_mismatch
+    )
   elif any(
     not path.name.startswith('.') for path in paths.list_directory(model_dir)
   ):
@@ -110,7 +112,7 @@ def claim_run_directory(
   description: dict[str, Any],
   *,
   gin_config: str = '',
-  other_config: OtherConfig = OtherConfig.REFUSE,
+  on_config_mismatch: OnConfigMismatch = OnConfigMismatch.REFUSE,
   run: str = '',
 ) -> None:
   """Records a run in its directory.
@@ -119,14 +121,16 @@ def claim_run_directory(
     model_dir: Model directory.
     description: Description of the run (`config_serialization.to_json_config`).
     gin_config: Text of a gin file that builds the run. If '', none is written.
-    other_config: Action if the directory contains a run with another
+    on_config_mismatch: Action if the directory contains a run with another
       configuration.
     run: Identifier of the run. If '', the identifier in `model.json`.
 
   Raises:
     RunDirectoryError: See `check_run_directory`.
   """
-  check_run_directory(model_dir, description, other_config=other_config)
+  check_run_directory(
+    model_dir, description, on_config_mismatch=on_config_mismatch
+  )
   contents = {CONFIG: gin_config} if gin_config else {}
   identified = {**description, _RUN_KEY: run or run_id(model_dir)}
   manifests.write_files(
@@ -136,10 +140,10 @@ def claim_run_directory(
   )
 
 
-def _check_same_config(model_dir, old, new, other_config) -> None:
+def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
   """Raises an error if two descriptions differ, unless this is accepted."""
   difference = config_serialization.config_difference(old, new)
-  if difference and other_config is OtherConfig.REFUSE:
+  if difference and on_config_mismatch is OnConfigMismatch.REFUSE:
     raise errors.RunDirectoryError(
       'The model directory contains a run with another configuration',
       got='\n--- the run in the directory\n+++ this configuration\n'

@@ -16,7 +16,7 @@ FORM = 'PLATFORM:KIND:COUNT, for example gpu:H200:512, tpu:v5p:256 or cpu:8'
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Machine:
+class DeviceTopology:
   """Devices for which a run is planned.
 
   Attributes:
@@ -48,7 +48,7 @@ class Machine:
     return f'{self.count} x {name}{nodes}'
 
 
-def parse_topology(text: str) -> Machine:
+def parse_topology(text: str) -> DeviceTopology:
   """Parses the value of `--target_topology`.
 
   Args:
@@ -85,7 +85,7 @@ def parse_topology(text: str) -> Machine:
       fix='Change the number of devices, or append the number per node, as in '
       f'{text.split("/")[0]}/4.',
     )
-  return Machine(
+  return DeviceTopology(
     platform=(cpu or platform).lower(),
     accelerator=accelerator,
     count=num_devices,

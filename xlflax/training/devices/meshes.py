@@ -51,7 +51,7 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
 
 
 def default_fsdp_size(
-  devices, machine: machine_topology.Machine | None, tensor: int
+  devices, machine: machine_topology.DeviceTopology | None, tensor: int
 ) -> int:
   """Returns the default size of the fsdp axis: the devices of a node.
 

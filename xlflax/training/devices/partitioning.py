@@ -90,7 +90,7 @@ class Partitioner:
   tensor_splits: TensorSplits = TensorSplits.LAYERS
   rules: Rules = DEFAULT_RULES
   devices: tuple[Any, ...] | None = None
-  machine: machine_topology.Machine | None = None
+  machine: machine_topology.DeviceTopology | None = None
 
   def __post_init__(self):
     for rule in self.rules:
@@ -233,20 +233,20 @@ class Partitioner:
         (spec[i],) = nn.logical_to_mesh_axes(('embed',), rules) or (None,)
     return spec
 
-  def _find_unsplit(self, name, names, shape) -> list['KeptWhole']:
+  def _find_unsplit(self, name, names, shape) -> list['Unsharded']:
     """Finds the dimensions of an array that are not divisible."""
     unsplit = []
     for i, axes in enumerate(self._partition_spec(names, shape)):
       num_devices = _size(self.mesh, axes)
       if shape[i] % num_devices:
         unsplit.append(
-          KeptWhole(
+          Unsharded(
             name, tuple(shape), i, names[i], str(axes), parts=num_devices
           )
         )
     return unsplit
 
-  def kept_whole(self, boxed) -> list['KeptWhole']:
+  def kept_whole(self, boxed) -> list['Unsharded']:
     """Returns the dimensions that are not divisible by their mesh axes.
 
     Args:
@@ -296,7 +296,7 @@ class Partitioner:
       yield
 
 
-class KeptWhole(NamedTuple):
+class Unsharded(NamedTuple):
   """Dimension that is not split, because its size is not divisible.
 
   Attributes:

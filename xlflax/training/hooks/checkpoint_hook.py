@@ -13,6 +13,6 @@ class CheckpointHook(hook_base.Hook):
       CheckpointError: If a checkpoint could not be written in the background.
     """
     run.checkpoints.check()
-    if step % run.trainer.checkpoints.every_steps == 0:
+    if step % run.trainer.checkpoints.save_interval_steps == 0:
       return hook_base.Request(save=True)
     return None

@@ -30,7 +30,7 @@ def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
   """
   trainer = run.trainer
   hang_watchdog = watchdog_hook.WatchdogHook(
-    run.activities, trainer.hang_timeout
+    run.activities, trainer.watchdog_timeout
   )
   step_time_monitor = step_time_logging.StepTimeHook(run.clock)
   progress_lines = progress_logging.ProgressHook()
@@ -39,7 +39,7 @@ def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
     hang_watchdog,
     restart_cost_hook.RestartCostHook(),
   ]
-  if trainer.replay_every:
+  if trainer.sdc_check_every:
     hooks.append(
       sdc_hook.SilentDataCorruptionHook(run.setup, run.last_good_checkpoint)
     )
@@ -51,8 +51,8 @@ def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
       )
     )
   hooks.append(progress_lines)
-  if trainer.spikes:
-    hooks.append(loss_spike_hook.LossSpikeHook(trainer.spikes))
+  if trainer.loss_spike_guard:
+    hooks.append(loss_spike_hook.LossSpikeHook(trainer.loss_spike_guard))
   hooks += [
     non_finite_hook.NonFiniteHook(),
     step_time_monitor,

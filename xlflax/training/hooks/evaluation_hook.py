@@ -24,17 +24,17 @@ class EvaluationHook(hook_base.Hook):
     metrics = self._evaluation.run(run.setup, run.state)
     run.write_metrics(step, eval=metrics)
     run.restart_clocks()
-    best_metric = run.trainer.checkpoints.best_metric
-    if best_metric is None:
+    metric_for_best_model = run.trainer.checkpoints.metric_for_best_model
+    if metric_for_best_model is None:
       return None
-    if best_metric in metrics:
+    if metric_for_best_model in metrics:
       return hook_base.Request(save=True, metrics=metrics)
     return hook_base.Request(
       save=True,
       error=errors.ConfigError(
-        'The evaluation does not compute `best_metric`',
-        got=best_metric,
+        'The evaluation does not compute `metric_for_best_model`',
+        got=metric_for_best_model,
         expected='one of ' + ', '.join(sorted(metrics)),
-        where='CheckpointOptions.best_metric',
+        where='CheckpointOptions.metric_for_best_model',
       ),
     )

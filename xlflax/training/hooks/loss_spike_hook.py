@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 
 def step_arguments(
-  options: loss_spike_options.LossSpikes | None, limit: float = math.inf
+  options: loss_spike_options.LossSpikeGuard | None, limit: float = math.inf
 ) -> tuple[np.float32, ...]:
   """Returns the arguments of a step function after state and batches.
 
@@ -23,7 +23,7 @@ def step_arguments(
     limit: Largest loss that is not a spike.
   """
   if (
-    options is None or options.response is not loss_spike_options.Response.SKIP
+    options is None or options.action is not loss_spike_options.SpikeAction.SKIP
   ):
     return ()
   return (np.float32(limit),)
@@ -40,7 +40,7 @@ class LossSpikeHook(hook_base.Hook):
     options: Definition of a spike, and the action taken.
   """
 
-  def __init__(self, options: loss_spike_options.LossSpikes):
+  def __init__(self, options: loss_spike_options.LossSpikeGuard):
     self._options = options
     self._losses: dict[str, list[float]] = {}
     self._limits: dict[str, float] = {}
@@ -98,14 +98,14 @@ class LossSpikeHook(hook_base.Hook):
     last_step, num_rewinds = self._rewinds
     num_rewinds = num_rewinds + 1 if last_step == run.step else 1
     self._rewinds = (run.step, num_rewinds)
-    if num_rewinds > self._options.most_rewinds:
+    if num_rewinds > self._options.max_rewinds:
       raise errors.TrainingError(
         'The loss spikes after every rewind to the same checkpoint',
         got=f'{num_rewinds} spikes after step {run.step}, the last one up to '
         f'step {from_step}',
         where=f'up to step {from_step}',
         fix='Lower the learning rate or clip the gradient. '
-        'LossSpikes.most_rewinds is the maximum number of rewinds',
+        'LossSpikeGuard.max_rewinds is the maximum number of rewinds',
       )
 
   def state_dict(self) -> dict[str, Any]:

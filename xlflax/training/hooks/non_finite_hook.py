@@ -24,7 +24,9 @@ class NonFiniteHook(hook_base.Hook):
   def before_checkpoint(self, run):
     """See base class."""
     sums = run.accumulator.peek()
-    if sums.unsound or run.trainer.non_finite is train_step.NonFinite.STOP:
+    if (
+      sums.unsound or run.trainer.non_finite is train_step.NonFinitePolicy.STOP
+    ):
       self._check(run, sums)
     return True
 
@@ -84,7 +86,7 @@ def _find_problem(
       f'{sums.unsound} of the last {sums.steps} steps',
       'Lower the learning rate',
     )
-  if sums.skipped and trainer.non_finite is train_step.NonFinite.STOP:
+  if sums.skipped and trainer.non_finite is train_step.NonFinitePolicy.STOP:
     return (
       'The loss or its gradient is not finite',
       f'{sums.skipped} of the last {sums.steps} steps',
@@ -93,7 +95,7 @@ def _find_problem(
     )
   all_skipped = step >= trainer.steps and sums.skipped == sums.steps
   if (sums.skipped or sums.spikes) and (
-    sums.streak >= trainer.most_skipped or all_skipped
+    sums.streak >= trainer.max_consecutive_skips or all_skipped
   ):
     message = (
       'Too many consecutive steps were skipped because of loss spikes'
@@ -103,7 +105,7 @@ def _find_problem(
     return (
       message,
       f'{sums.streak} consecutive skipped steps',
-      'Lower the learning rate or clip the gradient. Trainer.most_skipped is '
+      'Lower the learning rate or clip the gradient. Trainer.max_consecutive_skips is '
       'the maximum number of consecutive skipped steps',
     )
   return None

@@ -1,7 +1,7 @@
 """Check for silent data corruption, which computes some steps twice.
 
 A defective processor can return wrong results without an error. Every
-`Trainer.replay_every` steps, a step is computed twice by the same program from
+`Trainer.sdc_check_every` steps, a step is computed twice by the same program from
 copies of one state. All results must be equal bit by bit, and so must the
 replicas of an array on different devices. Each device computes checksums of its
 own memory (`training.devices.array_checksums`), which are compared. A
@@ -49,7 +49,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     self, setup: training_setup.Setup, last_good: Callable[[], int | None]
   ):
     self._setup, self._last_good = setup, last_good
-    self._every = setup.settings.replay_every or 0
+    self._every = setup.settings.sdc_check_every or 0
     # The last step for which all comparisons agreed.
     self._last_agreed: int | None = None
     self._hosts: list[str] | None = None
@@ -96,7 +96,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     """
     if self._hosts is None:
       self._hosts = stragglers.gather_host_names()
-    if self._setup.settings.xla_checker:
+    if self._setup.settings.xla_sdc_check:
       self._run_xla_checker(active, step, state, args)
     before = self._compute_digests(state)
     self._check_equal(_REPLICAS, before.compare_replicas(), step)

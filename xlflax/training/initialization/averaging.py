@@ -55,7 +55,7 @@ def last_steps(
       expected=f'at least {count} checkpoints',
       where=str(model_dir),
       fix='Average fewer checkpoints, or train with a larger '
-      'CheckpointOptions.keep_last.',
+      'CheckpointOptions.max_to_keep.',
     )
   return steps[-count:]
 

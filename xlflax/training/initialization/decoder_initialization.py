@@ -43,9 +43,9 @@ _DECODER_CROSS_ATTENTION = re.compile(
 )
 
 
-@class_registry.register('decoder_initialization')
+@class_registry.register('init_decoder_from_encoder')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DecoderInitialization:
+class InitDecoderFromEncoder:
   """Options to initialize an `EncoderDecoder` from the run of an `Encoder`.
 
   Attributes:
@@ -58,7 +58,7 @@ class DecoderInitialization:
   layers: Layers | None = None
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
-  def resolve(self, model) -> 'DecoderInitialization':
+  def resolve(self, model) -> 'InitDecoderFromEncoder':
     """Returns the options with the layers that a tied decoder shares.
 
     Args:
@@ -76,7 +76,7 @@ class DecoderInitialization:
         '`layers` must be the layers that the tied decoder shares',
         got=f'layers={self.layers.value!r}',
         expected=f'{tied.value!r}, the value of EncoderDecoderConfig.tied_layers',
-        where='DecoderInitialization.layers',
+        where='InitDecoderFromEncoder.layers',
       )
     return dataclasses.replace(self, layers=tied)
 

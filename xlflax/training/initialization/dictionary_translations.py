@@ -76,9 +76,9 @@ def _find_files(
       got=path,
       expected=f'a file such as {language}-de.txt or de-{language}.tsv, or a '
       'directory of them',
-      where='VocabularyMatching.dictionaries',
+      where='EmbeddingTransfer.dictionaries',
       fix='Name the file after the languages of its columns, or set '
-      'VocabularyMatching.source_language.',
+      'EmbeddingTransfer.source_language.',
     )
   return files
 

@@ -16,9 +16,9 @@ from xlflax.training.checkpointing import data_fingerprint
 from xlflax.training.distributed import distributed_job
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.initialization.vocabulary_matching import (
+  EmbeddingNorms,
   Kind,
   Matching,
-  Norms,
 )
 from xlflax.utils import errors
 
@@ -47,7 +47,7 @@ class MatchedRows:
     matching: Matching,
     source_dir: str = '',
     *,
-    norms: Norms = Norms.FRESH,
+    norms: EmbeddingNorms = EmbeddingNorms.FRESH,
   ):
     self._target, self._source = target, source
     self._source_dir = source_dir
@@ -58,7 +58,7 @@ class MatchedRows:
   @classmethod
   def from_run(
     cls,
-    settings: vocabulary_matching.VocabularyMatching,
+    settings: vocabulary_matching.EmbeddingTransfer,
     vocabulary,
     model_dir: str,
   ) -> 'MatchedRows':
@@ -78,7 +78,7 @@ class MatchedRows:
         '`vocabulary_matching` requires the tokens of the vocabulary',
         got='only the size of the vocabulary',
         expected='a vocabulary directory',
-        where='InitFrom.vocabulary_matching',
+        where='InitFromCheckpoint.vocabulary_matching',
       )
     source = data_fingerprint.load_vocabulary(paths.to_path(model_dir))
     matching = settings.match(vocabulary, source)
@@ -140,7 +140,7 @@ class MatchedRows:
       terms=tuple(zip(ids.T, weights.T, strict=True)),
       size=self.target_size,
       axis=axis,
-      scaled=self._norms is Norms.FRESH and fresh.ndim > 1,
+      scaled=self._norms is EmbeddingNorms.FRESH and fresh.ndim > 1,
     )
     filled, medians = jax.jit(fill, out_shardings=(sharding, None))(
       fresh, source

@@ -22,7 +22,7 @@ def check_renames(init: Any) -> None:
   Raises:
     ConfigError: If `re.sub` does not accept a rename.
   """
-  for pattern, replacement in init.renames:
+  for pattern, replacement in init.assignment_map:
     try:
       re.sub(pattern, replacement, '')
       re.compile(pattern)
@@ -31,7 +31,7 @@ def check_renames(init: Any) -> None:
         'A rename must be a regular expression and a replacement',
         got=f'{pattern!r} -> {replacement!r}',
         expected='arguments of `re.sub`',
-        where='InitFrom.renames',
+        where='InitFromCheckpoint.assignment_map',
         fix=str(error),
       ) from error
 
@@ -58,7 +58,7 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
       expected='a model that uses all parameters and the same positions',
       where=str(checkpoint),
       fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '
-      'them in InitFrom.unused.',
+      'them in InitFromCheckpoint.unused.',
     )
 
 
@@ -66,7 +66,7 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
   """Checks that embedding rows represent the same tokens and languages.
 
   Args:
-    init: `InitFrom` of the run.
+    init: `InitFromCheckpoint` of the run.
     names: Names of the initialized parameters of this model.
     vocabulary: Vocabulary of this run. If None, only its sizes are known and
       nothing is checked.
@@ -88,10 +88,10 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
     data_fingerprint.check_vocabulary(
       vocabulary,
       paths.to_path(init.model_dir),
-      where=f'InitFrom.model_dir, {", ".join(token_parameters)}',
+      where=f'InitFromCheckpoint.model_dir, {", ".join(token_parameters)}',
       fix='Train with the vocabulary of that run, set '
-      'InitFrom.vocabulary_matching, or exclude the parameters by '
-      'InitFrom.exclude.',
+      'InitFromCheckpoint.vocabulary_matching, or exclude the parameters by '
+      'InitFromCheckpoint.exclude.',
     )
 
 
@@ -119,8 +119,8 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
       'Language-specific parameters belong to other languages',
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(source_languages),
-      where=f'InitFrom.model_dir, {language_parameters[0]}',
-      fix='Exclude the parameters by InitFrom.exclude, or use the same '
+      where=f'InitFromCheckpoint.model_dir, {language_parameters[0]}',
+      fix='Exclude the parameters by InitFromCheckpoint.exclude, or use the same '
       'languages in the same order.',
     )
 
@@ -152,19 +152,17 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
   if init.decoder is not None and any('cross_attention' in p for p in problems):
     return (
       ' To initialize from an encoder without cross-attention, set '
-      "DecoderInitialization.cross_attention = 'fresh'."
+      "InitDecoderFromEncoder.cross_attention = 'fresh'."
     )
   if init.decoder is None and any(
     p.startswith('model/encoder/') for p in problems
   ):
-    return (
-      ' To initialize an encoder-decoder from an encoder, set InitFrom.decoder.'
-    )
+    return ' To initialize an encoder-decoder from an encoder, set InitFromCheckpoint.decoder.'
   if any('embeddings/position ' in p for p in problems):
     return f' {build_hint(init.model_dir)}'
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
     return (
-      " Add 'heads/' to InitFrom.exclude to initialize new heads of objectives "
+      " Add 'heads/' to InitFromCheckpoint.exclude to initialize new heads of objectives "
       'that the other run did not train.'
     )
   if init.vocabulary_matching is None and any(
@@ -172,7 +170,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
   ):
     return (
       ' To initialize from a run with another vocabulary, set '
-      'InitFrom.vocabulary_matching.'
+      'InitFromCheckpoint.vocabulary_matching.'
     )
   return ''
 

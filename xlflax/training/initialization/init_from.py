@@ -31,15 +31,13 @@ from xlflax.training.initialization import (
   parameter_assignment,
 )
 from xlflax.training.initialization.parameter_assignment import Source
-from xlflax.training.initialization.vocabulary_matching import (
-  VocabularyMatching,
-)
+from xlflax.training.initialization.vocabulary_matching import EmbeddingTransfer
 from xlflax.utils import class_registry, errors, validation
 
 
-@class_registry.register('init_from')
+@class_registry.register('init_from_checkpoint')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InitFrom:
+class InitFromCheckpoint:
   """Source of initial parameters.
 
   One of the two runs may have scanned layers and the other unrolled layers.
@@ -50,7 +48,7 @@ class InitFrom:
     include: Patterns of the parameters of this model to initialize. If (), all
       parameters.
     exclude: Patterns of parameters that keep their random initialization.
-    renames: (pattern, replacement) pairs that convert a name of this model to
+    assignment_map: (pattern, replacement) pairs that convert a name of this model to
       the name in the checkpoint, as in `re.sub`.
     allow_missing: Whether an included parameter may be absent from the
       checkpoint.
@@ -67,11 +65,11 @@ class InitFrom:
   step: validation.NonNegativeInt | None = None
   include: tuple[str, ...] = ()
   exclude: tuple[str, ...] = ()
-  renames: tuple[tuple[str, str], ...] = ()
+  assignment_map: tuple[tuple[str, str], ...] = ()
   allow_missing: bool = False
   unused: tuple[str, ...] = ()
-  vocabulary_matching: VocabularyMatching | None = None
-  decoder: decoder_initialization.DecoderInitialization | None = None
+  vocabulary_matching: EmbeddingTransfer | None = None
+  decoder: decoder_initialization.InitDecoderFromEncoder | None = None
   optimizer_state: bool = False
 
   def should_initialize(self, name: str) -> bool:
@@ -112,22 +110,22 @@ class InitFrom:
     """Returns the name of a parameter of this model in the checkpoint."""
     if self.decoder is not None:
       name = self.decoder.source_name(name)
-    for pattern, replacement in self.renames:
+    for pattern, replacement in self.assignment_map:
       name = re.sub(pattern, replacement, name)
     return name
 
 
-# A string is short for InitFrom(model_dir=...).
-Inits = InitFrom | str | Sequence[InitFrom | str]
+# A string is short for InitFromCheckpoint(model_dir=...).
+Inits = InitFromCheckpoint | str | Sequence[InitFromCheckpoint | str]
 
 
-def as_init_list(init: Inits | None) -> tuple[InitFrom, ...]:
+def as_init_list(init: Inits | None) -> tuple[InitFromCheckpoint, ...]:
   """Returns the sources of parameters in order, or () for None."""
   if not init:
     return ()
-  inits = (init,) if isinstance(init, (InitFrom, str)) else init
+  inits = (init,) if isinstance(init, (InitFromCheckpoint, str)) else init
   return tuple(
-    InitFrom(model_dir=source) if isinstance(source, str) else source
+    InitFromCheckpoint(model_dir=source) if isinstance(source, str) else source
     for source in inits
   )
 
@@ -182,7 +180,7 @@ def initialize_from_runs(
   """Initializes parameters of a state from other runs.
 
   The EMA starts from the same parameters. The state of the optimizer is only
-  restored if `InitFrom.optimizer_state` is set.
+  restored if `InitFromCheckpoint.optimizer_state` is set.
 
   Args:
     init: One or several sources. Parameters of a later source replace those of
@@ -192,7 +190,7 @@ def initialize_from_runs(
     factory: Factory that provides the shardings.
     model: Model of this run. If None, position offsets are not checked.
     vocabulary: Vocabulary of this run. Required by
-      `InitFrom.vocabulary_matching`.
+      `InitFromCheckpoint.vocabulary_matching`.
     report_dir: Directory to which reports of vocabulary matching are written.
       If None, they are not written.
 
@@ -276,11 +274,15 @@ def check_successor(
 
 
 def _read_values(
-  init: InitFrom, params, shardings, *, model, vocabulary, report_dir
+  init: InitFromCheckpoint, params, shardings, *, model, vocabulary, report_dir
 ) -> dict[str, jax.Array]:
   """Returns the parameters that one source initializes, by name."""
-  param_tree.check_patterns(init.include, params, where='InitFrom.include')
-  param_tree.check_patterns(init.exclude, params, where='InitFrom.exclude')
+  param_tree.check_patterns(
+    init.include, params, where='InitFromCheckpoint.include'
+  )
+  param_tree.check_patterns(
+    init.exclude, params, where='InitFromCheckpoint.exclude'
+  )
   init_checks.check_renames(init)
   if init.decoder is not None:
     decoder = init.decoder.resolve(model)
@@ -325,7 +327,7 @@ def _read_values(
 
 
 def _match_vocabularies(
-  init: InitFrom, params, vocabulary
+  init: InitFromCheckpoint, params, vocabulary
 ) -> embedding_transfer.MatchedRows | None:
   """Matches the vocabularies of the two runs if this is configured."""
   if init.vocabulary_matching is None:
@@ -338,9 +340,9 @@ def _match_vocabularies(
       '`vocabulary_matching` matches no included parameter',
       got=init.vocabulary_matching.parameters,
       expected='patterns of embeddings and output biases that are included',
-      where='VocabularyMatching.parameters',
+      where='EmbeddingTransfer.parameters',
       fix='To initialize only the body, do not set '
-      'InitFrom.vocabulary_matching.',
+      'InitFromCheckpoint.vocabulary_matching.',
     )
   return embedding_transfer.MatchedRows.from_run(
     init.vocabulary_matching, vocabulary, init.model_dir
@@ -390,7 +392,7 @@ def _compute_values(
   return {name: values[name] for name in sources}
 
 
-def _find_checkpoint(init: InitFrom) -> pathlib.Path:
+def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
   """Returns the directory of the checkpoint of a source.
 
   Raises:
@@ -410,7 +412,7 @@ def _find_checkpoint(init: InitFrom) -> pathlib.Path:
 
 
 def _find_sources(
-  init: InitFrom, params, saved, checkpoint, matched_rows
+  init: InitFromCheckpoint, params, saved, checkpoint, matched_rows
 ) -> dict[str, Source]:
   """Finds and checks the sources of the parameters to initialize.
 
@@ -457,14 +459,14 @@ def _find_sources(
       expected='the same vocabulary and sizes, or patterns that exclude other '
       'parameters',
       where=str(checkpoint),
-      fix='Set InitFrom.exclude, InitFrom.renames or InitFrom.allow_missing.'
+      fix='Set InitFromCheckpoint.exclude, InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
       + init_checks.mismatch_hint(init, problems),
     )
   return sources
 
 
 def _layer_selector(
-  init: InitFrom, name: str
+  init: InitFromCheckpoint, name: str
 ) -> parameter_assignment.LayerSelector:
   """Returns the function that selects the layers for a parameter."""
   if init.decoder is None or not name.startswith('model/decoder/'):

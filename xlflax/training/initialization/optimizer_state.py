@@ -76,7 +76,7 @@ def check_optimizer_state(
       ),
       expected='the same optimizer with the same parameters',
       where=str(where),
-      fix='To start with new moments, do not set InitFrom.optimizer_state.',
+      fix='To start with new moments, do not set InitFromCheckpoint.optimizer_state.',
     )
 
 

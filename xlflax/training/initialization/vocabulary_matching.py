@@ -34,7 +34,7 @@ class Kind(enum.IntEnum):
   INTERPOLATED = 5  # No match. The embedding is a mixture of others.
 
 
-class Norms(enum.Enum):
+class EmbeddingNorms(enum.Enum):
   """Norms of the embeddings of matched tokens after initialization.
 
   The embeddings of a trained model are often several times longer than randomly
@@ -48,7 +48,7 @@ class Norms(enum.Enum):
   FRESH = 'fresh'
 
 
-class Mixing(enum.Enum):
+class EmbeddingMixing(enum.Enum):
   """Method of interpolating the embeddings of tokens without a match."""
 
   MATCHED = 'matched'  # Mixtures of similar matched tokens (FOCUS).
@@ -99,9 +99,9 @@ class Matching(NamedTuple):
 TOKEN_ROWS = (r'/token$', r'/output_bias$', r'/output$')
 
 
-@class_registry.register('vocabulary_matching')
+@class_registry.register('embedding_transfer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularyMatching:
+class EmbeddingTransfer:
   """Options to initialize embeddings by token instead of by id.
 
   Attributes:
@@ -123,19 +123,19 @@ class VocabularyMatching:
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
-  norms: Norms = Norms.FRESH
+  norms: EmbeddingNorms = EmbeddingNorms.FRESH
   text: str | None = class_registry.path_field(
     content_hash.hash_paths, default=None
   )
-  mixing: Mixing = Mixing.MATCHED
+  mixing: EmbeddingMixing = EmbeddingMixing.MATCHED
 
   def __post_init__(self):
-    if self.mixing is Mixing.TRANSLATED and self.text is None:
+    if self.mixing is EmbeddingMixing.TRANSLATED and self.text is None:
       raise errors.ConfigError(
         "`mixing='translated'` requires `text`",
         got='text=None',
         expected='a corpus directory',
-        where='VocabularyMatching.text',
+        where='EmbeddingTransfer.text',
         fix="Set `text`, or do not set mixing='translated'.",
       )
 
@@ -159,7 +159,7 @@ class VocabularyMatching:
     if self.text is None:
       return token_matching
     matched = token_matching.source_ids >= 0
-    if self.mixing is Mixing.MATCHED:
+    if self.mixing is EmbeddingMixing.MATCHED:
       ids, weights = embedding_interpolation.focus_mixture(
         target, self.text, matched
       )

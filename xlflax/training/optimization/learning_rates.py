@@ -76,7 +76,7 @@ class Basis:
 def is_open(optimizer: optimizers.Optimizer) -> bool:
   """Returns whether the peak of an optimizer's schedule is not set."""
   schedule = optimizer.learning_rate
-  return isinstance(schedule, schedules.Peaked) and schedule.peak is None
+  return isinstance(schedule, schedules.Peaked) and schedule.peak_value is None
 
 
 def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
@@ -98,5 +98,5 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
     )
   schedule = optimizer.learning_rate
   assert isinstance(schedule, schedules.Peaked)
-  rate = dataclasses.replace(schedule, peak=basis.peak())
+  rate = dataclasses.replace(schedule, peak_value=basis.peak())
   return dataclasses.replace(optimizer, learning_rate=rate)

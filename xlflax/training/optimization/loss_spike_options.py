@@ -4,7 +4,7 @@ Large models are trained past sudden rises of the loss by hand. For example,
 PaLM (section 5.1) was restarted about 100 steps before each spike, without the
 batches around it. A step is a spike if its loss exceeds
 
-  median + `deviations` * max(1.4826 * MAD, median / 100)
+  median + `num_std` * max(1.4826 * MAD, median / 100)
 
 of the last losses of steps with the same objectives. MAD is the median absolute
 deviation, and 1.4826 MAD is the standard deviation of a normal distribution.
@@ -22,7 +22,7 @@ import numpy as np
 from xlflax.utils import class_registry, errors, validation
 
 
-class Response(enum.Enum):
+class SpikeAction(enum.Enum):
   """Action taken at a loss spike.
 
   Attributes:
@@ -35,43 +35,43 @@ class Response(enum.Enum):
   REWIND = 'rewind'
 
 
-@class_registry.register('loss_spikes')
+@class_registry.register('loss_spike_guard')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LossSpikes:
+class LossSpikeGuard:
   """Detection of loss spikes and the action taken.
 
   Attributes:
-    response: Action taken at a spike.
-    deviations: Number of standard deviations above the median from which a loss
+    action: Action taken at a spike.
+    num_std: Number of standard deviations above the median from which a loss
       is a spike.
     window: Number of last losses from which the median is computed.
-    after: Number of losses that are required before spikes are detected.
-    most_rewinds: Maximum number of rewinds to the same checkpoint. A further
+    min_history: Number of losses that are required before spikes are detected.
+    max_rewinds: Maximum number of rewinds to the same checkpoint. A further
       spike ends the run.
   """
 
-  response: Response = Response.SKIP
-  deviations: validation.PositiveFloat = 10.0
+  action: SpikeAction = SpikeAction.SKIP
+  num_std: validation.PositiveFloat = 10.0
   window: Annotated[int, annotated_types.Ge(2)] = 200
-  after: Annotated[int, annotated_types.Ge(2)] = 100
-  most_rewinds: validation.PositiveInt = 5
+  min_history: Annotated[int, annotated_types.Ge(2)] = 100
+  max_rewinds: validation.PositiveInt = 5
 
   def __post_init__(self):
-    if self.after > self.window:
+    if self.min_history > self.window:
       raise errors.ConfigError(
         '`after` must not exceed `window`',
-        got=f'after={self.after}, window={self.window}',
+        got=f'min_history={self.min_history}, window={self.window}',
         expected=f'at most {self.window}',
-        where='LossSpikes.after',
+        where='LossSpikeGuard.min_history',
       )
 
   def limit(self, losses: list[float]) -> float:
     """Returns the largest loss that is not a spike.
 
-    It is infinite if fewer than `after` losses are given.
+    It is infinite if fewer than `min_history` losses are given.
     """
-    if len(losses) < self.after:
+    if len(losses) < self.min_history:
       return math.inf
     median = float(np.median(losses))
     deviation = 1.4826 * float(np.median(np.abs(np.array(losses) - median)))
-    return median + self.deviations * max(deviation, abs(median) / 100)
+    return median + self.num_std * max(deviation, abs(median) / 100)

@@ -44,7 +44,7 @@ class Optimizer(abc.ABC):
     trainable: Patterns of parameters to train. If empty, all are trained.
     frozen: Patterns of parameters that are excluded from `trainable`. They are
       not trained and have no optimizer state.
-    rates: Pairs of a pattern and a schedule or constant: the learning rate of
+    lr_multipliers: Pairs of a pattern and a schedule or constant: the learning rate of
       parameters that match the pattern, instead of `learning_rate`. The first
       matching pattern is used. For a head that learns faster than the encoder
       below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
@@ -54,15 +54,17 @@ class Optimizer(abc.ABC):
   clip_norm: validation.PositiveFloat | None = None
   trainable: tuple[str, ...] = ()
   frozen: tuple[str, ...] = ()
-  rates: Rates = ()
+  lr_multipliers: Rates = ()
 
   # True if updates have the size of Adam's, which is about the learning rate.
   steps_as_adam = False
 
   def __post_init__(self):
-    for name in ('trainable', 'frozen', 'rates'):
+    for name in ('trainable', 'frozen', 'lr_multipliers'):
       object.__setattr__(self, name, tuple(getattr(self, name)))
-    object.__setattr__(self, 'rates', tuple(map(tuple, self.rates)))
+    object.__setattr__(
+      self, 'lr_multipliers', tuple(map(tuple, self.lr_multipliers))
+    )
 
   @abc.abstractmethod
   def make(self, rate: Rate) -> optax.GradientTransformation:
@@ -76,7 +78,7 @@ class Optimizer(abc.ABC):
   def transform(self) -> optax.GradientTransformation:
     """The transformation of the parameter tree as configured by all fields."""
     transform = self.make(self.learning_rate)
-    if self.rates:
+    if self.lr_multipliers:
       transform = self._with_rates(transform)
     if self.clip_norm is not None:
       transform = optax.chain(clip_by_global_norm(self.clip_norm), transform)
@@ -130,12 +132,14 @@ class Optimizer(abc.ABC):
       ConfigError: If a pattern matches no parameter, or no parameter is
         trained.
     """
-    rate_patterns = tuple(pattern for pattern, _ in self.rates)
+    rate_patterns = tuple(pattern for pattern, _ in self.lr_multipliers)
     param_tree.check_patterns(
       self.trainable, tree, where='trainable parameters'
     )
     param_tree.check_patterns(self.frozen, tree, where='frozen parameters')
-    param_tree.check_patterns(rate_patterns, tree, where='optimizer.rates')
+    param_tree.check_patterns(
+      rate_patterns, tree, where='optimizer.lr_multipliers'
+    )
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
         'The optimizer has no trainable parameters',
@@ -147,13 +151,13 @@ class Optimizer(abc.ABC):
     """Replaces `common` for parameters that match a pattern of `rates`."""
 
     def label(name, _):
-      for i, (pattern, _) in enumerate(self.rates):
+      for i, (pattern, _) in enumerate(self.lr_multipliers):
         if param_tree.matches_pattern((pattern,), name):
           return str(i)
       return 'common'
 
     transforms = {
-      str(i): self.make(rate) for i, (_, rate) in enumerate(self.rates)
+      str(i): self.make(rate) for i, (_, rate) in enumerate(self.lr_multipliers)
     }
     return optax.multi_transform(
       {'common': common} | transforms,
@@ -251,23 +255,23 @@ class Muon(AdamW):
 
   Attributes:
     momentum: Decay rate of the averaged gradients of the matrices.
-    iterations: Number of Newton-Schulz iterations.
+    ns_steps: Number of Newton-Schulz iterations.
     update_rms: Root mean square of a full-rank update, divided by the learning
       rate.
-    hidden: Patterns of the parameters that are such matrices. Axes of scanned
+    muon_params: Patterns of the parameters that are such matrices. Axes of scanned
       layers and languages precede the axes of the matrix.
   """
 
   momentum: validation.FractionBelowOne = 0.95
-  iterations: validation.PositiveInt = 5
+  ns_steps: validation.PositiveInt = 5
   update_rms: validation.PositiveFloat = 0.2
-  hidden: Sequence[str] = HIDDEN
+  muon_params: Sequence[str] = HIDDEN
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
     matrices = optax.chain(
       optax.contrib.scale_by_muon(
         beta=self.momentum,
-        ns_steps=self.iterations,
+        ns_steps=self.ns_steps,
         weight_dimension_numbers=functools.partial(
           param_tree.map_named, _matrix_axes
         ),
@@ -285,7 +289,7 @@ class Muon(AdamW):
       lambda tree: param_tree.map_named(
         lambda name, _: (
           'matrices'
-          if param_tree.matches_pattern(self.hidden, name)
+          if param_tree.matches_pattern(self.muon_params, name)
           else 'rest'
         ),
         tree,

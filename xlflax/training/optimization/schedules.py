@@ -1,10 +1,10 @@
 """Schedules: functions of the step, such as learning rate schedules.
 
 Each schedule is a frozen dataclass that is called with a step. During the first
-`warmup_steps` steps, the value rises linearly from 0 to `peak`. The decay
+`warmup_steps` steps, the value rises linearly from 0 to `peak_value`. The decay
 follows. A value of `warmup_steps` below 1 is a fraction of the total steps,
 which is rounded up. `total_steps=None` stands for the number of steps of the
-run, which is filled in before training (`resolve_schedules`). `peak=None`
+run, which is filled in before training (`resolve_schedules`). `peak_value=None`
 stands for the default learning rate of the run (`learning_rates`).
 """
 
@@ -36,10 +36,10 @@ class Peaked(Schedule):
   """Base class of schedules with a peak.
 
   Attributes:
-    peak: Maximum value. If None, the default learning rate of the run.
+    peak_value: Maximum value. If None, the default learning rate of the run.
   """
 
-  peak: validation.NonNegativeFloat | None
+  peak_value: validation.NonNegativeFloat | None
 
   @property
   def _required_peak(self) -> float:
@@ -48,20 +48,20 @@ class Peaked(Schedule):
     Raises:
       ConfigError: If the peak is None.
     """
-    if self.peak is None:
+    if self.peak_value is None:
       raise errors.ConfigError(
         'peak=None requires a run that uses the schedule as learning rate',
         got='peak=None',
         where=f'schedules.{type(self).__name__}',
         fix='Set `peak`',
       )
-    return self.peak
+    return self.peak_value
 
 
 @class_registry.register('constant')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constant(Peaked):
-  """Constant `peak` after the warmup.
+  """Constant `peak_value` after the warmup.
 
   Attributes:
     warmup_steps: Number of warmup steps.
@@ -76,19 +76,19 @@ class Constant(Peaked):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Decay(Peaked):
-  """Base class of decays from `peak` to `end` at `total_steps`.
+  """Base class of decays from `peak_value` to `end_value` at `total_steps`.
 
   Attributes:
     total_steps: Step at which the decay ends. If None, the last step of the
       run.
     warmup_steps: Number of warmup steps. Below 1, a fraction of the total
       steps, rounded up.
-    end: Final value.
+    end_value: Final value.
   """
 
   total_steps: validation.PositiveInt | None = None
   warmup_steps: validation.NonNegativeInt | validation.OpenFraction = 0
-  end: validation.NonNegativeFloat = 0.0
+  end_value: validation.NonNegativeFloat = 0.0
 
   def __post_init__(self):
     if self.total_steps is not None:
@@ -136,26 +136,30 @@ class _Decay(Peaked):
 @class_registry.register('linear')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(_Decay):
-  """Linear decay from `peak` to `end` at `total_steps` (VECO, PPA)."""
+  """Linear decay from `peak_value` to `end_value` at `total_steps` (VECO, PPA)."""
 
   def _make_decay(self, decay_steps):
-    return optax.linear_schedule(self._required_peak, self.end, decay_steps)
+    return optax.linear_schedule(
+      self._required_peak, self.end_value, decay_steps
+    )
 
 
 @class_registry.register('cosine')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cosine(_Decay):
-  """Cosine decay from `peak` to `end` at `total_steps`."""
+  """Cosine decay from `peak_value` to `end_value` at `total_steps`."""
 
   def _make_decay(self, decay_steps):
     return optax.cosine_decay_schedule(
       self._required_peak,
       decay_steps,
-      alpha=self.end / self._required_peak if self._required_peak else 0.0,
+      alpha=self.end_value / self._required_peak
+      if self._required_peak
+      else 0.0,
     )
 
 
-class Fall(enum.StrEnum):
+class DecayShape(enum.StrEnum):
   """Shape of a decay, where f is the elapsed fraction of the decay.
 
   Attributes:
@@ -178,11 +182,11 @@ class WSD(_Decay):
     decay_steps: Number of decay steps, the last steps of the run. Below 1, a
       fraction of the total steps, rounded up. It is limited to the steps after
       the warmup.
-    shape: Shape of the decay, LINEAR or SQRT (Haegele et al. 2024).
+    decay_shape: Shape of the decay, LINEAR or SQRT (Haegele et al. 2024).
   """
 
   decay_steps: validation.PositiveInt | validation.OpenFraction = 0.2
-  shape: Fall = Fall.SQRT
+  decay_shape: DecayShape = DecayShape.SQRT
 
   def _make_decay(self, decay_steps):
     assert self.total_steps is not None
@@ -193,9 +197,11 @@ class WSD(_Decay):
 
     def decay(step):
       fraction = jnp.clip((step - stable_steps) / final_steps, 0.0, 1.0)
-      if self.shape is Fall.SQRT:
+      if self.decay_shape is DecayShape.SQRT:
         fraction = jnp.sqrt(fraction)
-      return self._required_peak + (self.end - self._required_peak) * fraction
+      return (
+        self._required_peak + (self.end_value - self._required_peak) * fraction
+      )
 
     return decay
 

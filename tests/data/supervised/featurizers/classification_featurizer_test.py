@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.dataset_config import Separator
+from xlflax.data.dataset_config import SpecialTokenTemplate
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import (
   classification_featurizer,
@@ -29,7 +29,9 @@ def _example(text='the cat', paired='a dog', label='neutral', **more):
 
 
 def _maker(**kwargs):
-  return classification_featurizer.ClassificationRows(labels=_LABELS, **kwargs)
+  return classification_featurizer.ClassificationFeaturizer(
+    labels=_LABELS, **kwargs
+  )
 
 
 def test_a_pair_as_the_docstring_shows_it(toy_vocabulary):
@@ -114,7 +116,7 @@ def test_the_longer_text_loses_its_last_tokens(first, second, capacity):
   )
 
 
-@pytest.mark.parametrize('separator', list(Separator))
+@pytest.mark.parametrize('separator', list(SpecialTokenTemplate))
 def test_long_pairs_fill_the_row(toy_vocabulary, separator):
   long = _example('the cat sees the river ' * 9, 'a dog ' * 4)
   (row,) = _maker(separator=separator).text_rows(
@@ -158,7 +160,7 @@ def test_pieces_of_each_languages_own(toy_corpus, tmp_path):
 def taught(tmp_path):
   vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
   np.save(tmp_path / 'de.npy', vectors)
-  return vectors, classification_featurizer.TaughtRows(
+  return vectors, classification_featurizer.DistillationFeaturizer(
     labels=('query', 'document'), vectors={'de': str(tmp_path / 'de.npy')}
   )
 
@@ -185,7 +187,7 @@ def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
   [
     (_line('4.0'), (3, 'de', 'text 4.0')),
     (_line('b.tsv:1.0'), (3, 'de', 'text b.tsv:1.0')),
-    (_line('1.0', 'fr'), ('fr', 0, 'TaughtRows.vectors')),
+    (_line('1.0', 'fr'), ('fr', 0, 'DistillationFeaturizer.vectors')),
   ],
 )
 def test_a_line_without_a_vector_is_an_error(
@@ -202,7 +204,7 @@ def test_a_file_that_holds_no_vectors_is_an_error(
   path = tmp_path / 'de.npy'
   if content is not None:
     path.write_bytes(content)
-  maker = classification_featurizer.TaughtRows(
+  maker = classification_featurizer.DistillationFeaturizer(
     labels=('query', 'document'), vectors={'de': str(path)}
   )
   with raises_error(errors.CorpusError, mentions='de.npy'):

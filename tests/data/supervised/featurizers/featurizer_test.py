@@ -3,7 +3,7 @@ import pytest
 
 from xlflax.data import dataset_config
 from xlflax.data.batching import collate as text_rows
-from xlflax.data.dataset_config import Positions, Separator
+from xlflax.data.dataset_config import PositionIds, SpecialTokenTemplate
 from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.utils import errors
@@ -42,11 +42,11 @@ def test_text_row_as_its_docstring_says():
   assert all(value.dtype == np.int32 for value in row.values())
 
 
-@pytest.mark.parametrize('separator', list(Separator))
-@pytest.mark.parametrize('positions', list(Positions))
+@pytest.mark.parametrize('separator', list(SpecialTokenTemplate))
+@pytest.mark.parametrize('positions', list(PositionIds))
 def test_pairs_are_those_of_pretraining(separator, positions):
   texts = [np.array([7, 8, 9]), np.array([10, 11])]
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='pairs',
     mixture='m',
     layout='pairs',
@@ -68,7 +68,7 @@ def test_pairs_are_those_of_pretraining(separator, positions):
 
 
 def test_one_text_is_a_sentence_of_pretraining():
-  stream = dataset_config.Stream(
+  stream = dataset_config.DatasetConfig(
     name='s', mixture='m', layout='sentences', length=6, batch_size=1
   )
   expected = text_rows.build_batch(
@@ -78,7 +78,9 @@ def test_one_text_is_a_sentence_of_pretraining():
   batch = featurizer.stack_features([row], featurizer.text_fields(6, SPEC))
   for key in expected:
     np.testing.assert_array_equal(batch[key], expected[key])
-  assert len(row['token_ids']) == 2 + featurizer.num_special(1, Separator.XLMR)
+  assert len(row['token_ids']) == 2 + featurizer.num_special(
+    1, SpecialTokenTemplate.XLMR
+  )
 
 
 def test_stack_pads_rows_and_adds_empty_ones():

@@ -61,7 +61,7 @@ def _ids(text):
 
 
 def test_rows_as_the_docstring_shows_them():
-  maker = question_featurizer.QuestionRows(doc_stride=2)
+  maker = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2)
   ((first, second),) = maker.make(
     [_question('c d e f', 'd')], Letters(), length=9
   )
@@ -74,7 +74,9 @@ def test_rows_as_the_docstring_shows_them():
 
 
 def test_windows_without_the_answer_can_be_dropped():
-  maker = question_featurizer.QuestionRows(doc_stride=2, no_answer='drop')
+  maker = question_featurizer.QuestionAnsweringFeaturizer(
+    doc_stride=2, no_answer='drop'
+  )
   (rows,) = maker.make([_question('c d e f', 'd')], Letters(), length=9)
   assert len(rows) == 1 and rows[0]['start_positions'] == 6
 
@@ -82,7 +84,7 @@ def test_windows_without_the_answer_can_be_dropped():
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
 @pytest.mark.parametrize(('length', 'stride'), [(9, 1), (9, 128), (30, 4)])
 def test_windows_hold_all_of_the_context(separator, length, stride):
-  maker = question_featurizer.QuestionRows(
+  maker = question_featurizer.QuestionAnsweringFeaturizer(
     doc_stride=stride, separator=separator
   )
   context = 'qwertyuiop asdf'
@@ -109,13 +111,13 @@ def test_windows_hold_all_of_the_context(separator, length, stride):
 
 
 def test_an_answer_that_the_window_cuts_is_none_there():
-  maker = question_featurizer.QuestionRows(doc_stride=2)
+  maker = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2)
   (rows,) = maker.make([_question('cdef', 'def')], Letters(), length=9)
   assert [int(row['start_positions']) for row in rows] == [0, 0]
 
 
 def test_ends_inside_of_a_token_take_all_of_it():
-  (window,) = question_featurizer.QuestionRows().windows(
+  (window,) = question_featurizer.QuestionAnsweringFeaturizer().windows(
     [_question('cabd', 'b')], Letters(), length=20
   )[0]
   start, end = window.positions(2, 3)
@@ -129,7 +131,7 @@ def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
   nowhere = _question('c d', 'x', start=-1, id='w2')
   blind = _question('c d', 'd', answers=(), id='blind')
   with caplog.at_level(logging.WARNING):
-    found = question_featurizer.QuestionRows().make(
+    found = question_featurizer.QuestionAnsweringFeaturizer().make(
       [good, wrong, nowhere, blind], Letters(), length=12
     )
   assert [len(rows) for rows in found] == [1, 0, 0, 0]
@@ -141,27 +143,33 @@ def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
 
 
 def test_settings_that_can_not_be():
-  with raises_error(errors.ConfigError, got=0, where='QuestionRows.doc_stride'):
-    question_featurizer.QuestionRows(doc_stride=0)
   with raises_error(
-    errors.ConfigError, got='keep', where='QuestionRows.no_answer'
+    errors.ConfigError, got=0, where='QuestionAnsweringFeaturizer.doc_stride'
   ):
-    question_featurizer.QuestionRows(no_answer='keep')
+    question_featurizer.QuestionAnsweringFeaturizer(doc_stride=0)
+  with raises_error(
+    errors.ConfigError,
+    got='keep',
+    where='QuestionAnsweringFeaturizer.no_answer',
+  ):
+    question_featurizer.QuestionAnsweringFeaturizer(no_answer='keep')
   with raises_error(errors.ConfigError, mentions=(6, 2, 4)):
-    question_featurizer.QuestionRows().windows(
+    question_featurizer.QuestionAnsweringFeaturizer().windows(
       [_question('c', 'c')], Letters(), length=6
     )
 
 
 def test_long_questions_are_cut_and_languages_told_apart():
-  (window,) = question_featurizer.QuestionRows(max_question_length=3).windows(
+  (window,) = question_featurizer.QuestionAnsweringFeaturizer(
+    max_question_length=3
+  ).windows(
     [_question('c d', 'c', question='qwert', question_language='de')],
     Letters(),
     length=12,
   )[0]
   assert window.row['token_ids'].tolist() == _ids('<qwe>>cd>')
   assert window.row['language_ids'].tolist() == [1] * 5 + [0] * 4
-  assert question_featurizer.QuestionRows().windows(
+  assert question_featurizer.QuestionAnsweringFeaturizer().windows(
     [_question(' ', '', answers=())], Letters(), length=12
   ) == [[]]
 
@@ -186,7 +194,9 @@ def test_every_answer_is_decoded_again(language, vocabularies):
   context = _CONTEXTS[language]
   exact = 0
   for vocabulary in vocabularies:
-    maker = question_featurizer.QuestionRows(doc_stride=4, no_answer='drop')
+    maker = question_featurizer.QuestionAnsweringFeaturizer(
+      doc_stride=4, no_answer='drop'
+    )
     window = maker.windows(
       [_question(context, context[0])], vocabulary, length=400
     )[0][0]
@@ -244,7 +254,7 @@ def vocabularies(toy_vocabulary, tmp_path_factory):
 
 
 def test_rows_fit_their_fields():
-  maker = question_featurizer.QuestionRows(doc_stride=2)
+  maker = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2)
   (rows,) = maker.make([_question('c d e f', 'd')], Letters(), length=9)
   batch = featurizer.stack_features(rows, maker.fields(9, Letters.spec))
   assert batch['context_mask'].tolist() == [
@@ -262,7 +272,7 @@ def test_a_question_without_an_answer_points_at_the_first_position():
     context='ab cd ef',
     answers=(labeled_examples.UNANSWERABLE,),
   )
-  (rows,) = question_featurizer.QuestionRows(doc_stride=2).make(
+  (rows,) = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2).make(
     [example], Letters(), length=10
   )
   assert len(rows) > 1

@@ -26,8 +26,10 @@ _PARSED = labeled_examples.ParsedSentence(
   heads=(2, 3, 0),
   relations=('det', 'nsubj', 'root'),
 )
-_TAGS = tagging_featurizer.TaggingRows(labels=('DET', 'NOUN', 'VERB'))
-_TREES = parsing_featurizer.ParsingRows(relations=('det', 'nsubj', 'root'))
+_TAGS = tagging_featurizer.TaggingFeaturizer(labels=('DET', 'NOUN', 'VERB'))
+_TREES = parsing_featurizer.ParsingFeaturizer(
+  relations=('det', 'nsubj', 'root')
+)
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ def test_language_of_the_tokens(vocabulary):
 
 def test_label_that_is_not_known(vocabulary):
   with raises_error(errors.CorpusError, mentions=('VERB', 'en', 0)):
-    tagging_featurizer.TaggingRows(labels=('DET', 'NOUN')).make(
+    tagging_featurizer.TaggingFeaturizer(labels=('DET', 'NOUN')).make(
       [_TAGGED], vocabulary, length=16
     )
 

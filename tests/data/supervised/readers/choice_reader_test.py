@@ -63,7 +63,7 @@ def test_a_limit_leaves_whole_questions(write):
   path = write('a.jsonl', '\n'.join([json.dumps(_BELEBELE)] * 3))
   found = {
     most: len(
-      example_source.FileExamples(
+      example_source.FileDataset(
         files={'sw': path}, format='belebele', max_examples=most
       ).load('sw')
     )

@@ -224,14 +224,14 @@ def test_exchanged_languages(tmp_path):
   for file, side in zip((first, second), zip(*pairs, strict=True), strict=True):
     file.write_text(''.join(f'{line}\n' for line in side))
   for source in (
-    text_sources.FilePairs(files={'en-el': path}),
-    text_sources.FilePairs(files={'en-el': (str(first), str(second))}),
+    text_sources.ParallelFiles(files={'en-el': path}),
+    text_sources.ParallelFiles(files={'en-el': (str(first), str(second))}),
     translation_task.TsvPairs(files={'en-el': path}),
   ):
     assert len(source.load(('en', 'el')).first) == 4
   values = ('LATIN', 'el', 'GREEK', 'en')
   with raises_error(errors.CorpusError, mentions=values):
-    text_sources.FilePairs(files={'el-en': path}).load(('el', 'en'))
+    text_sources.ParallelFiles(files={'el-en': path}).load(('el', 'en'))
   for wrong in (
     lambda: translation_task.TsvPairs(files={'el-en': path}).load(('el', 'en')),
     lambda: file_formats.find_reader('lines').read(
@@ -241,4 +241,4 @@ def test_exchanged_languages(tmp_path):
   ):
     with raises_error(errors.CorpusError, mentions=values):
       wrong()
-  assert text_sources.FilePairs(files={'en-de': path}).load(('en', 'de'))
+  assert text_sources.ParallelFiles(files={'en-de': path}).load(('en', 'de'))

@@ -178,7 +178,7 @@ def _ranking(tmp_path, relevance: str, **others: str):
   _write(folder / 'relevance.tsv', relevance)
   for name, text in others.items():
     _write(folder / name.replace('_', '.'), text)
-  return beir.RankedFolder(directory=str(tmp_path)).load('en')
+  return beir.BeirDataset(directory=str(tmp_path)).load('en')
 
 
 @pytest.mark.parametrize(

@@ -167,13 +167,13 @@ def test_single_texts_can_not_be_switched():
 
 
 def test_joined_sources():
-  source = concatenated_source.JoinedExamples(sources=(ENGLISH, FRENCH))
+  source = concatenated_source.ConcatDataset(sources=(ENGLISH, FRENCH))
   assert source.languages() == ('en', 'fr')
   assert source.load('fr') == FRENCH.parts['fr']
   with raises_error(
-    errors.ConfigError, got='en', where='JoinedExamples.sources'
+    errors.ConfigError, got='en', where='ConcatDataset.sources'
   ):
-    concatenated_source.JoinedExamples(sources=(ENGLISH, ENGLISH)).languages()
+    concatenated_source.ConcatDataset(sources=(ENGLISH, ENGLISH)).languages()
 
 
 # Rows: tokens are the letters' places in the alphabet.
@@ -200,7 +200,7 @@ class Vocabulary:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Letters(featurizer.RowMaker):
+class Letters(featurizer.Featurizer):
   """A row for each word of the first text; the label is that of the id."""
 
   def fields(self, length, spec):
@@ -227,9 +227,9 @@ class Letters(featurizer.RowMaker):
 
 
 def test_rows_with_their_counterpart():
-  maker = translation_featurizer.PairedRows(
-    rows=Letters(),
-    counterparts=translation_featurizer.Counterparts(
+  maker = translation_featurizer.TranslationPairFeaturizer(
+    featurizer=Letters(),
+    translations=translation_featurizer.TranslationPairs(
       english=ENGLISH, translations=FRENCH
     ),
   )
@@ -250,9 +250,9 @@ def test_rows_with_their_counterpart():
 
 def test_windows_are_beside_those_at_the_same_share_of_the_way():
   words = 'a b c d e'
-  maker = translation_featurizer.PairedRows(
-    rows=Letters(),
-    counterparts=translation_featurizer.Counterparts(
+  maker = translation_featurizer.TranslationPairFeaturizer(
+    featurizer=Letters(),
+    translations=translation_featurizer.TranslationPairs(
       english=Held({'en': [make_pair('7', 'en', words, 'x')]}),
       translations=Held({'fr': [make_pair('7', 'fr', 'x y z', 'x')]}),
     ),
@@ -266,19 +266,23 @@ def test_windows_are_beside_those_at_the_same_share_of_the_way():
 
 def test_windows_that_are_left_out_have_no_counterpart():
   with raises_error(
-    errors.ConfigError, where='PairedRows.rows', mentions='QuestionRows'
+    errors.ConfigError,
+    where='TranslationPairFeaturizer.featurizer',
+    mentions='QuestionAnsweringFeaturizer',
   ):
-    translation_featurizer.PairedRows(
-      rows=question_featurizer.QuestionRows(no_answer='drop'),
-      counterparts=ENGLISH,
+    translation_featurizer.TranslationPairFeaturizer(
+      featurizer=question_featurizer.QuestionAnsweringFeaturizer(
+        no_answer='drop'
+      ),
+      translations=ENGLISH,
     )
 
 
 def test_english_beside_a_partner():
-  maker = translation_featurizer.PairedRows(
-    rows=Letters(),
-    counterparts=translation_featurizer.Counterparts(
-      english=ENGLISH, translations=FRENCH, partner='fr'
+  maker = translation_featurizer.TranslationPairFeaturizer(
+    featurizer=Letters(),
+    translations=translation_featurizer.TranslationPairs(
+      english=ENGLISH, translations=FRENCH, paired_with='fr'
     ),
   )
   row = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)[0][1]
@@ -303,15 +307,15 @@ def make_switched(count: int):
 
 @pytest.mark.parametrize('batch_size', [2, 6])
 def test_both_of_a_pair_are_in_one_batch(batch_size):
-  stream = supervised_dataset.LabelledStream(
+  stream = supervised_dataset.LabeledDatasetConfig(
     name='s',
     source=make_switched(9),
-    rows=Letters(),
+    featurizer=Letters(),
     length=9,
     batch_size=batch_size,
     group_size=2,
   )
-  loader = supervised_loader.LabelledLoader(
+  loader = supervised_loader.LabeledLoader(
     stream, vocabulary=Vocabulary(), seed=3
   )
   # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
@@ -330,15 +334,15 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
 
 
 def test_slices_of_a_batch_are_of_the_whole():
-  stream = supervised_dataset.LabelledStream(
+  stream = supervised_dataset.LabeledDatasetConfig(
     name='s',
     source=make_switched(5),
-    rows=Letters(),
+    featurizer=Letters(),
     length=9,
     batch_size=4,
     group_size=2,
   )
-  loader = supervised_loader.LabelledLoader(
+  loader = supervised_loader.LabeledLoader(
     stream, vocabulary=Vocabulary(), seed=3
   )
   whole = loader.rows(2, 0, 4)
@@ -351,10 +355,10 @@ def test_groups_must_fill_a_batch():
   with raises_error(
     errors.ConfigError, got='batch_size=5, group_size=2', where="stream 's'"
   ):
-    supervised_dataset.LabelledStream(
+    supervised_dataset.LabeledDatasetConfig(
       name='s',
       source=make_switched(5),
-      rows=Letters(),
+      featurizer=Letters(),
       length=9,
       batch_size=5,
       group_size=2,
@@ -362,7 +366,7 @@ def test_groups_must_fill_a_batch():
 
 
 def test_translated_test_sets_are_read_as_english():
-  source = concatenated_source.TranslatedExamples(
+  source = concatenated_source.TranslatedDataset(
     source=Held(
       {
         'fr': [

@@ -17,7 +17,7 @@ def nli(tmp_path):
   """A source of two languages with three and one examples."""
   (tmp_path / 'fr.tsv').write_text('a\tb\t0\nc\td\t1\ne\tf\t0\n')
   (tmp_path / 'th.tsv').write_text('ฝน\tแดด\t1\n')
-  return example_source.FileExamples(
+  return example_source.FileDataset(
     format='tsv',
     options={'labels': {'0': 'no', '1': 'yes'}},
     files={name: str(tmp_path / f'{name}.tsv') for name in ('fr', 'th')},
@@ -36,19 +36,19 @@ def test_languages_with_other_columns(tmp_path):
   (tmp_path / 'fr').write_text('yes\tun chien\tun animal\n' * 2)
   files = {code: str(tmp_path / code) for code in ('en', 'fr')}
   columns = {'label': 0, 'text': 1, 'paired_text': 2}
-  examples = example_source.FileExamples(
+  examples = example_source.FileDataset(
     format='tsv', files=files, language_options={'fr': {'columns': columns}}
   )
   assert [examples.load(code)[0].label for code in files] == ['yes', 'yes']
   assert examples.load('fr')[0].text == 'un chien'
   with raises_error(errors.ConfigError, got='de'):
-    example_source.FileExamples(
+    example_source.FileDataset(
       format='tsv', files=files, language_options={'de': {'columns': columns}}
     )
 
 
 def test_max_examples(nli):
-  cut = example_source.FileExamples(
+  cut = example_source.FileDataset(
     format=nli.format, files=nli.files, max_examples=2
   )
   assert [e.id for e in cut.load('fr')] == ['0', '1']
@@ -57,7 +57,7 @@ def test_max_examples(nli):
 def test_a_fingerprint_is_of_contents(nli, tmp_path):
   before = nli.fingerprint()
   (tmp_path / 'copy.tsv').write_text((tmp_path / 'th.tsv').read_text())
-  moved = example_source.FileExamples(
+  moved = example_source.FileDataset(
     format='tsv',
     options=nli.options,
     files=dict(nli.files) | {'th': str(tmp_path / 'copy.tsv')},
@@ -72,7 +72,7 @@ def test_a_fingerprint_is_of_contents(nli, tmp_path):
 def test_several_files_are_joined(tmp_path):
   for folder in 'xy':
     (tmp_path / f'{folder}.tsv').write_text(f'{folder}\tO\n')
-  joined = example_source.FileExamples(
+  joined = example_source.FileDataset(
     format='conll',
     files={'en': (str(tmp_path / 'x.tsv'), str(tmp_path / 'y.tsv'))},
   )
@@ -106,7 +106,7 @@ def test_parts_of_two_languages(tmp_path):
       }
     )
   )
-  questions = example_source.FileExamples(
+  questions = example_source.FileDataset(
     format='squad', files={'es-en': str(path)}
   )
   (example,) = questions.load('es-en')
@@ -118,7 +118,7 @@ def test_parts_of_two_languages(tmp_path):
 def test_the_second_text_may_be_of_another_language(tmp_path):
   path = tmp_path / 'en-fr-translated.tsv'
   path.write_text("It rains\tIt is wet\tIl pleut\tC'est mouillé\tyes\n")
-  mixed = example_source.FileExamples(
+  mixed = example_source.FileDataset(
     format='tsv',
     files={'fr-en': str(path)},
     options={'columns': {'text': 2, 'paired_text': 1, 'label': 4}},
@@ -131,14 +131,14 @@ def test_the_second_text_may_be_of_another_language(tmp_path):
 def test_word_alignments(tmp_path):
   (tmp_path / 'text').write_text('ναί ||| yes\n')
   (tmp_path / 'gold').write_text('1-1\n')
-  links = example_source.FileExamples(
+  links = example_source.FileDataset(
     format='word_alignment',
     options={'first_index': 1},
     files={'grc-en': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
   )
   assert links.load('grc-en')[0].sure == {(0, 0)}
   with raises_error(errors.ConfigError, got='de'):
-    example_source.FileExamples(
+    example_source.FileDataset(
       format='word_alignment', files={'de': ('a', 'b')}
     ).load('de')
 
@@ -160,16 +160,16 @@ def test_missing_languages_and_files(nli, tmp_path):
       {'format': 'conllu', 'options': {'header': 'none'}},
       ('conllu', 'subtypes', 'header'),
     ),
-    ({'format': 'tsv', 'files': {}}, 'FileExamples.files'),
+    ({'format': 'tsv', 'files': {}}, 'FileDataset.files'),
   ],
 )
 def test_wrong_arguments(arguments, values):
   with raises_error(errors.ConfigError, mentions=values):
-    example_source.FileExamples(**({'files': {'en': 'a'}} | arguments))
+    example_source.FileDataset(**({'files': {'en': 'a'}} | arguments))
 
 
 def test_wrongly_named_parts():
-  odd = example_source.FileExamples(format='conll', files={'en-de': 'a'})
+  odd = example_source.FileDataset(format='conll', files={'en-de': 'a'})
   with raises_error(
     errors.ConfigError, got='en-de', mentions=('fr', 'zh_Hans')
   ):
@@ -200,7 +200,7 @@ def test_mined_files(tmp_path):
     (tmp_path / name).write_text(text)
 
   def mined(*names, **options):
-    return example_source.MinedFiles(
+    return example_source.BitextMiningFiles(
       files={'fr-en': tuple(str(tmp_path / n) for n in names)}, **options
     )
 
@@ -226,7 +226,7 @@ def test_labels_of_a_source(nli, tmp_path):
   assert label_sets.labels_of(nli) == ('no', 'yes')
   assert label_sets.labels_of(nli, ('th',)) == ('yes',)
   (tmp_path / 'blind.tsv').write_text('a\tb\n')
-  blind = example_source.FileExamples(
+  blind = example_source.FileDataset(
     format='tsv', files={'ur': str(tmp_path / 'blind.tsv')}
   )
   with raises_error(errors.CorpusError, mentions='ur'):
@@ -237,7 +237,7 @@ def test_entities_have_both_marks_of_each_type(tmp_path):
   def labels_in(text):
     (tmp_path / 'a.conll').write_text(text)
     return label_sets.labels_of(
-      example_source.FileExamples(
+      example_source.FileDataset(
         format='conll', files={'en': str(tmp_path / 'a.conll')}
       )
     )

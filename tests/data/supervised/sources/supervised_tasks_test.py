@@ -81,10 +81,10 @@ def test_examples_come_through_a_task(tmp_path, registries, format):
     files={'test': paths},
     **options,
   )
-  read = task_source.TaskExamples(
+  read = task_source.SeqioDataset(
     mixture=f'l.{format}', kind=file_formats.find_reader(format).example.KIND
   )
-  files = example_source.FileExamples(
+  files = example_source.FileDataset(
     format=format, files={part: paths}, options=options
   )
   assert read.languages() == (part,)
@@ -100,7 +100,7 @@ def test_blind_examples_come_through(tmp_path, registries):
   supervised_tasks.add_labelled_task(
     'l.de', format='conll', language='de', files={'test': str(tmp_path / 'a')}
   )
-  examples = task_source.TaskExamples(mixture='l.de', kind='tagging').load('de')
+  examples = task_source.SeqioDataset(mixture='l.de', kind='tagging').load('de')
   assert [(e.id, e.tags) for e in examples] == [('0', None), ('1', None)]
 
 
@@ -114,7 +114,7 @@ def test_mixtures_have_a_part_for_each_language(tmp_path, registries):
       files={'test': str(tmp_path / language)},
     )
   supervised_tasks.add_labelled_mixture('l', ['l.de', 'l.sw'])
-  read = task_source.TaskExamples(
+  read = task_source.SeqioDataset(
     mixture='l', kind='classification', max_examples=1
   )
   assert read.languages() == ('de', 'sw')
@@ -122,8 +122,8 @@ def test_mixtures_have_a_part_for_each_language(tmp_path, registries):
   with raises_error(errors.CorpusError, got='fr', mentions=('de', 'sw')):
     read.load('fr')
   with raises_error(errors.CorpusError, got='fr'):
-    task_source.TaskExamples(
-      mixture='l', kind='classification', parts=('de', 'fr')
+    task_source.SeqioDataset(
+      mixture='l', kind='classification', splits=('de', 'fr')
     ).languages()
   with raises_error(errors.CorpusError, got='l'):
     supervised_tasks.add_labelled_mixture('l', [])
@@ -162,7 +162,7 @@ def test_a_plain_seqio_task_of_ones_own(registries):
     supervised_tasks.set_labelled_task(
       name, kind='classification', language='ja'
     )
-  examples = task_source.TaskExamples(
+  examples = task_source.SeqioDataset(
     mixture='own.nli', kind='classification'
   ).load('ja')
   assert [
@@ -171,7 +171,7 @@ def test_a_plain_seqio_task_of_ones_own(registries):
   with raises_error(
     errors.CorpusError, where='task own.raw', mentions=('hypothesis', 'text')
   ):
-    task_source.TaskExamples(mixture='own.raw', kind='classification').load(
+    task_source.SeqioDataset(mixture='own.raw', kind='classification').load(
       'ja'
     )
 
@@ -184,7 +184,7 @@ def test_malformed_lines_are_told_through_tensorflow(tmp_path, registries):
   with raises_error(
     errors.CorpusError, where='a:1', mentions=('CoNLL-U', 2, '1\\tx')
   ):
-    task_source.TaskExamples(mixture='l.bad', kind='parsing').load('de')
+    task_source.SeqioDataset(mixture='l.bad', kind='parsing').load('de')
 
 
 def test_problems_come_through(tmp_path, registries):
@@ -194,7 +194,7 @@ def test_problems_come_through(tmp_path, registries):
   supervised_tasks.add_labelled_task(
     'l.q', format='squad', language='th', files={'test': str(tmp_path / 'a')}
   )
-  read = task_source.TaskExamples(mixture='l.q', kind='question_answering')
+  read = task_source.SeqioDataset(mixture='l.q', kind='question_answering')
   (problem,) = read.problems('th')
   assert_mentions(problem, 'question q', 1)
 
@@ -219,9 +219,9 @@ def test_mined_collections(tmp_path, registries):
     ('validation', tuple(paths.values())),
     ('test', (paths['fr'], paths['en'])),
   ):
-    mined = task_source.TaskMined(mixture='m.fr', split=split)
+    mined = task_source.SeqioBitextMining(mixture='m.fr', split=split)
     assert mined.languages() == ('fr-en',)
-    assert mined.load('fr-en') == example_source.MinedFiles(
+    assert mined.load('fr-en') == example_source.BitextMiningFiles(
       files={'fr-en': files}
     ).load('fr-en')
 
@@ -274,7 +274,7 @@ def test_names_and_kinds_are_checked(tmp_path, registries):
   with raises_error(
     errors.ConfigError, got='summary', mentions='multiple_choice'
   ):
-    task_source.TaskExamples(mixture='l.a', kind='summary')
+    task_source.SeqioDataset(mixture='l.a', kind='summary')
   with raises_error(errors.CorpusError, got='no'):
     supervised_tasks.set_labelled_task('no', kind='parsing', language='ur')
 

@@ -41,7 +41,7 @@ def _theirs(auto, folder, texts):
   ('options', 'model_type'),
   [
     (_SMALL, 'esm'),
-    (_SMALL | {'embedding_norm': False, 'rotary_theta': 100.0}, 'esm'),
+    (_SMALL | {'embedding_norm': False, 'rope_theta': 100.0}, 'esm'),
     (_PLAIN | {'layer_norm_epsilon': 1e-12}, 'roberta-prelayernorm'),
   ],
 )

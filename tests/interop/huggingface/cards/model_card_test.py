@@ -60,7 +60,7 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
     'corpus': str(corpus),
     'optimizer': {'class': 'adamw', 'fields': {}},
     'objectives': {'fields': {'entries': []}},
-    'streams': [],
+    'datasets': [],
     'total_steps': 1,
     'seed': 0,
   }
@@ -85,7 +85,7 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
         'entries': [{'fields': {'objective': {'fields': {'name': 'mlm'}}}}]
       }
     },
-    'streams': [],
+    'datasets': [],
     'total_steps': 7,
     'seed': 0,
   }

@@ -20,7 +20,8 @@ def _saved(directory, in_pieces, ema=()):
   kept = checkpoints.Checkpoints(
     directory,
     checkpoints.CheckpointOptions(
-      asynchronous=False, write_concurrent_gb=1 if in_pieces else None
+      enable_async_checkpointing=False,
+      save_concurrent_gb=1 if in_pieces else None,
     ),
   )
   table = jnp.asarray(_TABLE)

@@ -8,7 +8,7 @@ import transformers
 from tests.errors import assert_mentions
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
-from xlflax.data.dataset_config import Separator
+from xlflax.data.dataset_config import SpecialTokenTemplate
 from xlflax.data.supervised.featurizers import (
   classification_featurizer,
   featurizer,
@@ -45,7 +45,7 @@ def _row(vocabulary, separator):
   )
 
 
-@pytest.mark.parametrize('separator', Separator)
+@pytest.mark.parametrize('separator', SpecialTokenTemplate)
 def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
   folder, vocabulary = bert
   for path in folder.iterdir():
@@ -53,7 +53,7 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
   changed = post_processor.match_run_template(
     tmp_path, vocabulary, separator, num_types=2
   )
-  assert changed == (separator is not Separator.BERT)
+  assert changed == (separator is not SpecialTokenTemplate.BERT)
   found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
   row = _row(vocabulary, separator)
   assert found['input_ids'] == row['token_ids'].tolist()
@@ -66,25 +66,27 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
 def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
   _, vocabulary = bert
   one = dict(labels=('a', 'b'))
-  fitting = classification_featurizer.ClassificationRows(
+  fitting = classification_featurizer.ClassificationFeaturizer(
     separator='bert', **one
   )
   featurizer.warn_of_frame(fitting, vocabulary)
-  featurizer.warn_of_frame(tagging_featurizer.TaggingRows(**one), vocabulary)
+  featurizer.warn_of_frame(
+    tagging_featurizer.TaggingFeaturizer(**one), vocabulary
+  )
   assert not caplog.text
   featurizer.warn_of_frame(
-    classification_featurizer.ClassificationRows(**one), vocabulary
+    classification_featurizer.ClassificationFeaturizer(**one), vocabulary
   )
   assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
 
 
 def _trained(directory, *streams):
   """Notes streams as a run's."""
-  made = [{'class': 'stream', 'fields': fields} for fields in streams]
+  made = [{'class': 'dataset_config', 'fields': fields} for fields in streams]
   run_directory.write_run_file(
     directory,
     run_directory.TRAINER,
-    {'class': 'trainer', 'fields': {'streams': made}},
+    {'class': 'trainer', 'fields': {'datasets': made}},
   )
 
 
@@ -96,11 +98,11 @@ def test_the_separator_of_a_run(tmp_path):
   }
   assert post_processor.read_separator(tmp_path) is None
   _trained(tmp_path, pairs)
-  assert post_processor.read_separator(tmp_path) is Separator.XLM
+  assert post_processor.read_separator(tmp_path) is SpecialTokenTemplate.XLM
   objective_config.write_objectives(
     tmp_path, [], {'tagger': {'length': 9}, 'pairs': {'separator': 'bert'}}
   )
-  assert post_processor.read_separator(tmp_path) is Separator.BERT
+  assert post_processor.read_separator(tmp_path) is SpecialTokenTemplate.BERT
   objective_config.write_objectives(
     tmp_path, [], {'one': {'separator': 'xlmr'}, 'two': {'separator': 'bert'}}
   )
@@ -113,7 +115,7 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
     huggingface_export.check_export(directory), tmp_path / 'out'
   )
   found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')(*_PAIR)
-  row = _row(vocabulary, Separator.XLMR)
+  row = _row(vocabulary, SpecialTokenTemplate.XLMR)
   assert found['input_ids'] == row['token_ids'].tolist()
   assert found['token_type_ids'] == row['side_ids'].tolist()
   assert (
@@ -135,7 +137,7 @@ def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   )
   tokenizer_checks.check_tokenizer(vocabulary, tmp_path)
   assert not post_processor.match_run_template(
-    tmp_path, vocabulary, Separator.BERT, num_types=2
+    tmp_path, vocabulary, SpecialTokenTemplate.BERT, num_types=2
   )
 
 

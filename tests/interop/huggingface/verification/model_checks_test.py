@@ -151,7 +151,7 @@ def test_a_wrong_translation_model_is_not_published(
         hidden_dim=16,
         mlp_dim=32,
         num_heads=2,
-        max_length=24,
+        max_position_embeddings=24,
         initializer_range=0.5,
       )
     )
@@ -263,7 +263,7 @@ def _fine_tuned(run_of, **settings):
   )
   objective_config.write_objectives(directory, [objective])
   saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
+    directory, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   heads = {objective.name: head}
   saved.save(

@@ -17,9 +17,9 @@ from xlflax.utils import class_registry
 UNKNOWN = -1  # Padding value of labels.
 
 
-@class_registry.register('choice_rows')
+@class_registry.register('multiple_choice_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceRows(featurizer.RowMaker):
+class MultipleChoiceFeaturizer(featurizer.Featurizer):
   """Featurizer that creates one sequence for each choice of a question.
 
   `labels` is 1 for the right choice and 0 for the others. The `group_size` of a
@@ -64,7 +64,7 @@ class ChoiceRows(featurizer.RowMaker):
 
     If the two texts do not fit, tokens of the longer one are removed.
     """
-    text_featurizer = classification_featurizer.ClassificationRows(
+    text_featurizer = classification_featurizer.ClassificationFeaturizer(
       labels=(choice_examples.WRONG, choice_examples.RIGHT),
       separator=self.separator,
       positions=self.positions,

@@ -17,9 +17,9 @@ from xlflax.utils import class_registry, errors
 UNKNOWN = -1  # Padding value of labels.
 
 
-@class_registry.register('classification_rows')
+@class_registry.register('classification_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationRows(featurizer.RowMaker):
+class ClassificationFeaturizer(featurizer.Featurizer):
   """Featurizer that creates one sequence for each text or text pair.
 
   `text_row` documents the tokens. `labels` is the index of the class, a single
@@ -111,9 +111,9 @@ class ClassificationRows(featurizer.RowMaker):
     return rows
 
 
-@class_registry.register('regression_rows')
+@class_registry.register('regression_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RegressionRows(ClassificationRows):
+class RegressionFeaturizer(ClassificationFeaturizer):
   """Featurizer that creates one sequence for each text or pair with a score.
 
   `labels` contains the bits of the score as float32, because batches have the
@@ -135,9 +135,9 @@ class RegressionRows(ClassificationRows):
     ]
 
 
-@class_registry.register('taught_rows')
+@class_registry.register('distillation_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaughtRows(ClassificationRows):
+class DistillationFeaturizer(ClassificationFeaturizer):
   """Featurizer that adds a teacher's sentence embedding to each sequence.
 
   It reads examples of the file format `search`. All texts of line n, counted
@@ -191,7 +191,7 @@ class TaughtRows(ClassificationRows):
         got=f'shape {vectors.shape} of {path}',
         expected='floating-point numbers of shape [lines, size], saved by '
         'numpy.save',
-        where=f'TaughtRows.vectors, language {language!r}',
+        where=f'DistillationFeaturizer.vectors, language {language!r}',
       )
     return vectors
 

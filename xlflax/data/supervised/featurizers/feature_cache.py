@@ -17,7 +17,7 @@ _TYPES = (np.int8, np.int16, np.int32)
 FORMAT = 1
 
 
-class RowTable:
+class FeatureTable:
   """Sequences of different lengths, stored as a flat array for each key.
 
   The values of a key have the smallest integer type that can represent them.
@@ -45,7 +45,7 @@ class RowTable:
       self.num_rows = len(ends[key]) if key in ends else len(value)
 
   @classmethod
-  def of(cls, groups: Iterable[list[featurizer.Row]]) -> 'RowTable':
+  def of(cls, groups: Iterable[list[featurizer.Row]]) -> 'FeatureTable':
     """Creates a table from the sequences of each example."""
     counts = {'examples': 0, 'unused': 0}
     chunks: dict[str, list[np.ndarray]] = {}
@@ -112,7 +112,7 @@ class RowTable:
     paths.write_atomically(path, functools.partial(_write_npz, arrays))
 
   @classmethod
-  def load(cls, path: pathlib.Path) -> tuple['RowTable', str]:
+  def load(cls, path: pathlib.Path) -> tuple['FeatureTable', str]:
     """Loads a saved table.
 
     Returns:

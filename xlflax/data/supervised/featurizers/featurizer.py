@@ -16,7 +16,7 @@ import numpy as np
 
 from xlflax.data import batch_keys
 from xlflax.data.corpus import language_codes
-from xlflax.data.dataset_config import Positions, Separator
+from xlflax.data.dataset_config import PositionIds, SpecialTokenTemplate
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 
@@ -36,7 +36,7 @@ class Field(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RowMaker:
+class Featurizer:
   """Base class of featurizers for the examples of a task family.
 
   Attributes:
@@ -48,8 +48,8 @@ class RowMaker:
   cuts: ClassVar[bool] = False
   # Whether examples can be text pairs, which contain `separator`.
   reads_pairs: ClassVar[bool] = False
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
+  separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR
+  positions: PositionIds = PositionIds.RUNNING
 
   @property
   def leaves_rows_out(self) -> bool:
@@ -135,8 +135,8 @@ def text_row(
   languages: Sequence[int],
   spec: VocabularySpec,
   *,
-  separator: Separator = Separator.XLMR,
-  positions: Positions = Positions.RUNNING,
+  separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR,
+  positions: PositionIds = PositionIds.RUNNING,
 ) -> Row:
   """Returns one or two texts with special tokens, in the format of pretraining.
 
@@ -155,9 +155,9 @@ def text_row(
   prefixes = [
     [spec.bos_id],
     {
-      Separator.BERT: [],
-      Separator.XLMR: [spec.eos_id],
-      Separator.XLM: [spec.bos_id],
+      SpecialTokenTemplate.BERT: [],
+      SpecialTokenTemplate.XLMR: [spec.eos_id],
+      SpecialTokenTemplate.XLM: [spec.bos_id],
     }[separator],
   ]
   segments = [
@@ -167,7 +167,7 @@ def text_row(
   sizes = [segment.size for segment in segments]
   total = sum(sizes)
   position_ids = np.arange(total, dtype=np.int32)
-  if positions is Positions.RESET and len(segments) == 2:
+  if positions is PositionIds.RESET and len(segments) == 2:
     position_ids[sizes[0] :] -= sizes[0]
   return {
     batch_keys.TOKEN_IDS: np.concatenate(segments),
@@ -182,7 +182,7 @@ def text_row(
   }
 
 
-def warn_of_frame(row_maker: RowMaker, vocabulary: Any) -> None:
+def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
   """Warns if pairs are separated differently than by a pretrained tokenizer.
 
   The comparison uses the special-token template of the tokenizer files of a
@@ -195,7 +195,7 @@ def warn_of_frame(row_maker: RowMaker, vocabulary: Any) -> None:
     return
   matching = [
     separator.value
-    for separator in Separator
+    for separator in SpecialTokenTemplate
     if template == pair_frame(vocabulary.spec, separator)
   ]
   logging.warning(
@@ -206,13 +206,15 @@ def warn_of_frame(row_maker: RowMaker, vocabulary: Any) -> None:
   )
 
 
-def pair_frame(spec: VocabularySpec, separator: Separator) -> list[int]:
+def pair_frame(
+  spec: VocabularySpec, separator: SpecialTokenTemplate
+) -> list[int]:
   """Returns the special tokens of a pair: the sequence of two empty texts."""
   row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
   return row[batch_keys.TOKEN_IDS].tolist()
 
 
-def num_special(num_texts: int, separator: Separator) -> int:
+def num_special(num_texts: int, separator: SpecialTokenTemplate) -> int:
   """Returns the number of special tokens in a sequence of one or two texts."""
   return 2 if num_texts == 1 else separator.num_special
 

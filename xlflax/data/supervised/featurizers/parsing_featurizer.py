@@ -12,9 +12,9 @@ from xlflax.utils import class_registry
 NONE = -1  # Value for words without a head or relation, and for padding.
 
 
-@class_registry.register('parsing_rows')
+@class_registry.register('parsing_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ParsingRows(featurizer.RowMaker):
+class ParsingFeaturizer(featurizer.Featurizer):
   """Featurizer for the words of a sentence, their heads and relations.
 
   Word 0 is the root, represented by the first token of the sequence, `<s>`.

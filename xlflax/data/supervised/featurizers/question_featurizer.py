@@ -86,9 +86,9 @@ class Window(NamedTuple):
     return covered[0] + shift, covered[1] + shift
 
 
-@class_registry.register('question_rows')
+@class_registry.register('question_answering_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionRows(featurizer.RowMaker):
+class QuestionAnsweringFeaturizer(featurizer.Featurizer):
   """Featurizer that creates one sequence for each window of the context.
 
   This is the input format of Devlin et al. (2019). `text_row` documents the

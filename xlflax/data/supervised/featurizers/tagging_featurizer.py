@@ -12,9 +12,9 @@ from xlflax.utils import class_registry
 NO_LABEL = -1  # Value for tokens without a label, and for padding.
 
 
-@class_registry.register('tagging_rows')
+@class_registry.register('tagging_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggingRows(featurizer.RowMaker):
+class TaggingFeaturizer(featurizer.Featurizer):
   """Featurizer that labels the first token of each word of a sentence.
 
   Sentences that exceed the length are split between words, without overlap.

@@ -10,7 +10,7 @@ from typing import Any
 
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.featurizers.featurizer import Featurizer, Row
 from xlflax.data.supervised.sources import code_switched_source, example_source
 from xlflax.utils import class_registry, errors
 
@@ -24,66 +24,61 @@ TEXT = (
 )
 
 
-@class_registry.register('paired_rows')
+@class_registry.register('translation_pair_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PairedRows(featurizer.RowMaker):
+class TranslationPairFeaturizer(Featurizer):
   """Featurizer that adds `paired_*` keys with the sequences of counterparts.
 
   The counterpart of an example has the same id. It is a translation for an
-  English example, and the original for a translated example. If `counterparts`
+  English example, and the original for a translated example. If `translations`
   has no part for the language of an example, the example is its own
   counterpart. If either has several sequences (windows of a context, parts of a
   long sentence), sequences at the same relative position are paired.
 
-  For example, if `rows` gives token_ids `<s> un homme </s>` for id 7 in 'fr'
+  For example, if `featurizer` gives token_ids `<s> un homme </s>` for id 7 in 'fr'
   and `<s> a man </s>` for id 7 in 'en', the sequence has token_ids
   `<s> un homme </s>` and paired_token_ids `<s> a man </s>`.
 
   Attributes:
-    rows: Featurizer for the examples and their counterparts. It also provides
+    featurizer: Featurizer for the examples and their counterparts. It also provides
       the labels.
-    counterparts: Source of the counterparts. Its part 'fr' contains the
+    translations: Source of the counterparts. Its part 'fr' contains the
       counterparts of French examples.
   """
 
-  rows: featurizer.RowMaker
-  counterparts: example_source.ExampleSource
+  featurizer: Featurizer
+  translations: example_source.ExampleSource
 
   def __post_init__(self):
-    if self.rows.leaves_rows_out:
+    if self.featurizer.leaves_rows_out:
       raise errors.ConfigError(
-        '`PairedRows` requires a featurizer that keeps all windows',
-        got=f'{type(self.rows).__name__} that drops windows without an answer',
+        '`TranslationPairFeaturizer` requires a featurizer that keeps all windows',
+        got=f'{type(self.featurizer).__name__} that drops windows without an answer',
         expected='a featurizer that keeps all windows',
-        where='PairedRows.rows',
-        fix="Set QuestionRows.no_answer = 'first_position'",
+        where='TranslationPairFeaturizer.featurizer',
+        fix="Set QuestionAnsweringFeaturizer.no_answer = 'first_position'",
       )
 
   def input_settings(self):
-    return self.rows.input_settings()
+    return self.featurizer.input_settings()
 
   def fields(self, length, spec):
-    row_fields = self.rows.fields(length, spec)
+    row_fields = self.featurizer.fields(length, spec)
     return row_fields | {
       batch_keys.PAIRED + key: row_fields[key] for key in TEXT
     }
 
   def make(self, examples, vocabulary, *, length):
-    sequences = self.rows.make(examples, vocabulary, length=length)
+    sequences = self.featurizer.make(examples, vocabulary, length=length)
     return self.add_counterparts(examples, sequences, vocabulary, length=length)
 
   def texts(self, examples, vocabulary, *, length):
-    sequences = self.rows.texts(examples, vocabulary, length=length)
+    sequences = self.featurizer.texts(examples, vocabulary, length=length)
     return self.add_counterparts(examples, sequences, vocabulary, length=length)
 
   def add_counterparts(
-    self,
-    examples,
-    sequences: list[list[featurizer.Row]],
-    vocabulary,
-    *,
-    length: int,
-  ) -> list[list[featurizer.Row]]:
+    self, examples, sequences: list[list[Row]], vocabulary, *, length: int
+  ) -> list[list[Row]]:
     """Adds the sequences of the counterparts to those of examples.
 
     Args:
@@ -92,7 +87,7 @@ class PairedRows(featurizer.RowMaker):
       vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
       length: Maximum number of tokens of a counterpart's sequence.
     """
-    paired_sequences = self.rows.texts(
+    paired_sequences = self.featurizer.texts(
       self.counterparts_of(examples), vocabulary, length=length
     )
     return [
@@ -103,7 +98,7 @@ class PairedRows(featurizer.RowMaker):
   def counterparts_of(self, examples) -> list[Any]:
     """Returns the counterpart of each example."""
     examples_by_part: dict[str, Mapping[str, labeled_examples.Example]] = {}
-    parts = self.counterparts.languages()
+    parts = self.translations.languages()
     counterparts = []
     for example in examples:
       part = example.language
@@ -112,7 +107,7 @@ class PairedRows(featurizer.RowMaker):
         continue
       if part not in examples_by_part:
         examples_by_part[part] = code_switched_source.by_id(
-          self.counterparts.load(part), part
+          self.translations.load(part), part
         )
       counterparts.append(
         code_switched_source.find_translation(
@@ -125,9 +120,7 @@ class PairedRows(featurizer.RowMaker):
     return counterparts
 
 
-def _pair_rows(
-  rows: list[featurizer.Row], paired_rows: list[featurizer.Row]
-) -> list[featurizer.Row]:
+def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
   """Adds paired sequences at the same relative position.
 
   For example, 3 sequences are paired with the first, third and fifth of 5. If
@@ -144,21 +137,21 @@ def _pair_rows(
   ]
 
 
-@class_registry.register('counterparts')
+@class_registry.register('translation_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Counterparts(example_source.ExampleSource):
+class TranslationPairs(example_source.ExampleSource):
   """Source of the counterparts of the examples of each language.
 
   Attributes:
     english: Source of the originals, in its part 'en'.
     translations: Source of the same examples in other languages.
-    partner: Language of the translations that the originals are paired with. If
+    paired_with: Language of the translations that the originals are paired with. If
       None, the originals are paired with themselves.
   """
 
   english: example_source.ExampleSource
   translations: example_source.ExampleSource
-  partner: str | None = None
+  paired_with: str | None = None
 
   def languages(self) -> tuple[str, ...]:
     translated_parts = tuple(
@@ -169,6 +162,6 @@ class Counterparts(example_source.ExampleSource):
     return (code_switched_source.ENGLISH, *translated_parts)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    if part != code_switched_source.ENGLISH or self.partner is None:
+    if part != code_switched_source.ENGLISH or self.paired_with is None:
       return self.english.load(code_switched_source.ENGLISH)
-    return self.translations.load(self.partner)
+    return self.translations.load(self.paired_with)

@@ -59,7 +59,9 @@ def text_rows(
     VocabularyError: If encoding requires the language and the vocabulary does
       not have it.
   """
-  capacity = length - featurizer.num_special(1, featurizer.Separator.XLMR)
+  capacity = length - featurizer.num_special(
+    1, featurizer.SpecialTokenTemplate.XLMR
+  )
   if capacity < 1:
     raise errors.ConfigError(
       'The sequence length leaves no space for text',
@@ -74,7 +76,7 @@ def text_rows(
 def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[featurizer.Row]]:
-  """Returns the sequences of `text_rows`, as `featurizer.RowMaker.texts` does."""
+  """Returns the sequences of `text_rows`, as `featurizer.Featurizer.texts` does."""
   return [
     [row.row for row in word_rows]
     for word_rows in text_rows(examples, vocabulary, length=length)

@@ -21,8 +21,8 @@ from xlflax.data.supervised.labeled_examples.example_features import (
   feature_field,
 )
 from xlflax.data.supervised.labeled_examples.mining_examples import (
-  MinedSentence,
-  MinedSentences,
+  BitextSentence,
+  BitextSentences,
 )
 from xlflax.data.supervised.labeled_examples.parsing_examples import (
   ParsedSentence,
@@ -50,8 +50,8 @@ __all__ = (
   'ClassifiedText',
   'Example',
   'Form',
-  'MinedSentence',
-  'MinedSentences',
+  'BitextSentence',
+  'BitextSentences',
   'ParsedSentence',
   'Question',
   'RatedPair',

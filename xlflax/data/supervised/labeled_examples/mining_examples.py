@@ -12,7 +12,7 @@ from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MinedSentence(example_base.Example):
+class BitextSentence(example_base.Example):
   """One sentence of a collection, as an example of a SeqIO task.
 
   Attributes:
@@ -28,7 +28,7 @@ class MinedSentence(example_base.Example):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MinedSentences:
+class BitextSentences:
   """Two monolingual collections for bitext mining, as in BUCC.
 
   Attributes:
@@ -45,26 +45,28 @@ class MinedSentences:
   second: dict[str, str]
   gold: frozenset[tuple[str, str]] | None = None
 
-  def sentences(self) -> Iterator[MinedSentence]:
+  def sentences(self) -> Iterator[BitextSentence]:
     """Yields every sentence of the first collection, then of the second."""
     translations: dict[str, list[str]] = {}
     for first_id, second_id in sorted(self.gold or ()):
       translations.setdefault(first_id, []).append(second_id)
 
     for sentence_id, text in self.first.items():
-      yield MinedSentence(
+      yield BitextSentence(
         id=sentence_id,
         language=self.languages[0],
         text=text,
         translations=tuple(translations.get(sentence_id, ())),
       )
     for sentence_id, text in self.second.items():
-      yield MinedSentence(id=sentence_id, language=self.languages[1], text=text)
+      yield BitextSentence(
+        id=sentence_id, language=self.languages[1], text=text
+      )
 
   @classmethod
   def of(
-    cls, sentences: Iterable[MinedSentence], languages: tuple[str, str]
-  ) -> 'MinedSentences':
+    cls, sentences: Iterable[BitextSentence], languages: tuple[str, str]
+  ) -> 'BitextSentences':
     """Groups sentences into two collections. The inverse of `sentences`."""
     collections: dict[str, dict[str, str]] = {code: {} for code in languages}
     gold: set[tuple[str, str]] = set()

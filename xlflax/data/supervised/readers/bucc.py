@@ -14,7 +14,7 @@ _KIND = 'bitext mining file'
 
 @file_formats.register_reader(
   'bucc',
-  example=labeled_examples.MinedSentence,
+  example=labeled_examples.BitextSentence,
   takes=file_formats.Takes.COLLECTIONS,
 )
 def read_bucc(
@@ -23,7 +23,7 @@ def read_bucc(
   gold: str | os.PathLike | None = None,
   *,
   languages: tuple[str, str],
-) -> labeled_examples.MinedSentences:
+) -> labeled_examples.BitextSentences:
   """Reads BUCC files with lines `id<TAB>sentence` and gold pairs `id<TAB>id`.
 
   Args:
@@ -45,7 +45,7 @@ def read_bucc(
 
 @file_formats.register_reader(
   'lines',
-  example=labeled_examples.MinedSentence,
+  example=labeled_examples.BitextSentence,
   takes=file_formats.Takes.COLLECTIONS,
 )
 def read_lines(
@@ -54,7 +54,7 @@ def read_lines(
   gold: str | os.PathLike | None = None,
   *,
   languages: tuple[str, str],
-) -> labeled_examples.MinedSentences:
+) -> labeled_examples.BitextSentences:
   """Reads two files with one sentence per line.
 
   XTREME's script writes the Tatoeba test sets in this format, with the English
@@ -93,7 +93,7 @@ def _make_collections(
   path,
   gold,
   read_gold,
-) -> labeled_examples.MinedSentences:
+) -> labeled_examples.BitextSentences:
   """Checks the languages of both collections and adds the gold pairs.
 
   Args:
@@ -105,7 +105,7 @@ def _make_collections(
   """
   texts = [list(sentences.values()) for sentences in collections]
   column_validation.check_languages(languages, texts, path)
-  return labeled_examples.MinedSentences(
+  return labeled_examples.BitextSentences(
     languages=(languages[0], languages[1]),
     first=collections[0],
     second=collections[1],

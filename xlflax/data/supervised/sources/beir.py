@@ -52,9 +52,9 @@ class RankedDocuments:
   candidates: Mapping[str, tuple[str, ...]] | None = None
 
 
-@class_registry.register('ranked_folder')
+@class_registry.register('beir_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankedFolder:
+class BeirDataset:
   """A folder that contains a folder for each language or other part.
 
   `sw/queries.tsv` and `sw/documents.tsv` have lines `id<TAB>text`. Files with
@@ -67,18 +67,18 @@ class RankedFolder:
 
   Attributes:
     directory: Path of the folder.
-    parts: Parts to read. If None, all parts are read.
+    splits: Parts to read. If None, all parts are read.
   """
 
   directory: str
-  parts: tuple[str, ...] | None = None
+  splits: tuple[str, ...] | None = None
 
   @classmethod
   def from_options(
     cls, corpus: str, languages: tuple[str, ...] | None = None
-  ) -> 'RankedFolder':
+  ) -> 'BeirDataset':
     """Creates the source from the options of `xlflax evaluate`."""
-    return cls(directory=corpus, parts=languages)
+    return cls(directory=corpus, splits=languages)
 
   def languages(self) -> tuple[str, ...]:
     """Returns the names of the parts.
@@ -88,7 +88,7 @@ class RankedFolder:
     """
     root = bucket_staging.stage_input(self.directory)
     available = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
-    missing = set(self.parts or ()) - set(available)
+    missing = set(self.splits or ()) - set(available)
     if missing or not available:
       raise errors.CorpusError(
         'The retrieval folder lacks a part',
@@ -98,7 +98,7 @@ class RankedFolder:
         else ', '.join(available),
         where=str(root),
       )
-    return tuple(available) if self.parts is None else tuple(self.parts)
+    return tuple(available) if self.splits is None else tuple(self.splits)
 
   def load(self, part: str) -> RankedDocuments:
     """Reads the queries and documents of a part.

@@ -28,7 +28,7 @@ class CodeSwitched(ExampleSource):
   part 't' contains the examples with translations into 't', and the part 'en'
   contains the English examples.
 
-  To put both into one batch, set `group_size=2` in the `LabelledStream`.
+  To put both into one batch, set `group_size=2` in the `LabeledDatasetConfig`.
 
   For example, `a man` / `he sleeps` in 'en' and `un homme` / `il dort` in 'fr',
   both with id 7, give the part 'fr' with `un homme` / `he sleeps`, id '7:0',

@@ -8,9 +8,9 @@ from xlflax.data.supervised.sources import example_source
 from xlflax.utils import class_registry, errors, name_suggestions
 
 
-@class_registry.register('joined_examples')
+@class_registry.register('concat_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JoinedExamples(example_source.ExampleSource):
+class ConcatDataset(example_source.ExampleSource):
   """The parts of several sources (translate-train-all).
 
   Attributes:
@@ -34,7 +34,7 @@ class JoinedExamples(example_source.ExampleSource):
       raise errors.ConfigError(
         'Two sources of examples have the same part',
         got=', '.join(repeated),
-        where='JoinedExamples.sources',
+        where='ConcatDataset.sources',
         fix='List all files of a part in one source',
       )
     return tuple(parts)
@@ -61,9 +61,9 @@ class JoinedExamples(example_source.ExampleSource):
     )
 
 
-@class_registry.register('translated_examples')
+@class_registry.register('translated_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslatedExamples(example_source.ExampleSource):
+class TranslatedDataset(example_source.ExampleSource):
   """Examples that were translated into one language (translate-test).
 
   Parts keep the names of the original languages, but the text of all parts is

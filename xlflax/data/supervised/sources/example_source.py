@@ -41,9 +41,9 @@ class ExampleSource:
     return fingerprint_of(self.languages(), self.load)
 
 
-@class_registry.register('file_examples')
+@class_registry.register('file_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FileExamples(ExampleSource):
+class FileDataset(ExampleSource):
   """Examples in files of a public format.
 
   Attributes:
@@ -81,12 +81,12 @@ class FileExamples(ExampleSource):
         '`language_options` contains parts without files',
         got=', '.join(sorted(unknown)),
         expected='some of ' + ', '.join(self.files),
-        where='FileExamples.language_options',
+        where='FileDataset.language_options',
       )
     if not self.files:
       raise errors.ConfigError(
         '`files` must not be empty',
-        where='FileExamples.files',
+        where='FileDataset.files',
         expected="a mapping such as {'en': 'test-en.tsv'}",
       )
 
@@ -111,14 +111,14 @@ class FileExamples(ExampleSource):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MinedSource:
+class BitextMiningSource:
   """Base class of sources of two collections for bitext mining."""
 
   def languages(self) -> tuple[str, ...]:
     """Returns the names of the parts, such as 'fr-en'."""
     raise NotImplementedError
 
-  def load(self, part: str) -> labeled_examples.MinedSentences:
+  def load(self, part: str) -> labeled_examples.BitextSentences:
     """Returns the two collections of a part."""
     raise NotImplementedError
 
@@ -127,9 +127,9 @@ class MinedSource:
     return fingerprint_of(self.languages(), self.load)
 
 
-@class_registry.register('mined_files')
+@class_registry.register('bitext_mining_files')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MinedFiles(MinedSource):
+class BitextMiningFiles(BitextMiningSource):
   """Collections for bitext mining in files.
 
   Attributes:
@@ -155,7 +155,7 @@ class MinedFiles(MinedSource):
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
 
-  def load(self, part: str) -> labeled_examples.MinedSentences:
+  def load(self, part: str) -> labeled_examples.BitextSentences:
     paths = _get_files(self.files, part)
     read = file_formats.find_reader(
       self.format, file_formats.Takes.COLLECTIONS

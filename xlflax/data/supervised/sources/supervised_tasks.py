@@ -2,7 +2,7 @@
 
 The examples of these tasks are dicts with the columns of an example class
 (`Example.columns`). They are not tokenized, because tokenization depends on the
-model. `TaskExamples` converts them back to examples. A task that was registered
+model. `SeqioDataset` converts them back to examples. A task that was registered
 with plain SeqIO can also be used, if its preprocessors return features with
 these names and `set_labelled_task` is called for it.
 """
@@ -30,7 +30,7 @@ _TENSOR_SPECS = {
 _kinds_by_task: dict[str, str] = {}
 
 
-class LabelledSource(data_sources.TextSource):
+class LabeledDataSource(data_sources.TextSource):
   """A source of rows of columns, in order. Columns may be lists.
 
   Attributes:
@@ -103,7 +103,7 @@ def add_labelled_task(
     name: Name of the task.
     format: File format.
     language: Language code such as 'fr', or two such as 'es-en'. It is the name
-      of the part (`example_source.FileExamples`).
+      of the part (`example_source.FileDataset`).
     files: File or files of each split, such as 'train'.
     kind: Task family of the examples. If None, it is that of the format.
     preprocessors: Functions that are applied to the dicts of columns.
@@ -128,7 +128,7 @@ def add_labelled_task(
   def read(split: str):
     return file_formats.read_files(format, files[split], language, **options)
 
-  source = LabelledSource(
+  source = LabeledDataSource(
     lambda split: (example.to_columns() for example in read(split).examples),
     kind=example_kind,
     files=_check_files(files, name),
@@ -162,14 +162,14 @@ def add_mined_task(
   """
 
   def read(split: str) -> Iterator[dict]:
-    mined = example_source.MinedFiles(
+    mined = example_source.BitextMiningFiles(
       format=format, files={language: files[split]}
     ).load(language)
     for sentence in mined.sentences():
       yield sentence.to_columns()
 
-  kind = labeled_examples.MinedSentence.KIND
-  source = LabelledSource(
+  kind = labeled_examples.BitextSentence.KIND
+  source = LabeledDataSource(
     read, kind=kind, files=_check_files(files, name), problems=lambda split: ()
   )
   return _add_task(name, source, kind, language, ())
@@ -210,7 +210,7 @@ def add_labelled_tfds_task(
 
 @validation.validate_call
 def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
-  """Registers a mixture whose tasks are parts of `TaskExamples`.
+  """Registers a mixture whose tasks are parts of `SeqioDataset`.
 
   The rates are 1, because the tasks are not sampled.
 
@@ -251,7 +251,7 @@ def kind_of(name: str) -> str | None:
 def find_example_problems(name: str, split: str) -> tuple[str, ...]:
   """Returns messages about single examples of a task that have a problem."""
   source = task_registry.get_task(name, split=split).source
-  return source.problems(split) if isinstance(source, LabelledSource) else ()
+  return source.problems(split) if isinstance(source, LabeledDataSource) else ()
 
 
 def _add_task(

@@ -13,9 +13,9 @@ from xlflax.data.supervised.sources import example_source
 from xlflax.utils import class_registry, errors, validation
 
 
-@class_registry.register('task_examples')
+@class_registry.register('seqio_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskExamples(example_source.ExampleSource):
+class SeqioDataset(example_source.ExampleSource):
   """The examples of a SeqIO task, or of the tasks of a mixture.
 
   The languages of each task (`add_labelled_task` or
@@ -27,7 +27,7 @@ class TaskExamples(example_source.ExampleSource):
     kind: Task family of the examples, such as 'tagging'. The tasks must have
       the columns of its example class as features.
     split: Split of the tasks.
-    parts: Parts to read. If None, all parts are read.
+    splits: Parts to read. If None, all parts are read.
     max_examples: Maximum number of examples to read from each part. If None,
       all examples are read.
   """
@@ -35,7 +35,7 @@ class TaskExamples(example_source.ExampleSource):
   mixture: str
   kind: str
   split: str = 'test'
-  parts: tuple[str, ...] | None = None
+  splits: tuple[str, ...] | None = None
   max_examples: validation.PositiveInt | None = None
 
   def __post_init__(self):
@@ -43,7 +43,7 @@ class TaskExamples(example_source.ExampleSource):
 
   def languages(self) -> tuple[str, ...]:
     available = tuple(_tasks_by_part(self.mixture, self.split))
-    missing = set(self.parts or ()) - set(available)
+    missing = set(self.splits or ()) - set(available)
     if missing:
       raise errors.CorpusError(
         'The mixture has no examples of some languages',
@@ -51,7 +51,7 @@ class TaskExamples(example_source.ExampleSource):
         expected='some of ' + ', '.join(available),
         where=_describe_source(self),
       )
-    return available if self.parts is None else tuple(self.parts)
+    return available if self.splits is None else tuple(self.splits)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
     examples: list[labeled_examples.Example] = []
@@ -85,9 +85,9 @@ class TaskExamples(example_source.ExampleSource):
     )
 
 
-@class_registry.register('task_mined')
+@class_registry.register('seqio_bitext_mining')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskMined(example_source.MinedSource):
+class SeqioBitextMining(example_source.BitextMiningSource):
   """Collections for bitext mining in tasks registered with `add_mined_task`.
 
   Attributes:
@@ -101,16 +101,16 @@ class TaskMined(example_source.MinedSource):
   def languages(self) -> tuple[str, ...]:
     return tuple(_tasks_by_part(self.mixture, self.split))
 
-  def load(self, part: str) -> labeled_examples.MinedSentences:
+  def load(self, part: str) -> labeled_examples.BitextSentences:
     languages = file_formats.two_languages(part)
     sentences = (
-      labeled_examples.MinedSentence.from_columns(
+      labeled_examples.BitextSentence.from_columns(
         row, number=number, languages=languages, where=f'task {name}'
       )
       for name, rows in _read_rows(self, part)
       for number, row in enumerate(rows)
     )
-    return labeled_examples.MinedSentences.of(sentences, languages)
+    return labeled_examples.BitextSentences.of(sentences, languages)
 
 
 def _tasks_by_part(mixture: str, split: str) -> dict[str, list[str]]:
@@ -123,7 +123,9 @@ def _tasks_by_part(mixture: str, split: str) -> dict[str, list[str]]:
   return tasks
 
 
-def _task_names(source: TaskExamples | TaskMined, part: str) -> list[str]:
+def _task_names(
+  source: SeqioDataset | SeqioBitextMining, part: str
+) -> list[str]:
   """Returns the names of the tasks of a part."""
   tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
@@ -137,7 +139,7 @@ def _task_names(source: TaskExamples | TaskMined, part: str) -> list[str]:
 
 
 def _read_rows(
-  source: TaskExamples | TaskMined, part: str
+  source: SeqioDataset | SeqioBitextMining, part: str
 ) -> Iterator[tuple[str, Iterator[dict]]]:
   """Yields the name and the rows of each task of a part."""
   names = _task_names(source, part)
@@ -165,6 +167,6 @@ def _load_registry():
   return task_registry
 
 
-def _describe_source(source: TaskExamples | TaskMined) -> str:
+def _describe_source(source: SeqioDataset | SeqioBitextMining) -> str:
   """Returns the split and the mixture of a source, for error messages."""
   return f'the {source.split} split of {source.mixture}'

@@ -122,7 +122,7 @@ def xtreme_examples(
   languages: tuple[str, ...] | None = None,
   max_examples: validation.PositiveInt | None = None,
   version: str = xtreme_tasks.XTREME,
-) -> example_source.FileExamples | example_source.MinedFiles:
+) -> example_source.FileDataset | example_source.BitextMiningFiles:
   """Returns the source of a split of a task.
 
   Args:
@@ -166,8 +166,8 @@ def xtreme_examples(
       fix="Run XTREME's scripts/download_data.sh to create the files",
     )
   if task.is_mined:
-    return example_source.MinedFiles(files=files, format=task.format)
-  return example_source.FileExamples(
+    return example_source.BitextMiningFiles(files=files, format=task.format)
+  return example_source.FileDataset(
     files=files,
     format=task.format,
     options=task.options,
@@ -178,7 +178,7 @@ def xtreme_examples(
 @validation.validate_call
 def xtreme_rankings(
   directory: str, name: str, split: str = TEST
-) -> beir.RankedFolder:
+) -> beir.BeirDataset:
   """Returns the queries and documents of XTREME-R's Mewsli-X or LAReQA.
 
   Args:
@@ -207,13 +207,11 @@ def xtreme_rankings(
       fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
       f'--output={directory}/{name}/ranked',
     )
-  return beir.RankedFolder(directory=str(folder))
+  return beir.BeirDataset(directory=str(folder))
 
 
 @validation.validate_call
-def mlqa_pairs(
-  directory: str, split: str = TEST
-) -> example_source.FileExamples:
+def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
   """Returns MLQA with context and question in any two languages (G-XLT).
 
   In the part 'es-en', contexts are in Spanish and questions in English. In the
@@ -242,7 +240,7 @@ def mlqa_pairs(
       where=str(folder),
       expected=f'{name}-context-<language>-question-<language>.json',
     )
-  return example_source.FileExamples(format='squad', files=files)
+  return example_source.FileDataset(format='squad', files=files)
 
 
 def _find_root(directory: str) -> pathlib.Path:

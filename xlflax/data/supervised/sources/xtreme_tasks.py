@@ -53,7 +53,7 @@ class XtremeTask:
   @property
   def is_mined(self) -> bool:
     """True if the task is bitext mining."""
-    return issubclass(self.example, labeled_examples.MinedSentence)
+    return issubclass(self.example, labeled_examples.BitextSentence)
 
   def parts(self, split: str) -> tuple[str, ...]:
     """Returns the parts of a split.

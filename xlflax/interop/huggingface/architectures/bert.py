@@ -103,7 +103,7 @@ def read_options(
   fields['activation'] = options.activation(
     'hidden_act', defaults.get('hidden_act', 'gelu')
   )
-  fields['max_length'] = options.get(
+  fields['max_position_embeddings'] = options.get(
     'max_position_embeddings', defaults.get('max_position_embeddings', 512)
   )
   return fields | options.head('transform', predicts=task.predicts_tokens)
@@ -125,7 +125,8 @@ def write_options(
   options = config_options.write_fields(config, _FIELDS)
   options |= {
     'hidden_act': activations.to_huggingface(config.activation),
-    'max_position_embeddings': config.max_length + config.position_offset,
+    'max_position_embeddings': config.max_position_embeddings
+    + config.position_offset,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
   problems = find_differences(
@@ -144,7 +145,7 @@ _BERT_FIELDS = dict(
   padding_states='keep',
   use_language_embeddings=False,
   scale_embeddings=False,
-  first_norm=True,
+  first_attention_norm=True,
   gated_mlp=False,
   attention_bias=True,
   mlp_bias=True,
@@ -152,8 +153,8 @@ _BERT_FIELDS = dict(
   head_bias=True,
   output_bias=True,
   num_kv_heads=None,
-  local_window=None,
-  rotary_factor=1.0,
+  local_attention=None,
+  rope_scaling_factor=1.0,
   norm_position='post',
   embedding_norm=True,
 )

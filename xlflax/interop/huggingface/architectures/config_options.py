@@ -57,7 +57,7 @@ HARMLESS = frozenset(
     'decoder_start_token_id',
     'forced_bos_token_id',
     'forced_eos_token_id',
-    'max_length',
+    'max_position_embeddings',
     'min_length',
     'do_sample',
     'early_stopping',
@@ -276,14 +276,14 @@ def rotary_fields(options: Options, theta: float) -> dict[str, Any]:
     options.problems.append(
       f'rope_parameters is {options.values["rope_parameters"]}'
     )
-  return {'rotary_theta': float(rope_theta), 'rotary_factor': float(factor)}
+  return {'rope_theta': float(rope_theta), 'rope_scaling_factor': float(factor)}
 
 
 def rope_parameters(config) -> dict[str, Any]:
   """Returns the option `rope_parameters`. The inverse of `rotary_fields`."""
-  parameters = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
-  if config.rotary_factor != 1:
-    parameters |= {'rope_type': 'linear', 'factor': config.rotary_factor}
+  parameters = {'rope_type': 'default', 'rope_theta': config.rope_theta}
+  if config.rope_scaling_factor != 1:
+    parameters |= {'rope_type': 'linear', 'factor': config.rope_scaling_factor}
   return parameters
 
 

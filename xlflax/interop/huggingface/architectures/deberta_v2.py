@@ -25,7 +25,7 @@ _FIELDS = {
   'num_hidden_layers': ('num_layers', 24),
   'num_attention_heads': ('num_heads', 24),
   'intermediate_size': ('mlp_dim', 6144),
-  'max_position_embeddings': ('max_length', 512),
+  'max_position_embeddings': ('max_position_embeddings', 512),
   'hidden_dropout_prob': ('dropout_rate', 0.1),
   'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
   'initializer_range': ('initializer_range', 0.02),
@@ -50,7 +50,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
   max_distance = options.get('max_relative_positions', -1)
   if max_distance <= 0:
-    max_distance = fields['max_length']
+    max_distance = fields['max_position_embeddings']
   fields['relative_max_distance'] = max_distance
   return fields
 

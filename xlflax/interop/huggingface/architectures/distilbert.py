@@ -27,7 +27,7 @@ _FIELDS = {
   'n_layers': ('num_layers', 6),
   'n_heads': ('num_heads', 12),
   'hidden_dim': ('mlp_dim', 3072),
-  'max_position_embeddings': ('max_length', 512),
+  'max_position_embeddings': ('max_position_embeddings', 512),
   'dropout': ('dropout_rate', 0.1),
   'attention_dropout': ('attention_dropout_rate', 0.1),
   'initializer_range': ('initializer_range', 0.02),

@@ -40,7 +40,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'norm_position': 'pre',
     'embedding_norm': options.get('emb_layer_norm_before', False),
     'position_embedding': 'rotary',
-    'rotary_theta': options.get('rope_theta', 10000.0),
+    'rope_theta': options.get('rope_theta', 10000.0),
   }
 
 
@@ -58,9 +58,9 @@ def _write(config: encoder_config.EncoderConfig):
   for name in ('hidden_act', 'type_vocab_size'):
     del options[name]
   return options | {
-    'max_position_embeddings': config.max_length,
+    'max_position_embeddings': config.max_position_embeddings,
     'position_embedding_type': 'rotary',
-    'rope_theta': config.rotary_theta,
+    'rope_theta': config.rope_theta,
     'emb_layer_norm_before': config.embedding_norm,
     'token_dropout': False,
   }, problems

@@ -146,13 +146,13 @@ def _write(config: encoder_config.EncoderConfig, model_type: str):
   options, problems = bert.write_options(
     config,
     **_FIELDS[model_type] | {'position_embedding': 'rotary'},
-    rotary_factor=config.rotary_factor,
+    rope_scaling_factor=config.rope_scaling_factor,
   )
   head_activation = config.head_activation or config.activation
   required = config.activation if model_type == 'nomic_bert' else 'gelu'
   if head_activation != required:
     problems.append(f'head_activation is {config.head_activation!r}')
-  options['max_position_embeddings'] = config.max_length
+  options['max_position_embeddings'] = config.max_position_embeddings
   return options | {
     'rope_parameters': config_options.rope_parameters(config)
   }, problems

@@ -27,7 +27,7 @@ _FIELDS = {
   'decoder_layers': ('num_decoder_layers', 12),
   'encoder_attention_heads': ('num_heads', 16),
   'encoder_ffn_dim': ('mlp_dim', 4096),
-  'max_position_embeddings': ('max_length', 1024),
+  'max_position_embeddings': ('max_position_embeddings', 1024),
   'dropout': ('dropout_rate', 0.1),
   'attention_dropout': ('attention_dropout_rate', 0.0),
   'init_std': ('initializer_range', 0.02),

@@ -34,7 +34,7 @@ _FIELDS = {
   'num_hidden_layers': ('num_layers', 22),
   'num_attention_heads': ('num_heads', 12),
   'intermediate_size': ('mlp_dim', 1152),
-  'max_position_embeddings': ('max_length', 8192),
+  'max_position_embeddings': ('max_position_embeddings', 8192),
   'norm_eps': ('layer_norm_epsilon', 1e-5),
   'attention_dropout': ('attention_dropout_rate', 0.0),
   'embedding_dropout': ('dropout_rate', 0.0),
@@ -75,7 +75,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     | options.head('transform', predicts=task.predicts_tokens)
     | {
       'norm_position': 'pre',
-      'first_norm': False,
+      'first_attention_norm': False,
       'gated_mlp': True,
       'position_embedding': 'rotary',
     }
@@ -84,11 +84,13 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
 def _read_layers(options, num_layers: int) -> dict[str, Any]:
   """Returns the fields of local attention and rotary positions."""
-  global_every = options.get('global_attn_every_n_layers', 3)
+  global_attn_every_n_layers = options.get('global_attn_every_n_layers', 3)
   layer_types = options.get(
     'layer_types',
     [
-      _LOCAL if global_every > 0 and i % global_every else _GLOBAL
+      _LOCAL
+      if global_attn_every_n_layers > 0 and i % global_attn_every_n_layers
+      else _GLOBAL
       for i in range(num_layers)
     ],
   )
@@ -97,9 +99,10 @@ def _read_layers(options, num_layers: int) -> dict[str, Any]:
     for i in range(1, min(num_layers, len(layer_types)))
     if layer_types[i] == _GLOBAL
   )
-  global_every = next(global_layers, num_layers)
+  global_attn_every_n_layers = next(global_layers, num_layers)
   if layer_types != [
-    _LOCAL if i % global_every else _GLOBAL for i in range(num_layers)
+    _LOCAL if i % global_attn_every_n_layers else _GLOBAL
+    for i in range(num_layers)
   ]:
     options.problems.append(
       f'layer_types is {layer_types}, which is not a repeated sequence of one '
@@ -127,21 +130,23 @@ def _read_layers(options, num_layers: int) -> dict[str, Any]:
   if set(rope_parameters_by_type) - set(theta_by_type):
     options.problems.append(f'rope_parameters is {rope_parameters_by_type}')
 
-  if global_every == 1:  # All layers have global attention.
-    return {'rotary_theta': theta_by_type[_GLOBAL]}
+  if global_attn_every_n_layers == 1:  # All layers have global attention.
+    return {'rope_theta': theta_by_type[_GLOBAL]}
   return {
-    'rotary_theta': theta_by_type[_GLOBAL],
-    'global_every': global_every,
-    'local_rotary_theta': theta_by_type[_LOCAL],
-    'local_window': window // 2,
+    'rope_theta': theta_by_type[_GLOBAL],
+    'global_attn_every_n_layers': global_attn_every_n_layers,
+    'local_rope_theta': theta_by_type[_LOCAL],
+    'local_attention': window // 2,
   }
 
 
 def _write(config: encoder_config.EncoderConfig):
   options = config_options.write_fields(config, _FIELDS)
-  window = config.local_window
-  local_theta = config.local_rotary_theta or config.rotary_theta
-  global_every = config.global_every if window is not None else 1
+  window = config.local_attention
+  local_theta = config.local_rope_theta or config.rope_theta
+  global_attn_every_n_layers = (
+    config.global_attn_every_n_layers if window is not None else 1
+  )
   options |= {
     'hidden_activation': activations.to_huggingface(config.activation),
     'classifier_activation': activations.to_huggingface(
@@ -152,12 +157,13 @@ def _write(config: encoder_config.EncoderConfig):
     'tie_word_embeddings': config.output_embeddings == 'tied',
     'local_attention': 2 * window if window is not None else 128,
     'layer_types': [
-      _LOCAL if i % global_every else _GLOBAL for i in range(config.num_layers)
+      _LOCAL if i % global_attn_every_n_layers else _GLOBAL
+      for i in range(config.num_layers)
     ],
     'rope_parameters': {
       layer_type: {'rope_type': 'default', 'rope_theta': theta}
       for layer_type, theta in (
-        (_GLOBAL, config.rotary_theta),
+        (_GLOBAL, config.rope_theta),
         (_LOCAL, local_theta),
       )
     },
@@ -170,11 +176,11 @@ def _write(config: encoder_config.EncoderConfig):
       'mlp_bias',
       'head_bias',
       'output_bias',
-      'local_window',
+      'local_attention',
     ],
     position_embedding='rotary',
     norm_position='pre',
-    first_norm=False,
+    first_attention_norm=False,
     gated_mlp=True,
     type_vocab_size=0,
   )

@@ -54,7 +54,7 @@ def _read(
     fields['head_activation'] = 'gelu'
   return fields | {
     'position_offset': offset,
-    'max_length': fields['max_length'] - offset,
+    'max_position_embeddings': fields['max_position_embeddings'] - offset,
   }
 
 

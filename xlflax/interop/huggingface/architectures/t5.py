@@ -89,7 +89,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   return fields | {
     'family': 't5',
     'activation': activation,
-    'max_length': options.get('n_positions', _MAX_LENGTH),
+    'max_position_embeddings': options.get('n_positions', _MAX_LENGTH),
     'gated_mlp': feed_forward.startswith('gated-'),
     'attention_dropout_rate': fields['dropout_rate'],
     'per_layer_relative_bias': model_type == 'umt5',
@@ -112,7 +112,7 @@ def _write(
     'num_decoder_layers': config.num_decoder_layers,
     'feed_forward_proj': feed_forward,
     'is_encoder_decoder': True,
-    'n_positions': config.max_length,
+    'n_positions': config.max_position_embeddings,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
   problems = [] if config.is_t5 else [f'family is {config.family.value!r}']

@@ -28,7 +28,7 @@ _FIELDS = {
   'n_heads': ('num_heads', 16),
   'dropout': ('dropout_rate', 0.1),
   'attention_dropout': ('attention_dropout_rate', 0.1),
-  'max_position_embeddings': ('max_length', 512),
+  'max_position_embeddings': ('max_position_embeddings', 512),
   'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
   'init_std': ('initializer_range', 0.02),
 }
@@ -121,7 +121,9 @@ def _positions(config: encoder_config.EncoderConfig):
   """Returns the constant position table, which transformers stores in files."""
   if config.position_embedding != 'sinusoidal':
     return None
-  return embeddings.sinusoidal_positions(config.max_length, config.hidden_dim)
+  return embeddings.sinusoidal_positions(
+    config.max_position_embeddings, config.hidden_dim
+  )
 
 
 ARCHITECTURES = {

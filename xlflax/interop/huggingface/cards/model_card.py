@@ -165,7 +165,7 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
     '| training data | batch size | sequence length | sampling exponent |',
     '| --- | --- | --- | --- |',
   ]
-  for stream in settings['streams']:
+  for stream in settings['datasets']:
     fields = stream[config_serialization.FIELDS]
     source = fields.get('mixture') or fields.get('name')
     lines.append(

@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import processors
 
 from xlflax.data import batch_keys
-from xlflax.data.dataset_config import Layout, Separator
+from xlflax.data.dataset_config import ExampleLayout, SpecialTokenTemplate
 from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.interop.huggingface import config_json
@@ -31,7 +31,7 @@ FILE = 'tokenizer.json'
 _TYPE_INPUTS = ('token_type_ids',)
 
 
-def read_separator(model_dir: pathlib.Path) -> Separator | None:
+def read_separator(model_dir: pathlib.Path) -> SpecialTokenTemplate | None:
   """Returns the separator of text pairs in the training of a run.
 
   The input settings of heads take precedence over the datasets of pretraining.
@@ -48,18 +48,23 @@ def read_separator(model_dir: pathlib.Path) -> Separator | None:
   }
   if not separators:
     trainer = run_directory.read_trainer(model_dir)
-    streams = trainer.get(config_serialization.FIELDS, {}).get('streams', [])
+    streams = trainer.get(config_serialization.FIELDS, {}).get('datasets', [])
     for stream in streams:
       fields = stream[config_serialization.FIELDS]
-      if 'rows' not in fields and fields.get('layout') == Layout.PAIRS.value:
+      if (
+        'rows' not in fields
+        and fields.get('layout') == ExampleLayout.PAIRS.value
+      ):
         pairs = fields['pairs'][config_serialization.FIELDS]
         separators.add(pairs['separator'])
-  return Separator(separators.pop()) if len(separators) == 1 else None
+  return (
+    SpecialTokenTemplate(separators.pop()) if len(separators) == 1 else None
+  )
 
 
 def pair_template(
   vocabulary: base_vocabulary.Vocabulary,
-  separator: Separator,
+  separator: SpecialTokenTemplate,
   *,
   num_types: int,
 ) -> list[tuple[int, int]]:
@@ -101,7 +106,7 @@ def load_without_truncation(
 def match_run_template(
   folder: pathlib.Path,
   vocabulary: base_vocabulary.Vocabulary,
-  separator: Separator,
+  separator: SpecialTokenTemplate,
   *,
   num_types: int,
 ) -> bool:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch_keys
-from xlflax.data.dataset_config import Separator
+from xlflax.data.dataset_config import SpecialTokenTemplate
 from xlflax.data.supervised.featurizers import featurizer
 from xlflax.interop.huggingface import (
   config_json,
@@ -224,10 +224,12 @@ def is_transformers_installed() -> bool:
 def make_sample(run: saved_run.SavedRun) -> Sample:
   """Builds a batch of three texts of different lengths and of a text pair."""
   vocabulary, spec = run.vocabulary, run.vocabulary.spec
-  separator = post_processor.read_separator(run.directory) or Separator.XLMR
+  separator = (
+    post_processor.read_separator(run.directory) or SpecialTokenTemplate.XLMR
+  )
   texts = [text for text in tokenizer_checks.DIFFICULT_TEXTS if text]
   texts = texts[: len(_LENGTHS)]
-  max_length = min(max(_LENGTHS), run.model.config.max_length)
+  max_length = min(max(_LENGTHS), run.model.config.max_position_embeddings)
   tokens = [
     np.asarray(vocabulary.encode(text)[: min(length, max_length) - 2], np.int32)
     for text, length in zip(texts, _LENGTHS, strict=True)

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from xlflax.data.dataset_config import Separator
+from xlflax.data.dataset_config import SpecialTokenTemplate
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.tokenizers import post_processor
@@ -83,7 +83,7 @@ def check_tokenizer(
 def check_pair_template(
   vocabulary: base_vocabulary.Vocabulary,
   folder: pathlib.Path,
-  separator: Separator,
+  separator: SpecialTokenTemplate,
   *,
   num_types: int,
 ) -> None:
