@@ -233,11 +233,11 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
   return found
 
 
-def stream(setting: Setting, **changed):
+def dataset(setting: Setting, **changed):
   """The rows that `pretrain/mlm.gin` reads."""
-  from xlflax.data import dataset_config as stream_lib
+  from xlflax.data import dataset_config
 
-  return stream_lib.DatasetConfig(
+  return dataset_config.DatasetConfig(
     name='mono',
     mixture='corpus.mono',
     layout='blocks',
@@ -254,7 +254,7 @@ def _batches(setting: Setting, count: int, **changed):
   from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
 
   vocabulary = vocabulary_lib.Vocabulary.load(setting.vocabulary)
-  source = stream(setting, **changed)
+  source = dataset(setting, **changed)
   live = changed.get('split') is not None
   loader = loader_factory.open_loader(
     source,

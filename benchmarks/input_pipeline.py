@@ -24,8 +24,7 @@ import jax
 import numpy as np
 
 from benchmarks import shapes, xlflax_step
-from xlflax.data import dataset_config as stream_lib
-from xlflax.data import loader_factory
+from xlflax.data import dataset_config, loader_factory
 from xlflax.data.cache import cache_writer as cache_writer
 from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.corpus import corpus_writer as corpus_writer
@@ -66,11 +65,11 @@ def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
   return vocabulary
 
 
-def make_stream(batch: int, length: int) -> stream_lib.DatasetConfig:
-  return stream_lib.DatasetConfig(
+def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
+  return dataset_config.DatasetConfig(
     name='text',
     mixture='corpus.mono',
-    layout=stream_lib.ExampleLayout.BLOCKS,
+    layout=dataset_config.ExampleLayout.BLOCKS,
     length=length,
     batch_size=batch,
     alpha=1.0,
@@ -86,20 +85,20 @@ def rate(batches, tokens_of) -> float:
   return tokens / (time.process_time() - start)
 
 
-def loader_rate(stream, vocabulary, batches: int, **where) -> float:
+def loader_rate(dataset, vocabulary, batches: int, **where) -> float:
   loader = loader_factory.open_loader(
-    stream, vocabulary=vocabulary, seed=0, **where
+    dataset, vocabulary=vocabulary, seed=0, **where
   )
   try:
     return rate(
-      (loader.rows(step, 0, stream.batch_size) for step in range(batches)),
+      (loader.rows(step, 0, dataset.batch_size) for step in range(batches)),
       lambda batch: int((batch['segment_ids'] > 0).sum()),
     )
   finally:
     loader.close()
 
 
-def collator_rate(folder, vocabulary, stream, batches: int) -> float:
+def collator_rate(folder, vocabulary, dataset, batches: int) -> float:
   """DataCollatorForLanguageModeling over rows that are tokenised and cut."""
   import tokenizers
   import transformers
@@ -119,10 +118,10 @@ def collator_rate(folder, vocabulary, stream, batches: int) -> float:
     tokenizer, mlm_probability=shapes.MASK_RATIO
   )
   loader = loader_factory.open_loader(
-    stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
+    dataset, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
   )
   rows = [
-    loader.rows(step, 0, stream.batch_size)['token_ids'].tolist()
+    loader.rows(step, 0, dataset.batch_size)['token_ids'].tolist()
     for step in range(batches)
   ]
   loader.close()
@@ -132,7 +131,7 @@ def collator_rate(folder, vocabulary, stream, batches: int) -> float:
   )
 
 
-def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
+def array_record_rate(folder, vocabulary, dataset, batches: int) -> float:
   """Random rows of an ArrayRecord file, read a batch at a time and stacked.
 
   What a cache in that format would at least cost: the rows are already cut
@@ -142,12 +141,12 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
 
   path = str(folder / 'rows.array_record')
   loader = loader_factory.open_loader(
-    stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
+    dataset, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
   )
   writer = array_record_module.ArrayRecordWriter(path, 'group_size:1')
   count = 0
   for step in range(batches):
-    for row in loader.rows(step, 0, stream.batch_size)['token_ids']:
+    for row in loader.rows(step, 0, dataset.batch_size)['token_ids']:
       writer.write(row.astype(np.uint16).tobytes())
       count += 1
   writer.close()
@@ -156,7 +155,7 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
   source = array_record_data_source.ArrayRecordDataSource([path])
 
   def read(i):
-    indices = order[i * stream.batch_size : (i + 1) * stream.batch_size]
+    indices = order[i * dataset.batch_size : (i + 1) * dataset.batch_size]
     return np.stack(
       [
         np.frombuffer(record, np.uint16)
@@ -167,7 +166,7 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
   return rate((read(i) for i in range(batches)), lambda batch: batch.size)
 
 
-def masking_seconds(vocabulary, stream, calls: int) -> float:
+def masking_seconds(vocabulary, dataset, calls: int) -> float:
   """Median seconds of choosing and masking one batch, jitted."""
   spec = vocabulary.spec
   policy = masking.MaskingPolicy(mask_ratio=shapes.MASK_RATIO)
@@ -175,7 +174,7 @@ def masking_seconds(vocabulary, stream, calls: int) -> float:
     np.random.default_rng(0).integers(
       len(spec.special_ids),
       spec.size,
-      (stream.batch_size, stream.length),
+      (dataset.batch_size, dataset.length),
       np.int32,
     )
   )
@@ -240,26 +239,26 @@ def need(
 
 def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
   """All figures; see the module's docstring."""
-  stream = make_stream(batch, length)
+  dataset = make_dataset(batch, length)
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     vocabulary = prepare(folder, lines)
     figures = {
       'cached': loader_rate(
-        stream, vocabulary, batches, cache_dir=folder / 'cache'
+        dataset, vocabulary, batches, cache_dir=folder / 'cache'
       ),
       # In order: a shuffled window would be read at start-up.
       'live': loader_rate(
-        dataclasses.replace(stream, shuffle=False),
+        dataclasses.replace(dataset, shuffle=False),
         vocabulary,
         max(batches // 4, 3),
         corpus=folder / 'corpus',
       ),
       'array_record': array_record_rate(
-        folder, vocabulary, stream, max(batches // 4, 3)
+        folder, vocabulary, dataset, max(batches // 4, 3)
       ),
       'collator': collator_rate(
-        folder, vocabulary, stream, max(batches // 10, 3)
+        folder, vocabulary, dataset, max(batches // 10, 3)
       ),
     }
     return {
@@ -267,7 +266,7 @@ def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
       'cached_to_collator': figures['cached'] / figures['collator'],
       'live_to_collator': figures['live'] / figures['collator'],
       'masking_seconds_per_batch': masking_seconds(
-        vocabulary, stream, calls=20
+        vocabulary, dataset, calls=20
       ),
       'need': need(figures['cached']),
       'batch': batch,

@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from xlflax.data import dataset_config as stream_lib
+from xlflax.data import dataset_config
 from xlflax.data import tokenized_examples as examples_lib
 from xlflax.data.cache import cache_format as cache_format
 from xlflax.data.cache import cache_metadata as cache_header
@@ -147,13 +147,13 @@ def _open(
   directory, locality: bool, verified, mixture: str = 't'
 ) -> cache_loader.CachedLoader:
   return cache_loader.CachedLoader(
-    stream_lib.DatasetConfig(
+    dataset_config.DatasetConfig(
       name='s',
       mixture=mixture,
       layout='blocks',
       length=512,
       batch_size=512,
-      locality=stream_lib.Locality() if locality else None,
+      locality=dataset_config.Locality() if locality else None,
     ),
     vocabulary=Ids(),
     seed=0,
@@ -260,7 +260,7 @@ def many(directory: pathlib.Path) -> dict:
   """Opens a sparse cache and reads two batches, in this process.
 
   Returns:
-    Seconds of a stream's opening, with what the process had loaded before;
+    Seconds of a dataset's opening, with what the process had loaded before;
     seconds of the batches; files open at the end.
   """
   start, begun = time.perf_counter(), time.process_time()
@@ -292,7 +292,7 @@ def order(rows: int, row_bytes: int, page: int, kept: int) -> dict:
   """
   index = np.arange(rows)
   size, key = np.full(rows, rows), np.full(rows, 7, np.uint64)
-  near = stream_lib.Locality()
+  near = dataset_config.Locality()
   orders = {
     'full': permutation.permute_index(index, size, key),
     'locality': permutation.permute_windows(

@@ -58,10 +58,10 @@ class Model:
   objective: str = 'MaskedLM'
 
 
-def _only(stream: str, entry: str) -> tuple[str, ...]:
-  """One of the streams and entries of a gin file with several."""
+def _only(dataset: str, entry: str) -> tuple[str, ...]:
+  """One of the datasets and entries of a gin file with several."""
   return (
-    f'trainer.Trainer.datasets=[@{stream}/dataset_config.DatasetConfig()]',
+    f'trainer.Trainer.datasets=[@{dataset}/dataset_config.DatasetConfig()]',
     f'objective_mixture.ObjectiveMixture.entries=[@{entry}/objective_mixture.WeightedObjective()]',
   )
 

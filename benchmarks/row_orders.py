@@ -21,7 +21,7 @@ import statistics
 
 from benchmarks import large_text
 from studies.replication import running
-from xlflax.data import dataset_config as stream_lib
+from xlflax.data import dataset_config
 from xlflax.data.cache import cache_writer as cache_writer
 from xlflax.data.corpus import corpus_directory as corpus_lib
 from xlflax.data.corpus import corpus_writer as corpus_writer
@@ -40,12 +40,12 @@ _LENGTH = 64
 _QUARTERS = 4
 
 
-def orders(block_rows: int) -> dict[str, stream_lib.Locality | None]:
+def orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
   """The orders of rows that are compared."""
   return {
     'full': None,
-    'locality': stream_lib.Locality(block_rows=block_rows),
-    'text': stream_lib.Locality(block_rows=1024, window_blocks=1),
+    'locality': dataset_config.Locality(block_rows=block_rows),
+    'text': dataset_config.Locality(block_rows=1024, window_blocks=1),
   }
 
 
@@ -75,15 +75,15 @@ def prepare(work: pathlib.Path, data: pathlib.Path | None) -> None:
 
 def trainer(
   work: pathlib.Path,
-  locality: stream_lib.Locality | None,
+  locality: dataset_config.Locality | None,
   args: argparse.Namespace,
   seed: int,
 ) -> Trainer:
   """A run with rows in an order."""
-  stream = stream_lib.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='mono',
     mixture=_MIXTURE,
-    layout=stream_lib.ExampleLayout.BLOCKS,
+    layout=dataset_config.ExampleLayout.BLOCKS,
     length=_LENGTH,
     batch_size=args.batch,
     locality=locality,
@@ -109,7 +109,7 @@ def trainer(
         ),
       )
     ),
-    datasets=(stream,),
+    datasets=(dataset,),
     vocabulary=str(work / 'vocabulary'),
     optimizer=optimizers.AdamW(
       learning_rate=schedules.Linear(

@@ -125,7 +125,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
     'optimizers.AdamW.weight_decay=0.0',
     'optimizers.AdamW.eps=1e-8',
     f'pretrained.load_model.overrides={{{overrides}}}',
-    'labelled_stream.LabeledDatasetConfig.shuffle=False',
+    'supervised_dataset.LabeledDatasetConfig.shuffle=False',
     'trainer.Trainer.log_every_steps=1',
   ]
   xlflax = [sys.executable, '-m', 'xlflax.cli']

@@ -111,7 +111,7 @@ class Bucket:
       'size': str(len(content)),
       'updated': updated,
       'timeCreated': updated,
-      'contentType': 'application/octet-stream',
+      'contentType': 'application/octet-dataset',
     }
 
   def listing(self, query: dict[str, str]) -> dict:
@@ -253,7 +253,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     headers = {
       'x_goog_generation': str(generation),
       'x_goog_stored_content_length': str(len(content)),
-      'Content_Type': 'application/octet-stream',
+      'Content_Type': 'application/octet-dataset',
     }
     wanted = re.fullmatch(r'bytes=(\d*)-(\d*)', self.headers.get('Range', ''))
     if not wanted:

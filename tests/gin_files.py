@@ -77,7 +77,7 @@ def check_names(settings) -> None:
 # Settings that the traced program does not depend on.
 _NOT_TRACED = re.compile(
   r'init_from\b|optimizer\.learning_rate\b|(seed|corpus|cache_dir)$'
-  r'|streams\[\d+\]\.(mixture|languages|alpha|split|sizes|max_share|max_epochs|batch_size)\b'
+  r'|datasets\[\d+\]\.(mixture|languages|alpha|split|sizes|max_share|max_epochs|batch_size)\b'
   r'|objectives\.entries\[\d+\]\.weight$'
 )
 _traced: set[tuple] = set()

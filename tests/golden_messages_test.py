@@ -28,7 +28,7 @@ _MISSING_VOCABULARY = (
 )
 _SAME_NAME = (
   "Two different objectives of a mixture have the same name. Got: 'mlm'. Where: "
-  "entry 1, stream 'b'. What to do: Set a different `name` for one of them."
+  "entry 1, dataset 'b'. What to do: Set a different `name` for one of them."
 )
 _NOT_UTF8 = (
   'A line is not valid UTF-8. Got: byte 0xff at column 3. Expected: UTF-8 '

@@ -72,7 +72,7 @@ def test_encoding_with_an_imported_checkpoint(
 
 
 def test_the_names_in_the_guide_exist():
-  """`data.Stream` in docs/python.md is a public name of `xlflax.data`."""
+  """`data.DatasetConfig` in docs/python.md is a public name of `xlflax.data`."""
   text = (ROOT / 'docs' / 'python.md').read_text(encoding='utf-8')
   names = {
     (node.value.id, node.attr)

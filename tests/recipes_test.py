@@ -21,7 +21,7 @@ _ALONE = ('recipes/xlm_e/base.gin', 'recipes/xlm_e/tiny.gin')
 _SIZES = (
   r'.*\.(config|generator)\.(num_layers|hidden_dim|mlp_dim|num_heads|max_length|dtype'
   r'|local_attention)',
-  r'streams\[\d\]\.(length|batch_size)',
+  r'datasets\[\d\]\.(length|batch_size)',
   r'accumulation',
   r'optimizer\.learning_rate\.(warmup_steps|decay_steps|total_steps)',
 )
@@ -65,10 +65,10 @@ def test_phases_follow_each_other(name):
   count = _CHAINS[name.partition('/')[0]]
   assert list(found) == [f'phase{i + 1}' for i in range(count)]
   assert train_phases.check(list(found.values())) == [False] * count
-  streams = [
+  datasets = [
     (made.seed, made.datasets[0].seed_offset) for made in found.values()
   ]
-  assert streams == [(0, i) for i in range(count)]  # whatever SEED is given
+  assert datasets == [(0, i) for i in range(count)]  # whatever SEED is given
   for before, (phase, made) in zip([None, *found], found.items(), strict=False):
     assert made.model_dir == f'runs/a/{phase}'
     source = made.init_from and made.init_from.model_dir
@@ -93,8 +93,12 @@ def test_the_first_run_of_a_published_model_is_contrast_alone():
     ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
   )
   [entry] = settings.objectives.entries
-  [stream] = settings.datasets
-  assert (entry.dataset, stream.length, stream.batch_size) == ('sides', 32, 32)
+  [dataset] = settings.datasets
+  assert (entry.dataset, dataset.length, dataset.batch_size) == (
+    'sides',
+    32,
+    32,
+  )
 
 
 @pytest.mark.parametrize(
@@ -199,10 +203,10 @@ def test_values_are_the_published_ones(name):
   ):
     tokens, length, ratio, alpha, peak, end, decay, periods = row
     settings = made.resolved(None)
-    [stream], optimizer = settings.datasets, settings.optimizer
-    per_step = stream.length * stream.batch_size
+    [dataset], optimizer = settings.datasets, settings.optimizer
+    per_step = dataset.length * dataset.batch_size
     assert math.isclose(settings.steps * per_step, tokens, rel_tol=1e-3)
-    assert (stream.length, stream.alpha) == (length, alpha)
+    assert (dataset.length, dataset.alpha) == (length, alpha)
     assert settings.objectives.objectives[0].mask_ratio == ratio
     warm_up = optimizer.learning_rate.warmup_steps
     assert float(optimizer.rate_at(warm_up)) == pytest.approx(peak)

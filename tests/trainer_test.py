@@ -46,7 +46,7 @@ def train(corpus: pathlib.Path) -> str:
     ),
     objectives=objectives.ObjectiveMixture(
       entries=(
-        objectives.WeightedObjective(stream='text', objective=objectives.MaskedLM()),
+        objectives.WeightedObjective(dataset='text', objective=objectives.MaskedLM()),
       )
     ),
     model=models.Encoder(
@@ -76,8 +76,8 @@ def test_a_recipe_by_name():
   made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
   assert (made.total_steps, made.corpus) == (10, 'corpus')
   assert made.model.config.hidden_dim == 128
-  (stream,) = made.datasets
-  assert stream.length == 64
+  (dataset,) = made.datasets
+  assert dataset.length == 64
   both = xlflax.Trainer.from_recipe(
     'small', pretraining='mlm_tlm', **_GIVEN, train_steps=10
   )

@@ -110,7 +110,9 @@ class Trainer:
   objectives: objective_mixture.ObjectiveMixture
   datasets: Annotated[
     tuple[loader_base.AnyDatasetConfig, ...],
-    pydantic.Field(description='a list of streams, such as [Stream(...)]'),
+    pydantic.Field(
+      description='a list of datasets, such as [DatasetConfig(...)]'
+    ),
   ]
   # The vocabulary is compared with the copy in the run directory.
   vocabulary: Annotated[
@@ -180,7 +182,7 @@ class Trainer:
     object.__setattr__(self, 'init_from', init)
     self._check_steps()
     self._check_best_metric()
-    self._check_streams()
+    self._check_datasets()
 
   def _check_steps(self):
     """Checks the fields that are steps or require other fields of steps."""
@@ -220,29 +222,29 @@ class Trainer:
         fix='Set an evaluation (--gin_file=evaluate/during_training.gin)',
       )
 
-  def _check_streams(self):
+  def _check_datasets(self):
     """Checks the datasets and their use by the objectives."""
-    names = [stream.name for stream in self.datasets]
+    names = [dataset.name for dataset in self.datasets]
     if len(set(names)) != len(names):
       raise errors.ConfigError(
-        'Two streams have the same name', got=names, where='Trainer.datasets'
+        'Two datasets have the same name', got=names, where='Trainer.datasets'
       )
-    read_streams = {entry.dataset for entry in self.objectives.entries}
-    if read_streams != set(names):
+    read_datasets = {entry.dataset for entry in self.objectives.entries}
+    if read_datasets != set(names):
       raise errors.ConfigError(
-        'Streams and objectives do not match',
-        got=f'streams {sorted(names)}, objectives read {sorted(read_streams)}',
-        expected='the same streams in both',
+        'Datasets and objectives do not match',
+        got=f'datasets {sorted(names)}, objectives read {sorted(read_datasets)}',
+        expected='the same datasets in both',
         where='Trainer.datasets and ObjectiveMixture.entries',
       )
     by_name = dict(zip(names, self.datasets, strict=True))
     for entry in self.objectives.entries:
-      entry.objective.check_stream(by_name[entry.dataset])
-    for stream in self.datasets:
+      entry.objective.check_dataset(by_name[entry.dataset])
+    for dataset in self.datasets:
       self.partitioner.check_batch_size(
-        stream.batch_size,
+        dataset.batch_size,
         accumulation=self.gradient_accumulation_steps,
-        where=f'stream {stream.name}',
+        where=f'dataset {dataset.name}',
       )
 
   @classmethod
@@ -393,21 +395,21 @@ class Trainer:
     steps.
     """
     assert self.epochs is not None
-    stream = self.datasets[0]
+    dataset = self.datasets[0]
     if vocabulary is None or not isinstance(
-      stream, supervised_dataset.LabeledDatasetConfig
+      dataset, supervised_dataset.LabeledDatasetConfig
     ):
       raise errors.ConfigError(
         '`epochs` requires labeled examples',
-        got=f'epochs={self.epochs} of stream {stream.name!r}',
+        got=f'epochs={self.epochs} of dataset {dataset.name!r}',
         expected='a LabeledDatasetConfig and a vocabulary, or total_steps',
         where='Trainer.epochs',
         fix='Set total_steps (gin: TRAIN_STEPS)',
       )
     loader = supervised_loader.LabeledLoader(
-      stream, vocabulary=vocabulary, seed=self.seed
+      dataset, vocabulary=vocabulary, seed=self.seed
     )
     try:
-      return math.ceil(self.epochs * loader.num_rows / stream.batch_size)
+      return math.ceil(self.epochs * loader.num_rows / dataset.batch_size)
     finally:
       loader.close()

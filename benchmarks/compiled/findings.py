@@ -51,7 +51,7 @@ def of_program(
   yield from _scores(module, row_lengths(settings))
   yield from _read_by_layers(module, _layers(settings.model.config))
   if settings.model.config.dtype == 'bfloat16':
-    rows = max(stream.batch_size for stream in settings.datasets)
+    rows = max(dataset.batch_size for dataset in settings.datasets)
     rows = max(
       rows // (machine.count * settings.gradient_accumulation_steps), 1
     )
@@ -65,7 +65,7 @@ def of_program(
 
 def row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
   """Returns the lengths of rows of datasets and of what objectives compute."""
-  found = {stream.name: stream.length for stream in settings.datasets}
+  found = {dataset.name: dataset.length for dataset in settings.datasets}
   made = {
     entry.objective.longest_row(found[entry.dataset])
     for entry in settings.objectives.entries

@@ -27,13 +27,13 @@ def tokens(
     before = tokens(known[condition.begins_from], known, size)
   if condition.untrained:
     return before
-  streams = {
+  datasets = {
     one.name: one
     for one in (
-      trainers.stream(loss, condition, size) for loss in condition.losses
+      trainers.dataset(loss, condition, size) for loss in condition.losses
     )
   }
   return before + condition.steps * sum(
     one.batch_size * one.length * (2 if one.layout in _TWO_SIDED else 1)
-    for one in streams.values()
+    for one in datasets.values()
   )

@@ -18,7 +18,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 
 
 class Loss(enum.Enum):
-  """What a step trains on, and on which stream."""
+  """What a step trains on, and on which dataset."""
 
   MLM = 'mlm'
   ADJACENT_MLM = 'adjacent_mlm'  # of the rows that CA_MLM reads

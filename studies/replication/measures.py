@@ -27,7 +27,7 @@ from studies.replication import probes, running
 from studies.replication.conditions import Size
 from studies.replication.worlds import FIRST, World
 from xlflax.data.dataset_config import LanguageBatching
-from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import tagging_featurizer
 from xlflax.data.tokenizers import token_normalization
 from xlflax.evaluation import eval_task, hidden_states
@@ -241,7 +241,7 @@ def transfer(
   tagger = dataclasses.replace(
     trainer,
     model_dir=f'{trainer.model_dir}/tagger',
-    datasets=(_tagged_stream(world, labels, size),),
+    datasets=(_tagged_dataset(world, labels, size),),
     objectives=_tagger(labels),
     optimizer=_tagger_optimizer(trainer, size),
     total_steps=size.tagger_steps,
@@ -252,8 +252,8 @@ def transfer(
   return _test(trained, world)
 
 
-def _tagged_stream(world: World, labels, size: Size):
-  return labelled_stream.LabeledDatasetConfig(
+def _tagged_dataset(world: World, labels, size: Size):
+  return supervised_dataset.LabeledDatasetConfig(
     name='tagged',
     source=world.tagged('train', FIRST),
     featurizer=tagging_featurizer.TaggingFeaturizer(labels=labels),

@@ -52,8 +52,8 @@ def partner_gain(
   crossed = condition.cross_attention
   loss = Loss.CA_MLM_PAIRS if crossed else Loss.TLM
   objective = trainers.objective(loss, condition, world, size)
-  stream = dataclasses.replace(
-    trainers.stream(loss, condition, size), batch_size=_ROWS
+  dataset = dataclasses.replace(
+    trainers.dataset(loss, condition, size), batch_size=_ROWS
   )
   found = {}
   for second in world.seconds:
@@ -65,7 +65,7 @@ def partner_gain(
     first, other = (list(own) for own in zip(*pairs, strict=True))
     languages = tuple(map(subject.vocabulary.language_id, codes))
     right, wrong = (
-      _loss(subject, objective, stream, languages, first, own)
+      _loss(subject, objective, dataset, languages, first, own)
       for own in (other, [*other[1:], other[0]])
     )
     found[second] = {'partner_gain': wrong - right}
@@ -75,18 +75,18 @@ def partner_gain(
 def _loss(
   subject: eval_task.EvalModel,
   objective: objective_base.Objective,
-  stream,
+  dataset,
   languages: tuple[int, ...],
   first: Sequence[Sequence[int]],
   second: Sequence[Sequence[int]],
 ) -> float:
   """The mean loss of the chosen tokens of pairs."""
   spec = subject.vocabulary.spec
-  units = token_batches.fitting_pairs(first, second, stream)
+  units = token_batches.fitting_pairs(first, second, dataset)
   sums = [
     _sums(objective, subject.model, spec, subject.params, batch, index)
     for index, batch in enumerate(
-      token_batches.make_batches(units, languages, stream, spec)
+      token_batches.make_batches(units, languages, dataset, spec)
     )
   ]
   total, weight = np.asarray(jax.device_get(sums), np.float64).sum(0)

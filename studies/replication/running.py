@@ -128,12 +128,12 @@ class Programs:
       name: _stacked(
         [
           loaders[name].rows(
-            mixture.stream_step(name, step), 0, setup.stream(name).batch_size
+            mixture.dataset_step(name, step), 0, setup.dataset(name).batch_size
           )
           for step in range(first, first + count)
         ]
       )
-      for name in setup.streams_of(active)
+      for name in setup.datasets_of(active)
     }
     # Equal for other seeds and text, too; shardings follow from the rest.
     program = setup.steps._replace(seed=0, shardings=None), active

@@ -6,7 +6,7 @@ from typing import Any
 from studies.replication.conditions import Condition, Loss, Size, Taken
 from studies.replication.papers import broken, translating
 from studies.replication.worlds import FIRST, World
-from xlflax.data import dataset_config as stream_lib
+from xlflax.data import dataset_config
 from xlflax.data.dataset_config import ExampleLayout
 from xlflax.models import encoder
 from xlflax.models.encoder_config import (
@@ -44,12 +44,12 @@ def trainer(
   condition: Condition, world: World, size: Size, *, seed: int
 ) -> Trainer:
   """The run of a condition under a seed."""
-  entries, streams = _entries(condition, world, size)
+  entries, datasets = _entries(condition, world, size)
   return Trainer(
     model_dir=run_directory(world.work, condition.name, seed),
     model=_model(condition, size),
     objectives=mixture_lib.ObjectiveMixture(entries=entries),
-    datasets=streams,
+    datasets=datasets,
     vocabulary=str(world.plain().vocabulary(condition.anchors)),
     optimizer=(optimizers.Muon if size.recipe else optimizers.AdamW)(
       learning_rate=schedules.Linear(
@@ -91,17 +91,17 @@ def _model(condition: Condition, size: Size):
 def _entries(
   condition: Condition, world: World, size: Size
 ) -> tuple[tuple, tuple]:
-  """The mixture's entries and their streams."""
-  entries, streams = [], {}
+  """The mixture's entries and their datasets."""
+  entries, datasets = [], {}
   for loss in condition.losses:
-    read = stream(loss, condition, size)
-    streams[read.name] = read
+    read = dataset(loss, condition, size)
+    datasets[read.name] = read
     entries.append(
       mixture_lib.WeightedObjective(
         dataset=read.name, objective=objective(loss, condition, world, size)
       )
     )
-  return tuple(entries), tuple(streams.values())
+  return tuple(entries), tuple(datasets.values())
 
 
 _MIXTURES = {
@@ -118,16 +118,16 @@ _SIDES = (
 _ADJACENT = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 
 
-def stream(
+def dataset(
   loss: Loss, condition: Condition, size: Size
-) -> stream_lib.DatasetConfig:
+) -> dataset_config.DatasetConfig:
   """What a loss of a condition reads.
 
   Sides and rows of pairs are drawn alike, so that losses of one step read the
   same pairs.
   """
   if loss is Loss.TRANSLATION:
-    return translating.stream(size)
+    return translating.dataset(size)
   settings: dict[str, Any] = dict(
     mixture='corpus.parallel',
     max_examples=condition.max_pairs,
@@ -135,7 +135,7 @@ def stream(
   )
   if loss in _SIDES:
     layout, length = ExampleLayout.SIDES, size.length
-    settings['pairs'] = stream_lib.PairOptions(order=condition.pairs.order)
+    settings['pairs'] = dataset_config.PairOptions(order=condition.pairs.order)
   elif loss is Loss.TLM:
     layout, length = ExampleLayout.PAIRS, 2 * size.length
   elif loss in _ADJACENT:
@@ -149,7 +149,7 @@ def stream(
   mono = layout is ExampleLayout.SENTENCES
   if mono and size.recipe:
     layout, length = ExampleLayout.BLOCKS, 2 * size.length
-  return stream_lib.DatasetConfig(
+  return dataset_config.DatasetConfig(
     name='mono' if mono else layout.value,
     layout=layout,
     length=length,

@@ -122,7 +122,7 @@ _gin = st.one_of(
         'trainer.Trainer.seed',
         'trainer.Trainer.gradient_accumulation_steps',
         'nothing.Like.this',
-        'Stream.length',
+        'DatasetConfig.length',
       ]
     ),
     st.one_of(

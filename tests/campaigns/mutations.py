@@ -192,7 +192,7 @@ def _make_files(directory: pathlib.Path, number: int) -> None:
     directory / run_directory.TRAINER, {'class': 'x', 'fields': {'n': number}}
   )
   data_fingerprint.record_inputs(
-    directory, {'vocabulary': str(number), 'streams': {}}, {}
+    directory, {'vocabulary': str(number), 'datasets': {}}, {}
   )
   result_store.write_result(
     directory,

@@ -18,8 +18,8 @@ import numpy as np
 
 from tests.training import tiny
 from xlflax import cli, evaluate, integrity
-from xlflax.data import dataset_config as stream_lib
-from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data import dataset_config
+from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.data.supervised.sources import example_source as source_lib
 from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
@@ -111,15 +111,15 @@ def _command(*words: str) -> None:
 def trainer(root: pathlib.Path, number: int) -> Trainer:
   """The run's settings; the labels have another order in each run."""
   labels = ('no', 'yes') if number else ('yes', 'no')
-  streams = (
-    stream_lib.DatasetConfig(
+  datasets = (
+    dataset_config.DatasetConfig(
       name='mono',
       mixture='corpus.mono',
       layout='blocks',
       length=12,
       batch_size=8,
     ),
-    labelled_stream.LabeledDatasetConfig(
+    supervised_dataset.LabeledDatasetConfig(
       name='labelled',
       source=source_lib.FileDataset(
         format='tsv',
@@ -157,7 +157,7 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
       )
     ),
     objectives=tiny.make_mixture(*entries),
-    datasets=streams,
+    datasets=datasets,
     vocabulary=str(root / 'vocabulary'),
     cache_dir=str(root / 'cache'),
     corpus=str(root / 'corpus'),

@@ -265,7 +265,7 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files(files, flags).build(trainer.Trainer)
   assert error.value.where == (
-    "Stream.length of 'mono', --gin.mono/dataset_config.DatasetConfig.length"
+    "DatasetConfig.length of 'mono', --gin.mono/dataset_config.DatasetConfig.length"
   )
 
 

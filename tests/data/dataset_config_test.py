@@ -9,7 +9,7 @@ from xlflax.utils import errors
 _SPEC = vocabulary_spec.make_dummy_spec(64)
 
 
-def _stream(**settings):
+def _dataset(**settings):
   return dataset_config.DatasetConfig(
     **{
       'name': 'mono',
@@ -23,65 +23,65 @@ def _stream(**settings):
 
 
 def test_enums_may_be_given_by_value():
-  stream = _stream(
+  dataset = _dataset(
     batching='one_language',
     layout='PAIRS',
     pairs=dataset_config.PairOptions(separator='xlm'),
   )
-  assert stream.batching is dataset_config.LanguageBatching.ONE_LANGUAGE
-  assert stream.layout is dataset_config.ExampleLayout.PAIRS
-  assert stream.pairs.separator is dataset_config.SpecialTokenTemplate.XLM
+  assert dataset.batching is dataset_config.LanguageBatching.ONE_LANGUAGE
+  assert dataset.layout is dataset_config.ExampleLayout.PAIRS
+  assert dataset.pairs.separator is dataset_config.SpecialTokenTemplate.XLM
 
 
 def test_unknown_value_names_the_choices():
   with raises_error(
     errors.ConfigError,
     got='block',
-    mentions=('blocks', 'Stream.layout', 'mono'),
+    mentions=('blocks', 'DatasetConfig.layout', 'mono'),
   ):
-    _stream(layout='block')
+    _dataset(layout='block')
 
 
 @pytest.mark.parametrize(
   'settings, values',
   [
-    ({'length': 2}, (2, "stream 'mono'")),
-    ({'layout': 'pairs', 'length': 5}, (5, "stream 'mono'")),
-    ({'batch_size': 0}, ('Stream.batch_size', 'mono', 0)),
-    ({'max_examples': 0}, ('Stream.max_examples', 'mono', 0)),
+    ({'length': 2}, (2, "dataset 'mono'")),
+    ({'layout': 'pairs', 'length': 5}, (5, "dataset 'mono'")),
+    ({'batch_size': 0}, ('DatasetConfig.batch_size', 'mono', 0)),
+    ({'max_examples': 0}, ('DatasetConfig.max_examples', 'mono', 0)),
     (
       {'max_examples': 9},
-      ('Stream.max_examples', 'Layout.BLOCKS', "stream 'mono'"),
+      ('DatasetConfig.max_examples', 'Layout.BLOCKS', "dataset 'mono'"),
     ),
     (
       {'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
-      ('Layout.SENTENCES', "stream 'mono'"),
+      ('Layout.SENTENCES', "dataset 'mono'"),
     ),
-    ({'alpha': -0.5}, ('Stream.alpha', 'mono', -0.5)),
+    ({'alpha': -0.5}, ('DatasetConfig.alpha', 'mono', -0.5)),
     (
       {'packing': 'next_fit'},
-      ('Stream.packing', 'Layout.BLOCKS', "stream 'mono'"),
+      ('DatasetConfig.packing', 'Layout.BLOCKS', "dataset 'mono'"),
     ),
     (
       {'pairs': dataset_config.PairOptions(min_tokens=3)},
-      ('Stream.pairs', 'Layout.BLOCKS', "stream 'mono'"),
+      ('DatasetConfig.pairs', 'Layout.BLOCKS', "dataset 'mono'"),
     ),
     (
       {
         'layout': 'sides',
         'pairs': dataset_config.PairOptions(separator='bert'),
       },
-      ('Stream.pairs.separator', 'Layout.SIDES', "stream 'mono'"),
+      ('DatasetConfig.pairs.separator', 'Layout.SIDES', "dataset 'mono'"),
     ),
     (
       {'layout': 'adjacent', 'pairs': dataset_config.PairOptions(max_tokens=9)},
-      ('Stream.pairs.max_tokens', 'Layout.ADJACENT', "stream 'mono'"),
+      ('DatasetConfig.pairs.max_tokens', 'Layout.ADJACENT', "dataset 'mono'"),
     ),
   ],
 )
 def test_wrong_settings(settings, values):
   with raises_error(errors.ConfigError, mentions=values):
-    _stream(**settings)
+    _dataset(**settings)
 
 
 def test_filters_that_nothing_passes():
@@ -92,10 +92,10 @@ def test_filters_that_nothing_passes():
 
 
 def test_capacity_leaves_room_for_special_tokens():
-  assert _stream(length=16).capacity == 14
-  assert _stream(layout='pairs').capacity == 12
+  assert _dataset(length=16).capacity == 14
+  assert _dataset(layout='pairs').capacity == 12
   assert (
-    _stream(
+    _dataset(
       layout='pairs', pairs=dataset_config.PairOptions(separator='bert')
     ).capacity
     == 13
@@ -104,9 +104,9 @@ def test_capacity_leaves_room_for_special_tokens():
 
 def test_spec_has_the_keys_of_the_layout():
   one = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
-  assert _stream(layout='blocks').batch_spec(_SPEC).keys() == one
-  assert _stream(layout='pairs').batch_spec(_SPEC).keys() == one | {'side_ids'}
-  both = _stream(layout='sides').batch_spec(_SPEC)
+  assert _dataset(layout='blocks').batch_spec(_SPEC).keys() == one
+  assert _dataset(layout='pairs').batch_spec(_SPEC).keys() == one | {'side_ids'}
+  both = _dataset(layout='sides').batch_spec(_SPEC)
   assert both.keys() == one | {f'paired_{key}' for key in one}
   assert {(v.shape, v.dtype) for v in both.values()} == {
     ((4, 16), jnp.dtype('int32'))

@@ -1,4 +1,4 @@
-"""A labelled source and row maker without files, for tests of streams."""
+"""A labelled source and row maker without files, for tests of datasets."""
 
 import dataclasses
 

@@ -5,7 +5,7 @@ from xlflax.data import dataset_config, loader_base
 from xlflax.utils import errors
 
 
-def _stream(layout, **settings):
+def _dataset(layout, **settings):
   return dataset_config.DatasetConfig(
     name='s', mixture='m', layout=layout, length=16, batch_size=4, **settings
   )
@@ -22,13 +22,13 @@ def _stream(layout, **settings):
   ],
 )
 def test_layouts_and_their_tasks(layout, languages):
-  stream = _stream(layout)
-  loader_base.check_sides(stream, 't', languages)
+  dataset = _dataset(layout)
+  loader_base.check_sides(dataset, 't', languages)
   other = ('en',) if len(languages) == 2 else ('de', 'en')
   with raises_error(
     errors.ConfigError, mentions=(f'Layout.{layout.upper()}', 's', 'm')
   ):
-    loader_base.check_sides(stream, 't', other)
+    loader_base.check_sides(dataset, 't', other)
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_layouts_and_their_tasks(layout, languages):
 )
 def test_rows_that_no_batch_has(step, start, stop):
   with raises_error(ValueError, mentions=4):
-    loader_base.check_range(_stream('blocks'), step, start, stop)
+    loader_base.check_range(_dataset('blocks'), step, start, stop)

@@ -14,13 +14,13 @@ def test_live_without_tensorflow(monkeypatch):
     name = f'xlflax.data.seqio_tasks.{name}'
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr(name, raising=False)
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='s', mixture='m', layout='blocks', length=16, batch_size=4
   )
   with raises_error(
     errors.ConfigError,
-    where="stream 's'",
+    where="dataset 's'",
     mentions=('tensorflow', 'TensorFlow', 'SeqIO'),
   ):
     vocabulary = base_vocabulary.Vocabulary.__new__(base_vocabulary.Vocabulary)
-    loader_factory.open_loader(stream, vocabulary=vocabulary, seed=0)
+    loader_factory.open_loader(dataset, vocabulary=vocabulary, seed=0)

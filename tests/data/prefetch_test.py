@@ -20,10 +20,10 @@ class _Loader:
   """Row r of step s holds the number 100 s + r."""
 
   def __init__(self, fail_at=None):
-    self.stream = dataset_config.DatasetConfig(
+    self.dataset = dataset_config.DatasetConfig(
       name='s', mixture='m', layout='sentences', length=_T, batch_size=_B
     )
-    self.spec = self.stream.batch_spec(_SPEC)
+    self.spec = self.dataset.batch_spec(_SPEC)
     self.asked = []
     self._fail_at = fail_at
 

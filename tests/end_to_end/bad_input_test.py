@@ -75,7 +75,7 @@ def test_gin_typos(fails, workspace, tmp_path):
   run = tmp_path / 'run'
   message = fails(*_train(workspace, run, '--gin.BATCH_SZIE=4'))
   assert 'Got: BATCH_SZIE' in message and 'BATCH_SIZE' in message
-  message = fails(*_train(workspace, run, '--gin.Stream.lenght=4'))
+  message = fails(*_train(workspace, run, '--gin.Dataset.lenght=4'))
   assert 'lenght' in message
   message = fails(*_train(workspace, run, '--gin_file=pretrain/mml.gin'))
   assert 'pretrain/mlm.gin' in message
@@ -139,7 +139,7 @@ def test_other_text_read_live(fails, workspace, corpus, tmp_path):
   path.write_text(path.read_text().replace('hund', 'hunt', 1))
   message = fails(*train())
   assert 'continued on other data than it was trained on' in message
-  assert 'the examples of stream mono are others' in message
+  assert 'the examples of dataset mono are others' in message
   assert (
     cli.main(train('--on_config_mismatch=continue', '--stop_after_steps=3'))
     == 0

@@ -21,7 +21,7 @@ def main(root: str, output: str, processes: str, index: str, port: str):
       num_processes=int(processes),
       process_id=int(index),
     )
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='mono',
     mixture='corpus.mono',
     layout=dataset_config.ExampleLayout.BLOCKS,
@@ -30,7 +30,7 @@ def main(root: str, output: str, processes: str, index: str, port: str):
     alpha=0.7,
   )
   loader = loader_factory.open_loader(
-    stream,
+    dataset,
     seed=0,
     cache_dir=pathlib.Path(root) / 'cache',
     vocabulary=base_vocabulary.Vocabulary.load(

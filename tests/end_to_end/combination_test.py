@@ -22,7 +22,7 @@ _SIZES = dict(
   scan_layers=False,
 )
 
-# VECO's streams and objectives, MoCo, replaced tokens and a teacher.
+# VECO's datasets and objectives, MoCo, replaced tokens and a teacher.
 _GIN = """
 from __gin__ import dynamic_registration
 

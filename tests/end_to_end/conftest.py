@@ -44,7 +44,7 @@ TINY = (
   '--gin.LEARNING_RATE=1e-2',
   '--gin.trainer.Trainer.log_every_steps=3',
 )
-# One objective of one stream: what compiles soonest.
+# One objective of one dataset: what compiles soonest.
 TINY_MLM = (
   '--gin_file=pretrain/mlm.gin',
   *(

@@ -97,7 +97,7 @@ def uninterrupted(workspace, tmp_path_factory):
 
 
 _CASES = {
-  'loader': (1, "waiting for a batch of stream 'mono'", 'faulty_worker.py'),
+  'loader': (1, "waiting for a batch of dataset 'mono'", 'faulty_worker.py'),
   'collective': (0, 'training (step ', 'faulty_worker.py'),
   'checkpoint': (0, 'writing a checkpoint', 'faulty_worker.py'),
 }

@@ -26,13 +26,13 @@ _EVERY = '--gin.checkpoints.CheckpointOptions.save_interval_steps=4'
 @pytest.fixture(
   scope='module',
   params=[
-    'one_stream',
+    'one_dataset',
     *(pytest.param(x, marks=_SLOW) for x in ('cache', 'live')),
   ],
 )
 def loader(request, workspace):
   """Flags of one loader, and the directory of its uninterrupted run."""
-  flags = TINY_MLM if request.param == 'one_stream' else TINY
+  flags = TINY_MLM if request.param == 'one_dataset' else TINY
   if request.param != 'live':
     flags += (workspace.cache,)
   directory = workspace.root / f'uninterrupted_{request.param}'

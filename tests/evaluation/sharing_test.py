@@ -186,7 +186,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
   result = eval_task.evaluate_task(task, subject)
   assert not result.failures
   objective = masked_lm.MaskedLM(random_words='language')
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='perplexity', mixture='', layout='blocks', length=16, batch_size=4
   )
   for language, code in enumerate(_WORDS):
@@ -199,7 +199,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
       )
     ]
     loss, _, tokens = perplexity.score_rows(
-      ordinary, objective, units, (language,), stream, 1
+      ordinary, objective, units, (language,), dataset, 1
     ).sum(0)
     np.testing.assert_allclose(
       result.metrics[f'loss/{code}'], loss / tokens, rtol=1e-5

@@ -7,7 +7,7 @@ from xlflax.evaluation import token_batches
 pytest_plugins = ['tests.evaluation.fixtures']
 
 
-def _stream(length, **pairs):
+def _dataset(length, **pairs):
   return dataset_config.DatasetConfig(
     name='s',
     mixture='',
@@ -29,16 +29,16 @@ def test_blocks_join_lines_and_keep_the_rest():
 def test_pairs_are_filtered_and_cut():
   first = [[5, 6, 7, 8, 9], [], [4], [1] * 9]
   second = [[3], [3], [2, 2], [2] * 9]
-  found = token_batches.fitting_pairs(first, second, _stream(8, max_tokens=9))
+  found = token_batches.fitting_pairs(first, second, _dataset(8, max_tokens=9))
   assert [[side.tolist() for side in unit] for unit in found] == [
     [[5, 6, 7], [3]],
     [[4], [2, 2]],
   ]
-  assert token_batches.fitting_pairs([], [], _stream(8)) == []
+  assert token_batches.fitting_pairs([], [], _dataset(8)) == []
 
 
 def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='s',
     mixture='',
     layout=dataset_config.ExampleLayout.BLOCKS,
@@ -47,7 +47,7 @@ def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
   )
   units = [(np.array([20, 21]),), (np.array([22]),), (np.array([23] * 3),)]
   first, second = token_batches.make_batches(
-    units, (1,), stream, vocabulary.spec
+    units, (1,), dataset, vocabulary.spec
   )
   np.testing.assert_array_equal(
     first['token_ids'], [[1, 20, 21, 2, 0], [1, 22, 2, 0, 0]]
@@ -66,7 +66,7 @@ def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
 def test_batches_of_pairs_follow_the_options(vocabulary, positions, expected):
   units = [(np.array([20]), np.array([21]))]
   (batch,) = token_batches.make_batches(
-    units, (0, 1), _stream(6, positions=positions), vocabulary.spec
+    units, (0, 1), _dataset(6, positions=positions), vocabulary.spec
   )
   assert batch['token_ids'][0].tolist() == [1, 20, 2, 2, 21, 2]
   assert batch['positions'][0].tolist() == expected

@@ -83,10 +83,10 @@ def _text(file):
 
 def _numbers(settings):
   """Batch size, length and peak rate."""
-  (stream,) = settings.datasets
+  (dataset,) = settings.datasets
   return (
-    stream.batch_size,
-    stream.length,
+    dataset.batch_size,
+    dataset.length,
     max(float(settings.optimizer.rate_at(step)) for step in (1000, 2000)),
   )
 
@@ -132,11 +132,11 @@ def test_ppa(settings_of, task, length, rate, setting):
     rate / 2
   )  # 1,000 steps of warm-up
   assert settings_of.configuration.macro('EPOCHS') == 2
-  (stream,) = settings.datasets
+  (dataset,) = settings.datasets
   (inputs,) = objective_config.collect_inputs(settings).values()
   assert (inputs['separator'], inputs['length']) == ('bert', length)
-  switched = isinstance(stream.source, code_switched_source.CodeSwitched)
-  assert (switched, stream.group_size) == (
+  switched = isinstance(dataset.source, code_switched_source.CodeSwitched)
+  assert (switched, dataset.group_size) == (
     (True, 2) if setting == '_translate_train' else (False, 1)
   )
 
@@ -193,8 +193,8 @@ def test_files_have_options_of_their_own(settings_of):
     },
   )
   evaluation = settings_of.configuration.build(during_training.Evaluation)
-  (stream,), (task,) = settings.datasets, evaluation.tasks
-  sources = stream.source.english, stream.source.translations, task.source
+  (dataset,), (task,) = settings.datasets, evaluation.tasks
+  sources = dataset.source.english, dataset.source.translations, task.source
   assert [one.options for one in sources] == columns
 
 
@@ -251,8 +251,8 @@ def test_settings_of_transfer(settings_of, setting, expected):
   settings = settings_of(
     'finetune/classification.gin', f'finetune/settings/{setting}.gin'
   )
-  (stream,) = settings.datasets
-  assert {name: getattr(stream, name) for name in expected} == expected
+  (dataset,) = settings.datasets
+  assert {name: getattr(dataset, name) for name in expected} == expected
   gin_files.trace_steps(settings)
 
 
@@ -261,11 +261,11 @@ def test_plug_in(settings_of, family):
   settings = settings_of(
     f'finetune/{family}.gin', f'finetune/settings/plug_in_{family}.gin'
   )
-  (stream,) = settings.datasets
+  (dataset,) = settings.datasets
   assert isinstance(
-    stream.rows, translation_featurizer.TranslationPairFeaturizer
+    dataset.rows, translation_featurizer.TranslationPairFeaturizer
   )
-  assert stream.rows.translations.translations.format == (
+  assert dataset.rows.translations.translations.format == (
     'conll' if family == 'tagging' else 'squad'
   )
   (entry,) = settings.objectives.entries
@@ -358,7 +358,7 @@ def test_counterparts_of_test_sets(tmp_path):
 def test_english_trees_beside_labelled_words(settings_of, tmp_path):
   (tmp_path / 'en.conllu').write_text('1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
   (tmp_path / 'fr.conll').write_text('un\tDET\n')
-  (stream,) = settings_of(
+  (dataset,) = settings_of(
     'finetune/tagging.gin',
     'finetune/settings/self_labelled.gin',
     train={'en': str(tmp_path / 'en.conllu')},
@@ -367,9 +367,9 @@ def test_english_trees_beside_labelled_words(settings_of, tmp_path):
   words = {
     part: [
       (example.language, example.words, example.tags)
-      for example in stream.source.load(part)
+      for example in dataset.source.load(part)
     ]
-    for part in stream.source.languages()
+    for part in dataset.source.languages()
   }
   assert words == {
     'en': [('en', ('one',), ('NUM',))],

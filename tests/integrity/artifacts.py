@@ -103,7 +103,7 @@ def run(
   run_directory.write_model(directory, model)
   objective_config.write_objectives(directory, [])
   run_directory.copy_vocabulary(words, directory)
-  fingerprint = {'vocabulary': loaded.hash, 'streams': {}}
+  fingerprint = {'vocabulary': loaded.hash, 'datasets': {}}
   data_fingerprint.record_inputs(directory, fingerprint, {})
   (directory / run_directory.METRICS).write_text(_LINES * (1 + number))
   _checkpoints(directory, model, fingerprint, number)

@@ -40,7 +40,7 @@ def test_module_passes_inputs_through_when_off():
   assert outputs is inputs
 
 
-def test_module_draws_from_the_dropout_stream():
+def test_module_draws_from_the_dropout_dataset():
   inputs = jnp.ones(_SHAPE)
   module = dropout.Dropout(0.5)
   a, b, c = (

@@ -1,4 +1,4 @@
-"""Which streams an objective reads."""
+"""Which datasets an objective reads."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data import dataset_config
-from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import (
   choice_featurizer,
   featurizer,
@@ -48,14 +48,14 @@ _FILES = example_source.FileDataset(format='tsv', files={'en': 'a.tsv'})
 _LABELS = ('a', 'b')
 
 
-def _stream(layout: str) -> dataset_config.DatasetConfig:
+def _dataset(layout: str) -> dataset_config.DatasetConfig:
   return dataset_config.DatasetConfig(
     name='s', mixture='m', layout=layout, length=16, batch_size=4
   )
 
 
 def _labelled(maker: featurizer.Featurizer, **fields):
-  return labelled_stream.LabeledDatasetConfig(
+  return supervised_dataset.LabeledDatasetConfig(
     name='s', source=_FILES, featurizer=maker, length=16, batch_size=4, **fields
   )
 
@@ -68,7 +68,7 @@ _ROWS = {
 }
 _STREAMS = {
   **{
-    layout.value: _stream(layout.value)
+    layout.value: _dataset(layout.value)
     for layout in dataset_config.ExampleLayout
   },
   **{name: _labelled(maker) for name, maker in _ROWS.items()},
@@ -82,7 +82,7 @@ _GENERATOR = encoder_config.EncoderConfig(
   num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
 )
 
-# Objective -> the streams that it reads.
+# Objective -> the datasets that it reads.
 _READ = {
   masked_lm.MaskedLM(): {*_STREAMS},
   masked_lm.TranslationLM(): {'pairs'},
@@ -106,14 +106,14 @@ _READ = {
 
 @pytest.mark.parametrize('name', _STREAMS)
 @pytest.mark.parametrize('objective', _READ, ids=lambda one: one.name)
-def test_an_objective_reads_its_streams_and_no_others(objective, name):
+def test_an_objective_reads_its_datasets_and_no_others(objective, name):
   if name in _READ[objective]:
-    objective.check_stream(_STREAMS[name])
+    objective.check_dataset(_STREAMS[name])
     return
   with pytest.raises(errors.ConfigError) as caught:
-    objective.check_stream(_STREAMS[name])
+    objective.check_dataset(_STREAMS[name])
   text = str(caught.value)
-  assert f'objective {objective.name!r}, stream' in text
+  assert f'objective {objective.name!r}, dataset' in text
   assert 'Got: ' in text and 'Expected: ' in text and 'What to do: ' in text
 
 
@@ -130,7 +130,7 @@ def test_an_objective_reads_its_streams_and_no_others(objective, name):
 )
 def test_classes_of_rows_and_objective_are_the_same(objective, maker):
   with pytest.raises(errors.ConfigError):
-    objective.check_stream(_STREAMS[maker])
+    objective.check_dataset(_STREAMS[maker])
 
 
 def test_plugged_in_features_need_a_second_side():
@@ -146,16 +146,16 @@ def test_plugged_in_features_need_a_second_side():
       's',
     ),
   ):
-    objective.check_stream(_STREAMS['classes'])
+    objective.check_dataset(_STREAMS['classes'])
   paired = translation_featurizer.TranslationPairFeaturizer(
     featurizer=_ROWS['classes'], translations=_FILES
   )
-  objective.check_stream(_labelled(paired))
+  objective.check_dataset(_labelled(paired))
   other = dataclasses.replace(objective, labels=('b', 'a'))
   with raises_error(
     errors.ConfigError, mentions=('sequence_classification', 's')
   ):
-    other.check_stream(_labelled(paired))
+    other.check_dataset(_labelled(paired))
 
 
 def test_the_choices_of_a_question_are_in_one_batch():
@@ -164,7 +164,7 @@ def test_the_choices_of_a_question_are_in_one_batch():
   with raises_error(
     errors.ConfigError, got='group_size=1', mentions=('multiple_choice', 's')
   ):
-    objective.check_stream(one)
+    objective.check_dataset(one)
 
 
 def test_an_objective_of_a_users_own_reads_anything():
@@ -172,5 +172,5 @@ def test_an_objective_of_a_users_own_reads_anything():
   class Own(objective_base.Objective):
     name: str = 'own'
 
-  for stream in _STREAMS.values():
-    Own().check_stream(stream)
+  for dataset in _STREAMS.values():
+    Own().check_dataset(dataset)

@@ -1,4 +1,4 @@
-"""Which entries each step trains, and where each stream is."""
+"""Which entries each step trains, and where each dataset is."""
 
 import numpy as np
 import pytest
@@ -38,15 +38,15 @@ MIXTURES = [
 
 
 @pytest.mark.parametrize('mixture', MIXTURES)
-def test_stream_step_counts_the_steps_before(mixture):
-  seen = dict.fromkeys(mixture.streams, 0)
+def test_dataset_step_counts_the_steps_before(mixture):
+  seen = dict.fromkeys(mixture.datasets, 0)
   groups = set()
   for step in range(60):
-    assert {s: mixture.stream_step(s, step) for s in seen} == seen
+    assert {s: mixture.dataset_step(s, step) for s in seen} == seen
     active = mixture.active(step)
     groups.add(active)
-    for stream in {mixture.entries[i].dataset for i in active}:
-      seen[stream] += 1
+    for dataset in {mixture.entries[i].dataset for i in active}:
+      seen[dataset] += 1
   assert groups == set(mixture.groups)
 
 
@@ -56,7 +56,7 @@ def test_active_by_hand():
   assert [turns.active(s) for s in range(4)] == [(0,), (1,), (0,), (1,)]
   assert [pattern.active(s) for s in (0, 1, 2, 3)] == [(0,), (0,), (1,), (0,)]
   assert [grouped.active(s) for s in (4, 5, 6)] == [(0, 3), (1, 2), (0,)]
-  assert grouped.streams == ('mono', 'pairs', 'sides')
+  assert grouped.datasets == ('mono', 'pairs', 'sides')
 
 
 def _sampled(weights, seed=0):
@@ -107,17 +107,17 @@ def test_sampled_order_is_uniform():
 def test_far_steps_are_cheap_and_right():
   far = 10**15 + 3
   for mixture in MIXTURES:
-    for stream in mixture.streams:
-      grown = mixture.stream_step(stream, far + 1) - mixture.stream_step(
-        stream, far
+    for dataset in mixture.datasets:
+      grown = mixture.dataset_step(dataset, far + 1) - mixture.dataset_step(
+        dataset, far
       )
       active = {mixture.entries[i].dataset for i in mixture.active(far)}
-      assert grown == (stream in active)
+      assert grown == (dataset in active)
 
 
-def test_shares_of_streams_and_factors_of_losses():
+def test_shares_of_datasets_and_factors_of_losses():
   def shares(mixture, steps):
-    return [mixture.stream_step(s, steps) / steps for s in mixture.streams]
+    return [mixture.dataset_step(s, steps) / steps for s in mixture.datasets]
 
   total, _, pattern, _, sample = MIXTURES
   assert shares(total, 1) == [1, 1, 1]
@@ -179,9 +179,9 @@ def test_a_weight_is_a_finite_number_above_0(weight):
     WeightedObjective(dataset='a', objective=MaskedLM(), weight=weight)
 
 
-def test_unknown_stream():
+def test_unknown_dataset():
   with raises_error(errors.ConfigError, got='x', mentions=('mono', 'pairs')):
-    MIXTURES[1].stream_step('x', 0)
+    MIXTURES[1].dataset_step('x', 0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The papers' languages, for the streams of their rows."""
+"""The papers' languages, for the datasets of their rows."""
 
 import pytest
 
@@ -17,12 +17,12 @@ _XNLI = 'ar bg de el en es fr hi ru sw th tr ur vi zh'.split()
     ('ppa', 'ppa/250k', 8),
   ],
 )
-def test_streams_read_the_languages_of_the_paper(file, row, number):
+def test_datasets_read_the_languages_of_the_paper(file, row, number):
   settings = rows._settings((f'papers/{row}.gin', f'languages/{file}.gin'))
-  for stream in settings.datasets:
-    assert len(set(stream.languages)) == len(stream.languages) == number
+  for dataset in settings.datasets:
+    assert len(set(dataset.languages)) == len(dataset.languages) == number
     if file != 'ppa':
-      assert set(stream.languages) >= set(_XNLI)
+      assert set(dataset.languages) >= set(_XNLI)
 
 
 def test_every_list_is_tested():

@@ -27,11 +27,11 @@ class _Recorder(masked_lm.MaskedLM):
     return token_ids, choice
 
 
-def losses(settings, stream, model):
+def losses(settings, dataset, model):
   """(our first loss, transformers' on the same masked batch)."""
   setup = training_setup.Setup(settings)
   loaders = setup.open_loaders()
-  batch = loaders[stream].rows(0, 0, loaders[stream].stream.batch_size)
+  batch = loaders[dataset].rows(0, 0, loaders[dataset].dataset.batch_size)
   for loader in loaders.values():
     loader.close()
   ratio = settings.objectives.entries[0].objective.mask_ratio

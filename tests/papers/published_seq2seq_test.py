@@ -106,7 +106,7 @@ def _losses(settings, model, monkeypatch):
   setup = training_setup.Setup(settings)
   (entry,) = settings.objectives.entries
   loader = setup.open_loaders()[entry.dataset]
-  batch = loader.rows(0, 0, loader.stream.batch_size)
+  batch = loader.rows(0, 0, loader.dataset.batch_size)
   loader.close()
   seen = []
   decode = seq2seq.teacher_forcing.decode_with_teacher_forcing

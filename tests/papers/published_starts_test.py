@@ -31,7 +31,7 @@ _SIZES = dict(
 _ROBERTA = _SIZES | dict(
   max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5
 )
-# Row -> (gin file, class, options, tokenizer, the stream of its masked LM).
+# Row -> (gin file, class, options, tokenizer, the dataset of its masked LM).
 _ROWS = {
   'metaxlm': (
     'papers/metaxlm/metaxlm.gin',
@@ -117,7 +117,7 @@ def _settings(gin_file, directory, corpus):
 def test_row_starts_from_the_published_model_and_goes_back(
   row, corpus, tmp_path
 ):
-  gin_file, kind, options, make_tokenizer, stream = _ROWS[row]
+  gin_file, kind, options, make_tokenizer, dataset = _ROWS[row]
   model, tokenizer = _published(
     kind, options, make_tokenizer, tmp_path / 'published'
   )
@@ -128,7 +128,7 @@ def test_row_starts_from_the_published_model_and_goes_back(
     tmp_path / 'ours',
   )
   settings = _settings(gin_file, tmp_path, corpus)
-  ours, theirs = published.losses(settings, stream, model)
+  ours, theirs = published.losses(settings, dataset, model)
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
   settings.train()

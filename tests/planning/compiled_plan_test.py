@@ -46,7 +46,7 @@ def test_plan_for_a_described_machine(made):
     'per_node': 4,
   }
   assert made['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
-  assert made['streams'] == {}
+  assert made['datasets'] == {}
   assert made['basis'].startswith('an estimate') and not made['compiled']
   used = made['memory']
   assert used['parameters'] > 0 and used['temporary'] > 0

@@ -19,7 +19,7 @@ from xlflax.training.optimization import optimizers
 class _Loader:
   """Two tasks; says when it is closed."""
 
-  stream: object
+  dataset: object
   closed: bool = False
 
   def statistics(self):
@@ -98,8 +98,8 @@ def test_what_replay_costs(result):
   assert 'memory per device: copy of the state' in printed.getvalue()
 
 
-def test_streams(result):
-  first, second = result.made['streams']['mono']
+def test_datasets(result):
+  first, second = result.made['datasets']['mono']
   assert (first['task'], first['batches'], first['epochs']) == (
     'de',
     75.0,

@@ -169,7 +169,7 @@ def make_run(
     description={},
     factory=None,
     spec=tiny.SPEC,
-    streams_of=lambda active: ['mono'],
+    datasets_of=lambda active: ['mono'],
     initial_state=lambda **_: State(jnp.int32(0), jnp.float32(0)),
   )
   run = training_run.TrainingRun(setup, {'mono': losses}, {}, lease=lease)

@@ -87,9 +87,9 @@ _CASES = {
 }
 
 
-def _batch(stream, seed):
+def _batch(dataset, seed):
   sides = [tiny.make_batch(seed=2 * seed + i) for i in range(2)]
-  if stream == 'pairs':
+  if dataset == 'pairs':
     return sides[0]
   return {**sides[0], **{f'paired_{k}': v for k, v in sides[1].items()}}
 
@@ -123,12 +123,12 @@ def _losses(case, partitioner):
   with partitioner.scope():
     for i in range(_STEPS):
       group = case.mixture.active(i)
-      streams = {case.mixture.entries[j].dataset for j in group}
+      datasets = {case.mixture.entries[j].dataset for j in group}
       state, output = steps[group](
         state,
         {
           name: jax.device_put(_batch(name, i), partitioner.batch_sharding)
-          for name in streams
+          for name in datasets
         },
       )
       losses.append(float(output.loss))

@@ -30,12 +30,12 @@ def _task(name, languages, rate, *, rows=1000, unknown=None):
 @pytest.fixture
 def setup(tmp_path):
   partitioner = tiny.one_device()
-  stream = types.SimpleNamespace(name='mono', batch_size=64, length=256)
+  dataset = types.SimpleNamespace(name='mono', batch_size=64, length=256)
   settings = types.SimpleNamespace(
     model=tiny.make_model(),
-    datasets=[stream],
+    datasets=[dataset],
     partitioner=partitioner,
-    objectives=types.SimpleNamespace(stream_step=lambda name, step: step),
+    objectives=types.SimpleNamespace(dataset_step=lambda name, step: step),
     optimizer=optimizers.AdamW(learning_rate=1e-3),
     checkpoints=checkpoints.CheckpointOptions(save_interval_steps=500),
     evaluation=types.SimpleNamespace(
@@ -99,13 +99,13 @@ def test_warnings(setup):
   assert_mentions(odd, 'am', 'odd (dataset mono)')
 
 
-def test_a_stream_of_every_other_step_is_read_half_as_often(setup):
-  setup.settings.objectives.stream_step = lambda name, step: step // 2
+def test_a_dataset_of_every_other_step_is_read_half_as_often(setup):
+  setup.settings.objectives.dataset_step = lambda name, step: step // 2
   tasks = {'mono': [_task('small', ('sw',), 0.5, rows=100)]}
   [small] = run_header.data_warnings(setup.settings, tasks)
   assert_mentions(small, 320)
 
 
-def test_a_live_stream_has_no_rows(setup):
+def test_a_live_dataset_has_no_rows(setup):
   tasks = {'mono': [_task('live', ('en',), 1.0, rows=None)]}
   assert run_header.data_warnings(setup.settings, tasks) == []

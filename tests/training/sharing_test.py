@@ -54,13 +54,13 @@ def _mixture():
   )
 
 
-def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
+def _fails(dataset, spec=_SPEC, plan=_PLAN) -> str:
   with pytest.raises(errors.ConfigError) as error:
-    sharing_checks.check_sharing(plan, (_MONO, stream), spec)
+    sharing_checks.check_sharing(plan, (_MONO, dataset), spec)
   return str(error.value)
 
 
-def test_streams_of_one_language_at_a_time_are_fine():
+def test_datasets_of_one_language_at_a_time_are_fine():
   adjacent = dataclasses.replace(
     _SIDES,
     layout=dataset_config.ExampleLayout.ADJACENT,
@@ -76,7 +76,7 @@ def test_batches_of_mixed_languages():
   )
   text = _fails(mixed)
   assert 'Got: batching=MIXED. Expected: batching=ONE_LANGUAGE.' in text
-  assert "Where: stream 'sides'." in text and "batching='one_language'" in text
+  assert "Where: dataset 'sides'." in text and "batching='one_language'" in text
 
 
 def test_rows_of_two_languages():
@@ -84,7 +84,7 @@ def test_rows_of_two_languages():
     dataclasses.replace(_SIDES, layout=dataset_config.ExampleLayout.PAIRS)
   )
   assert 'Got: layout=PAIRS.' in text
-  assert "Where: stream 'sides'" in text
+  assert "Where: dataset 'sides'" in text
 
 
 def test_sides_exchanged_at_random():
@@ -93,7 +93,7 @@ def test_sides_exchanged_at_random():
       _SIDES, pairs=dataset_config.PairOptions(order='random')
     )
   )
-  assert 'Got: pairs.order=RANDOM' in text and "stream 'sides'" in text
+  assert 'Got: pairs.order=RANDOM' in text and "dataset 'sides'" in text
 
 
 @pytest.mark.parametrize('plan', [None, SharingPlan(layers=2)])

@@ -230,9 +230,9 @@ def test_the_activities_of_a_run(make_run):
   train_loop.run_steps(run)
   at = goodput.Activity
   assert seen == [
-    (at.BATCH, "of stream 'mono'"),
+    (at.BATCH, "of dataset 'mono'"),
     (at.COMPILATION, '(step 1)'),
-    (at.BATCH, "of stream 'mono'"),
+    (at.BATCH, "of dataset 'mono'"),
     (at.STEP, '(step 2)'),
     (at.EVALUATION, 'step 2'),
     (at.SAVE, 'of step 2'),

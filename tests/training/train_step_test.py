@@ -14,9 +14,9 @@ from xlflax.training.optimization import optimizers, schedules
 _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
 
 
-def _entry(stream='mono', weight=1.0, **fields):
+def _entry(dataset='mono', weight=1.0, **fields):
   return objective_mixture.WeightedObjective(
-    dataset=stream, objective=tiny.Regression(**fields), weight=weight
+    dataset=dataset, objective=tiny.Regression(**fields), weight=weight
   )
 
 
@@ -269,7 +269,7 @@ def test_metrics_are_named_once_and_per_language():
   np.testing.assert_array_equal(output.metrics['regression/rows'].total, [4, 4])
 
 
-def test_entries_of_one_objective_are_told_apart_by_stream():
+def test_entries_of_one_objective_are_told_apart_by_dataset():
   builder = _builder(_entry('mono'), _entry('other'))
   _, (output,) = _run(
     builder,

@@ -98,26 +98,27 @@ def test_numbers_that_must_be_positive(field):
   assert error.value.where == f'Trainer.{field}'
 
 
-def test_streams_of_one_name():
-  assert "Two streams have the same name. Got: ['mono', 'mono']" in _fails(
+def test_datasets_of_one_name():
+  assert "Two datasets have the same name. Got: ['mono', 'mono']" in _fails(
     datasets=(MONO, MONO)
   )
 
 
 @pytest.mark.parametrize(
-  ('entries', 'streams'), [((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))]
+  ('entries', 'datasets'),
+  [((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))],
 )
-def test_streams_that_nothing_reads_or_gives(entries, streams):
-  text = _fails(objectives=tiny.make_mixture(*entries), datasets=streams)
-  assert 'Streams and objectives do not match' in text
-  assert f'streams {sorted(s.name for s in streams)}' in text
+def test_datasets_that_nothing_reads_or_gives(entries, datasets):
+  text = _fails(objectives=tiny.make_mixture(*entries), datasets=datasets)
+  assert 'Datasets and objectives do not match' in text
+  assert f'datasets {sorted(s.name for s in datasets)}' in text
   assert f'objectives read {sorted(e.dataset for e in entries)}' in text
 
 
-def test_batch_that_does_not_divide_names_its_stream():
+def test_batch_that_does_not_divide_names_its_dataset():
   text = _fails(datasets=(dataclasses.replace(MONO, batch_size=12),))
   assert 'Got: 12. Expected: a multiple of 8' in text
-  assert 'Where: stream mono' in text
+  assert 'Where: dataset mono' in text
   assert 'a multiple of 16' in _fails(gradient_accumulation_steps=2)
 
 
@@ -133,7 +134,7 @@ def test_rows_longer_than_the_model_takes():
     errors.ConfigError,
     got='length 33',
     expected='at most 32',
-    where='stream mono',
+    where='dataset mono',
     mentions='max_length',
   ):
     training_setup.Setup(settings)
@@ -147,7 +148,7 @@ def test_rows_longer_than_the_model_takes():
   ],
 )
 def test_rows_that_the_objective_shortens(length, message):
-  """Span corruption makes shorter rows than those of its stream."""
+  """Span corruption makes shorter rows than those of its dataset."""
   entry = objective_mixture.WeightedObjective(
     dataset='mono', objective=denoising.SpanCorruption()
   )
@@ -191,7 +192,7 @@ def test_sizes_come_from_the_vocabulary(setup):
 
 def test_batches_of_the_active_entries(setup):
   assert setup.settings.objectives.groups == ((0,), (1,))
-  assert setup.streams_of((0, 1)) == ['mono', 'sides']
+  assert setup.datasets_of((0, 1)) == ['mono', 'sides']
   ((name, keys),) = setup.abstract_batches((1,)).items()
   assert name == 'sides' and 'paired_token_ids' in keys
   for leaf in keys.values():

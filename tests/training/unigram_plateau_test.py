@@ -23,7 +23,7 @@ class _Loader:
   signature = 'of a cache'
 
   def __init__(self, tokens, languages, batch_size=1):
-    self.stream = types.SimpleNamespace(
+    self.dataset = types.SimpleNamespace(
       length=len(tokens[0]), batch_size=batch_size
     )
     self._tokens = np.array(tokens, np.int32)
@@ -31,7 +31,7 @@ class _Loader:
     self.read = []
 
   def rows(self, step, start, stop):
-    assert (start, stop) == (0, self.stream.batch_size)
+    assert (start, stop) == (0, self.dataset.batch_size)
     self.read.append(step)
     return {
       'token_ids': self._tokens,

@@ -145,8 +145,8 @@ def _select_recipe(
     trainer = _build_trainer(
       budget.gin, gin_files, vocabulary_size, len(corpus.languages)
     )
-    config, stream = trainer.model.config, trainer.datasets[0]
-    tokens_per_step = stream.batch_size * stream.length
+    config, dataset = trainer.model.config, trainer.datasets[0]
+    tokens_per_step = dataset.batch_size * dataset.length
     layer_size = (
       4 * config.hidden_dim**2 + 2 * config.hidden_dim * config.mlp_dim
     )

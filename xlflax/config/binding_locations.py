@@ -95,7 +95,7 @@ def find_binding_location(
 
   Args:
     bindings: All bindings, in the order of precedence.
-    where: The field, such as 'Stream.length', as in `XlflaxError.where`.
+    where: The field, such as 'DatasetConfig.length', as in `XlflaxError.where`.
     scope: The scope in which the object is constructed.
 
   Returns:

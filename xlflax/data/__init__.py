@@ -1,4 +1,4 @@
-"""Vocabularies, text sources, streams, token caches and loaders."""
+"""Vocabularies, text sources, datasets, token caches and loaders."""
 
 from etils import epy as _epy
 

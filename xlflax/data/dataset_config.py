@@ -1,4 +1,4 @@
-"""Configuration of streams: tasks, layout of examples, and their order."""
+"""Configuration of datasets: tasks, layout of examples, and their order."""
 
 import dataclasses
 import enum
@@ -161,7 +161,7 @@ class DatasetConfig:
   """Configuration of a mixture of tasks and its conversion into batches.
 
   Attributes:
-    name: Name that objectives use to refer to the stream.
+    name: Name that objectives use to refer to the dataset.
     mixture: Name of a SeqIO mixture or task, such as 'corpus.mono'.
     layout: Arrangement of examples in sequences.
     length: Sequence length T in tokens, including special tokens.
@@ -173,7 +173,7 @@ class DatasetConfig:
       (mmBERT).
     alpha: Sampling exponent: tasks are sampled with p_i proportional to N_i **
       alpha, where N_i is the number of examples of task i. A function of the
-      stream's step defines a schedule, which is evaluated once per
+      dataset's step defines a schedule, which is evaluated once per
       `mixing_schedule.BLOCK_STEPS` steps. If None, the SeqIO rates of the
       mixture are used.
     sizes: Unit of the task sizes N_i.
@@ -200,7 +200,7 @@ class DatasetConfig:
       only).
     pairs: Options for pairs (layouts with two sides only).
     seed_offset: Number that is added to the seed of the run, so that two
-      streams of one mixture are sampled independently.
+      datasets of one mixture are sampled independently.
   """
 
   name: str
@@ -229,7 +229,7 @@ class DatasetConfig:
 
   @property
   def parallel(self) -> bool:
-    """True if the tasks of the stream must have two sides."""
+    """True if the tasks of the dataset must have two sides."""
     return self.layout in (ExampleLayout.PAIRS, ExampleLayout.SIDES)
 
   @property
@@ -269,45 +269,45 @@ class DatasetConfig:
     return keys
 
 
-def _check_sizes(stream: DatasetConfig) -> None:
-  where = f'stream {stream.name!r}'
-  min_capacity = 2 if stream.layout is ExampleLayout.PAIRS else 1
-  if stream.capacity < min_capacity:
+def _check_sizes(dataset: DatasetConfig) -> None:
+  where = f'dataset {dataset.name!r}'
+  min_capacity = 2 if dataset.layout is ExampleLayout.PAIRS else 1
+  if dataset.capacity < min_capacity:
     raise errors.ConfigError(
       '`DatasetConfig.length` is too small to hold text',
-      got=stream.length,
-      expected=f'at least {stream.length - stream.capacity + min_capacity}',
+      got=dataset.length,
+      expected=f'at least {dataset.length - dataset.capacity + min_capacity}',
       where=where,
     )
-  _check_alpha(stream, where)
+  _check_alpha(dataset, where)
 
 
-def _check_alpha(stream: DatasetConfig, where: str) -> None:
-  if stream.sizes is Sizes.TOKENS and stream.alpha is None:
+def _check_alpha(dataset: DatasetConfig, where: str) -> None:
+  if dataset.sizes is Sizes.TOKENS and dataset.alpha is None:
     raise errors.ConfigError(
       '`DatasetConfig.sizes` requires `DatasetConfig.alpha`',
       where=where,
-      fix='set Stream.alpha, or remove the value of Stream.sizes',
+      fix='set DatasetConfig.alpha, or remove the value of DatasetConfig.sizes',
     )
 
 
-def _check_options(stream: DatasetConfig) -> None:
+def _check_options(dataset: DatasetConfig) -> None:
   """Raises a ConfigError if an option is set that the layout ignores."""
-  layout = stream.layout
-  pairs = stream.pairs
+  layout = dataset.layout
+  pairs = dataset.pairs
   default = PairOptions()
-  two_sided = stream.parallel or layout is ExampleLayout.ADJACENT
+  two_sided = dataset.parallel or layout is ExampleLayout.ADJACENT
   is_ignored = {
     'max_examples': (
-      stream.max_examples is not None
+      dataset.max_examples is not None
       and (
         layout in (ExampleLayout.BLOCKS, ExampleLayout.ADJACENT)
-        or stream.packing is not Packing.NONE
+        or dataset.packing is not Packing.NONE
       )
     ),
     'packing': (
       layout not in (ExampleLayout.SENTENCES, ExampleLayout.PAIRS)
-      and stream.packing is not Packing.NONE
+      and dataset.packing is not Packing.NONE
     ),
     'pairs': not two_sided and pairs != default,
     'pairs.separator': (
@@ -329,6 +329,6 @@ def _check_options(stream: DatasetConfig) -> None:
       suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
         f'`DatasetConfig.{name}` has no effect for Layout.{layout.name}{suffix}',
-        where=f'stream {stream.name!r}',
-        fix=f'remove the value of Stream.{name}',
+        where=f'dataset {dataset.name!r}',
+        fix=f'remove the value of DatasetConfig.{name}',
       )

@@ -3,7 +3,7 @@
 There are two implementations. The cached loader reads a token cache: the global
 batch of step s is a pure function of (cache, seed, s). The live loader reads
 SeqIO tasks without any preparation, but to reach a step it must replay the
-stream from the beginning, and it shuffles only within a window. Without
+dataset from the beginning, and it shuffles only within a window. Without
 shuffling, both loaders return the same batches. The task of each sequence is
 the same in both loaders, with and without shuffling.
 """
@@ -20,11 +20,11 @@ from xlflax.utils import errors, name_suggestions
 
 
 class AnyDatasetConfig(Protocol):
-  """Common interface of streams of text and streams of labeled examples."""
+  """Common interface of datasets of text and datasets of labeled examples."""
 
   @property
   def name(self) -> str:
-    """Name that objectives use to refer to the stream."""
+    """Name that objectives use to refer to the dataset."""
 
   @property
   def length(self) -> int:
@@ -44,7 +44,7 @@ class AnyDatasetConfig(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskStatistics:
-  """Statistics of one task of a stream.
+  """Statistics of one task of a dataset.
 
   Attributes:
     task: Name of the task.
@@ -53,7 +53,7 @@ class TaskStatistics:
     rate: Expected fraction of the sequences at step 0.
     rows: Number of sequences in an epoch. None if it is unknown before the task
       is read (live loader).
-    dropped: Number of examples that the filters of the stream drop (live
+    dropped: Number of examples that the filters of the dataset drop (live
       loader: so far).
     truncated: Number of examples that are truncated (live loader: so far).
     tokens: Number of text tokens of all sides before filtering. None if
@@ -76,8 +76,8 @@ class Loader(Protocol):
   """Random access to the rows of the global batch of any step."""
 
   @property
-  def stream(self) -> AnyDatasetConfig:
-    """Stream that the loader reads."""
+  def dataset(self) -> AnyDatasetConfig:
+    """Dataset that the loader reads."""
 
   @property
   def spec(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -98,7 +98,7 @@ class Loader(Protocol):
     """Returns rows start .. stop - 1 of the global batch of a step.
 
     Args:
-      step: Number of batches of this stream that precede the batch.
+      step: Number of batches of this dataset that precede the batch.
       start: Index of the first row.
       stop: Index after the last row.
 
@@ -115,12 +115,12 @@ class Loader(Protocol):
 
 
 def check_sides(
-  stream: dataset_config.DatasetConfig, task: str, languages: tuple[str, ...]
+  dataset: dataset_config.DatasetConfig, task: str, languages: tuple[str, ...]
 ) -> None:
-  """Checks that the layout of a stream fits the number of sides of a task.
+  """Checks that the layout of a dataset fits the number of sides of a task.
 
   Args:
-    stream: Stream that reads the task.
+    dataset: Dataset that reads the task.
     task: Name of the task.
     languages: Languages of the sides of the task.
 
@@ -128,30 +128,30 @@ def check_sides(
     ConfigError: If a parallel layout is used for a monolingual task, or a
       monolingual layout for a parallel task.
   """
-  if stream.parallel == (len(languages) == 2):
+  if dataset.parallel == (len(languages) == 2):
     return
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
-    f'Layout.{stream.layout.name} requires {kinds[stream.parallel]} task',
+    f'Layout.{dataset.layout.name} requires {kinds[dataset.parallel]} task',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
-    where=f'stream {stream.name!r}, mixture {stream.mixture!r}',
+    where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
     fix='choose another layout or mixture',
   )
 
 
 def filter_tasks_by_language(
-  stream: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
+  dataset: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-  """Returns the tasks of a mixture that `Stream.languages` selects, in order.
+  """Returns the tasks of a mixture that `DatasetConfig.languages` selects, in order.
 
   Args:
-    stream: Stream that reads the mixture.
+    dataset: Dataset that reads the mixture.
     tasks: Map from task name to the languages of its sides.
 
   Raises:
     ConfigError: If no task has text in one of the selected languages.
   """
-  languages = stream.languages
+  languages = dataset.languages
   if languages is None:
     return list(tasks)
   selected = {
@@ -162,53 +162,55 @@ def filter_tasks_by_language(
   missing = sorted(set(languages).difference(*selected.values()))
   if missing or not selected:
     raise errors.ConfigError(
-      'The mixture has no text in some of the languages in `Stream.languages`',
+      'The mixture has no text in some of the languages in `DatasetConfig.languages`',
       got=', '.join(missing) or 'no language',
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
-      where=f'stream {stream.name!r}, mixture {stream.mixture!r}, languages',
+      where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}, languages',
       fix='correct the language codes, or add text in these languages',
     )
   return list(selected)
 
 
 def side_languages(
-  stream: dataset_config.DatasetConfig, vocabulary, languages: tuple[str, ...]
+  dataset: dataset_config.DatasetConfig, vocabulary, languages: tuple[str, ...]
 ) -> tuple[int, ...]:
   """Returns the language id of each side of a sequence.
 
   Adjacent segments are two sides in the same language.
 
   Args:
-    stream: Stream that reads the task.
+    dataset: Dataset that reads the task.
     vocabulary: Vocabulary that maps language codes to ids.
     languages: Languages of the sides of the task.
   """
-  if stream.layout is dataset_config.ExampleLayout.ADJACENT:
+  if dataset.layout is dataset_config.ExampleLayout.ADJACENT:
     languages = languages * 2
   return tuple(map(vocabulary.language_id, languages))
 
 
 def check_range(
-  stream: AnyDatasetConfig, step: int, start: int, stop: int
+  dataset: AnyDatasetConfig, step: int, start: int, stop: int
 ) -> None:
   """Raises a ValueError if a range of rows lies outside of the batch."""
-  if step < 0 or not 0 <= start < stop <= stream.batch_size:
+  if step < 0 or not 0 <= start < stop <= dataset.batch_size:
     raise ValueError(
       f'Invalid range of rows: {start}..{stop} of step {step}, with a batch '
-      f'size of {stream.batch_size}.'
+      f'size of {dataset.batch_size}.'
     )
 
 
-def no_examples_error(stream, task: str, examples: int) -> errors.CorpusError:
+def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
   """Returns the error for a task without examples that pass the filters."""
   expected = (
-    f'examples with at least {stream.pairs.min_tokens} tokens on each side'
+    f'examples with at least {dataset.pairs.min_tokens} tokens on each side'
   )
-  if stream.pairs.max_tokens:
-    expected += f' and at most {stream.pairs.max_tokens} on both sides together'
+  if dataset.pairs.max_tokens:
+    expected += (
+      f' and at most {dataset.pairs.max_tokens} on both sides together'
+    )
   return errors.CorpusError(
-    f'The filters of stream {stream.name!r} drop every example of {task}',
-    got=f'{examples} examples, split {stream.split}',
+    f'The filters of dataset {dataset.name!r} drop every example of {task}',
+    got=f'{examples} examples, split {dataset.split}',
     expected=expected,
     fix='relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '
     'task from the mixture',

@@ -1,4 +1,4 @@
-"""Factory of the cached, live and labeled loaders of a stream."""
+"""Factory of the cached, live and labeled loaders of a dataset."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from xlflax.utils import errors, validation
 
 @validation.validate_call
 def open_loader(
-  stream: loader_base.AnyDatasetConfig,
+  dataset: loader_base.AnyDatasetConfig,
   *,
   vocabulary: base_vocabulary.Vocabulary,
   seed: validation.Seed,
@@ -22,10 +22,10 @@ def open_loader(
   task_modules: Sequence[str] = (),
   verified: Collection[str] | None = (),
 ) -> loader_base.Loader:
-  """Opens the loader of a stream.
+  """Opens the loader of a dataset.
 
   Args:
-    stream: Stream to read.
+    dataset: Dataset to read.
     vocabulary: Vocabulary of the run.
     seed: Random seed of the run.
     cache_dir: Directory of the token cache. If None, the SeqIO tasks are read
@@ -44,30 +44,30 @@ def open_loader(
     The loader.
 
   Raises:
-    CacheError: If the cache is missing, incomplete, or does not fit the stream,
+    CacheError: If the cache is missing, incomplete, or does not fit the dataset,
       the vocabulary or the corpus.
     ConfigError: If the layout does not fit the tasks, or live reading is
       requested and TensorFlow or SeqIO is not installed.
     CorpusError: If the mixture does not exist, or the filters drop every
       example of a task.
   """
-  if isinstance(stream, supervised_dataset.LabeledDatasetConfig):
+  if isinstance(dataset, supervised_dataset.LabeledDatasetConfig):
     from xlflax.data.supervised import supervised_loader
 
     return supervised_loader.LabeledLoader(
-      stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
+      dataset, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
     )
-  assert isinstance(stream, dataset_config.DatasetConfig)
+  assert isinstance(dataset, dataset_config.DatasetConfig)
   if isinstance(corpus, (str, os.PathLike)):
     corpus = corpus_directory.Corpus(corpus)
   if cache_dir is None:
-    live_loader, registration = _import_live_modules(stream)
+    live_loader, registration = _import_live_modules(dataset)
     registration.register_tasks(corpus, task_modules)
-    return live_loader.LiveLoader(stream, vocabulary=vocabulary, seed=seed)
+    return live_loader.LiveLoader(dataset, vocabulary=vocabulary, seed=seed)
   from xlflax.data.cache import cached_loader
 
   return cached_loader.CachedLoader(
-    stream,
+    dataset,
     vocabulary=vocabulary,
     seed=seed,
     cache_dir=cache_dir,
@@ -77,7 +77,7 @@ def open_loader(
   )
 
 
-def _import_live_modules(stream: dataset_config.DatasetConfig):
+def _import_live_modules(dataset: dataset_config.DatasetConfig):
   """Imports the modules that read SeqIO tasks.
 
   Raises:
@@ -94,7 +94,7 @@ def _import_live_modules(stream: dataset_config.DatasetConfig):
     raise errors.ConfigError(
       'Live reading of SeqIO tasks requires TensorFlow and SeqIO',
       got=f'no module {error.name!r}',
-      where=f'stream {stream.name!r}',
+      where=f'dataset {dataset.name!r}',
       fix='run `pip install seqio tensorflow tensorflow-datasets`, or pass the '
       'directory of a token cache',
     ) from error

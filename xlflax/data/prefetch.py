@@ -37,7 +37,7 @@ class Prefetcher:
       loader: Loader that only the thread reads. It stays open after `close`.
       sharding: Sharding of the arrays of shape [B, T], either one for all
         arrays or one for each key.
-      first_step: Step of the stream for the first batch.
+      first_step: Step of the dataset for the first batch.
       size: Number of batches to prefetch.
     """
     self._loader = loader
@@ -49,7 +49,7 @@ class Prefetcher:
       target=self._work,
       args=(first_step,),
       daemon=True,
-      name=f'prefetch-{loader.stream.name}',
+      name=f'prefetch-{loader.dataset.name}',
     )
     self._thread.start()
 
@@ -121,8 +121,8 @@ def device_batch(
   Only rows on the devices of this process are read.
 
   Args:
-    loader: Loader of the stream.
-    step: Step of the stream.
+    loader: Loader of the dataset.
+    step: Step of the dataset.
     sharding: Sharding of the arrays of shape [B, T], either one for all arrays
       or one for each key.
 

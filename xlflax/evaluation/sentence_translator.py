@@ -248,7 +248,7 @@ def _source_batch(encoded, rows: int, length: int, language: int, spec):
   Rows without a sentence contain `<bos> <eos>`, because the attention mask of a
   row must not be empty.
   """
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='source',
     mixture='',
     layout=dataset_config.ExampleLayout.SENTENCES,
@@ -258,7 +258,7 @@ def _source_batch(encoded, rows: int, length: int, language: int, spec):
   texts = [np.asarray(ids, np.int32) for ids in encoded]
   texts += [np.zeros(0, np.int32)] * (rows - len(texts))
   return collate.build_batch(
-    [collate.Row([(text,)], (language,)) for text in texts], stream, spec
+    [collate.Row([(text,)], (language,)) for text in texts], dataset, spec
   )
 
 

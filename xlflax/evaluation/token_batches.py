@@ -45,18 +45,18 @@ def split_into_blocks(
 def fitting_pairs(
   first: Sequence[Tokens],
   second: Sequence[Tokens],
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
 ) -> list[collate.Unit]:
-  """Returns the pairs that pass the stream's filters.
+  """Returns the pairs that pass the dataset's filters.
 
   Pairs that do not fit in a sequence are truncated.
 
   Args:
     first: Token ids of the sentences in the first language.
     second: Token ids of their translations.
-    stream: Stream configuration with the filters and the sequence length.
+    dataset: Dataset configuration with the filters and the sequence length.
   """
-  options = stream.pairs
+  options = dataset.pairs
   lengths = np.array(
     [[len(x), len(y)] for x, y in zip(first, second, strict=True)], np.int64
   ).reshape(-1, 2)
@@ -65,7 +65,7 @@ def fitting_pairs(
     is_selected &= lengths.sum(-1) <= options.max_tokens
 
   first_ends, second_ends = length_filter.truncated_lengths(
-    tuple(lengths.T), stream
+    tuple(lengths.T), dataset
   )
   return [
     (
@@ -79,17 +79,17 @@ def fitting_pairs(
 def make_batches(
   units: Sequence[collate.Unit],
   languages: tuple[int, ...],
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
   spec: VocabularySpec,
 ) -> Iterator[batch_keys.Batch]:
-  """Yields all units, one per row, in batches of the stream's static shape.
+  """Yields all units, one per row, in batches of the dataset's static shape.
 
   The last batch is filled with rows of padding.
 
   Args:
     units: Text of each row: one array of token ids, or two for a pair.
     languages: Language id of each text in a row.
-    stream: Stream configuration with the layout, the length T and the batch
+    dataset: Dataset configuration with the layout, the length T and the batch
       size B.
     spec: Vocabulary specification with the special tokens.
 
@@ -100,10 +100,10 @@ def make_batches(
   with progress_reporting.Progress(
     progress_name, unit='rows', total=len(units)
   ) as report:
-    for start in range(0, len(units), stream.batch_size):
-      batch_units = units[start : start + stream.batch_size]
+    for start in range(0, len(units), dataset.batch_size):
+      batch_units = units[start : start + dataset.batch_size]
       rows = [collate.Row([unit], languages) for unit in batch_units]
-      num_padding_rows = stream.batch_size - len(rows)
+      num_padding_rows = dataset.batch_size - len(rows)
       rows += [collate.Row([], languages)] * num_padding_rows
-      yield collate.build_batch(rows, stream, spec)
+      yield collate.build_batch(rows, dataset, spec)
       report(len(batch_units))

@@ -66,12 +66,12 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
 
 
 def check_batches(
-  stream: Any, rows: Rows, labels: Mapping[str, int], *, objective: str
+  dataset: Any, rows: Rows, labels: Mapping[str, int], *, objective: str
 ) -> None:
   """Checks that the batches of a dataset contain what an objective reads.
 
   Args:
-    stream: Element of `Trainer.datasets`.
+    dataset: Element of `Trainer.datasets`.
     rows: Required arrangement of the sequences.
     labels: Required keys of gold labels, mapped to the rank of their arrays: 1
       for shape [B], 2 for shape [B, T].
@@ -83,15 +83,15 @@ def check_batches(
   """
   ranks = {
     key: len(array_spec.shape)
-    for key, array_spec in stream.batch_spec(_DUMMY_VOCABULARY).items()
+    for key, array_spec in dataset.batch_spec(_DUMMY_VOCABULARY).items()
   }
-  where = f'objective {objective!r}, stream {stream.name!r}'
+  where = f'objective {objective!r}, dataset {dataset.name!r}'
 
-  if not _provides_rows(stream, ranks, rows):
+  if not _provides_rows(dataset, ranks, rows):
     requirement, fix = _ERRORS[rows]
     raise errors.ConfigError(
       requirement,
-      got=_describe_dataset(stream),
+      got=_describe_dataset(dataset),
       expected=_EXPECTED[rows],
       where=where,
       fix=fix,
@@ -104,7 +104,7 @@ def check_batches(
     )
     raise errors.ConfigError(
       'The dataset lacks the labels that the objective requires',
-      got=_describe_dataset(stream),
+      got=_describe_dataset(dataset),
       expected=f'batches with {required_arrays}',
       where=where,
       fix='Use a LabeledDatasetConfig with the rows of this task family',
@@ -112,14 +112,14 @@ def check_batches(
 
 
 def check_class_names(
-  stream: Any, field: str, class_names: Sequence[str], *, objective: str
+  dataset: Any, field: str, class_names: Sequence[str], *, objective: str
 ) -> None:
   """Checks that a dataset and an objective have the same class names.
 
   Datasets that do not define class names are not checked.
 
   Args:
-    stream: Element of `Trainer.datasets`.
+    dataset: Element of `Trainer.datasets`.
     field: Field of the dataset's `rows` that holds the class names.
     class_names: Class names of the objective, in order.
     objective: Name of the objective, for error messages.
@@ -127,7 +127,7 @@ def check_class_names(
   Raises:
     ConfigError: If the names or their order differ.
   """
-  featurizer = getattr(stream, 'featurizer', None)
+  featurizer = getattr(dataset, 'featurizer', None)
   # `TranslationPairFeaturizer` wraps the featurizer that has the class names.
   featurizer = getattr(featurizer, 'featurizer', featurizer)
   dataset_names = getattr(featurizer, field, None)
@@ -137,14 +137,14 @@ def check_class_names(
       got=f'{", ".join(class_names)} in the objective, '
       f'{", ".join(dataset_names)} in the dataset',
       expected='the same names in the same order',
-      where=f'objective {objective!r}, stream {stream.name!r}',
+      where=f'objective {objective!r}, dataset {dataset.name!r}',
       fix=f'Pass the same tuple as `{field}` to both',
     )
 
 
-def _provides_rows(stream: Any, ranks: Mapping[str, int], rows: Rows) -> bool:
+def _provides_rows(dataset: Any, ranks: Mapping[str, int], rows: Rows) -> bool:
   """Returns whether a dataset arranges its sequences as required."""
-  layout = getattr(stream, 'layout', None)
+  layout = getattr(dataset, 'layout', None)
   has_two_sides = _PAIRED_TOKEN_IDS in ranks
   if rows is Rows.ANY:
     return True
@@ -157,10 +157,10 @@ def _provides_rows(stream: Any, ranks: Mapping[str, int], rows: Rows) -> bool:
   return has_two_sides
 
 
-def _describe_dataset(stream: Any) -> str:
+def _describe_dataset(dataset: Any) -> str:
   """Describes the sequences of a dataset for an error message."""
-  layout = getattr(stream, 'layout', None)
+  layout = getattr(dataset, 'layout', None)
   if isinstance(layout, ExampleLayout):
-    return f'Layout.{layout.name} of {stream.mixture!r}'
-  featurizer = getattr(stream, 'featurizer', stream)
+    return f'Layout.{layout.name} of {dataset.mixture!r}'
+  featurizer = getattr(dataset, 'featurizer', dataset)
   return f'labeled examples ({type(featurizer).__name__})'

@@ -150,18 +150,18 @@ class Objective:
     """
     return None
 
-  def check_stream(self, stream) -> None:
+  def check_dataset(self, dataset) -> None:
     """Checks that a dataset provides the batches that the objective reads.
 
     Args:
-      stream: A `Stream`, a `LabeledDatasetConfig`, or another source of batches.
+      dataset: A `DatasetConfig`, a `LabeledDatasetConfig`, or another source of batches.
 
     Raises:
       ConfigError: If the sequences are arranged differently or labels are
         missing.
     """
     batch_requirements.check_batches(
-      stream, self.ROWS, self.GOLD, objective=self.name
+      dataset, self.ROWS, self.GOLD, objective=self.name
     )
 
   @property

@@ -158,7 +158,7 @@ class ObjectiveMixture:
         raise errors.ConfigError(
           'Two different objectives of a mixture have the same name',
           got=repr(name),
-          where=f'entry {i}, stream {entry.dataset!r}',
+          where=f'entry {i}, dataset {entry.dataset!r}',
           fix='Set a different `name` for one of them',
         )
 
@@ -199,7 +199,7 @@ class ObjectiveMixture:
     return _block_counts(tuple(float(e.weight) for e in self.entries))
 
   @property
-  def streams(self) -> tuple[str, ...]:
+  def datasets(self) -> tuple[str, ...]:
     """The distinct names of the datasets, in order of first use."""
     return tuple(dict.fromkeys(entry.dataset for entry in self.entries))
 
@@ -246,38 +246,38 @@ class ObjectiveMixture:
     block, offset = divmod(step, sum(self._counts))
     return (int(_sample_block(self._counts, self.seed, block)[offset]),)
 
-  def stream_step(self, stream: str, step: int) -> int:
+  def dataset_step(self, dataset: str, step: int) -> int:
     """Returns the number of batches read from a dataset before a step.
 
     Entries that share a dataset and a step read the same batch.
 
     Args:
-      stream: Name of the dataset.
+      dataset: Name of the dataset.
       step: Global step, from 0.
 
     Raises:
       ConfigError: If no entry uses the dataset.
     """
-    if stream not in self.streams:
+    if dataset not in self.datasets:
       raise errors.ConfigError(
-        'No entry of the objective mixture uses the stream',
-        got=repr(stream),
-        expected=f'one of {self.streams}',
-        fix=name_suggestions.did_you_mean(str(stream), self.streams),
+        'No entry of the objective mixture uses the dataset',
+        got=repr(dataset),
+        expected=f'one of {self.datasets}',
+        fix=name_suggestions.did_you_mean(str(dataset), self.datasets),
       )
     if self.combine is Combine.SUM:
       return step
     if self.combine is Combine.ALTERNATE:
       is_read = [
-        any(self.entries[i].dataset == stream for i in group)
+        any(self.entries[i].dataset == dataset for i in group)
         for group in self._cycle
       ]
       cycles, offset = divmod(step, len(is_read))
       return cycles * sum(is_read) + sum(is_read[:offset])
     block, offset = divmod(step, sum(self._counts))
-    reads_stream = np.asarray(
-      [entry.dataset == stream for entry in self.entries]
+    reads_dataset = np.asarray(
+      [entry.dataset == dataset for entry in self.entries]
     )
-    block_start = block * int(np.dot(self._counts, reads_stream))
+    block_start = block * int(np.dot(self._counts, reads_dataset))
     block_entries = _sample_block(self._counts, self.seed, block)[:offset]
-    return block_start + int(np.count_nonzero(reads_stream[block_entries]))
+    return block_start + int(np.count_nonzero(reads_dataset[block_entries]))

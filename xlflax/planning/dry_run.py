@@ -49,7 +49,7 @@ def make_plan(
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
     'parameters' (total, trainable, by top-level module), 'memory' (bytes per
-    device: parameters, optimizer, batch, temporary), 'streams' (rows and
+    device: parameters, optimizer, batch, temporary), 'datasets' (rows and
       expected batches per language), 'flops_per_step', 'seconds_per_step' (an
       estimate) and 'total_steps'. If steps are replayed, 'replay': bytes per
       device, seconds and fraction of steps. For a described machine also the
@@ -127,9 +127,9 @@ def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
     setup.initial_state()
   loaders = setup.open_loaders()
   try:
-    streams = {
-      name: _describe_stream(
-        loader, settings.objectives.stream_step(name, settings.steps)
+    datasets = {
+      name: _describe_dataset(
+        loader, settings.objectives.dataset_step(name, settings.steps)
       )
       for name, loader in loaders.items()
     }
@@ -147,7 +147,7 @@ def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
     },
     'parameters': _count_parameters(setup),
     'learning_rate': setup.rate_description,
-    'streams': streams,
+    'datasets': datasets,
   }
 
 
@@ -288,17 +288,17 @@ def _add_replay_time(
   }
 
 
-def _describe_stream(loader, total_steps: int) -> list[dict[str, Any]]:
+def _describe_dataset(loader, total_steps: int) -> list[dict[str, Any]]:
   """Returns for each task its sizes, its rate and the number of epochs."""
   rows = []
   tasks = loader.statistics()
-  rows_read = sampling_order.count_rows_read(loader.stream, tasks, total_steps)
+  rows_read = sampling_order.count_rows_read(loader.dataset, tasks, total_steps)
   for task, num_read in zip(tasks, rows_read.tolist(), strict=True):
     epochs = num_read / task.rows if task.rows else None
     rows.append(
       dataclasses.asdict(task)
       | {
-        'batches': num_read / loader.stream.batch_size,
+        'batches': num_read / loader.dataset.batch_size,
         'epochs': epochs,
         # An epoch contains each row once, so some rows remain unread if the run
         # takes less than one epoch.

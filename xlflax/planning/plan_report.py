@@ -21,8 +21,8 @@ def print_plan(
   """
   console = console or rich.console.Console()
   rich_tables.print_table(_overview(plan), console)
-  for name, tasks in plan['streams'].items():
-    rich_tables.print_table(_stream(name, tasks), console)
+  for name, tasks in plan['datasets'].items():
+    rich_tables.print_table(_dataset(name, tasks), console)
   if plan.get('collectives'):
     rich_tables.print_table(
       _collectives(plan['collectives'], plan['ideal_sent']), console
@@ -197,9 +197,9 @@ def _estimate(estimate) -> rich.table.Table:
   return table
 
 
-def _stream(name, tasks) -> rich.table.Table:
-  """Returns the table of the tasks of a stream."""
-  table = rich.table.Table(title=f'Stream {name}')
+def _dataset(name, tasks) -> rich.table.Table:
+  """Returns the table of the tasks of a dataset."""
+  table = rich.table.Table(title=f'Dataset {name}')
   table.add_column('task', overflow='fold', min_width=24)
   for column in (
     'examples',

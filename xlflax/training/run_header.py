@@ -70,12 +70,12 @@ def run_header_lines(
     else ''
   )
   lines = [f'Model: {_describe_model(setup)}.']
-  for stream in settings.datasets:
-    if stream.name in tasks:
-      shares = format_sequence_shares(tasks[stream.name])
+  for dataset in settings.datasets:
+    if dataset.name in tasks:
+      shares = format_sequence_shares(tasks[dataset.name])
       lines.append(
-        f'Dataset {stream.name}: {stream.batch_size:,} sequences of '
-        f'{stream.length:,} tokens per step{micro_batches}, {shares}.'
+        f'Dataset {dataset.name}: {dataset.batch_size:,} sequences of '
+        f'{dataset.length:,} tokens per step{micro_batches}, {shares}.'
       )
   if setup.rate_description:
     lines.append(f'Learning rate: {setup.rate_description}.')
@@ -158,7 +158,7 @@ def attention_case(
   return attention_backends.Case(
     dtype=config.dtype,
     head_dim=config.dim_per_head,
-    length=max(stream.length for stream in settings.datasets),
+    length=max(dataset.length for dataset in settings.datasets),
     masked=True,
     dropout_rate=config.attention_dropout_rate,
     capability=target.capability,
@@ -196,11 +196,13 @@ def data_warnings(
     settings: Fields of the run.
     tasks: Task statistics by dataset name.
   """
-  streams = {stream.name: stream for stream in settings.datasets}
+  datasets = {dataset.name: dataset for dataset in settings.datasets}
   messages = []
   for name, statistics in tasks.items():
-    steps = settings.objectives.stream_step(name, settings.steps)
-    rows_read = sampling_order.count_rows_read(streams[name], statistics, steps)
+    steps = settings.objectives.dataset_step(name, settings.steps)
+    rows_read = sampling_order.count_rows_read(
+      datasets[name], statistics, steps
+    )
     for task, num_read in zip(statistics, rows_read.tolist(), strict=True):
       where = f'{task.task} (dataset {name})'
       if task.rows and num_read / task.rows > MANY_EPOCHS:

@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 def check_sharing(
   plan: parameter_sharing.SharingPlan | None,
-  streams: Sequence[loader_base.AnyDatasetConfig],
+  datasets: Sequence[loader_base.AnyDatasetConfig],
   spec: VocabularySpec,
 ) -> None:
   """Checks that each batch contains sequences of a single language.
@@ -19,7 +19,7 @@ def check_sharing(
 
   Args:
     plan: Sharing plan of the model, or None.
-    streams: Datasets of the run.
+    datasets: Datasets of the run.
     spec: Sizes and special ids of the vocabulary.
 
   Raises:
@@ -38,14 +38,14 @@ def check_sharing(
       '`xlflax vocab --vocab_sharing=none`',
     )
   if plan is not None:
-    for stream in streams:
-      _check_stream(stream)
+    for dataset in datasets:
+      _check_dataset(dataset)
 
 
-def _check_stream(stream: loader_base.AnyDatasetConfig) -> None:
+def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
   """Raises ConfigError if a batch of a dataset can mix languages."""
-  where = f'stream {stream.name!r}'
-  text = stream if isinstance(stream, dataset_config.DatasetConfig) else None
+  where = f'dataset {dataset.name!r}'
+  text = dataset if isinstance(dataset, dataset_config.DatasetConfig) else None
   if text and text.layout is dataset_config.ExampleLayout.PAIRS:
     raise errors.ConfigError(
       'A sharing plan requires sequences of one language',
@@ -54,10 +54,10 @@ def _check_stream(stream: loader_base.AnyDatasetConfig) -> None:
       where=where,
       fix='Use Layout.SIDES, or do not set EncoderConfig.sharing',
     )
-  if stream.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
+  if dataset.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
       'A sharing plan requires batches of one language',
-      got=f'batching={stream.batching.name}',
+      got=f'batching={dataset.batching.name}',
       expected='batching=ONE_LANGUAGE',
       where=where,
       fix="Set batching='one_language' for the dataset",

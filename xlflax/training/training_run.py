@@ -207,8 +207,8 @@ class TrainingRun:
   def next_batches(self, active: tuple[int, ...]) -> dict[str, Any]:
     """Waits for the batches of the next step, returned by dataset name."""
     batches = {}
-    for name in self.setup.streams_of(active):
-      self.activities.start(Activity.BATCH, f'of stream {name!r}')
+    for name in self.setup.datasets_of(active):
+      self.activities.start(Activity.BATCH, f'of dataset {name!r}')
       with self.clock.loading():
         batches[name] = self._prefetchers[name].next()
     return batches
@@ -309,9 +309,9 @@ class TrainingRun:
       leaf.delete()
     restored = self.checkpoints.restore_last(self.setup.factory)
     self.step = restored.step if restored else 0
-    stream_step = self.trainer.objectives.stream_step
+    dataset_step = self.trainer.objectives.dataset_step
     skipped = {
-      name: stream_step(name, from_step) - stream_step(name, self.step)
+      name: dataset_step(name, from_step) - dataset_step(name, self.step)
       for name in self.loaders
     }
     for name, count in skipped.items():
@@ -435,12 +435,12 @@ class TrainingRun:
 
   def _open_prefetchers(self) -> None:
     """Starts prefetching batches from the current step on."""
-    stream_step = self.trainer.objectives.stream_step
+    dataset_step = self.trainer.objectives.dataset_step
     self._prefetchers = {
       name: prefetch.Prefetcher(
         loader,
         sharding=self.trainer.partitioner.batch_sharding,
-        first_step=stream_step(name, self.step)
+        first_step=dataset_step(name, self.step)
         + self.skipped_batches.get(name, 0),
         size=self.trainer.prefetch,
       )

@@ -116,7 +116,7 @@ class Setup:
           'The sequences of a dataset exceed the `max_length` of the model',
           got=f'length {length}',
           expected=f'at most {max_length}',
-          where=f'stream {entry.dataset}',
+          where=f'dataset {entry.dataset}',
           fix="Reduce the dataset's `length`, or increase the model's "
           '`max_length`',
         )
@@ -171,11 +171,11 @@ class Setup:
       compiler_options=options,
     )
 
-  def stream(self, name: str) -> loader_base.AnyDatasetConfig:
+  def dataset(self, name: str) -> loader_base.AnyDatasetConfig:
     """Returns the dataset with a name."""
     return next(s for s in self.settings.datasets if s.name == name)
 
-  def streams_of(self, active: tuple[int, ...]) -> list[str]:
+  def datasets_of(self, active: tuple[int, ...]) -> list[str]:
     """Returns the names of the datasets that entries of the mixture read."""
     entries = self.settings.objectives.entries
     return sorted({entries[i].dataset for i in active})
@@ -193,9 +193,9 @@ class Setup:
     return {
       name: {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-        for key, leaf in self.stream(name).batch_spec(self.spec).items()
+        for key, leaf in self.dataset(name).batch_spec(self.spec).items()
       }
-      for name in self.streams_of(active)
+      for name in self.datasets_of(active)
     }
 
   def open_loaders(self) -> dict[str, loader_base.Loader]:
@@ -206,8 +206,8 @@ class Setup:
     if self.vocabulary is None:
       return {}
     return {
-      stream.name: loader_factory.open_loader(
-        stream,
+      dataset.name: loader_factory.open_loader(
+        dataset,
         vocabulary=self.vocabulary,
         seed=self.settings.seed,
         cache_dir=self.settings.cache_dir,
@@ -218,7 +218,7 @@ class Setup:
         if self.settings.verify_cache
         else None,
       )
-      for stream in self.settings.datasets
+      for dataset in self.settings.datasets
     }
 
   def initial_state(

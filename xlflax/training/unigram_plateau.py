@@ -230,10 +230,10 @@ def _language_token_keys(loader, spec) -> np.ndarray:
   Returns:
     The keys language * vocabulary_size + token of all text tokens, int64 [N].
   """
-  stream, keys = loader.stream, []
-  rows = min(_MAX_ROWS, math.ceil(_MAX_TOKENS / stream.length))
-  for step in range(math.ceil(rows / stream.batch_size)):
-    batch = loader.rows(step, 0, stream.batch_size)
+  dataset, keys = loader.dataset, []
+  rows = min(_MAX_ROWS, math.ceil(_MAX_TOKENS / dataset.length))
+  for step in range(math.ceil(rows / dataset.batch_size)):
+    batch = loader.rows(step, 0, dataset.batch_size)
     for side in (batch, batch_keys.select_side(batch, batch_keys.PAIRED)):
       if not side:
         continue

@@ -18,8 +18,7 @@ from typing import NamedTuple
 from studies.replication import measures, running
 from studies.replication.conditions import Size
 from studies.replication.worlds import FIRST, SECOND, World
-from xlflax.data.supervised import label_sets
-from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised import label_sets, supervised_dataset
 from xlflax.data.supervised.featurizers import (
   classification_featurizer,
   translation_featurizer,
@@ -145,7 +144,7 @@ def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
     trainer,
     model_dir=f'{trainer.model_dir}/{way.name}',
     datasets=(
-      labelled_stream.LabeledDatasetConfig(
+      supervised_dataset.LabeledDatasetConfig(
         name='pairs',
         source=way.train,
         featurizer=way.rows,

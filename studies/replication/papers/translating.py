@@ -2,7 +2,7 @@
 
 from studies.replication.conditions import Condition, Size
 from studies.replication.worlds import FIRST, SECOND, World
-from xlflax.data import dataset_config as stream_lib
+from xlflax.data import dataset_config
 from xlflax.data.dataset_config import ExampleLayout
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.tasks import translation_task
@@ -46,15 +46,15 @@ def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
   )
 
 
-def stream(size: Size) -> stream_lib.DatasetConfig:
+def dataset(size: Size) -> dataset_config.DatasetConfig:
   """Pairs, the first language on the first side."""
-  return stream_lib.DatasetConfig(
+  return dataset_config.DatasetConfig(
     name='translated',
     mixture='corpus.parallel',
     layout=ExampleLayout.SIDES,
     length=size.length,
     batch_size=size.batch,
-    pairs=stream_lib.PairOptions(order=stream_lib.PairOrder.AS_IS),
+    pairs=dataset_config.PairOptions(order=dataset_config.PairOrder.AS_IS),
   )
 
 

@@ -12,13 +12,13 @@ _MACHINE = machine_topology.parse_topology('gpu:H200:1')
 
 
 def _setup(length=1024, rows=32, longest=None, accumulation=1):
-  stream = types.SimpleNamespace(name='s', length=length, batch_size=rows)
+  dataset = types.SimpleNamespace(name='s', length=length, batch_size=rows)
   objective = types.SimpleNamespace(longest_row=lambda n: longest or n)
-  entry = types.SimpleNamespace(stream='s', objective=objective)
+  entry = types.SimpleNamespace(dataset='s', objective=objective)
   config = types.SimpleNamespace(dtype='bfloat16', num_layers=6)
   return types.SimpleNamespace(
     settings=types.SimpleNamespace(
-      datasets=(stream,),
+      datasets=(dataset,),
       gradient_accumulation_steps=accumulation,
       objectives=types.SimpleNamespace(entries=(entry,)),
       model=types.SimpleNamespace(config=config),
@@ -68,7 +68,7 @@ def test_scores_in_memory():
   text = _NOTHING.replace('[32,1024,64]', '[32,1024,1024]')
   assert 'writes its scores to memory, 64.0 MiB' in _said(text)
   assert 'scores' not in _said(text, setup=_setup(length=512))
-  # Span corruption makes shorter rows of a stream's.
+  # Span corruption makes shorter rows of a dataset's.
   assert 'scores' in _said(text, setup=_setup(length=1141, longest=1024))
 
 

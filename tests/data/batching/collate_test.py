@@ -21,7 +21,7 @@ def _batch(entries, layout, length, **settings):
   pairs = {
     k: settings.pop(k) for k in ('separator', 'positions') if k in settings
   }
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='s',
     mixture='m',
     layout=layout,
@@ -34,8 +34,8 @@ def _batch(entries, layout, length, **settings):
     rows.Row([tuple(np.array(side) for side in unit) for unit in units], *rest)
     for units, *rest in entries
   ]
-  batch = rows.build_batch(made, stream, _SPEC)
-  assert list(batch) == list(stream.batch_spec(_SPEC))
+  batch = rows.build_batch(made, dataset, _SPEC)
+  assert list(batch) == list(dataset.batch_spec(_SPEC))
   for value in batch.values():
     assert value.dtype == np.int32 and value.shape == (len(entries), length)
   return {key: value.tolist() for key, value in batch.items()}

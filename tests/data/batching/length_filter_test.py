@@ -4,7 +4,7 @@ from xlflax.data import dataset_config
 from xlflax.data.batching import length_filter as row_lengths
 
 
-def _stream(layout, length, **pairs):
+def _dataset(layout, length, **pairs):
   return dataset_config.DatasetConfig(
     name='s',
     mixture='m',
@@ -16,20 +16,20 @@ def _stream(layout, length, **pairs):
 
 
 def test_both_sides_are_cut_longest_first():
-  stream = _stream('pairs', 10)
+  dataset = _dataset('pairs', 10)
   first, second = row_lengths.truncated_lengths(
-    [np.array([9, 9, 2, 3, 1]), np.array([2, 8, 9, 3, 1])], stream
+    [np.array([9, 9, 2, 3, 1]), np.array([2, 8, 9, 3, 1])], dataset
   )
   np.testing.assert_array_equal(first, [4, 3, 2, 3, 1])
   np.testing.assert_array_equal(second, [2, 3, 4, 3, 1])
   np.testing.assert_array_equal(
-    row_lengths.sequence_lengths([first, second], stream), [10, 10, 10, 10, 6]
+    row_lengths.sequence_lengths([first, second], dataset), [10, 10, 10, 10, 6]
   )
 
 
 def test_an_odd_place_goes_to_the_first_side():
   first, second = row_lengths.truncated_lengths(
-    [np.array([9]), np.array([9])], _stream('pairs', 9)
+    [np.array([9]), np.array([9])], _dataset('pairs', 9)
   )
   assert (first[0], second[0]) == (3, 2)
 
@@ -37,9 +37,9 @@ def test_an_odd_place_goes_to_the_first_side():
 def test_no_cut_pair_leaves_room_unused():
   rng = np.random.default_rng(0)
   lengths = rng.integers(1, 20, (2, 500))
-  stream = _stream('pairs', 15)
-  cut = np.stack(row_lengths.truncated_lengths(list(lengths), stream))
-  room = stream.capacity
+  dataset = _dataset('pairs', 15)
+  cut = np.stack(row_lengths.truncated_lengths(list(lengths), dataset))
+  room = dataset.capacity
   np.testing.assert_array_equal(cut.sum(0), np.minimum(lengths.sum(0), room))
   assert (cut >= 1).all() and (cut <= lengths).all()
   assert (
@@ -50,14 +50,9 @@ def test_no_cut_pair_leaves_room_unused():
 
 def test_filters_of_the_paper():
   """PPA: neither side below 10 tokens, both together at most 128."""
-  stream = _stream('pairs', 132, min_tokens=10, max_tokens=128)
+  dataset = _dataset('pairs', 132, min_tokens=10, max_tokens=128)
   first = np.array([9, 10, 64, 65, 118, 119])
   second = np.array([50, 10, 64, 64, 10, 10])
-  assert row_lengths.passes_length_filter([first, second], stream).tolist() == [
-    False,
-    True,
-    True,
-    False,
-    True,
-    False,
-  ]
+  assert row_lengths.passes_length_filter(
+    [first, second], dataset
+  ).tolist() == [False, True, True, False, True, False]

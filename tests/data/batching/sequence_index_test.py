@@ -10,7 +10,7 @@ from xlflax.data.batching import sequence_iterator as row_iterator
 _EOS = 2
 
 
-def _stream(layout, length, **settings):
+def _dataset(layout, length, **settings):
   pairs = {
     k: settings.pop(k) for k in ('min_tokens', 'max_tokens') if k in settings
   }
@@ -57,9 +57,9 @@ class _Texts:
     yield from np.split(np.diff(self._offsets) - 1, [1])
 
 
-def _index(examples, stream):
+def _index(examples, dataset):
   sides = list(map(_Texts, examples.sides))
-  return row_index.make_index(sides, lambda: examples.starts_document, stream)
+  return row_index.make_index(sides, lambda: examples.starts_document, dataset)
 
 
 def _plain(units):
@@ -68,9 +68,9 @@ def _plain(units):
   ]
 
 
-def _both(examples, stream, batch_size=3):
+def _both(examples, dataset, batch_size=3):
   """Rows by index and by iterating; asserts that they are equal."""
-  index = _index(examples, stream)
+  index = _index(examples, dataset)
   by_index = _plain(index.units(np.arange(index.num_rows)))
   counts = row_iterator.Counts()
   n = len(examples)
@@ -85,7 +85,7 @@ def _both(examples, stream, batch_size=3):
       )
     )
   in_order = _plain(
-    row_iterator.iterate_sequences(batches, stream, eos_id=_EOS, counts=counts)
+    row_iterator.iterate_sequences(batches, dataset, eos_id=_EOS, counts=counts)
   )
   assert in_order == by_index
   assert counts == row_iterator.Counts(
@@ -96,23 +96,23 @@ def _both(examples, stream, batch_size=3):
 
 def test_blocks_join_lines_with_eos():
   lines = _examples([[10, 11], [12, 13, 14, 15], [16]])
-  rows, _ = _both(lines, _stream('blocks', 6))
+  rows, _ = _both(lines, _dataset('blocks', 6))
   assert rows == [[([10, 11, 2, 12],)], [([13, 14, 15, 2],)], [([16],)]]
 
 
 def test_a_task_shorter_than_a_block_has_one_row():
-  rows, _ = _both(_examples([[10]]), _stream('blocks', 100))
+  rows, _ = _both(_examples([[10]]), _dataset('blocks', 100))
   assert rows == [[([10],)]]
 
 
 def test_blocks_of_whole_length_have_no_empty_row():
-  rows, _ = _both(_examples([[10, 11], [12]]), _stream('blocks', 6))
+  rows, _ = _both(_examples([[10, 11], [12]]), _dataset('blocks', 6))
   assert rows == [[([10, 11, 2, 12],)]]
 
 
 def test_sentences_are_cut():
   rows, counts = _both(
-    _examples([[10, 11], [12, 13, 14]]), _stream('sentences', 4)
+    _examples([[10, 11], [12, 13, 14]]), _dataset('sentences', 4)
   )
   assert rows == [[([10, 11],)], [([12, 13],)]]
   assert counts.truncated == 1
@@ -123,8 +123,8 @@ def test_pairs_are_filtered_and_cut_longest_first():
     [[10], [11] * 9, [12] * 9, [13] * 2, [14] * 30],
     [[20] * 5, [21] * 2, [22] * 8, [23] * 2, [24] * 2],
   )
-  stream = _stream('pairs', 10, min_tokens=2, max_tokens=20)
-  rows, counts = _both(pairs, stream)
+  dataset = _dataset('pairs', 10, min_tokens=2, max_tokens=20)
+  rows, counts = _both(pairs, dataset)
   assert rows == [
     [([11] * 4, [21] * 2)],
     [([12] * 3, [22] * 3)],
@@ -135,12 +135,12 @@ def test_pairs_are_filtered_and_cut_longest_first():
 
 def test_packed_pairs():
   pairs = _examples([[10], [11] * 2, [12]], [[20], [21], [22]])
-  rows, _ = _both(pairs, _stream('pairs', 13, packing='next_fit'))
+  rows, _ = _both(pairs, _dataset('pairs', 13, packing='next_fit'))
   assert rows == [[([10], [20]), ([11] * 2, [21])], [([12], [22])]]
 
 
 def test_sides_are_cut_apart():
-  rows, counts = _both(_examples([[10] * 5], [[20]]), _stream('sides', 5))
+  rows, counts = _both(_examples([[10] * 5], [[20]]), _dataset('sides', 5))
   assert rows == [[([10] * 3, [20])]]
   assert counts.truncated == 1
 
@@ -150,7 +150,7 @@ def test_adjacent_segments_stay_in_their_document():
     [[10, 11], [12, 13, 14], [15], [16, 17, 18]],
     starts=[True, False, True, True],
   )
-  rows, counts = _both(lines, _stream('adjacent', 4))
+  rows, counts = _both(lines, _dataset('adjacent', 4))
   # Documents 10 11 2 12 13 14, then 15 (too short), then 16 17 18.
   assert rows == [[([10, 11], [2, 12])], [([13], [14])], [([16, 17], [18])]]
   assert counts.dropped == 1
@@ -183,11 +183,11 @@ def test_index_and_iterator_agree(layout, settings, length):
   sides = [side() for _ in range(2 if layout in ('pairs', 'sides') else 1)]
   starts = [True, *(rng.random(199) < 0.2).tolist()]
   examples = _examples(*sides, starts=starts)
-  stream = _stream(layout, length, **settings)
-  rows, _ = _both(examples, stream, batch_size=17)
+  dataset = _dataset(layout, length, **settings)
+  rows, _ = _both(examples, dataset, batch_size=17)
   assert rows
   # Any row by itself is the row among all.
-  index = _index(examples, stream)
+  index = _index(examples, dataset)
   some = rng.integers(0, index.num_rows, 10)
   assert _plain(index.units(some)) == [rows[i] for i in some]
 

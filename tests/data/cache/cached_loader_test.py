@@ -107,7 +107,7 @@ def test_layout_and_task_must_fit(open_both, settings, values):
     open_both(**settings)
 
 
-def test_a_stream_reads_the_languages_that_it_names(open_both):
+def test_a_dataset_reads_the_languages_that_it_names(open_both):
   for loader in open_both(languages=['ru', 'en'], alpha=None):
     assert [s.task for s in loader.statistics()] == [
       'corpus.mono.en',
@@ -148,12 +148,12 @@ def test_ids_beyond_the_vocabulary(
     arrays['targets'][::2] = 60000
     safetensors.numpy.save_file(arrays, path)
   arguments = {'vocabulary': toy_vocabulary, 'seed': 0, 'cache_dir': copy}
-  stream = loading.stream(mixture='corpus.mono.en')
+  dataset = loading.dataset(mixture='corpus.mono.en')
   with raises_error(errors.CacheError, where='cache'):
-    loader_factory.open_loader(stream, **arguments)
-  loader = loader_factory.open_loader(stream, **arguments, verified=None)
+    loader_factory.open_loader(dataset, **arguments)
+  loader = loader_factory.open_loader(dataset, **arguments, verified=None)
   with raises_error(errors.CacheError, where='cache', mentions=(0, 60000, 1)):
-    loader.rows(0, 0, stream.batch_size)
+    loader.rows(0, 0, dataset.batch_size)
 
 
 def test_reading_a_cache_imports_no_tensorflow(written):

@@ -18,15 +18,15 @@ def written(tmp_path_factory, toy_corpus, toy_vocabulary):
 
 @pytest.fixture
 def open_both(written, toy_corpus, toy_vocabulary):
-  """Opens a stream from the cache and live; closes both."""
+  """Opens a dataset from the cache and live; closes both."""
   opened = []
 
   def open_(seed=5, **settings):
-    stream = loading.stream(**settings)
+    dataset = loading.dataset(**settings)
     for cache_dir in (written[0], None):
       opened.append(
         loader_factory.open_loader(
-          stream,
+          dataset,
           vocabulary=toy_vocabulary,
           seed=seed,
           cache_dir=cache_dir,
@@ -42,11 +42,11 @@ def open_both(written, toy_corpus, toy_vocabulary):
 
 @pytest.fixture
 def open_cached(written, toy_vocabulary):
-  """Opens a stream from the cache."""
+  """Opens a dataset from the cache."""
 
   def open_(seed=5, **settings):
     return loader_factory.open_loader(
-      loading.stream(**settings),
+      loading.dataset(**settings),
       vocabulary=toy_vocabulary,
       seed=seed,
       cache_dir=written[0],

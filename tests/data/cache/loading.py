@@ -1,11 +1,11 @@
-"""Streams of the tests, and rows of their loaders."""
+"""Datasets of the tests, and rows of their loaders."""
 
 import numpy as np
 
 from xlflax.data import dataset_config
 
 
-def stream(**settings) -> dataset_config.DatasetConfig:
+def dataset(**settings) -> dataset_config.DatasetConfig:
   """Blocks of monolingual text, or pairs by the layout in `settings`."""
   pairs = {
     k: settings.pop(k)

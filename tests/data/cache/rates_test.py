@@ -42,7 +42,9 @@ def test_rates_by_tokens(open_both, open_cached):
     [row.rate for row in few.statistics()], np.array(read) / sum(read)
   )
   with raises_error(
-    errors.ConfigError, where="stream 's'", mentions='Stream.sizes=TOKENS'
+    errors.ConfigError,
+    where="dataset 's'",
+    mentions='DatasetConfig.sizes=TOKENS',
   ):
     open_both(alpha=1.0, sizes='tokens')
 
@@ -60,7 +62,7 @@ def test_the_share_of_rows_follows_alpha(open_cached):
 
 @pytest.mark.parametrize('limit', [None, 5])
 def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
-  """PPA: an epoch over the stream is one over every language."""
+  """PPA: an epoch over the dataset is one over every language."""
   loader = open_cached(
     layout='pairs',
     length=64,
@@ -98,17 +100,19 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
     sorted(of_languages.values()), sorted(most), strict=True
   ):
     assert limit - 8 < count <= limit
-  read = sampling_order.count_rows_read(loader.stream, statistics, 10**6)
+  read = sampling_order.count_rows_read(loader.dataset, statistics, 10**6)
   np.testing.assert_array_equal(read, [1.5 * task.rows for task in statistics])
   with raises_error(
-    errors.ConfigError, where="stream 's'", mentions=('max_epochs', 68)
+    errors.ConfigError, where="dataset 's'", mentions=('max_epochs', 68)
   ):
     loader.rows(batches + 1, 0, 8)
 
 
 def test_a_limit_of_epochs_needs_a_cache(open_both):
   with raises_error(
-    errors.ConfigError, where="stream 's'", mentions='Stream.max_epochs=2.0'
+    errors.ConfigError,
+    where="dataset 's'",
+    mentions='DatasetConfig.max_epochs=2.0',
   ):
     open_both(max_epochs=2)
 
@@ -116,6 +120,6 @@ def test_a_limit_of_epochs_needs_a_cache(open_both):
 @pytest.mark.parametrize('value', [0, -1, float('inf'), float('nan')])
 def test_limits_of_epochs_are_positive(value):
   with raises_error(
-    errors.ConfigError, mentions=('max_epochs', 's', 'Stream.max_epochs')
+    errors.ConfigError, mentions=('max_epochs', 's', 'DatasetConfig.max_epochs')
   ):
-    loading.stream(max_epochs=value)
+    loading.dataset(max_epochs=value)

@@ -41,7 +41,7 @@ def bucket(local):
   return found
 
 
-def _stream(**settings):
+def _dataset(**settings):
   return dataset_config.DatasetConfig(
     name='s', mixture='corpus.mono', length=16, batch_size=8, **settings
   )
@@ -51,7 +51,7 @@ def _stream(**settings):
 def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
   loaders = [
     cache_loader.CachedLoader(
-      _stream(layout=layout, locality=dataset_config.Locality(block_rows=4)),
+      _dataset(layout=layout, locality=dataset_config.Locality(block_rows=4)),
       vocabulary=toy_vocabulary,
       seed=3,
       cache_dir=place,

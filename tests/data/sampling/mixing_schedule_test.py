@@ -100,14 +100,14 @@ def test_keys_give_other_orders_of_the_same_counts():
   assert a.sum() == b.sum() == 16
 
 
-def _stream(alpha):
+def _dataset(alpha):
   return dataset_config.DatasetConfig(
     name='s', mixture='m', layout='blocks', length=8, batch_size=4, alpha=alpha
   )
 
 
 def test_rates_of_the_mixture_when_alpha_is_none():
-  rates = mixing_schedule.stream_rates(_stream(None), [10, 1000], [3, 1])
+  rates = mixing_schedule.dataset_rates(_dataset(None), [10, 1000], [3, 1])
   np.testing.assert_allclose(rates(0), [0.75, 0.25])
 
 
@@ -116,7 +116,7 @@ def test_rates_of_the_mixture_when_alpha_is_none():
 )
 def test_invalid_mixing_rates(rates):
   with raises_error(errors.ConfigError, mentions=float(rates[0])):
-    mixing_schedule.stream_rates(_stream(None), [10, 1000], rates)
+    mixing_schedule.dataset_rates(_dataset(None), [10, 1000], rates)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_limited_rates(rates, most, expected):
   )
 
 
-def test_a_stream_limits_its_rates():
-  stream = dataclasses.replace(_stream(1.0), max_rate=0.6)
-  found = mixing_schedule.stream_rates(stream, [900, 100], [1, 1])(0)
+def test_a_dataset_limits_its_rates():
+  dataset = dataclasses.replace(_dataset(1.0), max_rate=0.6)
+  found = mixing_schedule.dataset_rates(dataset, [900, 100], [1, 1])(0)
   np.testing.assert_allclose(found, [0.6, 0.4])
 
 
@@ -189,7 +189,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
       assert np.abs(counts - expected).max() <= 12, step
   np.testing.assert_array_equal(counts, most)
   with raises_error(
-    errors.ConfigError, where="stream 'text'", mentions=('max_epochs', 1310)
+    errors.ConfigError, where="dataset 'text'", mentions=('max_epochs', 1310)
   ):
     made.slots(step + 1)
   np.testing.assert_array_equal(  # any step is reached at once
@@ -219,8 +219,8 @@ def test_a_task_of_less_than_a_batch_has_one():
 
 
 def test_alpha_may_be_scheduled():
-  rates = mixing_schedule.stream_rates(
-    _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]
+  rates = mixing_schedule.dataset_rates(
+    _dataset(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]
   )
   made = mixing_schedule.TaskSchedule(
     rates, batch_size=5, batching=_MIXED, key=3, block_steps=8

@@ -132,11 +132,11 @@ def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
     batch_size=4,
     shuffle=False,
   )
-  stream = dataset_config.DatasetConfig(**settings)
+  dataset = dataset_config.DatasetConfig(**settings)
   cached = cached_loader.CachedLoader(
-    stream, vocabulary=toy_vocabulary, seed=0, cache_dir=tmp_path
+    dataset, vocabulary=toy_vocabulary, seed=0, cache_dir=tmp_path
   )
-  live = live_loader.LiveLoader(stream, vocabulary=toy_vocabulary, seed=0)
+  live = live_loader.LiveLoader(dataset, vocabulary=toy_vocabulary, seed=0)
   for step in range(20):
     batch, other = cached.rows(step, 0, 4), live.rows(step, 0, 4)
     for key, value in batch.items():

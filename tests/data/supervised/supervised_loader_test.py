@@ -32,7 +32,7 @@ class _Vocabulary(base_vocabulary.Vocabulary):
     return self.spec.languages.index(code)
 
 
-def _stream(**fields):
+def _dataset(**fields):
   return supervised_dataset.LabeledDatasetConfig(
     **(
       dict(
@@ -49,7 +49,7 @@ def _stream(**fields):
 
 def _open(seed=0, cache_dir=None, **fields):
   return loader_factory.open_loader(
-    _stream(**fields), vocabulary=_Vocabulary(), seed=seed, cache_dir=cache_dir
+    _dataset(**fields), vocabulary=_Vocabulary(), seed=seed, cache_dir=cache_dir
   )
 
 
@@ -70,7 +70,7 @@ def test_batches_have_labels_and_the_shapes_of_the_spec():
   assert {key: (value.shape, value.dtype) for key, value in batch.items()} == {
     key: (value.shape, value.dtype) for key, value in opened.spec.items()
   }
-  assert opened.spec == opened.stream.batch_spec(_Vocabulary.spec)
+  assert opened.spec == opened.dataset.batch_spec(_Vocabulary.spec)
 
 
 def test_each_epoch_is_another_order_of_all_rows():
@@ -144,7 +144,7 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
     path
     for path in (tmp_path / 'labelled').iterdir()
     if path.name
-    == supervised_loader._cache_folder(_stream(), _Vocabulary(), tmp_path).name
+    == supervised_loader._cache_folder(_dataset(), _Vocabulary(), tmp_path).name
   )
   table, written = feature_cache.FeatureTable.load(folder / 'en.npz')
   assert written.endswith(f' {FakeSource().fingerprint()}')
@@ -160,7 +160,7 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
   other = _Vocabulary()
   other.hash = 'of other pieces'
   supervised_loader.LabeledLoader(
-    _stream(source=source), vocabulary=other, seed=0, cache_dir=tmp_path
+    _dataset(source=source), vocabulary=other, seed=0, cache_dir=tmp_path
   )
   (theirs,) = (tmp_path / 'labelled').iterdir()
   first = _open(cache_dir=tmp_path, source=source)
@@ -228,7 +228,7 @@ def test_a_row_table_keeps_rows_of_any_length():
 )
 def test_impossible_settings(fields, got):
   with raises_error(errors.ConfigError, got=got):
-    _stream(**fields)
+    _dataset(**fields)
 
 
 def test_a_part_that_is_missing_or_empty_is_named():

@@ -63,7 +63,7 @@ def _loss_in_numpy(subject, objective, batches):
 
 def test_perplexity_agrees_with_numpy(task, subject, sentences):
   metrics = task.evaluate(subject).metrics
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='',
     mixture='',
     layout=dataset_config.ExampleLayout.BLOCKS,
@@ -81,7 +81,7 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
   loss, accuracy, count = _loss_in_numpy(
     subject,
     masked_lm.MaskedLM(),
-    token_batches.make_batches(units, (1,), stream, spec),
+    token_batches.make_batches(units, (1,), dataset, spec),
   )
   assert metrics['tokens/en'] == count > 20
   assert metrics['loss/en'] == pytest.approx(loss, abs=1e-5)
@@ -99,7 +99,7 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
     .evaluate(subject)
     .metrics
   )
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='',
     mixture='',
     layout=dataset_config.ExampleLayout.PAIRS,
@@ -111,12 +111,12 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
       subject.vocabulary.encode_batch(sentences(language, 40))
       for language in ('en', 'ja')
     ),
-    stream,
+    dataset,
   )
   loss, _, count = _loss_in_numpy(
     subject,
     masked_lm.TranslationLM(),
-    token_batches.make_batches(units, (1, 2), stream, subject.vocabulary.spec),
+    token_batches.make_batches(units, (1, 2), dataset, subject.vocabulary.spec),
   )
   assert metrics['tokens/ja'] == count
   assert metrics['loss/ja'] == pytest.approx(loss, abs=1e-5)

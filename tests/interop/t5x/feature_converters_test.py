@@ -1,4 +1,4 @@
-"""Rows of SeqIO examples, against those of xlflax's own streams."""
+"""Rows of SeqIO examples, against those of xlflax's own datasets."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def _converted(dataset, lengths, **options):
   return {key: np.stack([row[key] for row in found]) for key in found[0]}
 
 
-def _stream(layout, length, **options):
+def _dataset(layout, length, **options):
   return dataset_config.DatasetConfig(
     name='s', mixture='m', layout=layout, length=length, batch_size=3, **options
   )
@@ -82,7 +82,7 @@ def test_sentences():
     found,
     rows.build_batch(
       [rows.Row([(_cut(text, 5),)], (2,)) for text, _ in _TEXTS],
-      _stream('sentences', 7),
+      _dataset('sentences', 7),
       _SPEC,
     ),
   )
@@ -97,7 +97,7 @@ def test_packed_sentences_share_rows():
     found,
     rows.build_batch(
       [rows.Row(texts[:2], (2,)), rows.Row(texts[2:], (2,))],
-      _stream('sentences', 12, packing='next_fit'),
+      _dataset('sentences', 12, packing='next_fit'),
       _SPEC,
     ),
   )
@@ -123,7 +123,7 @@ def test_pairs(separator, positions):
       rows.Row([(_cut(first, 99), _cut(second, room - len(first)))], (0, 1))
     )
   _check(
-    found, rows.build_batch(wanted, _stream('pairs', 14, pairs=pairs), _SPEC)
+    found, rows.build_batch(wanted, _dataset('pairs', 14, pairs=pairs), _SPEC)
   )
 
 
@@ -138,7 +138,7 @@ def test_sides():
     found,
     rows.build_batch(
       [rows.Row([(_cut(a, 6), _cut(b, 6))], (0, 1)) for a, b in _TEXTS],
-      _stream('sides', 8),
+      _dataset('sides', 8),
       _SPEC,
     ),
   )

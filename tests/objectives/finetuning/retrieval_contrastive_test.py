@@ -222,7 +222,7 @@ def test_a_teacher_of_another_size_is_refused(model, whole):
 
 
 def test_parts_that_do_not_fill_the_batch():
-  stream = supervised_dataset.LabeledDatasetConfig(
+  dataset = supervised_dataset.LabeledDatasetConfig(
     name='pairs',
     source=example_source.FileDataset(
       format='search', files={'en': 'pairs.tsv'}
@@ -240,7 +240,7 @@ def test_parts_that_do_not_fill_the_batch():
     got='mini_batch_size=4, batch_size=6',
     mentions=('search', 'pairs'),
   ):
-    objective.check_stream(stream)
+    objective.check_dataset(dataset)
 
 
 def test_what_does_not_fit_is_refused():

@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 def _loader(identity, signature=''):
   return types.SimpleNamespace(
-    identity=identity, signature=signature, stream=types.SimpleNamespace()
+    identity=identity, signature=signature, dataset=types.SimpleNamespace()
   )
 
 
@@ -22,7 +22,7 @@ def _pairs(order, *languages):
   return types.SimpleNamespace(
     identity='',
     signature='',
-    stream=types.SimpleNamespace(
+    dataset=types.SimpleNamespace(
       layout=dataset_config.ExampleLayout.SIDES,
       pairs=types.SimpleNamespace(order=order),
     ),

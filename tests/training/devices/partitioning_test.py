@@ -165,12 +165,12 @@ def test_batch_divides_over_data_and_fsdp():
 def test_batch_that_does_not_divide():
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   with pytest.raises(errors.ConfigError) as error:
-    partitioner.check_batch_size(12, accumulation=2, where='stream mono')
+    partitioner.check_batch_size(12, accumulation=2, where='dataset mono')
   assert error.value.got == 12
   assert error.value.expected == (
     'a multiple of 8 (data 2 x fsdp 2 x accumulation 2)'
   )
-  assert error.value.where == 'stream mono'
+  assert error.value.where == 'dataset mono'
 
 
 def _sizes(text=None, **fields):

@@ -33,10 +33,10 @@ def _after(dog, clock, seconds):
 
 
 def test_names_what_it_waits_for(dog, clock):
-  dog.activities.start(BATCH, "of stream 'mono'")
+  dog.activities.start(BATCH, "of dataset 'mono'")
   assert _after(dog, clock, 100) is None
   assert (
-    _after(dog, clock, 1) == "waiting for a batch of stream 'mono' for 101 s"
+    _after(dog, clock, 1) == "waiting for a batch of dataset 'mono' for 101 s"
   )
 
 
@@ -127,9 +127,9 @@ def test_the_process_is_ended_once():
     ended.set()
 
   with hang_watchdog.Watchdog(goodput.Activities(), 0.05, end=end) as dog:
-    dog.activities.start(BATCH, "of stream 'mono'")
+    dog.activities.start(BATCH, "of dataset 'mono'")
     assert ended.wait(10)
-  assert len(ends) == 1 and "a batch of stream 'mono'" in ends[0]
+  assert len(ends) == 1 and "a batch of dataset 'mono'" in ends[0]
 
 
 def test_without_a_limit_only_a_stop_is_watched(clock):

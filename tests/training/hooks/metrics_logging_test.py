@@ -48,7 +48,7 @@ def run(tmp_path, monkeypatch):
     objectives=types.SimpleNamespace(
       groups=((0,), (1,)),
       active=lambda step: (int(step % 4 == 3),),
-      stream_step=lambda name, step: step,
+      dataset_step=lambda name, step: step,
     ),
     optimizer=types.SimpleNamespace(rate_at=lambda step: step / 100),
     partitioner=types.SimpleNamespace(

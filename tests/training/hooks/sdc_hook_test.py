@@ -308,7 +308,7 @@ def _batches(setup, active):
       key: jax.device_put(value, setup.settings.partitioner.batch_sharding)
       for key, value in _rows(name).items()
     }
-    for name in setup.streams_of(active)
+    for name in setup.datasets_of(active)
   }
 
 

@@ -55,7 +55,7 @@ class _Spans(NamedTuple):
 
 def build_batch(
   rows: Sequence[Row],
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
   spec: vocabulary_spec.VocabularySpec,
 ) -> batch_keys.Batch:
   """Builds the arrays of a batch, which `xlflax.data.batch_keys` documents.
@@ -67,25 +67,25 @@ def build_batch(
 
   Args:
     rows: Texts of each sequence of the batch, B in total.
-    stream: Stream with layout, length and pair options.
+    dataset: Dataset with layout, length and pair options.
     spec: Specification of the vocabulary.
 
   Returns:
     Arrays of shape [B, T], int32.
   """
-  layout = stream.layout
+  layout = dataset.layout
   if layout in (
     dataset_config.ExampleLayout.SIDES,
     dataset_config.ExampleLayout.ADJACENT,
   ):
-    batch = _fill(_make_side_spans(rows, 0, spec), len(rows), stream, spec)
-    paired = _fill(_make_side_spans(rows, 1, spec), len(rows), stream, spec)
+    batch = _fill(_make_side_spans(rows, 0, spec), len(rows), dataset, spec)
+    paired = _fill(_make_side_spans(rows, 1, spec), len(rows), dataset, spec)
     return batch | {batch_keys.PAIRED + k: v for k, v in paired.items()}
   if layout is dataset_config.ExampleLayout.PAIRS:
-    spans = _make_pair_spans(rows, stream.pairs.separator, spec)
+    spans = _make_pair_spans(rows, dataset.pairs.separator, spec)
   else:
     spans = _make_side_spans(rows, 0, spec)
-  return _fill(spans, len(rows), stream, spec)
+  return _fill(spans, len(rows), dataset, spec)
 
 
 def _make_side_spans(rows, position: int, spec) -> _Spans:
@@ -147,14 +147,14 @@ def _make_pair_spans(rows, separator, spec) -> _Spans:
   )
 
 
-def _fill(spans: _Spans, num_rows: int, stream, spec) -> batch_keys.Batch:
+def _fill(spans: _Spans, num_rows: int, dataset, spec) -> batch_keys.Batch:
   """Writes consecutive spans into the rows of a batch."""
-  length = stream.length
+  length = dataset.length
   text_length = np.fromiter(map(len, spans.texts), np.int64, len(spans.texts))
   has_prefix = (spans.prefix != _NO_PREFIX).astype(np.int64)
   total = has_prefix + text_length + 1
   if len(total) == num_rows and has_prefix.all() and (total == length).all():
-    return _fill_complete_rows(spans, length, stream, spec)
+    return _fill_complete_rows(spans, length, dataset, spec)
   column = _offsets_in_rows(total, spans.row)
   # Start of each span in the flat array [num_rows * length].
   begin = spans.row * length + column
@@ -175,7 +175,7 @@ def _fill(spans: _Spans, num_rows: int, stream, spec) -> batch_keys.Batch:
 
   positions = np.zeros(num_rows * length, np.int32)
   positions[index] = index - np.repeat(
-    _find_origins(spans, begin, stream.pairs.positions), total
+    _find_origins(spans, begin, dataset.pairs.positions), total
   )
   batch = {
     batch_keys.TOKEN_IDS: tokens.reshape(num_rows, length),
@@ -183,13 +183,13 @@ def _fill(spans: _Spans, num_rows: int, stream, spec) -> batch_keys.Batch:
     batch_keys.POSITIONS: positions.reshape(num_rows, length),
     batch_keys.LANGUAGE_IDS: spread(spans.language),
   }
-  if stream.layout is dataset_config.ExampleLayout.PAIRS:
+  if dataset.layout is dataset_config.ExampleLayout.PAIRS:
     batch[batch_keys.SIDE_IDS] = spread(spans.side)
   return batch
 
 
 def _fill_complete_rows(
-  spans: _Spans, length: int, stream, spec
+  spans: _Spans, length: int, dataset, spec
 ) -> batch_keys.Batch:
   """Copies spans that each fill a complete row, which is faster than `_fill`."""
   shape = len(spans.texts), length
@@ -209,7 +209,7 @@ def _fill_complete_rows(
     batch_keys.POSITIONS: spread(np.arange(length)),
     batch_keys.LANGUAGE_IDS: spread(spans.language[:, None]),
   }
-  if stream.layout is dataset_config.ExampleLayout.PAIRS:
+  if dataset.layout is dataset_config.ExampleLayout.PAIRS:
     batch[batch_keys.SIDE_IDS] = spread(spans.side[:, None])
   return batch
 

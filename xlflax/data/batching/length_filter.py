@@ -8,16 +8,16 @@ from xlflax.data import dataset_config
 
 
 def passes_length_filter(
-  lengths: Sequence[np.ndarray], stream: dataset_config.DatasetConfig
+  lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> np.ndarray:
-  """Returns which examples pass the length filters of `stream.pairs`.
+  """Returns which examples pass the length filters of `dataset.pairs`.
 
   Examples with one side always pass.
 
   Args:
     lengths: For each side, the number of text tokens of each example, int64
       [examples].
-    stream: Stream with the filters `pairs.min_tokens` and `pairs.max_tokens`
+    dataset: Dataset with the filters `pairs.min_tokens` and `pairs.max_tokens`
       (PPA, section 4.1).
 
   Returns:
@@ -26,28 +26,28 @@ def passes_length_filter(
   if len(lengths) == 1:
     return np.ones(lengths[0].shape, bool)
   first, second = lengths
-  is_kept = np.minimum(first, second) >= stream.pairs.min_tokens
-  if stream.pairs.max_tokens is not None:
-    is_kept &= first + second <= stream.pairs.max_tokens
+  is_kept = np.minimum(first, second) >= dataset.pairs.min_tokens
+  if dataset.pairs.max_tokens is not None:
+    is_kept &= first + second <= dataset.pairs.max_tokens
   return is_kept
 
 
-def counts_kept_pairs(stream: dataset_config.DatasetConfig) -> bool:
+def counts_kept_pairs(dataset: dataset_config.DatasetConfig) -> bool:
   """Returns whether N_i of the sampling rates counts the pairs after filtering.
 
   This is the case if sequences are pairs and a filter is set. An epoch of the
-  stream is then one epoch of each task (PPA, section 3.1).
+  dataset is then one epoch of each task (PPA, section 3.1).
   """
   return (
-    stream.layout
+    dataset.layout
     in (dataset_config.ExampleLayout.PAIRS, dataset_config.ExampleLayout.SIDES)
-    and stream.packing is dataset_config.Packing.NONE
-    and (stream.pairs.min_tokens > 1 or stream.pairs.max_tokens is not None)
+    and dataset.packing is dataset_config.Packing.NONE
+    and (dataset.pairs.min_tokens > 1 or dataset.pairs.max_tokens is not None)
   )
 
 
 def truncated_lengths(
-  lengths: Sequence[np.ndarray], stream: dataset_config.DatasetConfig
+  lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> tuple[np.ndarray, ...]:
   """Returns the lengths of texts after truncation to the sequence length.
 
@@ -57,13 +57,13 @@ def truncated_lengths(
   Args:
     lengths: For each side, the number of text tokens of each example, int64
       [examples].
-    stream: Stream with the layout and capacity.
+    dataset: Dataset with the layout and capacity.
 
   Returns:
     For each side, an array of shape [examples], int64.
   """
-  capacity = stream.capacity
-  if stream.layout is not dataset_config.ExampleLayout.PAIRS:
+  capacity = dataset.capacity
+  if dataset.layout is not dataset_config.ExampleLayout.PAIRS:
     return tuple(np.minimum(side, capacity) for side in lengths)
   first, second = lengths
   first = np.minimum(first, np.maximum(capacity - second, (capacity + 1) // 2))
@@ -71,19 +71,19 @@ def truncated_lengths(
 
 
 def sequence_lengths(
-  lengths: Sequence[np.ndarray], stream: dataset_config.DatasetConfig
+  lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> np.ndarray:
   """Returns the number of tokens of examples, including special tokens.
 
   Args:
     lengths: For each side, the number of text tokens of each example, int64
       [examples].
-    stream: Stream with the layout and length.
+    dataset: Dataset with the layout and length.
 
   Returns:
     Array of shape [examples], int64.
   """
-  num_special = stream.length - stream.capacity
+  num_special = dataset.length - dataset.capacity
   return np.sum(lengths, axis=0) + num_special
 
 

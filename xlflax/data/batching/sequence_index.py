@@ -74,23 +74,23 @@ class RowIndex:
 def make_index(
   sides: Sequence[Texts],
   starts_document: Callable[[], np.ndarray],
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
 ) -> RowIndex:
-  """Creates the index for the layout of a stream.
+  """Creates the index for the layout of a dataset.
 
   Args:
     sides: Texts of one or two sides, with at least one example each.
     starts_document: Function that returns whether each example starts a
       document, bool [examples]. It is called only for Layout.ADJACENT.
-    stream: Stream with a layout for this number of sides.
+    dataset: Dataset with a layout for this number of sides.
   """
-  if stream.layout is dataset_config.ExampleLayout.BLOCKS:
-    return _Blocks(sides[0], stream)
-  if stream.layout is dataset_config.ExampleLayout.ADJACENT:
-    return _Adjacent(sides[0], starts_document(), stream)
-  if stream.packing is dataset_config.Packing.NEXT_FIT:
-    return _Packed(sides, stream)
-  return _Examples(sides, stream)
+  if dataset.layout is dataset_config.ExampleLayout.BLOCKS:
+    return _Blocks(sides[0], dataset)
+  if dataset.layout is dataset_config.ExampleLayout.ADJACENT:
+    return _Adjacent(sides[0], starts_document(), dataset)
+  if dataset.packing is dataset_config.Packing.NEXT_FIT:
+    return _Packed(sides, dataset)
+  return _Examples(sides, dataset)
 
 
 def next_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
@@ -127,9 +127,9 @@ class _Blocks(RowIndex):
   Sequence r contains tokens r W .. (r + 1) W - 1, where W = T - 2.
   """
 
-  def __init__(self, side, stream):
+  def __init__(self, side, dataset):
     self._side = side
-    self._width = stream.capacity
+    self._width = dataset.capacity
     self._end = side.num_tokens - 1  # Without the last eos.
     self.num_rows = -(-self._end // self._width)
 
@@ -142,15 +142,15 @@ class _Blocks(RowIndex):
 class _Examples(RowIndex):
   """Single examples. Sequence r is the r-th example that passes the filters."""
 
-  def __init__(self, sides, stream):
-    self._sides, self._stream = sides, stream
+  def __init__(self, sides, dataset):
+    self._sides, self._dataset = sides, dataset
     builder = bitmask_index.Builder()
     for chunk in zip(*(side.lengths() for side in sides), strict=True):
-      keep = length_filter.passes_length_filter(chunk, stream)
+      keep = length_filter.passes_length_filter(chunk, dataset)
       builder.add(keep)
       if not keep.all():
         chunk = tuple(length[keep] for length in chunk)
-      truncated = length_filter.truncated_lengths(chunk, stream)
+      truncated = length_filter.truncated_lengths(chunk, dataset)
       self.num_truncated += length_filter.count_truncated(truncated, chunk)
       self._record_lengths(truncated)
     self._selection = builder.build()
@@ -168,7 +168,7 @@ class _Examples(RowIndex):
     positions = self._selection.positions(index)
     bounds = [side.bounds(positions) for side in self._sides]
     truncated = length_filter.truncated_lengths(
-      [stops - starts for starts, stops in bounds], self._stream
+      [stops - starts for starts, stops in bounds], self._dataset
     )
     texts = [
       side.slices(starts, starts + length)
@@ -182,16 +182,16 @@ class _Examples(RowIndex):
 class _Packed(_Examples):
   """Packed sequences of consecutive kept examples that fit together."""
 
-  def __init__(self, sides, stream):
+  def __init__(self, sides, dataset):
     self._lengths: list[np.ndarray] = []
-    super().__init__(sides, stream)
+    super().__init__(sides, dataset)
     lengths = np.concatenate([np.zeros(0, np.int64), *self._lengths])
     self._lengths = []
-    self._bounds = next_fit(lengths, stream.length)
+    self._bounds = next_fit(lengths, dataset.length)
     self.num_rows = self._bounds.size - 1
 
   def _record_lengths(self, lengths):
-    self._lengths.append(length_filter.sequence_lengths(lengths, self._stream))
+    self._lengths.append(length_filter.sequence_lengths(lengths, self._dataset))
 
   def units(self, index):
     first, last = self._bounds[index], self._bounds[index + 1]
@@ -209,9 +209,9 @@ class _Packed(_Examples):
 class _Adjacent(RowIndex):
   """Windows of 2 (T - 2) tokens of a document, halved into two sides."""
 
-  def __init__(self, side, starts_document, stream):
+  def __init__(self, side, starts_document, dataset):
     self._side = side
-    self._width = 2 * stream.capacity
+    self._width = 2 * dataset.capacity
     first = np.flatnonzero(starts_document)
     self._document_starts = side.bounds(first)[0]
     self._document_stops = side.bounds(
@@ -219,7 +219,7 @@ class _Adjacent(RowIndex):
     )[1]
     length = self._document_stops - self._document_starts
     num_full, remainder = np.divmod(length, self._width)
-    is_kept = remainder // 2 >= stream.pairs.min_tokens
+    is_kept = remainder // 2 >= dataset.pairs.min_tokens
     # Number of sequences up to the end of each document.
     self._ends = np.cumsum(num_full + is_kept)
     self.num_rows = int(self._ends[-1])

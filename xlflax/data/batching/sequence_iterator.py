@@ -33,7 +33,7 @@ class Counts:
 
 def iterate_sequences(
   batches: Iterable[tokenized_examples.Examples],
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
   *,
   eos_id: int,
   counts: Counts,
@@ -42,23 +42,23 @@ def iterate_sequences(
 
   Args:
     batches: All examples of a task, without empty ones.
-    stream: Stream with layout, length and filters.
+    dataset: Dataset with layout, length and filters.
     eos_id: Id of the token between concatenated lines.
     counts: Counts that are updated while reading.
   """
-  layout = stream.layout
+  layout = dataset.layout
   if layout is dataset_config.ExampleLayout.BLOCKS:
-    return _iterate_blocks(batches, stream, eos_id, counts)
+    return _iterate_blocks(batches, dataset, eos_id, counts)
   if layout is dataset_config.ExampleLayout.ADJACENT:
-    return _iterate_adjacent(batches, stream, eos_id, counts)
-  if stream.packing is dataset_config.Packing.NEXT_FIT:
-    return _iterate_packed(batches, stream, counts)
-  return ((unit,) for unit, _ in _iterate_examples(batches, stream, counts))
+    return _iterate_adjacent(batches, dataset, eos_id, counts)
+  if dataset.packing is dataset_config.Packing.NEXT_FIT:
+    return _iterate_packed(batches, dataset, counts)
+  return ((unit,) for unit, _ in _iterate_examples(batches, dataset, counts))
 
 
-def _iterate_blocks(batches, stream, eos_id, counts):
+def _iterate_blocks(batches, dataset, eos_id, counts):
   """Yields blocks of concatenated lines."""
-  width = stream.capacity
+  width = dataset.capacity
   pending = np.zeros(0, np.int32)
   for batch in batches:
     counts.examples += len(batch)
@@ -74,14 +74,14 @@ def _iterate_blocks(batches, stream, eos_id, counts):
     yield ((pending[:-1],),)
 
 
-def _iterate_examples(batches, stream, counts):
+def _iterate_examples(batches, dataset, counts):
   """Yields the texts of each kept example, and its number of tokens."""
   for batch in batches:
     lengths = [side.lengths for side in batch.sides]
-    keep = length_filter.passes_length_filter(lengths, stream)
+    keep = length_filter.passes_length_filter(lengths, dataset)
     sides = [side.select(keep) for side in batch.sides]
     lengths = [side.lengths for side in sides]
-    truncated = length_filter.truncated_lengths(lengths, stream)
+    truncated = length_filter.truncated_lengths(lengths, dataset)
     counts.examples += len(batch)
     counts.dropped += len(batch) - int(np.count_nonzero(keep))
     counts.truncated += length_filter.count_truncated(truncated, lengths)
@@ -91,17 +91,17 @@ def _iterate_examples(batches, stream, counts):
     ]
     yield from zip(
       zip(*texts, strict=True),
-      length_filter.sequence_lengths(truncated, stream).tolist(),
+      length_filter.sequence_lengths(truncated, dataset).tolist(),
       strict=True,
     )
 
 
-def _iterate_packed(batches, stream, counts):
+def _iterate_packed(batches, dataset, counts):
   """Yields packed sequences of examples."""
   sequence: list[collate.Unit] = []
   num_tokens = 0
-  for unit, size in _iterate_examples(batches, stream, counts):
-    if num_tokens + size > stream.length:
+  for unit, size in _iterate_examples(batches, dataset, counts):
+    if num_tokens + size > dataset.length:
       yield sequence
       sequence, num_tokens = [], 0
     sequence.append(unit)
@@ -110,14 +110,14 @@ def _iterate_packed(batches, stream, counts):
     yield sequence
 
 
-def _iterate_adjacent(batches, stream, eos_id, counts):
+def _iterate_adjacent(batches, dataset, eos_id, counts):
   """Yields windows of documents, halved into two sides."""
   for document in _iterate_documents(batches, eos_id, counts):
-    width = 2 * stream.capacity
+    width = 2 * dataset.capacity
     for start in range(0, document.size, width):
       window = document[start : start + width]
       middle = window.size - window.size // 2
-      is_short = window.size // 2 < stream.pairs.min_tokens
+      is_short = window.size // 2 < dataset.pairs.min_tokens
       if window.size < width and is_short:
         counts.dropped += 1
         continue

@@ -301,7 +301,7 @@ class TokenCache:
         got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
         where=corpus.directory,
         fix=rebuild_command(self.directory, mixture, split)
-        + ' --append, or select languages with Stream.languages.',
+        + ' --append, or select languages with DatasetConfig.languages.',
       )
 
   def _has_task(self, task, split):

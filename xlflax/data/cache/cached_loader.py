@@ -29,7 +29,7 @@ class CachedLoader:
 
   def __init__(
     self,
-    stream: dataset_config.DatasetConfig,
+    dataset: dataset_config.DatasetConfig,
     *,
     vocabulary,
     seed: int,
@@ -41,7 +41,7 @@ class CachedLoader:
     """Opens a token cache.
 
     Args:
-      stream: Stream to read.
+      dataset: Dataset to read.
       vocabulary: Vocabulary of the cache.
       seed: Random seed.
       cache_dir: Directory of the cache.
@@ -56,64 +56,66 @@ class CachedLoader:
     """
     cache = cache_reader.TokenCache(cache_dir, generation=generation)
     cache.check_vocabulary(vocabulary)
-    rates = cache.rates(stream.mixture, stream.split)
-    opened = cache.open(stream.mixture, stream.split)
+    rates = cache.rates(dataset.mixture, dataset.split)
+    opened = cache.open(dataset.mixture, dataset.split)
     tasks = {
       name: opened[name]
       for name in loader_base.filter_tasks_by_language(
-        stream, {name: task.meta.languages for name, task in opened.items()}
+        dataset, {name: task.meta.languages for name, task in opened.items()}
       )
     }
     for task in tasks.values():
-      task.shards.ahead = stream.locality is not None
+      task.shards.ahead = dataset.locality is not None
     if corpus is not None:
-      cache.check_corpus(corpus, stream.mixture, stream.split, stream.languages)
-    self.identity = cache.digest(stream.mixture, stream.split)
-    self.signature = cache.signature(stream.mixture, stream.split)
+      cache.check_corpus(
+        corpus, dataset.mixture, dataset.split, dataset.languages
+      )
+    self.identity = cache.digest(dataset.mixture, dataset.split)
+    self.signature = cache.signature(dataset.mixture, dataset.split)
     if verified is not None and self.signature not in verified:
-      cache.verify(stream.mixture, stream.split)
-    self.stream = stream
+      cache.verify(dataset.mixture, dataset.split)
+    self.dataset = dataset
     self._directory = cache.directory
     self._vocabulary_spec = vocabulary.spec
-    indices = {name: _make_index(task, stream) for name, task in tasks.items()}
+    indices = {name: _make_index(task, dataset) for name, task in tasks.items()}
     self._schedule = sampling_order.RowSchedule(
-      stream,
+      dataset,
       seed=seed,
       rates=rates,
       max_rows=None
-      if stream.max_epochs is None
+      if dataset.max_epochs is None
       else {
-        name: math.floor(stream.max_epochs * _limit(index.num_rows, stream))
+        name: math.floor(dataset.max_epochs * _limit(index.num_rows, dataset))
         for name, index in indices.items()
       },
       sizes={
-        name: _task_size(task, indices[name], stream)
+        name: _task_size(task, indices[name], dataset)
         for name, task in tasks.items()
       },
     )
     self._metas = [tasks[name].meta for name in self._schedule.tasks]
     self._indices = [indices[name] for name in self._schedule.tasks]
     self._num_rows = np.array(
-      [_limit(index.num_rows, stream) for index in self._indices], np.int64
+      [_limit(index.num_rows, dataset) for index in self._indices], np.int64
     )
     self._languages = [
-      loader_base.side_languages(stream, vocabulary, meta.languages)
+      loader_base.side_languages(dataset, vocabulary, meta.languages)
       for meta in self._metas
     ]
 
   @property
   def spec(self):
     """Shapes and types of the global batch, by key."""
-    return self.stream.batch_spec(self._vocabulary_spec)
+    return self.dataset.batch_spec(self._vocabulary_spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
     """See `loader_base.Loader.rows`."""
-    loader_base.check_range(self.stream, step, start, stop)
+    loader_base.check_range(self.dataset, step, start, stop)
     tasks, uses = self._schedule.slots(step)
     tasks, uses = tasks[start:stop], uses[start:stop]
     sizes = self._num_rows[tasks]
     epoch, index = np.divmod(uses, sizes)
-    if self.stream.shuffle:
+    if self.dataset.shuffle:
       keys = hashing.draw_words(self._schedule.order_keys[tasks], epoch)
       index = self._shuffled(index, sizes, keys)
     sequences = [
@@ -125,7 +127,7 @@ class CachedLoader:
         strict=True,
       )
     ]
-    batch = collate.build_batch(sequences, self.stream, self._vocabulary_spec)
+    batch = collate.build_batch(sequences, self.dataset, self._vocabulary_spec)
     self._check_ids(batch)
     return batch
 
@@ -158,7 +160,7 @@ class CachedLoader:
 
   def _shuffled(self, index, sizes, keys):
     """Returns the sequences at positions `index` of shuffled epochs."""
-    locality = self.stream.locality
+    locality = self.dataset.locality
     if locality is None:
       return permutation.permute_index(index, sizes, keys)
     return permutation.permute_windows(
@@ -200,36 +202,36 @@ class CachedLoader:
 def _task_size(
   task: cache_reader.CachedTask,
   index: sequence_index.RowIndex,
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
 ) -> int:
   """Returns N_i of the sampling rates: examples, tokens or kept pairs."""
-  if stream.sizes is dataset_config.Sizes.TOKENS:
+  if dataset.sizes is dataset_config.Sizes.TOKENS:
     tokens = sum(side.tokens for side in task.meta.statistics)
-    return tokens * _limit(index.num_rows, stream) // index.num_rows
-  if length_filter.counts_kept_pairs(stream):
-    return _limit(index.num_rows, stream)
-  return _limit(task.meta.source_examples, stream)
+    return tokens * _limit(index.num_rows, dataset) // index.num_rows
+  if length_filter.counts_kept_pairs(dataset):
+    return _limit(index.num_rows, dataset)
+  return _limit(task.meta.source_examples, dataset)
 
 
-def _limit(count: int, stream: dataset_config.DatasetConfig) -> int:
-  """Returns `count`, limited to `stream.max_examples` if it is set."""
-  if stream.max_examples is None:
+def _limit(count: int, dataset: dataset_config.DatasetConfig) -> int:
+  """Returns `count`, limited to `dataset.max_examples` if it is set."""
+  if dataset.max_examples is None:
     return count
-  return min(count, stream.max_examples)
+  return min(count, dataset.max_examples)
 
 
 def _make_index(
-  task: cache_reader.CachedTask, stream
+  task: cache_reader.CachedTask, dataset
 ) -> sequence_index.RowIndex:
   """Returns the sequence index of a task, which must not be empty."""
-  loader_base.check_sides(stream, task.meta.task, task.meta.languages)
+  loader_base.check_sides(dataset, task.meta.task, task.meta.languages)
   index = None
   if task.meta.examples:
     index = sequence_index.make_index(
-      task.sides, task.shards.starts_document, stream
+      task.sides, task.shards.starts_document, dataset
     )
   if index is None or not index.num_rows:
     raise loader_base.no_examples_error(
-      stream, task.meta.task, task.meta.examples
+      dataset, task.meta.task, task.meta.examples
     )
   return index

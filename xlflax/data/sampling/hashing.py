@@ -1,4 +1,4 @@
-"""Stateless randomness of streams: keys and 64-bit mixing.
+"""Stateless randomness of datasets: keys and 64-bit mixing.
 
 Batches must be identical with every version of NumPy, so `numpy.random` is not
 used. A random word is `mix_bits(key + counter)`.

@@ -72,23 +72,23 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
     is_limited |= exceeds
 
 
-def stream_rates(
-  stream: dataset_config.DatasetConfig, sizes, mixture_rates
+def dataset_rates(
+  dataset: dataset_config.DatasetConfig, sizes, mixture_rates
 ) -> Callable[[int], np.ndarray]:
-  """Returns the function from a step to the sampling rates of a stream's tasks.
+  """Returns the function from a step to the sampling rates of a dataset's tasks.
 
   Args:
-    stream: Stream with `alpha` and `max_share`.
+    dataset: Dataset with `alpha` and `max_share`.
     sizes: Number of examples of each task, [tasks].
     mixture_rates: Mixing rates of SeqIO, not normalized, [tasks]. They are used
-      if `stream.alpha` is None.
+      if `dataset.alpha` is None.
 
   Raises:
     ConfigError: If the mixing rates are used and do not have a finite sum.
   """
   sizes = np.asarray(sizes, np.float64)
-  alpha = stream.alpha
-  max_share = stream.max_rate
+  alpha = dataset.alpha
+  max_share = dataset.max_rate
   if callable(alpha):
     return lambda step: limit_rates(
       sampling_rates(sizes, float(alpha(step))), max_share
@@ -245,7 +245,7 @@ class TaskSchedule:
       block_steps: Number of steps in a block.
       max_rows: Maximum number of sequences of each task, int64 [tasks]. If
         None, the number is not limited.
-      name: Name of the stream for error messages.
+      name: Name of the dataset for error messages.
     """
     self._rates = rates
     self._batch_size = batch_size
@@ -264,7 +264,7 @@ class TaskSchedule:
     """Returns the tasks and uses of the sequences of a step.
 
     Args:
-      step: Number of earlier batches of this stream.
+      step: Number of earlier batches of this dataset.
 
     Returns:
       tasks: Index of each sequence's task, int64 [batch_size].
@@ -294,9 +294,9 @@ class TaskSchedule:
     """
     if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(
-        'All tasks have been read `Stream.max_epochs` times',
+        'All tasks have been read `DatasetConfig.max_epochs` times',
         got=f'batch {step}',
-        where=f'stream {self._name!r}',
+        where=f'dataset {self._name!r}',
         fix='Train fewer steps, add text, or increase max_epochs.',
       )
 

@@ -1,4 +1,4 @@
-"""Order of the sequences of a stream, which both loaders use."""
+"""Order of the sequences of a dataset, which both loaders use."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _ALL_BITS = 2**64 - 1
 
 
 class RowSchedule:
-  """Schedule and keys of a stream, given its seed and the sizes of its tasks.
+  """Schedule and keys of a dataset, given its seed and the sizes of its tasks.
 
   Keys depend on the names of tasks and not on their numbers, so that the order
   within a task does not change when another task is added to the mixture.
@@ -25,7 +25,7 @@ class RowSchedule:
 
   def __init__(
     self,
-    stream: dataset_config.DatasetConfig,
+    dataset: dataset_config.DatasetConfig,
     *,
     seed: int,
     sizes: dict[str, int],
@@ -35,29 +35,29 @@ class RowSchedule:
     """Creates a schedule.
 
     Args:
-      stream: Stream with sampling options.
-      seed: Random seed of the run. The stream's `seed_offset` is added.
+      dataset: Dataset with sampling options.
+      seed: Random seed of the run. The dataset's `seed_offset` is added.
       sizes: Number of source examples of each task.
       rates: SeqIO mixing rate of each task.
       max_rows: Maximum number of sequences of each task. If None, the number is
         not limited.
     """
-    seed = seed + stream.seed_offset
-    self._stream = stream
+    seed = seed + dataset.seed_offset
+    self._dataset = dataset
     self.tasks: Sequence[str] = sorted(sizes)
     self.sizes = np.array([sizes[task] for task in self.tasks], np.int64)
-    self._rates = mixing_schedule.stream_rates(
-      stream, self.sizes, [rates[task] for task in self.tasks]
+    self._rates = mixing_schedule.dataset_rates(
+      dataset, self.sizes, [rates[task] for task in self.tasks]
     )
     self._schedule = mixing_schedule.TaskSchedule(
       self._rates,
-      batch_size=stream.batch_size,
-      batching=stream.batching,
+      batch_size=dataset.batch_size,
+      batching=dataset.batching,
       key=hashing.make_key(seed, 'schedule'),
       max_rows=None
       if max_rows is None
       else np.array([max_rows[task] for task in self.tasks], np.int64),
-      name=stream.name,
+      name=dataset.name,
     )
     self.order_keys = self._make_keys(seed, 'order')
     self._side_keys = self._make_keys(seed, 'sides')
@@ -81,8 +81,8 @@ class RowSchedule:
       dataset_config.PairOrder.AS_IS: 0,
       dataset_config.PairOrder.REVERSED: _ALL_BITS,
     }
-    if self._stream.pairs.order in fixed_masks:
-      return [fixed_masks[self._stream.pairs.order]] * tasks.size
+    if self._dataset.pairs.order in fixed_masks:
+      return [fixed_masks[self._dataset.pairs.order]] * tasks.size
     return hashing.draw_words(self._side_keys[tasks], uses).tolist()
 
   def _make_keys(self, seed, purpose):
@@ -93,14 +93,14 @@ class RowSchedule:
 
 
 def count_rows_read(
-  stream: loader_base.AnyDatasetConfig,
+  dataset: loader_base.AnyDatasetConfig,
   tasks: Sequence[loader_base.TaskStatistics],
   steps: int,
 ) -> np.ndarray:
   """Returns the expected number of sequences of each task in a number of steps.
 
   Args:
-    stream: Stream that is read.
+    dataset: Dataset that is read.
     tasks: Statistics of each task.
     steps: Number of batches.
 
@@ -108,8 +108,8 @@ def count_rows_read(
     Number of sequences of each task, float64 [tasks].
   """
   rates = np.array([task.rate for task in tasks])
-  total = float(steps * stream.batch_size)
-  epochs = getattr(stream, 'max_epochs', None)
+  total = float(steps * dataset.batch_size)
+  epochs = getattr(dataset, 'max_epochs', None)
   if epochs is None:
     return rates * total
   max_rows = np.array([epochs * (task.rows or math.inf) for task in tasks])

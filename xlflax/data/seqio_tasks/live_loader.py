@@ -3,7 +3,7 @@
 The order of tasks is the same as with a token cache. Without shuffling, the
 batches are the same, too. The differences are:
 
-* Sequences are shuffled only within `Stream.shuffle_window`, because a source
+* Sequences are shuffled only within `DatasetConfig.shuffle_window`, because a source
   is read from its beginning. The order differs between epochs.
 * To reach step s, the loader reads all examples of the steps before it (without
   creating their batches). Every process reads all examples and selects its own
@@ -58,29 +58,29 @@ class LiveLoader:
   _current_rows: list[collate.Row]
 
   def __init__(
-    self, stream: dataset_config.DatasetConfig, *, vocabulary, seed: int
+    self, dataset: dataset_config.DatasetConfig, *, vocabulary, seed: int
   ):
-    self.stream = stream
+    self.dataset = dataset
     self._vocabulary = vocabulary
-    _check_max_epochs(stream)
-    rates = task_registry.expand_mixture(stream.mixture, split=stream.split)
+    _check_max_epochs(dataset)
+    rates = task_registry.expand_mixture(dataset.mixture, split=dataset.split)
     task_list = loader_base.filter_tasks_by_language(
-      stream, {task: task_registry.task_languages(task) for task in rates}
+      dataset, {task: task_registry.task_languages(task) for task in rates}
     )
     rates = {task: rates[task] for task in task_list}
     self._schedule = sampling_order.RowSchedule(
-      stream,
+      dataset,
       seed=seed,
       rates=rates,
-      sizes={task: _task_size(task, stream, vocabulary) for task in rates},
+      sizes={task: _task_size(task, dataset, vocabulary) for task in rates},
     )
     self._languages = []
     for task in self._schedule.tasks:
       languages = task_registry.task_languages(task)
-      loader_base.check_sides(stream, task, languages)
+      loader_base.check_sides(dataset, task, languages)
       self._languages.append(languages)
     self._language_ids = [
-      loader_base.side_languages(stream, vocabulary, languages)
+      loader_base.side_languages(dataset, vocabulary, languages)
       for languages in self._languages
     ]
     self._restart()
@@ -91,7 +91,7 @@ class LiveLoader:
 
     All files are read to compute it.
     """
-    split = self.stream.split
+    split = self.dataset.split
     return checksums.digest_json(
       {
         task: seqio_examples.task_identity(task, split)
@@ -102,19 +102,19 @@ class LiveLoader:
   @property
   def spec(self):
     """Shapes and types of the global batch by key."""
-    return self.stream.batch_spec(self._vocabulary.spec)
+    return self.dataset.batch_spec(self._vocabulary.spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
     """Returns rows of a global batch; see `loader_base.Loader.rows`.
 
-    If the step precedes that of the last call, the stream is read again from
+    If the step precedes that of the last call, the dataset is read again from
     its beginning.
     """
-    loader_base.check_range(self.stream, step, start, stop)
+    loader_base.check_range(self.dataset, step, start, stop)
     if step < self._next_step - 1:
       logging.info(
-        'Rewinding stream %s to step %d by reading it from its beginning.',
-        self.stream.name,
+        'Rewinding dataset %s to step %d by reading it from its beginning.',
+        self.dataset.name,
         step,
       )
       self._restart()
@@ -122,7 +122,7 @@ class LiveLoader:
       self._replay(step)
       self._current_rows = self._read_step(step)
     return collate.build_batch(
-      self._current_rows[start:stop], self.stream, self._vocabulary.spec
+      self._current_rows[start:stop], self.dataset, self._vocabulary.spec
     )
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
@@ -161,7 +161,7 @@ class LiveLoader:
     self._next_step = 0  # The first step whose examples have not been read.
     self._current_rows = []
     self._readers = [
-      _TaskReader(task, self.stream, self._vocabulary, int(key))
+      _TaskReader(task, self.dataset, self._vocabulary, int(key))
       for task, key in zip(
         self._schedule.tasks, self._schedule.order_keys, strict=True
       )
@@ -177,9 +177,9 @@ class LiveLoader:
       if time.monotonic() - last_log_time > _LOG_INTERVAL_SECONDS:
         last_log_time = time.monotonic()
         logging.info(
-          'Replaying stream %s up to step %d: %.0f %% done. A token cache does '
+          'Replaying dataset %s up to step %d: %.0f %% done. A token cache does '
           'not require a replay.',
-          self.stream.name,
+          self.dataset.name,
           step,
           100 * (self._next_step - first_step) / (step - first_step),
         )
@@ -203,10 +203,10 @@ class _TaskReader:
     counts: Numbers of examples of the first epoch that have been read.
   """
 
-  def __init__(self, task, stream, vocabulary, key: int):
+  def __init__(self, task, dataset, vocabulary, key: int):
     self.counts = sequence_iterator.Counts()
     self._task = task
-    self._stream = stream
+    self._dataset = dataset
     self._vocabulary = vocabulary
     self._key = key
     self._sequences = self._all_epochs()
@@ -227,22 +227,22 @@ class _TaskReader:
         yield sequence
       if is_empty:
         raise loader_base.no_examples_error(
-          self._stream, self._task, counts.examples
+          self._dataset, self._task, counts.examples
         )
       counts = sequence_iterator.Counts()
 
   def _read_epoch(self, epoch, counts) -> Iterator[sequence_iterator.Units]:
     sequences = sequence_iterator.iterate_sequences(
       self._examples(),
-      self._stream,
+      self._dataset,
       counts=counts,
       eos_id=self._vocabulary.spec.eos_id,
     )
-    sequences = itertools.islice(sequences, self._stream.max_examples)
-    if not self._stream.shuffle:
+    sequences = itertools.islice(sequences, self._dataset.max_examples)
+    if not self._dataset.shuffle:
       return sequences
     key = int(hashing.draw_words(self._key, np.array([epoch]))[0])
-    window = self._stream.shuffle_window
+    window = self._dataset.shuffle_window
     return shuffle_window(sequences, window=window, key=key)
 
   def _examples(self) -> Iterator[tokenized_examples.Examples]:
@@ -250,7 +250,7 @@ class _TaskReader:
     for batch in seqio_examples.read_task_examples(
       self._task,
       self._vocabulary,
-      split=self._stream.split,
+      split=self._dataset.split,
       num_threads=min(4, os.cpu_count() or 1),
     ):
       batch, pending_start = tokenized_examples.drop_empty(batch, pending_start)
@@ -259,15 +259,15 @@ class _TaskReader:
 
 
 def _count_filtered_pairs(
-  task: str, stream: dataset_config.DatasetConfig, vocabulary
+  task: str, dataset: dataset_config.DatasetConfig, vocabulary
 ) -> int:
   """Reads a task and counts the pairs that pass the filters.
 
   The result is between 1 and `max_examples`.
   """
   logging.info('Counting the pairs of %s that pass the filters.', task)
-  ordered_stream = dataclasses.replace(stream, shuffle=False)
-  reader = _TaskReader(task, ordered_stream, vocabulary, 0)
+  ordered_dataset = dataclasses.replace(dataset, shuffle=False)
+  reader = _TaskReader(task, ordered_dataset, vocabulary, 0)
   return max(sum(1 for _ in reader.first_epoch()), 1)
 
 
@@ -305,43 +305,43 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
     yield buffer[slot]
 
 
-def _check_max_epochs(stream: dataset_config.DatasetConfig) -> None:
+def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
   """Raises a ConfigError for an option that requires a token cache."""
-  if stream.max_epochs is not None:
+  if dataset.max_epochs is not None:
     raise errors.ConfigError(
-      '`Stream.max_epochs` requires a token cache',
-      got=f'Stream.max_epochs={stream.max_epochs}, read live',
-      where=f'stream {stream.name!r}',
+      '`DatasetConfig.max_epochs` requires a token cache',
+      got=f'DatasetConfig.max_epochs={dataset.max_epochs}, read live',
+      where=f'dataset {dataset.name!r}',
       fix='write a token cache with `xlflax cache`',
     )
 
 
 def _task_size(
-  task: str, stream: dataset_config.DatasetConfig, vocabulary
+  task: str, dataset: dataset_config.DatasetConfig, vocabulary
 ) -> int:
   """Returns the number of examples of a task.
 
   The result is 1 if the number is unknown and not needed.
   """
-  if stream.sizes is dataset_config.Sizes.TOKENS:
+  if dataset.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
-      '`Stream.sizes=TOKENS` requires a token cache',
-      got='Stream.sizes=TOKENS, read live',
-      where=f'stream {stream.name!r}',
+      '`DatasetConfig.sizes=TOKENS` requires a token cache',
+      got='DatasetConfig.sizes=TOKENS, read live',
+      where=f'dataset {dataset.name!r}',
       fix='write a token cache with `xlflax cache`, or set '
-      'Stream.sizes=EXAMPLES',
+      'DatasetConfig.sizes=EXAMPLES',
     )
-  if stream.alpha is not None and length_filter.counts_kept_pairs(stream):
-    return _count_filtered_pairs(task, stream, vocabulary)
-  size = seqio_examples.source_size(task, stream.split)
-  if size is None and stream.alpha is not None:
+  if dataset.alpha is not None and length_filter.counts_kept_pairs(dataset):
+    return _count_filtered_pairs(task, dataset, vocabulary)
+  size = seqio_examples.source_size(task, dataset.split)
+  if size is None and dataset.alpha is not None:
     raise errors.CorpusError(
-      '`Stream.alpha` requires the number of examples, which the source of the '
+      '`DatasetConfig.alpha` requires the number of examples, which the source of the '
       'task does not provide',
-      where=f'task {task}, split {stream.split}',
-      fix='write a token cache, or set Stream.alpha=None to use the rates of '
+      where=f'task {task}, split {dataset.split}',
+      fix='write a token cache, or set DatasetConfig.alpha=None to use the rates of '
       'the mixture',
     )
-  if stream.max_examples is not None:
-    size = min(size or stream.max_examples, stream.max_examples)
+  if dataset.max_examples is not None:
+    size = min(size or dataset.max_examples, dataset.max_examples)
   return size or 1

@@ -6,7 +6,7 @@ The tasks yield examples of the following structure:
 - Parallel: `{'inputs': int32 [n], 'targets': int32 [m]}`, with the languages of
   `inputs` and `targets` in the order of `task_languages`
 
-The examples do not contain special tokens, which are added by streams. Tasks
+The examples do not contain special tokens, which are added by datasets. Tasks
 are registered with a deferred vocabulary, unless a vocabulary is given.
 `xlflax.data.seqio_tasks.seqio_reader` replaces a deferred vocabulary by that of
 the run. Requires TensorFlow.

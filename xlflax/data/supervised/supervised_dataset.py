@@ -67,7 +67,7 @@ class LabeledDatasetConfig:
       raise errors.ConfigError(
         '`batch_size` must be a multiple of `group_size`',
         got=f'batch_size={self.batch_size}, group_size={self.group_size}',
-        where=f'stream {self.name!r}',
+        where=f'dataset {self.name!r}',
       )
 
   def input_settings(self) -> dict[str, int | str]:
@@ -87,7 +87,7 @@ class LabeledDatasetConfig:
         'The source has no labeled examples of a language',
         got=', '.join(missing) or 'a source without languages',
         expected='some of ' + ', '.join(available),
-        where=f'stream {self.name!r}',
+        where=f'dataset {self.name!r}',
         fix=name_suggestions.suggest_languages(missing, available),
       )
     return available if self.splits is None else self.splits

@@ -41,7 +41,7 @@ class LabeledLoader:
 
   def __init__(
     self,
-    stream: supervised_dataset.LabeledDatasetConfig,
+    dataset: supervised_dataset.LabeledDatasetConfig,
     *,
     vocabulary,
     seed: int,
@@ -50,7 +50,7 @@ class LabeledLoader:
     """Opens the dataset.
 
     Args:
-      stream: Configuration of the dataset.
+      dataset: Configuration of the dataset.
       vocabulary: Vocabulary of the model.
       seed: Random seed of the run.
       cache_dir: Directory for cached sequences. If None, they are not saved.
@@ -59,31 +59,31 @@ class LabeledLoader:
       CorpusError: If the source lacks a part, or if a part has no sequences.
       CacheError: If the cached sequences are damaged.
     """
-    self.stream = stream
-    featurizer.warn_of_frame(stream.featurizer, vocabulary)
-    self._fields = stream.featurizer.fields(stream.length, vocabulary.spec)
-    self._spec = stream.batch_spec(vocabulary.spec)
-    self._tables = _load_or_create_tables(stream, vocabulary, cache_dir)
+    self.dataset = dataset
+    featurizer.warn_of_frame(dataset.featurizer, vocabulary)
+    self._fields = dataset.featurizer.fields(dataset.length, vocabulary.spec)
+    self._spec = dataset.batch_spec(vocabulary.spec)
+    self._tables = _load_or_create_tables(dataset, vocabulary, cache_dir)
     self.identity = checksums.digest_json(
       {part: table.digest() for part, table in self._tables.items()}
     )
-    group_size = stream.group_size
+    group_size = dataset.group_size
     sizes = {
       part: table.num_rows // group_size for part, table in self._tables.items()
     }
     for part, size in sizes.items():
       table = self._tables[part]
       if not size:
-        raise _unusable_part_error(stream, part, table.counts['examples'])
+        raise _unusable_part_error(dataset, part, table.counts['examples'])
       num_truncated = self._count_truncated(part)
       tokens_per_row = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
       logging.log(
         logging.WARNING if num_truncated else logging.INFO,
         'Dataset %s: Sequences of %s have %.0f of %d tokens on average.%s',
-        stream.name,
+        dataset.name,
         part,
         tokens_per_row,
-        stream.length,
+        dataset.length,
         f' {num_truncated} of {table.num_rows} sequences have the maximum '
         'length. Longer text is truncated.'
         if num_truncated
@@ -91,7 +91,7 @@ class LabeledLoader:
       )
     # The schedule samples groups instead of single sequences.
     group_config: Any = dataclasses.replace(
-      stream, batch_size=stream.batch_size // group_size, group_size=1
+      dataset, batch_size=dataset.batch_size // group_size, group_size=1
     )
     self._schedule = sampling_order.RowSchedule(
       group_config,
@@ -108,19 +108,19 @@ class LabeledLoader:
   @property
   def num_rows(self) -> int:
     """Number of sequences of all parts, which is the length of an epoch."""
-    return int(self._schedule.sizes.sum()) * self.stream.group_size
+    return int(self._schedule.sizes.sum()) * self.dataset.group_size
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
     """Returns a slice of the global batch; see `loader_base.Loader.rows`."""
-    loader_base.check_range(self.stream, step, start, stop)
-    group_size = self.stream.group_size
+    loader_base.check_range(self.dataset, step, start, stop)
+    group_size = self.dataset.group_size
     parts, uses = (
       np.repeat(group_values, group_size)[start:stop]
       for group_values in self._schedule.slots(step)
     )
     sizes = self._schedule.sizes[parts]
     epoch, index = np.divmod(uses, sizes)
-    if self.stream.shuffle:
+    if self.dataset.shuffle:
       keys = hashing.draw_words(self._schedule.order_keys[parts], epoch)
       index = permutation.permute_index(index, sizes, keys)
     index = index * group_size + np.arange(start, stop) % group_size
@@ -156,9 +156,11 @@ class LabeledLoader:
 
     These are the sequences of the maximum length, if the featurizer truncates.
     """
-    if not self.stream.featurizer.cuts:
+    if not self.dataset.featurizer.cuts:
       return 0
-    return self._tables[part].num_full(batch_keys.TOKEN_IDS, self.stream.length)
+    return self._tables[part].num_full(
+      batch_keys.TOKEN_IDS, self.dataset.length
+    )
 
   def close(self) -> None:
     """Releases the memory of the sequences."""
@@ -166,39 +168,39 @@ class LabeledLoader:
 
 
 def _unusable_part_error(
-  stream, part: str, num_examples: int
+  dataset, part: str, num_examples: int
 ) -> errors.CorpusError:
   """Returns the error for a part in which no example produces a sequence."""
-  is_blind = all(example.is_blind for example in stream.source.load(part))
+  is_blind = all(example.is_blind for example in dataset.source.load(part))
   if is_blind:
     got = f'{num_examples} examples without gold labels (a blind test set)'
     fix = 'Use files with labels'
   else:
     got = (
-      f'{num_examples} examples that do not fit into {stream.length} tokens '
+      f'{num_examples} examples that do not fit into {dataset.length} tokens '
       'with their labels'
     )
     fix = 'Increase the length, or leave the part out'
   return errors.CorpusError(
     'No labeled example of the language can be used',
     got=got,
-    where=f'stream {stream.name!r}, part {part}',
+    where=f'dataset {dataset.name!r}, part {part}',
     fix=fix,
   )
 
 
 def _load_or_create_tables(
-  stream, vocabulary, cache_dir
+  dataset, vocabulary, cache_dir
 ) -> dict[str, feature_cache.FeatureTable]:
   """Returns the sequences of each part, from the cache if possible."""
   if cache_dir is None:
     return {
-      part: _featurize_part(stream, part, vocabulary)
-      for part in stream.chosen_parts()
+      part: _featurize_part(dataset, part, vocabulary)
+      for part in dataset.chosen_parts()
     }
 
-  folder = _cache_folder(stream, vocabulary, cache_dir)
-  fingerprint = _source_fingerprint(stream)
+  folder = _cache_folder(dataset, vocabulary, cache_dir)
+  fingerprint = _source_fingerprint(dataset)
   if _has_all_files(folder):
     cached_tables = _load_tables(folder)
     if all(
@@ -208,14 +210,14 @@ def _load_or_create_tables(
       return {part: table for part, (table, _) in cached_tables.items()}
     logging.info(
       'Dataset %s: The examples have changed. Regenerating the feature cache.',
-      stream.name,
+      dataset.name,
     )
 
   manifests.forget_files(folder, _cached_file_names(folder))
   tables = {}
-  parts = list(stream.chosen_parts())
+  parts = list(dataset.chosen_parts())
   for part in parts:
-    tables[part] = _featurize_part(stream, part, vocabulary)
+    tables[part] = _featurize_part(dataset, part, vocabulary)
     tables[part].save(
       folder / f'{part}{_SUFFIX}',
       f'{_describe_contents(folder, part, parts)} {fingerprint}',
@@ -290,27 +292,27 @@ def _describe_contents(
   return f'{folder.name.rpartition("-")[2]} {part} of {",".join(sorted(parts))}'
 
 
-def _cache_folder(stream, vocabulary, cache_dir) -> pathlib.Path:
+def _cache_folder(dataset, vocabulary, cache_dir) -> pathlib.Path:
   """Returns the folder for the sequences of a dataset.
 
   Its name contains a hash of the settings, but not the paths of the examples.
   """
   settings: list[Any] = [
-    _source_settings(stream.source),
-    stream.featurizer,
-    stream.length,
-    stream.splits,
-    stream.max_examples,
+    _source_settings(dataset.source),
+    dataset.featurizer,
+    dataset.length,
+    dataset.splits,
+    dataset.max_examples,
     vocabulary.hash,
   ]
-  if stream.group_size > 1:
-    settings.append(stream.group_size)
+  if dataset.group_size > 1:
+    settings.append(dataset.group_size)
   text = '\n'.join(map(str, settings))
   settings_hash = hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
   return (
     paths.to_local_path(cache_dir, where='cache_dir')
     / FOLDER
-    / f'{stream.name}-{settings_hash}'
+    / f'{dataset.name}-{settings_hash}'
   )
 
 
@@ -323,10 +325,10 @@ def _source_settings(source) -> dict[str, str]:
   }
 
 
-def _source_fingerprint(stream) -> str:
+def _source_fingerprint(dataset) -> str:
   """Returns the fingerprint of the examples, or '' if they cannot be read."""
   try:
-    return stream.source.fingerprint()
+    return dataset.source.fingerprint()
   except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith('xlflax'):
       raise
@@ -336,19 +338,23 @@ def _source_fingerprint(stream) -> str:
 
 
 def _featurize_part(
-  stream, part: str, vocabulary
+  dataset, part: str, vocabulary
 ) -> feature_cache.FeatureTable:
   """Creates all sequences of a part."""
-  examples = itertools.islice(stream.source.load(part), stream.max_examples)
-  return feature_cache.FeatureTable.of(_featurize(stream, examples, vocabulary))
+  examples = itertools.islice(dataset.source.load(part), dataset.max_examples)
+  return feature_cache.FeatureTable.of(
+    _featurize(dataset, examples, vocabulary)
+  )
 
 
-def _featurize(stream, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
+def _featurize(dataset, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
   """Yields the sequences of each example, interleaved within groups."""
-  group_size = stream.group_size
+  group_size = dataset.group_size
   block_size = _BLOCK - _BLOCK % group_size
   while block := list(itertools.islice(examples, block_size)):
-    sequences = stream.featurizer.make(block, vocabulary, length=stream.length)
+    sequences = dataset.featurizer.make(
+      block, vocabulary, length=dataset.length
+    )
     if group_size == 1:
       yield from sequences
       continue

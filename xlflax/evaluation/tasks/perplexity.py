@@ -71,7 +71,7 @@ class _MaskedPerplexity(eval_task.EvalTask):
   num_mask_samples: validation.PositiveInt = 1
   mask_ratio: validation.PositiveFraction = 0.15
 
-  def _stream(
+  def _dataset(
     self,
     subject: eval_task.EvalModel,
     layout: dataset_config.ExampleLayout,
@@ -119,7 +119,7 @@ class Perplexity(_MaskedPerplexity):
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
-    stream = self._stream(subject, self.layout)
+    dataset = self._dataset(subject, self.layout)
     objective = masked_lm.MaskedLM(
       mask_ratio=self.mask_ratio, random_words=_random_words(subject)
     )
@@ -132,28 +132,28 @@ class Perplexity(_MaskedPerplexity):
         ),
       )
       lines = _encode(subject, self.source.load(language), *ids)
-      num_truncated = sum(len(line) > stream.capacity for line in lines)
+      num_truncated = sum(len(line) > dataset.capacity for line in lines)
       if (
         num_truncated and self.layout is dataset_config.ExampleLayout.SENTENCES
       ):
         notes.append(f'{num_truncated} sentences of {language} were truncated')
-      units = self._units(lines, stream, subject.vocabulary.spec)
+      units = self._units(lines, dataset, subject.vocabulary.spec)
       return score_rows(
-        subject, objective, units, ids, stream, self.num_mask_samples
+        subject, objective, units, ids, dataset, self.num_mask_samples
       )
 
     languages = {code: code for code in self.source.languages_found()}
     return evaluate_parts(self.name, languages, score, notes)
 
-  def _units(self, lines, stream, spec) -> list[collate.Unit]:
+  def _units(self, lines, dataset, spec) -> list[collate.Unit]:
     """Returns the text of each sequence."""
     if self.layout is dataset_config.ExampleLayout.BLOCKS:
       sequences = token_batches.split_into_blocks(
-        lines, capacity=stream.capacity, separator=spec.eos_id
+        lines, capacity=dataset.capacity, separator=spec.eos_id
       )
     else:
       sequences = [
-        np.asarray(line[: stream.capacity], np.int32) for line in lines if line
+        np.asarray(line[: dataset.capacity], np.int32) for line in lines if line
       ]
     return [(sequence,) for sequence in sequences]
 
@@ -183,7 +183,7 @@ class TranslationPerplexity(_MaskedPerplexity):
         where=self.name,
         fix='Remove this task.',
       )
-    stream = self._stream(
+    dataset = self._dataset(
       subject, dataset_config.ExampleLayout.PAIRS, pairs=self.pairs
     )
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
@@ -200,9 +200,9 @@ class TranslationPerplexity(_MaskedPerplexity):
       first, second = (
         _encode(subject, side, i) for side, i in zip(text, ids, strict=True)
       )
-      units = token_batches.fitting_pairs(first, second, stream)
+      units = token_batches.fitting_pairs(first, second, dataset)
       return score_rows(
-        subject, objective, units, ids, stream, self.num_mask_samples
+        subject, objective, units, ids, dataset, self.num_mask_samples
       )
 
     names = {text_sources.pair_name(pair): pair for pair in self.source.pairs()}
@@ -234,7 +234,7 @@ def score_rows(
   objective: masked_lm.MaskedLM,
   units: Sequence[collate.Unit],
   languages: tuple[int, ...],
-  stream: dataset_config.DatasetConfig,
+  dataset: dataset_config.DatasetConfig,
   draws: int,
 ) -> np.ndarray:
   """Computes sums over the masked tokens of each sequence.
@@ -244,7 +244,7 @@ def score_rows(
     objective: Objective that masks and scores tokens.
     units: Text of each sequence.
     languages: Language id of each side.
-    stream: Layout, length and batch size.
+    dataset: Layout, length and batch size.
     draws: Number of times that each sequence is scored.
 
   Returns:
@@ -255,7 +255,7 @@ def score_rows(
   key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
   sums = []
   for index, batch in enumerate(
-    token_batches.make_batches(units, languages, stream, spec)
+    token_batches.make_batches(units, languages, dataset, spec)
   ):
     arrays = batch_sharding.shard_batch(batch, subject.partitioner)
     for draw in range(draws):
@@ -274,7 +274,7 @@ def score_rows(
         )
   sums_per_batch = np.asarray(jax.device_get(sums), np.float64)
   rows = (
-    sums_per_batch.reshape(-1, draws, stream.batch_size, 3)
+    sums_per_batch.reshape(-1, draws, dataset.batch_size, 3)
     .sum(1)
     .reshape(-1, 3)
   )

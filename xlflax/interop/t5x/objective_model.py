@@ -92,7 +92,7 @@ class ObjectiveModel(t5x_models.BaseModel):
       normalization, Normalization, name='normalization'
     )
     _check(objective, self.module)
-    objective.check_stream(
+    objective.check_dataset(
       dataset_config.DatasetConfig(
         name='t5x',
         mixture="T5X's tasks",

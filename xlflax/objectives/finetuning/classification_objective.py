@@ -41,11 +41,11 @@ class Classification(finetuning.FineTuning):
       self, 'labels', check_labels(self.labels, type(self).__name__)
     )
 
-  def check_stream(self, stream) -> None:
+  def check_dataset(self, dataset) -> None:
     """See base class. Also checks that the class names agree."""
-    super().check_stream(stream)
+    super().check_dataset(dataset)
     batch_requirements.check_class_names(
-      stream, 'labels', self.labels, objective=self.name
+      dataset, 'labels', self.labels, objective=self.name
     )
 
   @property

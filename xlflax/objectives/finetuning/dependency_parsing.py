@@ -90,11 +90,11 @@ class DependencyParsing(finetuning.FineTuning):
         where=type(self).__name__,
       )
 
-  def check_stream(self, stream) -> None:
+  def check_dataset(self, dataset) -> None:
     """See base class. Also checks that the names of the relations agree."""
-    super().check_stream(stream)
+    super().check_dataset(dataset)
     batch_requirements.check_class_names(
-      stream, 'relations', self.relations, objective=self.name
+      dataset, 'relations', self.relations, objective=self.name
     )
 
   @property

@@ -162,12 +162,12 @@ class FineTuning(objective_base.Objective):
       )
     return Pooling.LAST if pooling is None else pooling
 
-  def check_stream(self, stream) -> None:
+  def check_dataset(self, dataset) -> None:
     """See base class. PLUG_IN also requires paired sequences."""
-    super().check_stream(stream)
+    super().check_dataset(dataset)
     if self.features is Features.PLUG_IN:
       batch_requirements.check_batches(
-        stream, objective_base.Rows.SIDES, self.GOLD, objective=self.name
+        dataset, objective_base.Rows.SIDES, self.GOLD, objective=self.name
       )
 
   @property

@@ -43,15 +43,15 @@ class MultipleChoice(finetuning.FineTuning):
   head_type: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'multiple_choice'
 
-  def check_stream(self, stream) -> None:
+  def check_dataset(self, dataset) -> None:
     """See base class. Also checks that a batch contains complete questions."""
-    super().check_stream(stream)
-    if stream.group_size % self.num_choices:
+    super().check_dataset(dataset)
+    if dataset.group_size % self.num_choices:
       raise errors.ConfigError(
         'The choices of a question must be in one batch',
-        got=f'group_size={stream.group_size}',
+        got=f'group_size={dataset.group_size}',
         expected=f'a multiple of num_choices={self.num_choices}',
-        where=f'objective {self.name!r}, stream {stream.name!r}',
+        where=f'objective {self.name!r}, dataset {dataset.name!r}',
         fix='Set LabeledDatasetConfig.group_size to the number of choices',
       )
 

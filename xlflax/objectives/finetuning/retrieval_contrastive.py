@@ -81,22 +81,22 @@ class RetrievalContrastive(objective_base.Objective):
   packed: validation.PositiveFraction | None = None
   name: str = 'search'
 
-  def check_stream(self, stream) -> None:
+  def check_dataset(self, dataset) -> None:
     """See base class. Also checks the sizes of batches and groups."""
-    super().check_stream(stream)
-    if stream.batch_size % (self.mini_batch_size or 1):
+    super().check_dataset(dataset)
+    if dataset.batch_size % (self.mini_batch_size or 1):
       raise errors.ConfigError(
         '`mini_batch_size` must divide the batch size',
-        got=f'mini_batch_size={self.mini_batch_size}, batch_size={stream.batch_size}',
-        expected=f'a divisor of {stream.batch_size}',
-        where=f'objective {self.name!r}, stream {stream.name!r}',
+        got=f'mini_batch_size={self.mini_batch_size}, batch_size={dataset.batch_size}',
+        expected=f'a divisor of {dataset.batch_size}',
+        where=f'objective {self.name!r}, dataset {dataset.name!r}',
       )
-    if stream.group_size != self.group_size:
+    if dataset.group_size != self.group_size:
       raise errors.ConfigError(
         '`group_size` of the dataset must equal `group` of the objective',
-        got=f'group_size={stream.group_size}',
+        got=f'group_size={dataset.group_size}',
         expected=f'group_size={self.group_size}',
-        where=f'objective {self.name!r}, stream {stream.name!r}',
+        where=f'objective {self.name!r}, dataset {dataset.name!r}',
         fix='Set the macro GROUP, which finetune/search.gin binds to both',
       )
 

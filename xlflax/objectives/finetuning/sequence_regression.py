@@ -32,9 +32,9 @@ class SequenceRegression(sequence_classification.SequenceClassification):
   def __post_init__(self):
     finetuning.FineTuning.__post_init__(self)
 
-  def check_stream(self, stream) -> None:
-    """See `FineTuning.check_stream`. There are no class names to check."""
-    finetuning.FineTuning.check_stream(self, stream)
+  def check_dataset(self, dataset) -> None:
+    """See `FineTuning.check_dataset`. There are no class names to check."""
+    finetuning.FineTuning.check_dataset(self, dataset)
 
   @property
   def num_outputs(self) -> int:

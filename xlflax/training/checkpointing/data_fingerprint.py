@@ -22,18 +22,18 @@ FILE = 'inputs.json'
 def describe_inputs(
   vocabulary_hash: str, loaders: Mapping[str, loader_base.Loader]
 ) -> dict[str, Any]:
-  """Returns the identity of the vocabulary and of the streams as plain JSON.
+  """Returns the identity of the vocabulary and of the datasets as plain JSON.
 
   Args:
     vocabulary_hash: Hash of the content of the vocabulary.
-    loaders: Loaders by the name of the stream.
+    loaders: Loaders by the name of the dataset.
 
   Returns:
-    {'vocabulary': hash, 'streams': {name: digest}}.
+    {'vocabulary': hash, 'datasets': {name: digest}}.
   """
   return {
     'vocabulary': vocabulary_hash,
-    'streams': {
+    'datasets': {
       name: loader.identity for name, loader in sorted(loaders.items())
     },
   }
@@ -74,9 +74,9 @@ def describe_differences(
   differences = []
   if saved['vocabulary'] != current['vocabulary']:
     differences.append('the vocabulary differs')
-  for name in sorted(saved['streams'].keys() & current['streams'].keys()):
-    if saved['streams'][name] != current['streams'][name]:
-      differences.append(f'the examples of stream {name} differ')
+  for name in sorted(saved['datasets'].keys() & current['datasets'].keys()):
+    if saved['datasets'][name] != current['datasets'][name]:
+      differences.append(f'the examples of dataset {name} differ')
   return differences
 
 
@@ -98,7 +98,7 @@ def record_inputs(
   Args:
     model_dir: Model directory.
     described: Result of `describe_inputs`.
-    loaders: Loaders by the name of the stream.
+    loaders: Loaders by the name of the dataset.
   """
   signatures = sorted({loader.signature for loader in loaders.values()} - {''})
   content = {
@@ -112,7 +112,7 @@ def record_inputs(
 def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
   """Returns the target languages of the recorded translation data.
 
-  Returns None if no stream of translations is recorded, or if there is no
+  Returns None if no dataset of translations is recorded, or if there is no
   record, for example of an imported model.
 
   Raises:
@@ -186,18 +186,18 @@ def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _target_languages(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
-  """Returns the target languages of the streams of sentence pairs.
+  """Returns the target languages of the datasets of sentence pairs.
 
-  The order in which a stream reads the two sides of a pair is considered.
+  The order in which a dataset reads the two sides of a pair is considered.
   """
   languages: set[str] = set()
   for loader in loaders.values():
-    stream: Any = loader.stream
+    dataset: Any = loader.dataset
     if (
-      getattr(stream, 'layout', None) is not dataset_config.ExampleLayout.SIDES
+      getattr(dataset, 'layout', None) is not dataset_config.ExampleLayout.SIDES
     ):
       continue
-    order = stream.pairs.order
+    order = dataset.pairs.order
     for task in loader.statistics():
       if len(task.languages) == 2:
         first, second = task.languages

@@ -33,7 +33,7 @@ def open_directory(
 
   Args:
     setup: Setup of the run.
-    loaders: Data loaders by stream.
+    loaders: Data loaders by dataset.
     fingerprint: Description of the data (`data_fingerprint.describe_inputs`).
     gin_config: Text of the gin file that builds the trainer.
 

@@ -26,13 +26,13 @@ def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
 
   Returns:
     Mapping from the name of an objective to the settings of its labeled
-    streams. If an objective reads several streams, only their common settings
+    datasets. If an objective reads several datasets, only their common settings
     are included.
   """
-  streams = {stream.name: stream for stream in trainer.datasets}
+  datasets = {dataset.name: dataset for dataset in trainer.datasets}
   inputs: dict[str, dict[str, Any]] = {}
   for entry in trainer.objectives.entries:
-    read_settings = getattr(streams[entry.dataset], 'input_settings', None)
+    read_settings = getattr(datasets[entry.dataset], 'input_settings', None)
     if read_settings is None:
       continue
     settings = read_settings()

@@ -46,7 +46,7 @@ def test_text_row_as_its_docstring_says():
 @pytest.mark.parametrize('positions', list(PositionIds))
 def test_pairs_are_those_of_pretraining(separator, positions):
   texts = [np.array([7, 8, 9]), np.array([10, 11])]
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='pairs',
     mixture='m',
     layout='pairs',
@@ -55,7 +55,7 @@ def test_pairs_are_those_of_pretraining(separator, positions):
     pairs=dataset_config.PairOptions(separator=separator, positions=positions),
   )
   expected = text_rows.build_batch(
-    [text_rows.Row([tuple(texts)], (1, 2))], stream, SPEC
+    [text_rows.Row([tuple(texts)], (1, 2))], dataset, SPEC
   )
   row = featurizer.text_row(
     texts, [1, 2], SPEC, separator=separator, positions=positions
@@ -68,11 +68,11 @@ def test_pairs_are_those_of_pretraining(separator, positions):
 
 
 def test_one_text_is_a_sentence_of_pretraining():
-  stream = dataset_config.DatasetConfig(
+  dataset = dataset_config.DatasetConfig(
     name='s', mixture='m', layout='sentences', length=6, batch_size=1
   )
   expected = text_rows.build_batch(
-    [text_rows.Row([(np.array([7, 8]),)], (1,))], stream, SPEC
+    [text_rows.Row([(np.array([7, 8]),)], (1,))], dataset, SPEC
   )
   row = featurizer.text_row([np.array([7, 8])], [1], SPEC)
   batch = featurizer.stack_features([row], featurizer.text_fields(6, SPEC))

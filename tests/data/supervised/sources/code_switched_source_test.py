@@ -307,7 +307,7 @@ def make_switched(count: int):
 
 @pytest.mark.parametrize('batch_size', [2, 6])
 def test_both_of_a_pair_are_in_one_batch(batch_size):
-  stream = supervised_dataset.LabeledDatasetConfig(
+  dataset = supervised_dataset.LabeledDatasetConfig(
     name='s',
     source=make_switched(9),
     featurizer=Letters(),
@@ -316,7 +316,7 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
     group_size=2,
   )
   loader = supervised_loader.LabeledLoader(
-    stream, vocabulary=Vocabulary(), seed=3
+    dataset, vocabulary=Vocabulary(), seed=3
   )
   # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
   assert loader.num_rows == 2 * (5 + 2 * 4)
@@ -334,7 +334,7 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
 
 
 def test_slices_of_a_batch_are_of_the_whole():
-  stream = supervised_dataset.LabeledDatasetConfig(
+  dataset = supervised_dataset.LabeledDatasetConfig(
     name='s',
     source=make_switched(5),
     featurizer=Letters(),
@@ -343,7 +343,7 @@ def test_slices_of_a_batch_are_of_the_whole():
     group_size=2,
   )
   loader = supervised_loader.LabeledLoader(
-    stream, vocabulary=Vocabulary(), seed=3
+    dataset, vocabulary=Vocabulary(), seed=3
   )
   whole = loader.rows(2, 0, 4)
   for start, stop in ((0, 1), (1, 4), (3, 4)):
@@ -353,7 +353,7 @@ def test_slices_of_a_batch_are_of_the_whole():
 
 def test_groups_must_fill_a_batch():
   with raises_error(
-    errors.ConfigError, got='batch_size=5, group_size=2', where="stream 's'"
+    errors.ConfigError, got='batch_size=5, group_size=2', where="dataset 's'"
   ):
     supervised_dataset.LabeledDatasetConfig(
       name='s',

@@ -80,9 +80,9 @@ def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
   assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
 
 
-def _trained(directory, *streams):
-  """Notes streams as a run's."""
-  made = [{'class': 'dataset_config', 'fields': fields} for fields in streams]
+def _trained(directory, *datasets):
+  """Notes datasets as a run's."""
+  made = [{'class': 'dataset_config', 'fields': fields} for fields in datasets]
   run_directory.write_run_file(
     directory,
     run_directory.TRAINER,

@@ -165,8 +165,8 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
     '| training data | batch size | sequence length | sampling exponent |',
     '| --- | --- | --- | --- |',
   ]
-  for stream in settings['datasets']:
-    fields = stream[config_serialization.FIELDS]
+  for dataset in settings['datasets']:
+    fields = dataset[config_serialization.FIELDS]
     source = fields.get('mixture') or fields.get('name')
     lines.append(
       f'| `{source}` | {fields.get("batch_size")} | {fields.get("length")} | '

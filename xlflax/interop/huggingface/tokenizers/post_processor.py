@@ -48,9 +48,9 @@ def read_separator(model_dir: pathlib.Path) -> SpecialTokenTemplate | None:
   }
   if not separators:
     trainer = run_directory.read_trainer(model_dir)
-    streams = trainer.get(config_serialization.FIELDS, {}).get('datasets', [])
-    for stream in streams:
-      fields = stream[config_serialization.FIELDS]
+    datasets = trainer.get(config_serialization.FIELDS, {}).get('datasets', [])
+    for dataset in datasets:
+      fields = dataset[config_serialization.FIELDS]
       if (
         'rows' not in fields
         and fields.get('layout') == ExampleLayout.PAIRS.value
