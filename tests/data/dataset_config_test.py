@@ -51,31 +51,39 @@ def test_unknown_value_names_the_choices():
     ({'max_examples': 0}, ('DatasetConfig.max_examples', 'mono', 0)),
     (
       {'max_examples': 9},
-      ('DatasetConfig.max_examples', 'Layout.BLOCKS', "dataset 'mono'"),
+      ('DatasetConfig.max_examples', 'ExampleLayout.BLOCKS', "dataset 'mono'"),
     ),
     (
       {'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
-      ('Layout.SENTENCES', "dataset 'mono'"),
+      ('ExampleLayout.SENTENCES', "dataset 'mono'"),
     ),
     ({'alpha': -0.5}, ('DatasetConfig.alpha', 'mono', -0.5)),
     (
       {'packing': 'next_fit'},
-      ('DatasetConfig.packing', 'Layout.BLOCKS', "dataset 'mono'"),
+      ('DatasetConfig.packing', 'ExampleLayout.BLOCKS', "dataset 'mono'"),
     ),
     (
       {'pairs': dataset_config.PairOptions(min_tokens=3)},
-      ('DatasetConfig.pairs', 'Layout.BLOCKS', "dataset 'mono'"),
+      ('DatasetConfig.pairs', 'ExampleLayout.BLOCKS', "dataset 'mono'"),
     ),
     (
       {
         'layout': 'sides',
         'pairs': dataset_config.PairOptions(separator='bert'),
       },
-      ('DatasetConfig.pairs.separator', 'Layout.SIDES', "dataset 'mono'"),
+      (
+        'DatasetConfig.pairs.separator',
+        'ExampleLayout.SIDES',
+        "dataset 'mono'",
+      ),
     ),
     (
       {'layout': 'adjacent', 'pairs': dataset_config.PairOptions(max_tokens=9)},
-      ('DatasetConfig.pairs.max_tokens', 'Layout.ADJACENT', "dataset 'mono'"),
+      (
+        'DatasetConfig.pairs.max_tokens',
+        'ExampleLayout.ADJACENT',
+        "dataset 'mono'",
+      ),
     ),
   ],
 )

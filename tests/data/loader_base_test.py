@@ -26,7 +26,7 @@ def test_layouts_and_their_tasks(layout, languages):
   loader_base.check_sides(dataset, 't', languages)
   other = ('en',) if len(languages) == 2 else ('de', 'en')
   with raises_error(
-    errors.ConfigError, mentions=(f'Layout.{layout.upper()}', 's', 'm')
+    errors.ConfigError, mentions=(f'ExampleLayout.{layout.upper()}', 's', 'm')
   ):
     loader_base.check_sides(dataset, 't', other)
 

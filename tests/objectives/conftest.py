@@ -181,7 +181,7 @@ def run(model, params):
 
 @pytest.fixture
 def context(vocabulary):
-  """Makes a `Context` from a seed."""
+  """Makes a `ObjectiveContext` from a seed."""
 
   def make(seed=0, *, train=True, step=0):
     return objective_base.ObjectiveContext(

@@ -328,7 +328,7 @@ def _check_options(dataset: DatasetConfig) -> None:
     if ignored:
       suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
-        f'`DatasetConfig.{name}` has no effect for Layout.{layout.name}{suffix}',
+        f'`DatasetConfig.{name}` has no effect for ExampleLayout.{layout.name}{suffix}',
         where=f'dataset {dataset.name!r}',
         fix=f'remove the value of DatasetConfig.{name}',
       )

@@ -132,7 +132,7 @@ def check_sides(
     return
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
-    f'Layout.{dataset.layout.name} requires {kinds[dataset.parallel]} task',
+    f'ExampleLayout.{dataset.layout.name} requires {kinds[dataset.parallel]} task',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
     where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
     fix='choose another layout or mixture',

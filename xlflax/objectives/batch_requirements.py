@@ -46,11 +46,11 @@ _EXPECTED = {
 _ERRORS: Mapping[Rows, tuple[str, str]] = {
   Rows.SINGLE: (
     'The objective would ignore the second side of each pair',
-    'Use a dataset with Layout.BLOCKS, SENTENCES or PAIRS',
+    'Use a dataset with ExampleLayout.BLOCKS, SENTENCES or PAIRS',
   ),
   Rows.PAIR: (
     'The objective requires both sides of a pair in one sequence',
-    'Use a dataset over a parallel mixture with Layout.PAIRS, or train '
+    'Use a dataset over a parallel mixture with ExampleLayout.PAIRS, or train '
     'MaskedLM on monolingual text',
   ),
   Rows.SIDES: (
@@ -60,7 +60,7 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
   ),
   Rows.TRANSLATIONS: (
     'The objective requires a text and its translation as separate sequences',
-    'Use a dataset over a parallel mixture with Layout.SIDES',
+    'Use a dataset over a parallel mixture with ExampleLayout.SIDES',
   ),
 }
 
@@ -161,6 +161,6 @@ def _describe_dataset(dataset: Any) -> str:
   """Describes the sequences of a dataset for an error message."""
   layout = getattr(dataset, 'layout', None)
   if isinstance(layout, ExampleLayout):
-    return f'Layout.{layout.name} of {dataset.mixture!r}'
+    return f'ExampleLayout.{layout.name} of {dataset.mixture!r}'
   featurizer = getattr(dataset, 'featurizer', dataset)
   return f'labeled examples ({type(featurizer).__name__})'

@@ -52,7 +52,7 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
       got='layout=PAIRS',
       expected='layout=SIDES',
       where=where,
-      fix='Use Layout.SIDES, or do not set EncoderConfig.sharing',
+      fix='Use ExampleLayout.SIDES, or do not set EncoderConfig.sharing',
     )
   if dataset.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(

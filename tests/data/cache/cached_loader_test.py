@@ -94,11 +94,11 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
   [
     (
       {'mixture': 'corpus.parallel', 'layout': 'blocks'},
-      ('corpus', 'Layout.BLOCKS', 'corpus.parallel.de_en', 'de-en'),
+      ('corpus', 'ExampleLayout.BLOCKS', 'corpus.parallel.de_en', 'de-en'),
     ),
     (
       {'mixture': 'corpus.mono', 'layout': 'sides'},
-      ('corpus', 'Layout.SIDES', 'corpus.mono.de', 'de'),
+      ('corpus', 'ExampleLayout.SIDES', 'corpus.mono.de', 'de'),
     ),
   ],
 )

@@ -213,7 +213,7 @@ def test_broken_and_empty_languages_are_named(subject, task):
 @pytest.mark.parametrize(
   'settings, got',
   [
-    (dict(layout='pairs'), 'Layout.PAIRS'),
+    (dict(layout='pairs'), 'ExampleLayout.PAIRS'),
     (dict(layout='rows'), 'rows'),
     (dict(draws=0), 0),
   ],

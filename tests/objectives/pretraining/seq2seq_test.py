@@ -310,7 +310,7 @@ def test_a_source_of_one_side_only():
   batch = {
     k: v for k, v in fake.pair_batch().items() if not k.startswith('paired_')
   }
-  with raises_error(errors.ConfigError, mentions='Layout.SIDES'):
+  with raises_error(errors.ConfigError, mentions='ExampleLayout.SIDES'):
     SMOOTH.rows(batch, fake.context(), jax.random.key(0))
 
 

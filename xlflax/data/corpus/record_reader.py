@@ -15,7 +15,7 @@ read the same text from every format:
     .tfrecord[.gz], .array_record   JSON or tf.train.Example
 
 `corpus.toml` in the corpus directory specifies the columns with text; see
-`Form`.
+`RecordFormat`.
 """
 
 import contextlib
@@ -146,7 +146,7 @@ def get_field(record: Record, name: str) -> Any:
 def _passes_filters(
   record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> bool:
-  """Returns True if a record passes `Form.min_values` and `Form.filter_equals`."""
+  """Returns True if a record passes `RecordFormat.min_values` and `RecordFormat.filter_equals`."""
   for name, minimum in form.min_values.items():
     value = get_field(record, name)
     if not isinstance(value, int | float):

@@ -113,7 +113,7 @@ class Perplexity(_MaskedPerplexity):
       raise errors.ConfigError(
         'Perplexity of monolingual text does not support the layout',
         got=self.layout,
-        expected='Layout.BLOCKS or Layout.SENTENCES',
+        expected='ExampleLayout.BLOCKS or ExampleLayout.SENTENCES',
         where=f'{self.name}.layout',
       )
 

@@ -249,7 +249,7 @@ class TranslationLM(MaskedLM):
 
   Source: Conneau & Lample (2019), section 3.3.
 
-  The dataset concatenates both sides to one sequence (`Layout.PAIRS`). The
+  The dataset concatenates both sides to one sequence (`ExampleLayout.PAIRS`). The
   sides attend to each other, and tokens of both are selected together. XLM and
   PPA select 15 % of the tokens, VECO selects 25 % in bilingual sequences.
   """

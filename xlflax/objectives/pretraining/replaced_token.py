@@ -71,7 +71,7 @@ class ReplacedTokenDetection(objective_base.Objective):
   tokens. The model predicts for each token, including special symbols, whether
   it differs from the original. A sample that equals the original counts as not
   replaced. On sequences of one language, this is the multilingual task of
-  XLM-E, and on translation pairs (`Layout.PAIRS`) its translation task.
+  XLM-E, and on translation pairs (`ExampleLayout.PAIRS`) its translation task.
 
   loss = generator_weight * mean over selected tokens of -log p
          + discriminator_weight * mean over tokens of the binary cross-entropy

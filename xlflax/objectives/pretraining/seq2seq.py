@@ -184,7 +184,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 @class_registry.register('translation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation(SequenceToSequence):
-  """Predicts the second side of a pair from the first (Layout.SIDES).
+  """Predicts the second side of a pair from the first (ExampleLayout.SIDES).
 
   If `mask_ratio` is set, the encoder reads the masked first side. Section 7 of
   VECO calls this task TLM for its mBART baseline.

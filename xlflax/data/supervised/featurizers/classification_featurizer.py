@@ -26,7 +26,7 @@ class ClassificationFeaturizer(featurizer.Featurizer):
   value. Examples without a label produce no sequence.
 
   For example, the pair `a b`, `c` with the label 'neutral', the label set
-  ('entailment', 'neutral') and Separator.XLMR gives the tokens
+  ('entailment', 'neutral') and SpecialTokenTemplate.XLMR gives the tokens
   `<s> a b </s> </s> c </s>` and the value 1 of `labels`.
 
   Attributes:

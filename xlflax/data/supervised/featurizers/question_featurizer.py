@@ -99,7 +99,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
   `context_mask` is 1 at the tokens of the window.
 
   For example, the question `a b` and the context `c d e f` with the answer `d`,
-  a length of 9, a `doc_stride` of 2 and Separator.XLMR give
+  a length of 9, a `doc_stride` of 2 and SpecialTokenTemplate.XLMR give
   `<s> a b </s> </s> c d e </s>` with start and end 6, and
   `<s> a b </s> </s> e f </s>` with start and end 0.
 
