@@ -399,7 +399,8 @@ def test_a_name_that_was_given_is_no_path_of_this_disk_before_it_was_asked():
     for path in pathlib.Path(cli.__file__).parent.rglob('*.py')
     if re.search(r'pathlib\.Path\((args|options)\.', path.read_text())
   }
-  # `cache` writes inside `bucket_staging.stage_output`, `translate` calls `paths.to_local_path`.
+  # `cache` writes inside `bucket_staging.stage_output`, `translate` calls
+  # `paths.to_local_path`.
   assert conversions == {'cache.py', 'translate.py'}
 
 

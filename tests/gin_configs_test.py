@@ -12,8 +12,9 @@ from xlflax.evaluation import eval_task as evaluation_base
 from xlflax.training.checkpointing import config_serialization
 
 # Those of papers/ are tested in tests/papers/, those of recipes/ in
-# tests/recipes_test.py, those of t5x/ in tests/interop/t5x/, those of finetune/ in tests/finetune_gin_test.py, those of
-# suites/ in tests/finetuning/gin_files_test.py, those of languages/ in
+# tests/recipes_test.py, those of t5x/ in tests/interop/t5x/, those of finetune/
+# in tests/finetune_gin_test.py, those of suites/ in
+# tests/finetuning/gin_files_test.py, those of languages/ in
 # tests/papers/languages_test.py.
 _ELSEWHERE = (
   'papers/',

@@ -176,8 +176,8 @@ def test_a_twin_differs_in_sizes_only(twin, whole):
   } == set()
 
 
-# Tokens, length, mask ratio, exponent, rate at the start (after its warm-up) and
-# end, decay of weights a step at that rate, rotary periods (global, local).
+# Tokens, length, mask ratio, exponent, rate at the start (after its warm-up)
+# and end, decay of weights a step at that rate, rotary periods (global, local).
 _PUBLISHED = {
   'modernbert': [
     (1.719e12, 1024, 0.3, 0.7, 8e-4, 8e-4, 1e-5, (1e4, 1e4)),

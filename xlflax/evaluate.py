@@ -103,8 +103,9 @@ def evaluate(
     output: Directory for `eval/`, used by this run only. If None, the run's
       directory, which must then be writable.
     steps: 'last', 'all', 'best', 'none' or a list of steps.
-    metric_for_best_model: Metric that selects the checkpoint of 'best': an evaluation
-      metric recorded during training, such as 'retrieval/accuracy/mean'.
+    metric_for_best_model: Metric that selects the checkpoint of 'best': an
+      evaluation metric recorded during training, such as
+      'retrieval/accuracy/mean'.
     untrained: Whether to evaluate the randomly initialized model as well. Its
       step is called 'untrained'.
     watch: Whether to evaluate new checkpoints as well, until training has

@@ -75,10 +75,10 @@ class Trainer:
     gradient_accumulation_steps: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
     non_finite: Policy for steps whose loss or gradient is not finite.
-    max_consecutive_skips: Maximum number of consecutive skipped steps. A further skipped
-      step ends the run.
-    loss_spike_guard: Guard against loss spikes (`training.hooks.loss_spike_hook`). If
-      None, there is none.
+    max_consecutive_skips: Maximum number of consecutive skipped steps. A
+      further skipped step ends the run.
+    loss_spike_guard: Guard against loss spikes
+      (`training.hooks.loss_spike_hook`). If None, there is none.
     log_every_steps: Number of steps between reports.
     trackers: Destinations of metrics in addition to `metrics.jsonl`
       (`training.metric_writers`).
@@ -86,15 +86,15 @@ class Trainer:
     watchdog_timeout: Maximum time in seconds without a finished step, batch or
       checkpoint. After it, all processes log their stacks and the job ends, to
       be restarted. 0 disables the watchdog (`training.hooks.watchdog_hook`).
-    sdc_check_every: Number of steps between checks for silent data corruption. A
-      step is then computed twice, and all results and replicas must be equal
+    sdc_check_every: Number of steps between checks for silent data corruption.
+      A step is then computed twice, and all results and replicas must be equal
       bit by bit (`training.hooks.sdc_hook`). The check takes the memory of a
       second state. None and 0 disable it.
     xla_sdc_check: Whether to run XLA's checker at the same steps. TPUs only.
     profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler_hook`).
     profile_memory: Whether to profile the memory of the devices, too.
-    stop_after_steps: Step at which the run saves and stops before `total_steps`,
-      for tests and time-limited jobs. Schedules do not change.
+    stop_after_steps: Step at which the run saves and stops before
+      `total_steps`, for tests and time-limited jobs. Schedules do not change.
     on_config_mismatch: Action if the directory contains a different run.
     hooks: Hooks that are called after the default ones (`training.hooks`). Each
       call of `train` works with copies of them.

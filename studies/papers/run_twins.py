@@ -3,8 +3,8 @@
   python -m studies.papers.run_twins --data DATA --work WORK [--only REGEX] \
       [--jobs 2]
 
-DATA holds the data sets that `studies/real_text/build_corpus.py` names. In WORK it
-makes corpora, vocabularies, token caches and runs by `xlflax` commands, each
+DATA holds the data sets that `studies/real_text/build_corpus.py` names. In WORK
+it makes corpora, vocabularies, token caches and runs by `xlflax` commands, each
 once: what is finished is not made again. The commands are in WORK/commands.txt,
 the table of docs/measured/papers.md is printed and written to WORK/twins.md.
 """

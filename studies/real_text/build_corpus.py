@@ -4,12 +4,13 @@
       [--languages en fr] [--sources bible] [--foreign_sources guide ntrex] \\
       [--pair_sources bible ntrex enja]
 
-DATA holds `bible/<lang>.tsv` (reference, verse), `opensource_guide/<lang>/*.md`,
-`ntrex/en-<lang>.tsv`, `small_parallel_enja/train.*` (English, Japanese) and
-`tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set: it is copied to
-`test/`, and every training line that equals one of its sentences, punctuation
-and case aside, is left out. The dictionaries of `bilingual_dictionaries` that
-fit the languages are copied; where there is none, Swadesh lists are joined.
+DATA holds `bible/<lang>.tsv` (reference, verse),
+`opensource_guide/<lang>/*.md`, `ntrex/en-<lang>.tsv`,
+`small_parallel_enja/train.*` (English, Japanese) and
+`tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set: it is copied to `test/`,
+and every training line that equals one of its sentences, punctuation and case
+aside, is left out. The dictionaries of `bilingual_dictionaries` that fit the
+languages are copied; where there is none, Swadesh lists are joined.
 """
 
 import argparse

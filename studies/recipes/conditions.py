@@ -104,7 +104,8 @@ CONDITIONS = (
     name='width_128',
     settings={'EncoderConfig.hidden_dim': 128, 'EncoderConfig.mlp_dim': 512},
   ),
-  # What was better than `base` by more than 0.05 at the same vocabulary and size.
+  # What was better than `base` by more than 0.05 at the same vocabulary and
+  # size.
   Condition(
     name='combined',
     settings={
@@ -113,13 +114,14 @@ CONDITIONS = (
       'MASK_RATIO': 0.4,
     },
   ),
-  # The second declaration, made when the runs above were known but for the seeds
-  # of `base`, `shipped` and `combined`. `combined` has no architecture among those
-  # that Hugging Face's library knows; ModernBERT's form has: rotary positions,
-  # gated feed-forward blocks two thirds as wide (as many parameters), no biases, a
-  # transform in the head. If it is within 0.1 of `combined` it is the default of
-  # small models, with Muon and 40 % masked; else `combined` is. `modern_adamw` says
-  # whether Muon is still worth it there.
+  # The second declaration, made when the runs above were known but for the
+  # seeds of `base`, `shipped` and `combined`. `combined` has no architecture
+  # among those that Hugging Face's library knows; ModernBERT's form has: rotary
+  # positions, gated feed-forward blocks two thirds as wide (as many
+  # parameters), no biases, a transform in the head. If it is within 0.1 of
+  # `combined` it is the default of small models, with Muon and 40 % masked;
+  # else `combined` is. `modern_adamw` says whether Muon is still worth it
+  # there.
   Condition(name='modern', files=('modern.gin',), settings={'MASK_RATIO': 0.4}),
   Condition(
     name='modern_adamw',
@@ -127,15 +129,15 @@ CONDITIONS = (
     settings={'MASK_RATIO': 0.4, 'OPTIMIZER': '@optimizers.AdamW()'},
   ),
   # The third declaration, made when all of the above were known: what
-  # recipes/small.gin, twice as wide, with twice the tokens a step, a rate of 3e-3
-  # and 150 steps of warm-up, is in the study's processor time. `combined` is run
-  # again for its seconds beside it (seed 0); `small`, seeds 0 to 2, gets as many
-  # tokens as take these, by two short runs of each. `mask_40_time` is `mask_40`
-  # at the seconds of `base`, the comparison that the first declaration asked for.
-  # Expected: `small` is the worse one here; whatever comes out, recipes.md says
-  # it, and if `small` is worse by more than 0.05 for each seed, small.gin's head
-  # says which flags suit runs of so few tokens.
-  # the short runs: 12 + 0.379 a step, `combined` 9 + 0.103
+  # recipes/small.gin, twice as wide, with twice the tokens a step, a rate of
+  # 3e-3 and 150 steps of warm-up, is in the study's processor time. `combined`
+  # is run again for its seconds beside it (seed 0); `small`, seeds 0 to 2, gets
+  # as many tokens as take these, by two short runs of each. `mask_40_time` is
+  # `mask_40` at the seconds of `base`, the comparison that the first
+  # declaration asked for. Expected: `small` is the worse one here; whatever
+  # comes out, recipes.md says it, and if `small` is worse by more than 0.05 for
+  # each seed, small.gin's head says which flags suit runs of so few tokens. the
+  # short runs: 12 + 0.379 a step, `combined` 9 + 0.103
   Condition(
     name='small',
     files=('../../gin_configs/recipes/small.gin',),
@@ -150,22 +152,22 @@ CONDITIONS = (
   # the short runs: 11 + 0.0906 a step, `base` 12 + 0.0830
   Condition(name='mask_40_time', settings={'MASK_RATIO': 0.4}, tokens=1771520),
   # The fourth declaration, of another day: another width. In the form of
-  # `combined`, 1.28M tokens, seed 0, the held-out loss after each 250 steps. (First
-  # declared for 64 and 256 and 2.56M tokens on a GPU, where no run came to a step;
-  # so 128, and what two cores do in an hour.)
-  # Question 1: does the rate that `LEARNING_RATE = None` takes hold at 64 and at
-  # 128? It gives 3.2e-3 and 1.6e-3, nearest 2.8e-3 and 1.4e-3 here. If for an
-  # optimizer the rule's rate at 128 is worse than the best one by more than 0.05,
-  # the rule's power of width becomes, for that optimizer, the one that the best
-  # rates of both widths have between them: 0 if they are the same.
-  # (Added when the runs of Muon at 64, and three at 128, were known: their losses
-  # fall along the whole grid, so 1.1e-2 is run at both widths; an optimizer whose
-  # best rate is the highest of its grid at both widths says nothing of the power,
-  # and then the rule's height for it is set by these rates, not its power. Of AdamW,
-  # whose losses fall likewise, 1.1e-2 at 64 and 5.6e-3 at 128 were added, and 7e-4
-  # at 128, which was the lowest, was not run.)
-  # Question 2: is `combined` below `base` at 128, too, by more than 0.05? If not,
-  # recipes.md says that the choice is for 64 only.
+  # `combined`, 1.28M tokens, seed 0, the held-out loss after each 250 steps.
+  # (First declared for 64 and 256 and 2.56M tokens on a GPU, where no run came
+  # to a step; so 128, and what two cores do in an hour.) Question 1: does the
+  # rate that `LEARNING_RATE = None` takes hold at 64 and at 128? It gives
+  # 3.2e-3 and 1.6e-3, nearest 2.8e-3 and 1.4e-3 here. If for an optimizer the
+  # rule's rate at 128 is worse than the best one by more than 0.05, the rule's
+  # power of width becomes, for that optimizer, the one that the best rates of
+  # both widths have between them: 0 if they are the same. (Added when the runs
+  # of Muon at 64, and three at 128, were known: their losses fall along the
+  # whole grid, so 1.1e-2 is run at both widths; an optimizer whose best rate is
+  # the highest of its grid at both widths says nothing of the power, and then
+  # the rule's height for it is set by these rates, not its power. Of AdamW,
+  # whose losses fall likewise, 1.1e-2 at 64 and 5.6e-3 at 128 were added, and
+  # 7e-4 at 128, which was the lowest, was not run.) Question 2: is `combined`
+  # below `base` at 128, too, by more than 0.05? If not, recipes.md says that
+  # the choice is for 64 only.
   Condition(
     name='w64_muon_1.4e-3',
     files=('width_64.gin',),

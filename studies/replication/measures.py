@@ -1,21 +1,23 @@
 """What is measured of a run, always without labels of the second language.
 
-| measure | is |
-| --- | --- |
-| `retrieval` | accuracy@1 of translations that share no word, mean of both directions and of all Transformer layers; each language's states less their mean |
-| `retrieval/l` | the same of layer l, 0 being the embeddings |
-| `plain_retrieval` | without taking the mean off |
-| `mapped_retrieval` | after an orthogonal map, learned on other translations |
-| `shuffled_retrieval` | `retrieval` of sentences whose tokens stand in random order |
-| `partner_gain` | loss of masked tokens beside a wrong translation of like length, less that beside the right one, in nats: of both sides in a row, or in VECO's cross-attention |
-| `cka`, `cka/l` | linear CKA of the translations' states, mean of all layers |
-| `offset` | share of the translations' variance that lies between the means of the two languages, mean of all Transformer layers |
-| `norm/SCRIPT` | median norm of the embeddings of a script's pieces; `first_norm/SCRIPT`: before the first step |
-| `loss` | of the last ten steps |
-| `random_cka` | of the first language's states with a random encoder's |
-| `aer/l` | alignment error rate of layer l, by mutual optimal transport, with the words of the second language in random order; lower is better |
-| `transfer` | a tagger trained on the first language: accuracy in the second, of words that the first does not have |
-| `source` | its accuracy in the first |
+| measure | is | | --- | --- | | `retrieval` | accuracy@1 of translations that
+share no word, mean of both directions and of all Transformer layers; each
+language's states less their mean | | `retrieval/l` | the same of layer l, 0
+being the embeddings | | `plain_retrieval` | without taking the mean off | |
+`mapped_retrieval` | after an orthogonal map, learned on other translations | |
+`shuffled_retrieval` | `retrieval` of sentences whose tokens stand in random
+order | | `partner_gain` | loss of masked tokens beside a wrong translation of
+like length, less that beside the right one, in nats: of both sides in a row, or
+in VECO's cross-attention | | `cka`, `cka/l` | linear CKA of the translations'
+states, mean of all layers | | `offset` | share of the translations' variance
+that lies between the means of the two languages, mean of all Transformer layers
+| | `norm/SCRIPT` | median norm of the embeddings of a script's pieces;
+`first_norm/SCRIPT`: before the first step | | `loss` | of the last ten steps |
+| `random_cka` | of the first language's states with a random encoder's | |
+`aer/l` | alignment error rate of layer l, by mutual optimal transport, with the
+words of the second language in random order; lower is better | | `transfer` | a
+tagger trained on the first language: accuracy in the second, of words that the
+first does not have | | `source` | its accuracy in the first |
 """
 
 import dataclasses

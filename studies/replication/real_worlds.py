@@ -28,9 +28,9 @@ class Texts:
   """Files of a user's own; results hang on what they hold, not on their place.
 
   Attributes:
-    corpora: folder with two corpus directories, as `xlflax build-corpus libreoffice`
-      writes them: `disjoint`, whose languages have no page in common, and
-      `parallel`, all pages with their translations.
+    corpora: folder with two corpus directories, as `xlflax build-corpus
+      libreoffice` writes them: `disjoint`, whose languages have no page in
+      common, and `parallel`, all pages with their translations.
     treebanks: folder with files `CODE_…-ud-….conllu` of Universal
       Dependencies: English ones to train on, and one of each to test on.
     merges: of each language's vocabulary.

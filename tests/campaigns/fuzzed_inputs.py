@@ -2,8 +2,8 @@
 
 Hypothesis makes files of every kind that a user can give: corpora,
 dictionaries, labelled examples, gin, flags, and folders of Hugging Face's form.
-What is raised must be an `XlflaxError` with a short message; anything else would be
-a traceback.
+What is raised must be an `XlflaxError` with a short message; anything else
+would be a traceback.
 """
 
 import contextlib

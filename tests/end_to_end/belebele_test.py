@@ -4,8 +4,8 @@ A passage of two made-up sentences, a question about one of them, and four
 choices: the answer, the same question's answer of the other sentence, and two
 that the passage does not have. Whoever only looks for what is in the passage is
 right every second time; chance is 0.25. The model first learns to read by
-answering such questions with spans (SQuAD's form), then to choose, from a table as
-Belebele's script assembles it; the test file has the published columns.
+answering such questions with spans (SQuAD's form), then to choose, from a table
+as Belebele's script assembles it; the test file has the published columns.
 """
 
 import csv

@@ -2,8 +2,8 @@
 
 Trees by content words, multiple choice, questions without an answer, frozen
 vectors; SIB-200 and MASSIVE from files of their published form. As in
-synthetic_test, by the commands and gin files of docs/measured/synthetic.md, with a
-smaller encoder of two languages.
+synthetic_test, by the commands and gin files of docs/measured/synthetic.md,
+with a smaller encoder of two languages.
 """
 
 import json
@@ -20,8 +20,8 @@ from studies.synthetic import __main__ as synthetic
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = _ROOT / 'studies/synthetic'
-# Tasks on frozen vectors: metric and part, what vectors that say nothing give (a
-# number, or another metric), and how much better these are at least.
+# Tasks on frozen vectors: metric and part, what vectors that say nothing give
+# (a number, or another metric), and how much better these are at least.
 _FROZEN = {
   'similarity': ('spearman/aa-en', 0.0, 0.08),
   'pairs': ('average_precision/aa-en', 'positive/aa-en', 0.05),

@@ -1,8 +1,9 @@
 """What ends real jobs, under JobSets and the local launcher: who restarts.
 
 Each attempt is the status of every process: a number, a signal's as a shell
-gives it, or None for a pod that had to go. A model of the Job and JobSet controllers
-(`controllers`) applies the rules of the rendered manifest itself; the local launcher runs processes that end so.
+gives it, or None for a pod that had to go. A model of the Job and JobSet
+controllers (`controllers`) applies the rules of the rendered manifest itself;
+the local launcher runs processes that end so.
 """
 
 import os

@@ -16,9 +16,9 @@ _EXAMPLE = (
   pathlib.Path(__file__).parents[2] / 'launch/tpu/create_and_run_2_slices.sh'
 )
 # Records each call; a resource exists from create to delete. `states` has the
-# state for each `describe`, a line each; the last one stays, and ERROR is a lost
-# network. A worker's commands run here, in a home of its own; `connections` has
-# how many of them fail first.
+# state for each `describe`, a line each; the last one stays, and ERROR is a
+# lost network. A worker's commands run here, in a home of its own;
+# `connections` has how many of them fail first.
 _GCLOUD = r"""#!/bin/bash
 cd "$FOLDER"
 next() { head -n 1 "$1"; [ "$(wc -l < "$1")" -gt 1 ] && sed -i 1d "$1"; }

@@ -2,8 +2,8 @@
 
 Scanned, an encoder keeps its layers under 'layers', with a leading axis of
 length L; unrolled under 'layers_0' .. 'layers_{L-1}'. Under a sharing plan
-(`xlflax.models.variants.parameter_sharing`) the first k of these are each language's own,
-with the axis of languages before that of layers.
+(`xlflax.models.variants.parameter_sharing`) the first k of these are each
+language's own, with the axis of languages before that of layers.
 """
 
 import flax.linen as nn

@@ -23,8 +23,8 @@ class Binding:
 
   Attributes:
     scope: The scopes of the parameter, such as 'train/mono', or ''.
-    selector: The configurable, such as 'dataset_config.DatasetConfig'. For a macro,
-      its name.
+    selector: The configurable, such as 'dataset_config.DatasetConfig'. For a
+      macro, its name.
     parameter: The name of the parameter. For a macro, ''.
     macros: The macros that the value refers to.
     location: 'FILE:LINE' or '--gin.NAME'.

@@ -1,7 +1,7 @@
 """Keys and shapes of the arrays in a batch.
 
-Every dataset yields batches as dicts of int32 arrays. B is the batch size, and T
-is the sequence length of the dataset.
+Every dataset yields batches as dicts of int32 arrays. B is the batch size, and
+T is the sequence length of the dataset.
 
 | key | shape | content |
 | --- | --- | --- |
@@ -13,10 +13,10 @@ is the sequence length of the dataset.
 | `side_ids` | [B, T] | only for parallel pairs in one sequence: 0 for the first
   side, 1 for the second |
 
-Datasets of parallel pairs in separate sequences (`ExampleLayout.SIDES`) and datasets of
-adjacent segments (`ExampleLayout.ADJACENT`) hold the second side under the same keys
-with the prefix `paired_`: row b of `paired_token_ids` is the translation of row
-b of `token_ids`. Both sides have the same length T.
+Datasets of parallel pairs in separate sequences (`ExampleLayout.SIDES`) and
+datasets of adjacent segments (`ExampleLayout.ADJACENT`) hold the second side
+under the same keys with the prefix `paired_`: row b of `paired_token_ids` is
+the translation of row b of `token_ids`. Both sides have the same length T.
 
 Datasets of labeled examples have further keys, which depend on the task family.
 W = T is the largest number of words in a sequence. The value -1 marks positions

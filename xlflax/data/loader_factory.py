@@ -44,8 +44,8 @@ def open_loader(
     The loader.
 
   Raises:
-    CacheError: If the cache is missing, incomplete, or does not fit the dataset,
-      the vocabulary or the corpus.
+    CacheError: If the cache is missing, incomplete, or does not fit the
+      dataset, the vocabulary or the corpus.
     ConfigError: If the layout does not fit the tasks, or live reading is
       requested and TensorFlow or SeqIO is not installed.
     CorpusError: If the mixture does not exist, or the filters drop every

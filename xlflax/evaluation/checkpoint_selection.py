@@ -38,15 +38,16 @@ def select_checkpoints(
   Args:
     run: Run whose checkpoints are selected.
     steps: 'last', 'all', 'best', 'none' or a sequence of steps.
-    metric_for_best_model: Metric for 'best', in the form '<task>/<metric>/<part>'. The
-      declaration of the metric determines whether higher or lower is better.
+    metric_for_best_model: Metric for 'best', in the form
+      '<task>/<metric>/<part>'. The declaration of the metric determines whether
+      higher or lower is better.
     may_be_none: Whether to return an empty list if the run has no checkpoint.
 
   Raises:
     CheckpointError: If a step has no checkpoint, or if the run has no
       checkpoint at all.
-    ConfigError: If `metric_for_best_model` is required and missing, was not recorded in
-      training, or is not declared by any task.
+    ConfigError: If `metric_for_best_model` is required and missing, was not
+      recorded in training, or is not declared by any task.
   """
   available = run.steps
   if not isinstance(steps, str):

@@ -23,8 +23,8 @@ class Evaluation:
 
   Attributes:
     tasks: Tasks to evaluate.
-    eval_interval_steps: Number of training steps between two evaluations. The last step
-      is always evaluated.
+    eval_interval_steps: Number of training steps between two evaluations. The
+      last step is always evaluated.
     batch_size: Number of sentences per batch.
     seed: Random seed of the tasks, the same at every step.
     use_ema: Whether to evaluate the averaged weights if EMA is enabled.

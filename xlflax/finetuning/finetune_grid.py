@@ -76,8 +76,8 @@ def finetune(
     untrained: Whether to run each trial also from random parameters of the same
       model. The best setting of these trials is tested as a baseline.
     batch_size: Batch size of the test tasks.
-    on_config_mismatch: Action if the directory of a trial contains a run with another
-      configuration.
+    on_config_mismatch: Action if the directory of a trial contains a run with
+      another configuration.
 
   Returns:
     The report, which is also written to `grid.json`.

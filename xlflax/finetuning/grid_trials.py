@@ -165,8 +165,8 @@ class TrialRunner:
     select: Metric of the dev set that determines the best checkpoint, such as
       'classification/accuracy/en'. If None, the last checkpoint is used.
     keep: Checkpoints to keep.
-    on_config_mismatch: Action if the directory of a trial contains a run with another
-      configuration.
+    on_config_mismatch: Action if the directory of a trial contains a run with
+      another configuration.
   """
 
   output: pathlib.Path

@@ -24,10 +24,10 @@ class Mining:
   """Criteria for the negatives of a query.
 
   Attributes:
-    num_negatives: Number of negatives per query. Queries with fewer negatives are
-      excluded.
-    max_score_ratio: Maximum cosine of a query and a negative, as a fraction of the cosine
-      of the query and its positive.
+    num_negatives: Number of negatives per query. Queries with fewer negatives
+      are excluded.
+    max_score_ratio: Maximum cosine of a query and a negative, as a fraction of
+      the cosine of the query and its positive.
     range_max: Number of nearest documents that are considered.
     range_min: Number of nearest documents that are skipped.
   """

@@ -168,8 +168,8 @@ class Embeddings(nn.Module):
       An array of shape [B, T, H] and the compute dtype.
 
     Raises:
-      ConfigError: If T exceeds `config.max_position_embeddings`, or the language ids are
-        missing.
+      ConfigError: If T exceeds `config.max_position_embeddings`, or the
+        language ids are missing.
     """
     return self.complete(
       embedding_lookup(self.token, token_ids, 'vocab'),
@@ -204,8 +204,8 @@ class Embeddings(nn.Module):
       An array of shape [B, T, H] and the compute dtype.
 
     Raises:
-      ConfigError: If T exceeds `config.max_position_embeddings`, or the language ids are
-        missing.
+      ConfigError: If T exceeds `config.max_position_embeddings`, or the
+        language ids are missing.
     """
     config = self.config
     if config.scale_embeddings:

@@ -43,9 +43,9 @@ class Encoder(veco.PlugIn):
   set.
 
   These methods raise `ConfigError` if the sequences are longer than
-  `config.max_position_embeddings`, if language ids are missing, or if the attention backend
-  does not support the call. `transform`, `output_table` and `logits` raise it
-  if the encoder has no head.
+  `config.max_position_embeddings`, if language ids are missing, or if the
+  attention backend does not support the call. `transform`, `output_table` and
+  `logits` raise it if the encoder has no head.
   """
 
   def setup(self):

@@ -141,8 +141,8 @@ class TransformerConfig:
     mlp_dim: Width inside of the feed-forward blocks.
     num_heads: Number of attention heads per layer.
     head_dim: Width of a head. If None, hidden_dim / num_heads.
-    max_position_embeddings: Maximum length of a sequence in tokens, which is the number of
-      rows of the position table.
+    max_position_embeddings: Maximum length of a sequence in tokens, which is
+      the number of rows of the position table.
     vocab_size: Number of token ids. If None, `with_vocabulary` sets it.
     pad_vocab_size_multiple: The number of rows of embedding tables is rounded
       up to a multiple of this number. The matmuls of a vocabulary whose size is
@@ -183,8 +183,8 @@ class TransformerConfig:
     layer_loop: Loop over stacked layers in the program. It does not change the
       parameters.
     remat: Values that the backward pass recomputes.
-    matmul_precision: Number format of the matmuls of hidden states and weights, except
-      those of embeddings and logits.
+    matmul_precision: Number format of the matmuls of hidden states and weights,
+      except those of embeddings and logits.
     attention_backend: Implementation of attention. cuDNN supports neither the
       biases of T5 nor dropout.
     initializer_range: Standard deviation of the initial weights (not T5, whose
@@ -247,15 +247,18 @@ class EncoderConfig(TransformerConfig):
     rope_theta: Base of the periods of rotary positions.
     local_rope_theta: Base of the periods in local layers. If None,
       `rope_theta`.
-    rope_scaling_factor: Number by which rotary positions are divided in all layers.
+    rope_scaling_factor: Number by which rotary positions are divided in all
+      layers.
     local_attention: Maximum distance in either direction to which positions of
       local layers attend. If None, there are no local layers.
-    global_attn_every_n_layers: Interval n of global layers: layers 0, n, 2 n, … are global.
+    global_attn_every_n_layers: Interval n of global layers: layers 0, n, 2 n, …
+      are global.
     norm_position: Position of the layer norms: after (BERT) or before each
       block.
     norm: Type of normalization.
-    first_attention_norm: Whether the first layer normalizes the input of its attention.
-      If False (ModernBERT), the parameters of the norm exist but are not used.
+    first_attention_norm: Whether the first layer normalizes the input of its
+      attention. If False (ModernBERT), the parameters of the norm exist but are
+      not used.
     head_activation: Activation of the head (RoBERTa: always 'gelu'). If None,
       `activation`.
     attention_bias: Whether the linear maps of the attention have biases.

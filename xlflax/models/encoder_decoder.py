@@ -153,7 +153,8 @@ class EncoderDecoder(nn.Module):
       An array of shape [B, S, H] and the compute dtype.
 
     Raises:
-      ConfigError: If the sequences are longer than `config.max_position_embeddings`.
+      ConfigError: If the sequences are longer than
+        `config.max_position_embeddings`.
     """
     length = decoder_token_ids.shape[1]
     states = self._embed(

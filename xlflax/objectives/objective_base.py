@@ -154,7 +154,8 @@ class Objective:
     """Checks that a dataset provides the batches that the objective reads.
 
     Args:
-      dataset: A `DatasetConfig`, a `LabeledDatasetConfig`, or another source of batches.
+      dataset: A `DatasetConfig`, a `LabeledDatasetConfig`, or another source of
+        batches.
 
     Raises:
       ConfigError: If the sequences are arranged differently or labels are

@@ -58,7 +58,8 @@ class Run(saved_run.SavedRun):
 
     Args:
       step: Checkpoint, as in `open_run`.
-      metric_for_best_model: Metric that selects the checkpoint 'best', as in `open_run`.
+      metric_for_best_model: Metric that selects the checkpoint 'best', as in
+        `open_run`.
     """
     return dataclasses.replace(
       self,
@@ -405,8 +406,9 @@ def open_run(
     model_dir: Directory that training or a conversion wrote.
     step: Checkpoint to open: a step, 'last', 'best', or 'untrained' for
       randomly initialized parameters, the baseline of an evaluation.
-    metric_for_best_model: Metric that selects the checkpoint 'best': an evaluation metric
-      that training recorded, such as 'retrieval/accuracy/mean'.
+    metric_for_best_model: Metric that selects the checkpoint 'best': an
+      evaluation metric that training recorded, such as
+      'retrieval/accuracy/mean'.
     partitioner: Shards parameters and batches. If None, batches are split over
       all devices.
     seed: Random seed of evaluations and of untrained parameters.

@@ -1,10 +1,10 @@
 """Local staging of inputs and outputs that are stored in buckets.
 
 Text, vocabularies, caches and directories are read from and written to local
-disks. An input in a bucket is therefore copied before it is read (`stage_input`), and
-an output is written to a local mirror, which is uploaded when it is complete
-(`stage_output`). Both resume where a killed process stopped: a file with the size and
-time of its object is not transferred again.
+disks. An input in a bucket is therefore copied before it is read
+(`stage_input`), and an output is written to a local mirror, which is uploaded
+when it is complete (`stage_output`). Both resume where a killed process
+stopped: a file with the size and time of its object is not transferred again.
 
 An uploaded folder has an object `.uploaded.json` with the digests of its files.
 It is written last; during an upload, it records that the folder is incomplete.

@@ -60,10 +60,11 @@ def build_batch(
 ) -> batch_keys.Batch:
   """Builds the arrays of a batch, which `xlflax.data.batch_keys` documents.
 
-  With ExampleLayout.PAIRS, T = 8, bos 1, eos 2 and pad 0, the arrays of `Row([([7, 8],
-  [9])], (0, 1))` are: token_ids `[1, 7, 8, 2, 2, 9, 2, 0]`, segment_ids `[1, 1,
-  1, 1, 1, 1, 1, 0]`, positions `[0, 1, 2, 3, 4, 5, 6, 0]`, language_ids `[0, 0,
-  0, 0, 1, 1, 1, 0]` and side_ids `[0, 0, 0, 0, 1, 1, 1, 0]`.
+  With ExampleLayout.PAIRS, T = 8, bos 1, eos 2 and pad 0, the arrays of
+  `Row([([7, 8], [9])], (0, 1))` are: token_ids `[1, 7, 8, 2, 2, 9, 2, 0]`,
+  segment_ids `[1, 1, 1, 1, 1, 1, 1, 0]`, positions `[0, 1, 2, 3, 4, 5, 6, 0]`,
+  language_ids `[0, 0, 0, 0, 1, 1, 1, 0]` and side_ids `[0, 0, 0, 0, 1, 1, 1,
+  0]`.
 
   Args:
     rows: Texts of each sequence of the batch, B in total.

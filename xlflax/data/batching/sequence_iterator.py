@@ -21,8 +21,8 @@ class Counts:
 
   Attributes:
     examples: Number of examples read.
-    dropped: Number of examples that filters dropped. With ExampleLayout.ADJACENT,
-      number of dropped ends of documents.
+    dropped: Number of examples that filters dropped. With
+      ExampleLayout.ADJACENT, number of dropped ends of documents.
     truncated: Number of truncated examples.
   """
 

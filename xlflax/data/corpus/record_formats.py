@@ -65,14 +65,16 @@ class RecordFormat:
 
   Attributes:
     files: Pattern of names relative to the corpus directory.
-    text_field: Column of monolingual text. 'a.b' is the field `b` of the object `a`.
-    pair_fields: Columns of the two sides of pairs, in the order of the languages in
-      the file name. If None, the columns are named `translation.<language>`.
-      TMX files and archives have no columns.
+    text_field: Column of monolingual text. 'a.b' is the field `b` of the object
+      `a`.
+    pair_fields: Columns of the two sides of pairs, in the order of the
+      languages in the file name. If None, the columns are named
+      `translation.<language>`. TMX files and archives have no columns.
     record_unit: Unit of text in a record.
     min_values: Map from column to number. Records with a smaller value are
       dropped.
-    filter_equals: Map from column to value. Records with another value are dropped.
+    filter_equals: Map from column to value. Records with another value are
+      dropped.
   """
 
   files: str = '*'

@@ -14,8 +14,8 @@ class CodeSwitching:
   Attributes:
     probability: Probability of replacing a word with a dictionary entry. A
       multi-word entry is drawn once.
-    max_replaced_ratio: Maximum fraction of the words of a group of lines that are
-      replaced. It also limits the fraction of the resulting words that are
+    max_replaced_ratio: Maximum fraction of the words of a group of lines that
+      are replaced. It also limits the fraction of the resulting words that are
       translations, because a translation can have several words. If there are
       more replacements, a uniformly drawn subset is kept.
     group_lines: Number of lines in a group. The first group contains the

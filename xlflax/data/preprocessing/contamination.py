@@ -47,7 +47,8 @@ class Decontamination:
   Attributes:
     files: Files of evaluation texts with one text per line, in any format of a
       corpus directory. Each column of a line is a separate text.
-    ngram_size: Length of a run that makes a line contaminated, in English words.
+    ngram_size: Length of a run that makes a line contaminated, in English
+      words.
   """
 
   files: Sequence[str] = ()

@@ -33,8 +33,8 @@ class MarginFilter:
     encoder: Name of the encoder that computes the embeddings, which identifies
       the settings.
     num_neighbors: Number of nearest neighbors.
-    group_size: Number of pairs among which neighbors are searched. The embeddings of
-      this number of pairs are in memory at a time.
+    group_size: Number of pairs among which neighbors are searched. The
+      embeddings of this number of pairs are in memory at a time.
   """
 
   min_margin: validation.PositiveFloat

@@ -1,7 +1,7 @@
 """Permutations of 0 .. n - 1 with direct computation of single values.
 
-A shuffled epoch of a dataset needs the sequence at position i without storing an
-array of all sequences. A Feistel network over Z_a x Z_b with a * b >= n is a
+A shuffled epoch of a dataset needs the sequence at position i without storing
+an array of all sequences. A Feistel network over Z_a x Z_b with a * b >= n is a
 bijection. Values outside of 0 .. n - 1 are passed through the network again
 ("cycle walking"). Source: Black and Rogaway, "Ciphers with arbitrary finite
 domains" (2002), generalized Feistel.

@@ -3,8 +3,8 @@
 The order of tasks is the same as with a token cache. Without shuffling, the
 batches are the same, too. The differences are:
 
-* Sequences are shuffled only within `DatasetConfig.shuffle_window`, because a source
-  is read from its beginning. The order differs between epochs.
+* Sequences are shuffled only within `DatasetConfig.shuffle_window`, because a
+  source is read from its beginning. The order differs between epochs.
 * To reach step s, the loader reads all examples of the steps before it (without
   creating their batches). Every process reads all examples and selects its own
   rows, so that the global batches do not depend on the number of processes.

@@ -19,7 +19,8 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 class LabeledDatasetConfig:
   """A labeled dataset: examples, their featurizer and the batch settings.
 
-  It is used in `Trainer.datasets`, like `xlflax.data.dataset_config.DatasetConfig`.
+  It is used in `Trainer.datasets`, like
+  `xlflax.data.dataset_config.DatasetConfig`.
 
   Attributes:
     name: Name that objectives use for the dataset.

@@ -186,7 +186,8 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       prefix, _, suffix = piece.partition(':')
       if prefix in self.members:
         language, piece = prefix, suffix
-    # With `Anchors.NONE`, a token without its language is not in the vocabulary.
+    # With `Anchors.NONE`, a token without its language is not in the
+    # vocabulary.
     codes: Iterable[str] = ()
     if language is not None or self.anchors is Anchors.SEPARATE:
       codes = [self._require_language(language)]

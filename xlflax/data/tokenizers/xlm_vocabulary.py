@@ -36,7 +36,8 @@ _ASCII_REPLACEMENTS = str.maketrans(
   )
   | {'…': '...'}
 )
-# The script replaces these full stops, with the white space after them, by '. '.
+# The script replaces these full stops, with the white space after them, by '.
+# '.
 _FULL_STOPS = re.compile(r'[。．]\s*')
 # Romanian text uses these diacritics inconsistently, so they are removed.
 _ROMANIAN_REPLACEMENTS = str.maketrans('ŞşŢţȘșȚțĂăÂâÎî', 'SsTtSsTtAaAaIi')

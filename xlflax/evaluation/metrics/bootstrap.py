@@ -249,7 +249,8 @@ def _test_single_runs(scores, values, runs, size) -> tuple[float, float, float]:
   differences, observed = values @ _contrast(runs), scores @ _contrast(runs)
   error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
   freedom = variance_components.bootstrap_freedom(size, len(values))
-  # Equal scores may differ in the last bits if they are summed in another order.
+  # Equal scores may differ in the last bits if they are summed in another
+  # order.
   tolerance = 1e-12 * max(*np.abs(scores), 1e-300)
   if abs(observed) <= tolerance or size < 2:
     p_value = 1.0  # A single example does not determine a variance.

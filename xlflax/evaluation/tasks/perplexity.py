@@ -55,8 +55,8 @@ class _MaskedPerplexity(eval_task.EvalTask):
     length: Number of tokens per sequence, including special tokens. The model's
       maximum length is never exceeded.
     batch_size: Number of sequences per batch. The masked tokens depend on it.
-    num_mask_samples: Number of times that the text is scored, each time with other masked
-      tokens.
+    num_mask_samples: Number of times that the text is scored, each time with
+      other masked tokens.
     mask_ratio: Fraction of a sequence's tokens that is predicted.
   """
 

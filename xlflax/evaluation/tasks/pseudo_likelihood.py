@@ -192,8 +192,8 @@ class PseudoPerplexity(eval_task.EvalTask):
 
   Attributes:
     source: Text with one sentence per line.
-    mask_unit: Tokens that are hidden during the prediction of a token: the TOKEN,
-      or also the following tokens of its WORD.
+    mask_unit: Tokens that are hidden during the prediction of a token: the
+      TOKEN, or also the following tokens of its WORD.
     max_length: Maximum number of tokens per sentence. Longer sentences are
       truncated at the beginning. If None, the number of the model's positions.
   """
@@ -259,7 +259,8 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   Attributes:
     mask_unit: Hidden tokens (see `PseudoPerplexity`).
     scored_span: Scored tokens: those of the CHOICE, or ALL.
-    length_normalize: Whether a score is the mean over tokens instead of their sum.
+    length_normalize: Whether a score is the mean over tokens instead of their
+      sum.
   """
 
   name: str = 'likelihood_choice'

@@ -37,15 +37,15 @@ class ExtractiveQA(head_task.HeadOnTexts):
     rules: 'squad' (also for XQuAD and TyDiQA), 'squad_v2' for data with
       unanswerable questions, or 'mlqa' with its normalization for each
       language.
-    null_score_diff_threshold: Minimum difference of the score of no answer and that of the
-      best span at which the answer is empty. If None, the answer is always a
-      span.
+    null_score_diff_threshold: Minimum difference of the score of no answer and
+      that of the best span at which the answer is empty. If None, the answer is
+      always a span.
     doc_stride: Number of tokens from the start of one window of a context to
       the start of the next. If None, as in fine-tuning.
     max_question_length: Maximum number of tokens of a question. If None, as in
       fine-tuning.
-    n_best_size: Maximum number of candidate answers of a question, and of each of its
-      windows.
+    n_best_size: Maximum number of candidate answers of a question, and of each
+      of its windows.
     max_answer_length: Maximum number of tokens of an answer.
   """
 

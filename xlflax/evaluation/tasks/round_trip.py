@@ -42,8 +42,8 @@ class RoundTrip(eval_task.EvalTask):
 
   Attributes:
     source: Text whose lines are translations of each other in all languages.
-    language_cycles: Chains of languages, such as 'en-de-fr'. If None, each language
-      with the following two.
+    language_cycles: Chains of languages, such as 'en-de-fr'. If None, each
+      language with the following two.
     layer: Layer whose states are compared. 0 is the embedding output and -1
       the last layer. SimAlign and Glot500 use 8.
     max_length: Maximum number of tokens per sentence. If None, the number of

@@ -45,8 +45,8 @@ class SentenceTask(eval_task.EvalTask):
     prompts: Text that is prepended to a query, a document or, under the name
       `default`, any other text, by name. If None, the prompts of the model's
       own vector.
-    centering: Mean that is subtracted from the vectors of a test set. If None, the
-      setting of the model's own vector, or else `CENTRE`.
+    centering: Mean that is subtracted from the vectors of a test set. If None,
+      the setting of the model's own vector, or else `CENTRE`.
     CENTRE: Default of `centering`.
   """
 

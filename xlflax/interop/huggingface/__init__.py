@@ -15,11 +15,11 @@
 | `tokenizers` | conversion of tokenizer files to a vocabulary |
 | `verification` | comparison of token ids, hidden states and logits |
 
-`xlflax evaluate` reads a converted model directory, and `InitFromCheckpoint` initializes
-parameters from it. Its checkpoint is step 0, and `model.gin` builds the same
-model. The content of config.json is stored in `huggingface.json`, so that an
-export restores it. `objectives.json` describes the task of a classifier and
-its labels, so that evaluation tasks can use its head.
+`xlflax evaluate` reads a converted model directory, and `InitFromCheckpoint`
+initializes parameters from it. Its checkpoint is step 0, and `model.gin` builds
+the same model. The content of config.json is stored in `huggingface.json`, so
+that an export restores it. `objectives.json` describes the task of a classifier
+and its labels, so that evaluation tasks can use its head.
 
 The parameters of heads are stored next to the model in the parameter tree, by
 task:

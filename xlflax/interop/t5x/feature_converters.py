@@ -35,10 +35,9 @@ _SEPARATORS = {
 class RowConverter(seqio.FeatureConverter):
   """Converter that builds sequences as `xlflax.data.batching.collate` does.
 
-  | layout | task features | sequence |
-  | --- | --- | --- |
-  | SENTENCES | targets | `<s> targets </s>` |
-  | PAIRS | inputs, targets | `<s> inputs </s> </s> targets </s>`, whose length is
+  | layout | task features | sequence | | --- | --- | --- | | SENTENCES |
+  targets | `<s> targets </s>` | | PAIRS | inputs, targets | `<s> inputs </s>
+  </s> targets </s>`, whose length is
     the sum of the two lengths |
   | SIDES | inputs, targets | `<s> inputs </s>`, and under `paired_*`
     `<s> targets </s>` |

@@ -1,8 +1,9 @@
 """Attention masks of global and local layers.
 
-Layer i is global if i is a multiple of `config.global_attn_every_n_layers`. The other layers
-are local: a position attends to positions at most `config.local_attention` away,
-and the rotary periods may differ (Warner et al. 2024).
+Layer i is global if i is a multiple of `config.global_attn_every_n_layers`. The
+other layers are local: a position attends to positions at most
+`config.local_attention` away, and the rotary periods may differ (Warner et al.
+2024).
 """
 
 from typing import Any, NamedTuple

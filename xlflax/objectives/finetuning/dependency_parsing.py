@@ -43,8 +43,8 @@ class DependencyParsing(finetuning.FineTuning):
 
     -log p(head) - log p(relation | gold head).
 
-  The dropout rate of the scorer is `head_dropout`. The field `head_type` does not
-  apply. Metrics by language: `loss` (the sum of both terms), `arc_loss`,
+  The dropout rate of the scorer is `head_dropout`. The field `head_type` does
+  not apply. Metrics by language: `loss` (the sum of both terms), `arc_loss`,
   `relation_loss`, `uas` (the gold head has the best score, without decoding a
   tree) and `relation_accuracy` (for the gold head).
 

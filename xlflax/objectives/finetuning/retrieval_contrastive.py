@@ -37,10 +37,10 @@ class RetrievalContrastive(objective_base.Objective):
   global batch. A document that equals the query's own document, and the
   document of an equal query, are excluded. The loss is the mean over queries.
 
-  With `mini_batch_size`, only that number of sequences is encoded at a time. The
-  vectors are kept, and the hidden states are recomputed when the gradient of
-  the vectors is available. Loss and gradients are those of the complete batch
-  (GradCache; Gao et al. 2021, section 3).
+  With `mini_batch_size`, only that number of sequences is encoded at a time.
+  The vectors are kept, and the hidden states are recomputed when the gradient
+  of the vectors is available. Loss and gradients are those of the complete
+  batch (GradCache; Gao et al. 2021, section 3).
 
   With `packed`, several texts share a sequence, which reduces padding. Loss and
   gradients are the same as without packing. A query is left out if one of its
@@ -263,9 +263,9 @@ class RetrievalDistillation(RetrievalContrastive):
 
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over
-  dimensions, as in MSELoss of Sentence-Transformers. With `matryoshka_dims`, it is
-  the sum over the sizes. The batch's `vectors` [B, D] are those of the teacher
-  (`DistillationFeaturizer`). The teacher itself is not run.
+  dimensions, as in MSELoss of Sentence-Transformers. With `matryoshka_dims`, it
+  is the sum over the sizes. The batch's `vectors` [B, D] are those of the
+  teacher (`DistillationFeaturizer`). The teacher itself is not run.
 
   The run's sentence vectors are the pooled hidden states, which are not scaled.
 

@@ -19,8 +19,8 @@ class SequenceRegression(sequence_classification.SequenceClassification):
 
   The loss is the mean squared error, as BERT and RoBERTa use for STS-B in GLUE
   (Wang et al. 2019). Predictions have shape [B, 1]. The batch's `labels` [B]
-  contain the bits of float32 numbers (`RegressionFeaturizer`). Numbers that are not
-  finite do not contribute.
+  contain the bits of float32 numbers (`RegressionFeaturizer`). Numbers that are
+  not finite do not contribute.
 
   Attributes:
     labels: Not used.

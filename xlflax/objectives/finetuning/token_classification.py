@@ -19,8 +19,8 @@ class TokenClassification(classification_objective.Classification):
 
   The method is that of Devlin et al. (2019), section 5.3. The logits have shape
   [B, T, C], and the batch's `labels` [B, T] are -1 except at the first tokens
-  of words. The head is a linear layer unless `head_type` is set. Its parameters are
-  those of `xlflax.models.heads.classification_heads` and of imported
+  of words. The head is a linear layer unless `head_type` is set. Its parameters
+  are those of `xlflax.models.heads.classification_heads` and of imported
   checkpoints. Metrics by language of the word: loss and accuracy.
   """
 

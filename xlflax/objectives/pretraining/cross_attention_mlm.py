@@ -54,9 +54,10 @@ class CrossAttentionMLM(MaskedLM):
   over the selected tokens, and the loss is the mean of self + cross over the
   selected tokens of both sides.
 
-  The objective reads datasets with two sides: `ExampleLayout.ADJACENT` for monolingual
-  text and `ExampleLayout.SIDES` for parallel text. The paper selects 15 % and 25 % of
-  the tokens. The model requires `EncoderConfig.cross_attention`.
+  The objective reads datasets with two sides: `ExampleLayout.ADJACENT` for
+  monolingual text and `ExampleLayout.SIDES` for parallel text. The paper
+  selects 15 % and 25 % of the tokens. The model requires
+  `EncoderConfig.cross_attention`.
 
   Metrics by language of the token: loss (self + cross), self_loss, cross_loss,
   self_accuracy and cross_accuracy over the selected tokens, and tokens (of both

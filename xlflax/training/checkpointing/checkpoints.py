@@ -38,17 +38,17 @@ class CheckpointOptions:
   """Schedule and retention of checkpoints.
 
   Attributes:
-    save_interval_steps: Number of steps between checkpoints. The last step is always
-      saved.
+    save_interval_steps: Number of steps between checkpoints. The last step is
+      always saved.
     max_to_keep: Number of newest checkpoints to keep. If None, all are kept.
     keep_period: Checkpoints at multiples of this number are always kept.
-    metric_for_best_model: Evaluation metric whose best checkpoint is also kept, for
-      example 'retrieval/mean'. A checkpoint is written when the metric is
+    metric_for_best_model: Evaluation metric whose best checkpoint is also kept,
+      for example 'retrieval/mean'. A checkpoint is written when the metric is
       evaluated.
-    greater_is_better: Whether higher values of `metric_for_best_model` are better. If None,
-      the task determines it.
-    enable_async_checkpointing: Whether to write checkpoints in the background while training
-      proceeds.
+    greater_is_better: Whether higher values of `metric_for_best_model` are
+      better. If None, the task determines it.
+    enable_async_checkpointing: Whether to write checkpoints in the background
+      while training proceeds.
     save_concurrent_gb: Maximum amount of parameters that are written at the
       same time, in units of 10^9 bytes (at least the largest parameter). It
       saves memory, also because it disables compression, whose buffers are as

@@ -39,7 +39,8 @@ class Chip(NamedTuple):
     cache: Size of the second-level cache in MiB.
     clock: Clock rate in GHz.
     memory: Memory in bytes, as reported by the driver.
-    accelerated: Whether the features of the GPU depend on the exact architecture.
+    accelerated: Whether the features of the GPU depend on the exact
+      architecture.
   """
 
   description: str
@@ -99,8 +100,8 @@ class Accelerator:
 def _accelerator(platform, name, kinds, figures, **fields) -> Accelerator:
   """Returns an accelerator with figures in the units of data sheets.
 
-  The figures are TFLOP/s, GB of memory, TB/s of memory bandwidth, and GB/s inside
-  and outside a node.
+  The figures are TFLOP/s, GB of memory, TB/s of memory bandwidth, and GB/s
+  inside and outside a node.
   """
   units = (1e12, 1e9, 1e12, 1e9, 1e9)
   rates = (

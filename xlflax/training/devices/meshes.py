@@ -82,8 +82,8 @@ def arrange_devices(shape, devices):
   """Arranges devices so that the inner mesh axes have the fastest links.
 
   If there are several slices (of TPUs, or NVLink domains that the devices
-  report), the data axis crosses them if possible, and the devices of a slice are
-  arranged along the other axes.
+  report), the data axis crosses them if possible, and the devices of a slice
+  are arranged along the other axes.
 
   Args:
     shape: Shape of the mesh.
@@ -110,5 +110,6 @@ def arrange_devices(shape, devices):
   try:
     return create(devices=devices)
   except NotImplementedError:
-    # Some shapes must split physical axes, such as 8 x 8 on a torus of 4 x 4 x 4.
+    # Some shapes must split physical axes, such as 8 x 8 on a torus of 4 x 4 x
+    # 4.
     return create(devices=devices, allow_split_physical_axes=True)

@@ -1,11 +1,11 @@
 """Watchdog, which reports and ends a run that makes no progress.
 
-The cause of a hang is not known in advance. It may be a loader whose file system
-does not respond, a collective that waits for another process, or a checkpoint
-that is never written. The training loop therefore records each activity that it
-starts, and a thread checks the duration of the current one. If it exceeds the
-limit, each process writes the stacks of its threads, and the job ends with a
-status at which schedulers restart it.
+The cause of a hang is not known in advance. It may be a loader whose file
+system does not respond, a collective that waits for another process, or a
+checkpoint that is never written. The training loop therefore records each
+activity that it starts, and a thread checks the duration of the current one. If
+it exceeds the limit, each process writes the stacks of its threads, and the job
+ends with a status at which schedulers restart it.
 """
 
 import math

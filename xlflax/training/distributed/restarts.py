@@ -1,8 +1,8 @@
 """Cost of the failures of earlier processes of a job, by phase.
 
-A launcher that restarts the processes passes the failures, and the times at which
-it noticed them and started the new processes, in an environment variable. The
-durations of the other phases are measured in this process.
+A launcher that restarts the processes passes the failures, and the times at
+which it noticed them and started the new processes, in an environment variable.
+The durations of the other phases are measured in this process.
 """
 
 import json

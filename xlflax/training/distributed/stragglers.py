@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 _HOST_NAME_BYTES = 64
-# A process is a straggler if its time exceeds this multiple of the others' time,
-# and exceeds it by this fraction of a step and by this many seconds.
+# A process is a straggler if its time exceeds this multiple of the others'
+# time, and exceeds it by this fraction of a step and by this many seconds.
 _FACTOR = 1.5
 _STEP_FRACTION = 0.1
 _MIN_SECONDS = 0.02

@@ -1,8 +1,8 @@
 """Check for silent data corruption, which computes some steps twice.
 
 A defective processor can return wrong results without an error. Every
-`Trainer.sdc_check_every` steps, a step is computed twice by the same program from
-copies of one state. All results must be equal bit by bit, and so must the
+`Trainer.sdc_check_every` steps, a step is computed twice by the same program
+from copies of one state. All results must be equal bit by bit, and so must the
 replicas of an array on different devices. Each device computes checksums of its
 own memory (`training.devices.array_checksums`), which are compared. A
 difference ends the run without saving its state.

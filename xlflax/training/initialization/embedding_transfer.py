@@ -119,7 +119,8 @@ class MatchedRows:
     """Replaces the rows of matched tokens by rows of the other run.
 
     For example, fresh [[.1], [.2]], source [[7.], [8.], [9.]] and source_ids
-    [2, -1] result in [[9.], [.2]], or in [[.2], [.2]] with `EmbeddingNorms.FRESH`.
+    [2, -1] result in [[9.], [.2]], or in [[.2], [.2]] with
+    `EmbeddingNorms.FRESH`.
 
     Args:
       fresh: Array with a token axis of this run.

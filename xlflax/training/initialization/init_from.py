@@ -48,8 +48,8 @@ class InitFromCheckpoint:
     include: Patterns of the parameters of this model to initialize. If (), all
       parameters.
     exclude: Patterns of parameters that keep their random initialization.
-    assignment_map: (pattern, replacement) pairs that convert a name of this model to
-      the name in the checkpoint, as in `re.sub`.
+    assignment_map: (pattern, replacement) pairs that convert a name of this
+      model to the name in the checkpoint, as in `re.sub`.
     allow_missing: Whether an included parameter may be absent from the
       checkpoint.
     unused: Patterns of `model/` parameters of the checkpoint that may remain

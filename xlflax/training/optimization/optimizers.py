@@ -44,10 +44,10 @@ class Optimizer(abc.ABC):
     trainable: Patterns of parameters to train. If empty, all are trained.
     frozen: Patterns of parameters that are excluded from `trainable`. They are
       not trained and have no optimizer state.
-    lr_multipliers: Pairs of a pattern and a schedule or constant: the learning rate of
-      parameters that match the pattern, instead of `learning_rate`. The first
-      matching pattern is used. For a head that learns faster than the encoder
-      below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
+    lr_multipliers: Pairs of a pattern and a schedule or constant: the learning
+      rate of parameters that match the pattern, instead of `learning_rate`. The
+      first matching pattern is used. For a head that learns faster than the
+      encoder below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
   """
 
   learning_rate: Rate
@@ -258,8 +258,8 @@ class Muon(AdamW):
     ns_steps: Number of Newton-Schulz iterations.
     update_rms: Root mean square of a full-rank update, divided by the learning
       rate.
-    muon_params: Patterns of the parameters that are such matrices. Axes of scanned
-      layers and languages precede the axes of the matrix.
+    muon_params: Patterns of the parameters that are such matrices. Axes of
+      scanned layers and languages precede the axes of the matrix.
   """
 
   momentum: validation.FractionBelowOne = 0.95

@@ -140,10 +140,10 @@ def text_row(
 ) -> Row:
   """Returns one or two texts with special tokens, in the format of pretraining.
 
-  For example, `[7, 8]` and `[9]` in the languages 0 and 1 with SpecialTokenTemplate.XLMR,
-  bos 1 and eos 2 give token_ids `[1, 7, 8, 2, 2, 9, 2]`, segment_ids all 1,
-  positions `[0, 1, 2, 3, 4, 5, 6]`, language_ids `[0, 0, 0, 0, 1, 1, 1]` and
-  side_ids `[0, 0, 0, 0, 1, 1, 1]`.
+  For example, `[7, 8]` and `[9]` in the languages 0 and 1 with
+  SpecialTokenTemplate.XLMR, bos 1 and eos 2 give token_ids `[1, 7, 8, 2, 2, 9,
+  2]`, segment_ids all 1, positions `[0, 1, 2, 3, 4, 5, 6]`, language_ids `[0,
+  0, 0, 0, 1, 1, 1]` and side_ids `[0, 0, 0, 0, 1, 1, 1]`.
 
   Args:
     texts: Token ids of one or two texts that fit the sequence length.

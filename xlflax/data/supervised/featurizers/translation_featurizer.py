@@ -35,13 +35,13 @@ class TranslationPairFeaturizer(Featurizer):
   counterpart. If either has several sequences (windows of a context, parts of a
   long sentence), sequences at the same relative position are paired.
 
-  For example, if `featurizer` gives token_ids `<s> un homme </s>` for id 7 in 'fr'
-  and `<s> a man </s>` for id 7 in 'en', the sequence has token_ids
-  `<s> un homme </s>` and paired_token_ids `<s> a man </s>`.
+  For example, if `featurizer` gives token_ids `<s> un homme </s>` for id 7 in
+  'fr' and `<s> a man </s>` for id 7 in 'en', the sequence has token_ids `<s> un
+  homme </s>` and paired_token_ids `<s> a man </s>`.
 
   Attributes:
-    featurizer: Featurizer for the examples and their counterparts. It also provides
-      the labels.
+    featurizer: Featurizer for the examples and their counterparts. It also
+      provides the labels.
     translations: Source of the counterparts. Its part 'fr' contains the
       counterparts of French examples.
   """
@@ -145,8 +145,8 @@ class TranslationPairs(example_source.ExampleSource):
   Attributes:
     english: Source of the originals, in its part 'en'.
     translations: Source of the same examples in other languages.
-    paired_with: Language of the translations that the originals are paired with. If
-      None, the originals are paired with themselves.
+    paired_with: Language of the translations that the originals are paired
+      with. If None, the originals are paired with themselves.
   """
 
   english: example_source.ExampleSource
