@@ -62,7 +62,7 @@ _TINY = {
   'BATCH_SIZE': 8,
   'WARMUP_STEPS': 2,
   'TRAIN_STEPS': 100000,
-  'trainer.Trainer.log_every_steps': 1,
+  'trainer.Trainer.log_metrics_every': 1,
   'checkpoints.CheckpointOptions.save_interval_steps': 20,
 }
 

@@ -116,7 +116,7 @@ def trainer(
         peak_value=4e-3, warmup_steps=args.steps // 10
       )
     ),
-    total_steps=args.steps,
+    num_train_steps=args.steps,
     cache_dir=str(work / 'cache'),
     verify_cache=False,
     seed=seed,

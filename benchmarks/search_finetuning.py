@@ -126,7 +126,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
     'optimizers.AdamW.eps=1e-8',
     f'pretrained.load_model.overrides={{{overrides}}}',
     'supervised_dataset.LabeledDatasetConfig.shuffle=False',
-    'trainer.Trainer.log_every_steps=1',
+    'trainer.Trainer.log_metrics_every=1',
   ]
   xlflax = [sys.executable, '-m', 'xlflax.cli']
   return [

@@ -62,7 +62,7 @@ def settings_and_configuration(gin_files, bindings, **more):
   given = {'vocabulary': SPEC} | more
   found = configuration.build(trainer.Trainer, **given)
   check_names(found)
-  if found.total_steps:
+  if found.num_train_steps:
     found = found.resolved(None)
   return found, configuration
 

@@ -74,7 +74,7 @@ score: float = run.evaluate([task])['retrieval'].metrics['accuracy/mean']
 
 def test_a_recipe_by_name():
   made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
-  assert (made.total_steps, made.corpus) == (10, 'corpus')
+  assert (made.num_train_steps, made.corpus) == (10, 'corpus')
   assert made.model.config.hidden_dim == 128
   (dataset,) = made.datasets
   assert dataset.length == 64

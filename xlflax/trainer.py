@@ -53,8 +53,8 @@ class Trainer:
       its sizes.
     optimizer: Optimizer with its learning rate schedule
       (`training.optimization.optimizers`).
-    total_steps: Number of optimizer steps. If None, it follows from `epochs`.
-    epochs: Number of passes over the labeled examples if `total_steps` is None.
+    num_train_steps: Number of optimizer steps. If None, it follows from `epochs`.
+    epochs: Number of passes over the labeled examples if `num_train_steps` is None.
       It may be a fraction.
     corpus: Corpus directory, whose tasks are registered as `corpus.*`.
     cache_dir: Token cache to read. If None, SeqIO tasks are read live.
@@ -79,7 +79,7 @@ class Trainer:
       further skipped step ends the run.
     loss_spike_guard: Guard against loss spikes
       (`training.hooks.loss_spike_hook`). If None, there is none.
-    log_every_steps: Number of steps between reports.
+    log_metrics_every: Number of steps between reports.
     trackers: Destinations of metrics in addition to `metrics.jsonl`
       (`training.metric_writers`).
     prefetch: Number of batches that are transferred to the devices ahead.
@@ -94,7 +94,7 @@ class Trainer:
     profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler_hook`).
     profile_memory: Whether to profile the memory of the devices, too.
     stop_after_steps: Step at which the run saves and stops before
-      `total_steps`, for tests and time-limited jobs. Schedules do not change.
+      `num_train_steps`, for tests and time-limited jobs. Schedules do not change.
     on_config_mismatch: Action if the directory contains a different run.
     hooks: Hooks that are called after the default ones (`training.hooks`). Each
       call of `train` works with copies of them.
@@ -129,7 +129,7 @@ class Trainer:
     ),
   ]
   # The identity of the run includes the resolved schedules instead.
-  total_steps: validation.PositiveInt | None = _changeable(default=None)
+  num_train_steps: validation.PositiveInt | None = _changeable(default=None)
   epochs: validation.PositiveFloat | None = _changeable(default=None)
   # The text is compared by the fingerprint of the data.
   corpus: str | None = _changeable(default=None)
@@ -157,7 +157,7 @@ class Trainer:
   loss_spike_guard: loss_spike_options.LossSpikeGuard | None = _changeable(
     default=None
   )
-  log_every_steps: validation.PositiveInt = _changeable(default=50)
+  log_metrics_every: validation.PositiveInt = _changeable(default=50)
   trackers: tuple[metric_writer.Destination, ...] = _changeable(
     default=(metric_writer.Destination.TENSORBOARD,)
   )
@@ -201,7 +201,7 @@ class Trainer:
         fix='Set sdc_check_every, for example to 1000',
         where='Trainer.xla_sdc_check',
       )
-    if self.total_steps is None and self.epochs is None:
+    if self.num_train_steps is None and self.epochs is None:
       raise errors.ConfigError(
         'A run requires `total_steps` or `epochs`',
         got='total_steps=None, epochs=None',
@@ -343,8 +343,8 @@ class Trainer:
   @property
   def steps(self) -> int:
     """The number of optimizer steps of a `resolved` run."""
-    assert self.total_steps is not None
-    return self.total_steps
+    assert self.num_train_steps is not None
+    return self.num_train_steps
 
   @property
   def last_step(self) -> int:
@@ -365,7 +365,7 @@ class Trainer:
         this process stand in for them.
     """
     partitioner = dataclasses.replace(
-      self.partitioner, machine=machine, devices=devices
+      self.partitioner, topology=machine, devices=devices
     )
     return dataclasses.replace(self, partitioner=partitioner)
 
@@ -382,8 +382,8 @@ class Trainer:
       ConfigError: If `epochs` is set for a dataset without labeled examples.
       XlflaxError: If the examples cannot be read.
     """
-    total_steps = self.total_steps or self._steps_of_epochs(vocabulary)
-    trainer = dataclasses.replace(self, total_steps=total_steps)
+    total_steps = self.num_train_steps or self._steps_of_epochs(vocabulary)
+    trainer = dataclasses.replace(self, num_train_steps=total_steps)
     return schedules.resolve_schedules(trainer, total_steps)
 
   def _steps_of_epochs(

@@ -246,7 +246,7 @@ def transfer(
     datasets=(_tagged_dataset(world, labels, size),),
     objectives=_tagger(labels),
     optimizer=_tagger_optimizer(trainer, size),
-    total_steps=size.tagger_steps,
+    num_train_steps=size.tagger_steps,
     cache_dir=None,
     init_from=None,
   )

@@ -79,7 +79,7 @@ class Programs:
     losses = []
     together = self._together(setup)
     try:
-      for step in range(0, trainer.total_steps or 0, together):
+      for step in range(0, trainer.num_train_steps or 0, together):
         state, found = self._advance(setup, loaders, state, step, together)
         losses.append((step + together, _finite(found, trainer, step)))
     finally:

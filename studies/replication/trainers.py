@@ -58,7 +58,7 @@ def trainer(
       ),
       frozen=condition.frozen,
     ),
-    total_steps=condition.steps,
+    num_train_steps=condition.steps,
     cache_dir=str(world.cache(condition.anchors)),
     verify_cache=False,
     init_from=_init_from(condition, world, seed),

@@ -22,7 +22,7 @@ _MODEL = (
 )
 _OFTEN = (
   '--gin.checkpoints.CheckpointOptions.save_interval_steps=2',
-  '--gin.trainer.Trainer.log_every_steps=1',
+  '--gin.trainer.Trainer.log_metrics_every=1',
   '--gin.trainer.Trainer.trackers=()',
 )
 _EXISTS = 'The output already exists'

@@ -161,7 +161,7 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
     vocabulary=str(root / 'vocabulary'),
     cache_dir=str(root / 'cache'),
     corpus=str(root / 'corpus'),
-    total_steps=10,
+    num_train_steps=10,
     optimizer=optimizers.AdamW(learning_rate=0.01),
     partitioner=tiny.one_device(),
     seed=number,

@@ -27,7 +27,7 @@ def _train(directory, family, pretrained, files, *arguments):
       '--gin.BATCH_SIZE=8',
       '--gin.LENGTH=32',
       '--gin.LEARNING_RATE=1e-2',
-      '--gin.trainer.Trainer.log_every_steps=2',
+      '--gin.trainer.Trainer.log_metrics_every=2',
       *arguments,
     ]
   )

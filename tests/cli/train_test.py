@@ -73,7 +73,7 @@ def test_flags_are_macros(arguments_of, capsys):
     settings.corpus,
     settings.vocabulary,
     settings.cache_dir,
-    settings.total_steps,
+    settings.num_train_steps,
   ) == ('train', 'a b', 'c', 'v', 'k', 2000)
   assert settings.stop_after_steps is None
   assert settings.on_config_mismatch is run_directory.OnConfigMismatch.REFUSE
@@ -129,7 +129,7 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
   def make(settings, *, by):
     assert settings.init_from is None  # nothing to begin from is there yet
     return {
-      'total_steps': settings.total_steps,
+      'total_steps': settings.num_train_steps,
       'finished_steps': [4] if settings.model_dir == 'a/phase1' else [],
       'seconds_per_step': 60.0,
       'memory': {'total': 2**20},
@@ -277,13 +277,13 @@ def test_described_devices_reach_the_plan(arguments_of):
   )
   machine = arguments_of(*given, '--target_topology=tpu:v5e:8')[
     'settings'
-  ].partitioner.machine
+  ].partitioner.topology
   assert str(machine) == '8 x v5e'
   by = arguments_of(*given, '--target_topology=cpu:8', '--cost_model=estimate')[
     'by'
   ]
   assert by.value == 'estimate'
-  assert arguments_of(*given)['settings'].partitioner.machine is None
+  assert arguments_of(*given)['settings'].partitioner.topology is None
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_missing_file():
 def test_search_paths_come_before_the_shipped_files(tmp_path):
   _write(tmp_path / 'a/pretrain/mlm.gin', 'trainer.Trainer.seed = 1')
   _write(tmp_path / 'b/pretrain/mlm.gin', 'trainer.Trainer.seed = 2')
-  _write(tmp_path / 'b/only_b.gin', 'trainer.Trainer.log_every_steps = 9')
+  _write(tmp_path / 'b/only_b.gin', 'trainer.Trainer.log_metrics_every = 9')
   more = dict(
     model_dir='',
     model=None,
@@ -216,7 +216,7 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
     ['pretrain/mlm.gin', 'only_b.gin'], (), [f'{tmp_path}/a,{tmp_path}/b']
   )
   seen = _bound(first, **more)
-  assert (seen['seed'], seen['log_every_steps']) == (1, 9)
+  assert (seen['seed'], seen['log_metrics_every']) == (1, 9)
   second = gin_config.load_gin_files(
     ['pretrain/mlm.gin'], (), [f'{tmp_path}/b']
   )
@@ -398,9 +398,9 @@ def test_values_that_come_later():
   configuration = gin_config.load_gin_files(_FILES[:1], partial=True)
   assert configuration.macro('LENGTH') == 256
   complete = configuration.with_macros({'TRAIN_STEPS': 5000})
-  assert complete.parameter('Trainer.total_steps') == 5000
+  assert complete.parameter('Trainer.num_train_steps') == 5000
   with pytest.raises(errors.ConfigError) as error:
-    configuration.parameter('Trainer.total_steps')
+    configuration.parameter('Trainer.num_train_steps')
   assert 'none for TRAIN_STEPS.' in str(error.value)
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer, model_dir='a')
@@ -427,14 +427,14 @@ def broken(value):
 def test_what_nothing_that_was_built_reads_is_told(caplog):
   """A rate of AdamW's schedule where another one is used; a field of a caller."""
   given = [*_GIVEN, 'LENGTH=7', 'schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
-  given += ['trainer.Trainer.log_every_steps=3']
+  given += ['trainer.Trainer.log_metrics_every=3']
   made = gin_config.load_gin_files(
     _FILES, [*given, 'MONO="a"'], macros={'SEED': 3}
   )
-  _bound(made, seed=4, log_every_steps=5)
+  _bound(made, seed=4, log_metrics_every=5)
   made.warn_of_unread()
   assert [record.getMessage() for record in caplog.records] == [
-    'trainer.Trainer.log_every_steps is overridden by another flag.',
+    'trainer.Trainer.log_metrics_every is overridden by another flag.',
     'DECAY is set, but this run does not use it.',
     'SEED is set, but this run does not use it.',
     'schedules.WSD.decay_steps is set, but this run does not use it.',

@@ -198,7 +198,7 @@ def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
     *_SMALL,
     '--gin.PAIR_LENGTH=24',
     '--gin.PAIR_BATCH_SIZE=8',
-    '--gin.trainer.Trainer.log_every_steps=8',
+    '--gin.trainer.Trainer.log_metrics_every=8',
     '--gin.checkpoints.CheckpointOptions.save_interval_steps=8',
   )
   rows = losses(run)

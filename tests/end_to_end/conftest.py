@@ -42,7 +42,7 @@ TINY = (
   '--gin.SIDE_BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
   '--gin.LEARNING_RATE=1e-2',
-  '--gin.trainer.Trainer.log_every_steps=3',
+  '--gin.trainer.Trainer.log_metrics_every=3',
 )
 # One objective of one dataset: what compiles soonest.
 TINY_MLM = (

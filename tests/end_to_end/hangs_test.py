@@ -29,7 +29,7 @@ _TINY = (
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
   '--gin.TRAIN_STEPS=48',
-  '--gin.trainer.Trainer.log_every_steps=3',
+  '--gin.trainer.Trainer.log_metrics_every=3',
   '--gin.checkpoints.CheckpointOptions.save_interval_steps=8',
 )
 

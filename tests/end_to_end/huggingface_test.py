@@ -18,7 +18,7 @@ _TRAINING = (
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=1',
   '--gin.LEARNING_RATE=1e-3',
-  '--gin.trainer.Trainer.log_every_steps=2',
+  '--gin.trainer.Trainer.log_metrics_every=2',
 )
 
 

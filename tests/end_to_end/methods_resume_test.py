@@ -62,7 +62,7 @@ class _Method:
       *(f'--gin.{config}.{k}={v}' for k, v in sizes.items()),
       *(f'--gin.{k}={v}' for k, v in settings.items()),
       f'--gin.TRAIN_STEPS={_STEPS}',
-      '--gin.trainer.Trainer.log_every_steps=4',
+      '--gin.trainer.Trainer.log_metrics_every=4',
       f'--gin.checkpoints.CheckpointOptions.save_interval_steps={_EVERY}',
       *workspace.inputs,
       workspace.cache,

@@ -12,7 +12,7 @@ from xlflax.training.checkpointing import run_directory
 _STEPS = {'phase1': 30, 'phase2': 20, 'phase3': 10}
 _RECIPE = (
   '--phases=recipes/modernbert/tiny',
-  '--gin.trainer.Trainer.log_every_steps=5',
+  '--gin.trainer.Trainer.log_metrics_every=5',
 )
 
 
@@ -97,7 +97,7 @@ def test_the_other_recipes_learn(workspace, tmp_path, recipe):
       *workspace.inputs,
       workspace.cache,
       f'--model_dir={root}',
-      '--gin.trainer.Trainer.log_every_steps=5',
+      '--gin.trainer.Trainer.log_metrics_every=5',
     )
   )
   assert len(found) in (1, 2, 3) and all(one['finished'] for one in found)

@@ -107,8 +107,8 @@ def _tasks():
   mined = _Mined()
   return [
     retrieval_task.Retrieval(source=_Pairs(), pair_filter='nothing', csls=None),
-    similarity_search.SimilaritySearch(source=_Pairs(), k=1),
-    mining_task.BitextMining(source=mined, k=1),
+    similarity_search.SimilaritySearch(source=_Pairs(), num_neighbors=1),
+    mining_task.BitextMining(source=mined, num_neighbors=1),
     retrieval_predictions.RetrievalPredictions(source=mined),
     mteb_tasks.SemanticSimilarity(source=pairs),
     mteb_tasks.PairClassification(source=pairs),

@@ -248,7 +248,7 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
   _, last, run = trained
   tuned = train(
     'tuned',
-    total_steps=3,
+    num_train_steps=3,
     init_from=initialization.InitFromCheckpoint(model_dir=last['model_dir']),
     optimizer=optimizers.AdamW(
       learning_rate=0.02, frozen=('model/language_specific/',)

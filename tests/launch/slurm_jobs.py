@@ -19,7 +19,7 @@ TINY = (
   '--gin.LENGTH=16',
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
-  '--gin.trainer.Trainer.log_every_steps=3',
+  '--gin.trainer.Trainer.log_metrics_every=3',
 )
 
 

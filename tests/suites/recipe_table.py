@@ -61,7 +61,7 @@ def page() -> str:
     departures = [
       f'- {name}: {one}.\n'
       for name, task in tasks.items()
-      for one in task.departures
+      for one in task.deviations
     ]
     if departures:
       parts += ['\nDeviations from the recipe:\n\n', *departures]

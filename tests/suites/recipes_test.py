@@ -69,8 +69,8 @@ def test_xtreme_r_adds_to_the_settings_of_xtreme():
       recipe_table.value(made, f'mteb_tasks.Ranking.{field}')
       for field in ('pooling', 'max_length', 'centre')
     ]
-    assert found == ['first', length, 'none'] and task.departures
-  assert any('SQuAD' in one for one in ours.task('tatoeba').departures)
+    assert found == ['first', length, 'none'] and task.deviations
+  assert any('SQuAD' in one for one in ours.task('tatoeba').deviations)
 
 
 def test_the_recipe_of_xtreme_r_is_found_by_its_name(capsys):

@@ -63,7 +63,7 @@ def _train(root, name, files, corpus, steps, *arguments):
       f'--gin.TRAIN_STEPS={steps}',
       '--gin.BATCH_SIZE=8',
       '--gin.WARMUP_STEPS=1',
-      '--gin.trainer.Trainer.log_every_steps=1',
+      '--gin.trainer.Trainer.log_metrics_every=1',
       '--gin.CheckpointOptions.save_interval_steps=1',
       *arguments,
     ]

@@ -13,7 +13,7 @@ from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.tokenizers.vocabulary_config import (
   Anchors,
   ModelType,
-  Settings,
+  VocabularyConfig,
 )
 from xlflax.storage import bucket_staging, paths
 from xlflax.utils import errors, progress_reporting
@@ -92,14 +92,14 @@ class VocabOptions:
   byte_fallback: bool = False
   character_coverage: Annotated[
     float, annotated_types.Interval(ge=0.98, le=1)
-  ] = Settings.character_coverage
-  normalization: str = Settings.normalization
-  max_sentences: shared_options.PositiveInt = Settings.max_sentences
+  ] = VocabularyConfig.character_coverage
+  normalization: str = VocabularyConfig.normalization
+  max_sentences: shared_options.PositiveInt = VocabularyConfig.max_sentences
   languages: str | None = None
   seed: Annotated[
     shared_options.Integer, annotated_types.Interval(ge=0, lt=2**32)
-  ] = Settings.seed
-  num_threads: shared_options.NumWorkers = Settings.num_threads
+  ] = VocabularyConfig.seed
+  num_threads: shared_options.NumWorkers = VocabularyConfig.num_threads
   overwrite: bool = False
   dry_run: bool = False
   format: shared_options.OutputOptions = shared_options.OutputOptions()
@@ -178,7 +178,7 @@ def main(options: VocabOptions) -> None:
   settings = _settings(options)
   corpus_checks.log_anomalies(corpus)
   if options.dry_run:
-    _print_plan(corpus, Settings(**settings))
+    _print_plan(corpus, VocabularyConfig(**settings))
     return
   _train(options, corpus, settings)
 
@@ -288,7 +288,7 @@ def _settings(options: VocabOptions) -> dict[str, Any]:
   }
 
 
-def _print_plan(corpus: Corpus, settings: Settings) -> None:
+def _print_plan(corpus: Corpus, settings: VocabularyConfig) -> None:
   """Validates the corpus and prints the number of sentences to sample."""
   from xlflax.data.tokenizers.vocabulary_training import sentence_quotas
 
@@ -308,7 +308,7 @@ def _print_plan(corpus: Corpus, settings: Settings) -> None:
       print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')
 
 
-def _format_size(settings: Settings) -> str:
+def _format_size(settings: VocabularyConfig) -> str:
   """Formats the size or the number of merges of a vocabulary."""
   if settings.size is not None:
     return f'{settings.size} tokens'

@@ -127,7 +127,7 @@ class MadeTrial:
     For example, the fingerprint of a trial of 100 steps is '3f2a… 100 None
     77ab…'.
     """
-    length = f'{self.trainer.total_steps} {self.trainer.epochs}'
+    length = f'{self.trainer.num_train_steps} {self.trainer.epochs}'
     identity = config_serialization.config_fingerprint(self.trainer)
     return f'{identity} {length} {_hash_inputs(self.trainer)}'
 

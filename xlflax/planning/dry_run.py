@@ -56,7 +56,7 @@ def make_plan(
       result of `planning.compiled_plan.analyze_run`, 'basis' (a description)
       and 'compiled' (whether the compiler of the machine was used).
   """
-  machine = settings.partitioner.machine
+  machine = settings.partitioner.topology
   if machine:
     result = _plan_for_machine(settings, machine, by)
     result |= _time_on_machine(result)
@@ -123,7 +123,7 @@ def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
       'The dummy vocabulary has only a size. Text and initial parameters are '
       'not checked.'
     )
-  elif settings.init_from and not settings.partitioner.machine:
+  elif settings.init_from and not settings.partitioner.topology:
     setup.initial_state()
   loaders = setup.open_loaders()
   try:

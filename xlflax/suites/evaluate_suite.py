@@ -77,11 +77,11 @@ def evaluate_suite(
     suite=suite,
     output=paths.to_path(output),
     data=os.fspath(data),
-    names=None if names is None else tuple(names),
+    task_names=None if names is None else tuple(names),
     bindings=tuple(bindings),
     search_paths=tuple(search_paths),
     batch_size=batch_size,
-    only=only,
+    task_filter=only,
   )
   results: list[suite_report.TaskResult] = []
 

@@ -28,7 +28,7 @@ class SuiteTask:
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
       If empty, those that the test tasks declare (`EvalTask.score_metrics`).
     recipe: Further bindings of a published recipe, each with its source.
-    departures: Parts of the recipe that are not implemented.
+    deviations: Parts of the recipe that are not implemented.
   """
 
   name: str
@@ -40,7 +40,7 @@ class SuiteTask:
   select: str | None = None
   metrics: tuple[str, ...] = ()
   recipe: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  departures: tuple[str, ...] = ()
+  deviations: tuple[str, ...] = ()
 
   def __post_init__(self):
     for name in ('bindings', 'grid', 'metrics'):
@@ -92,7 +92,7 @@ class Suite:
       f'recipe {self.recipe}: {settings}',
       *(
         f'recipe {self.recipe}, not implemented: {departure}'
-        for departure in task.departures
+        for departure in task.deviations
       ),
     )
 

@@ -151,22 +151,22 @@ class SuiteRunner:
     output: Directory of the suite. Fine-tuned runs are stored in
       `OUTPUT/<label>@<step>/<task>/trials/`.
     data: Directory with the data of the tasks, the macro DATA.
-    names: Names of the tasks to run. If None, all tasks.
+    task_names: Names of the tasks to run. If None, all tasks.
     bindings: Gin bindings for every task with fine-tuning, applied after the
       task's own bindings.
     search_paths: Folders in which gin files are searched.
     batch_size: Number of sentences per evaluation batch.
-    only: Pairs (checkpoint, task) of this machine. If None, all pairs.
+    task_filter: Pairs (checkpoint, task) of this machine. If None, all pairs.
   """
 
   suite: suite_config.Suite
   output: pathlib.Path
   data: str
-  names: tuple[str, ...] | None = None
+  task_names: tuple[str, ...] | None = None
   bindings: tuple[str, ...] = ()
   search_paths: tuple[str, ...] = ()
   batch_size: validation.PositiveInt = 64
-  only: Collection[tuple[str, str]] | None = None
+  task_filter: Collection[tuple[str, str]] | None = None
 
   def missing(
     self, models: Sequence[Model], report: suite_report.SuiteReport
@@ -175,10 +175,10 @@ class SuiteRunner:
 
     The list is empty if this machine evaluates all pairs.
     """
-    if self.only is None:
+    if self.task_filter is None:
       return []
     available = {(result.model, result.task) for result in report.results}
-    tasks = self.suite.select_tasks(self.names)
+    tasks = self.suite.select_tasks(self.task_names)
     required = ((model.name, task.name) for model in models for task in tasks)
     return [pair for pair in required if pair not in available]
 
@@ -193,9 +193,12 @@ class SuiteRunner:
     )
     grids: dict[str, grid_report.GridReport] = {}
     results = []
-    for task in self.suite.select_tasks(self.names):
+    for task in self.suite.select_tasks(self.task_names):
       signals.check_stop_request()
-      if self.only is not None and (model.name, task.name) not in self.only:
+      if (
+        self.task_filter is not None
+        and (model.name, task.name) not in self.task_filter
+      ):
         continue
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
       meter = cost_meter.Meter(model.model_dir, model.step)
@@ -214,7 +217,7 @@ class SuiteRunner:
         else previous_cost + current_cost,
       )
       suite_result_store.write(
-        result, self.output, is_shared=self.only is not None
+        result, self.output, is_shared=self.task_filter is not None
       )
       results.append(result)
       mmap_limit.free_programs_if_scarce()

@@ -85,7 +85,7 @@ def run_header_lines(
     f'Devices: {mesh.size} x {getattr(device, "device_kind", device)}, {axes}, '
     f'{jax.process_count()} {processes}.',
     f'Steps: {first_step:,} to {settings.last_step:,}, report every '
-    f'{settings.log_every_steps:,}, checkpoint every '
+    f'{settings.log_metrics_every:,}, checkpoint every '
     f'{settings.checkpoints.save_interval_steps:,}, '
     f'{_describe_evaluation(settings.evaluation)}.',
     f'Results: {setup.model_dir}.',

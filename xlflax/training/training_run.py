@@ -346,7 +346,7 @@ class TrainingRun:
   def is_report_step(self) -> bool:
     """True if metrics are reported after this step."""
     return (
-      self.step % self.trainer.log_every_steps == 0
+      self.step % self.trainer.log_metrics_every == 0
       or self.step == self.trainer.steps
     )
 
@@ -355,7 +355,7 @@ class TrainingRun:
     trainer = self.trainer
     evaluation = trainer.evaluation
     return (
-      self.step % trainer.log_every_steps == 0
+      self.step % trainer.log_metrics_every == 0
       or self.step % trainer.checkpoints.save_interval_steps == 0
       or self.step == trainer.last_step
       or bool(evaluation and evaluation.is_due(self.step, trainer.steps))

@@ -58,7 +58,7 @@ class Setup:
     )
     self._check_lengths()
     if settings.xla_sdc_check:
-      machine = settings.partitioner.machine
+      machine = settings.partitioner.topology
       compile_targets.check_supports_sdc_checker(
         machine.platform
         if machine

@@ -161,7 +161,7 @@ def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
     optimizer=optimizers.AdamW(
       learning_rate=schedules.Linear(peak_value=RATE, warmup_steps=steps // 10)
     ),
-    total_steps=steps,
+    num_train_steps=steps,
     cache_dir=None,
     init_from=None,
   )
@@ -172,7 +172,7 @@ def _test(trained: running.Trained, way: Way, world: World) -> float:
   task = classification_task.Classification(
     source=world.inference('test', SECOND),
     length=trained.setup.model.config.max_position_embeddings,
-    counterparts=way.counterparts,
+    translations=way.counterparts,
   )
   subject = measures.subject_of(
     trained.setup,

@@ -82,7 +82,7 @@ def test_everything_agrees_with_loops_over_sentences(subject, sentences):
   gold = [(i, i) for i in range(7)]
   task = mining_task.BitextMining(
     source=Given(parts={'de-en': _mined(*text, gold)}),
-    k=2,
+    num_neighbors=2,
     direction='forward',
     layer=1,
     pooling='first',
@@ -188,7 +188,7 @@ def test_repeated_sentences_count_as_by_xtreme(subject, hidden):
     list(dict.fromkeys(side.values())) for side in (mined.first, mined.second)
   ]
   sides = task.sides(subject, [['de'] * len(side) for side in texts], texts, [])
-  found = margin_scoring.find_candidates(*sides, k=task.k)
+  found = margin_scoring.find_candidates(*sides, k=task.num_neighbors)
   scored = {
     (texts[0][i], texts[1][j]): score
     for i, j, score in zip(found.first, found.second, found.scores, strict=True)

@@ -108,7 +108,7 @@ def test_probes_of_every_layer(subject):
   train = _classified(40, lambda text: text[0])
   test = _classified(24, lambda text: text[0])
   task = mteb_tasks.Probe(
-    train=_held('de', train), source=_held('de', test), k=3
+    train=_held('de', train), source=_held('de', test), num_neighbors=3
   )
   result = task.evaluate(subject)
   assert not result.failures

@@ -29,7 +29,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
     pytest.skip(f'needs {_PACKAGES[platform]}')
   machine = machine_topology.parse_topology(devices)
   mesh = partitioning.Partitioner(
-    machine=machine, devices=compilers.topology_devices(machine)
+    topology=machine, devices=compilers.topology_devices(machine)
   ).mesh
   whole = NamedSharding(mesh, PartitionSpec())
 

@@ -313,7 +313,7 @@ def test_packed_equals_padded(pairs, context, run):
 )
 def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
-  objective = CrossAttentionMLM(mask_ratio=0.5, head=head)
+  objective = CrossAttentionMLM(mask_ratio=0.5, logit_positions=head)
   output, gradient = run(objective, empty, context())
   assert (
     output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0

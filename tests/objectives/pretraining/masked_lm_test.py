@@ -25,8 +25,10 @@ HALF = MaskedLM(mask_ratio=0.5)
 VARIANTS = [
   MaskedLM(mask_ratio=0.5, chunk_size=8),
   MaskedLM(mask_ratio=0.5, chunk_size=7),
-  MaskedLM(mask_ratio=0.5, head=LogitPositions.EVERY_POSITION),
-  MaskedLM(mask_ratio=0.5, head=LogitPositions.EVERY_POSITION, chunk_size=6),
+  MaskedLM(mask_ratio=0.5, logit_positions=LogitPositions.EVERY_POSITION),
+  MaskedLM(
+    mask_ratio=0.5, logit_positions=LogitPositions.EVERY_POSITION, chunk_size=6
+  ),
 ]
 
 
@@ -165,7 +167,7 @@ def test_weights_are_a_subset(model, params, batch, context, run):
 @pytest.mark.parametrize('head', list(LogitPositions))
 def test_batch_of_empty_rows_is_finite(head, batch, context, run):
   empty = jax.tree.map(np.zeros_like, batch)
-  objective = MaskedLM(mask_ratio=0.5, head=head)
+  objective = MaskedLM(mask_ratio=0.5, logit_positions=head)
   output, gradient = run(objective, empty, context())
   assert (
     output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
@@ -333,7 +335,10 @@ def test_whole_words(vocabulary):
     'language_ids': np.zeros_like(token_ids),
   }
   objective = MaskedLM(
-    mask_ratio=0.5, units='words', mask_probability=1.0, random_probability=0.0
+    mask_ratio=0.5,
+    masking_unit='words',
+    mask_probability=1.0,
+    random_probability=0.0,
   )
   masked = np.asarray(
     _jitted_mask(objective, spec, batch, 0, jax.random.key(0))[0]

@@ -98,7 +98,7 @@ def test_parameters_of_the_encoder():
 def test_columns_of_tables(devices, mesh, columns):
   """Over the nodes of GPUs, too, unless parameters are whole on each."""
   partitioner = partitioning.Partitioner(
-    machine=machine_topology.parse_topology(devices), **mesh
+    topology=machine_topology.parse_topology(devices), **mesh
   )
   table = nn.LogicallyPartitioned(_shape(40, 16), ('vocab', 'columns'))
   assert partitioner.shardings(table).spec == PartitionSpec('tensor', columns)
@@ -177,7 +177,7 @@ def _sizes(text=None, **fields):
   """Sizes on a described machine, of which 8 CPU devices are a part."""
   machine = machine_topology.parse_topology(text) if text else None
   return tuple(
-    partitioning.Partitioner(machine=machine, **fields).mesh.shape.values()
+    partitioning.Partitioner(topology=machine, **fields).mesh.shape.values()
   )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sentencepiece
 
 from xlflax.data.tokenizers import base_vocabulary, text_sampling
-from xlflax.data.tokenizers.vocabulary_config import Settings
+from xlflax.data.tokenizers.vocabulary_config import VocabularyConfig
 from xlflax.utils import errors
 
 _TOO_HIGH = re.compile(r'size too high.*<= (\d+)')
@@ -47,7 +47,7 @@ class Recorder:
 def train_sentencepiece(
   make_text: Callable[[], Iterable[str]],
   *,
-  settings: Settings,
+  settings: VocabularyConfig,
   languages: Sequence[str],
   digest=None,
   where: str | None = None,
@@ -148,7 +148,9 @@ def _check_merges(model: bytes, requested: int, where: str | None) -> None:
     )
 
 
-def _control_symbols(languages: Sequence[str], settings: Settings) -> list[str]:
+def _control_symbols(
+  languages: Sequence[str], settings: VocabularyConfig
+) -> list[str]:
   """Returns the special symbols after the four built-in ones of SentencePiece."""
   return [
     base_vocabulary.SPECIAL_PIECES[-1],
@@ -160,7 +162,7 @@ def _control_symbols(languages: Sequence[str], settings: Settings) -> list[str]:
 def _train(
   text: Recorder,
   size: int,
-  settings: Settings,
+  settings: VocabularyConfig,
   languages: Sequence[str],
   make_error: Callable[[str], Exception],
 ) -> bytes:
@@ -215,7 +217,7 @@ def _train(
 
 
 def _make_error(
-  message: str, settings: Settings, num_unmerged: int, where: str | None
+  message: str, settings: VocabularyConfig, num_unmerged: int, where: str | None
 ) -> errors.XlflaxError:
   """Returns the error for an error message of SentencePiece.
 

@@ -38,7 +38,7 @@ class ModelType(enum.Enum):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class VocabularyConfig:
   """Settings that determine a vocabulary together with its training text.
 
   Attributes:

@@ -24,14 +24,14 @@ from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
 from xlflax.data.tokenizers.vocabulary_config import (
   Anchors,
   ModelType,
-  Settings,
+  VocabularyConfig,
 )
 from xlflax.storage import checksums, paths
 from xlflax.utils import errors, validation
 
 __all__ = (
   'ModelType',
-  'Settings',
+  'VocabularyConfig',
   'sentence_quotas',
   'train_vocabulary',
   'write_vocabulary',
@@ -77,7 +77,7 @@ def train_vocabulary(
     ConfigError: If a setting is invalid.
     CorpusError: If a line of the text is invalid.
   """
-  settings = Settings(**fields)
+  settings = VocabularyConfig(**fields)
   output_dir = paths.to_local_path(output_dir, where='output_dir')
   quotas = sentence_quotas(corpus, settings, sample)
   texts = {
@@ -129,7 +129,7 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
 
 def sentence_quotas(
   corpus: Corpus,
-  settings: Settings,
+  settings: VocabularyConfig,
   sample: Mapping[str, reservoir_sampling.Reservoir] | None = None,
 ) -> _Quotas:
   """Returns the number of training sentences of each model and language.
@@ -217,7 +217,7 @@ def write_vocabulary(
 
 
 def _train(
-  corpus: Corpus, texts: _Texts, settings: Settings, digest
+  corpus: Corpus, texts: _Texts, settings: VocabularyConfig, digest
 ) -> Vocabulary:
   """Trains a model on each text and combines the models.
 
@@ -242,7 +242,9 @@ def _train(
   return UnionVocabulary(models, anchors=settings.anchors)
 
 
-def _languages(corpus: Corpus, texts: _Texts, settings: Settings) -> list[str]:
+def _languages(
+  corpus: Corpus, texts: _Texts, settings: VocabularyConfig
+) -> list[str]:
   """Returns the languages that get a symbol.
 
   A joint vocabulary includes languages without training text.
@@ -253,7 +255,10 @@ def _languages(corpus: Corpus, texts: _Texts, settings: Settings) -> list[str]:
 
 
 def _is_up_to_date(
-  output_dir: pathlib.Path, settings: Settings, corpus: Corpus, texts: _Texts
+  output_dir: pathlib.Path,
+  settings: VocabularyConfig,
+  corpus: Corpus,
+  texts: _Texts,
 ) -> bool:
   """Returns whether the directory contains the requested vocabulary.
 

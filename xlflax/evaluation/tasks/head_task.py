@@ -37,7 +37,7 @@ class HeadTask(labelled_task.LabelledTask):
   Attributes:
     objective: Name of the objective with the head. The labels are those of its
       training.
-    counterparts: Translations for plugged-in features, by part. Examples and
+    translations: Translations for plugged-in features, by part. Examples and
       translations have the same ids
       (`xlflax.data.supervised.featurizers.translation_featurizer`). If None,
       each example is its own counterpart.
@@ -53,7 +53,7 @@ class HeadTask(labelled_task.LabelledTask):
   AVERAGED: ClassVar[tuple[str, ...] | None] = None
   INPUTS: ClassVar[tuple[str, ...]] = ('length',)
   objective: str
-  counterparts: example_source.ExampleSource | None = None
+  translations: example_source.ExampleSource | None = None
   length: validation.PositiveInt | None = None
 
   def score_part(
@@ -120,9 +120,9 @@ class HeadTask(labelled_task.LabelledTask):
       as NumPy arrays. The longest row comes first (see
       `head_predictions.predict_rows`).
     """
-    if self.counterparts is not None:
+    if self.translations is not None:
       paired_maker = translation_featurizer.TranslationPairFeaturizer(
-        featurizer=maker, translations=self.counterparts
+        featurizer=maker, translations=self.translations
       )
       example_rows = paired_maker.add_counterparts(
         examples, example_rows, subject.vocabulary, length=length
@@ -171,7 +171,7 @@ class HeadTask(labelled_task.LabelledTask):
       ConfigError: If there are counterparts that the head does not read.
     """
     if objective.features is not finetuning_objective.Features.PLUG_IN:
-      if self.counterparts is not None:
+      if self.translations is not None:
         raise errors.ConfigError(
           'Counterparts require plugged-in features',
           got=f'{self.name}.translations',
@@ -182,7 +182,7 @@ class HeadTask(labelled_task.LabelledTask):
         )
       return []
     paired_parts = (
-      () if self.counterparts is None else self.counterparts.languages()
+      () if self.translations is None else self.translations.languages()
     )
     unpaired_parts = [
       part for part in self.source.languages() if part not in paired_parts

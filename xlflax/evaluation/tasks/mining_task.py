@@ -76,7 +76,7 @@ class BitextMining(sentence_task.CollectionTask):
     margin: Score of a pair: 'absolute' (cosine), 'distance' or 'ratio'.
     direction: Selection of candidates (see
       `xlflax.similarity.margin_scoring`).
-    k: Number of neighbors that a score is relative to.
+    num_neighbors: Number of neighbors that a score is relative to.
   """
 
   METRICS = (
@@ -90,7 +90,7 @@ class BitextMining(sentence_task.CollectionTask):
   development: example_source.BitextMiningSource | None = None
   margin: Margin = Margin.RATIO
   direction: Direction = Direction.MAX
-  k: validation.PositiveInt = 4
+  num_neighbors: validation.PositiveInt = 4
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
     """Scores the subject. Parts that fail are listed in the result."""
@@ -205,7 +205,7 @@ class BitextMining(sentence_task.CollectionTask):
       codes.append([code] * len(texts))
     sides = self.sides(subject, codes, collections.texts, notes)
     candidate_pairs = margin_scoring.find_candidates(
-      *sides, k=self.k, margin=self.margin, direction=self.direction
+      *sides, k=self.num_neighbors, margin=self.margin, direction=self.direction
     )
     first_ids, second_ids = collections.ids
     scored = {}

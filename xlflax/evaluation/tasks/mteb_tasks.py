@@ -155,7 +155,7 @@ class Probe(_LabeledVectors):
   Attributes:
     train: Examples that probes are trained on, all parts together.
     penalty: Penalty on the squared weights of the linear probe.
-    k: Number of nearest vectors that vote.
+    num_neighbors: Number of nearest vectors that vote.
   """
 
   METRICS = (ACCURACY, Metric('knn', title='accuracy of k-NN'), _MAJORITY)
@@ -163,7 +163,7 @@ class Probe(_LabeledVectors):
   name: str = 'probe'
   train: example_source.ExampleSource
   penalty: validation.PositiveFloat = 1.0
-  k: validation.PositiveInt = 10
+  num_neighbors: validation.PositiveInt = 10
 
   @classmethod
   def arguments(cls, name, options):
@@ -186,7 +186,9 @@ class Probe(_LabeledVectors):
     probes_by_layer = [
       {
         'accuracy': probes.linear_probe(vectors, labels, penalty=self.penalty),
-        'knn': probes.nearest_neighbor_probe(vectors, labels, k=self.k),
+        'knn': probes.nearest_neighbor_probe(
+          vectors, labels, k=self.num_neighbors
+        ),
       }
       for vectors in self._centered_layer_vectors(
         subject, examples, notes, 'the training text'

@@ -71,10 +71,10 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
   sequence has none.
 
   Attributes:
-    hidden: Tokens that are hidden during the prediction of a token.
+    mask_unit: Tokens that are hidden during the prediction of a token.
   """
 
-  hidden: MaskUnit
+  mask_unit: MaskUnit
 
   def mask(self, batch, context, rng):
     del rng
@@ -82,7 +82,7 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
     position = batch[_POSITION]
     columns = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
     is_hidden = columns == position  # [B, T]
-    if self.hidden is MaskUnit.WORD:
+    if self.mask_unit is MaskUnit.WORD:
       is_word_start = infilling.begins_word(tokens, context.vocabulary)
       word_ids = jnp.cumsum(is_word_start, axis=1, dtype=jnp.int32)
       in_same_word = word_ids == masking.gather_rows(
@@ -162,7 +162,7 @@ def score_sentences(
     batch[_POSITION][:num_sequences, 0] = token_indices[indices] + 1
     with batch_sharding.logical_axis_scope(subject.partitioner):
       sums = perplexity.score_batch(
-        _SingleTokenPrediction(hidden=hidden),
+        _SingleTokenPrediction(mask_unit=hidden),
         subject.model,
         spec,
         subject.partitioner,

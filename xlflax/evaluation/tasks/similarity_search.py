@@ -34,7 +34,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   Attributes:
     source: Sentence pairs, such as ParallelFiles of FLORES-200.
     margin: 'ratio', 'distance' or 'absolute'.
-    k: Number of neighbors of the margin.
+    num_neighbors: Number of neighbors of the margin.
     altered: Files of altered sentences by second language, with one sentence
       per line. In an altered sentence, a number, a name or a word is replaced.
   """
@@ -47,7 +47,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   name: str = 'similarity_search'
   source: text_sources.PairSource
   margin: str = 'ratio'
-  k: validation.PositiveInt = 4
+  num_neighbors: validation.PositiveInt = 4
   altered: Mapping[str, str] = class_registry.path_field(
     content_hash.hash_paths, default_factory=dict
   )
@@ -100,7 +100,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
         queries,
         keys[:num_keys],
         second[:num_keys],
-        k=self.k,
+        k=self.num_neighbors,
         margin=self.margin,
       )
 

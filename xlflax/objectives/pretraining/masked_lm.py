@@ -74,11 +74,11 @@ class MaskedLM(objective_base.Objective):
       symbol.
     random_probability: Probability of replacing it by a random word. Otherwise,
       the token is kept.
-    units: Units to select: TOKENS, or complete WORDS (as in the later models of
+    masking_unit: Units to select: TOKENS, or complete WORDS (as in the later models of
       BERT's authors).
     random_words: Source of the random words: the VOCABULARY, or the words of
       the token's LANGUAGE (required by embeddings that are not shared).
-    head: Positions for which logits are computed.
+    logit_positions: Positions for which logits are computed.
     chunk_size: Number of vocabulary rows to score at a time. If None, all are
       scored at once.
     name: Name of the objective.
@@ -88,9 +88,9 @@ class MaskedLM(objective_base.Objective):
   max_mask_ratio: validation.PositiveFraction | None = None
   mask_probability: validation.Fraction = 0.8
   random_probability: validation.Fraction = 0.1
-  units: MaskingUnit = MaskingUnit.TOKENS
+  masking_unit: MaskingUnit = MaskingUnit.TOKENS
   random_words: RandomWords = RandomWords.VOCABULARY
-  head: LogitPositions = LogitPositions.GATHERED
+  logit_positions: LogitPositions = LogitPositions.GATHERED
   chunk_size: validation.PositiveInt | None = None
   name: str = 'mlm'
 
@@ -124,7 +124,7 @@ class MaskedLM(objective_base.Objective):
     choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
     word_indices = None
-    if self.units is MaskingUnit.WORDS:
+    if self.masking_unit is MaskingUnit.WORDS:
       starts = infilling.word_starts(batch, context.vocabulary)
       word_indices = jnp.maximum(
         jnp.cumsum(starts, axis=1, dtype=jnp.int32) - 1, 0
@@ -163,7 +163,7 @@ class MaskedLM(objective_base.Objective):
     """
     labels = batch[batch_keys.TOKEN_IDS]
     languages = batch[batch_keys.LANGUAGE_IDS]
-    if self.head is LogitPositions.EVERY_POSITION:
+    if self.logit_positions is LogitPositions.EVERY_POSITION:
       weights = masking.scatter_rows(
         jnp.zeros(labels.shape, jnp.float32), choice.positions, choice.weights
       )

@@ -81,7 +81,7 @@ class Partitioner:
       If two dimensions of an array map to the same mesh axis, the earlier rule
       applies.
     devices: Devices of the mesh. If None, all devices of the job.
-    machine: Topology that the devices represent. If None, the actual one.
+    topology: Topology that the devices represent. If None, the actual one.
   """
 
   data: _Axis | None = None
@@ -90,7 +90,7 @@ class Partitioner:
   tensor_splits: TensorSplits = TensorSplits.LAYERS
   rules: Rules = DEFAULT_RULES
   devices: tuple[Any, ...] | None = None
-  machine: machine_topology.DeviceTopology | None = None
+  topology: machine_topology.DeviceTopology | None = None
 
   def __post_init__(self):
     for rule in self.rules:
@@ -111,7 +111,7 @@ class Partitioner:
     """
     devices = list(
       self.devices
-      or jax.devices()[: self.machine.count if self.machine else None]
+      or jax.devices()[: self.topology.count if self.topology else None]
     )
     shape = meshes.mesh_shape(self._axis_sizes(devices), len(devices))
     return jax.sharding.Mesh(
@@ -125,7 +125,7 @@ class Partitioner:
     if self.data is None and self.fsdp is None and self.tensor != -1:
       return (
         -1,
-        meshes.default_fsdp_size(devices, self.machine, self.tensor),
+        meshes.default_fsdp_size(devices, self.topology, self.tensor),
         self.tensor,
       )
     is_data_remainder = -1 not in (self.fsdp, self.tensor)
@@ -164,8 +164,8 @@ class Partitioner:
     """Returns the mesh axes for the columns of embedding tables."""
     width = dict(reversed(self.rules)).get('embed')
     platform = (
-      self.machine.platform
-      if self.machine
+      self.topology.platform
+      if self.topology
       else self.mesh.devices.flat[0].platform
     )
     is_split_by_fsdp = self.mesh.shape['fsdp'] > 1 and _as_tuple(width) == (

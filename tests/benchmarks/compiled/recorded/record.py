@@ -38,7 +38,7 @@ def compiled(devices: str) -> compilers.Compiled:
   machine = machine_topology.parse_topology(devices)
   mesh = partitioning.Partitioner(
     fsdp=machine.count,
-    machine=machine,
+    topology=machine,
     devices=compilers.topology_devices(machine),
   ).mesh
   split = NamedSharding(mesh, PartitionSpec(None, 'fsdp'))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.data.supervised import labeled_examples
-from xlflax.data.supervised.labeled_examples import Form, Role
+from xlflax.data.supervised.labeled_examples import FeatureType, Role
 from xlflax.utils import errors
 
 _TEXT = labeled_examples.ClassifiedText(id='2', language='ur', text='x')
@@ -66,10 +66,10 @@ def test_columns_and_back(example):
 
 def test_columns_of_a_family_of_ones_own():
   assert Rated.columns() == {
-    'id': Form.TEXT,
-    'language': Form.TEXT,
-    'text': Form.TEXT,
-    'rating': Form.NUMBER,
+    'id': FeatureType.TEXT,
+    'language': FeatureType.TEXT,
+    'text': FeatureType.TEXT,
+    'rating': FeatureType.NUMBER,
   }
   rated = Rated(id='a', language='en', text='x', rating=0.0)
   assert _read(rated, rated.to_columns()) == rated

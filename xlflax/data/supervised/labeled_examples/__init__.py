@@ -16,7 +16,7 @@ from xlflax.data.supervised.labeled_examples.example_base import (
   example_classes,
 )
 from xlflax.data.supervised.labeled_examples.example_features import (
-  Form,
+  FeatureType,
   Role,
   feature_field,
 )

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from xlflax.data.supervised.labeled_examples import example_features
 from xlflax.data.supervised.labeled_examples.example_features import (
-  Form,
+  FeatureType,
   Role,
   feature_field,
 )
@@ -89,7 +89,7 @@ class Example:
     return None
 
   @classmethod
-  def columns(cls) -> dict[str, Form]:
+  def columns(cls) -> dict[str, FeatureType]:
     """Returns the columns of a SeqIO task of such examples, with their types."""
     return example_features.feature_types(cls)
 

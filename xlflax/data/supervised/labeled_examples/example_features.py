@@ -17,7 +17,7 @@ from xlflax.utils import errors
 _ROLE = 'role'
 
 
-class Form(enum.Enum):
+class FeatureType(enum.Enum):
   """Type of the values in a column."""
 
   TEXT = 'text'
@@ -46,11 +46,11 @@ class Role(enum.Flag):
   SECOND_LANGUAGE = enum.auto()
 
 
-_FORMS: Mapping[Any, Form] = {
-  str: Form.TEXT,
-  float: Form.NUMBER,
-  tuple[str, ...]: Form.TEXTS,
-  tuple[int, ...]: Form.NUMBERS,
+_FORMS: Mapping[Any, FeatureType] = {
+  str: FeatureType.TEXT,
+  float: FeatureType.NUMBER,
+  tuple[str, ...]: FeatureType.TEXTS,
+  tuple[int, ...]: FeatureType.NUMBERS,
 }
 
 
@@ -81,7 +81,7 @@ def with_role(cls: type, role: Role) -> tuple[dataclasses.Field, ...]:
   return tuple(f for f in dataclasses.fields(cls) if role in role_of(f))
 
 
-def feature_types(cls: type) -> dict[str, Form]:
+def feature_types(cls: type) -> dict[str, FeatureType]:
   """Returns the column type of each field, derived from its annotation.
 
   For example, the fields `words: tuple[str, ...]` and
@@ -107,22 +107,22 @@ def feature_types(cls: type) -> dict[str, Form]:
   return forms
 
 
-def encode_feature(value: Any, form: Form) -> Any:
+def encode_feature(value: Any, form: FeatureType) -> Any:
   """Encodes a field value for a column."""
-  if form is Form.TEXT:
+  if form is FeatureType.TEXT:
     return value or ''
-  if form is Form.NUMBER:
+  if form is FeatureType.NUMBER:
     return math.nan if value is None else float(value)
   return list(value or ())
 
 
-def decode_feature(value: Any, form: Form) -> Any:
+def decode_feature(value: Any, form: FeatureType) -> Any:
   """Decodes a column value. Text may be `str` or `bytes`."""
-  if form is Form.TEXT:
+  if form is FeatureType.TEXT:
     return _text(value)
-  if form is Form.NUMBER:
+  if form is FeatureType.NUMBER:
     return None if math.isnan(value) else float(value)
-  if form is Form.NUMBERS:
+  if form is FeatureType.NUMBERS:
     return tuple(int(item) for item in value)
   return tuple(_text(item) for item in value)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlflax.data.supervised.labeled_examples import example_base
 from xlflax.data.supervised.labeled_examples.example_features import (
-  Form,
+  FeatureType,
   Role,
   feature_field,
 )
@@ -74,11 +74,11 @@ class Question(example_base.Example):
     )
 
   @classmethod
-  def columns(cls) -> dict[str, Form]:
+  def columns(cls) -> dict[str, FeatureType]:
     texts = ('id', 'language', 'question', 'question_language', 'context')
-    return dict.fromkeys((*texts, 'title'), Form.TEXT) | {
-      'answers': Form.TEXTS,
-      'answer_starts': Form.NUMBERS,
+    return dict.fromkeys((*texts, 'title'), FeatureType.TEXT) | {
+      'answers': FeatureType.TEXTS,
+      'answer_starts': FeatureType.NUMBERS,
     }
 
   def values(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from xlflax.data.supervised.labeled_examples import example_base
 from xlflax.data.supervised.labeled_examples.example_features import (
-  Form,
+  FeatureType,
   Role,
   feature_field,
 )
@@ -39,10 +39,12 @@ class AlignedSentence(example_base.Example):
   possible: Links = feature_field(Role.GOLD | Role.OPTIONAL)
 
   @classmethod
-  def columns(cls) -> dict[str, Form]:
-    texts = dict.fromkeys(('id', 'language', 'target_language'), Form.TEXT)
+  def columns(cls) -> dict[str, FeatureType]:
+    texts = dict.fromkeys(
+      ('id', 'language', 'target_language'), FeatureType.TEXT
+    )
     lists = ('source_words', 'target_words', 'sure', 'possible')
-    return texts | dict.fromkeys(lists, Form.TEXTS)
+    return texts | dict.fromkeys(lists, FeatureType.TEXTS)
 
   def values(self) -> dict[str, Any]:
     return super().values() | {

@@ -22,10 +22,10 @@ from xlflax.data.supervised.sources import example_source
 from xlflax.utils import errors, validation
 
 _TENSOR_SPECS = {
-  labeled_examples.Form.TEXT: tf.TensorSpec([], tf.string),
-  labeled_examples.Form.TEXTS: tf.TensorSpec([None], tf.string),
-  labeled_examples.Form.NUMBER: tf.TensorSpec([], tf.float32),
-  labeled_examples.Form.NUMBERS: tf.TensorSpec([None], tf.int32),
+  labeled_examples.FeatureType.TEXT: tf.TensorSpec([], tf.string),
+  labeled_examples.FeatureType.TEXTS: tf.TensorSpec([None], tf.string),
+  labeled_examples.FeatureType.NUMBER: tf.TensorSpec([], tf.float32),
+  labeled_examples.FeatureType.NUMBERS: tf.TensorSpec([None], tf.int32),
 }
 _kinds_by_task: dict[str, str] = {}
 
