@@ -16,7 +16,7 @@ def _trainer(model=None, objectives=None):
     model=model or tiny.make_model(),
     objectives=objectives or tiny.make_mixture(),
     corpus='my corpus',
-    total_steps=20000,
+    num_train_steps=20000,
   )
 
 

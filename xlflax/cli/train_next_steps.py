@@ -57,7 +57,7 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
     result['model_dir'],
     'finished' if result['finished'] else 'stopped',
     f'{result["step"]:,}',
-    f'{trainer.total_steps:,}' if trainer.total_steps else 'all epochs',
+    f'{trainer.num_train_steps:,}' if trainer.num_train_steps else 'all epochs',
     duration,
     '' if loss is None else f', loss {loss:.4f}',
   )
