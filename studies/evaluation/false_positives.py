@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.evaluation.metrics import bootstrap, corpus_statistics
+from xlflax.evaluation.metrics import bootstrap, example_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 
 
@@ -87,7 +87,7 @@ def rates(
     if setting.together > 1 and not difference:
       models = [
         [
-          [corpus_statistics.Statistics(run.rows) for run in runs]
+          [example_statistics.Statistics(run.rows) for run in runs]
           for runs in model
         ]
         for model in models
@@ -114,7 +114,7 @@ def _compared(models, samples, seed) -> bootstrap.Significance:
 
 def languages(
   generator, chance, setting
-) -> list[list[corpus_statistics.Statistics]]:
+) -> list[list[example_statistics.Statistics]]:
   """One model's runs in each language; each example's score is 0 or 1."""
   together, size = setting.together, len(chance)
   clusters = np.arange(size) // together
@@ -124,7 +124,7 @@ def languages(
   seeds = generator.normal(0, setting.spread, setting.runs)
   return [
     [
-      corpus_statistics.Statistics(
+      example_statistics.Statistics(
         (generator.random(size) < own + seed).astype(float),
         clusters=clusters if together > 1 else None,
       )

@@ -22,7 +22,7 @@ import pydantic
 
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import sentence_embedding
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base
@@ -313,7 +313,7 @@ class EvalTask:
 
   def statistics(
     self, part: str, folder: pathlib.Path
-  ) -> dict[str, corpus_statistics.Statistics]:
+  ) -> dict[str, example_statistics.Statistics]:
     """Returns the statistics of single examples that determine the scores.
 
     Two models are compared with them by resampling the examples (see
@@ -334,7 +334,7 @@ class EvalTask:
     if not file.exists():
       return {}
     return {
-      metric: corpus_statistics.Statistics.from_json(value)
+      metric: example_statistics.Statistics.from_json(value)
       for metric, value in json.loads(file.read_text('utf-8')).items()
     }
 
@@ -350,7 +350,7 @@ def statistics_file(part: str) -> str:
 
 def statistics_files(
   part: str,
-  statistics: Mapping[str, corpus_statistics.Statistics],
+  statistics: Mapping[str, example_statistics.Statistics],
   files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
   """Returns the statistics file of a part, as an entry of `EvalResult.files`.

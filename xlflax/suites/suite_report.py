@@ -14,7 +14,7 @@ from typing import Any
 from xlflax import evaluate
 from xlflax.data.supervised.sources import xtreme_tasks
 from xlflax.evaluation import eval_task, result_store
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 from xlflax.finetuning import model_selection
 from xlflax.storage import paths
@@ -187,7 +187,7 @@ class TaskResult:
 
   def _examples(
     self, metric: str, part: str
-  ) -> tuple[corpus_statistics.Statistics, ...] | None:
+  ) -> tuple[example_statistics.Statistics, ...] | None:
     """Returns the statistics of single examples for each seed, or None."""
     try:
       for evaluated in self.evaluated:

@@ -7,10 +7,10 @@ import sacrebleu
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.evaluation.metrics import bootstrap, corpus_statistics
+from xlflax.evaluation.metrics import bootstrap, example_statistics
 from xlflax.utils import errors
 
-_F1 = corpus_statistics.Aggregate.F1
+_F1 = example_statistics.Aggregate.F1
 
 
 def _f1_rows(seed, size=30):
@@ -27,7 +27,7 @@ def _f1_rows(seed, size=30):
 
 
 def _mean(scores):
-  return corpus_statistics.Statistics(np.array(scores, float))
+  return example_statistics.Statistics(np.array(scores, float))
 
 
 def test_a_clear_difference_is_significant():
@@ -71,7 +71,7 @@ def test_sums_and_a_loop_over_examples_agree():
     return second - first
 
   fast = bootstrap.compare_models(
-    *(corpus_statistics.Statistics(row, _F1) for row in rows), samples=3000
+    *(example_statistics.Statistics(row, _F1) for row in rows), samples=3000
   )
   slow = [difference(generator.integers(0, 30, 30)) for _ in range(3000)]
   assert fast.difference == pytest.approx(difference(np.arange(30)))
@@ -145,7 +145,7 @@ def test_holm_as_its_docstring_says():
 
 
 def test_seeded_and_the_same_in_chunks(monkeypatch):
-  pair = [corpus_statistics.Statistics(_f1_rows(seed), _F1) for seed in (1, 2)]
+  pair = [example_statistics.Statistics(_f1_rows(seed), _F1) for seed in (1, 2)]
   once = bootstrap.compare_models(*pair, seed=3)
   assert once == bootstrap.compare_models(*pair, seed=3)
   assert once != bootstrap.compare_models(*pair, seed=4)
@@ -162,8 +162,8 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   matches = np.minimum(totals, random.integers(0, 4, (200, 4)))
   lengths = random.integers(1, 9, (200, 2))
   sums = np.concatenate([matches, totals, lengths], 1)
-  found = corpus_statistics.aggregate_scores(
-    sums, 1, corpus_statistics.Aggregate(kind)
+  found = example_statistics.aggregate_scores(
+    sums, 1, example_statistics.Aggregate(kind)
   )
   expected = [
     sacrebleu.BLEU.compute_bleu(
@@ -186,23 +186,23 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   ],
 )
 def test_aggregates(kind, rows, value):
-  assert corpus_statistics.Statistics(
+  assert example_statistics.Statistics(
     np.array(rows), kind
   ).value == pytest.approx(value)
 
 
 def test_errors():
-  mean = corpus_statistics.Statistics(np.zeros(2))
+  mean = example_statistics.Statistics(np.zeros(2))
   with raises_error(errors.ConfigError, got='(2, 2)', where='Statistics.rows'):
-    corpus_statistics.Statistics(np.zeros((2, 2)), _F1)
+    example_statistics.Statistics(np.zeros((2, 2)), _F1)
   with raises_error(errors.ConfigError, mentions=('mean', 'f1')):
     bootstrap.compare_models(
-      mean, corpus_statistics.Statistics(np.zeros((2, 3)), _F1)
+      mean, example_statistics.Statistics(np.zeros((2, 3)), _F1)
     )
   with raises_error(errors.CorpusError, mentions=(3, 2)):
-    bootstrap.compare_models(mean, corpus_statistics.Statistics(np.zeros(3)))
+    bootstrap.compare_models(mean, example_statistics.Statistics(np.zeros(3)))
   with raises_error(errors.CorpusError, got=0):
-    bootstrap.compare_models(*2 * [corpus_statistics.Statistics(np.zeros(0))])
+    bootstrap.compare_models(*2 * [example_statistics.Statistics(np.zeros(0))])
   with raises_error(errors.ConfigError, got=0, where='samples'):
     bootstrap.compare_models(mean, mean, samples=0)
 
@@ -236,21 +236,21 @@ def test_clusters_are_drawn_whole():
   rows = np.repeat([0.0, 1.0], [3, 9])
   names = np.repeat(['b', 'a'], [3, 9])
   found = bootstrap.bootstrap_scores(
-    corpus_statistics.Statistics(rows, clusters=names)
+    example_statistics.Statistics(rows, clusters=names)
   )
   assert found.size == 2 and set(found.values.ravel()) == {0.0, 0.75, 1.0}
-  alone = corpus_statistics.Statistics(rows, clusters=np.arange(12))
+  alone = example_statistics.Statistics(rows, clusters=np.arange(12))
   assert bootstrap.bootstrap_scores(alone).values.tolist() == (
     bootstrap.bootstrap_scores(_mean(rows)).values.tolist()
   )
-  copy = corpus_statistics.Statistics.from_json(
+  copy = example_statistics.Statistics.from_json(
     json.loads(
-      json.dumps(corpus_statistics.Statistics(rows, clusters=names).to_json())
+      json.dumps(example_statistics.Statistics(rows, clusters=names).to_json())
     )
   )
   assert copy.by_cluster().rows.tolist() == [[0.0, 3.0], [9.0, 9.0]]
-  one = corpus_statistics.Statistics(rows, clusters=np.zeros(12))
-  better = corpus_statistics.Statistics(rows + 0.1, clusters=np.zeros(12))
+  one = example_statistics.Statistics(rows, clusters=np.zeros(12))
+  better = example_statistics.Statistics(rows + 0.1, clusters=np.zeros(12))
   assert bootstrap.compare_models(one, better).p_value == 1  # nothing was drawn
   with pytest.raises(errors.CorpusError):
     bootstrap.compare_models(_mean(rows), copy)
@@ -281,7 +281,7 @@ def test_the_interval_a_correlation_is_scipys(kind):
   gold, noise = np.random.default_rng(0).normal(size=(2, 80))
   found = gold + noise
   metric = {'spearman': scipy.stats.spearmanr, 'pearson': scipy.stats.pearsonr}
-  one = corpus_statistics.Statistics(np.stack([gold, found], 1), kind)
+  one = example_statistics.Statistics(np.stack([gold, found], 1), kind)
   assert one.value == pytest.approx(metric[kind](gold, found).statistic)
   expected = scipy.stats.bootstrap(
     (gold, found),
@@ -303,8 +303,8 @@ def test_drawn_scores_of_all_examples(kind):
   rows = np.stack([first, np.where(np.arange(40) % 5, first, 1 - first)], 1)
   low, high = bootstrap.confidence_interval(
     bootstrap.bootstrap_scores(
-      corpus_statistics.Statistics(rows, kind), samples=99
+      example_statistics.Statistics(rows, kind), samples=99
     )
   )
-  value = corpus_statistics.Statistics(rows, kind).value
+  value = example_statistics.Statistics(rows, kind).value
   assert low < value < high and high - low < 0.8

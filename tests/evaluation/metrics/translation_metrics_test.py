@@ -2,7 +2,7 @@ import pytest
 import sacrebleu
 
 from tests.errors import raises_error
-from xlflax.evaluation.metrics import corpus_statistics, translation_metrics
+from xlflax.evaluation.metrics import example_statistics, translation_metrics
 from xlflax.utils import errors
 
 _FOUND = [
@@ -74,7 +74,7 @@ def test_tokenized_bleu_is_of_moses_tokens():
     ['A cat sat.'], [['a cat sat.']], target_language='en', lowercase=False
   )
   assert cased.value == 0  # 3 of 4 tokens, no 4-gram, no smoothing
-  assert cased.statistics.aggregate is corpus_statistics.Aggregate.BLEU
+  assert cased.statistics.aggregate is example_statistics.Aggregate.BLEU
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import cli
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.reports import (
   cells,
   joined,
@@ -37,7 +37,7 @@ def _table(model, share, *, task='xnli', folder='', cost=_COST, run=''):
         metric,
         'de',
         share,
-        (corpus_statistics.Statistics(right),),
+        (example_statistics.Statistics(right),),
         f'{folder}/a b.tsv' if folder else '',
       )
       for metric in ('f1', 'exact_match')

@@ -10,7 +10,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.evaluation import plots
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.reports import (
   leaderboard,
   report_files,
@@ -24,7 +24,7 @@ def _score(task, metric, language, value, size=None):
   examples = None
   if size:
     right = (np.arange(size) < value * size).astype(float)
-    examples = (corpus_statistics.Statistics(right),) * 2  # seeds
+    examples = (example_statistics.Statistics(right),) * 2  # seeds
   return score_table.Score(task, metric, language, value, examples)
 
 
@@ -168,7 +168,7 @@ def test_a_model_without_some_tasks(tmp_path):
 
 def test_what_a_suite_has_and_a_model_lacks():
   """No mean of two of nine tasks, nor of some languages of one."""
-  right = (corpus_statistics.Statistics(np.arange(20) < 10),)
+  right = (example_statistics.Statistics(np.arange(20) < 10),)
   scores = [
     score_table.Score(task, 'accuracy', f'l{i}', 0.5, right)
     for task, number in (('udpos', 2), ('tatoeba', 5))
@@ -195,7 +195,7 @@ def test_what_a_suite_has_and_a_model_lacks():
 def test_intervals_of_means_and_gaps():
   """Languages whose examples are translations are drawn together."""
   right = np.random.default_rng(0).random(200) < 0.6
-  one = (corpus_statistics.Statistics(right.astype(float)),)
+  one = (example_statistics.Statistics(right.astype(float)),)
   table = score_table.ScoreTable(
     'a',
     tuple(

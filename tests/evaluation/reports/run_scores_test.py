@@ -5,7 +5,7 @@ import types
 import numpy as np
 
 from xlflax.evaluation import eval_task, result_store
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.reports import run_scores
 
 _GROUP = result_store.Group('retrieval', 'test', 'aaaa')
@@ -19,7 +19,7 @@ def _run(tmp_path, right: list[int]):
   )
   folder = tmp_path / 'eval' / _GROUP.folder / '10'
   folder.mkdir(parents=True)
-  single = {'accuracy': corpus_statistics.Statistics(np.array(right, float))}
+  single = {'accuracy': example_statistics.Statistics(np.array(right, float))}
   for name, text in eval_task.statistics_files('de', single).items():
     (folder / name).write_text(text)
   return types.SimpleNamespace(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from xlflax.data.corpus import line_reader
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors
 
 Link = tuple[int, int]
@@ -48,7 +48,7 @@ class AlignmentScores:
   precision: float
   recall: float
   error_rate: float
-  statistics: corpus_statistics.Statistics
+  statistics: example_statistics.Statistics
 
 
 def alignment_scores(
@@ -74,13 +74,13 @@ def alignment_scores(
     rows.append(
       (len(links & sure), len(links & possible), len(links), len(sure))
     )
-  statistics = corpus_statistics.Statistics(
-    np.array(rows), corpus_statistics.Aggregate.AER
+  statistics = example_statistics.Statistics(
+    np.array(rows), example_statistics.Aggregate.AER
   )
   in_sure, in_possible, num_predicted, num_sure = statistics.rows.sum(0)
   return AlignmentScores(
-    precision=float(corpus_statistics.safe_divide(in_possible, num_predicted)),
-    recall=float(corpus_statistics.safe_divide(in_sure, num_sure)),
+    precision=float(example_statistics.safe_divide(in_possible, num_predicted)),
+    recall=float(example_statistics.safe_divide(in_sure, num_sure)),
     error_rate=statistics.value,
     statistics=statistics,
   )

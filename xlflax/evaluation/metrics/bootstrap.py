@@ -21,14 +21,14 @@ import numpy as np
 from scipy import special
 
 from xlflax.evaluation.metrics import (
-  corpus_statistics,
+  example_statistics,
   metric_checks,
   variance_components,
 )
 from xlflax.utils import errors
 
 _CHUNK = 4_000_000  # indices to sample at a time, to bound memory
-Runs = corpus_statistics.Statistics | Sequence[corpus_statistics.Statistics]
+Runs = example_statistics.Statistics | Sequence[example_statistics.Statistics]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ def bootstrap_scores(
       is too small.
   """
   run_list = (
-    (runs,) if isinstance(runs, corpus_statistics.Statistics) else tuple(runs)
+    (runs,) if isinstance(runs, example_statistics.Statistics) else tuple(runs)
   )
   _check_comparable(run_list, samples)
   run_list = tuple(run.by_cluster() for run in run_list)
@@ -144,7 +144,7 @@ def compare_models(
   """
   models = [
     (model_runs,)
-    if isinstance(model_runs, corpus_statistics.Statistics)
+    if isinstance(model_runs, example_statistics.Statistics)
     else tuple(model_runs)
     for model_runs in (first, second)
   ]
@@ -286,7 +286,7 @@ def _contrast(runs: tuple[int, int]) -> np.ndarray:
 
 
 def _resampled_scores(
-  runs: Sequence[corpus_statistics.Statistics], samples: int, seed: int
+  runs: Sequence[example_statistics.Statistics], samples: int, seed: int
 ) -> np.ndarray:
   """Returns the score of every run on each resampled test set, [S, runs]."""
   aggregate, size = runs[0].aggregate, runs[0].size
@@ -298,7 +298,7 @@ def _resampled_scores(
       sums = counts.astype(np.float64) @ rows.reshape(size, -1)
       sums = sums.reshape(-1, len(runs), aggregate.columns)
       score_blocks.append(
-        corpus_statistics.aggregate_scores(sums, size, aggregate)
+        example_statistics.aggregate_scores(sums, size, aggregate)
       )
     else:
       for sample_counts in counts:
@@ -312,7 +312,7 @@ def _resampled_scores(
 
 
 def _sample_score(
-  aggregate: corpus_statistics.Aggregate, rows: np.ndarray
+  aggregate: example_statistics.Aggregate, rows: np.ndarray
 ) -> float:
   """Returns the score of sampled examples, or NaN if it is undefined.
 
@@ -320,7 +320,7 @@ def _sample_score(
   """
   with np.errstate(invalid='ignore', divide='ignore'):
     try:
-      return corpus_statistics.Statistics(rows, aggregate).value
+      return example_statistics.Statistics(rows, aggregate).value
     except errors.CorpusError:
       return np.nan
 
@@ -341,7 +341,7 @@ def _sample_counts(
 
 
 def _check_comparable(
-  runs: Sequence[corpus_statistics.Statistics], samples: int
+  runs: Sequence[example_statistics.Statistics], samples: int
 ) -> None:
   """Checks that runs have statistics of one metric on the same examples."""
   reference = runs[0]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.evaluation.metrics.parsing_metrics import universal_relation
 
 CONTENT = frozenset(
@@ -92,9 +92,9 @@ class ContentScores:
       gold lemmas.
   """
 
-  clas: corpus_statistics.Statistics
-  mlas: corpus_statistics.Statistics | None
-  blex: corpus_statistics.Statistics | None
+  clas: example_statistics.Statistics
+  mlas: example_statistics.Statistics | None
+  blex: example_statistics.Statistics | None
 
 
 def content_word_scores(
@@ -194,7 +194,7 @@ def _universal_features(text: str) -> str:
   return '|'.join(sorted(features))
 
 
-def _f1_statistics(sentences, key) -> corpus_statistics.Statistics:
+def _f1_statistics(sentences, key) -> example_statistics.Statistics:
   """Returns the F1 statistics of content words.
 
   Args:
@@ -214,8 +214,8 @@ def _f1_statistics(sentences, key) -> corpus_statistics.Statistics:
     )
     for gold, predicted in sentences
   ]
-  return corpus_statistics.Statistics(
-    np.array(rows), corpus_statistics.Aggregate.F1
+  return example_statistics.Statistics(
+    np.array(rows), example_statistics.Aggregate.F1
   )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors
 
 
@@ -26,7 +26,7 @@ class ClassificationScores:
   macro_f1: float
   labels: tuple[str, ...]
   confusion: np.ndarray
-  correct: corpus_statistics.Statistics
+  correct: example_statistics.Statistics
 
 
 def classification_scores(
@@ -55,13 +55,13 @@ def classification_scores(
   confusion = confusion_matrix(gold, predicted, labels=classes)
   num_correct = np.diagonal(confusion)
   num_labels = confusion.sum(0) + confusion.sum(1)  # predicted + gold, [C]
-  class_f1 = corpus_statistics.safe_divide(2 * num_correct, num_labels)
+  class_f1 = example_statistics.safe_divide(2 * num_correct, num_labels)
   return ClassificationScores(
     accuracy=float(num_correct.sum() / len(gold)),
     macro_f1=float(np.mean(class_f1[num_labels > 0])),
     labels=classes,
     confusion=confusion,
-    correct=corpus_statistics.Statistics(
+    correct=example_statistics.Statistics(
       np.array([g == p for g, p in zip(gold, predicted, strict=True)])
     ),
   )
@@ -69,7 +69,7 @@ def classification_scores(
 
 def of_positive(
   gold: Sequence[str], predicted: Sequence[str], positive: str
-) -> dict[str, corpus_statistics.Statistics]:
+) -> dict[str, example_statistics.Statistics]:
   """Returns F1 of a class and Matthews correlation (GLUE's MRPC, QQP and CoLA).
 
   Args:
@@ -80,9 +80,11 @@ def of_positive(
   is_positive = np.array([gold, predicted]) == positive  # [2, N]
   counts = np.stack([is_positive.all(0), is_positive[1], is_positive[0]], 1)
   return {
-    'f1': corpus_statistics.Statistics(counts, corpus_statistics.Aggregate.F1),
-    'matthews': corpus_statistics.Statistics(
-      is_positive.T, corpus_statistics.Aggregate.MATTHEWS
+    'f1': example_statistics.Statistics(
+      counts, example_statistics.Aggregate.F1
+    ),
+    'matthews': example_statistics.Statistics(
+      is_positive.T, example_statistics.Aggregate.MATTHEWS
     ),
   }
 

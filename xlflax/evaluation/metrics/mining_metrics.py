@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 
 Pair = tuple[Hashable, Hashable]
 
@@ -66,7 +66,7 @@ def of_sentences(
   sentences: Collection[Hashable],
   mined: Collection[Pair],
   gold: Collection[Pair],
-) -> corpus_statistics.Statistics:
+) -> example_statistics.Statistics:
   """Returns the numbers of correct, mined and gold pairs of each sentence.
 
   Args:
@@ -79,8 +79,8 @@ def of_sentences(
   for column, pairs in enumerate((mined_set & gold_set, mined_set, gold_set)):
     for sentence, _ in pairs:
       rows[sentence][column] += 1
-  return corpus_statistics.Statistics(
-    np.array(list(rows.values())), corpus_statistics.Aggregate.F1
+  return example_statistics.Statistics(
+    np.array(list(rows.values())), example_statistics.Aggregate.F1
   )
 
 

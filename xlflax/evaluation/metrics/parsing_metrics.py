@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors, validation
 
 
@@ -57,8 +57,8 @@ class AttachmentScores:
     punctuation: Treatment of punctuation.
   """
 
-  las: corpus_statistics.Statistics
-  uas: corpus_statistics.Statistics
+  las: example_statistics.Statistics
+  uas: example_statistics.Statistics
   punctuation: Punctuation
 
 
@@ -103,10 +103,10 @@ def attachment_scores(
     is_attached = has_head & is_scored
     labeled_rows.append(((is_attached & has_relation).sum(), is_scored.sum()))
     unlabeled_rows.append((is_attached.sum(), is_scored.sum()))
-  ratio = corpus_statistics.Aggregate.RATIO
+  ratio = example_statistics.Aggregate.RATIO
   return AttachmentScores(
-    las=corpus_statistics.Statistics(np.array(labeled_rows), ratio),
-    uas=corpus_statistics.Statistics(np.array(unlabeled_rows), ratio),
+    las=example_statistics.Statistics(np.array(labeled_rows), ratio),
+    uas=example_statistics.Statistics(np.array(unlabeled_rows), ratio),
     punctuation=treatment,
   )
 

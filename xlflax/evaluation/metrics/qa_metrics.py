@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors, validation
 
 
@@ -45,8 +45,8 @@ class AnswerScores:
     ids: Ids of the questions in the order of the statistics.
   """
 
-  exact_match: corpus_statistics.Statistics
-  f1: corpus_statistics.Statistics
+  exact_match: example_statistics.Statistics
+  f1: example_statistics.Statistics
   ids: tuple[str, ...]
 
 
@@ -117,8 +117,8 @@ def answer_scores(
     rows.append(scores)
   table = np.array(rows)
   return AnswerScores(
-    corpus_statistics.Statistics(table[:, 0]),
-    corpus_statistics.Statistics(table[:, 1]),
+    example_statistics.Statistics(table[:, 0]),
+    example_statistics.Statistics(table[:, 1]),
     tuple(gold),
   )
 

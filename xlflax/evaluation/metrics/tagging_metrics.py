@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from seqeval.metrics import sequence_labeling
 
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors
 
 Tags = Sequence[Sequence[str]]
@@ -46,10 +46,12 @@ class EntityScores:
 
   overall: TypeScores
   types: dict[str, TypeScores]
-  statistics: corpus_statistics.Statistics
+  statistics: example_statistics.Statistics
 
 
-def token_accuracy(gold: Tags, predicted: Tags) -> corpus_statistics.Statistics:
+def token_accuracy(
+  gold: Tags, predicted: Tags
+) -> example_statistics.Statistics:
   """Returns the numbers of correct tags and of words of each sentence.
 
   The `value` of the statistics is the accuracy over all words.
@@ -71,8 +73,8 @@ def token_accuracy(gold: Tags, predicted: Tags) -> corpus_statistics.Statistics:
     )
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True)
   ]
-  return corpus_statistics.Statistics(
-    np.array(rows), corpus_statistics.Aggregate.RATIO
+  return example_statistics.Statistics(
+    np.array(rows), example_statistics.Aggregate.RATIO
   )
 
 
@@ -214,15 +216,15 @@ def _span_scores(
       name: _type_scores(num_correct[name], num_predicted[name], num_gold[name])
       for name in sorted({*num_predicted, *num_gold})
     },
-    corpus_statistics.Statistics(
-      np.array(rows), corpus_statistics.Aggregate.F1
+    example_statistics.Statistics(
+      np.array(rows), example_statistics.Aggregate.F1
     ),
   )
 
 
 def _type_scores(correct: int, predicted: int, gold: int) -> TypeScores:
   """Returns the scores for numbers of spans."""
-  divide = corpus_statistics.safe_divide
+  divide = example_statistics.safe_divide
   return TypeScores(
     precision=float(divide(correct, predicted, empty=0.0)),
     recall=float(divide(correct, gold, empty=0.0)),

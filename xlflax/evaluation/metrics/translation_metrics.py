@@ -16,7 +16,7 @@ import sacremoses
 from sacrebleu import metrics
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation.metrics import corpus_statistics, metric_checks
+from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class TranslationScore:
 
   value: float
   signature: str
-  statistics: corpus_statistics.Statistics
+  statistics: example_statistics.Statistics
   notes: tuple[str, ...] = ()
 
 
@@ -81,7 +81,7 @@ def bleu(
     score.score,
     str(metric.get_signature()),
     _bleu_statistics(
-      metric, hypotheses, references, corpus_statistics.Aggregate.SMOOTHED_BLEU
+      metric, hypotheses, references, example_statistics.Aggregate.SMOOTHED_BLEU
     ),
     notes,
   )
@@ -129,7 +129,7 @@ def tokenized_bleu(
       metric,
       tokenized_hypotheses,
       tokenized_references,
-      corpus_statistics.Aggregate.BLEU,
+      example_statistics.Aggregate.BLEU,
     ),
   )
 
@@ -167,14 +167,14 @@ def chrf(
   score = metric.corpus_score(hypotheses, references)
   rows = metric._extract_corpus_statistics(hypotheses, references)
   aggregate = (
-    corpus_statistics.Aggregate.CHRF_WORDS
+    example_statistics.Aggregate.CHRF_WORDS
     if word_order
-    else corpus_statistics.Aggregate.CHRF
+    else example_statistics.Aggregate.CHRF
   )
   return TranslationScore(
     score.score,
     str(metric.get_signature()),
-    corpus_statistics.Statistics(np.array(rows), aggregate),
+    example_statistics.Statistics(np.array(rows), aggregate),
   )
 
 
@@ -227,7 +227,7 @@ def _bleu_metric(tokenizer: str) -> metrics.BLEU:
 
 def _bleu_statistics(
   metric: metrics.BLEU, hypotheses, references, aggregate
-) -> corpus_statistics.Statistics:
+) -> example_statistics.Statistics:
   """Returns the BLEU statistics of each sentence, of shape [N, 10].
 
   The columns are the matches and totals of orders 1 to 4, and both lengths.
@@ -240,7 +240,7 @@ def _bleu_statistics(
       hypotheses, *references, strict=True
     )
   ]
-  return corpus_statistics.Statistics(
+  return example_statistics.Statistics(
     np.array(
       [
         (*score.counts, *score.totals, score.sys_len, score.ref_len)

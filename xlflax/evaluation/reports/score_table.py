@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax.evaluation import task_families
-from xlflax.evaluation.metrics import averages, corpus_statistics
+from xlflax.evaluation.metrics import averages, example_statistics
 from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.utils import errors
 
@@ -86,7 +86,7 @@ class Score:
   metric: str
   language: str
   score: float
-  examples: tuple[corpus_statistics.Statistics, ...] | None = None
+  examples: tuple[example_statistics.Statistics, ...] | None = None
   predictions: str = ''
 
 
@@ -167,7 +167,7 @@ class ScoreTable:
 
   def examples(
     self, task: str, metric: str, language: str
-  ) -> tuple[corpus_statistics.Statistics, ...] | None:
+  ) -> tuple[example_statistics.Statistics, ...] | None:
     """Returns the statistics of a score by seed; None if there are none."""
     for score in self.scores:
       if (score.task, score.metric, score.language) == (task, metric, language):
@@ -213,7 +213,7 @@ class ScoreTable:
           score['metric'],
           score['language'],
           math.nan if score['score'] is None else score['score'],
-          tuple(map(corpus_statistics.Statistics.from_json, score['examples']))
+          tuple(map(example_statistics.Statistics.from_json, score['examples']))
           if 'examples' in score
           else None,
           score['predictions'],

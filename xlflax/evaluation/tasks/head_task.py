@@ -15,7 +15,7 @@ from xlflax.data.supervised.featurizers import (
 )
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, head_predictions
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.tasks import labelled_task
 from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.utils import errors, validation
@@ -79,7 +79,7 @@ class HeadTask(labelled_task.LabelledTask):
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any
-  ) -> dict[str, corpus_statistics.Statistics]:
+  ) -> dict[str, example_statistics.Statistics]:
     """Returns the contributions of single examples to the scores.
 
     Args:
@@ -320,9 +320,9 @@ class HeadOnTexts(HeadTask):
 
 
 def with_clusters(
-  statistics: Mapping[str, corpus_statistics.Statistics],
+  statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
-) -> dict[str, corpus_statistics.Statistics]:
+) -> dict[str, example_statistics.Statistics]:
   """Returns statistics of N examples with the names of their N clusters."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))

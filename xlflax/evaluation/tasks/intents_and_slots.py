@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xlflax.evaluation import eval_task, head_predictions
-from xlflax.evaluation.metrics.corpus_statistics import Statistics
+from xlflax.evaluation.metrics.example_statistics import Statistics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.tasks import classification_task, tagging_task
 from xlflax.utils import errors, validation

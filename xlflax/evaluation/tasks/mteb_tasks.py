@@ -15,7 +15,7 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import beir, example_source
 from xlflax.evaluation import eval_task, label_checks, sentence_embedding
 from xlflax.evaluation.metrics import bootstrap, embedding_metrics, probes
-from xlflax.evaluation.metrics.corpus_statistics import Aggregate, Statistics
+from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
 from xlflax.evaluation.metrics.metric import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
 from xlflax.similarity import cosine

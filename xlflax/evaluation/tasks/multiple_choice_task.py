@@ -9,7 +9,7 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import choice_featurizer
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.evaluation import eval_task
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.metric import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task
 from xlflax.objectives.finetuning import multiple_choice
@@ -76,7 +76,7 @@ class ChoiceTask(labelled_task.LabelledTask):
       for indices, choice in zip(questions.values(), predictions, strict=True)
     ]
     return {
-      'accuracy': corpus_statistics.Statistics(np.array(is_correct, float))
+      'accuracy': example_statistics.Statistics(np.array(is_correct, float))
     }
 
 

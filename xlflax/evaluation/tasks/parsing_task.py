@@ -11,7 +11,7 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import parsing_featurizer, word_level
 from xlflax.evaluation import head_predictions, label_checks
 from xlflax.evaluation.label_checks import UnseenLabelPolicy
-from xlflax.evaluation.metrics import clas, corpus_statistics, parsing_metrics
+from xlflax.evaluation.metrics import clas, example_statistics, parsing_metrics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.metrics.parsing_metrics import Punctuation
 from xlflax.evaluation.tasks import head_task, tagging_task
@@ -135,7 +135,7 @@ class Parsing(head_task.HeadTask):
 
 def _available_scores(
   content: clas.ContentScores,
-) -> dict[str, corpus_statistics.Statistics]:
+) -> dict[str, example_statistics.Statistics]:
   """Returns the scores for which there are gold tags and lemmas, by name."""
   return {
     field.name: value

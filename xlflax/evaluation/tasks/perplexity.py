@@ -22,8 +22,8 @@ from xlflax.evaluation import (
   text_sources,
   token_batches,
 )
-from xlflax.evaluation.metrics import corpus_statistics
-from xlflax.evaluation.metrics.corpus_statistics import Aggregate
+from xlflax.evaluation.metrics import example_statistics
+from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import ACCURACY, Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives import objective_base
@@ -341,7 +341,7 @@ def evaluate_parts(
       if not rows[:, 2].any():
         raise errors.CorpusError('The text has no tokens to predict')
       statistics = {
-        metric: corpus_statistics.Statistics(rows[:, indices], aggregate)
+        metric: example_statistics.Statistics(rows[:, indices], aggregate)
         for metric, indices, aggregate in columns
         if rows[:, indices[1]].any()
       }

@@ -23,7 +23,7 @@ from xlflax.evaluation import (
   hidden_states,
   text_sources,
 )
-from xlflax.evaluation.metrics.corpus_statistics import Aggregate
+from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task, multiple_choice_task, perplexity
 from xlflax.objectives.corruption import infilling, masking

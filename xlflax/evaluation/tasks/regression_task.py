@@ -6,7 +6,7 @@ import numpy as np
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import classification_featurizer
-from xlflax.evaluation.metrics.corpus_statistics import Aggregate, Statistics
+from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
 from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.tasks import head_task, mteb_tasks
 from xlflax.objectives.finetuning import sequence_regression

@@ -13,7 +13,7 @@ import numpy as np
 
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.metric import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import cosine
@@ -60,7 +60,7 @@ class RetrievalPredictions(sentence_task.CollectionTask):
       (first_ids[index], second_id) in mined.gold
       for second_id, index in zip(mined.second, nearest, strict=True)
     ]
-    return {'accuracy': corpus_statistics.Statistics(np.array(is_correct))}
+    return {'accuracy': example_statistics.Statistics(np.array(is_correct))}
 
   def _find_nearest(self, subject, mined, notes) -> list[int]:
     """Returns the index in `mined.first` of each second sentence's neighbor."""

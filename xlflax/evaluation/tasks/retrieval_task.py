@@ -16,7 +16,7 @@ import numpy as np
 
 from xlflax.evaluation import eval_task, tatoeba_pairs, text_sources
 from xlflax.evaluation.metrics import (
-  corpus_statistics,
+  example_statistics,
   retrieval_metrics,
   string_overlap,
 )
@@ -313,7 +313,7 @@ class Retrieval(sentence_task.SentenceTask):
 
 def _example_statistics(
   scores: _LayerScores, kinds: np.ndarray
-) -> dict[str, corpus_statistics.Statistics]:
+) -> dict[str, example_statistics.Statistics]:
   """Returns the contributions of single sentences to the accuracies."""
   values = {}
   for suffix, is_correct in (
@@ -327,7 +327,7 @@ def _example_statistics(
   if len(unshared):
     values['accuracy_unshared'] = unshared
   return {
-    name: corpus_statistics.Statistics(value) for name, value in values.items()
+    name: example_statistics.Statistics(value) for name, value in values.items()
   }
 
 

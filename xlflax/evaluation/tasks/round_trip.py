@@ -18,7 +18,7 @@ from xlflax.evaluation import (
   word_states,
 )
 from xlflax.evaluation.metrics import alignment_error_rate
-from xlflax.evaluation.metrics.corpus_statistics import Aggregate
+from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import ACCURACY
 from xlflax.evaluation.tasks import perplexity
 from xlflax.similarity import word_links

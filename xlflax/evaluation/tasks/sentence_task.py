@@ -10,7 +10,7 @@ import numpy as np
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.sources import task_source
 from xlflax.evaluation import eval_task, hidden_states
-from xlflax.evaluation.metrics.corpus_statistics import Statistics
+from xlflax.evaluation.metrics.example_statistics import Statistics
 from xlflax.evaluation.sentence_embedding import Centering, SentenceEmbedding
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.model_calls import Pooling

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import eval_task, sentence_embedding, text_sources
-from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.metric import Better, Metric
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import margin_scoring
@@ -72,7 +72,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
 
   def _score_pair(
     self, subject, pair, notes
-  ) -> dict[str, corpus_statistics.Statistics]:
+  ) -> dict[str, example_statistics.Statistics]:
     """Returns the errors of single sentences of a pair by metric."""
     text = self.source.load(pair)
     count = len(text.second)
@@ -95,7 +95,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     mean = translations[:1] - centered_translations[:1]
     keys = second_vectors - mean
 
-    def score_candidates(num_keys: int) -> corpus_statistics.Statistics:
+    def score_candidates(num_keys: int) -> example_statistics.Statistics:
       return search_errors(
         queries,
         keys[:num_keys],
@@ -117,7 +117,7 @@ def search_errors(
   *,
   k: int = 4,
   margin: str = 'ratio',
-) -> corpus_statistics.Statistics:
+) -> example_statistics.Statistics:
   """Returns 1 for each sentence whose best candidate is wrong, and 0 otherwise.
 
   A candidate is wrong if its text differs from that of the translation.
@@ -140,6 +140,6 @@ def search_errors(
       strict=True,
     )
   )
-  return corpus_statistics.Statistics(
+  return example_statistics.Statistics(
     np.array([texts[best[i]] != texts[i] for i in range(len(first))])
   )
