@@ -23,7 +23,7 @@ def test_show(capsys):
   assert cli.main(['configs', 'show', 'pretrain/mlm.gin']) == 0
   out = capsys.readouterr().out
   for part in (
-    'Often overridden: MONO',
+    'Often overridden:\n- MONO: ',
     '  pretrain/mlm.gin\n    pretrain/base.gin',
     'required\n  MODEL, MODEL_DIR, VOCABULARY, TRAIN_STEPS',
     'MASK_RATIO    = 0.15',

@@ -58,7 +58,8 @@ class GinFile:
   def summary(self) -> str:
     """The first sentence of the header, on one line."""
     text = ' '.join(self.header.split('\n\n')[0].split())
-    return re.split(r'(?<=[a-z)])\. |: (?=the |see )', text)[0].rstrip('.')
+    sentence_end = r'(?<=[\w)])(?<!et al)\. (?=[A-Z])'
+    return re.split(sentence_end, text)[0].rstrip('.')
 
   @property
   def includes(self) -> list[str]:
