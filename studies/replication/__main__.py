@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from studies import command_line
-from studies.replication import catalogue, experiments, real_worlds
+from studies.replication import experiments, real_worlds, registry
 from studies.replication import results as results_lib
 from studies.replication import seeds as seeds_lib
 from studies.replication.page import page
@@ -99,15 +99,15 @@ def _run(args: argparse.Namespace) -> None:
   output = args.output or work / 'page'
   if args.page_only:
     studies = [
-      one for one in catalogue.STUDIES if (output / one.results).exists()
+      one for one in registry.STUDIES if (output / one.results).exists()
     ]
-    for study in studies or [catalogue.SYNTHETIC]:
+    for study in studies or [registry.SYNTHETIC]:
       _write(study, output, study.claims)
     return
   command_line.use_compilation_cache(args.compilation_cache)
-  study, texts = catalogue.SYNTHETIC, None
+  study, texts = registry.SYNTHETIC, None
   if args.corpora or args.treebanks or args.dictionaries:
-    study = catalogue.REAL
+    study = registry.REAL
     texts = real_worlds.Texts.of(
       args.corpora, args.treebanks, args.dictionaries
     )
@@ -129,7 +129,7 @@ def _write(study, output, claims, found=None) -> None:
   needed = () if found is None else study.needed(claims)
   asked = {condition.name for condition in needed}
   settings = {one.condition: one.settings for one in found or ()}
-  before = results_lib.read_all(output / study.results)
+  before = results_lib.read_results(output / study.results)
   kept = [
     one
     for one in before
@@ -153,7 +153,7 @@ def _write(study, output, claims, found=None) -> None:
   judged = page.judged(findings)
   for one in findings:
     verdict = judged.get(one.claim.name, one.verdict)
-    print(f'{one.claim.name}: {verdict.value}')
+    print(f'{one.claim.name}: {verdict.label}')
   print(f'The page is {output / study.name}.md.')
 
 
@@ -162,7 +162,7 @@ def _found(
 ) -> list:
   """The results of the claims' runs."""
   conditions = study.needed(claims)
-  seeds = args.seeds or (None if study is catalogue.SYNTHETIC else _SEEDS)
+  seeds = args.seeds or (None if study is registry.SYNTHETIC else _SEEDS)
   plan = experiments.Plan(
     conditions=conditions,
     seeds=tuple(range(seeds or 0)),
@@ -172,7 +172,7 @@ def _found(
   )
   experiments.check_work(work)
   results_lib.Store(work / 'results').take(
-    results_lib.read_all(output / study.results)
+    results_lib.read_results(output / study.results)
   )
   return experiments.run(plan, work, budget=args.budget)
 

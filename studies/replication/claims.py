@@ -24,15 +24,30 @@ class Order(enum.Enum):
 
 
 class Verdict(enum.Enum):
-  """What the experiment says of a claim."""
+  """Outcome of the experiment on a claim."""
 
   REPRODUCED = 'reproduced'
-  NOT_RESOLVED = 'not resolved at this budget'
+  NOT_RESOLVED = 'not_resolved'
   CONTRADICTED = 'contradicted'
-  NOT_RUN = 'not run'
-  # Of a claim whose own interval says `reproduced`.
-  NO_TWIN = 'in this order; no twin was run'
-  AS_ITS_TWIN = 'in this order, but not told from a twin'
+  NOT_RUN = 'not_run'
+  # The interval of the claim itself is on the claimed side.
+  NO_CONTROL = 'no_control'
+  NOT_ABOVE_CONTROLS = 'not_above_controls'
+
+  @property
+  def label(self) -> str:
+    """Description of the verdict for tables and output."""
+    return _VERDICT_LABELS[self]
+
+
+_VERDICT_LABELS = {
+  Verdict.REPRODUCED: 'reproduced',
+  Verdict.NOT_RESOLVED: 'not resolved at this budget',
+  Verdict.CONTRADICTED: 'contradicted',
+  Verdict.NOT_RUN: 'not run',
+  Verdict.NO_CONTROL: 'in this order; no twin was run',
+  Verdict.NOT_ABOVE_CONTROLS: 'in this order, but not told from a twin',
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,20 +72,20 @@ class Claim:
 
   name: str
   paper: str
-  where: str
-  says: str
+  section: str
+  statement: str
   published: str
   first: str
   second: str
   measure: str
   order: Order = Order.BELOW
   margin: float = 0.0
-  beside: str = ''
+  control_for: str = ''
 
   @property
-  def counts(self) -> bool:
+  def is_from_paper(self) -> bool:
     """Whether it is one of the claims that a paper makes."""
-    return not self.beside and self.where != NO_PAPER
+    return not self.control_for and self.section != NO_PAPER
 
   @property
   def measures(self) -> tuple[str, str]:
@@ -95,7 +110,7 @@ class Finding:
   claim: Claim
   verdict: Verdict
   seeds: tuple[int, ...]
-  found: bootstrap.Significance | None
+  comparison: bootstrap.Significance | None
   languages: Mapping[str, float] = dataclasses.field(default_factory=dict)
   errors: crossed.Errors | None = None
 
@@ -104,8 +119,8 @@ class Finding:
 Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 
 
-def judge(
-  found: bootstrap.Significance, order: Order, margin: float = 0.0
+def judge_interval(
+  comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
   """The page's rule, on the 95 % interval of second - first.
 
@@ -116,17 +131,17 @@ def judge(
   * NOT_ABOVE: reproduced if it lies above -margin, contradicted if below.
   """
   if order is Order.SAME:
-    good = found.low > -margin and found.high < margin
-    bad = found.low > margin or found.high < -margin
+    good = comparison.low > -margin and comparison.high < margin
+    bad = comparison.low > margin or comparison.high < -margin
   else:
     border = 0.0 if order is Order.BELOW else -margin
-    good, bad = found.low > border, found.high < border
+    good, bad = comparison.low > border, comparison.high < border
   if good:
     return Verdict.REPRODUCED
   return Verdict.CONTRADICTED if bad else Verdict.NOT_RESOLVED
 
 
-def beside_twins(one: Finding, twins: Sequence[Finding]) -> Verdict:
+def apply_controls(one: Finding, twins: Sequence[Finding]) -> Verdict:
   """The verdict on a claim, given what its twins say.
 
   An order is the claim's only where its second condition is also above those
@@ -134,11 +149,11 @@ def beside_twins(one: Finding, twins: Sequence[Finding]) -> Verdict:
   """
   if one.verdict is not Verdict.REPRODUCED:
     return one.verdict
-  verdicts = {twin.verdict for twin in twins if twin.found is not None}
+  verdicts = {twin.verdict for twin in twins if twin.comparison is not None}
   if not verdicts:
-    return Verdict.NO_TWIN
+    return Verdict.NO_CONTROL
   good = verdicts == {Verdict.REPRODUCED}
-  return Verdict.REPRODUCED if good else Verdict.AS_ITS_TWIN
+  return Verdict.REPRODUCED if good else Verdict.NOT_ABOVE_CONTROLS
 
 
 def seeds_to_resolve(one: Finding) -> int | None:
@@ -147,7 +162,7 @@ def seeds_to_resolve(one: Finding) -> int | None:
   By the spread that was seen, of normal differences; None where no difference
   was seen, or languages differ too much for any number of seeds.
   """
-  found, count = one.found, len(one.seeds)
+  found, count = one.comparison, len(one.seeds)
   if found is None or not found.difference:
     return None
   aim = found.difference / (special.ndtri(0.975) + special.ndtri(0.8))
@@ -162,7 +177,7 @@ def seeds_to_resolve(one: Finding) -> int | None:
   return max(math.ceil(count * error**2 / left), FEWEST_SEEDS)
 
 
-def find(claim: Claim, scores: Scores) -> Finding:
+def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
   """Compares the conditions of a claim by the seeds that both have."""
   first, second = scores.get(claim.first, {}), scores.get(claim.second, {})
   one, other = claim.measures
@@ -173,7 +188,7 @@ def find(claim: Claim, scores: Scores) -> Finding:
   )
   if len(seeds) < FEWEST_SEEDS:
     return Finding(
-      claim=claim, verdict=Verdict.NOT_RUN, seeds=seeds, found=None
+      claim=claim, verdict=Verdict.NOT_RUN, seeds=seeds, comparison=None
     )
   codes = crossed.languages(one, *(first[seed] for seed in seeds))
   names = [f':{code}' for code in codes] or ['']
@@ -192,15 +207,15 @@ def find(claim: Claim, scores: Scores) -> Finding:
   changes = (after - before).mean(axis=0).tolist()
   return Finding(
     claim=claim,
-    verdict=judge(found, claim.order, claim.margin),
+    verdict=judge_interval(found, claim.order, claim.margin),
     seeds=seeds,
-    found=found,
+    comparison=found,
     languages=dict(zip(codes, changes, strict=False)),
     errors=errors,
   )
 
 
-def conditions_of(claims: Sequence[Claim]) -> tuple[str, ...]:
+def compared_conditions(claims: Sequence[Claim]) -> tuple[str, ...]:
   """The conditions that claims compare, each once."""
   return tuple(
     dict.fromkeys(

@@ -209,7 +209,7 @@ class _Experiment:
     )
 
 
-def scores(
+def group_scores(
   found: Sequence[results.Result],
 ) -> dict[str, dict[int, dict[str, float]]]:
   """Condition -> seed -> measures."""

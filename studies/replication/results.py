@@ -84,7 +84,7 @@ class Store:
     )
 
 
-def collect(results: list[Result], path: pathlib.Path) -> None:
+def write_results(results: list[Result], path: pathlib.Path) -> None:
   """Writes all results to one file, a line each, in a fixed order."""
   ordered = sorted(results, key=lambda one: (one.condition, one.seed))
   lines = [
@@ -94,7 +94,7 @@ def collect(results: list[Result], path: pathlib.Path) -> None:
   paths.write_atomically(path, '[\n' + ',\n'.join(lines) + '\n]\n')
 
 
-def read_all(path: pathlib.Path) -> list[Result]:
+def read_results(path: pathlib.Path) -> list[Result]:
   """The results that `collect` wrote; [] where there is no file.
 
   Raises:

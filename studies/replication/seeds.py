@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from studies.replication.conditions import Condition
 
-FEWEST = 5
-# Condition to number of seeds, where it differs from `FEWEST`.
+DEFAULT_COUNT = 5
+# Condition to number of seeds, where it differs from `DEFAULT_COUNT`.
 _COUNTS = {
   'metaxlm/body': 4,
   'metaxlm/both': 4,
@@ -48,7 +48,7 @@ _COUNTS = {
 
 def of(condition: Condition) -> range:
   """The seeds of a condition."""
-  return range(_COUNTS.get(condition.name, FEWEST))
+  return range(_COUNTS.get(condition.name, DEFAULT_COUNT))
 
 
 def planned(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from studies.replication import __main__ as command
-from studies.replication import catalogue, claims, results
+from studies.replication import claims, registry, results
 from studies.replication.claims import Order, Verdict
 from studies.replication.page import page
 from xlflax.evaluation import plots
@@ -14,18 +14,18 @@ from xlflax.evaluation.metrics.bootstrap import Significance
 _PUBLISHED = pathlib.Path(__file__).parents[2] / 'docs/replication'
 
 
-@pytest.mark.parametrize('study', catalogue.STUDIES, ids=lambda one: one.name)
+@pytest.mark.parametrize('study', registry.STUDIES, ids=lambda one: one.name)
 def test_published_page_follows_from_recorded_results(
   tmp_path, monkeypatch, study
 ):
   monkeypatch.setattr(plots, 'save_figure', lambda *_, **__: None)
-  recorded = results.read_all(_PUBLISHED / study.results)
+  recorded = results.read_results(_PUBLISHED / study.results)
   page.write(tmp_path, recorded, study=study)
   name = f'{study.name}.md'
   assert (tmp_path / name).read_text() == (_PUBLISHED / name).read_text()
 
 
-@pytest.mark.parametrize('study', catalogue.STUDIES, ids=lambda one: one.name)
+@pytest.mark.parametrize('study', registry.STUDIES, ids=lambda one: one.name)
 def test_claims_compare_known_conditions(study):
   names = [condition.name for condition in study.conditions]
   assert len(set(names)) == len(names)
@@ -33,7 +33,7 @@ def test_claims_compare_known_conditions(study):
     assert {claim.first, claim.second} <= set(names)
   for condition in study.conditions:
     if condition.begins_from:
-      start = study.by_name[condition.begins_from]
+      start = study.conditions_by_name[condition.begins_from]
       assert start.saved
       assert names.index(start.name) < names.index(condition.name)
 
@@ -60,7 +60,7 @@ def test_verdict_follows_from_the_interval(order, low, high, verdict):
     p_value=0.5,
     samples=0,
   )
-  assert claims.judge(interval, order, margin=0.05) is verdict
+  assert claims.judge_interval(interval, order, margin=0.05) is verdict
 
 
 def test_command_without_budget_writes_a_page(tmp_path, capsys):

@@ -30,7 +30,7 @@ def equal_systems(
   for _ in range(draws):
     order = draw.sample(list(values), 2 * half)
     compared = paired_comparison.compare_paired(order[:half], order[half:])
-    verdict = claims_lib.judge(compared, Order.BELOW)
+    verdict = claims_lib.judge_interval(compared, Order.BELOW)
     resolved += verdict is not Verdict.NOT_RESOLVED
   return resolved
 

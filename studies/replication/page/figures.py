@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib import figure
 from scipy import special
 
-from studies.replication import catalogue, experiments
+from studies.replication import experiments, registry
 from studies.replication import results as results_lib
-from studies.replication.catalogue import Study
-from studies.replication.claims import Claim, Finding, conditions_of
+from studies.replication.claims import Claim, Finding, compared_conditions
+from studies.replication.registry import Study
 from xlflax.evaluation import plots
 
 _SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
@@ -27,12 +27,12 @@ def write(
   study: Study,
 ) -> dict[str, str]:
   """Draws what there is; returns paper -> file in the folder."""
-  scores = experiments.scores(found)
+  scores = experiments.group_scores(found)
   drawn = {}
-  for paper in catalogue.PAPERS:
+  for paper in registry.PAPERS:
     claims = [one.claim for one in findings if one.claim.paper == paper]
     if own := rows(claims, scores, study):
-      prefix = '' if study is catalogue.SYNTHETIC else f'{study.name}_'
+      prefix = '' if study is registry.SYNTHETIC else f'{study.name}_'
       drawn[paper] = f'{prefix}{paper.lower()}.png'
       plots.save_figure(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
   return drawn
@@ -44,7 +44,7 @@ def rows(
   """Row of a figure -> seed -> measures, of the conditions of claims."""
   titles = {one.name: one.title for one in study.conditions}
   own: dict[str, Values] = {}
-  for name in conditions_of(claims):
+  for name in compared_conditions(claims):
     own |= _rows(titles.get(name, name), scores.get(name, {}))
   return own
 

@@ -4,18 +4,18 @@ import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from studies.replication import budgets, catalogue, experiments
 from studies.replication import claims as claims_lib
+from studies.replication import experiments, registry, token_budget
 from studies.replication import results as results_lib
-from studies.replication.catalogue import Study
 from studies.replication.claims import Claim, Finding, Scores, Verdict
 from studies.replication.page import controls, figures, page_text, sensitivity
+from studies.replication.registry import Study
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.storage import paths
 
 _TEXTS = {
-  catalogue.SYNTHETIC.name: page_text.SYNTHETIC,
-  catalogue.REAL.name: page_text.REAL,
+  registry.SYNTHETIC.name: page_text.SYNTHETIC,
+  registry.REAL.name: page_text.REAL,
 }
 
 
@@ -23,7 +23,7 @@ def write(
   folder: pathlib.Path,
   found: Sequence[results_lib.Result],
   claims: Sequence[Claim] | None = None,
-  study: Study = catalogue.SYNTHETIC,
+  study: Study = registry.SYNTHETIC,
 ) -> list[Finding]:
   """Writes page, figures and results.
 
@@ -37,15 +37,15 @@ def write(
     The findings, in the order of the claims.
   """
   texts = _TEXTS[study.name]
-  results_lib.collect(list(found), folder / study.results)
+  results_lib.write_results(list(found), folder / study.results)
   # As they are kept, so that the page made anew from them is the same.
   found = sorted(
-    results_lib.read_all(folder / study.results),
+    results_lib.read_results(folder / study.results),
     key=functools.partial(_place, study),
   )
-  scores = experiments.scores(found)
+  scores = experiments.group_scores(found)
   findings = [
-    claims_lib.find(claim, scores)
+    claims_lib.evaluate_claim(claim, scores)
     for claim in (study.claims if claims is None else claims)
   ]
   drawn = figures.write(folder, findings, found, study)
@@ -68,27 +68,29 @@ def write(
 
 def _place(study: Study, one: results_lib.Result) -> tuple[int, int]:
   """By the conditions' order, what is no condition now last; then by seed."""
-  places = {name: place for place, name in enumerate(study.by_name)}
+  places = {name: place for place, name in enumerate(study.conditions_by_name)}
   return places.get(one.condition, len(places)), one.seed
 
 
 def judged(findings: Sequence[Finding]) -> dict[str, Verdict]:
   """Claim -> its verdict beside its twins, of all claims of papers."""
   return {
-    one.claim.name: claims_lib.beside_twins(one, _twins(one, findings))
+    one.claim.name: claims_lib.apply_controls(one, _twins(one, findings))
     for one in findings
-    if one.claim.counts
+    if one.claim.is_from_paper
   }
 
 
 def _twins(one: Finding, findings: Sequence[Finding]) -> list[Finding]:
-  return [other for other in findings if other.claim.beside == one.claim.name]
+  return [
+    other for other in findings if other.claim.control_for == one.claim.name
+  ]
 
 
 def _summary(findings: Sequence[Finding]) -> str:
   own = judged(findings)
   counts = ', '.join(
-    f'{list(own.values()).count(verdict)} {verdict.value}'
+    f'{list(own.values()).count(verdict)} {verdict.label}'
     for verdict in Verdict
     if verdict in own.values()
   )
@@ -104,41 +106,43 @@ def _verdicts(findings: Sequence[Finding], scores: Scores) -> Iterator[str]:
   )
   yield '| --- ' * 7 + '|'
   for one in findings:
-    if not one.claim.beside:
+    if not one.claim.control_for:
       verdict = verdicts.get(one.claim.name, one.verdict)
       yield (
-        f'| `{one.claim.name}` | {one.claim.says} '
-        f'| {one.claim.published} ({one.claim.where}) '
+        f'| `{one.claim.name}` | {one.claim.statement} '
+        f'| {one.claim.published} ({one.claim.section}) '
         f'| {_means(one)} | {_difference(one)} '
         f'| {_beside(one, findings, scores)} | {_told(one, verdict)} |'
       )
 
 
 def _means(one: Finding) -> str:
-  if one.found is None:
+  if one.comparison is None:
     return '-'
-  return f'{one.found.first:.3f}; {one.found.second:.3f}'
+  return f'{one.comparison.first:.3f}; {one.comparison.second:.3f}'
 
 
 def _difference(one: Finding) -> str:
-  if one.found is None:
+  if one.comparison is None:
     return '-'
-  found = one.found
+  found = one.comparison
   return f'{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]'
 
 
 def _beside(one: Finding, findings, scores: Scores) -> str:
   """What the twins say, and the other measure where it says otherwise."""
   cells = [
-    f'{twin.claim.says}: {_difference(twin)}'
+    f'{twin.claim.statement}: {_difference(twin)}'
     for twin in _twins(one, findings)
-    if twin.found is not None
+    if twin.comparison is not None
   ]
   if one.languages:
     own = (f'{code} {gain:+.3f}' for code, gain in one.languages.items())
     cells.insert(0, f'by language: {", ".join(own)}')
   other = sensitivity.by_other_measure(one, scores)
-  if other is not None and other.found and other.verdict is not one.verdict:
+  if (
+    other is not None and other.comparison and other.verdict is not one.verdict
+  ):
     cells.append(f'by {other.claim.measure}: {_difference(other)}')
   return '; '.join(cells) or '-'
 
@@ -147,14 +151,14 @@ def _told(one: Finding, verdict: Verdict) -> str:
   """The verdict, and the budget that would tell more."""
   if verdict is Verdict.NOT_RUN and one.seeds:
     return (
-      f'{verdict.value} ({len(one.seeds)} of {claims_lib.FEWEST_SEEDS} seeds)'
+      f'{verdict.label} ({len(one.seeds)} of {claims_lib.FEWEST_SEEDS} seeds)'
     )
   if verdict is not Verdict.NOT_RESOLVED or one.claim.margin:
-    return verdict.value
+    return verdict.label
   needed = claims_lib.seeds_to_resolve(one)
   if not needed:
-    return verdict.value + (' (more languages would)' if one.errors else '')
-  return f'{verdict.value} ({needed:,} seeds would)'
+    return verdict.label + (' (more languages would)' if one.errors else '')
+  return f'{verdict.label} ({needed:,} seeds would)'
 
 
 def _numbers(
@@ -170,12 +174,12 @@ def _numbers(
   for one in findings:
     claim = one.claim
     margin = f' (margin {claim.margin:g})' if claim.margin else ''
-    p = '-' if one.found is None else _p(one.found.p_value)
+    p = '-' if one.comparison is None else _p(one.comparison.p_value)
     yield (
       f'| `{claim.name}`{_twin_of(claim)} '
       f'| `{claim.first}`; `{claim.second}` '
       f'| {claim.measure.replace("|", "; ")}{margin} | {_difference(one)} '
-      f'| {p} | {_p(adjusted[claim.name]) if one.found else "-"} '
+      f'| {p} | {_p(adjusted[claim.name]) if one.comparison else "-"} '
       f'| {len(one.seeds)} | {_first_seeds(one, scores)} '
       f'| {_tokens(claim, study)} '
       f'| {_minutes(claim, found):.1f} |'
@@ -183,7 +187,7 @@ def _numbers(
 
 
 def _twin_of(claim: Claim) -> str:
-  return f', twin of `{claim.beside}`' if claim.beside else ''
+  return f', twin of `{claim.control_for}`' if claim.control_for else ''
 
 
 def _first_seeds(one: Finding, scores: Scores) -> str:
@@ -206,9 +210,9 @@ def _minutes(claim: Claim, found: Sequence[results_lib.Result]) -> float:
 
 def _tokens(claim: Claim, study: Study) -> str:
   """Thousands of tokens that the conditions of a claim read."""
-  known = study.by_name
+  known = study.conditions_by_name
   first, second = (
-    round(budgets.tokens(known[name], known, study.size) / 1000)
+    round(token_budget.count_tokens(known[name], known, study.size) / 1000)
     for name in (claim.first, claim.second)
   )
   return f'{first}' if first == second else f'{first}; {second}'
@@ -216,9 +220,9 @@ def _tokens(claim: Claim, study: Study) -> str:
 
 def holm(findings: Sequence[Finding]) -> dict[str, float]:
   """Claim -> p-value adjusted for all that were run."""
-  run = [one for one in findings if one.found is not None]
+  run = [one for one in findings if one.comparison is not None]
   values = bootstrap.holm_correction(
-    [one.found.p_value for one in run if one.found]
+    [one.comparison.p_value for one in run if one.comparison]
   )
   return {one.claim.name: value for one, value in zip(run, values, strict=True)}
 

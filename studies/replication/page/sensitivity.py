@@ -14,12 +14,12 @@ def by_first_seeds(one: Finding, scores: Scores) -> Finding | None:
 
   Seeds were added after the first ones had been looked at.
   """
-  if len(one.seeds) <= seeds_lib.FEWEST:
+  if len(one.seeds) <= seeds_lib.DEFAULT_COUNT:
     return None
-  kept = one.seeds[: seeds_lib.FEWEST]
+  kept = one.seeds[: seeds_lib.DEFAULT_COUNT]
   names = (one.claim.first, one.claim.second)
   fewer = {name: {seed: scores[name][seed] for seed in kept} for name in names}
-  return claims_lib.find(one.claim, fewer)
+  return claims_lib.evaluate_claim(one.claim, fewer)
 
 
 def by_other_measure(one: Finding, scores: Scores) -> Finding | None:
@@ -30,4 +30,4 @@ def by_other_measure(one: Finding, scores: Scores) -> Finding | None:
   if one.claim.measure not in _OTHER:
     return None
   other = dataclasses.replace(one.claim, measure=_OTHER[one.claim.measure])
-  return claims_lib.find(other, scores)
+  return claims_lib.evaluate_claim(other, scores)

@@ -9,7 +9,7 @@ from xlflax.data.dataset_config import ExampleLayout
 _TWO_SIDED = (ExampleLayout.SIDES, ExampleLayout.ADJACENT)
 
 
-def tokens(
+def count_tokens(
   condition: Condition, known: Mapping[str, Condition], size: Size
 ) -> int:
   """Tokens that a run reads, padding included, and those it begins from.
@@ -24,7 +24,7 @@ def tokens(
   """
   before = 0
   if condition.begins_from and condition.taken is not Taken.TEACHER:
-    before = tokens(known[condition.begins_from], known, size)
+    before = count_tokens(known[condition.begins_from], known, size)
   if condition.untrained:
     return before
   datasets = {

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import logging
 
-from studies.replication.claims import Claim, conditions_of
+from studies.replication.claims import Claim, compared_conditions
 from studies.replication.conditions import Condition, Size
 from studies.replication.papers import (
   real,
@@ -35,7 +35,7 @@ class Study:
   size: Size = Size()
 
   @functools.cached_property
-  def by_name(self) -> dict[str, Condition]:
+  def conditions_by_name(self) -> dict[str, Condition]:
     """The conditions."""
     return {one.name: one for one in self.conditions}
 
@@ -61,9 +61,9 @@ class Study:
 
   def needed(self, claims: tuple[Claim, ...]) -> tuple[Condition, ...]:
     """The conditions of claims, and those that they begin from."""
-    wanted = set(conditions_of(claims))
+    wanted = set(compared_conditions(claims))
     for name in tuple(wanted):
-      while (begun := self.by_name[name].begins_from) is not None:
+      while (begun := self.conditions_by_name[name].begins_from) is not None:
         wanted.add(begun)
         name = begun
     return tuple(one for one in self.conditions if one.name in wanted)
@@ -97,7 +97,7 @@ class Study:
     return tuple(
       claim
       for claim in self.claims
-      if name in (claim.name, claim.beside)
+      if name in (claim.name, claim.control_for)
       or claim.paper.lower() == name.lower()
     )
 
