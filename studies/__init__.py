@@ -1,1 +1,1 @@
-"""Experiments behind figures in the documentation; not part of the package."""
+"""Experiments behind figures in the documentation. Not part of the package."""

@@ -1,4 +1,4 @@
-"""Entry point shared by the studies: logging, exit status, one-line errors."""
+"""Entry point of the studies: logging, exit status and one-line errors."""
 
 import argparse
 import logging
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from xlflax.utils import errors
 
 
-def run(
+def run_command(
   parser: argparse.ArgumentParser,
   command: Callable[[argparse.Namespace], None],
   arguments: Sequence[str] | None,
 ) -> int:
-  """Parses the arguments, runs the command, and reports a user's mistake.
+  """Parses the arguments and runs a study. Errors are printed in one line.
 
   Args:
     parser: Parser of the study.
@@ -47,7 +47,11 @@ def add_compilation_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def use_compilation_cache(directory: str) -> None:
-  """Turns on JAX's persistent compilation cache, if a folder is given."""
+  """Enables JAX's persistent compilation cache.
+
+  Args:
+    directory: Folder of the cache. If empty, the cache is not enabled.
+  """
   if directory:
     import jax
 

@@ -1,1 +1,1 @@
-"""Observations of the papers on small models (docs/measured/analysis.md)."""
+"""Observations of the papers in small models (docs/measured/analysis.md)."""

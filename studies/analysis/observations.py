@@ -1,207 +1,267 @@
-"""Which observations of the papers appear in what studies/analysis/run.sh found.
+"""Comparison of the analyses of studies/analysis/run.sh with the papers.
 
   python -m studies.analysis.observations OUT
 
-OUT holds the folders of the analyses. Prints a Markdown table: what the paper
-saw, the numbers here, and whether they say the same.
+OUT is the folder that contains the folders of the analyses. Prints a Markdown
+table with one line for each observation of a paper: the observation, the
+measured numbers, and whether they reproduce it. Analyses that have not run are
+skipped.
 """
 
 import argparse
+import json
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from xlflax.analysis import analysis_report
-from xlflax.utils import errors
 
 _TLM = 'MLM and TLM'
 _BILINGUAL = ('MLM', _TLM)
 
 
-def rows_of(folder: pathlib.Path) -> list[analysis_report.Row]:
-  """The rows of an analysis; none if it has not been made."""
-  try:
-    return analysis_report.read_rows(folder)[1]
-  except errors.AnalysisError:
+class Observation(NamedTuple):
+  """An observation of a paper and its measurement.
+
+  Attributes:
+    claim: Observation of the paper, with the language pair and the models.
+    numbers: Measured numbers in percent, as text.
+    is_reproduced: Whether the numbers agree with the observation.
+  """
+
+  claim: str
+  numbers: str
+  is_reproduced: bool
+
+
+def read_rows(folder: pathlib.Path) -> list[analysis_report.Row]:
+  """Returns the rows of an analysis, or [] if it has not run."""
+  path = folder / analysis_report.JSON
+  if not path.exists():
     return []
+  return json.loads(path.read_text(encoding='utf-8'))['rows']
 
 
-def by_layer(
+def values_by_layer(
   rows: Sequence[analysis_report.Row],
   value: str,
   *,
   layer: str = 'layer',
-  **wanted,
+  **columns: str,
 ) -> np.ndarray:
-  """The values of the rows with some columns, in the order of layers."""
-  chosen = sorted(
+  """Returns the values of the matching rows in the order of layers.
+
+  Args:
+    rows: Rows of an analysis.
+    value: Column of the values. A missing value becomes NaN.
+    layer: Column of the layer.
+    **columns: Required content of further columns.
+  """
+  values = sorted(
     (row[layer], row[value])
     for row in rows
-    if all(row[name] == content for name, content in wanted.items())
+    if all(row[name] == content for name, content in columns.items())
   )
   return np.array(
-    [np.nan if number is None else number for _, number in chosen], np.float64
+    [np.nan if number is None else number for _, number in values], np.float64
   )
 
 
-def _names(rows: Sequence[analysis_report.Row], column: str) -> list[str]:
-  return list(dict.fromkeys(row[column] for row in rows))
-
-
-def _points(values: np.ndarray) -> str:
-  return ', '.join(f'{100 * value:.1f}' for value in values)
-
-
-def _pearson(first: np.ndarray, second: np.ndarray) -> float:
-  if len(first) < 3 or not (np.ptp(first) and np.ptp(second)):
-    return float('nan')
-  return float(np.corrcoef(first, second)[0, 1])
-
-
-def similarity(
+def check_similarity(
   rows: Sequence[analysis_report.Row],
-) -> Iterator[tuple[str, str, bool]]:
-  """ECS section 5.2 and figure 7."""
-  rows = [row for row in rows if row['first_layer'] == row['second_layer']]
-  for pair in _names(rows, 'pair'):
-    means = {
-      series: by_layer(
+) -> Iterator[Observation]:
+  """Checks ECS, section 5.2 and figure 7.
+
+  Args:
+    rows: Rows of `xlflax analyze cka`.
+  """
+  rows = _same_layers(rows)
+  for pair in _distinct_values(rows, 'pair'):
+    cka_by_series = {
+      series: values_by_layer(
         rows, 'cka', layer='first_layer', pair=pair, series=series
       )
-      for series in _names(rows, 'series')
+      for series in _distinct_values(rows, 'series')
     }
-    mean = {name: values.mean() for name, values in means.items()}
+    means = {series: cka.mean() for series, cka in cka_by_series.items()}
     numbers = ', '.join(
-      f'{name} {100 * value:.1f}' for name, value in mean.items()
+      f'{series} {100 * mean:.1f}' for series, mean in means.items()
     )
-    yield (
+    yield Observation(
       f'{pair}: bilingual models are more similar than monolingual ones',
       numbers,
-      mean['MLM'] > mean['monolingual'],
+      means['MLM'] > means['monolingual'],
     )
-    yield (
+    yield Observation(
       f'{pair}: the random encoder is the lower bound',
       numbers,
-      mean['random'] == min(mean.values()),
+      means['random'] == min(means.values()),
     )
     for series in ('MLM', 'monolingual'):
-      values = means[series]
-      half = len(values) // 2
-      yield (
+      cka = cka_by_series[series]
+      half = len(cka) // 2
+      yield Observation(
         f'{pair}, {series}: lower layers are more similar',
-        _points(values),
-        values[:half].mean() > values[-half:].mean(),
+        _format_percentages(cka),
+        cka[:half].mean() > cka[-half:].mean(),
       )
 
 
-def retrieval(
-  rows: Sequence[analysis_report.Row], similar: Sequence[analysis_report.Row]
-) -> Iterator[tuple[str, str, bool]]:
-  """ECS section 5.1.3 and figure 6; MetaXLM figure 3."""
-  similar = [
-    row for row in similar if row['first_layer'] == row['second_layer']
-  ]
-  for pair in _names(rows, 'pair'):
+def check_sentence_retrieval(
+  rows: Sequence[analysis_report.Row], cka_rows: Sequence[analysis_report.Row]
+) -> Iterator[Observation]:
+  """Checks ECS, section 5.1.3 and figure 6, and MetaXLM, figure 3.
+
+  Args:
+    rows: Rows of `xlflax analyze sentence-retrieval`.
+    cka_rows: Rows of `xlflax analyze cka` for the same models.
+  """
+  cka_rows = _same_layers(cka_rows)
+  for pair in _distinct_values(rows, 'pair'):
     for series in ('monolingual', *_BILINGUAL):
-      found = {
-        mapping: by_layer(
+      unmapped, mapped = (
+        values_by_layer(
           rows, 'accuracy', pair=pair, series=series, mapping=mapping
         )
         for mapping in ('none', 'procrustes')
-      }
-      mapped, plain = found['procrustes'], found['none']
-      yield (
-        f'{pair}, {series}: a map helps',
-        f'best layer {100 * plain.max():.1f} without, '
-        f'{100 * mapped.max():.1f} with',
-        mapped.max() > plain.max(),
       )
-      yield (
+      yield Observation(
+        f'{pair}, {series}: a map helps',
+        f'best layer {100 * unmapped.max():.1f} without, '
+        f'{100 * mapped.max():.1f} with',
+        mapped.max() > unmapped.max(),
+      )
+      yield Observation(
         f'{pair}, {series}: lower layers are retrieved best after the map',
-        _points(mapped),
+        _format_percentages(mapped),
         int(mapped.argmax()) <= len(mapped) // 2,
       )
-    cka = by_layer(
-      similar, 'cka', layer='first_layer', pair=pair, series='monolingual'
+    cka = values_by_layer(
+      cka_rows, 'cka', layer='first_layer', pair=pair, series='monolingual'
     )
-    mapped = by_layer(
+    mapped = values_by_layer(
       rows, 'accuracy', pair=pair, series='monolingual', mapping='procrustes'
     )
     if len(cka) == len(mapped):
-      pearson = _pearson(cka, mapped)
-      yield (
-        f'{pair}, monolingual: CKA and retrieval after the map go '
-        'together over layers (Pearson above 0.9)',
-        f'{pearson:.2f}',
-        pearson > 0.9,
+      correlation = _pearson(cka, mapped)
+      yield Observation(
+        f'{pair}, monolingual: CKA and retrieval after the map correlate '
+        'over layers (Pearson above 0.9)',
+        f'{correlation:.2f}',
+        correlation > 0.9,
       )
 
 
-def translation(
+def check_word_translation(
   rows: Sequence[analysis_report.Row],
-) -> Iterator[tuple[str, str, bool]]:
-  """ECS section 5.1.1 and figure 4."""
-  for pair in _names(rows, 'pair'):
+) -> Iterator[Observation]:
+  """Checks ECS, section 5.1.1 and figure 4.
+
+  Args:
+    rows: Rows of `xlflax analyze lexicon-induction`.
+  """
+  rows = [row for row in rows if row['layer'] is not None]
+  for pair in _distinct_values(rows, 'pair'):
     for series in ('monolingual', *_BILINGUAL):
-      values = by_layer(
-        [row for row in rows if row['layer'] is not None],
+      precision = values_by_layer(
+        rows,
         'precision@1',
         pair=pair,
         series=series,
         score='csls',
         mapping='procrustes',
       )
-      if len(values) > 1:
-        half = len(values) // 2
-        yield (
+      if len(precision) > 1:
+        half = len(precision) // 2
+        yield Observation(
           f'{pair}, {series}: upper layers translate words better',
-          _points(values),
-          values[-half:].mean() > values[:half].mean(),
+          _format_percentages(precision),
+          precision[-half:].mean() > precision[:half].mean(),
         )
 
 
-def alignment(
+def check_word_alignment(
   rows: Sequence[analysis_report.Row],
-) -> Iterator[tuple[str, str, bool]]:
-  """MetaXLM section 4.4 and figure 4."""
-  for pair in _names(rows, 'pair'):
-    values = by_layer(
-      rows, 'aer', pair=pair, series=_TLM, method='mutual_transport'
+) -> Iterator[Observation]:
+  """Checks MetaXLM, section 4.4 and figure 4.
+
+  Args:
+    rows: Rows of `xlflax analyze alignment`.
+  """
+  for pair in _distinct_values(rows, 'pair'):
+    trained, untrained = (
+      values_by_layer(
+        rows, 'aer', pair=pair, series=series, method='mutual_transport'
+      )
+      for series in (_TLM, 'untrained')
     )
-    untrained = by_layer(
-      rows, 'aer', pair=pair, series='untrained', method='mutual_transport'
+    yield Observation(
+      f'{pair}: the error is lowest in the middle layers',
+      _format_percentages(trained),
+      0 < int(trained.argmin()) < len(trained) - 1,
     )
-    yield (
-      f'{pair}: the error is least in the middle',
-      _points(values),
-      0 < int(values.argmin()) < len(values) - 1,
-    )
-    yield (
+    yield Observation(
       f'{pair}: pretraining lowers the error',
-      f'best layer {100 * values.min():.1f}, untrained '
+      f'best layer {100 * trained.min():.1f}, untrained '
       f'{100 * untrained.min():.1f}',
-      values.min() < untrained.min(),
+      trained.min() < untrained.min(),
     )
 
 
-def main() -> None:
+def _same_layers(
+  rows: Sequence[analysis_report.Row],
+) -> list[analysis_report.Row]:
+  """Returns the rows that compare a layer with the same layer."""
+  return [row for row in rows if row['first_layer'] == row['second_layer']]
+
+
+def _distinct_values(
+  rows: Sequence[analysis_report.Row], column: str
+) -> list[str]:
+  """Returns the distinct values of a column in the order of the rows."""
+  return list(dict.fromkeys(row[column] for row in rows))
+
+
+def _format_percentages(values: np.ndarray) -> str:
+  return ', '.join(f'{100 * value:.1f}' for value in values)
+
+
+def _pearson(first: np.ndarray, second: np.ndarray) -> float:
+  """Returns the Pearson correlation, or NaN if it is undefined."""
+  if len(first) < 3 or not (np.ptp(first) and np.ptp(second)):
+    return float('nan')
+  return float(np.corrcoef(first, second)[0, 1])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table of observations."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('output', type=pathlib.Path, metavar='OUT')
-  out = parser.parse_args().output
-  similar = rows_of(out / 'cka-biased')
-  found = [
-    *similarity(similar),
-    *retrieval(rows_of(out / 'sentences'), similar),
-    *translation(rows_of(out / 'words')),
+  parser.add_argument(
+    'output',
+    type=pathlib.Path,
+    metavar='OUT',
+    help='Folder that contains the folders of the analyses.',
+  )
+  folder = parser.parse_args(arguments).output
+  cka_rows = read_rows(folder / 'cka-biased')
+  observations = [
+    *check_similarity(cka_rows),
+    *check_sentence_retrieval(read_rows(folder / 'sentences'), cka_rows),
+    *check_word_translation(read_rows(folder / 'words')),
   ]
-  for name in ('en-de', 'ja-en'):
-    found += alignment(rows_of(out / f'alignment-{name}'))
-  print('| observation | by layer, or means (%) | here |\n| --- | --- | --- |')
-  for claim, numbers, appears in found:
-    print(f'| {claim} | {numbers} | {"yes" if appears else "no"} |')
+  for pair in ('en-de', 'ja-en'):
+    observations += check_word_alignment(
+      read_rows(folder / f'alignment-{pair}')
+    )
+  print(
+    '| observation | by layer, or means (%) | reproduced |\n| --- | --- | --- |'
+  )
+  for claim, numbers, is_reproduced in observations:
+    print(f'| {claim} | {numbers} | {"yes" if is_reproduced else "no"} |')
 
 
 if __name__ == '__main__':

@@ -1,10 +1,10 @@
-"""Trivial baselines of docs/measured/evaluation.md: what needs no model.
+"""Trivial baselines of docs/measured/evaluation.md, which need no model.
 
   python -m studies.evaluation.baselines --data DATA --files FILES \\
       --output baselines.json
 
-FILES is what splits.py wrote. The output has, for each task, baseline and
-part, a score in the unit of `xlflax evaluate`.
+FILES is the output folder of splits.py. The output file maps task, baseline
+and language (or language pair) to a score in the unit of `xlflax evaluate`.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import json
 import pathlib
 import random
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation.metrics import (
@@ -23,9 +25,10 @@ from xlflax.evaluation.metrics import (
   translation_metrics,
 )
 
-DRAWS = 20
-QUESTIONS = 100  # of a file, as qa.gin has them
-TATOEBA = {
+NUM_DRAWS = 20
+# Number of questions of each file. qa.gin has the same limit.
+MAX_QUESTIONS = 100
+TATOEBA_LANGUAGES = {
   'ara': 'ar',
   'cmn': 'zh',
   'deu': 'de',
@@ -37,28 +40,47 @@ TATOEBA = {
   'swh': 'sw',
   'tur': 'tr',
 }
-Tree = collections.namedtuple('Tree', 'heads relations')
+
+# Language (or language pair) to score.
+Scores = dict[str, float]
+# Name of each task, with the scores of its baselines.
+TaskScores = Iterator[tuple[str, dict[str, Scores]]]
 
 
-def majority(train: list[str], gold: list[str]) -> float:
-  """Accuracy of the training set's most frequent class."""
-  return gold.count(most_common(train)) / len(gold)
+class Tree(NamedTuple):
+  """Heads (0 for the root) and relations of the words of a sentence."""
+
+  heads: tuple[int, ...]
+  relations: tuple[str, ...]
 
 
-def most_common(values) -> str:
+def majority_accuracy(train: list[str], gold: list[str]) -> float:
+  """Returns the accuracy of the training set's most frequent class."""
+  return gold.count(most_common_value(train)) / len(gold)
+
+
+def most_common_value(values: Iterable[str]) -> str:
+  """Returns the most frequent value."""
   return collections.Counter(values).most_common(1)[0][0]
 
 
-def shape(word: str) -> str:
-  """Kinds of the first and last character: 'Abc' -> 'LuLl', '.' -> 'PoPo'."""
+def word_shape(word: str) -> str:
+  """Returns the Unicode categories of the first and the last character.
+
+  For example, 'LuLl' for 'Abc' and 'PoPo' for '.'.
+  """
   return unicodedata.category(word[0]) + unicodedata.category(word[-1])
 
 
 class Lexicon:
-  """The most frequent label of each word in the training set.
+  """Tagger that assigns the most frequent training label of each word.
 
-  What an unseen word gets: 'majority', the most frequent label, or 'shape',
-  that of the word's shape.
+  Args:
+    words: Words of the training set.
+    labels: Label of each word.
+    unseen: Label of a word that is not in the training set: 'majority' for the
+      most frequent label, 'shape' for the most frequent label of its word
+      shape.
   """
 
   def __init__(
@@ -68,24 +90,31 @@ class Lexicon:
     by_shape = collections.defaultdict(list)
     for word, label in zip(words, labels, strict=True):
       by_word[word.lower()].append(label)
-      by_shape[shape(word)].append(label)
-    self._words = {key: most_common(found) for key, found in by_word.items()}
-    self._shapes = {
-      key: most_common(found)
-      for key, found in by_shape.items()
+      by_shape[word_shape(word)].append(label)
+    self._label_by_word = {
+      word: most_common_value(word_labels)
+      for word, word_labels in by_word.items()
+    }
+    self._label_by_shape = {
+      shape: most_common_value(shape_labels)
+      for shape, shape_labels in by_shape.items()
       if unseen == 'shape'
     }
-    self._default = most_common(labels)
+    self._default = most_common_value(labels)
 
   def label(self, word: str) -> str:
-    found = self._words.get(word.lower())
-    return found or self._shapes.get(shape(word), self._default)
+    """Returns the predicted label of a word."""
+    label = self._label_by_word.get(word.lower())
+    return label or self._label_by_shape.get(word_shape(word), self._default)
 
 
-def chain(size: int, direction: str) -> tuple[int, ...]:
-  """Heads of a tree that branches to the 'right' or to the 'left'.
+def chain_heads(size: int, direction: str) -> tuple[int, ...]:
+  """Returns the heads of a tree that is a chain of all words.
 
-  Right: each word hangs on the one before it; left: on the one after it.
+  Args:
+    size: Number of words.
+    direction: 'right' if the head of each word is the previous word, 'left' if
+      it is the next word.
   """
   if direction == 'right':
     return tuple(range(size))
@@ -93,7 +122,8 @@ def chain(size: int, direction: str) -> tuple[int, ...]:
 
 
 def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
-  heads = chain(len(example.words), direction)
+  """Returns a chain (see `chain_heads`) with the relations of a lexicon."""
+  heads = chain_heads(len(example.words), direction)
   relations = tuple(
     'root' if head == 0 else lexicon.label(word)
     for head, word in zip(heads, example.words, strict=True)
@@ -101,67 +131,105 @@ def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
   return Tree(heads, relations)
 
 
-def attachment(train, tests) -> dict[str, dict[str, dict[str, float]]]:
-  """Branching trees with the lexicon's relations: metric -> kind -> part."""
+def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
+  """Scores right-branching and left-branching chains as parses.
+
+  Args:
+    train: Training examples. They determine the relation of each word.
+    tests: Test examples by language.
+
+  Returns:
+    Metric ('uas' or 'las') to baseline to scores.
+  """
   lexicon = Lexicon(
-    [w for e in train for w in e.words], [r for e in train for r in e.relations]
+    [word for example in train for word in example.words],
+    [relation for example in train for relation in example.relations],
   )
-  found: dict[str, dict[str, dict[str, float]]] = {'uas': {}, 'las': {}}
+  baselines: dict[str, dict[str, Scores]] = {'uas': {}, 'las': {}}
   for direction in ('right', 'left'):
     scores = {
-      part: parsing_metrics.attachment_scores(
-        examples, [chain_tree(e, lexicon, direction) for e in examples]
+      language: parsing_metrics.attachment_scores(
+        examples,
+        [chain_tree(example, lexicon, direction) for example in examples],
       )
-      for part, examples in tests.items()
+      for language, examples in tests.items()
     }
-    for metric, by_kind in found.items():
-      by_kind[f'{direction}-branching'] = {
-        part: getattr(s, metric).value for part, s in scores.items()
+    for metric, scores_by_baseline in baselines.items():
+      scores_by_baseline[f'{direction}-branching'] = {
+        language: getattr(attachment, metric).value
+        for language, attachment in scores.items()
       }
-  return found
+  return baselines
 
 
-def units(text: str, language: str) -> tuple[list[str], str]:
-  """Words and what joins them; characters of Chinese."""
+def split_units(text: str, language: str) -> tuple[list[str], str]:
+  """Returns the units of a text and the string that joins them.
+
+  The units are characters in Chinese and words in other languages.
+  """
   return (list(text), '') if language == 'zh' else (text.split(), ' ')
 
 
-def random_spans(
+def draw_random_spans(
   examples, lengths: list[int], rng: random.Random
 ) -> dict[str, str]:
-  """A random span of each context, as long as some training answer."""
-  found = {}
+  """Draws a random span of the context of each example.
+
+  Args:
+    examples: Examples with contexts.
+    lengths: Lengths to draw from, in units (see `split_units`).
+    rng: Random number generator.
+
+  Returns:
+    Text of the span by the id of the example.
+  """
+  spans = {}
   for example in examples:
-    words, space = units(example.context, example.language)
-    length = min(rng.choice(lengths), len(words))
-    start = rng.randrange(len(words) - length + 1)
-    found[example.id] = space.join(words[start : start + length])
-  return found
+    units, separator = split_units(example.context, example.language)
+    length = min(rng.choice(lengths), len(units))
+    start = rng.randrange(len(units) - length + 1)
+    spans[example.id] = separator.join(units[start : start + length])
+  return spans
 
 
-def span_f1(examples, lengths: list[int], rules: str) -> float:
-  """F1 of random spans, a mean over draws."""
-  gold = {e.id: [a.text for a in e.answers] for e in examples}
+def random_span_f1(examples, lengths: list[int], rules: str) -> float:
+  """Returns the mean F1 of `NUM_DRAWS` draws of random spans.
+
+  Args:
+    examples: Questions of one language.
+    lengths: Lengths of spans to draw from.
+    rules: Rules of the metric (see `qa_metrics.answer_scores`).
+  """
+  gold = {
+    example.id: [answer.text for answer in example.answers]
+    for example in examples
+  }
   scores = [
     qa_metrics.answer_scores(
       gold,
-      random_spans(examples, lengths, random.Random(seed)),
+      draw_random_spans(examples, lengths, random.Random(seed)),
       rules=rules,
       language=examples[0].language,
     ).f1.value
-    for seed in range(DRAWS)
+    for seed in range(NUM_DRAWS)
   ]
-  return sum(scores) / DRAWS
+  return sum(scores) / NUM_DRAWS
 
 
-def random_mining_f1(first: int, second: int, gold: int) -> float:
-  """Expected F1 of giving each first sentence a random second one."""
-  correct = gold / second
-  return 2 * correct / (first + gold)
+def expected_mining_f1(first: int, second: int, gold: int) -> float:
+  """Returns the expected F1 of pairing each sentence with a random one.
+
+  Args:
+    first: Number of sentences of the first collection.
+    second: Number of sentences of the second collection.
+    gold: Number of gold pairs.
+  """
+  expected_matches = gold / second
+  return 2 * expected_matches / (first + gold)
 
 
-def diagonal(source_size: int, target_size: int) -> set[tuple[int, int]]:
-  """Links along the diagonal, one for each word of the longer side."""
+def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
+  """Returns links along the diagonal, one for each word of the longer side."""
   size = max(source_size, target_size)
   return {
     (n * source_size // size, n * target_size // size) for n in range(size)
@@ -171,76 +239,126 @@ def diagonal(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Translation of the training sentence that shares most words (Jaccard)."""
-  bags = [frozenset(text.split()) for text, _ in train]
-  having = collections.defaultdict(list)
-  for number, bag in enumerate(bags):
-    for word in bag:
-      having[word].append(number)
-  found = []
+  """Returns the translation of the nearest training sentence of each source.
+
+  The nearest sentence has the highest Jaccard similarity of word sets.
+
+  Args:
+    train: Training pairs of source and translation.
+    sources: Sentences to translate.
+  """
+  word_sets = [frozenset(text.split()) for text, _ in train]
+  indices_by_word = collections.defaultdict(list)
+  for index, word_set in enumerate(word_sets):
+    for word in word_set:
+      indices_by_word[word].append(index)
+
+  translations = []
   for text in sources:
-    words = set(text.split())
-    shared = collections.Counter(n for word in words for n in having[word])
-    best = max(
-      shared, default=0, key=lambda n: (shared[n] / len(words | bags[n]), -n)
+    source_words = set(text.split())
+    overlaps = collections.Counter(
+      index for word in source_words for index in indices_by_word[word]
     )
-    found.append(train[best][1])
-  return found
+    nearest = max(
+      overlaps,
+      default=0,
+      key=lambda index: (
+        overlaps[index] / len(source_words | word_sets[index]),
+        -index,
+      ),
+    )
+    translations.append(train[nearest][1])
+  return translations
 
 
-def read(format, files, **options):
-  """Part -> examples with gold labels."""
-  found = example_source.FileDataset(
+def read_examples(
+  format: str, files: Mapping[str, Any], **options: Any
+) -> dict[str, Sequence]:
+  """Returns labeled examples by language (or language pair).
+
+  Args:
+    format: Format of the files.
+    files: Path, or tuple of paths, by language.
+    **options: Options of the format's reader.
+  """
+  dataset = example_source.FileDataset(
     format=format,
     files={
-      part: tuple(map(str, paths)) if isinstance(paths, tuple) else str(paths)
-      for part, paths in files.items()
+      language: tuple(map(str, paths))
+      if isinstance(paths, tuple)
+      else str(paths)
+      for language, paths in files.items()
     },
     options=options,
   )
-  return {part: found.load(part) for part in found.languages()}
+  return {language: dataset.load(language) for language in dataset.languages()}
 
 
-def classification(train, tests) -> dict[str, dict[str, float]]:
-  labels = [e.label for e in train]
+def classification_baselines(train, tests) -> dict[str, Scores]:
+  """Returns the accuracies of the majority class and of chance.
+
+  Args:
+    train: Training examples.
+    tests: Test examples by language.
+  """
+  labels = [example.label for example in train]
   return {
     'majority': {
-      part: majority(labels, [e.label for e in examples])
-      for part, examples in tests.items()
+      language: majority_accuracy(
+        labels, [example.label for example in examples]
+      )
+      for language, examples in tests.items()
     },
-    'chance': {part: 1 / len(set(labels)) for part in tests},
+    'chance': {language: 1 / len(set(labels)) for language in tests},
   }
 
 
-def tags(train, tests, score) -> dict[str, dict[str, float]]:
-  def scores(unseen):
+def tagging_baselines(
+  train, tests, score: Callable[[list, list], float]
+) -> dict[str, Scores]:
+  """Returns the scores of the majority tag and of two lexicons.
+
+  Args:
+    train: Training examples.
+    tests: Test examples by language.
+    score: Function of gold tags and predicted tags of all sentences.
+  """
+
+  def score_lexicon(unseen: str) -> Scores:
     lexicon = Lexicon(
-      [w for e in train for w in e.words],
-      [t for e in train for t in e.tags],
+      [word for example in train for word in example.words],
+      [tag for example in train for tag in example.tags],
       unseen,
     )
     return {
-      part: score(
-        [e.tags for e in examples],
-        [[lexicon.label(w) for w in e.words] for e in examples],
+      language: score(
+        [example.tags for example in examples],
+        [
+          [lexicon.label(word) for word in example.words]
+          for example in examples
+        ],
       )
-      for part, examples in tests.items()
+      for language, examples in tests.items()
     }
 
-  most = most_common(t for e in train for t in e.tags)
+  majority_tag = most_common_value(
+    tag for example in train for tag in example.tags
+  )
   return {
     'majority': {
-      part: score(
-        [e.tags for e in examples], [[most] * len(e.tags) for e in examples]
+      language: score(
+        [example.tags for example in examples],
+        [[majority_tag] * len(example.tags) for example in examples],
       )
-      for part, examples in tests.items()
+      for language, examples in tests.items()
     },
-    'word': scores('majority'),
-    'word or shape': scores('shape'),
+    'word': score_lexicon('majority'),
+    'word or shape': score_lexicon('shape'),
   }
 
 
-def _treebanks(data, split):
+def _treebank_files(data: pathlib.Path, split: str) -> dict[str, Any]:
+  """Returns the treebank of each language. Training is in English only."""
   ud = data / 'ud'
   english = ud / 'UD_English-EWT' / 'en_ewt-ud'
   if split == 'train':
@@ -253,7 +371,8 @@ def _treebanks(data, split):
   }
 
 
-def sentence_tasks(data, files):
+def score_sentence_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
+  """Yields the baselines of NLI and PAWS-X."""
   nli = data / 'nli'
   tests = {
     'en': nli / 'snli/en.test.first1500.tsv',
@@ -266,15 +385,16 @@ def sentence_tasks(data, files):
   }
   yield (
     'nli',
-    classification(
-      read('tsv', {'en': nli / 'snli/en.dev.tsv'})['en'], read('tsv', tests)
+    classification_baselines(
+      read_examples('tsv', {'en': nli / 'snli/en.dev.tsv'})['en'],
+      read_examples('tsv', tests),
     ),
   )
   yield (
     'pawsx',
-    classification(
-      read('tsv', {'en': files / 'pawsx.en.train.tsv'})['en'],
-      read(
+    classification_baselines(
+      read_examples('tsv', {'en': files / 'pawsx.en.train.tsv'})['en'],
+      read_examples(
         'tsv',
         {
           code: files / f'pawsx.{code}.test.tsv'
@@ -285,24 +405,28 @@ def sentence_tasks(data, files):
   )
 
 
-def word_tasks(data, files):
+def score_word_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
+  """Yields the baselines of POS tagging, NER and parsing."""
   train, tests = (
-    read('conllu_tags', _treebanks(data, split)) for split in ('train', 'test')
+    read_examples('conllu_tags', _treebank_files(data, split))
+    for split in ('train', 'test')
   )
   yield (
     'pos',
-    tags(
+    tagging_baselines(
       train['en'],
       tests,
-      lambda gold, found: tagging_metrics.token_accuracy(gold, found).value,
+      lambda gold, predicted: (
+        tagging_metrics.token_accuracy(gold, predicted).value
+      ),
     ),
   )
   folder = data / 'uner'
   yield (
     'ner',
-    tags(
-      read('uner', {'en': files / 'uner.en.train.iob2'})['en'],
-      read(
+    tagging_baselines(
+      read_examples('uner', {'en': files / 'uner.en.train.iob2'})['en'],
+      read_examples(
         'uner',
         {
           'en': folder / 'UNER_English-EWT/en_ewt-ud-test.iob2',
@@ -310,33 +434,34 @@ def word_tasks(data, files):
           'zh': folder / 'UNER_Chinese-GSDSIMP/zh_gsdsimp-ud-test.iob2',
         },
       ),
-      lambda gold, found: (
+      lambda gold, predicted: (
         tagging_metrics.entity_scores(
-          gold, [tagging_metrics.repair_iob2(row) for row in found]
+          gold, [tagging_metrics.repair_iob2(tags) for tags in predicted]
         ).overall.f1
       ),
     ),
   )
   train, tests = (
-    read('conllu', _treebanks(data, split), subtypes='dropped')
+    read_examples('conllu', _treebank_files(data, split), subtypes='dropped')
     for split in ('train', 'test')
   )
-  for metric, found in attachment(train['en'], tests).items():
-    yield f'parsing_{metric}', found
+  for metric, scores in attachment_baselines(train['en'], tests).items():
+    yield f'parsing_{metric}', scores
 
 
-def question_tasks(data, files):
-  train = read('squad', {'en': files / 'tydiqa.en.train.json'})['en']
+def score_question_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
+  """Yields the baselines of extractive question answering."""
+  train = read_examples('squad', {'en': files / 'tydiqa.en.train.json'})['en']
   texts = [example.answers[0].text for example in train if example.answers]
-  # Chinese: about three characters for two English words.
-  lengths = {'zh': [max(1, len(t.split()) * 3 // 2) for t in texts]}
-  other = [len(text.split()) for text in texts]
+  num_words = [len(text.split()) for text in texts]
+  # Three Chinese characters correspond to about two English words.
+  lengths = {'zh': [max(1, length * 3 // 2) for length in num_words]}
   mlqa = {
     'es': 'context-es-question-es',
     'zh': 'context-zh-question-zh',
     'es-en': 'context-es-question-en',
   }
-  sets = {
+  test_sets = {
     'tydiqa': ('squad', {'en': files / 'tydiqa.en.test.json'}),
     'xquad': (
       'squad',
@@ -347,31 +472,35 @@ def question_tasks(data, files):
     ),
     'mlqa': (
       'mlqa',
-      {part: data / f'mlqa/dev-{name}.json' for part, name in mlqa.items()},
+      {
+        languages: data / f'mlqa/dev-{name}.json'
+        for languages, name in mlqa.items()
+      },
     ),
   }
-  for name, (rules, paths) in sets.items():
+  for name, (rules, paths) in test_sets.items():
     yield (
       name,
       {
         'random span': {
-          part: span_f1(examples[:QUESTIONS], lengths.get(part, other), rules)
-          for part, examples in read('squad', paths).items()
+          language: random_span_f1(
+            examples[:MAX_QUESTIONS], lengths.get(language, num_words), rules
+          )
+          for language, examples in read_examples('squad', paths).items()
         }
       },
     )
 
 
-def pair_tasks(data, files):
-  folder = data / 'tatoeba'
+def score_pair_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
+  """Yields the baselines of retrieval, mining, alignment and translation."""
   yield (
     'tatoeba',
     {
       'random': {
-        TATOEBA[path.suffix[1:]]: 1
-        / len(path.read_text(encoding='utf-8').rstrip('\n').split('\n'))
-        for path in sorted(folder.glob('tatoeba.*'))
-        if path.suffix[1:] in TATOEBA
+        TATOEBA_LANGUAGES[path.suffix[1:]]: 1 / len(_read_lines(path))
+        for path in sorted((data / 'tatoeba').glob('tatoeba.*'))
+        if path.suffix[1:] in TATOEBA_LANGUAGES
       }
     },
   )
@@ -380,24 +509,19 @@ def pair_tasks(data, files):
     ('mining_tatoeba', files, ''),
   ):
     prefix = 'tatoeba.' if name == 'mining_tatoeba' else ''
-    found = {}
+    scores = {}
     for code in ('fr', 'zh'):
-      start = folder / f'{prefix}{code}-en{stem}'
+      base = folder / f'{prefix}{code}-en{stem}'
       sizes = [
-        len(
-          pathlib.Path(f'{start}.{side}')
-          .read_text(encoding='utf-8')
-          .rstrip('\n')
-          .split('\n')
-        )
-        for side in (code, 'en', 'gold')
+        len(_read_lines(pathlib.Path(f'{base}.{suffix}')))
+        for suffix in (code, 'en', 'gold')
       ]
-      found[code] = random_mining_f1(*sizes)
-    yield name, {'random': found}
+      scores[code] = expected_mining_f1(*sizes)
+    yield name, {'random': scores}
   gold = data / 'word_alignment'
   ugarit, sample = gold / 'ugarit_grc-eng', gold / 'simalign_sample'
   kftt = gold / 'awesome_align_examples'
-  sets = read(
+  alignments = read_examples(
     'word_alignment',
     {
       'en-de': (
@@ -408,7 +532,7 @@ def pair_tasks(data, files):
       'grc-en': (ugarit / 'text_grc_eng.txt', ugarit / 'alignment_grc_eng.txt'),
     },
   )
-  sets |= read(
+  alignments |= read_examples(
     'word_alignment',
     {'ja-en': (kftt / 'jaen.src-tgt', kftt / 'jaen.gold')},
     first_index=1,
@@ -417,56 +541,77 @@ def pair_tasks(data, files):
     'alignment',
     {
       'diagonal': {
-        part: alignment_error_rate.alignment_scores(
+        pair: alignment_error_rate.alignment_scores(
           examples,
           [
-            diagonal(len(e.source_words), len(e.target_words)) for e in examples
+            diagonal_links(len(example.source_words), len(example.target_words))
+            for example in examples
           ],
         ).error_rate
-        for part, examples in sets.items()
+        for pair, examples in alignments.items()
       }
     },
   )
-  yield 'translation', translations(files / 'en-ja')
+  yield 'translation', translation_baselines(files / 'en-ja')
 
 
-def translations(corpus) -> dict[str, dict[str, float]]:
-  def pairs(path):
-    return [
-      tuple(row.split('\t'))
-      for row in path.read_text(encoding='utf-8').rstrip('\n').split('\n')
-    ]
+def translation_baselines(corpus: pathlib.Path) -> dict[str, Scores]:
+  """Returns the BLEU of copied sources and of the nearest training pairs.
+
+  Args:
+    corpus: Corpus directory of English and Japanese (see splits.py).
+  """
+
+  def read_pairs(path: pathlib.Path) -> list[tuple[str, ...]]:
+    return [tuple(line.split('\t')) for line in _read_lines(path)]
 
   sources, references = zip(
-    *pairs(corpus / 'test/parallel/en-ja.tsv'), strict=True
+    *read_pairs(corpus / 'test/parallel/en-ja.tsv'), strict=True
   )
   outputs = {
     'copy': sources,
     'nearest training pair': nearest_translations(
-      pairs(corpus / 'parallel/en-ja.tsv'), sources
+      read_pairs(corpus / 'parallel/en-ja.tsv'), sources
     ),
   }
   return {
     name: {
       'en-ja': translation_metrics.bleu(
-        found, [references], target_language='ja'
+        translations, [references], target_language='ja'
       ).value
     }
-    for name, found in outputs.items()
+    for name, translations in outputs.items()
   }
 
 
+def _read_lines(path: pathlib.Path) -> list[str]:
+  # `splitlines()` would also split at U+2028 and similar characters.
+  return path.read_text(encoding='utf-8').rstrip('\n').split('\n')
+
+
 def main() -> None:
+  """Writes the scores of all baselines."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  for name in ('data', 'files', 'output'):
-    parser.add_argument(f'--{name}', required=True, type=pathlib.Path)
+  for name, description in (
+    ('data', 'Folder of the data sets.'),
+    ('files', 'Output folder of splits.py.'),
+    ('output', 'JSON file to write.'),
+  ):
+    parser.add_argument(
+      f'--{name}', required=True, type=pathlib.Path, help=description
+    )
   args = parser.parse_args()
   scores = {
-    name: found
-    for tasks in (sentence_tasks, word_tasks, question_tasks, pair_tasks)
-    for name, found in tasks(args.data, args.files)
+    name: task_scores
+    for score_tasks in (
+      score_sentence_tasks,
+      score_word_tasks,
+      score_question_tasks,
+      score_pair_tasks,
+    )
+    for name, task_scores in score_tasks(args.data, args.files)
   }
   args.output.write_text(json.dumps(scores, indent=2) + '\n')
 

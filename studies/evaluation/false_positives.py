@@ -1,10 +1,12 @@
-"""How often equal models are called different, and intervals miss the truth.
+"""Simulation of the false positives of significance tests between models.
 
-Prints tables of simulated test sets: two models whose runs differ by their
-seeds and by chance alone, and of boards of such models. `difference` is the
-difference that they truly have in the second pair of columns.
+Prints two tables of simulated test sets, on which two models differ only by
+their seeds and by chance, and the fraction of leaderboards of equal models on
+which a model is marked as significantly better. The first table also has
+models whose true difference is 5 points. A 95 % interval should cover the true
+difference in 95 % of the trials.
 
-  python -m studies.evaluation.false_positives [TRIALS [BOARDS]]
+  python -m studies.evaluation.false_positives [TRIALS [LEADERBOARDS]]
 """
 
 import sys
@@ -15,23 +17,27 @@ import numpy as np
 from xlflax.evaluation.metrics import bootstrap, example_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 
+_Runs = list[example_statistics.Statistics]
+
 
 class Setting(NamedTuple):
-  """What is simulated.
+  """Parameters of a simulation.
 
   Attributes:
-    runs: seeds of each model.
-    spread: standard deviation of the seeds' true accuracy.
-    examples: in the test set.
-    together: examples of a cluster, such as the questions of a text.
-    languages: whose mean is compared; their test sets are translations.
+    num_seeds: Number of seeds of each model.
+    seed_std: Standard deviation of the true accuracy over seeds.
+    num_examples: Number of examples of the test set.
+    cluster_size: Number of examples of a cluster, such as the questions about
+      one text.
+    num_languages: Number of languages. The mean over them is compared. Their
+      test sets are translations of each other.
   """
 
-  runs: int
-  spread: float
-  examples: int = 200
-  together: int = 1
-  languages: int = 1
+  num_seeds: int
+  seed_std: float
+  num_examples: int = 200
+  cluster_size: int = 1
+  num_languages: int = 1
 
 
 SETTINGS = (
@@ -43,155 +49,216 @@ SETTINGS = (
   Setting(3, 0.08),
   Setting(5, 0.04),
 )
-CLUSTERED = (
+CLUSTERED_SETTINGS = (
   Setting(1, 0.0, 100, 10),
   Setting(1, 0.0, 200, 5),
   Setting(3, 0.02, 1200, 25),
 )
-_OWN = 0.05  # standard deviation of a model's chance on an example
-_CLUSTER = 0.15  # and on a cluster of them
+# Standard deviation of a model's probability of success over examples, and over
+# clusters of examples.
+_EXAMPLE_STD = 0.05
+_CLUSTER_STD = 0.15
 
 
 class Rates(NamedTuple):
-  """Shares of the trials.
+  """Fractions of the trials.
 
   Attributes:
-    significant: p < 0.05.
-    covered: the 95 % interval holds the true difference.
-    alone: p < 0.05 where the clusters are not known.
+    significant: Fraction with p < 0.05.
+    covered: Fraction whose 95 % interval contains the true difference.
+    significant_unclustered: Fraction with p < 0.05 if the test ignores the
+      clusters.
   """
 
   significant: float
   covered: float
-  alone: float
+  significant_unclustered: float
 
 
-def rates(
+def simulate_rates(
   setting: Setting, *, difference: float, trials: int, samples: int = 200
 ) -> Rates:
-  """Compares two models on `trials` simulated test sets.
+  """Compares two models on simulated test sets.
 
-  An example's chance of being right is its own, around 0.6, moved a little by
-  each model, by each seed and by what a model makes of its cluster.
+  The probability of success on an example is drawn around 0.6 for the example.
+  Each model, each seed and each pair of model and cluster adds a deviation.
+
+  Args:
+    setting: Parameters of the simulation.
+    difference: True difference of the models.
+    trials: Number of simulated test sets.
+    samples: Number of bootstrap samples of each test.
   """
   generator = np.random.default_rng(0)
-  significant = covered = alone = 0
+  significant = covered = significant_unclustered = 0
   for trial in range(trials):
-    ease = generator.normal(0.6, 0.1, setting.examples)
+    probabilities = generator.normal(0.6, 0.1, setting.num_examples)
     models = [
-      languages(generator, ease + shift, setting) for shift in (0.0, difference)
+      simulate_runs(generator, probabilities + shift, setting)
+      for shift in (0.0, difference)
     ]
-    found = _compared(models, samples, trial)
-    significant += found.p_value < 0.05
-    covered += found.low <= difference <= found.high
-    if setting.together > 1 and not difference:
+    comparison = _compare(models, samples, trial)
+    significant += comparison.p_value < 0.05
+    covered += comparison.low <= difference <= comparison.high
+    if setting.cluster_size > 1 and not difference:
       models = [
         [
           [example_statistics.Statistics(run.rows) for run in runs]
-          for runs in model
+          for runs in runs_by_language
         ]
-        for model in models
+        for runs_by_language in models
       ]
-      found = _compared(models, samples, trial)
-    alone += found.p_value < 0.05
-  return Rates(significant / trials, covered / trials, alone / trials)
+      comparison = _compare(models, samples, trial)
+    significant_unclustered += comparison.p_value < 0.05
+  return Rates(
+    significant / trials, covered / trials, significant_unclustered / trials
+  )
 
 
-def _compared(models, samples, seed) -> bootstrap.Significance:
+def _compare(
+  models: list[list[_Runs]], samples: int, seed: int
+) -> bootstrap.Significance:
+  """Compares the mean scores over languages of two models."""
   return bootstrap.score_difference(
     *(
       bootstrap.combine_draws(
         [
-          bootstrap.bootstrap_scores(one, samples=samples, seed=seed)
-          for one in model
+          bootstrap.bootstrap_scores(runs, samples=samples, seed=seed)
+          for runs in runs_by_language
         ],
-        [1 / len(model)] * len(model),
+        [1 / len(runs_by_language)] * len(runs_by_language),
       )
-      for model in models
+      for runs_by_language in models
     )
   )
 
 
-def languages(
-  generator, chance, setting
-) -> list[list[example_statistics.Statistics]]:
-  """One model's runs in each language; each example's score is 0 or 1."""
-  together, size = setting.together, len(chance)
-  clusters = np.arange(size) // together
-  if together > 1:
-    moved = generator.normal(0, _CLUSTER, clusters[-1] + 1)[clusters]
-    chance = chance + moved
-  seeds = generator.normal(0, setting.spread, setting.runs)
-  return [
-    [
-      example_statistics.Statistics(
-        (generator.random(size) < own + seed).astype(float),
-        clusters=clusters if together > 1 else None,
-      )
-      for seed in seeds
-    ]
-    for own in (
-      chance + generator.normal(0, _OWN, size) for _ in range(setting.languages)
+def simulate_runs(
+  generator: np.random.Generator, probabilities: np.ndarray, setting: Setting
+) -> list[_Runs]:
+  """Simulates the runs of a model in each language.
+
+  Args:
+    generator: Random number generator.
+    probabilities: Probability of success on each example, of shape [examples].
+    setting: Parameters of the simulation.
+
+  Returns:
+    The runs of each language. The score of an example is 0 or 1.
+  """
+  num_examples = len(probabilities)
+  is_clustered = setting.cluster_size > 1
+  clusters = np.arange(num_examples) // setting.cluster_size
+  if is_clustered:
+    deviations = generator.normal(0, _CLUSTER_STD, clusters[-1] + 1)
+    probabilities = probabilities + deviations[clusters]
+  seed_deviations = generator.normal(0, setting.seed_std, setting.num_seeds)
+
+  runs_by_language = []
+  for _ in range(setting.num_languages):
+    in_language = probabilities + generator.normal(
+      0, _EXAMPLE_STD, num_examples
     )
-  ]
+    runs_by_language.append(
+      [
+        example_statistics.Statistics(
+          (generator.random(num_examples) < in_language + deviation).astype(
+            float
+          ),
+          clusters=clusters if is_clustered else None,
+        )
+        for deviation in seed_deviations
+      ]
+    )
+  return runs_by_language
 
 
-def stars(setting: Setting, *, boards: int, models: int, tasks: int) -> float:
-  """The share of boards of equal models that have a star."""
+def false_positive_rate(
+  setting: Setting, *, num_leaderboards: int, num_models: int, num_tasks: int
+) -> float:
+  """Returns the fraction of leaderboards of equal models with a star.
+
+  Args:
+    setting: Parameters of the simulation.
+    num_leaderboards: Number of simulated leaderboards.
+    num_models: Number of models of each leaderboard.
+    num_tasks: Number of tasks of each leaderboard.
+  """
   generator = np.random.default_rng(1)
-  names = [f'l{i}' for i in range(setting.languages)]
-  wrong = 0
-  for board in range(boards):
-    eases = generator.normal(0.6, 0.1, (tasks, setting.examples))
+  languages = [f'l{i}' for i in range(setting.num_languages)]
+  false_positives = 0
+  for seed in range(num_leaderboards):
+    task_probabilities = generator.normal(
+      0.6, 0.1, (num_tasks, setting.num_examples)
+    )
     tables = [
       score_table.ScoreTable(
         f'm{model}',
         tuple(
-          score_table.Score(f't{task}', 'accuracy', name, runs[0].value, runs)
-          for task, ease in enumerate(eases)
-          for name, runs in zip(
-            names, map(tuple, languages(generator, ease, setting)), strict=True
+          score_table.Score(
+            f't{task}', 'accuracy', language, runs[0].value, runs
+          )
+          for task, probabilities in enumerate(task_probabilities)
+          for language, runs in zip(
+            languages,
+            map(tuple, simulate_runs(generator, probabilities, setting)),
+            strict=True,
           )
         ),
       )
-      for model in range(models)
+      for model in range(num_models)
     ]
-    found = leaderboard.compare_models(tables, samples=200, seed=board)
-    wrong += any((one.adjusted_p or 1) < 0.05 for one in found)
-  return wrong / boards
+    comparisons = leaderboard.compare_models(tables, samples=200, seed=seed)
+    false_positives += any(
+      (comparison.adjusted_p or 1) < 0.05 for comparison in comparisons
+    )
+  return false_positives / num_leaderboards
 
 
-def main(trials: int, boards: int) -> None:
-  """Prints a row for each setting."""
+def main(trials: int, num_leaderboards: int) -> None:
+  """Prints a table line for each setting.
+
+  Args:
+    trials: Number of simulated test sets of each setting.
+    num_leaderboards: Number of simulated leaderboards.
+  """
   print(
-    '| seeds | spread | examples | p < 0.05, equal | covered, equal ', end=''
+    '| seeds | spread | examples | p < 0.05, equal | coverage, equal ', end=''
   )
-  print('| p < 0.05, 5 points apart | covered, 5 points apart |')
+  print('| p < 0.05, 5 points apart | coverage, 5 points apart |')
   print('|' + ' ---: |' * 7)
-  for one in SETTINGS:
-    equal = rates(one, difference=0.0, trials=trials)
-    apart = rates(one, difference=0.05, trials=trials)
+  for setting in SETTINGS:
+    equal = simulate_rates(setting, difference=0.0, trials=trials)
+    apart = simulate_rates(setting, difference=0.05, trials=trials)
     print(
-      f'| {one.runs} | {100 * one.spread:.0f} | {one.examples} '
+      f'| {setting.num_seeds} | {100 * setting.seed_std:.0f} '
+      f'| {setting.num_examples} '
       f'| {equal.significant:.3f} | {equal.covered:.3f} '
       f'| {apart.significant:.3f} | {apart.covered:.3f} |',
       flush=True,
     )
-  print('\n| seeds | spread | examples | in clusters of | languages ', end='')
-  print('| p < 0.05 | p < 0.05, clusters not known | covered |')
+
+  print('\n| seeds | spread | examples | cluster size | languages ', end='')
+  print('| p < 0.05 | p < 0.05, clusters ignored | coverage |')
   print('|' + ' ---: |' * 8)
-  for one in CLUSTERED:
-    equal = rates(one, difference=0.0, trials=trials)
+  for setting in CLUSTERED_SETTINGS:
+    equal = simulate_rates(setting, difference=0.0, trials=trials)
     print(
-      f'| {one.runs} | {100 * one.spread:.0f} | {one.examples} '
-      f'| {one.together} | {one.languages} | {equal.significant:.3f} '
-      f'| {equal.alone:.3f} | {equal.covered:.3f} |',
+      f'| {setting.num_seeds} | {100 * setting.seed_std:.0f} '
+      f'| {setting.num_examples} | {setting.cluster_size} '
+      f'| {setting.num_languages} | {equal.significant:.3f} '
+      f'| {equal.significant_unclustered:.3f} | {equal.covered:.3f} |',
       flush=True,
     )
-  board = Setting(1, 0.0, 200, 5, 3)
-  share = stars(board, boards=boards, models=5, tasks=9)
-  print(f'\nBoards of equal models with a star: {share:.3f}')
+
+  rate = false_positive_rate(
+    Setting(1, 0.0, 200, 5, 3),
+    num_leaderboards=num_leaderboards,
+    num_models=5,
+    num_tasks=9,
+  )
+  print(f'\nLeaderboards of equal models with a star: {rate:.3f}')
 
 
 if __name__ == '__main__':
-  main(*(int(one) for one in sys.argv[1:3] or (1000, 100)))
+  main(*(int(argument) for argument in sys.argv[1:3] or (1000, 100)))

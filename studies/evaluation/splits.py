@@ -1,20 +1,21 @@
-"""Prepares the files of docs/measured/evaluation.md from public small data sets.
+"""Prepares the files of docs/measured/evaluation.md from small public data.
 
   python -m studies.evaluation.splits --data DATA --output FILES
 
-What is drawn goes by a hash of the text, so it is the same everywhere and no
-text stands on both sides:
+Splits are determined by a hash of the text. They are therefore the same on
+every machine, and no text occurs in two splits:
 
-- `uner.en.{train,dev}.iob2`: Universal NER's English dev set by sentence; one
-  in ten is `dev`.
-- `pawsx.<language>.{train,dev,test}.tsv`: PAWS-X by the first English
-  sentence, the same pairs in each language; one half is `train`, three tenths
-  are `test`.
-- `tydiqa.en.{train,test}.json`: TyDiQA-GoldP's English training set by
-  paragraph; one in five is `test`, as the dev set has no answers.
-- `tatoeba.<xx>-en.{xx,en,gold}`: collections to mine in BUCC's format. A third
-  of Tatoeba's pairs is there with both sides, a third with each one.
-- `en-ja/`: a corpus directory of small_parallel_enja.
+- `uner.en.{train,dev}.iob2`: English dev set of Universal NER, split by
+  sentence. One tenth is `dev`.
+- `pawsx.<language>.{train,dev,test}.tsv`: PAWS-X, split by the first English
+  sentence, with the same pairs in each language. One half is `train`, two
+  tenths are `dev` and three tenths are `test`.
+- `tydiqa.en.{train,test}.json`: English training set of TyDiQA-GoldP, split by
+  paragraph. One fifth is `test`, because the dev set has no answers.
+- `tatoeba.<xx>-en.{xx,en,gold}`: Tatoeba as collections for bitext mining in
+  the format of BUCC. Both sentences of a third of the pairs are included. Of
+  the other pairs, only one of the two sentences is included.
+- `en-ja/`: Corpus directory of small_parallel_enja.
 """
 
 import argparse
@@ -22,73 +23,104 @@ import hashlib
 import json
 import pathlib
 
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 
-PAWSX = ('en', 'es', 'fr', 'zh')
-TATOEBA = {'fr': 'fra', 'zh': 'cmn'}
-ENJA = {'train': 'train.first15000', 'validation': 'dev', 'test': 'test'}
+PAWSX_LANGUAGES = ('en', 'es', 'fr', 'zh')
+# Language code to the code in the file names.
+TATOEBA_CODES = {'fr': 'fra', 'zh': 'cmn'}
+# Split to the file name without its suffix.
+ENJA_FILES = {'train': 'train.first15000', 'validation': 'dev', 'test': 'test'}
 
 
-def bucket(text: str, count: int) -> int:
-  """A number below `count` that depends on the text alone."""
+def hash_bucket(text: str, count: int) -> int:
+  """Returns a number below `count` that depends only on the text."""
   digest = hashlib.sha256(text.encode()).digest()
   return int.from_bytes(digest[:8], 'big') % count
 
 
-def lines(path: pathlib.Path) -> list[str]:
-  # Not splitlines(): text may hold U+2028 and the like.
+def read_lines(path: pathlib.Path) -> list[str]:
+  """Returns the lines of a text file."""
+  # `splitlines()` would also split at U+2028 and similar characters.
   return path.read_text(encoding='utf-8').rstrip('\n').split('\n')
 
 
-def write(path: pathlib.Path, rows: list[str]) -> None:
-  path.write_text(''.join(f'{row}\n' for row in rows), encoding='utf-8')
+def write_lines(path: pathlib.Path, lines: list[str]) -> None:
+  """Writes a text file."""
+  path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
 
 
-def uner(data: pathlib.Path, output: pathlib.Path) -> None:
+def prepare_uner(data: pathlib.Path, output: pathlib.Path) -> None:
+  """Splits the English dev set of Universal NER by sentence."""
   path = data / 'uner' / 'UNER_English-EWT' / 'en_ewt-ud-dev.iob2'
   blocks = path.read_text(encoding='utf-8').strip('\n').split('\n\n')
-  for name, held in (('train', False), ('dev', True)):
-    write(
-      output / f'uner.en.{name}.iob2',
+  for split, is_held_out in (('train', False), ('dev', True)):
+    write_lines(
+      output / f'uner.en.{split}.iob2',
       [
         f'{block}\n'
         for block in blocks
-        if (bucket(_words(block), 10) == 0) == held
+        if (hash_bucket(_sentence_text(block), 10) == 0) == is_held_out
       ],
     )
 
 
-def _words(block: str) -> str:
+def _sentence_text(block: str) -> str:
+  """Returns the words of a sentence in IOB2 format, separated by spaces."""
   return ' '.join(
-    row.split('\t')[1] for row in block.split('\n') if not row.startswith('#')
+    line.split('\t')[1]
+    for line in block.split('\n')
+    if not line.startswith('#')
   )
 
 
 def pawsx_split(sentence: str) -> str:
-  number = bucket(sentence, 10)
-  return 'train' if number < 5 else 'dev' if number < 7 else 'test'
+  """Returns the split of the pairs with this first English sentence."""
+  bucket = hash_bucket(sentence, 10)
+  if bucket < 5:
+    return 'train'
+  return 'dev' if bucket < 7 else 'test'
 
 
-def pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Line n is the same pair in each language."""
-  texts = {code: lines(data / 'pawsx' / f'dev-{code}.tsv') for code in PAWSX}
-  splits = [pawsx_split(row.split('\t')[0]) for row in texts['en']]
-  labels = [row.rpartition('\t')[2] for row in texts['en']]
-  for code, rows in texts.items():
-    same = [
-      row.rpartition('\t')[2] == label
-      for row, label in zip(rows, labels, strict=True)
-    ]
-    if sum(same) < 0.98 * len(same):  # a few were labelled anew
-      raise SystemExit(f'PAWS-X {code}: not the pairs of the English file.')
+def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
+  """Splits PAWS-X by the first English sentence.
+
+  The files of all languages contain the same pairs in the same order.
+
+  Raises:
+    SystemExit: If the labels of a language differ from the English ones in more
+      than 2 % of the lines.
+  """
+  lines_by_language = {
+    code: read_lines(data / 'pawsx' / f'dev-{code}.tsv')
+    for code in PAWSX_LANGUAGES
+  }
+  english_lines = lines_by_language['en']
+  splits = [pawsx_split(line.split('\t')[0]) for line in english_lines]
+  labels = [line.rpartition('\t')[2] for line in english_lines]
+  for code, lines in lines_by_language.items():
+    num_equal_labels = sum(
+      line.rpartition('\t')[2] == label
+      for line, label in zip(lines, labels, strict=True)
+    )
+    # A few pairs have a different label in some languages.
+    if num_equal_labels < 0.98 * len(lines):
+      raise SystemExit(
+        f'PAWS-X {code}: the labels must be those of the English file in at '
+        f'least 98 % of the lines. Got: {num_equal_labels} of {len(lines)}.'
+      )
     for name in ('train', 'dev', 'test'):
-      write(
+      write_lines(
         output / f'pawsx.{code}.{name}.tsv',
-        [row for row, split in zip(rows, splits, strict=True) if split == name],
+        [
+          line
+          for line, split in zip(lines, splits, strict=True)
+          if split == name
+        ],
       )
 
 
-def tydiqa(data: pathlib.Path, output: pathlib.Path) -> None:
+def prepare_tydiqa(data: pathlib.Path, output: pathlib.Path) -> None:
+  """Splits the English training set of TyDiQA-GoldP by paragraph."""
   source = data / 'tydiqa_goldp' / 'tydiqa.goldp.en.train.first1000.json'
   content = json.loads(source.read_text(encoding='utf-8'))
   paragraphs = [
@@ -96,74 +128,91 @@ def tydiqa(data: pathlib.Path, output: pathlib.Path) -> None:
     for article in content['data']
     for paragraph in article['paragraphs']
   ]
-  for name, held in (('train', False), ('test', True)):
-    chosen = [
+  for split, is_held_out in (('train', False), ('test', True)):
+    articles = [
       {'title': title, 'paragraphs': [paragraph]}
       for title, paragraph in paragraphs
-      if (bucket(paragraph['context'], 5) == 0) == held
+      if (hash_bucket(paragraph['context'], 5) == 0) == is_held_out
     ]
-    (output / f'tydiqa.en.{name}.json').write_text(
-      json.dumps(content | {'data': chosen}, ensure_ascii=False),
+    (output / f'tydiqa.en.{split}.json').write_text(
+      json.dumps(content | {'data': articles}, ensure_ascii=False),
       encoding='utf-8',
     )
 
 
-def tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Pairs in three parts: both sides, the foreign side, the English side."""
-  for language, code in TATOEBA.items():
+def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
+  """Writes collections for bitext mining.
+
+  The pairs are divided into three groups: both sentences are included, only
+  the foreign sentence, or only the English sentence.
+  """
+  for language, code in TATOEBA_CODES.items():
     stem = data / 'tatoeba' / f'tatoeba.{code}-eng'
     pairs = list(
       zip(
-        lines(stem.with_name(f'{stem.name}.{code}')),
-        lines(stem.with_name(f'{stem.name}.eng')),
+        read_lines(stem.with_name(f'{stem.name}.{code}')),
+        read_lines(stem.with_name(f'{stem.name}.eng')),
         strict=True,
       )
     )
-    part = [bucket(english, 3) for _, english in pairs]
-    sides = [
-      (language, [n for n, p in enumerate(part) if p != 2]),
-      ('en', [n for n, p in enumerate(part) if p != 1]),
+    groups = [hash_bucket(english, 3) for _, english in pairs]
+    collections = [
+      (language, [i for i, group in enumerate(groups) if group != 2]),
+      ('en', [i for i, group in enumerate(groups) if group != 1]),
     ]
-    for side, (name, numbers) in enumerate(sides):
-      shuffled = sorted(
-        numbers, key=lambda n: bucket(f'{name} {pairs[n]}', 2**63)
-      )
-      write(
+    for column, (name, indices) in enumerate(collections):
+      indices.sort(key=lambda i: hash_bucket(f'{name} {pairs[i]}', 2**63))
+      write_lines(
         output / f'tatoeba.{language}-en.{name}',
-        [f'{name}-{n:06}\t{pairs[n][side]}' for n in shuffled],
+        [f'{name}-{i:06}\t{pairs[i][column]}' for i in indices],
       )
-    write(
+    write_lines(
       output / f'tatoeba.{language}-en.gold',
-      [f'{language}-{n:06}\ten-{n:06}' for n, p in enumerate(part) if p == 0],
+      [
+        f'{language}-{i:06}\ten-{i:06}'
+        for i, group in enumerate(groups)
+        if group == 0
+      ],
     )
 
 
-def en_ja(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Pairs for training, validation and test, and text for the vocabulary."""
-  names = ('en', 'ja')
+def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
+  """Writes a corpus of sentence pairs, and monolingual text for a vocabulary."""
+  languages = ('en', 'ja')
   folder = output / 'en-ja'
-  for split, stem in ENJA.items():
+  for split, stem in ENJA_FILES.items():
     pairs = [
-      tuple(row.split('\t'))
-      for row in lines(data / 'small_parallel_enja' / f'{stem}.tsv')
+      tuple(line.split('\t'))
+      for line in read_lines(data / 'small_parallel_enja' / f'{stem}.tsv')
     ]
-    corpus_writer.write_parallel(folder, names, pairs, split=split)
+    corpus_writer.write_parallel(folder, languages, pairs, split=split)
     if split == 'train':
-      for side, name in enumerate(names):
+      for column, language in enumerate(languages):
         corpus_writer.write_monolingual(
-          folder, name, [[pair[side] for pair in pairs]]
+          folder, language, [[pair[column] for pair in pairs]]
         )
 
 
 def main() -> None:
+  """Writes all files."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--data', required=True, type=pathlib.Path)
-  parser.add_argument('--output', required=True, type=pathlib.Path)
+  parser.add_argument(
+    '--data', required=True, type=pathlib.Path, help='Folder of the data sets.'
+  )
+  parser.add_argument(
+    '--output', required=True, type=pathlib.Path, help='Folder to write.'
+  )
   args = parser.parse_args()
   args.output.mkdir(parents=True, exist_ok=True)
-  for prepare in (uner, pawsx, tydiqa, tatoeba, en_ja):
+  for prepare in (
+    prepare_uner,
+    prepare_pawsx,
+    prepare_tydiqa,
+    prepare_tatoeba,
+    prepare_enja,
+  ):
     prepare(args.data, args.output)
 
 

@@ -1,6 +1,8 @@
-"""Prints the tables of docs/measured/evaluation.md from what run.sh made in WORK.
+"""Prints the tables of docs/measured/evaluation.md.
 
 python -m studies.evaluation.table WORK
+
+WORK is the folder that studies/evaluation/run.sh has written.
 """
 
 import dataclasses
@@ -17,13 +19,14 @@ class Row:
   """A task and metric of the table.
 
   Attributes:
-    title: what is measured.
-    grid: WORK's folder of `xlflax finetune`; '' for a task without it.
-    metric: 'task/metric' of the result.
-    baseline: its name in baselines.json.
-    kinds: those of its baselines that are shown.
-    best: 'high' or 'low'.
-    run: the model directory below WORK, for a task without a grid.
+    title: Title of the row.
+    grid: Folder in WORK with the results of `xlflax finetune`. Empty for a task
+      without a hyperparameter grid.
+    metric: Task and metric of the result, as 'task/metric'.
+    baseline: Key of the task in baselines.json.
+    kinds: Names of the baselines to print.
+    best: 'high' if higher scores are better, 'low' otherwise.
+    run: Model directory in WORK of a task without a grid.
   """
 
   title: str
@@ -111,112 +114,141 @@ ROWS = (
 )
 
 
-def below(metrics: Scores, prefix: str) -> Scores:
-  """Part -> score of the metrics 'prefix/part', without the mean."""
-  found = {
+def scores_by_language(metrics: Scores, prefix: str) -> Scores:
+  """Returns the metrics 'prefix/language' by language, without the mean."""
+  scores = {
     name.removeprefix(f'{prefix}/'): value
     for name, value in metrics.items()
     if name.startswith(f'{prefix}/')
   }
-  return {part: value for part, value in found.items() if part != 'mean'}
+  scores.pop('mean', None)
+  return scores
 
 
-def of_grid(folder: pathlib.Path, metric: str) -> Scores:
-  """Test scores of the selected setting, means over seeds."""
+def read_grid_scores(folder: pathlib.Path, metric: str) -> Scores:
+  """Returns the mean test scores over seeds of the selected setting."""
   grid = json.loads((folder / 'grid.json').read_text(encoding='utf-8'))
-  chosen = next(
+  selected = next(
     setting
     for setting in grid['settings']
     if setting['setting'] == grid['selected']
   )
-  return below(
-    {name: spread['mean'] for name, spread in chosen['test'].items()}, metric
+  return scores_by_language(
+    {name: statistics['mean'] for name, statistics in selected['test'].items()},
+    metric,
   )
 
 
-def of_run(run: pathlib.Path, metric: str, step: str) -> Scores:
-  """Scores of a step, or of the last one ('last'); {} without a result."""
+def read_run_scores(run: pathlib.Path, metric: str, step: str) -> Scores:
+  """Returns the test scores of one step of a run.
+
+  Args:
+    run: Model directory.
+    metric: Task and metric, as 'task/metric'.
+    step: Step, 'untrained', or 'last' for the last step.
+
+  Returns:
+    Scores by language, or {} if there is no result.
+  """
   task, _, name = metric.partition('/')
-  steps = {
+  paths = {
     path.stem: path
     for path in (run / 'eval' / task).glob('*/*.json')
     if not path.parent.name.startswith('validation-')
   }
   if step == 'last':
-    step = max((s for s in steps if s.isdigit()), key=int, default='')
-  if step not in steps:
+    step = max((name for name in paths if name.isdigit()), key=int, default='')
+  if step not in paths:
     return {}
-  result = json.loads(steps[step].read_text(encoding='utf-8'))
-  return below(result['metrics'], name)
+  result = json.loads(paths[step].read_text(encoding='utf-8'))
+  return scores_by_language(result['metrics'], name)
 
 
-def scores(work: pathlib.Path, row: Row) -> tuple[Scores, Scores]:
-  """Of the model, and of the same model untrained where that was measured."""
+def read_scores(work: pathlib.Path, row: Row) -> tuple[Scores, Scores]:
+  """Returns the scores of the model and of the untrained model.
+
+  The scores of the untrained model are {} if it was not evaluated.
+  """
   if row.grid:
     grid = work / row.grid
-    return (
-      of_grid(grid, row.metric) if (grid / 'grid.json').exists() else {}
-    ), {}
-  return tuple(
-    of_run(work / row.run, row.metric, step) for step in ('last', 'untrained')
+    if not (grid / 'grid.json').exists():
+      return {}, {}
+    return read_grid_scores(grid, row.metric), {}
+  run = work / row.run
+  return (
+    read_run_scores(run, row.metric, 'last'),
+    read_run_scores(run, row.metric, 'untrained'),
   )
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
+  """Formats a score with a number of decimals that depends on its size."""
   if not math.isfinite(value):
     return '-'
-  return (
-    f'{value:.0f}'
-    if value >= 100
-    else (f'{value:.1f}' if value > 1 else f'{value:.3f}')
-  )
+  if value >= 100:
+    return f'{value:.0f}'
+  return f'{value:.1f}' if value > 1 else f'{value:.3f}'
 
 
-def lines(work: pathlib.Path, row: Row, baselines) -> list[str]:
-  """A line of the table for each part."""
-  model, untrained = scores(work, row)
-  found = {kind: baselines[row.baseline][kind] for kind in row.kinds}
-  if untrained:
-    found['untrained'] = untrained
+def format_row(
+  work: pathlib.Path, row: Row, baselines: dict[str, dict[str, Scores]]
+) -> list[str]:
+  """Returns a table line for each language.
+
+  Scores of the model that are better than all baselines are bold.
+  """
+  model_scores, untrained_scores = read_scores(work, row)
+  baseline_scores = {kind: baselines[row.baseline][kind] for kind in row.kinds}
+  if untrained_scores:
+    baseline_scores['untrained'] = untrained_scores
   sign = 1 if row.best == 'high' else -1
-  made = []
-  for n, (part, value) in enumerate(model.items()):
-    others = {
-      kind: by_part[part] for kind, by_part in found.items() if part in by_part
+  lines = []
+  for i, (language, score) in enumerate(model_scores.items()):
+    language_baselines = {
+      name: scores[language]
+      for name, scores in baseline_scores.items()
+      if language in scores
     }
-    wins = all(sign * value > sign * other for other in others.values())
-    shown = f'**{number(value)}**' if wins else number(value)
-    names = '; '.join(f'{kind} {number(v)}' for kind, v in others.items())
-    made.append(
-      f'| {row.title if n == 0 else ""} | {part} | {names} | {shown} |'
+    is_best = all(
+      sign * score > sign * baseline for baseline in language_baselines.values()
     )
-  return made
+    score_cell = format_number(score)
+    if is_best:
+      score_cell = f'**{score_cell}**'
+    baseline_cell = '; '.join(
+      f'{name} {format_number(baseline)}'
+      for name, baseline in language_baselines.items()
+    )
+    title = row.title if i == 0 else ''
+    lines.append(f'| {title} | {language} | {baseline_cell} | {score_cell} |')
+  return lines
 
 
-def seconds(work: pathlib.Path) -> list[str]:
-  """Lines of the second table: wall and processor seconds of each command."""
-  found: dict[str, list[float]] = {}
+def format_times(work: pathlib.Path) -> list[str]:
+  """Returns a table line of elapsed and CPU seconds for each command."""
+  times_by_command: dict[str, list[float]] = {}
   for line in (work / 'seconds.tsv').read_text(encoding='utf-8').splitlines():
     fields = line.split('\t')
     if len(fields) == 4:
-      times = found.setdefault(fields[0], [0.0, 0.0])
-      times[0] += float(fields[1])
-      times[1] += float(fields[2]) + float(fields[3])
+      name, elapsed, user, system = fields
+      times = times_by_command.setdefault(name, [0.0, 0.0])
+      times[0] += float(elapsed)
+      times[1] += float(user) + float(system)
   return [
-    f'| `{name}` | {wall:.0f} | {processor:.0f} |'
-    for name, (wall, processor) in found.items()
+    f'| `{name}` | {elapsed:.0f} | {cpu:.0f} |'
+    for name, (elapsed, cpu) in times_by_command.items()
   ]
 
 
 def main(work: pathlib.Path) -> None:
+  """Prints the table of scores and the table of times."""
   baselines = json.loads((work / 'baselines.json').read_text())
   print('| task | language | baselines | model |\n| --- | --- | --- | ---: |')
   for row in ROWS:
-    print(
-      '\n'.join(lines(work, row, baselines)) or f'| {row.title} | | not run | |'
-    )
-  print('\n| command | seconds | processor seconds |\n| --- | ---: | ---: |')
-  print('\n'.join(seconds(work)))
+    lines = format_row(work, row, baselines)
+    print('\n'.join(lines) or f'| {row.title} | | not run | |')
+  print('\n| command | seconds | CPU seconds |\n| --- | ---: | ---: |')
+  print('\n'.join(format_times(work)))
 
 
 if __name__ == '__main__':

@@ -90,7 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status."""
-  return command_line.run(build_parser(), _run, arguments)
+  return command_line.run_command(build_parser(), _run, arguments)
 
 
 def _run(args: argparse.Namespace) -> None:

@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status."""
-  return command_line.run(build_parser(), _write, arguments)
+  return command_line.run_command(build_parser(), _write, arguments)
 
 
 def _write(args: argparse.Namespace) -> None:

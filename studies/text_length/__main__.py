@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     required=True,
     help='directory with udhr/ and ntrex/, as the README describes',
   )
-  return command_line.run(parser, measure, arguments)
+  return command_line.run_command(parser, measure, arguments)
 
 
 if __name__ == '__main__':

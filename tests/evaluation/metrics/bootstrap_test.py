@@ -124,7 +124,7 @@ def test_equal_models_differ_in_one_case_of_twenty(
 ):
   """The same as docs/measured/evaluation.md reports of more trials."""
   program = runpy.run_module('studies.evaluation.false_positives')
-  found = program['rates'](
+  found = program['simulate_rates'](
     program['Setting'](runs, spread, examples, together, languages),
     difference=0.0,
     trials=800,
