@@ -209,7 +209,7 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
   for field in (
     'datasets',
     'objectives',
-    'total_steps',
+    'num_train_steps',
     'corpus',
     'seed',
     'checkpoints',

@@ -203,10 +203,10 @@ class Trainer:
       )
     if self.num_train_steps is None and self.epochs is None:
       raise errors.ConfigError(
-        'A run requires `total_steps` or `epochs`',
-        got='total_steps=None, epochs=None',
+        'A run requires `num_train_steps` or `epochs`',
+        got='num_train_steps=None, epochs=None',
         where='Trainer',
-        fix='Set total_steps (gin: TRAIN_STEPS)',
+        fix='Set num_train_steps (gin: TRAIN_STEPS)',
       )
 
   def _check_best_metric(self):
@@ -404,7 +404,7 @@ class Trainer:
         got=f'epochs={self.epochs} of dataset {dataset.name!r}',
         expected='a LabeledDatasetConfig and a vocabulary, or total_steps',
         where='Trainer.epochs',
-        fix='Set total_steps (gin: TRAIN_STEPS)',
+        fix='Set num_train_steps (gin: TRAIN_STEPS)',
       )
     loader = supervised_loader.LabeledLoader(
       dataset, vocabulary=vocabulary, seed=self.seed
