@@ -1,10 +1,12 @@
-"""Prints the tables of docs/first_run.md from its runs.
+"""Prints the tables of docs/first_run.md.
 
   python -m studies.first_run.table WORK [KIND ...]
 
-Retrieval is that of pairs without shared strings, centred, both directions, by
-the layer that is best on the validation pages in the mean of the languages;
-the untrained model has a layer of its own, chosen alike.
+WORK is the folder that studies/first_run/run.sh has written. The retrieval
+accuracy is that of pairs without shared strings, with centered embeddings, as
+the mean of both directions. The layer is the one with the highest mean accuracy
+over languages on the validation pages. It is selected in the same way for the
+untrained model.
 """
 
 import collections
@@ -13,75 +15,104 @@ import pathlib
 import statistics
 import sys
 
+# Language or language pair to accuracy.
+Scores = dict[str, float]
 
-def layers(path: pathlib.Path) -> dict[int, dict[str, float]]:
-  """Layer -> language -> accuracy of pairs without shared strings."""
+
+def read_layer_scores(path: pathlib.Path) -> dict[int, Scores]:
+  """Returns the accuracy of pairs without shared strings for each layer."""
   rows = json.loads(path.read_text('utf-8'))['tables']['layers']
-  found = collections.defaultdict(lambda: collections.defaultdict(list))
+  accuracies = collections.defaultdict(lambda: collections.defaultdict(list))
   for row in rows:
-    found[row['layer']][row['pair']].append(row['accuracy_unshared'])
+    accuracies[row['layer']][row['pair']].append(row['accuracy_unshared'])
   return {
-    layer: {pair: statistics.mean(both) for pair, both in pairs.items()}
-    for layer, pairs in found.items()
+    layer: {
+      pair: statistics.mean(directions) for pair, directions in pairs.items()
+    }
+    for layer, pairs in accuracies.items()
   }
 
 
-def retrieval(run: pathlib.Path, name: str) -> tuple[int, dict[str, float]]:
-  """The chosen layer, and its accuracy on the test pages, by language."""
+def read_retrieval(run: pathlib.Path, name: str) -> tuple[int, Scores]:
+  """Reads the retrieval results of a checkpoint.
+
+  Args:
+    run: Model directory.
+    name: Name of the checkpoint's results: a step or 'untrained'.
+
+  Returns:
+    The layer that is selected on the validation pages, and its accuracy on the
+    test pages.
+  """
   validation, test = (
-    layers(next(run.glob(f'eval/retrieval/{split}-*/{name}.json')))
+    read_layer_scores(next(run.glob(f'eval/retrieval/{split}-*/{name}.json')))
     for split in ('validation', 'test')
   )
-  best = max(
+  best_layer = max(
     validation, key=lambda layer: statistics.mean(validation[layer].values())
   )
-  return best, test[best]
+  return best_layer, test[best_layer]
 
 
-def trained(run: pathlib.Path) -> str:
-  """Name of the trained checkpoint's results."""
-  [name] = {
+def find_trained_step(run: pathlib.Path) -> str:
+  """Returns the step of the only trained checkpoint that has results."""
+  [step] = {
     path.stem
     for path in run.glob('eval/retrieval/test-*/*.json')
     if path.stem.isdigit()
   }
-  return name
+  return step
 
 
-def tags(folder: pathlib.Path) -> dict[str, dict[str, float]]:
-  """'trained' or 'untrained' -> language -> mean accuracy over the seeds."""
-  found: dict[str, dict[str, list[float]]] = {}
+def read_tagging(folder: pathlib.Path) -> dict[str, Scores]:
+  """Reads the accuracies of part-of-speech tagging.
+
+  Args:
+    folder: Output folder of `xlflax finetune`.
+
+  Returns:
+    The mean accuracies over seeds, by language, of the fine-tuned 'trained' and
+    'untrained' models.
+  """
+  accuracies: dict[str, dict[str, list[float]]] = {}
   for path in folder.glob('trials/*/eval/tagging_test/*/*.json'):
-    which = 'untrained' if 'untrained' in path.parts[-5] else 'trained'
+    model = 'untrained' if 'untrained' in path.parts[-5] else 'trained'
     metrics = json.loads(path.read_text('utf-8'))['metrics']
-    scores = found.setdefault(which, collections.defaultdict(list))
+    by_language = accuracies.setdefault(model, collections.defaultdict(list))
     for name, value in metrics.items():
       if name.startswith('accuracy/') and name != 'accuracy/mean':
-        scores[name.partition('/')[2]].append(value)
+        by_language[name.partition('/')[2]].append(value)
   return {
-    which: {code: statistics.mean(seeds) for code, seeds in scores.items()}
-    for which, scores in found.items()
+    model: {
+      language: statistics.mean(seeds)
+      for language, seeds in by_language.items()
+    }
+    for model, by_language in accuracies.items()
   }
 
 
 def main() -> None:
+  """Prints the table of retrieval and the table of tagging for each kind."""
   work = pathlib.Path(sys.argv[1])
   for kind in sys.argv[2:] or ('mono', 'pairs', 'published'):
-    runs = sorted(
-      done.parent for done in (work / 'pos').glob(f'{kind}-*/.done')
-    )
-    runs = [work / 'runs' / one.name for one in runs]
+    runs = [
+      work / 'runs' / marker.parent.name
+      for marker in sorted((work / 'pos').glob(f'{kind}-*/.done'))
+    ]
     print(f'\n{kind}: retrieval without shared strings\n')
     for run in runs:
-      for name in ('untrained', trained(run)):
-        layer, found = retrieval(run, name)
-        row = ' | '.join(f'{found[code]:.3f}' for code in sorted(found))
-        print(f'| {run.name} | {name} | {layer} | {row} |')
+      for name in ('untrained', find_trained_step(run)):
+        layer, scores = read_retrieval(run, name)
+        print(f'| {run.name} | {name} | {layer} | {_format_cells(scores)} |')
     print(f'\n{kind}: parts of speech\n')
     for run in runs:
-      for name, found in sorted(tags(work / 'pos' / run.name).items()):
-        row = ' | '.join(f'{found[code]:.3f}' for code in sorted(found))
-        print(f'| {run.name} | {name} | {row} |')
+      for name, scores in sorted(read_tagging(work / 'pos' / run.name).items()):
+        print(f'| {run.name} | {name} | {_format_cells(scores)} |')
+
+
+def _format_cells(scores: Scores) -> str:
+  """Formats the scores as table cells, sorted by language."""
+  return ' | '.join(f'{scores[language]:.3f}' for language in sorted(scores))
 
 
 if __name__ == '__main__':

@@ -20,19 +20,21 @@ import numpy as np
 Row = Mapping[str, str]
 
 
-def correlations(
+def layer_correlations(
   cka: Iterable[Row], sentences: Iterable[Row], *, mapping: str = 'procrustes'
 ) -> dict[tuple[str, str, str], float]:
-  """Computes the Pearson correlation over layers.
+  """Computes the Pearson correlation of CKA and retrieval accuracy over layers.
 
   Args:
-    cka: Rows of `cka.csv`; layers are compared with their counterparts.
+    cka: Rows of `cka.csv`. Only comparisons of a layer with the same layer of
+      the other model are used.
     sentences: Rows of `sentences.csv`.
-    mapping: Rows of `sentences.csv` to use: 'procrustes' or 'none'.
+    mapping: Mapping of the rows of `sentences.csv` to use: 'procrustes' or
+      'none'.
 
   Returns:
-    (series, pair, step) -> correlation, for those with three or more layers in
-    both files. NaN if one of the two is constant.
+    Correlation by (series, pair, step), for those with three or more layers in
+    both files. NaN if one of the two quantities is constant.
   """
   similarity = {
     (row['series'], row['pair'], row['step'], row['first_layer']): row['cka']
@@ -42,9 +44,9 @@ def correlations(
   values: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
   for row in sentences:
     name = row['series'], row['pair'], row['step']
-    found = similarity.get((*name, row['layer']))
-    if row['mapping'] == mapping and found is not None:
-      pair = float(found), float(row['accuracy'])
+    layer_cka = similarity.get((*name, row['layer']))
+    if row['mapping'] == mapping and layer_cka is not None:
+      pair = float(layer_cka), float(row['accuracy'])
       values.setdefault(name, []).append(pair)
   with np.errstate(invalid='ignore'):
     return {
@@ -55,14 +57,19 @@ def correlations(
 
 
 def main(cka: str, sentences: str) -> None:
-  """Prints the correlations as a table."""
+  """Prints the correlations as a table.
+
+  Args:
+    cka: Output folder of `xlflax analyze cka`.
+    sentences: Output folder of `xlflax analyze sentence-retrieval`.
+  """
   rows = []
   for folder, name in ((cka, 'cka.csv'), (sentences, 'sentences.csv')):
     with open(pathlib.Path(folder) / name, encoding='utf-8') as file:
       rows.append(list(csv.DictReader(file)))
   print('| series | pair | step | Pearson correlation |')
   print('| --- ' * 4 + '|')
-  for (series, pair, step), value in correlations(*rows).items():
+  for (series, pair, step), value in layer_correlations(*rows).items():
     print(f'| {series} | {pair} | {step} | {value:.3f} |')
 
 

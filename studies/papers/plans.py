@@ -1,9 +1,10 @@
-"""Plans of the papers' models on the papers' number of GPUs, as a table.
+"""Plans the papers' models on the papers' number of GPUs.
 
   python -m studies.papers.plans WORK
 
-Runs `xlflax train --dry_run` for each, with an invented vocabulary of the
-paper's size, in bfloat16; WORK keeps the plans and WORK/plans.md.
+Runs `xlflax train --dry_run` for each model, with a dummy vocabulary of the
+paper's size, in bfloat16. Writes the plans to WORK and the table of
+docs/measured/papers.md to WORK/plans.md.
 """
 
 import json
@@ -11,7 +12,8 @@ import pathlib
 import subprocess
 import sys
 
-# Gin file, vocabulary, languages, GPUs, the paper's number of parameters.
+# Gin file, vocabulary size, number of languages, number of GPUs, and the number
+# of parameters that the paper states (None if it states none).
 PLANS = (
   ('veco/large_phase2', 250_002, 50, 64, 662e6),
   ('veco/small_ca_mlm_tlm', 250_002, 50, 64, 247e6),
@@ -23,7 +25,7 @@ PLANS = (
 GIB = 2**30
 
 
-def arguments(
+def plan_arguments(
   file: str, vocabulary: int, languages: int, devices: int
 ) -> list[str]:
   """Returns the arguments of `xlflax` that plan a row.
@@ -31,7 +33,7 @@ def arguments(
   Parameters and optimizer state are sharded by FSDP over all devices.
 
   Args:
-    file: The gin file of the row, such as 'ecs/default'.
+    file: Gin file of the row, such as 'ecs/default'.
     vocabulary: Size of the dummy vocabulary.
     languages: Number of languages of the dummy vocabulary.
     devices: Number of devices.
@@ -53,25 +55,32 @@ def arguments(
   return command
 
 
-def plan(work: pathlib.Path, file: str, *sizes: int) -> dict:
-  """Plans one row; see `arguments`."""
+def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
+  """Returns the plan of a row as JSON values.
+
+  Args:
+    work: Folder to write the plan to.
+    file: Gin file of the row, such as 'ecs/default'.
+    *sizes: Further arguments of `plan_arguments`.
+  """
   output = work / f'{file.replace("/", "_")}.json'
-  command = ['xlflax', *arguments(file, *sizes), f'--output_file={output}']
+  command = ['xlflax', *plan_arguments(file, *sizes), f'--output_file={output}']
   subprocess.run(command, check=True)
   return json.loads(output.read_text())
 
 
 def main() -> None:
+  """Plans all rows and prints the table."""
   work = pathlib.Path(sys.argv[1])
   work.mkdir(parents=True, exist_ok=True)
   lines = [
     '| gin file | V | parameters | the paper | difference | GPUs | state '
-    'a GPU, GiB | activations and gradients, GiB |',
+    'per GPU, GiB | activations and gradients, GiB |',
     '| --- ' * 8 + '|',
   ]
   for file, vocabulary, languages, devices, published in PLANS:
-    made = plan(work, file, vocabulary, languages, devices)
-    count, memory = made['parameters']['total'], made['memory']
+    plan = plan_row(work, file, vocabulary, languages, devices)
+    count, memory = plan['parameters']['total'], plan['memory']
     state = sum(memory[k] for k in ('parameters', 'optimizer', 'other_state'))
     lines.append(
       f'| `papers/{file}.gin` | {vocabulary:,} | {count / 1e6:.1f}M | '

@@ -1,12 +1,13 @@
-"""Trains the tiny twin of every row of the papers' tables, and times it.
+"""Trains the tiny configuration of every row of the papers' tables.
 
   python -m studies.papers.run_twins --data DATA --work WORK [--only REGEX] \
       [--jobs 2]
 
-DATA holds the data sets that `studies/real_text/build_corpus.py` names. In WORK
-it makes corpora, vocabularies, token caches and runs by `xlflax` commands, each
-once: what is finished is not made again. The commands are in WORK/commands.txt,
-the table of docs/measured/papers.md is printed and written to WORK/twins.md.
+DATA contains the data sets that `studies/real_text/build_corpus.py` names. The
+corpora, vocabularies, token caches and runs are created in WORK by `xlflax`
+commands. Results that exist are not created again. The commands are recorded in
+WORK/commands.txt. The table of docs/measured/papers.md, with losses and CPU
+times, is printed and written to WORK/tiny_runs.md.
 """
 
 import argparse
@@ -15,67 +16,89 @@ import pathlib
 import re
 import sys
 
-from studies.papers import runner, twin_rows
+from studies.papers import runner, tiny_rows
 
 
-def table(results: dict[str, dict]) -> str:
+def format_table(results: dict[str, dict]) -> str:
+  """Returns the table of all rows that have a result.
+
+  Args:
+    results: Result of `runner.read_result` by the name of the row.
+  """
   lines = [
     '| table | row | gin file | steps | first loss | final loss '
     '| CPU seconds |',
     '| --- ' * 7 + '|',
   ]
-  for row in twin_rows.ROWS:
+  for row in tiny_rows.ROWS:
     if row.name in results:
-      out = results[row.name]
+      result = results[row.name]
       lines.append(
-        f'| {row.table} | {row.row} | {_shown(row.files)} | {out["steps"]} '
-        f'| {out["first"]:.3f} | {out["last"]:.3f} | {out["cpu_seconds"]:.0f} |'
+        f'| {row.table} | {row.row} | {_format_files(row.files)} '
+        f'| {result["steps"]} | {result["first"]:.3f} | {result["last"]:.3f} '
+        f'| {result["cpu_seconds"]:.0f} |'
       )
   return '\n'.join(lines) + '\n'
 
 
-def _shown(files: tuple[str, ...]) -> str:
-  return ', '.join(
-    f'`{f if i == 0 else f.split("/")[-1]}`' for i, f in enumerate(files)
-  )
+def _format_files(files: tuple[str, ...]) -> str:
+  """Formats the gin files. Only the first one is printed with its folder."""
+  first, *others = files
+  names = [first, *(file.split('/')[-1] for file in others)]
+  return ', '.join(f'`{name}`' for name in names)
 
 
 def main() -> int:
+  """Trains the rows; returns 1 if a run fails or a metric does not fall."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--data', required=True, type=pathlib.Path)
-  parser.add_argument('--work', required=True, type=pathlib.Path)
+  parser.add_argument(
+    '--data', required=True, type=pathlib.Path, help='Folder of the data sets.'
+  )
+  parser.add_argument(
+    '--work', required=True, type=pathlib.Path, help='Folder to write.'
+  )
   parser.add_argument(
     '--only',
     default='',
-    help='names of runs, as a regular '
-    'expression; those that they begin from are run too',
+    metavar='REGEX',
+    help='Names of the runs, as a regular expression. The runs that they are '
+    'initialized from are trained too.',
   )
-  parser.add_argument('--jobs', type=int, default=1)
+  parser.add_argument(
+    '--jobs', type=int, default=1, help='Number of parallel runs.'
+  )
   args = parser.parse_args()
-  maker = runner.Maker(args.data, args.work, twin_rows.ROWS)
-  rows = [row for row in twin_rows.ROWS if re.search(args.only, row.name)]
+  study_runner = runner.Runner(args.data, args.work, tiny_rows.ROWS)
+  rows = [row for row in tiny_rows.ROWS if re.search(args.only, row.name)]
   results, failed = {}, []
   with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-    futures = {pool.submit(maker.run, row): row for row in rows}
+    futures = {pool.submit(study_runner.train, row): row for row in rows}
     for future in concurrent.futures.as_completed(futures):
       row = futures[future]
       try:
-        results[row.name] = runner.result_of(future.result(), row.measure)
+        results[row.name] = runner.read_result(future.result(), row.metric)
         print(f'{row.name}: {results[row.name]}', flush=True)
       except RuntimeError as error:
         failed.append(row.name)
-        print(f'{row.name} FAILED: {error}', file=sys.stderr, flush=True)
-  text = table(results)
-  (args.work / 'twins.md').write_text(text)
-  print(text)
-  rising = [
-    name for name, out in results.items() if out['last'] >= out['first']
+        print(f'{row.name}: {error}', file=sys.stderr, flush=True)
+  table = format_table(results)
+  (args.work / 'tiny_runs.md').write_text(table)
+  print(table)
+  not_falling = [
+    name
+    for name, result in results.items()
+    if result['last'] >= result['first']
   ]
-  if failed or rising:
-    print(f'failed: {failed}; loss not falling: {rising}', file=sys.stderr)
-  return bool(failed or rising)
+  if failed:
+    print(f'Failed runs: {", ".join(failed)}', file=sys.stderr)
+  if not_falling:
+    print(
+      f'Runs whose metric did not fall: {", ".join(not_falling)}',
+      file=sys.stderr,
+    )
+  return int(bool(failed or not_falling))
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Makes corpora, vocabularies, caches and runs by `xlflax` commands, each once."""
+"""Creation of corpora, vocabularies, caches and runs by `xlflax` commands."""
 
 import dataclasses
 import json
@@ -8,15 +8,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
-BUILD = HERE.parent / 'real_text' / 'build_corpus.py'
-PAIRS = ('fr', 'ru', 'zh')
+_STUDIES = pathlib.Path(__file__).resolve().parents[1]
+BUILD_CORPUS = _STUDIES / 'real_text' / 'build_corpus.py'
+# Languages that are paired with English.
+PAIRED_LANGUAGES = ('fr', 'ru', 'zh')
 
-# Corpus -> flags of build_corpus.py. ECS's are of one domain, the Bible; in
-# `ecs_cc` the second language is of another one.
+# Corpus to flags of build_corpus.py. The corpora of ECS contain text of one
+# domain, the Bible. In `ecs_cc`, the text of the second language is from other
+# domains.
 CORPORA = {
-  **{f'ecs_{x}': ['--languages', 'en', x, '--sources', 'bible'] for x in PAIRS},
+  **{
+    f'ecs_{x}': ['--languages', 'en', x, '--sources', 'bible']
+    for x in PAIRED_LANGUAGES
+  },
   **{
     f'ecs_cc_{x}': [
       '--languages',
@@ -28,12 +35,12 @@ CORPORA = {
       'guide',
       'ntrex',
     ]
-    for x in PAIRS
+    for x in PAIRED_LANGUAGES
   },
   'compare': ['--languages', 'en', 'fr', 'ru', 'zh'],
   'many': ['--languages', 'en', 'de', 'fr', 'ru', 'zh'],
 }
-# Vocabulary -> flags of `xlflax vocab`.
+# Vocabulary to flags of `xlflax vocab`.
 VOCABULARIES = {
   'joint': ['--vocab_sharing=joint', '--model_type=bpe', '--num_merges=4000'],
   'shared': ['--vocab_sharing=shared', '--model_type=bpe', '--num_merges=2000'],
@@ -50,18 +57,19 @@ VOCABULARIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A run of `xlflax train`.
+  """A row of a paper's table, as a run of `xlflax train`.
 
   Attributes:
-    name: of the run.
-    files: gin files.
-    corpus: of `CORPORA`.
-    vocabulary: of `VOCABULARIES`.
-    macros: gin macro -> name of the run whose directory it is.
-    more: further flags of `xlflax train`.
-    measure: metric that must fall; `a - b` is a difference of two.
-    table: paper and table, as a page shows it.
-    row: the paper's name of it.
+    name: Name of the run.
+    files: Gin files.
+    corpus: Key of `CORPORA`.
+    vocabulary: Key of `VOCABULARIES`.
+    macros: Pairs of a gin macro and the name of another run. The macro is bound
+      to the directory of that run, which is trained first.
+    flags: Further flags of `xlflax train`.
+    metric: Metric that must fall. `a - b` is the difference of two metrics.
+    table: Paper and number of the table, as the documentation prints it.
+    row: Name of the row in the paper.
   """
 
   name: str
@@ -69,32 +77,45 @@ class Row:
   corpus: str = 'many'
   vocabulary: str = 'unigram'
   macros: tuple[tuple[str, str], ...] = ()
-  more: tuple[str, ...] = ()
-  measure: str = 'loss'
+  flags: tuple[str, ...] = ()
+  metric: str = 'loss'
   table: str = ''
   row: str = ''
 
 
-class Maker:
-  """Makes inputs and runs, each once, several at a time."""
+class Runner:
+  """Creator of inputs and runs.
+
+  Each of them is created once. The methods may be called by several threads.
+
+  Args:
+    data: Folder of the data sets.
+    work: Folder to write.
+    rows: All rows that `train` may be called for, including the rows that are
+      used for initialization.
+  """
 
   def __init__(self, data: pathlib.Path, work: pathlib.Path, rows: list[Row]):
-    """Args:
-    data: the data sets.
-    work: where everything is made.
-    rows: all that `run` may be asked for, directly or as a beginning.
-    """
     self.data, self.work = data.resolve(), work.resolve()
     self.work.mkdir(parents=True, exist_ok=True)
     self.rows = {row.name: row for row in rows}
     self._locks: dict[str, threading.Lock] = {}
     self._lock = threading.Lock()
 
-  def call(self, command: list[str], log: pathlib.Path) -> dict[str, float]:
-    """Runs a command; its output goes to a file that an error names.
+  def run_command(
+    self, command: list[str], log: pathlib.Path
+  ) -> dict[str, float]:
+    """Runs a command and measures its time.
+
+    Args:
+      command: Command line.
+      log: File to write the output of the command to.
 
     Returns:
-      'seconds' of the clock, and 'cpu_seconds' of all its threads.
+      Elapsed 'seconds', and 'cpu_seconds' of all threads.
+
+    Raises:
+      RuntimeError: If the command fails.
     """
     with self._lock, open(self.work / 'commands.txt', 'a') as commands:
       commands.write(' '.join(command) + '\n')
@@ -107,50 +128,67 @@ class Maker:
       _, status, usage = os.wait4(process.pid, 0)
       process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-      raise RuntimeError(f'{" ".join(command)}: see {log}')
+      raise RuntimeError(
+        f'`{" ".join(command)}` failed with exit status '
+        f'{process.returncode}. Its output is in {log}.'
+      )
     return {
       'seconds': time.monotonic() - started,
       'cpu_seconds': usage.ru_utime + usage.ru_stime,
     }
 
-  def once(self, name: str, make) -> pathlib.Path:
-    """The path of something that `make(path)` makes, unless it is there."""
+  def create_once(
+    self, name: str, create: Callable[[pathlib.Path], Any]
+  ) -> pathlib.Path:
+    """Calls `create(path)` unless it has succeeded before.
+
+    Args:
+      name: Path within the folder.
+      create: Function that writes the file or folder at the path.
+
+    Returns:
+      The path.
+    """
     path = self.work / name
     with self._lock:
       lock = self._locks.setdefault(name, threading.Lock())
     with lock:
-      done = path.parent / f'.{path.name}.done'
-      if not done.exists():
+      marker = path.parent / f'.{path.name}.done'
+      if not marker.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        make(path)
-        done.touch()
+        create(path)
+        marker.touch()
     return path
 
-  def log(self, path: pathlib.Path) -> pathlib.Path:
+  def log_file(self, path: pathlib.Path) -> pathlib.Path:
+    """Returns the log file of the command that creates `path`."""
     return self.work / 'logs' / f'{path.relative_to(self.work)}.log'
 
-  def corpus(self, name: str) -> pathlib.Path:
-    """A corpus; ECS's are tokenised as Moses does, Chinese segmented."""
-    raw = self.once(
+  def build_corpus(self, name: str) -> pathlib.Path:
+    """Creates a corpus.
+
+    The corpora of ECS are tokenized with Moses, and Chinese is segmented.
+    """
+    raw = self.create_once(
       f'raw/{name}',
-      lambda path: self.call(
+      lambda path: self.run_command(
         [
           sys.executable,
-          str(BUILD),
+          str(BUILD_CORPUS),
           '--data',
           str(self.data),
           '--output',
           str(path),
           *CORPORA[name],
         ],
-        self.log(path),
+        self.log_file(path),
       ),
     )
     if not name.startswith('ecs'):
       return raw
-    return self.once(
+    return self.create_once(
       f'corpora/{name}',
-      lambda path: self.call(
+      lambda path: self.run_command(
         [
           'xlflax',
           'preprocess',
@@ -159,19 +197,20 @@ class Maker:
           '--moses',
           '--segment_chinese',
         ],
-        self.log(path),
+        self.log_file(path),
       ),
     )
 
-  def vocabulary(self, corpus: str, name: str) -> pathlib.Path:
-    text = self.corpus(corpus)
+  def build_vocabulary(self, corpus: str, name: str) -> pathlib.Path:
+    """Creates a vocabulary of a corpus."""
+    text = self.build_corpus(corpus)
     if name == 'english':
-      text = self.once(
+      text = self.create_once(
         f'raw/{corpus}_english', lambda path: copy_language(text, path, 'en')
       )
-    return self.once(
+    return self.create_once(
       f'vocabularies/{corpus}_{name}',
-      lambda path: self.call(
+      lambda path: self.run_command(
         [
           'xlflax',
           'vocab',
@@ -179,21 +218,22 @@ class Maker:
           f'--output={path}',
           *VOCABULARIES[name],
         ],
-        self.log(path),
+        self.log_file(path),
       ),
     )
 
-  def cache(self, corpus: str, vocabulary: str) -> pathlib.Path:
-    directory = self.vocabulary(corpus, vocabulary)
-    text = self.corpus(corpus)
+  def build_cache(self, corpus: str, vocabulary: str) -> pathlib.Path:
+    """Creates the token cache of a corpus and a vocabulary."""
+    directory = self.build_vocabulary(corpus, vocabulary)
+    text = self.build_corpus(corpus)
     mixtures = (
       ['corpus.mono.en']
       if vocabulary == 'english'
       else ['corpus.mono', 'corpus.parallel', 'corpus.code_switched']
     )
-    return self.once(
+    return self.create_once(
       f'caches/{corpus}_{vocabulary}',
-      lambda path: self.call(
+      lambda path: self.run_command(
         [
           'xlflax',
           'cache',
@@ -202,62 +242,73 @@ class Maker:
           f'--output={path}',
           *[f'--mixture={name}' for name in mixtures],
         ],
-        self.log(path),
+        self.log_file(path),
       ),
     )
 
-  def run(self, row: Row) -> pathlib.Path:
-    """Trains a row, after the runs that it begins from."""
+  def train(self, row: Row) -> pathlib.Path:
+    """Trains a row, after the runs that it is initialized from."""
     macros: dict[str, object] = {
-      macro: str(self.run(self.rows[name])) for macro, name in row.macros
+      macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }
-    cache = self.cache(row.corpus, row.vocabulary)
-    vocabulary = self.vocabulary(row.corpus, row.vocabulary)
-    dictionaries = sorted((self.corpus(row.corpus) / 'dictionaries').glob('*'))
+    corpus = self.build_corpus(row.corpus)
+    cache = self.build_cache(row.corpus, row.vocabulary)
+    vocabulary = self.build_vocabulary(row.corpus, row.vocabulary)
+    dictionaries = sorted((corpus / 'dictionaries').glob('*'))
     if any(file.endswith('dict.gin') for file in row.files):
       macros['DICTIONARIES'] = [str(path) for path in dictionaries]
     flags = [
       *(f'--gin_file={file}' for file in row.files),
-      f'--corpus={self.corpus(row.corpus)}',
+      f'--corpus={corpus}',
       f'--vocabulary={vocabulary}',
       f'--cache={cache}',
       *[f'--gin.{macro}={value!r}' for macro, value in macros.items()],
-      *row.more,
+      *row.flags,
     ]
 
-    def train(path):
-      cost = self.call(
-        ['xlflax', 'train', *flags, f'--model_dir={path}'], self.log(path)
+    def run_training(path: pathlib.Path) -> None:
+      cost = self.run_command(
+        ['xlflax', 'train', *flags, f'--model_dir={path}'], self.log_file(path)
       )
       (path / 'cost.json').write_text(json.dumps(cost))
 
-    return self.once(f'runs/{row.name}', train)
+    return self.create_once(f'runs/{row.name}', run_training)
 
 
 def copy_language(
   corpus: pathlib.Path, target: pathlib.Path, language: str
 ) -> None:
-  """The monolingual text of one language as a corpus of its own."""
+  """Writes the monolingual text of one language as a separate corpus."""
   for path in corpus.rglob(f'mono/{language}.*'):
     copy = target / path.relative_to(corpus)
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(path.read_bytes())
 
 
-def result_of(run: pathlib.Path, measure: str = 'loss') -> dict:
-  """Steps, first and last value reported, and what it cost."""
-  lines = [
+def read_result(run: pathlib.Path, metric: str = 'loss') -> dict:
+  """Reads the result of a run.
+
+  Args:
+    run: Model directory.
+    metric: Metric to read. `a - b` is the difference of two metrics.
+
+  Returns:
+    Number of 'steps', 'first' and 'last' logged value of the metric, and the
+    'seconds' and 'cpu_seconds' of the command.
+  """
+  records = [
     json.loads(line)
     for line in (run / 'metrics.jsonl').read_text().splitlines()
   ]
-  first, *others = measure.split(' - ')
+  minuend, *subtrahends = metric.split(' - ')
   values = [
     (
-      line['step'],
-      line['train'][first] - sum(line['train'][other] for other in others),
+      record['step'],
+      record['train'][minuend]
+      - sum(record['train'][name] for name in subtrahends),
     )
-    for line in lines
-    if 'train' in line
+    for record in records
+    if 'train' in record
   ]
   return {
     'steps': values[-1][0],

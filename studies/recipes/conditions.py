@@ -1,20 +1,25 @@
-"""The study of recipes, declared before its runs.
+"""Conditions of the recipe study, declared before the runs.
 
-Question: which settings of masked language modelling bring a small encoder
-furthest on real text, for the same tokens and for the same processor time?
-Text: help pages in English and Russian, whole pages held out.
-Measure: the loss of masked tokens (15 %, four draws) on the validation
-pages, mean over the two languages; of another vocabulary, the loss a
-character. Lower is better. Retrieval of the test pages' sentences is reported
-beside it and chooses nothing.
-Plan: every condition changes one thing of `base`, with seed 0. Differences of
-less than 0.05 count as none. All that is better than `base` by more is put
-together in `combined`; `combined`, `base` and `shipped` then get seeds 1 and
-2, and `combined` is adopted if each of its three seeds is below all of the
-others'. Where a condition has the lower loss and takes more processor time,
-the loss at the same processor time decides.
-Known before: two pilots in this setting (AdamW at 4e-3, Muon at 4e-3), of
-which Muon's loss fell sooner; so it is the base's optimizer.
+Question: Which settings of masked language modeling give the lowest loss of a
+small encoder on real text, for the same number of tokens and for the same CPU
+time?
+
+Text: Help pages in English and Russian. Complete pages are held out.
+
+Metric: The loss of masked tokens (15 %, four samples of masks) on the
+validation pages, as the mean of the two languages. For another vocabulary, the
+loss per character. Lower is better. Sentence retrieval on the test pages is
+reported as well, but it decides nothing.
+
+Plan: Every condition changes one setting of `base`, with seed 0. Differences of
+less than 0.05 count as none. All settings that are better than `base` by more
+are put together in `combined`. Then `combined`, `base` and `shipped` are
+trained with seeds 1 and 2. `combined` is adopted if each of its three seeds is
+below all seeds of the others. If a condition has a lower loss but takes more
+CPU time, the loss at the same CPU time decides.
+
+Prior knowledge: Of two pilot runs in this setting (AdamW at 4e-3, Muon at
+4e-3), the loss of Muon fell sooner. Muon is therefore the optimizer of `base`.
 """
 
 import dataclasses
@@ -29,10 +34,10 @@ class Condition:
   Attributes:
     name: Unique name.
     settings: Gin macros and parameters that differ from `BASE_SETTINGS`.
-    files: Gin files of this folder that are read besides `encoder.gin`.
+    files: Gin files of this folder that are read after `encoder.gin`.
     corpus: Key of `CORPORA`.
-    vocabulary: Number of tokens of the vocabulary.
-    tokens: Training tokens.
+    vocabulary: Size of the vocabulary.
+    tokens: Number of training tokens.
   """
 
   name: str
@@ -43,7 +48,7 @@ class Condition:
   tokens: int = 1_920_000
 
 
-# Name of a corpus to the arguments of `xlflax build-corpus`.
+# Corpus to the arguments of `xlflax build-corpus`.
 CORPORA = {'pages': ('libreoffice', '--languages=en,ru')}
 
 BASE_SETTINGS = {
@@ -57,7 +62,7 @@ BASE_SETTINGS = {
 
 CONDITIONS = (
   Condition(name='base'),
-  # pretrain/mlm.gin and models/encoder.gin before this study
+  # The settings of pretrain/mlm.gin and models/encoder.gin before this study.
   Condition(
     name='shipped',
     settings={
@@ -77,14 +82,14 @@ CONDITIONS = (
   Condition(name='rate_2e-3', settings={'LEARNING_RATE': 0.002}),
   Condition(name='rate_8e-3', settings={'LEARNING_RATE': 0.008}),
   Condition(name='rate_16e-3', settings={'LEARNING_RATE': 0.016}),
-  # tokens a step
+  # Tokens per step.
   Condition(name='batch_640', settings={'BATCH_SIZE': 10, 'WARMUP_STEPS': 240}),
   Condition(name='batch_2560', settings={'BATCH_SIZE': 40, 'WARMUP_STEPS': 60}),
   Condition(name='mask_15', settings={'MASK_RATIO': 0.15}),
   Condition(name='mask_40', settings={'MASK_RATIO': 0.4}),
   Condition(name='post_norm', settings={'NORM_POSITION': "'post'"}),
   Condition(name='dropout', settings={'DROPOUT': 0.1}),
-  # as it ships: the last part falls by 1 - sqrt
+  # With the default decay of the last part of training, 1 - sqrt.
   Condition(name='wsd', settings={'SCHEDULE': '@schedules.WSD()'}),
   Condition(
     name='rotary', settings={'EncoderConfig.position_embedding': "'rotary'"}
@@ -96,16 +101,16 @@ CONDITIONS = (
   Condition(
     name='stable_adamw', settings={'OPTIMIZER': '@optimizers.StableAdamW()'}
   ),
-  # per cent of the steps
+  # Warmup of 30 % of the steps.
   Condition(name='warmup_30', settings={'WARMUP_STEPS': 450}),
-  # weight decay 0.1
+  # Weight decay of 0.1.
   Condition(name='decay_10', settings={'Muon.weight_decay': 0.1}),
   Condition(
     name='width_128',
     settings={'EncoderConfig.hidden_dim': 128, 'EncoderConfig.mlp_dim': 512},
   ),
-  # What was better than `base` by more than 0.05 at the same vocabulary and
-  # size.
+  # All settings that were better than `base` by more than 0.05 at the same
+  # vocabulary and size.
   Condition(
     name='combined',
     settings={
@@ -114,30 +119,30 @@ CONDITIONS = (
       'MASK_RATIO': 0.4,
     },
   ),
-  # The second declaration, made when the runs above were known but for the
-  # seeds of `base`, `shipped` and `combined`. `combined` has no architecture
-  # among those that Hugging Face's library knows; ModernBERT's form has: rotary
-  # positions, gated feed-forward blocks two thirds as wide (as many
-  # parameters), no biases, a transform in the head. If it is within 0.1 of
-  # `combined` it is the default of small models, with Muon and 40 % masked;
-  # else `combined` is. `modern_adamw` says whether Muon is still worth it
-  # there.
+  # The second declaration was made when the results above were known, except
+  # for the further seeds of `base`, `shipped` and `combined`. No architecture of
+  # the Hugging Face library corresponds to `combined`. ModernBERT is available
+  # there. It has rotary positions, gated feed-forward blocks of two thirds of
+  # the width (with the same number of parameters), no biases, and a transform
+  # in the head. If its loss is within 0.1 of `combined`, it becomes the default
+  # of small models, with Muon and 40 % masking. Otherwise `combined` does.
+  # `modern_adamw` measures whether Muon is still an improvement there.
   Condition(name='modern', files=('modern.gin',), settings={'MASK_RATIO': 0.4}),
   Condition(
     name='modern_adamw',
     files=('modern.gin',),
     settings={'MASK_RATIO': 0.4, 'OPTIMIZER': '@optimizers.AdamW()'},
   ),
-  # The third declaration, made when all of the above were known: what
-  # recipes/small.gin, twice as wide, with twice the tokens a step, a rate of
-  # 3e-3 and 150 steps of warm-up, is in the study's processor time. `combined`
-  # is run again for its seconds beside it (seed 0); `small`, seeds 0 to 2, gets
-  # as many tokens as take these, by two short runs of each. `mask_40_time` is
-  # `mask_40` at the seconds of `base`, the comparison that the first
-  # declaration asked for. Expected: `small` is the worse one here; whatever
-  # comes out, recipes.md says it, and if `small` is worse by more than 0.05 for
-  # each seed, small.gin's head says which flags suit runs of so few tokens. the
-  # short runs: 12 + 0.379 a step, `combined` 9 + 0.103
+  # The third declaration was made when all results above were known. It
+  # measures recipes/small.gin at the CPU time of this study. That recipe is
+  # twice as wide, with twice the tokens per step, a learning rate of 3e-3 and
+  # 150 warmup steps. `combined` is trained again to measure its CPU time under
+  # the same conditions (seed 0). The number of tokens of `small` (seeds 0 to 2)
+  # is chosen for the same CPU time, which is estimated with two short runs of
+  # each: 12 s + 0.379 s per step, and 9 s + 0.103 s per step for `combined`.
+  # Expectation: `small` is worse here. recipes.md reports the result in any
+  # case. If `small` is worse by more than 0.05 for each seed, the header of
+  # small.gin describes the flags for runs of so few tokens.
   Condition(
     name='small',
     files=('../../gin_configs/recipes/small.gin',),
@@ -149,25 +154,33 @@ CONDITIONS = (
     },
     tokens=1024000,
   ),
-  # the short runs: 11 + 0.0906 a step, `base` 12 + 0.0830
+  # `mask_40` at the CPU time of `base`, which is the comparison that the first
+  # declaration demands. The short runs took 11 s + 0.0906 s per step, and
+  # 12 s + 0.0830 s per step for `base`.
   Condition(name='mask_40_time', settings={'MASK_RATIO': 0.4}, tokens=1771520),
-  # The fourth declaration, of another day: another width. In the form of
-  # `combined`, 1.28M tokens, seed 0, the held-out loss after each 250 steps.
-  # (First declared for 64 and 256 and 2.56M tokens on a GPU, where no run came
-  # to a step; so 128, and what two cores do in an hour.) Question 1: does the
-  # rate that `LEARNING_RATE = None` takes hold at 64 and at 128? It gives
-  # 3.2e-3 and 1.6e-3, nearest 2.8e-3 and 1.4e-3 here. If for an optimizer the
-  # rule's rate at 128 is worse than the best one by more than 0.05, the rule's
-  # power of width becomes, for that optimizer, the one that the best rates of
-  # both widths have between them: 0 if they are the same. (Added when the runs
-  # of Muon at 64, and three at 128, were known: their losses fall along the
-  # whole grid, so 1.1e-2 is run at both widths; an optimizer whose best rate is
-  # the highest of its grid at both widths says nothing of the power, and then
-  # the rule's height for it is set by these rates, not its power. Of AdamW,
-  # whose losses fall likewise, 1.1e-2 at 64 and 5.6e-3 at 128 were added, and
-  # 7e-4 at 128, which was the lowest, was not run.) Question 2: is `combined`
-  # below `base` at 128, too, by more than 0.05? If not, recipes.md says that
-  # the choice is for 64 only.
+  # The fourth declaration was made on another day and is about another width.
+  # The architecture is that of `combined`, with 1.28M tokens and seed 0. The
+  # held-out loss is measured every 250 steps. (The first version of this
+  # declaration was for widths 64 and 256 and 2.56M tokens on a GPU, where no run
+  # completed a step. The width was therefore reduced to 128, and the number of
+  # tokens to what two cores process in an hour.)
+  #
+  # Question 1: Is the learning rate of `LEARNING_RATE = None` suitable at 64 and
+  # at 128? It is 3.2e-3 and 1.6e-3, to which 2.8e-3 and 1.4e-3 are nearest here.
+  # If for an optimizer the rate of the rule at 128 is worse than the best rate
+  # by more than 0.05, the exponent of the width in the rule is changed for that
+  # optimizer to the exponent between the best rates of both widths, which is 0
+  # if they are equal. (The following was added when the results of Muon at 64
+  # and three results at 128 were known. Their losses fall along the complete
+  # grid, so 1.1e-2 is trained at both widths. If the best rate of an optimizer
+  # is the highest rate of the grid at both widths, the exponent is not
+  # determined. These rates then set the factor of the rule for the optimizer,
+  # not its exponent. The losses of AdamW fall in the same way. For AdamW,
+  # 1.1e-2 at 64 and 5.6e-3 at 128 were added, and 7e-4 at 128, which was the
+  # lowest rate, was not trained.)
+  #
+  # Question 2: Is `combined` below `base` by more than 0.05 at 128, too? If not,
+  # recipes.md limits the recommendation to 64.
   Condition(
     name='w64_muon_1.4e-3',
     files=('width_64.gin',),

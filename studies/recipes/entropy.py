@@ -1,4 +1,4 @@
-"""Prints the entropy of token frequencies in nats, for each language.
+"""Prints the entropy of token frequencies of each language, in nats.
 
 python -m studies.recipes.entropy CORPUS VOCABULARY
 """
@@ -12,6 +12,7 @@ import sentencepiece
 
 
 def main(corpus: str, vocabulary: str) -> None:
+  """Prints a line for each monolingual text of the corpus."""
   model = str(pathlib.Path(vocabulary) / 'sentencepiece.model')
   processor = sentencepiece.SentencePieceProcessor(model_file=model)
   for path in sorted(pathlib.Path(corpus, 'mono').glob('*.txt')):
@@ -19,8 +20,8 @@ def main(corpus: str, vocabulary: str) -> None:
     for line in path.read_text('utf-8').splitlines():
       counts.update(processor.encode(line.strip()))
     total = sum(counts.values())
-    shares = [count / total for count in counts.values()]
-    entropy = -sum(share * math.log(share) for share in shares)
+    frequencies = [count / total for count in counts.values()]
+    entropy = -sum(frequency * math.log(frequency) for frequency in frequencies)
     print(f'{path.name}: {total:,} tokens, {entropy:.2f}')
 
 

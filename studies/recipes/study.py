@@ -1,11 +1,11 @@
-"""Trains each condition of the study of recipes, and measures it.
+"""Trains and evaluates the conditions of the recipe study.
 
   python -m studies.recipes.study --work WORK [--only REGEX] [--seeds 0,1,2] \
       [--cores 1]
 
-WORK gets the corpus, vocabularies, caches, runs and `results.json`; what is
-there is not made or measured again. conditions.py declares what is run and
-measured.
+Writes the corpus, vocabularies, caches, runs and `results.json` to WORK.
+Results that exist are not created again. conditions.py declares the conditions
+and the metrics.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from studies.recipes import conditions
 from studies.recipes.conditions import Condition
 
-HERE = pathlib.Path(__file__).resolve().parent
+_FOLDER = pathlib.Path(__file__).resolve().parent
+# Split, and further arguments of `xlflax evaluate`.
 EVALUATIONS = (
   (
     'validation',
@@ -35,13 +36,22 @@ EVALUATIONS = (
 )
 
 
-def xlflax(*words: str, cores: str, log: pathlib.Path) -> float:
-  """Runs a command of xlflax; returns its processor seconds."""
+def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
+  """Runs an `xlflax` command and returns its CPU seconds.
+
+  Args:
+    *arguments: Arguments of the command.
+    cores: CPU cores to run on, in the format of `taskset -c`.
+    log: File to append the output of the command to.
+
+  Raises:
+    subprocess.CalledProcessError: If the command fails.
+  """
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
-  command = [sys.executable, '-m', 'xlflax.cli', *words]
+  command = [sys.executable, '-m', 'xlflax.cli', *arguments]
   log.parent.mkdir(parents=True, exist_ok=True)
   with open(log, 'a', encoding='utf-8') as out:
-    print('$ xlflax', *words, file=out, flush=True)
+    print('$ xlflax', *arguments, file=out, flush=True)
     subprocess.run(
       ['taskset', '-c', cores, *command],
       stdout=out,
@@ -57,12 +67,14 @@ def xlflax(*words: str, cores: str, log: pathlib.Path) -> float:
 
 
 class Study:
-  """Inputs and runs, each made once.
+  """Creator of the inputs and runs of the study.
+
+  Each of them is created once.
 
   Args:
-    work: where everything is made.
-    cores: processors to run on, as `taskset -c` has them.
-    flags: of `xlflax train` besides.
+    work: Folder to write.
+    cores: CPU cores to run on, in the format of `taskset -c`.
+    flags: Further flags of `xlflax train`.
   """
 
   def __init__(self, work: pathlib.Path, cores: str, flags: Sequence[str] = ()):
@@ -70,63 +82,79 @@ class Study:
     self._cores = cores
     self._flags = flags
 
-  def run(self, condition: Condition, seed: int, known: dict) -> dict:
-    """Trains and measures one condition; a dict of numbers.
+  def run_condition(
+    self, condition: Condition, seed: int, previous: dict
+  ) -> dict:
+    """Trains and evaluates a condition.
 
     Args:
-      condition: What is trained.
-      seed: of the run.
-      known: what was found of it before; {} at first.
+      condition: Condition to train.
+      seed: Random seed of the run.
+      previous: Result of an earlier call. If it is not empty, the condition is
+        only evaluated.
+
+    Returns:
+      The result of the run: 'tokens', 'steps', 'processor_seconds', the
+      'curve' of the training loss and the 'measures' of the evaluations.
     """
     corpus = condition.corpus
-    inputs = self._inputs(corpus, condition.vocabulary)
+    inputs = self._create_inputs(corpus, condition.vocabulary)
     name = f'{condition.name}-{seed}'
     model_dir, log = self._work / 'runs' / name, self._work / f'{name}.log'
     settings = conditions.BASE_SETTINGS | dict(condition.settings)
     tokens = condition.tokens
     steps = tokens // (settings['BATCH_SIZE'] * settings['LENGTH'])
     settings |= {'TRAIN_STEPS': steps, 'SEED': seed}
-    seconds = known.get('processor_seconds') or self._xlflax(
+    cpu_seconds = previous.get('processor_seconds') or self._run_xlflax(
       'train',
       '--gin_file=pretrain/mlm.gin',
-      f'--gin_file={HERE / "encoder.gin"}',
-      *(f'--gin_file={HERE / one}' for one in condition.files),
+      f'--gin_file={_FOLDER / "encoder.gin"}',
+      *(f'--gin_file={_FOLDER / file}' for file in condition.files),
       *inputs,
       f'--model_dir={model_dir}',
       *(f'--gin.{key}={value}' for key, value in settings.items()),
       *self._flags,
       log=log,
     )
-    for split, words in EVALUATIONS:
-      self._xlflax(
+    for split, arguments in EVALUATIONS:
+      self._run_xlflax(
         'evaluate',
         f'--model_dir={model_dir}',
         f'--corpus={self._work / corpus}',
         f'--split={split}',
         '--random_init_baseline',
-        *words,
+        *arguments,
         log=log,
       )
     return {
       'tokens': tokens,
       'steps': steps,
-      'processor_seconds': round(seconds, 1),
-      'curve': _curve(model_dir),
-      'measures': _measures(model_dir),
+      'processor_seconds': round(cpu_seconds, 1),
+      'curve': _read_curve(model_dir),
+      'measures': _read_measures(model_dir),
     }
 
-  def _inputs(self, corpus: str, size: int) -> list[str]:
-    """Flags of a corpus, a vocabulary of this size and its cache."""
+  def _create_inputs(self, corpus: str, size: int) -> list[str]:
+    """Creates a corpus, a vocabulary of a size and a cache.
+
+    Returns:
+      The flags of `xlflax train` that select them.
+    """
     text = self._work / corpus
     vocabulary = self._work / f'{corpus}-{size}'
     cache = self._work / f'{corpus}-{size}-cache'
     log = self._work / 'inputs.log'
     if not text.exists():
-      kind = conditions.CORPORA[corpus]
       packages = f'--packages={self._work / "packages"}'
-      self._xlflax('build-corpus', *kind, packages, f'--output={text}', log=log)
+      self._run_xlflax(
+        'build-corpus',
+        *conditions.CORPORA[corpus],
+        packages,
+        f'--output={text}',
+        log=log,
+      )
     if not vocabulary.exists():
-      self._xlflax(
+      self._run_xlflax(
         'vocab',
         f'--corpus={text}',
         f'--output={vocabulary}',
@@ -135,24 +163,28 @@ class Study:
       )
     flags = [f'--corpus={text}', f'--vocabulary={vocabulary}']
     if not cache.exists():
-      self._xlflax(
+      self._run_xlflax(
         'cache', *flags, '--mixture=corpus.mono', f'--output={cache}', log=log
       )
     return [*flags, f'--cache={cache}']
 
-  def _xlflax(self, *words: str, log: pathlib.Path) -> float:
-    return xlflax(*words, cores=self._cores, log=log)
+  def _run_xlflax(self, *arguments: str, log: pathlib.Path) -> float:
+    return run_xlflax(*arguments, cores=self._cores, log=log)
 
 
-def _curve(model_dir: pathlib.Path) -> list[list[float]]:
-  """[step, training loss] at each report."""
+def _read_curve(model_dir: pathlib.Path) -> list[list[float]]:
+  """Returns the logged steps and training losses."""
   lines = (model_dir / 'metrics.jsonl').read_text('utf-8').splitlines()
   records = [json.loads(line) for line in lines]
-  return [[r['step'], r['train']['loss']] for r in records if 'train' in r]
+  return [
+    [record['step'], record['train']['loss']]
+    for record in records
+    if 'train' in record
+  ]
 
 
-def _measures(model_dir: pathlib.Path) -> dict[str, dict[str, float]]:
-  """'task/step' -> metrics."""
+def _read_measures(model_dir: pathlib.Path) -> dict[str, dict[str, float]]:
+  """Returns the metrics of each evaluation by 'task/step'."""
   return {
     f'{path.parent.parent.name}/{path.stem}': json.loads(
       path.read_text('utf-8')
@@ -162,27 +194,44 @@ def _measures(model_dir: pathlib.Path) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
+  """Runs the selected conditions and writes results.json."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--work', required=True, type=pathlib.Path)
-  parser.add_argument('--only', default='', help='names, a regular expression')
-  parser.add_argument('--seeds', default='0')
-  parser.add_argument('--cores', default='0')
-  parser.add_argument('--flags', default='', help='of `xlflax train` besides')
+  parser.add_argument(
+    '--work', required=True, type=pathlib.Path, help='Folder to write.'
+  )
+  parser.add_argument(
+    '--only',
+    default='',
+    metavar='REGEX',
+    help='Names of the conditions to run, as a regular expression.',
+  )
+  parser.add_argument(
+    '--seeds', default='0', help='Comma-separated random seeds.'
+  )
+  parser.add_argument(
+    '--cores',
+    default='0',
+    help='CPU cores to run on, in the format of `taskset -c`.',
+  )
+  parser.add_argument(
+    '--flags', default='', help='Further flags of `xlflax train`.'
+  )
   args = parser.parse_args()
-  results = args.work / 'results.json'
+  results_file = args.work / 'results.json'
   study = Study(args.work.resolve(), args.cores, args.flags.split())
   for seed in map(int, args.seeds.split(',')):
     for condition in conditions.CONDITIONS:
-      name = condition.name
-      known = json.loads(results.read_text()) if results.exists() else {}
-      if not re.fullmatch(args.only or '.*', name):
+      if not re.fullmatch(args.only or '.*', condition.name):
         continue
-      key = f'{name}-{seed}'
-      known[key] = study.run(condition, seed, known.get(key, {}))
-      results.write_text(json.dumps(known, indent=1) + '\n')
-      print(key, known[key]['processor_seconds'], flush=True)
+      key = f'{condition.name}-{seed}'
+      results = {}
+      if results_file.exists():
+        results = json.loads(results_file.read_text())
+      results[key] = study.run_condition(condition, seed, results.get(key, {}))
+      results_file.write_text(json.dumps(results, indent=1) + '\n')
+      print(key, results[key]['processor_seconds'], flush=True)
   return 0
 
 

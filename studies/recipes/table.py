@@ -1,6 +1,8 @@
-"""Prints the tables of docs/recipes.md, and draws its curves.
+"""Prints the tables of docs/recipes.md and draws its curves.
 
-python -m studies.recipes.table RESULTS [PICTURE]
+python -m studies.recipes.table RESULTS [FIGURE]
+
+RESULTS is the file results.json of studies.recipes.study.
 """
 
 import json
@@ -14,7 +16,7 @@ COLUMNS = (
   'condition',
   'seed',
   'steps',
-  'processor seconds',
+  'CPU seconds',
   'loss en',
   'loss ru',
   'mean',
@@ -22,88 +24,104 @@ COLUMNS = (
 )
 
 
-def main(results: str) -> None:
-  found = json.loads(pathlib.Path(results).read_text('utf-8'))
+def print_losses(results_file: str) -> None:
+  """Prints the final held-out loss of each condition and seed.
+
+  Runs with several evaluated checkpoints are left to `print_loss_curves`.
+  """
+  results = _read_results(results_file)
   rows = []
   for condition in conditions.CONDITIONS:
     for seed in range(3):
-      one = found.get(f'{condition.name}-{seed}')
-      if one is None or len(_along(one)) > 1:
+      result = results.get(f'{condition.name}-{seed}')
+      if result is None or len(_held_out_losses(result)) > 1:
         continue
-      losses, base = _losses(one), found.get(f'base-{seed}')
-      below = f'{_losses(base)[-1] - losses[-1]:+.3f}' if base else ''
+      losses = _final_losses(result)
+      base = results.get(f'base-{seed}')
+      below_base = (
+        f'{_final_losses(base)[-1] - losses[-1]:+.3f}' if base else ''
+      )
       rows.append(
         [
           f'`{condition.name}`',
           seed,
-          one['steps'],
-          round(one['processor_seconds']),
-          *(f'{value:.3f}' for value in losses),
-          below,
+          result['steps'],
+          round(result['processor_seconds']),
+          *(f'{loss:.3f}' for loss in losses),
+          below_base,
         ]
       )
-  for row in (COLUMNS, ['---'] * len(COLUMNS), *rows):
-    print('|', ' | '.join(map(str, row)), '|')
+  _print_table(COLUMNS, rows)
 
 
-def widths(results: str) -> None:
-  """Held-out loss along the runs whose checkpoints were kept."""
-  found = json.loads(pathlib.Path(results).read_text('utf-8'))
-  curves = {name: _along(one) for name, one in found.items()}
+def print_loss_curves(results_file: str) -> None:
+  """Prints the held-out losses of runs with several evaluated checkpoints."""
+  results = _read_results(results_file)
+  curves = {name: _held_out_losses(result) for name, result in results.items()}
   curves = {name: curve for name, curve in curves.items() if len(curve) > 1}
   steps = sorted({step for curve in curves.values() for step in curve})
-  header = ['condition', 'processor seconds', *(f'step {s}' for s in steps)]
   rows = [
     [
       f'`{name.removesuffix("-0")}`',
-      round(found[name]['processor_seconds']),
-      *(f'{curve[s]:.3f}' if s in curve else '' for s in steps),
+      round(results[name]['processor_seconds']),
+      *(f'{curve[step]:.3f}' if step in curve else '' for step in steps),
     ]
     for name, curve in curves.items()
   ]
-  for row in (header, ['---'] * len(header), *rows):
-    print('|', ' | '.join(map(str, row)), '|')
+  _print_table(
+    ['condition', 'CPU seconds', *(f'step {step}' for step in steps)], rows
+  )
 
 
-def _along(one: dict) -> dict[int, float]:
-  """Step -> held-out loss, mean of the languages."""
-  steps = (name.partition('/') for name in one['measures'])
-  return {
-    int(step): one['measures'][f'perplexity/{step}']['loss/mean']
-    for task, _, step in sorted(steps, key=lambda part: len(part[2]))
-    if task == 'perplexity' and step.isdecimal()
-  }
-
-
-def draw(results: str, picture: str) -> None:
-  """Training loss by step of conditions with 1,280 tokens a step, seed 0."""
-  found = json.loads(pathlib.Path(results).read_text('utf-8'))
+def draw_training_curves(results_file: str, figure_file: str) -> None:
+  """Draws training loss by step of conditions with 1,280 tokens per step."""
+  results = _read_results(results_file)
   panels = {
-    'what is best': ('shipped', 'base', 'modern', 'combined'),
+    'best conditions': ('shipped', 'base', 'modern', 'combined'),
     'optimizer': ('adamw', 'base'),
     'one change': ('mask_15', 'post_norm', 'rotary', 'base'),
   }
   canvas = plots.line_panels(
-    'Training loss (masked tokens, each run by its own mask ratio)',
+    "Training loss of masked tokens at each run's mask ratio, seed 0",
     'loss, nats',
     {
-      title: {name: found[f'{name}-0']['curve'] for name in names}
+      title: {name: results[f'{name}-0']['curve'] for name in names}
       for title, names in panels.items()
     },
     xlabel=plots.STEP,
   )
-  plots.save_figure(canvas, pathlib.Path(picture), dpi=100)
+  plots.save_figure(canvas, pathlib.Path(figure_file), dpi=100)
 
 
-def _losses(one: dict) -> list[float]:
-  """Of the trained model on validation pages: en, ru, their mean."""
-  metrics = one['measures'][f'perplexity/{one["steps"]}']
-  return [metrics[f'loss/{part}'] for part in ('en', 'ru', 'mean')]
+def _read_results(path: str) -> dict[str, dict]:
+  return json.loads(pathlib.Path(path).read_text('utf-8'))
+
+
+def _held_out_losses(result: dict) -> dict[int, float]:
+  """Returns the held-out loss of each step, as the mean of the languages."""
+  names = (name.partition('/') for name in result['measures'])
+  return {
+    int(step): result['measures'][f'perplexity/{step}']['loss/mean']
+    for task, _, step in sorted(names, key=lambda parts: len(parts[2]))
+    if task == 'perplexity' and step.isdecimal()
+  }
+
+
+def _final_losses(result: dict) -> list[float]:
+  """Returns the final losses on validation pages: English, Russian, mean."""
+  metrics = result['measures'][f'perplexity/{result["steps"]}']
+  return [metrics[f'loss/{name}'] for name in ('en', 'ru', 'mean')]
+
+
+def _print_table(columns, rows) -> None:
+  """Prints a Markdown table."""
+  for row in (columns, ['---'] * len(columns), *rows):
+    print('|', ' | '.join(map(str, row)), '|')
 
 
 if __name__ == '__main__':
-  main(sys.argv[1])
+  print_losses(sys.argv[1])
   print()
-  widths(sys.argv[1])
-  for picture in sys.argv[2:]:
-    draw(sys.argv[1], picture)
+  print_loss_curves(sys.argv[1])
+  for figure_argument in sys.argv[2:]:
+    draw_training_curves(sys.argv[1], figure_argument)

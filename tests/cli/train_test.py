@@ -180,7 +180,7 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
 @pytest.mark.parametrize('row', plans.PLANS, ids=lambda row: row[0])
 def test_rows_of_papers_are_planned_without_data(arguments_of, row):
   file, vocabulary, languages, _, _ = row
-  seen = arguments_of(*plans.arguments(file, vocabulary, languages, 8))
+  seen = arguments_of(*plans.plan_arguments(file, vocabulary, languages, 8))
   assert seen['kind'] == 'plan'
   assert seen['settings'].vocabulary.size == vocabulary
   assert seen['settings'].partitioner.fsdp == 8

@@ -28,14 +28,14 @@ def test_correlation_over_layers():
   expected = np.corrcoef(_CKA, _ACCURACY)[0, 1]
   cka, sentences = _rows('a', _CKA, _ACCURACY)
   name = ('a', 'en-fr', '9')
-  assert correlation.correlations(cka, sentences) == {
+  assert correlation.layer_correlations(cka, sentences) == {
     name: pytest.approx(expected)
   }
-  found = correlation.correlations(cka, sentences, mapping='none')
+  found = correlation.layer_correlations(cka, sentences, mapping='none')
   assert found == {name: pytest.approx(-expected)}
 
 
 def test_too_few_layers_and_constant_values():
-  assert correlation.correlations(*_rows('a', _CKA[:2], _ACCURACY)) == {}
-  found = correlation.correlations(*_rows('a', [0.5] * 3, _ACCURACY))
+  assert correlation.layer_correlations(*_rows('a', _CKA[:2], _ACCURACY)) == {}
+  found = correlation.layer_correlations(*_rows('a', [0.5] * 3, _ACCURACY))
   assert all(map(math.isnan, found.values())) and len(found) == 1

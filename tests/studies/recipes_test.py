@@ -13,8 +13,8 @@ def _rows(text: str) -> list[str]:
 
 
 def test_published_tables_follow_from_recorded_results(capsys):
-  table.main(str(_RESULTS))
-  table.widths(str(_RESULTS))
+  table.print_losses(str(_RESULTS))
+  table.print_loss_curves(str(_RESULTS))
   rows = _rows(capsys.readouterr().out)
   published = _rows((_ROOT / 'docs/recipes.md').read_text(encoding='utf-8'))
   assert len(rows) > 40
@@ -30,13 +30,13 @@ def test_conditions_train_on_the_tokens_that_they_declare(
     commands.append(words)
     return 1.0
 
-  monkeypatch.setattr(study, 'xlflax', record)
-  monkeypatch.setattr(study, '_curve', lambda _: [])
-  monkeypatch.setattr(study, '_measures', lambda _: {})
+  monkeypatch.setattr(study, 'run_xlflax', record)
+  monkeypatch.setattr(study, '_read_curve', lambda _: [])
+  monkeypatch.setattr(study, '_read_measures', lambda _: {})
   runs = study.Study(tmp_path, '0')
   for condition in conditions.CONDITIONS:
     commands.clear()
-    result = runs.run(condition, 1, {})
+    result = runs.run_condition(condition, 1, {})
     (train,) = [words for words in commands if words[0] == 'train']
     flags = dict(word.split('=', 1) for word in train if '=' in word)
     assert (

@@ -1,34 +1,50 @@
-"""The tiny twins of the rows of the papers' tables, as runs."""
+"""Tiny configurations of the rows of the papers' tables, as runs."""
+
+from typing import Any
 
 from studies.papers import runner
 from xlflax.config import gin_config
 
-PAIRS = runner.PAIRS
-
 
 def paper_row(
-  name: str, table: str, row: str, file: str, *rest, **more
+  name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  return runner.Row(name, twin(file), *rest, table=table, row=row, **more)
+  """Returns the run of a row.
+
+  Args:
+    name: Name of the run.
+    table: Paper and number of the table.
+    row: Name of the row in the paper.
+    file: Tiny configuration (see `tiny_gin_files`).
+    *inputs: Corpus and vocabulary of the run.
+    **options: Further fields of `runner.Row`.
+  """
+  return runner.Row(
+    name, tiny_gin_files(file), *inputs, table=table, row=row, **options
+  )
 
 
-def twin(file: str) -> tuple[str, ...]:
-  """The gin files of a tiny twin: its own, or its row's and the sizes.
+def tiny_gin_files(file: str) -> tuple[str, ...]:
+  """Returns the gin files of a tiny configuration.
 
-  'ecs/tiny_default' is `papers/ecs/default.gin` and `papers/ecs/tiny.gin`.
+  They are a file with this name if it exists, or the file of the row and a file
+  of tiny sizes. For example, 'ecs/tiny_default' is `papers/ecs/default.gin` and
+  `papers/ecs/tiny.gin`.
   """
   paper, _, name = file.partition('/')
   folder = f'papers/{paper}'
   if (gin_config.SHIPPED / folder / f'{name}.gin').exists():
     return (f'{folder}/{name}.gin',)
   row = name.removeprefix('tiny_')
-  translates = row.startswith(('iwslt14', 'wmt14', 'script')) or 'mbart' in row
-  sizes = 'tiny_translation' if translates else 'tiny'
+  is_encoder_decoder = (
+    row.startswith(('iwslt14', 'wmt14', 'script')) or 'mbart' in row
+  )
+  sizes = 'tiny_translation' if is_encoder_decoder else 'tiny'
   return (f'{folder}/{row}.gin', f'{folder}/{sizes}.gin')
 
 
 def ecs_rows() -> list[runner.Row]:
-  """ECS table 1, for each of its three language pairs."""
+  """Returns the rows of ECS table 1 for each of its three language pairs."""
   conditions = (
     ('default', 'Default', 'joint'),
     ('wiki_cc', 'Wiki-CC', 'joint'),
@@ -50,14 +66,14 @@ def ecs_rows() -> list[runner.Row]:
       f'ecs_cc_{x}' if file == 'wiki_cc' else f'ecs_{x}',
       vocabulary,
     )
-    for x in PAIRS
+    for x in runner.PAIRED_LANGUAGES
     for file, title, vocabulary in conditions
   ]
 
 
 def metaxlm_rows() -> list[runner.Row]:
-  """MetaXLM tables 1 to 5."""
-  meta = (('INIT_DIR', 'metaxlm_meta'),)
+  """Returns the rows of MetaXLM tables 1 to 5."""
+  meta_pretrained = (('INIT_DIR', 'metaxlm_meta'),)
   rows = (
     ('metaxlm', '1-5', 'MetaXLM, Both'),
     ('dict', '1, 2', '+Dict'),
@@ -81,14 +97,14 @@ def metaxlm_rows() -> list[runner.Row]:
       f'MetaXLM {table}',
       title,
       f'metaxlm/tiny_{file}',
-      macros=meta,
+      macros=meta_pretrained,
     )
     for file, table, title in rows
   ]
 
 
 def ppa_rows() -> list[runner.Row]:
-  """PPA tables 2 to 5."""
+  """Returns the rows of PPA tables 2 to 5."""
   ablations = (
     ('', 'PPA'),
     ('_no_moco', '- MoCo'),
@@ -116,7 +132,7 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 
 
 def veco_rows() -> list[runner.Row]:
-  """VECO tables 1 to 5, and the runs that their rows begin from."""
+  """Returns the rows of VECO tables 1 to 5 and the runs that initialize them."""
   return [
     paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),
@@ -132,7 +148,7 @@ def veco_rows() -> list[runner.Row]:
 
 
 def _veco_phases() -> list[runner.Row]:
-  """Tables 1 and 2: one model, pretrained in two phases."""
+  """Returns the rows of tables 1 and 2: a model pretrained in two phases."""
   return [
     paper_row(
       'veco_large_phase1',
@@ -140,7 +156,7 @@ def _veco_phases() -> list[runner.Row]:
       'VECO, phase 1',
       'veco/tiny_large_phase1',
       macros=_VECO_START,
-      measure='ca_mlm_pairs/cross_loss - ca_mlm_pairs/self_loss',
+      metric='ca_mlm_pairs/cross_loss - ca_mlm_pairs/self_loss',
     ),
     paper_row(
       'veco_large_phase2',
@@ -153,8 +169,8 @@ def _veco_phases() -> list[runner.Row]:
 
 
 def _veco_translation(x: str) -> list[runner.Row]:
-  """Table 3: translation from English, begun from each model."""
-  starts = (
+  """Returns the rows of table 3: translation from English, by initialization."""
+  initializations = (
     ('random', 'Baseline', ()),
     ('mbart', 'mBART', (('INIT_DIR', 'veco_mbart'),)),
     ('xlmr', 'XLM-R', _VECO_START),
@@ -168,12 +184,12 @@ def _veco_translation(x: str) -> list[runner.Row]:
       f'veco/tiny_wmt14_en_{x}_{file}',
       macros=macros,
     )
-    for file, title, macros in starts
+    for file, title, macros in initializations
   ]
 
 
 def _veco_scripts() -> list[runner.Row]:
-  """Table 3 with the settings of the authors' scripts."""
+  """Returns the rows of table 3 with the settings of the authors' scripts."""
   return [
     paper_row(
       f'veco_script_{x}',
@@ -187,7 +203,7 @@ def _veco_scripts() -> list[runner.Row]:
 
 
 def _veco_shallow() -> list[runner.Row]:
-  """Table 4: decoders of three or six layers, begun from layers of VECO."""
+  """Returns the rows of table 4: decoders of three or six layers of VECO."""
   decoders = (
     ('random_3', 'random, 3', ()),
     ('random_6', 'random, 6', ()),
@@ -209,7 +225,7 @@ def _veco_shallow() -> list[runner.Row]:
 
 
 def _veco_small() -> list[runner.Row]:
-  """Table 5: small models, each pretrained and then trained to translate."""
+  """Returns the rows of table 5: small models, pretrained and fine-tuned."""
   models = (
     ('small_mlm', 'XLM, MLM, mono.'),
     ('small_mbart', 'mBART, MLM, mono.'),
@@ -229,13 +245,14 @@ def _veco_small() -> list[runner.Row]:
 
 
 def _veco_small_translation(file: str, title: str) -> runner.Row:
+  """Returns the translation run of a small model of table 5."""
   return paper_row(
     f'veco_iwslt_{file}',
     'VECO 5',
     f'{title}, de-en',
     f'veco/tiny_iwslt14_{file}',
     macros=(('INIT_DIR', f'veco_{file}'),),
-    more=(
+    flags=(
       "--gin.PARALLEL='corpus.parallel.en_de'",
       "--gin.sides/dataset_config.PairOptions.order='reversed'",
     ),
