@@ -149,8 +149,8 @@ def _write(study, output, claims, found=None) -> None:
     or run.issuperset(pair := {one.first, one.second})
     and len(pair & asked) != 1
   ]
-  findings = page.write(output, list(both.values()), shown, study)
-  judged = page.judged(findings)
+  findings = page.write_page(output, list(both.values()), shown, study)
+  judged = page.final_verdicts(findings)
   for one in findings:
     verdict = judged.get(one.claim.name, one.verdict)
     print(f'{one.claim.name}: {verdict.label}')

@@ -42,11 +42,11 @@ class Verdict(enum.Enum):
 
 _VERDICT_LABELS = {
   Verdict.REPRODUCED: 'reproduced',
-  Verdict.NOT_RESOLVED: 'not resolved at this budget',
+  Verdict.NOT_RESOLVED: 'not resolved',
   Verdict.CONTRADICTED: 'contradicted',
   Verdict.NOT_RUN: 'not run',
-  Verdict.NO_CONTROL: 'in this order; no twin was run',
-  Verdict.NOT_ABOVE_CONTROLS: 'in this order, but not told from a twin',
+  Verdict.NO_CONTROL: 'same order, no control',
+  Verdict.NOT_ABOVE_CONTROLS: 'same order, not distinguished from a control',
 }
 
 

@@ -20,7 +20,7 @@ def test_published_page_follows_from_recorded_results(
 ):
   monkeypatch.setattr(plots, 'save_figure', lambda *_, **__: None)
   recorded = results.read_results(_PUBLISHED / study.results)
-  page.write(tmp_path, recorded, study=study)
+  page.write_page(tmp_path, recorded, study=study)
   name = f'{study.name}.md'
   assert (tmp_path / name).read_text() == (_PUBLISHED / name).read_text()
 

@@ -1,1 +1,1 @@
-"""The page of claims: tables, figures, controls."""
+"""Pages of the replication study: tables, figures and checks."""

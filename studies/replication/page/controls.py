@@ -1,4 +1,4 @@
-"""Negative controls: equal systems under other seeds must not differ."""
+"""Check of the verdict rule: halves of one condition must not differ."""
 
 import random
 from collections.abc import Sequence
@@ -7,57 +7,66 @@ from studies.replication import claims as claims_lib
 from studies.replication.claims import Claim, Order, Scores, Verdict
 from xlflax.evaluation.metrics import paired_comparison
 
-DRAWS = 20
-_FEWEST = 4  # seeds: two of each half
+NUM_DRAWS = 20
+_MIN_SEEDS = 4  # Two seeds in each half.
 
 
-def equal_systems(
-  values: Sequence[float], *, draws: int = DRAWS, seed: int = 0
+def count_resolved_halves(
+  values: Sequence[float], *, draws: int = NUM_DRAWS, seed: int = 0
 ) -> int:
-  """How often one condition comes out as other than itself.
+  """Counts how often two halves of one condition are judged to differ.
 
-  Its seeds are parted in two halves at random, which are compared as if they
-  were two systems: one in twenty verdicts is wrong by the rule's own design.
+  The seeds of the condition are split into random halves, which are compared
+  as if they were two conditions. By design of the rule, one in twenty of these
+  comparisons is resolved.
 
   Args:
-    values: of one condition, a seed each; four or more.
-    draws: how often.
-    seed: of the draws.
+    values: Scores of one condition, one per seed. At least four.
+    draws: Number of random splits.
+    seed: Random seed of the splits.
   """
-  draw = random.Random(seed)
+  rng = random.Random(seed)
   half = len(values) // 2
-  resolved = 0
+  num_resolved = 0
   for _ in range(draws):
-    order = draw.sample(list(values), 2 * half)
-    compared = paired_comparison.compare_paired(order[:half], order[half:])
-    verdict = claims_lib.judge_interval(compared, Order.BELOW)
-    resolved += verdict is not Verdict.NOT_RESOLVED
-  return resolved
+    order = rng.sample(list(values), 2 * half)
+    significance = paired_comparison.compare_paired(order[:half], order[half:])
+    verdict = claims_lib.judge_interval(significance, Order.BELOW)
+    num_resolved += verdict is not Verdict.NOT_RESOLVED
+  return num_resolved
 
 
-def sentence(claims: Sequence[Claim], scores: Scores) -> str:
-  """What all conditions against themselves come to; '' where none can be.
+def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
+  """Returns a sentence on the false positives of the rule.
 
   Args:
-    claims: whose conditions and measures are drawn.
-    scores: of the runs.
+    claims: Claims whose conditions and measures are split.
+    scores: Scores of the runs.
+
+  Returns:
+    The sentence, or '' if no condition has enough seeds.
   """
-  sides = {
-    side
+  condition_measures = {
+    pair
     for claim in claims
-    for side in zip((claim.first, claim.second), claim.measures, strict=True)
+    for pair in zip((claim.first, claim.second), claim.measures, strict=True)
   }
-  found = []
-  for name, measure in sorted(sides):
-    own = scores.get(name, {})
-    values = [own[s][measure] for s in sorted(own) if measure in own[s]]
-    if len(values) >= _FEWEST:
-      found.append(equal_systems(values))
-  if not found:
+  counts = []
+  for name, measure in sorted(condition_measures):
+    by_seed = scores.get(name, {})
+    values = [
+      by_seed[seed][measure]
+      for seed in sorted(by_seed)
+      if measure in by_seed[seed]
+    ]
+    if len(values) >= _MIN_SEEDS:
+      counts.append(count_resolved_halves(values))
+  if not counts:
     return ''
   return (
-    'Where the seeds of one condition are parted in two halves, '
-    f'{DRAWS} times at random, and compared by the same rule, '
-    f'{sum(found):,} of {len(found) * DRAWS:,} comparisons are resolved; one '
-    'in twenty is by design.'
+    'As a check of the rule, the seeds of each condition were split into '
+    f'random halves {NUM_DRAWS} times, and the halves were compared as if '
+    'they were two conditions. The rule should resolve one in twenty of these '
+    f'comparisons; it resolves {sum(counts):,} of '
+    f'{len(counts) * NUM_DRAWS:,}.'
   )

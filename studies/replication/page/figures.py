@@ -1,4 +1,4 @@
-"""Figures of the page: the conditions of each paper."""
+"""Figures of the pages: scores of the conditions of each paper."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,86 +13,117 @@ from studies.replication.claims import Claim, Finding, compared_conditions
 from studies.replication.registry import Study
 from xlflax.evaluation import plots
 
-_SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
-_PARTED = 'nli'  # its parts, as `nli/plug_in`, are rows of their own
+_PLOTTED_MEASURES = ('transfer', 'retrieval', 'bleu', 'nli')
+_NLI = 'nli'  # Its parts, such as `nli/plug_in`, are plotted as rows.
 _DPI = 120
 
-Values = Mapping[int, Mapping[str, float]]
+# Seed to measure to value.
+ScoresBySeed = Mapping[int, Mapping[str, float]]
 
 
-def write(
+def write_figures(
   folder: pathlib.Path,
   findings: Sequence[Finding],
-  found: Sequence[results_lib.Result],
+  results: Sequence[results_lib.Result],
   study: Study,
 ) -> dict[str, str]:
-  """Draws what there is; returns paper -> file in the folder."""
-  scores = experiments.group_scores(found)
-  drawn = {}
+  """Plots the conditions of each paper that has results.
+
+  Args:
+    folder: Directory of the page.
+    findings: Findings on the page.
+    results: Results of the runs.
+    study: Study of the page.
+
+  Returns:
+    Paper to file name in the folder.
+  """
+  scores = experiments.group_scores(results)
+  files = {}
   for paper in registry.PAPERS:
-    claims = [one.claim for one in findings if one.claim.paper == paper]
-    if own := rows(claims, scores, study):
+    claims = [
+      finding.claim for finding in findings if finding.claim.paper == paper
+    ]
+    if rows := collect_rows(claims, scores, study):
       prefix = '' if study is registry.SYNTHETIC else f'{study.name}_'
-      drawn[paper] = f'{prefix}{paper.lower()}.png'
-      plots.save_figure(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
-  return drawn
+      files[paper] = f'{prefix}{paper.lower()}.png'
+      plots.save_figure(
+        plot_conditions(paper, rows), folder / files[paper], dpi=_DPI
+      )
+  return files
 
 
-def rows(
-  claims: Sequence[Claim], scores: Mapping[str, Values], study: Study
-) -> dict[str, Values]:
-  """Row of a figure -> seed -> measures, of the conditions of claims."""
-  titles = {one.name: one.title for one in study.conditions}
-  own: dict[str, Values] = {}
+def collect_rows(
+  claims: Sequence[Claim], scores: Mapping[str, ScoresBySeed], study: Study
+) -> dict[str, ScoresBySeed]:
+  """Returns the rows of a figure: label to seed to measure to value."""
+  titles = {condition.name: condition.title for condition in study.conditions}
+  rows: dict[str, ScoresBySeed] = {}
   for name in compared_conditions(claims):
-    own |= _rows(titles.get(name, name), scores.get(name, {}))
-  return own
+    rows |= _condition_rows(titles.get(name, name), scores.get(name, {}))
+  return rows
 
 
-def _rows(title: str, values: Values) -> dict[str, Values]:
-  """A row of the condition, or several where it is measured in parts."""
-  measured = {measure for found in values.values() for measure in found}
-  parts = sorted(one for one in measured if one.startswith(f'{_PARTED}/'))
-  rows: dict[str, Values] = {
-    f'{part.removeprefix(f"{_PARTED}/")}: {title}': {
-      seed: {_PARTED: found[part]} for seed, found in values.items()
+def _condition_rows(
+  title: str, by_seed: ScoresBySeed
+) -> dict[str, ScoresBySeed]:
+  """Returns one row for a condition, or one for each part of `nli`."""
+  measures = {measure for values in by_seed.values() for measure in values}
+  parts = sorted(name for name in measures if name.startswith(f'{_NLI}/'))
+  rows: dict[str, ScoresBySeed] = {
+    f'{part.removeprefix(f"{_NLI}/")}: {title}': {
+      seed: {_NLI: values[part]} for seed, values in by_seed.items()
     }
     for part in parts
   }
-  if rows or measured.isdisjoint(_SHOWN):
+  if rows or measures.isdisjoint(_PLOTTED_MEASURES):
     return rows
-  return {title: values}
+  return {title: by_seed}
 
 
-def conditions(paper: str, scores: Mapping[str, Values]) -> figure.Figure:
-  """Mean and 95 % interval of each condition, and each seed as a dot."""
-  shown = [
+def plot_conditions(
+  paper: str, rows: Mapping[str, ScoresBySeed]
+) -> figure.Figure:
+  """Plots the mean and 95 % interval of each row, and each seed as a dot."""
+  measures = [
     measure
-    for measure in _SHOWN
-    if any(measure in one for v in scores.values() for one in v.values())
+    for measure in _PLOTTED_MEASURES
+    if any(
+      measure in values
+      for by_seed in rows.values()
+      for values in by_seed.values()
+    )
   ]
   canvas = figure.Figure(
-    figsize=(2.5 + 2.5 * len(shown), 1.0 + 0.3 * len(scores)),
+    figsize=(2.5 + 2.5 * len(measures), 1.0 + 0.3 * len(rows)),
     layout='constrained',
   )
-  grid = canvas.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-  for axes, measure in zip(grid, shown, strict=True):
-    for row, values in enumerate(scores.values()):
-      seeds = [one[measure] for one in values.values() if measure in one]
-      if not seeds:
+  grid = canvas.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+  for axes, measure in zip(grid, measures, strict=True):
+    for position, by_seed in enumerate(rows.values()):
+      scores = [
+        values[measure] for values in by_seed.values() if measure in values
+      ]
+      if not scores:
         continue
-      axes.plot(seeds, [row] * len(seeds), 'o', alpha=0.35, markersize=3)
-      axes.errorbar(np.mean(seeds), row, xerr=reach(seeds), fmt='k|', capsize=3)
+      axes.plot(scores, [position] * len(scores), 'o', alpha=0.35, markersize=3)
+      axes.errorbar(
+        np.mean(scores),
+        position,
+        xerr=interval_half_width(scores),
+        fmt='k|',
+        capsize=3,
+      )
     axes.set_xlabel(measure)
     plots.hide_spines(axes)
-  grid[0].set_yticks(range(len(scores)), list(scores))
+  grid[0].set_yticks(range(len(rows)), list(rows))
   grid[0].invert_yaxis()
   canvas.suptitle(f'{paper}: seeds, mean and 95 % interval', fontsize='large')
   return canvas
 
 
-def reach(values: Sequence[float]) -> float:
-  """Half of the 95 % interval of a mean."""
+def interval_half_width(values: Sequence[float]) -> float:
+  """Returns half the width of the 95 % interval of a mean."""
   if len(values) < 2:
     return 0.0
   error = np.std(values, ddof=1) / np.sqrt(len(values))

@@ -1,4 +1,4 @@
-"""The page of claims: verdicts, figures, numbers and intervals, generated."""
+"""Generator of the result pages: verdicts, figures, statistics and text."""
 
 import functools
 import pathlib
@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from studies.replication import claims as claims_lib
 from studies.replication import experiments, registry, token_budget
 from studies.replication import results as results_lib
+from studies.replication import seeds as seeds_lib
 from studies.replication.claims import Claim, Finding, Scores, Verdict
 from studies.replication.page import controls, figures, page_text, sensitivity
 from studies.replication.registry import Study
+from studies.replication.results import Result
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.storage import paths
 
@@ -19,249 +21,388 @@ _TEXTS = {
 }
 
 
-def write(
+def write_page(
   folder: pathlib.Path,
-  found: Sequence[results_lib.Result],
+  results: Sequence[Result],
   claims: Sequence[Claim] | None = None,
   study: Study = registry.SYNTHETIC,
 ) -> list[Finding]:
-  """Writes page, figures and results.
+  """Writes a page with its figures and its file of results.
 
   Args:
-    folder: of the page.
-    found: results of runs.
-    claims: rows of the page; None: all.
-    study: whose page it is.
+    folder: Directory of the page.
+    results: Results of the runs.
+    claims: Claims on the page. If None, all claims of the study.
+    study: Study of the page.
 
   Returns:
-    The findings, in the order of the claims.
+    The findings in the order of the claims.
   """
-  texts = _TEXTS[study.name]
-  results_lib.write_results(list(found), folder / study.results)
-  # As they are kept, so that the page made anew from them is the same.
-  found = sorted(
+  text = _TEXTS[study.name]
+  results_lib.write_results(list(results), folder / study.results)
+  # Read the rounded results, so that a regenerated page is identical.
+  results = sorted(
     results_lib.read_results(folder / study.results),
-    key=functools.partial(_place, study),
+    key=functools.partial(_sort_key, study),
   )
-  scores = experiments.group_scores(found)
+  scores = experiments.group_scores(results)
   findings = [
     claims_lib.evaluate_claim(claim, scores)
     for claim in (study.claims if claims is None else claims)
   ]
-  drawn = figures.write(folder, findings, found, study)
+  files = figures.write_figures(folder, findings, results, study)
   parts = [
-    texts.introduction,
-    _summary(findings),
-    *_verdicts(findings, scores),
-    '\n## Conditions\n',
-    *(f'![{paper}: conditions]({name})\n' for paper, name in drawn.items()),
-    texts.numbers.format(fewest=claims_lib.FEWEST_SEEDS),
-    *_numbers(findings, found, scores, study),
+    text.introduction.format(fewest_seeds=claims_lib.FEWEST_SEEDS),
+    '## Results\n',
+    *_summary_table(findings),
     '',
-    controls.sentence([one.claim for one in findings], scores),
-    texts.dropped,
-    _setting(found, scores, study),
+    *_result_table(findings),
+    '',
+    text.controls,
+    *_control_table(findings),
+    *_other_measure_section(findings, scores),
+    *_language_section(findings),
+    '\n## Scores of the conditions\n',
+    'Each dot is a seed. The bars show the mean and its 95 % interval.\n',
+    *(
+      f'![Scores of the conditions of {paper}]({name})\n'
+      for paper, name in files.items()
+    ),
+    text.statistics,
+    *_statistics_table(findings, results, scores, study),
+    *_false_positives(findings, scores),
+    text.negative_results,
+    text.setup.format(
+      size=study.size,
+      diagnostics='\n'.join(_diagnostics_table(scores, study)),
+      results=study.results,
+      total=sum(result.cpu_seconds for result in results) / 60,
+      runs=len(results),
+      seeds=_seed_range(sorted({result.seed for result in results})),
+    ),
   ]
   paths.write_atomically(folder / f'{study.name}.md', '\n'.join(parts))
   return findings
 
 
-def _place(study: Study, one: results_lib.Result) -> tuple[int, int]:
-  """By the conditions' order, what is no condition now last; then by seed."""
-  places = {name: place for place, name in enumerate(study.conditions_by_name)}
-  return places.get(one.condition, len(places)), one.seed
+def _sort_key(study: Study, result: Result) -> tuple[int, int]:
+  """Sorts by the order of conditions, then by seed; unknown conditions last."""
+  positions = {
+    name: position for position, name in enumerate(study.conditions_by_name)
+  }
+  return positions.get(result.condition, len(positions)), result.seed
 
 
-def judged(findings: Sequence[Finding]) -> dict[str, Verdict]:
-  """Claim -> its verdict beside its twins, of all claims of papers."""
+def final_verdicts(findings: Sequence[Finding]) -> dict[str, Verdict]:
+  """Returns the verdicts of the papers' claims, with regard to controls."""
   return {
-    one.claim.name: claims_lib.apply_controls(one, _twins(one, findings))
-    for one in findings
-    if one.claim.is_from_paper
+    finding.claim.name: claims_lib.apply_controls(
+      finding, _controls_of(finding, findings)
+    )
+    for finding in findings
+    if finding.claim.is_from_paper
   }
 
 
-def _twins(one: Finding, findings: Sequence[Finding]) -> list[Finding]:
+def _controls_of(
+  finding: Finding, findings: Sequence[Finding]
+) -> list[Finding]:
   return [
-    other for other in findings if other.claim.control_for == one.claim.name
+    other for other in findings if other.claim.control_for == finding.claim.name
   ]
 
 
-def _summary(findings: Sequence[Finding]) -> str:
-  own = judged(findings)
-  counts = ', '.join(
-    f'{list(own.values()).count(verdict)} {verdict.label}'
-    for verdict in Verdict
-    if verdict in own.values()
-  )
-  return f'Of {len(own)} claims: {counts}.\n'
+def _own_claims(findings: Sequence[Finding]) -> list[Finding]:
+  """Returns the findings that are not controls."""
+  return [finding for finding in findings if not finding.claim.control_for]
 
 
-def _verdicts(findings: Sequence[Finding], scores: Scores) -> Iterator[str]:
-  """The first table: a row for each claim."""
-  verdicts = judged(findings)
-  yield (
-    '| name | claim | paper: first; second | ours: first; second '
-    '| difference, 95 % interval | beside it | verdict |'
-  )
-  yield '| --- ' * 7 + '|'
-  for one in findings:
-    if not one.claim.control_for:
-      verdict = verdicts.get(one.claim.name, one.verdict)
-      yield (
-        f'| `{one.claim.name}` | {one.claim.statement} '
-        f'| {one.claim.published} ({one.claim.section}) '
-        f'| {_means(one)} | {_difference(one)} '
-        f'| {_beside(one, findings, scores)} | {_told(one, verdict)} |'
-      )
-
-
-def _means(one: Finding) -> str:
-  if one.comparison is None:
-    return '-'
-  return f'{one.comparison.first:.3f}; {one.comparison.second:.3f}'
-
-
-def _difference(one: Finding) -> str:
-  if one.comparison is None:
-    return '-'
-  found = one.comparison
-  return f'{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]'
-
-
-def _beside(one: Finding, findings, scores: Scores) -> str:
-  """What the twins say, and the other measure where it says otherwise."""
-  cells = [
-    f'{twin.claim.statement}: {_difference(twin)}'
-    for twin in _twins(one, findings)
-    if twin.comparison is not None
-  ]
-  if one.languages:
-    own = (f'{code} {gain:+.3f}' for code, gain in one.languages.items())
-    cells.insert(0, f'by language: {", ".join(own)}')
-  other = sensitivity.by_other_measure(one, scores)
-  if (
-    other is not None and other.comparison and other.verdict is not one.verdict
-  ):
-    cells.append(f'by {other.claim.measure}: {_difference(other)}')
-  return '; '.join(cells) or '-'
-
-
-def _told(one: Finding, verdict: Verdict) -> str:
-  """The verdict, and the budget that would tell more."""
-  if verdict is Verdict.NOT_RUN and one.seeds:
-    return (
-      f'{verdict.label} ({len(one.seeds)} of {claims_lib.FEWEST_SEEDS} seeds)'
-    )
-  if verdict is not Verdict.NOT_RESOLVED or one.claim.margin:
-    return verdict.label
-  needed = claims_lib.seeds_to_resolve(one)
-  if not needed:
-    return verdict.label + (' (more languages would)' if one.errors else '')
-  return f'{verdict.label} ({needed:,} seeds would)'
-
-
-def _numbers(
-  findings: Sequence[Finding], found, scores: Scores, study: Study
+def _table(
+  header: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Iterator[str]:
-  """The second table: all rows."""
-  adjusted = holm(findings)
-  yield (
-    '| name | first; second | measure | second - first | p | Holm | seeds '
-    '| first seeds | tokens | minutes |'
+  """Yields the lines of a Markdown table."""
+  for cells in (header, ['---'] * len(header), *rows):
+    yield f'| {" | ".join(cells)} |'
+
+
+def _summary_table(findings: Sequence[Finding]) -> Iterator[str]:
+  """Yields the table with the number of claims of each verdict."""
+  verdicts = list(final_verdicts(findings).values())
+  yield f'The page covers {len(verdicts)} claims of the papers:\n'
+  yield from _table(
+    ('verdict', 'claims'),
+    [
+      (verdict.label, f'{verdicts.count(verdict)}')
+      for verdict in Verdict
+      if verdict in verdicts
+    ],
   )
-  yield '| --- ' * 10 + '|'
-  for one in findings:
-    claim = one.claim
+
+
+def _result_table(findings: Sequence[Finding]) -> Iterator[str]:
+  """Yields the table with one row for each claim."""
+  verdicts = final_verdicts(findings)
+  yield from _table(
+    (
+      'name',
+      'claim',
+      'paper: first; second',
+      'here: first; second',
+      'difference, 95 % interval',
+      'verdict',
+    ),
+    [
+      (
+        f'`{finding.claim.name}`',
+        finding.claim.statement,
+        f'{finding.claim.published} ({finding.claim.section})',
+        _means(finding),
+        _difference(finding),
+        _verdict(finding, verdicts.get(finding.claim.name, finding.verdict)),
+      )
+      for finding in _own_claims(findings)
+    ],
+  )
+
+
+def _control_table(findings: Sequence[Finding]) -> Iterator[str]:
+  """Yields the table with one row for each control that was run."""
+  yield from _table(
+    ('claim', 'control', 'difference, 95 % interval'),
+    [
+      (f'`{finding.claim.name}`', control.claim.statement, _difference(control))
+      for finding in _own_claims(findings)
+      for control in _controls_of(finding, findings)
+      if control.comparison is not None
+    ],
+  )
+
+
+def _other_measure_section(
+  findings: Sequence[Finding], scores: Scores
+) -> Iterator[str]:
+  """Yields the section on claims whose verdict depends on the measure."""
+  rows = []
+  for finding in _own_claims(findings):
+    other = sensitivity.find_by_other_measure(finding, scores)
+    if other and other.comparison and other.verdict is not finding.verdict:
+      rows.append(
+        (
+          f'`{finding.claim.name}`',
+          finding.claim.measure,
+          _difference(finding),
+          other.claim.measure,
+          _difference(other),
+        )
+      )
+  if not rows:
+    return
+  yield '\n## Claims with another verdict by the other measure\n'
+  yield (
+    'Each claim was declared with one measure, `transfer` or `retrieval`. The '
+    'intervals of these claims lead to another\nverdict by the other measure.\n'
+  )
+  yield from _table(
+    (
+      'claim',
+      'measure',
+      'difference, 95 % interval',
+      'other measure',
+      'difference, 95 % interval',
+    ),
+    rows,
+  )
+
+
+def _language_section(findings: Sequence[Finding]) -> Iterator[str]:
+  """Yields the section on each language, if there are several."""
+  rows = [finding for finding in _own_claims(findings) if finding.languages]
+  codes = list(dict.fromkeys(code for row in rows for code in row.languages))
+  if not codes:
+    return
+  yield '\n## Differences by language\n'
+  yield from _table(
+    ('claim', *codes),
+    [
+      (
+        f'`{row.claim.name}`',
+        *(
+          f'{row.languages[code]:+.3f}' if code in row.languages else '-'
+          for code in codes
+        ),
+      )
+      for row in rows
+    ],
+  )
+
+
+def _means(finding: Finding) -> str:
+  if finding.comparison is None:
+    return '-'
+  return f'{finding.comparison.first:.3f}; {finding.comparison.second:.3f}'
+
+
+def _difference(finding: Finding) -> str:
+  significance = finding.comparison
+  if significance is None:
+    return '-'
+  return (
+    f'{significance.difference:+.3f} '
+    f'[{significance.low:+.3f}, {significance.high:+.3f}]'
+  )
+
+
+def _verdict(finding: Finding, verdict: Verdict) -> str:
+  """Formats a verdict and the number of seeds that would resolve the claim."""
+  label = verdict.label
+  if verdict is Verdict.NOT_RUN and finding.seeds:
+    return f'{label} ({len(finding.seeds)} of {claims_lib.FEWEST_SEEDS} seeds)'
+  if verdict is not Verdict.NOT_RESOLVED or finding.claim.margin:
+    return label
+  num_seeds = claims_lib.seeds_to_resolve(finding)
+  if num_seeds:
+    return f'{label} ({num_seeds:,} seeds needed)'
+  return f'{label} (more languages needed)' if finding.errors else label
+
+
+def _statistics_table(
+  findings: Sequence[Finding],
+  results: Sequence[Result],
+  scores: Scores,
+  study: Study,
+) -> Iterator[str]:
+  """Yields the table with one row for each claim and each control."""
+  adjusted = holm_p_values(findings)
+  has_more_seeds = any(
+    len(finding.seeds) > seeds_lib.DEFAULT_COUNT for finding in findings
+  )
+  rows = []
+  for finding in findings:
+    claim = finding.claim
     margin = f' (margin {claim.margin:g})' if claim.margin else ''
-    p = '-' if one.comparison is None else _p(one.comparison.p_value)
-    yield (
-      f'| `{claim.name}`{_twin_of(claim)} '
-      f'| `{claim.first}`; `{claim.second}` '
-      f'| {claim.measure.replace("|", "; ")}{margin} | {_difference(one)} '
-      f'| {p} | {_p(adjusted[claim.name]) if one.comparison else "-"} '
-      f'| {len(one.seeds)} | {_first_seeds(one, scores)} '
-      f'| {_tokens(claim, study)} '
-      f'| {_minutes(claim, found):.1f} |'
+    p_value = finding.comparison.p_value if finding.comparison else None
+    rows.append(
+      (
+        f'`{claim.name}`{_control_label(claim)}',
+        f'`{claim.first}`; `{claim.second}`',
+        f'{claim.measure.replace("|", "; ")}{margin}',
+        _difference(finding),
+        '-' if p_value is None else _format_p(p_value),
+        '-' if p_value is None else _format_p(adjusted[claim.name]),
+        f'{len(finding.seeds)}',
+        *([_first_seeds(finding, scores)] if has_more_seeds else []),
+        _tokens(claim, study),
+        f'{_cpu_minutes(claim, results):.1f}',
+      )
     )
+  yield from _table(
+    (
+      'name',
+      'first; second',
+      'measure',
+      'second - first',
+      'p',
+      'Holm',
+      'seeds',
+      *(['first five seeds'] if has_more_seeds else []),
+      'tokens (thousands)',
+      'CPU minutes',
+    ),
+    rows,
+  )
 
 
-def _twin_of(claim: Claim) -> str:
-  return f', twin of `{claim.control_for}`' if claim.control_for else ''
+def _control_label(claim: Claim) -> str:
+  return f', control of `{claim.control_for}`' if claim.control_for else ''
 
 
-def _first_seeds(one: Finding, scores: Scores) -> str:
-  """What the first seeds alone say, where it is something else."""
-  fewer = sensitivity.by_first_seeds(one, scores)
-  if fewer is None or fewer.verdict is one.verdict:
+def _first_seeds(finding: Finding, scores: Scores) -> str:
+  """Formats the difference over the first seeds if the verdict would change."""
+  first = sensitivity.find_by_first_seeds(finding, scores)
+  if first is None or first.verdict is finding.verdict:
     return ''
-  return f'{_difference(fewer)}'
+  return _difference(first)
 
 
-def _p(value: float) -> str:
+def _format_p(value: float) -> str:
   return '< 0.001' if value < 0.001 else f'{value:.3f}'
 
 
-def _minutes(claim: Claim, found: Sequence[results_lib.Result]) -> float:
-  """Processor minutes of the runs of a claim's conditions."""
+def _cpu_minutes(claim: Claim, results: Sequence[Result]) -> float:
+  """Returns the CPU minutes of all runs of a claim's conditions."""
   names = {claim.first, claim.second}
-  return sum(one.cpu_seconds for one in found if one.condition in names) / 60
+  return (
+    sum(result.cpu_seconds for result in results if result.condition in names)
+    / 60
+  )
 
 
 def _tokens(claim: Claim, study: Study) -> str:
-  """Thousands of tokens that the conditions of a claim read."""
-  known = study.conditions_by_name
+  """Formats the thousands of tokens that the conditions of a claim read."""
+  conditions = study.conditions_by_name
   first, second = (
-    round(token_budget.count_tokens(known[name], known, study.size) / 1000)
+    round(
+      token_budget.count_tokens(conditions[name], conditions, study.size) / 1000
+    )
     for name in (claim.first, claim.second)
   )
   return f'{first}' if first == second else f'{first}; {second}'
 
 
-def holm(findings: Sequence[Finding]) -> dict[str, float]:
-  """Claim -> p-value adjusted for all that were run."""
-  run = [one for one in findings if one.comparison is not None]
-  values = bootstrap.holm_correction(
-    [one.comparison.p_value for one in run if one.comparison]
+def holm_p_values(findings: Sequence[Finding]) -> dict[str, float]:
+  """Returns p-values by claim, adjusted for all claims that were run."""
+  measured = [
+    (finding.claim.name, finding.comparison)
+    for finding in findings
+    if finding.comparison is not None
+  ]
+  adjusted = bootstrap.holm_correction(
+    [significance.p_value for _, significance in measured]
   )
-  return {one.claim.name: value for one, value in zip(run, values, strict=True)}
+  return {
+    name: value for (name, _), value in zip(measured, adjusted, strict=True)
+  }
 
 
-def _setting(
-  found: Sequence[results_lib.Result], scores: Scores, study: Study
-) -> str:
-  return _TEXTS[study.name].setting.format(
-    size=study.size,
-    probes='\n'.join(_probes(scores, study)),
-    results=study.results,
-    total=sum(one.cpu_seconds for one in found) / 60,
-    runs=len(found),
-    seeds=_range(sorted({one.seed for one in found})),
+def _false_positives(
+  findings: Sequence[Finding], scores: Scores
+) -> Iterator[str]:
+  """Yields the sentence on false positives of the verdict rule."""
+  sentence = controls.describe_false_positives(
+    [finding.claim for finding in findings], scores
+  )
+  if sentence:
+    yield ''
+    yield sentence
+
+
+def _diagnostics_table(scores: Scores, study: Study) -> Iterator[str]:
+  """Yields the table of means over seeds, one row for each condition."""
+  diagnostics = _TEXTS[study.name].diagnostics
+  yield from _table(
+    ('condition', *diagnostics.values()),
+    [
+      (f'{condition.title} (`{condition.name}`)', *cells)
+      for condition in study.conditions
+      if (
+        cells := _mean_cells(scores.get(condition.name, {}), list(diagnostics))
+      )
+    ],
   )
 
 
-def _probes(scores: Scores, study: Study) -> Iterator[str]:
-  """Means over seeds of what tells how a condition came to its scores."""
-  probes = _TEXTS[study.name].probes
-  yield f'| condition | {" | ".join(probes.values())} |'
-  yield '| --- ' * (1 + len(probes)) + '|'
-  for one in study.conditions:
-    if cells := _means_of(scores.get(one.name, {}), list(probes)):
-      yield f'| {one.title} (`{one.name}`) | {" | ".join(cells)} |'
-
-
-def _means_of(
-  own: Mapping[int, Mapping[str, float]], probes: Sequence[str]
+def _mean_cells(
+  by_seed: Mapping[int, Mapping[str, float]], measures: Sequence[str]
 ) -> list[str]:
-  """A cell for each probe; [] where no seed has the first."""
-  if not any(probes[0] in one for one in own.values()):
+  """Returns one cell for each measure; [] if no seed has the first measure."""
+  if not any(measures[0] in scores for scores in by_seed.values()):
     return []
   cells = []
-  for name in probes:
-    values = [one[name] for one in own.values() if name in one]
+  for name in measures:
+    values = [scores[name] for scores in by_seed.values() if name in scores]
     cells.append(f'{sum(values) / len(values):.3f}' if values else '-')
   return cells
 
 
-def _range(seeds: Sequence[int]) -> str:
+def _seed_range(seeds: Sequence[int]) -> str:
   return f'{seeds[0]} to {seeds[-1]}' if seeds else 'none'

@@ -1,4 +1,4 @@
-"""Verdicts by the first seeds alone, and by the other measure."""
+"""Findings from the first seeds alone, and by the other measure."""
 
 import dataclasses
 
@@ -6,28 +6,36 @@ from studies.replication import claims as claims_lib
 from studies.replication import seeds as seeds_lib
 from studies.replication.claims import Finding, Scores
 
-_OTHER = {'transfer': 'retrieval', 'retrieval': 'transfer'}
+_OTHER_MEASURE = {'transfer': 'retrieval', 'retrieval': 'transfer'}
 
 
-def by_first_seeds(one: Finding, scores: Scores) -> Finding | None:
-  """The finding of the first seeds alone; None where there are no more.
+def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
+  """Returns the finding from the first seeds alone.
 
-  Seeds were added after the first ones had been looked at.
+  Further seeds were added after the results of the first ones were known.
+
+  Returns:
+    The finding, or None if there are no further seeds.
   """
-  if len(one.seeds) <= seeds_lib.DEFAULT_COUNT:
+  if len(finding.seeds) <= seeds_lib.DEFAULT_COUNT:
     return None
-  kept = one.seeds[: seeds_lib.DEFAULT_COUNT]
-  names = (one.claim.first, one.claim.second)
-  fewer = {name: {seed: scores[name][seed] for seed in kept} for name in names}
-  return claims_lib.evaluate_claim(one.claim, fewer)
+  first_seeds = finding.seeds[: seeds_lib.DEFAULT_COUNT]
+  names = (finding.claim.first, finding.claim.second)
+  first_scores = {
+    name: {seed: scores[name][seed] for seed in first_seeds} for name in names
+  }
+  return claims_lib.evaluate_claim(finding.claim, first_scores)
 
 
-def by_other_measure(one: Finding, scores: Scores) -> Finding | None:
-  """The finding by retrieval in place of transfer, or the other way.
+def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
+  """Returns the finding by retrieval instead of transfer, or vice versa.
 
-  None for other measures.
+  Returns:
+    The finding, or None if the claim has another measure.
   """
-  if one.claim.measure not in _OTHER:
+  if finding.claim.measure not in _OTHER_MEASURE:
     return None
-  other = dataclasses.replace(one.claim, measure=_OTHER[one.claim.measure])
-  return claims_lib.evaluate_claim(other, scores)
+  claim = dataclasses.replace(
+    finding.claim, measure=_OTHER_MEASURE[finding.claim.measure]
+  )
+  return claims_lib.evaluate_claim(claim, scores)
