@@ -402,7 +402,7 @@ class Trainer:
       raise errors.ConfigError(
         '`epochs` requires labeled examples',
         got=f'epochs={self.epochs} of dataset {dataset.name!r}',
-        expected='a LabeledDatasetConfig and a vocabulary, or total_steps',
+        expected='a LabeledDatasetConfig and a vocabulary, or num_train_steps',
         where='Trainer.epochs',
         fix='Set num_train_steps (gin: TRAIN_STEPS)',
       )

@@ -52,7 +52,7 @@ def head_objectives(
     if 'norm' in head:
       head_kind = finetuning_objective.HeadKind.DENSE_NORM
   settings: dict[str, Any] = {
-    'head': head_kind,
+    'head_type': head_kind,
     'activation': style.get('activation', 'tanh'),
   }
   if task is Task.QUESTION_ANSWERING:

@@ -83,10 +83,10 @@ class DependencyParsing(finetuning.FineTuning):
     )
     if self.head_type is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
-        '`head` does not apply to dependency parsing, which has a biaffine '
+        '`head_type` does not apply to dependency parsing, which has a biaffine '
         'head',
         got=f'head_type={self.head_type!s}',
-        expected=f'head={finetuning.HeadKind.OUTPUT!s}',
+        expected=f'head_type={finetuning.HeadKind.OUTPUT!s}',
         where=type(self).__name__,
       )
 

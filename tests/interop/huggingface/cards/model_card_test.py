@@ -61,7 +61,7 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
     'optimizer': {'class': 'adamw', 'fields': {}},
     'objectives': {'fields': {'entries': []}},
     'datasets': [],
-    'total_steps': 1,
+    'num_train_steps': 1,
     'seed': 0,
   }
   run_directory.write_run_file(
@@ -86,7 +86,7 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
       }
     },
     'datasets': [],
-    'total_steps': 7,
+    'num_train_steps': 7,
     'seed': 0,
   }
   first = tmp_path / 'first'

@@ -150,14 +150,14 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
   learning_rate = optimizer.get('learning_rate')
   if isinstance(learning_rate, dict):
     learning_rate = learning_rate[config_serialization.FIELDS].get(
-      'peak', learning_rate[config_serialization.CLASS]
+      'peak_value', learning_rate[config_serialization.CLASS]
     )
   objectives = ', '.join(fields['name'] for fields in _objectives(settings))
   lines = [
     '## Training',
     '',
     f'- Initialized from: {base or _initialization(settings)}',
-    f'- Steps: {settings["total_steps"]}, seed {settings["seed"]}',
+    f'- Steps: {settings["num_train_steps"]}, seed {settings["seed"]}',
     f'- Optimizer: {optimizer_name}, learning rate {learning_rate}, weight '
     f'decay {optimizer.get("weight_decay")}',
     f'- Objectives: {objectives}',
@@ -190,7 +190,7 @@ def _initialization(settings: Mapping[str, Any]) -> str:
       continue
     names = ', '.join(fields['name'] for fields in _objectives(source_settings))
     descriptions.append(
-      f'an xlflax run of {source_settings["total_steps"]} steps ({names}), '
+      f'an xlflax run of {source_settings["num_train_steps"]} steps ({names}), '
       f'which was initialized from {_initialization(source_settings)}'
     )
   return '; '.join(descriptions)
