@@ -186,7 +186,7 @@ project. They are judged by their own interval alone and are not counted.
 
 ## Controls
 
-Most differences are the second condition of the claim minus the control. A comparison with an untrained encoder is the first condition of the claim minus the untrained encoder, and "None with as many tokens"
+Most differences are the second condition of the claim minus the control. A comparison with an untrained encoder is the first condition of the claim minus the untrained encoder, and "None with the same number of tokens"
 is the control minus the first condition of the claim. [Statistics](#statistics) names the two conditions that each control compares.
 """,
   statistics="""\
