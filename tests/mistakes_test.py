@@ -80,10 +80,10 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.MONO=corpus.mono': ('--gin.MONO="\'corpus.mono\'"',),
   f'{_GIVEN} --gin.CACHE_DIR=none': ('--gin.CACHE_DIR=None',),
   f'{_GIVEN} --gin.SEED=': ('--gin.SEED', 'empty'),
-  f'{_GIVEN} --gin.TRAIN_STEPS="\'x\'"': ('total_steps', 'x'),
-  f'{_GIVEN} --gin.TRAIN_STEPS=None': ('total_steps',),
-  f'{_GIVEN} --gin.TRAIN_STEPS=1e400': ('total_steps', 'inf'),
-  f'{_GIVEN} --gin.TRAIN_STEPS=-1': ('total_steps', '-1'),
+  f'{_GIVEN} --gin.TRAIN_STEPS="\'x\'"': ('num_train_steps', 'x'),
+  f'{_GIVEN} --gin.TRAIN_STEPS=None': ('num_train_steps',),
+  f'{_GIVEN} --gin.TRAIN_STEPS=1e400': ('num_train_steps', 'inf'),
+  f'{_GIVEN} --gin.TRAIN_STEPS=-1': ('num_train_steps', '-1'),
   'cache --output=o --corpus=corpus --vocabulary=v --num_workers=-1': (
     '--num_workers', 'Got: -1'),
   f'{_TRAIN} --model_dir=new --vocabulary=v': (

@@ -23,7 +23,7 @@ _TINY_TRAINING = {
     'num_layers=1, hidden_dim=16, mlp_dim=16, num_heads=2, max_length=32'
   ),
   'warmup_steps=500': 'warmup_steps=1',
-  'total_steps=10000': 'total_steps=2',
+  'num_train_steps=10000': 'num_train_steps=2',
 }
 
 

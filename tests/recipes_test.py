@@ -236,7 +236,7 @@ def test_a_binding_is_for_the_phases_that_read_it():
     ('de', 'en', 'fi'),
     None,
   ]
-  assert [one.total_steps for one in found.values()] == [700, 15_895, 2_649]
+  assert [one.num_train_steps for one in found.values()] == [700, 15_895, 2_649]
   assert [one.datasets[0].length for one in found.values()] == [1024, 512, 512]
   for one in found.values():
     assert one.datasets[0].batch_size == 768

@@ -55,7 +55,7 @@ def train(corpus: pathlib.Path) -> str:
       )
     ),
     optimizer=training.AdamW(learning_rate=1e-4),
-    total_steps=10,
+    num_train_steps=10,
   )
   other.train()
   result: dict[str, object] = trainer.train(report=told)

@@ -295,7 +295,7 @@ def _finetune(root: pathlib.Path) -> Any:
         },
         'model_dir': str(root / 'new'),
         'vocabulary': str(root / 'run/vocabulary'),
-        'total_steps': 1,
+        'num_train_steps': 1,
         'partitioner': tiny.one_device(),
       }
     )

@@ -60,7 +60,7 @@ def test_later_files_and_bindings_override(tmp_path):
     gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7'])
   )
   assert (seen['seed'], seen['datasets'][0].length) == (3, 7)
-  assert seen['total_steps'] == 5000
+  assert seen['num_train_steps'] == 5000
 
 
 def test_paths_need_no_quotes():
@@ -86,7 +86,7 @@ def test_values_of_macros_need_no_quotes():
     _FILES, _GIVEN[1:], macros={'MODEL_DIR': odd, 'TRAIN_STEPS': 3}
   )
   seen = _bound(configuration)
-  assert (seen['model_dir'], seen['total_steps']) == (odd, 5000)
+  assert (seen['model_dir'], seen['num_train_steps']) == (odd, 5000)
   assert 'TRAIN_STEPS = 5000' in configuration.operative()
 
 
@@ -209,7 +209,7 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
     objectives=None,
     datasets=(),
     vocabulary='',
-    total_steps=1,
+    num_train_steps=1,
     optimizer=None,
   )
   first = gin_config.load_gin_files(

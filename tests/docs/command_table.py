@@ -189,7 +189,7 @@ SMALLER = {
     'num_layers=6, hidden_dim=512, mlp_dim=2048, num_heads=8': (
       'num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2, max_length=32'),
     'warmup_steps=500': 'warmup_steps=1',
-    'total_steps=10000': 'total_steps=2',
+    'num_train_steps=10000': 'num_train_steps=2',
     'run.at(5000)': 'run.at(2)',
     "run.at('best', metric_for_best_model='retrieval/accuracy/mean')": 'run.at(2)',
     'run.params(5000)': 'run.params(2)',

@@ -108,7 +108,7 @@ ratio/schedules.Linear:
   peak_value = 0.3
   end_value = 0.15
   warmup_steps = 0
-  total_steps = %TRAIN_STEPS
+  num_train_steps = %TRAIN_STEPS
 cross_attention_mlm.CrossAttentionMLM.max_mask_ratio = 0.3
 masked_lm.TranslationLM.max_mask_ratio = 0.3
 """

@@ -103,9 +103,9 @@ def train(corpus, vocabulary, tmp_path_factory):
       ],
       vocabulary=vocabulary,
       corpus=corpus,
-      total_steps=20,
+      num_train_steps=20,
       optimizer=optimizers.Adam(learning_rate=0.02),
-      log_every_steps=10,
+      log_metrics_every=10,
       partitioner=tiny.one_device(),
     )
     return trainer.Trainer(

@@ -40,7 +40,7 @@ class FakeTrainer:
       default_factory=checkpoints_lib.CheckpointOptions
     )
   )
-  total_steps: int = class_registry.changeable_field(default=20)
+  num_train_steps: int = class_registry.changeable_field(default=20)
   epochs: float | None = class_registry.changeable_field(default=None)
   on_config_mismatch: Any = class_registry.changeable_field(default=None)
 

@@ -164,7 +164,7 @@ def test_a_folder_in_which_another_process_trains(run, tmp_path):
 
 def test_a_longer_run_goes_on(run):
   run('LEARNING_RATE=0.2')
-  run('LEARNING_RATE=0.2', bindings=('fakes.FakeTrainer.total_steps=40',))
+  run('LEARNING_RATE=0.2', bindings=('fakes.FakeTrainer.num_train_steps=40',))
   assert fakes.CALLS == ['LEARNING_RATE=0.2']
 
 

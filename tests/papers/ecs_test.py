@@ -49,7 +49,7 @@ def test_published_settings(row):
   assert rows.rates(settings, 15_000, 30_000, 120_000) == pytest.approx(
     [0.5e-4, 1e-4, 0.5e-4]
   )  # an inverse square root
-  assert settings.total_steps == 200 * 200_000
+  assert settings.num_train_steps == 200 * 200_000
   (entry,) = settings.objectives.entries
   assert entry.objective.mask_ratio == 0.15
   assert settings.checkpoints.metric_for_best_model == (

@@ -47,7 +47,7 @@ def test_published_settings(row):
   (mono,) = settings.datasets
   assert (mono.length, mono.batch_size, mono.alpha) == (512, 64, 0.7)
   assert mono.batching is dataset_config.LanguageBatching.MIXED
-  assert settings.total_steps == 200_000
+  assert settings.num_train_steps == 200_000
   assert rows.rates(settings, 5_000, 10_000, 105_000, 200_000) == pytest.approx(
     [0.5e-4, 1e-4, 0.5e-4, 0]
   )

@@ -40,8 +40,8 @@ def test_published_settings(row):
   assert rows.sizes(config) == (12, 768, 3072, 12)
   assert (config.type_vocab_size, config.max_position_embeddings) == (2, 512)
   pairs, steps = _SIZES[size]
-  assert settings.total_steps == pytest.approx(steps, abs=1)
-  assert rows.rates(settings, settings.total_steps // 10 + 1)[0] == (
+  assert settings.num_train_steps == pytest.approx(steps, abs=1)
+  assert rows.rates(settings, settings.num_train_steps // 10 + 1)[0] == (
     pytest.approx(3e-5, rel=1e-3)
   )  # after a tenth of the steps
   for read in settings.datasets:

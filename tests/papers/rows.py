@@ -81,7 +81,7 @@ def check_twin(paper: str, row: str, **given) -> None:
   small = twin(paper, row, **given)
   gin_files.trace_steps(small)
   full = settings(paper, row, **given)
-  assert small.total_steps <= 1000 and small.model.config.hidden_dim <= 128
+  assert small.num_train_steps <= 1000 and small.model.config.hidden_dim <= 128
   dtypes = [one.model.config.dtype for one in (full, small)]
   assert dtypes == ['bfloat16', 'float32']
   for field in ('combine', 'pattern'):

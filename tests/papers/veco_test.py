@@ -68,7 +68,7 @@ def test_published_settings_of_pretraining(row):
 def test_phases():
   """240k steps in all; the first trains the cross-attention alone."""
   first, second = (rows.settings('veco', f'large_phase{i}') for i in (1, 2))
-  assert first.total_steps + second.total_steps == 240_000
+  assert first.num_train_steps + second.num_train_steps == 240_000
   body, plug_in = (
     'model/layers/attention/query/kernel',
     'model/layers/cross_attention/query/kernel',
@@ -112,7 +112,7 @@ def test_phases():
 def test_ablations_of_table_5(row, objectives):
   settings = rows.settings('veco', row)
   assert {o.name for o in settings.objectives.objectives} == objectives
-  assert settings.total_steps == 240_000
+  assert settings.num_train_steps == 240_000
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_published_settings_of_translation(row):
   config = settings.model.config
   small, shallow = row in _IWSLT, row.startswith('shallow')
   if not small:
-    assert settings.total_steps == 100_000
+    assert settings.num_train_steps == 100_000
     assert rows.rates(settings, 16_000) == pytest.approx(
       [2e-4 if '_fr_' in row else 1e-4]
     )
@@ -233,7 +233,7 @@ def test_twin(row):
 @pytest.mark.parametrize('row', ['tiny_xlmr', 'tiny_mbart'])
 def test_what_the_twins_begin_from(row):
   settings = rows.trace('veco', row)
-  assert settings.total_steps <= 2000
+  assert settings.num_train_steps <= 2000
   assert settings.model.config.hidden_dim <= 128
 
 
@@ -244,7 +244,7 @@ def test_what_the_twins_begin_from(row):
 def test_twins_of_other_sizes(row):
   settings = rows.twin('veco', row)
   gin_files.trace_steps(settings)
-  assert settings.total_steps <= 2000
+  assert settings.num_train_steps <= 2000
   assert settings.model.config.hidden_dim <= 128
 
 

@@ -282,6 +282,26 @@ def test_statistics_are_no_predictions(tmp_path):
   assert one._predictions('de') == str(tmp_path / 'de.tsv')
 
 
+def test_predictions_of_all_test_tasks_are_found(tmp_path):
+  """A seed has one folder per test task; the first seed's are exported."""
+  folders = [tmp_path / name for name in ('a0', 'b0', 'a1', 'b1')]
+  for folder in folders:
+    folder.mkdir()
+    (folder / f'{folder.name[0]}.tsv').write_text('')
+  result = suite_report.TaskResult(
+    task='t',
+    family='',
+    label='m',
+    step=1,
+    evaluated=tuple(
+      suite_report.Evaluated(folder, None, int(folder.name[1]))
+      for folder in folders
+    ),
+  )
+  assert result.first_seed_folders() == folders[:2]
+  assert result._predictions('b') == str(folders[1] / 'b.tsv')
+
+
 def test_tasks_of_one_task_are_no_seeds():
   """Two with one metric are refused; a part that failed loses no other."""
   made = suite_report.TaskResult(task='t', family='f', label='m', step=20)

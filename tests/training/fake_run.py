@@ -147,7 +147,7 @@ def make_run(
     **{
       'steps': 16,
       'last_step': 16,
-      'log_every_steps': 2,
+      'log_metrics_every': 2,
       'trackers': (),
       'checkpoints': types.SimpleNamespace(
         every_steps=4, metric_for_best_model=None

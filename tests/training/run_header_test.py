@@ -44,7 +44,7 @@ def setup(tmp_path):
     gradient_accumulation_steps=2,
     steps=2000,
     last_step=2000,
-    log_every_steps=50,
+    log_metrics_every=50,
   )
   return types.SimpleNamespace(
     settings=settings,

@@ -61,7 +61,7 @@ def make_settings(**fields) -> trainer_lib.Trainer:
     objectives=tiny.make_mixture(_MLM),
     datasets=(MONO,),
     vocabulary=tiny.SPEC,
-    total_steps=100,
+    num_train_steps=100,
     optimizer=optimizers.AdamW(learning_rate=0.01),
     corpus=None,
     cache_dir=None,
@@ -74,7 +74,7 @@ def make_settings(**fields) -> trainer_lib.Trainer:
     gradient_accumulation_steps=1,
     ema_decay=None,
     non_finite=train_step.NonFinitePolicy.STOP,
-    log_every_steps=10,
+    log_metrics_every=10,
     prefetch=2,
     stop_after_steps=None,
     on_config_mismatch=run_directory.OnConfigMismatch.REFUSE,
@@ -90,7 +90,12 @@ def _fails(**fields) -> str:
 
 @pytest.mark.parametrize(
   'field',
-  ['total_steps', 'gradient_accumulation_steps', 'log_every_steps', 'prefetch'],
+  [
+    'num_train_steps',
+    'gradient_accumulation_steps',
+    'log_metrics_every',
+    'prefetch',
+  ],
 )
 def test_numbers_that_must_be_positive(field):
   with pytest.raises(errors.ConfigError) as error:
@@ -208,7 +213,7 @@ def test_learning_rate_that_follows_from_the_run():
       _MLM, _ALIGN, combine=objective_mixture.Combine.ALTERNATE
     ),
     datasets=(MONO, _SIDES),
-    total_steps=3000,
+    num_train_steps=3000,
   )
 
   def made(peak):

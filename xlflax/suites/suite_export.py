@@ -65,9 +65,9 @@ def _write_submission(
   if report.suite not in xtreme_tasks.VERSIONS:
     return
   first_seed_folders = [
-    (result.task, evaluated.folder)
+    (result.task, folder)
     for result in report.results_by_task(model).values()
-    for evaluated in result.evaluated[:1]
+    for folder in result.first_seed_folders()
   ]
   for _, prediction_folder in first_seed_folders:
     result_store.check_files(prediction_folder)

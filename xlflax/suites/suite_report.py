@@ -33,10 +33,12 @@ class Evaluated:
     folder: Folder with the files of the result, such as predictions.
     task: The evaluation task. None if the result is from an earlier call and
       its task cannot be created.
+    seed: Index of the seed, from 0. A seed has one folder per test task.
   """
 
   folder: pathlib.Path
   task: eval_task.EvalTask | None
+  seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,7 @@ class TaskResult:
       notes += result.notes
     for name, value in metrics.items():
       values[name] = (*values.get(name, ()), value)
+    seed = max((evaluated.seed + 1 for evaluated in self.evaluated), default=0)
     return dataclasses.replace(
       self,
       values=values,
@@ -116,7 +119,7 @@ class TaskResult:
       evaluated=(
         *self.evaluated,
         *(
-          Evaluated(report.folders[task.name] / str(step), task)
+          Evaluated(report.folders[task.name] / str(step), task, seed)
           for task in report.tasks
         ),
       ),
@@ -162,6 +165,12 @@ class TaskResult:
         )
     return scores
 
+  def first_seed_folders(self) -> list[pathlib.Path]:
+    """Returns the folders of all test tasks for the first seed."""
+    return [
+      evaluated.folder for evaluated in self.evaluated if evaluated.seed == 0
+    ]
+
   def parts(self) -> list[str]:
     """Returns the parts of the scores, such as languages."""
     return list(dict.fromkeys(score.language for score in self.scores()))
@@ -171,12 +180,12 @@ class TaskResult:
 
     If there are several seeds, the predictions are those of the first one.
     """
-    if not self.evaluated:
-      return ''
-    files = sorted(
-      paths.list_directory(self.evaluated[0].folder), key=lambda file: file.name
-    )
-    files = [file for file in files if file.suffix != eval_task.STATISTICS]
+    files = [
+      file
+      for folder in self.first_seed_folders()
+      for file in sorted(paths.list_directory(folder), key=lambda f: f.name)
+      if file.suffix != eval_task.STATISTICS
+    ]
     exact_matches = [file for file in files if file.stem == part]
     prefix_matches = [
       file for file in files if file.stem.startswith(f'{part}-')

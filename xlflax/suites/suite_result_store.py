@@ -44,7 +44,10 @@ def write(
     'setting': result.setting,
     'main': result.metrics,
     'values': result.values,
-    'folders': [str(evaluated.folder) for evaluated in result.evaluated],
+    'evaluated': [
+      {'folder': str(evaluated.folder), 'seed': evaluated.seed}
+      for evaluated in result.evaluated
+    ],
     'notes': result.notes,
     'cost': None if result.cost is None else dataclasses.asdict(result.cost),
     'failures': [dataclasses.asdict(failure) for failure in result.failures],
@@ -179,7 +182,6 @@ def _parse_result(
     tests = load_tests(task, record['label'], record['step'])
   except errors.XlflaxError:
     tests = ()  # Single examples are then not compared.
-  folders = [paths.to_path(folder) for folder in record.pop('folders')]
   cost = record['cost']
   return suite_report.TaskResult(
     **record
@@ -193,9 +195,11 @@ def _parse_result(
       # Each seed has one folder per test task.
       'evaluated': tuple(
         suite_report.Evaluated(
-          folder, tests[index % len(tests)] if tests else None
+          paths.to_path(evaluated['folder']),
+          tests[index % len(tests)] if tests else None,
+          evaluated['seed'],
         )
-        for index, folder in enumerate(folders)
+        for index, evaluated in enumerate(record['evaluated'])
       ),
       'is_earlier': True,
       'cost': None if cost is None else score_table.Cost(**cost),

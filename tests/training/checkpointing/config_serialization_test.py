@@ -107,8 +107,8 @@ def _print(run) -> str:
   [
     {'model_dir': 'elsewhere'},
     {'corpus': 'elsewhere'},
-    {'total_steps': 200},
-    {'log_every_steps': 7},
+    {'num_train_steps': 200},
+    {'log_metrics_every': 7},
     {'prefetch': 4},
     {'stop_after_steps': 5},
     {'task_modules': ('a.b',)},
@@ -154,7 +154,9 @@ def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
   def run(steps):
     rate = schedules.Linear(peak_value=0.1)
     return _print(
-      _trainer(optimizer=optimizers.Adam(learning_rate=rate), total_steps=steps)
+      _trainer(
+        optimizer=optimizers.Adam(learning_rate=rate), num_train_steps=steps
+      )
     )
 
   assert run(100) != run(200)

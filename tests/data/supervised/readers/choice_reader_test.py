@@ -115,6 +115,12 @@ def test_the_training_table_of_belebele(write):
     errors.CorpusError, where='b.tsv:2', mentions='correct_answer_num'
   ):
     choice_reader.read_belebele_training(write('b.tsv', 'passage\nx\n'), 'en')
+  for answer in ('0', '5', '2.5', 'b'):
+    path = write('c.tsv', head + rows.replace('a2\t2\n', f'a2\t{answer}\n'))
+    with raises_error(errors.CorpusError, mentions='1 to 4'):
+      choice_reader.read_belebele_training(path, 'en')
+  path = write('d.tsv', head + rows.replace('a2\t2\n', 'a2\t2.0\n'))
+  assert len(choice_reader.read_belebele_training(path, 'en').examples) == 12
 
 
 _STORY = (

@@ -114,14 +114,16 @@ def read_belebele_training(
     split: Split to read, 'train' or 'dev'. If None, both are read.
 
   Raises:
-    CorpusError: If a row lacks the text of a column, with file and line, or if
-      there are no rows.
+    CorpusError: If a row lacks the text of a column, or the right answer is not
+      1 to 4, with file and line, or if there are no rows.
   """
   examples: list[labeled_examples.Example] = []
   for number, row in file_reading.read_csv(path):
     if split is not None and row.get('split') != split:
       continue
-    right = _get_text(row, 'correct_answer_num', path, number)
+    # pandas writes integers as floats if a value of the column is missing.
+    answer = _get_text(row, 'correct_answer_num', path, number)
+    right = _parse_answer(answer.removesuffix('.0'), path, number, 1, 4)
     examples += _make_choices(
       str(len(examples) // 4),
       language,
@@ -130,7 +132,7 @@ def read_belebele_training(
         _get_text(row, f'answer{choice}', path, number)
         for choice in range(1, 5)
       ],
-      int(float(right)) - 1,
+      right,
       asked=_get_text(row, 'question', path, number),
     )
   file_reading.check_any(examples, path)
