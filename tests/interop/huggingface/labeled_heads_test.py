@@ -128,7 +128,7 @@ def test_the_record_has_the_labels(imported, name):
   assert objective.name in run.restore_params(0)['heads']
   if 'Question' not in name:
     assert objective.labels == _LABELS
-  assert objective.head.value == {
+  assert objective.head_type.value == {
     'XLMRobertaForSequence': 'dense',
     'BertForSequenceClassi': 'dense',
     'ModernBertForSequence': 'dense_norm',
