@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Makes everything of "The papers' observations" in docs/measured/analysis.md:
+# Produces the results of "The papers' observations" in docs/measured/analysis.md:
 #   studies/analysis/run.sh DATA WORK [PART...]
-# DATA: folder of the data sets that build_corpus.py names, and of ntrex, pawsx,
-# word_alignment, bilingual_dictionaries. WORK: for models and results. What is
-# finished there is not run again. STEPS=5 tries everything out.
+# DATA is the folder of the data sets that build_corpus.py names, and of ntrex,
+# pawsx, word_alignment and bilingual_dictionaries. WORK is the folder for models
+# and results. Results that exist are not created again. PART is models, cka,
+# sentences, words, alignment or curves; the default is all of them. Set STEPS=5
+# to test the script.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 data=$1 work=$2
@@ -13,7 +15,9 @@ steps=${STEPS:-2400}
 runs=$work/runs text=$work/text out=$work/out
 mkdir -p "$work/done" "$out" "$text"
 
-timed() {  # name, command: once; wall, user and system seconds are written
+# timed NAME COMMAND...: Runs a command unless it has succeeded before, and writes
+# its elapsed, user and system seconds to WORK/seconds.tsv.
+timed() {
   local name=$1 TIMEFORMAT="$1	%R	%U	%S" status
   shift
   [ -e "$work/done/$name" ] && return
@@ -23,7 +27,8 @@ timed() {  # name, command: once; wall, user and system seconds are written
   return $status
 }
 
-# NTREX and Tatoeba are in no training text.
+# Builds the corpus and the evaluation text. NTREX and Tatoeba are not part of the
+# training text.
 prepare() {
   local name
   [ -d "$work/corpus" ] || python "$here/../real_text/build_corpus.py" --data "$data" \
@@ -33,7 +38,9 @@ prepare() {
   for name in en fr ru; do head -n 8000 "$work/corpus/mono/$name.txt" | grep . >"$text/words.$name.txt"; done
 }
 
-corpus() {  # name, languages: the training text and pairs of some languages
+# corpus NAME LANGUAGE...: Creates a corpus with the text and the pairs of some
+# languages.
+corpus() {
   local folder=$work/corpora/$1 split name other
   shift
   for split in . valid; do
@@ -49,15 +56,16 @@ corpus() {  # name, languages: the training text and pairs of some languages
   [ $# -gt 1 ] || rmdir "$folder/parallel" "$folder/valid/parallel"
 }
 
-model() {  # name, corpus, objective file, further flags
-  local name=$1 files=$work/corpora/$2 kind=$3 size=6000
+# model NAME CORPUS OBJECTIVE [FLAG...]: Trains a model.
+model() {
+  local name=$1 files=$work/corpora/$2 objective=$3 size=6000
   shift 3
   local inputs=(--corpus="$files" --vocabulary="$files.vocab" --cache="$files.cache")
   [ -e "$work/done/$name" ] && return
   [[ $files == *-* ]] && size=7500
   [ -d "$files.vocab" ] || xlflax vocab --corpus="$files" --output="$files.vocab" --size="$size" || return
   xlflax cache --corpus="$files" --vocabulary="$files.vocab" --output="$files.cache" || return
-  timed "$name" xlflax train --gin_file="pretrain/$kind.gin" --gin_file=models/encoder.gin \
+  timed "$name" xlflax train --gin_file="pretrain/$objective.gin" --gin_file=models/encoder.gin \
     --gin_file="$here/study.gin" --gin.TRAIN_STEPS="$steps" --gin.WARMUP_STEPS=$((steps / 10)) \
     "${inputs[@]}" --model_dir="$runs/$name" "$@"
 }
@@ -77,7 +85,8 @@ models() {
     corpus "en-$name" en "$name"
     model "tlm_en-$name" "en-$name" mlm_tlm "${pair[@]}" || return
   done
-  # Names for dictionaries and links that are the other way round.
+  # Names of the models for dictionaries and gold alignments with the opposite
+  # order of languages.
   for name in mlm_ru-en:mlm_en-ru tlm_ru-en:tlm_en-ru tlm_ja-en:tlm_en-ja; do
     ln -sfn "${name#*:}" "$runs/${name%:*}"
   done
@@ -86,17 +95,17 @@ models() {
 series=(--models="MLM=$runs/mlm_{pair}" --models="MLM and TLM=$runs/tlm_{pair}"
   --models="monolingual=$runs/mono_{language}")
 random=(--models="random=$runs/mlm_{pair},$runs/mlm_{pair}@untrained")
-kept=(--activation_cache="$work/states" --max_length=64)
+embeddings=(--activation_cache="$work/states" --max_length=64)
 news=(--text="en-fr=$text/ntrex.en-fr.tsv" --text="en-ru=$text/ntrex.en-ru.tsv")
 
 cka() {
-  local kind
-  for kind in biased debiased; do
-    timed "cka-$kind" xlflax analyze cka "${series[@]}" "${random[@]}" "${news[@]}" "${kept[@]}" \
-      --estimator="$kind" --output="$out/cka-$kind" || return
+  local estimator
+  for estimator in biased debiased; do
+    timed "cka-$estimator" xlflax analyze cka "${series[@]}" "${random[@]}" "${news[@]}" "${embeddings[@]}" \
+      --estimator="$estimator" --output="$out/cka-$estimator" || return
   done
-  # The upper bound: one language, one model.
-  timed cka-paraphrases xlflax analyze cka --text="en-en=$text/paws.en-en.tsv" "${kept[@]}" \
+  # Paraphrases in one language and one model are the upper bound.
+  timed cka-paraphrases xlflax analyze cka --text="en-en=$text/paws.en-en.tsv" "${embeddings[@]}" \
     --models="MLM en-fr=$runs/mlm_en-fr" --models="MLM en-ru=$runs/mlm_en-ru" \
     --models="monolingual=$runs/mono_en" --models="random=$runs/mono_en,$runs/mono_en@untrained" \
     --output="$out/cka-paraphrases"
@@ -106,7 +115,7 @@ retrieval=(--test="$data/tatoeba" --languages=fr,ru --train="en-fr=$text/ntrex.e
   --train="en-ru=$text/ntrex.en-ru.tsv")
 
 sentences() {
-  timed sentences xlflax analyze sentence-retrieval "${series[@]}" "${random[@]}" "${retrieval[@]}" "${kept[@]}" \
+  timed sentences xlflax analyze sentence-retrieval "${series[@]}" "${random[@]}" "${retrieval[@]}" "${embeddings[@]}" \
     --output="$out/sentences"
 }
 
@@ -116,17 +125,17 @@ words() {
     dictionaries+=(--$name="en-fr=$files/freedict/en-fr.$name.tsv"
       --$name="ru-en=$files/openrussian/ru-en.$name.tsv")
   done
-  timed words xlflax analyze lexicon-induction "${series[@]}" "${dictionaries[@]}" "${kept[@]}" --max_words=8000 \
+  timed words xlflax analyze lexicon-induction "${series[@]}" "${dictionaries[@]}" "${embeddings[@]}" --max_words=8000 \
     --text="en=$text/words.en.txt" --text="fr=$text/words.fr.txt" --text="ru=$text/words.ru.txt" --output="$out/words"
 }
 
 alignment() {
-  local gold=$data/word_alignment both
+  local gold=$data/word_alignment models
   local sample=$gold/simalign_sample kyoto=$gold/awesome_align_examples
-  both=(--models="MLM and TLM=$runs/tlm_{pair}" --models="untrained=$runs/tlm_{pair}@untrained")
-  timed alignment-en-de xlflax analyze alignment "${both[@]}" --output="$out/alignment-en-de" \
+  models=(--models="MLM and TLM=$runs/tlm_{pair}" --models="untrained=$runs/tlm_{pair}@untrained")
+  timed alignment-en-de xlflax analyze alignment "${models[@]}" --output="$out/alignment-en-de" \
     --gold_alignments="en-de=$sample/sample_eng.txt,$sample/sample_deu.txt,$sample/sample_eng_deu.gold" &&
-    timed alignment-ja-en xlflax analyze alignment "${both[@]}" --output="$out/alignment-ja-en" \
+    timed alignment-ja-en xlflax analyze alignment "${models[@]}" --output="$out/alignment-ja-en" \
       --gold_alignments="ja-en=$kyoto/jaen.src-tgt,$kyoto/jaen.gold" --index_base=1
 }
 
@@ -138,7 +147,7 @@ curves() {
 prepare || exit 1
 status=0
 for part in $parts; do
-  "$part" || { echo "failed: $part" >&2; status=1; }
+  "$part" || { echo "Part $part failed." >&2; status=1; }
 done
 python "$here/observations.py" "$out" >"$out/observations.md" && cat "$out/observations.md" || status=1
 exit $status

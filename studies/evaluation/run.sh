@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes everything in docs/measured/evaluation.md:
+# Produces the results of docs/measured/evaluation.md:
 #   studies/evaluation/run.sh DATA WORK [FAMILY...]
-# DATA: folder of the data sets that splits.py and build_corpus.py name.
-# WORK: for results. What is finished there is not run again.
+# DATA is the folder of the data sets that splits.py and build_corpus.py name.
+# WORK is the folder for models and results. Results that exist are not created
+# again. FAMILY is one of the functions below; the default is all of them.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 data=$1 work=$2
@@ -12,7 +13,9 @@ files=$work/files encoder=$work/runs/encoder
 ewt=$data/ud/UD_English-EWT/en_ewt-ud gsd=$data/ud
 mkdir -p "$work/done"
 
-timed() {  # name, command: once; wall, user and system seconds are written
+# timed NAME COMMAND...: Runs a command unless it has succeeded before, and writes
+# its elapsed, user and system seconds to WORK/seconds.tsv.
+timed() {
   local name=$1 TIMEFORMAT="$1	%R	%U	%S" status
   shift
   [ -e "$work/done/$name" ] && return
@@ -37,8 +40,10 @@ encoder() {
     --gin_file=models/encoder.gin --gin_file="$here/pretrain.gin" "${inputs[@]}" --model_dir="$encoder"
 }
 
-# Fine-tuned on English, tested in every language.
-tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further flags
+# tune NAME FILE EPOCHS LENGTH [FLAG...]: Fine-tunes the encoder on English and
+# evaluates it in every language. FILE is the name of the gin file in finetune/ and
+# in evaluate/.
+tune() {
   local name=$1 file=$2 epochs=$3 length=$4
   shift 4
   timed "$name" xlflax finetune --gin_file="finetune/$file.gin" --init_from="$encoder" \
@@ -113,8 +118,8 @@ qa() {
       'es-en': '$data/mlqa/dev-context-es-question-en.json'}"
 }
 
-# Without fine-tuning.
-measure() {  # name, further flags
+# measure NAME [FLAG...]: Evaluates the encoder without fine-tuning.
+measure() {
   local name=$1
   shift
   timed "$name" xlflax evaluate --model_dir="$encoder" "$@"
@@ -143,6 +148,7 @@ mining() {
     --gin.mining_task.BitextMining.name="'mining_tatoeba'" --gin.TEST_FILES="{$tatoeba}"
 }
 
+# sides BASE LANGUAGE: Prints the files of a mining collection as a Python tuple.
 sides() { echo "('$1.$2', '$1.en', '$1.gold')"; }
 
 alignment() {
@@ -174,7 +180,7 @@ translation() {
 
 status=0
 for family in $families; do
-  "$family" || { echo "failed: $family" >&2; status=1; }
+  "$family" || { echo "Family $family failed." >&2; status=1; }
 done
 python "$here/baselines.py" --data "$data" --files "$files" --output "$work/baselines.json" &&
   python "$here/table.py" "$work" || status=1

