@@ -1,1 +1,1 @@
-"""Corpora of public small data for the studies."""
+"""Corpora of small public data sets for the studies."""

@@ -1,16 +1,17 @@
-"""Makes a corpus directory of up to ten languages from public small data sets.
+"""Builds a corpus of up to ten languages from small public data sets.
 
   python -m studies.real_text.build_corpus --data DATA --output CORPUS \\
       [--languages en fr] [--sources bible] [--foreign_sources guide ntrex] \\
       [--pair_sources bible ntrex enja]
 
-DATA holds `bible/<lang>.tsv` (reference, verse),
+DATA contains `bible/<lang>.tsv` (reference, verse),
 `opensource_guide/<lang>/*.md`, `ntrex/en-<lang>.tsv`,
 `small_parallel_enja/train.*` (English, Japanese) and
-`tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set: it is copied to `test/`,
-and every training line that equals one of its sentences, punctuation and case
-aside, is left out. The dictionaries of `bilingual_dictionaries` that fit the
-languages are copied; where there is none, Swadesh lists are joined.
+`tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set and is copied to `test/`.
+Training lines that equal one of its sentences are dropped, where case and
+punctuation are ignored. The dictionaries of the languages are copied from
+`bilingual_dictionaries`. If a language has no dictionary, one is built from
+Swadesh lists.
 """
 
 import argparse
@@ -18,11 +19,13 @@ import collections
 import pathlib
 import re
 import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 
 LANGUAGES = ('en', 'fr', 'de', 'es', 'ru', 'zh', 'ar', 'hi', 'ja', 'sw')
-TATOEBA = {
+# Code in the file names of Tatoeba to language code.
+TATOEBA_LANGUAGES = {
   'fra': 'fr',
   'deu': 'de',
   'spa': 'es',
@@ -33,7 +36,8 @@ TATOEBA = {
   'jpn': 'ja',
   'swh': 'sw',
 }
-GUIDE = {'zh': 'zh-hans'}
+# Folder names of the Open Source Guides that are not the language code.
+GUIDE_FOLDERS = {'zh': 'zh-hans'}
 SOURCES = ('bible', 'guide', 'ntrex', 'enja')
 PAIR_SOURCES = ('bible', 'ntrex', 'enja')
 DICTIONARIES = {
@@ -43,16 +47,26 @@ DICTIONARIES = {
   'ru': 'openrussian/ru-en',
   'de': 'apertium/en-de',
 }
-SWADESH = {'en': 'eng', 'zh': 'cmn', 'ar': 'arb', 'hi': 'hin', 'ja': 'jpn'}
+SWADESH_FILES = {
+  'en': 'eng',
+  'zh': 'cmn',
+  'ar': 'arb',
+  'hi': 'hin',
+  'ja': 'jpn',
+}
 
 
-def normalized(text: str) -> str:
-  """Letters and digits only, in lower case: what makes two lines the same."""
+def normalize_text(text: str) -> str:
+  """Returns the letters and digits of a text in lower case.
+
+  Two lines count as equal if their normalized texts are equal.
+  """
   text = unicodedata.normalize('NFKC', text).lower()
   return ''.join(c for c in text if unicodedata.category(c)[0] in 'LN')
 
 
 def read_tsv(path: pathlib.Path) -> list[list[str]]:
+  """Returns the lines with two columns, or [] if the file does not exist."""
   if not path.exists():
     return []
   return [
@@ -63,7 +77,7 @@ def read_tsv(path: pathlib.Path) -> list[list[str]]:
 
 
 def read_guide(folder: pathlib.Path) -> list[list[str]]:
-  """Paragraphs of each article, without header, markup and links."""
+  """Returns the paragraphs of each article without header, markup and links."""
   documents = []
   for path in sorted(folder.glob('*.md')):
     text = path.read_text(encoding='utf-8')
@@ -82,9 +96,9 @@ def read_guide(folder: pathlib.Path) -> list[list[str]]:
 
 
 def read_tatoeba(folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
-  """Language -> (English, translation) pairs."""
+  """Returns pairs of an English sentence and its translation by language."""
   pairs = {}
-  for code, language in TATOEBA.items():
+  for code, language in TATOEBA_LANGUAGES.items():
     sides = [
       (folder / f'tatoeba.{code}-eng.{side}')
       .read_text(encoding='utf-8')
@@ -96,9 +110,14 @@ def read_tatoeba(folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def read_parallel(
-  data: pathlib.Path, sources
+  data: pathlib.Path, sources: Collection[str]
 ) -> dict[str, list[tuple[str, str]]]:
-  """Language -> (English, translation) pairs for training."""
+  """Returns training pairs of English and a translation by language.
+
+  Args:
+    data: Folder of the data sets.
+    sources: Sources of `PAIR_SOURCES` to use.
+  """
   pairs: dict[str, list[tuple[str, str]]] = {
     language: [] for language in LANGUAGES[1:]
   }
@@ -125,9 +144,21 @@ def read_parallel(
 
 
 def read_monolingual(
-  data: pathlib.Path, pairs, language: str, sources
+  data: pathlib.Path,
+  pairs: Mapping[str, list[tuple[str, str]]],
+  language: str,
+  sources: Collection[str],
 ) -> list[list[str]]:
-  """Documents: bible chapters, articles, sides of other pairs."""
+  """Returns the monolingual documents of a language.
+
+  Documents are Bible chapters, articles, and one side of sentence pairs.
+
+  Args:
+    data: Folder of the data sets.
+    pairs: Training pairs by language.
+    language: Language of the text.
+    sources: Sources of `SOURCES` to use.
+  """
   documents = []
   if 'bible' in sources:
     chapters = collections.defaultdict(list)
@@ -136,27 +167,35 @@ def read_monolingual(
     documents += chapters.values()
   if 'guide' in sources:
     documents += read_guide(
-      data / 'opensource_guide' / GUIDE.get(language, language)
+      data / 'opensource_guide' / GUIDE_FOLDERS.get(language, language)
     )
-  english = language == 'en'
+  is_english = language == 'en'
   if 'ntrex' in sources:
     documents.append(
       [
-        row[not english]
+        row[not is_english]
         for row in read_tsv(
-          data / 'ntrex' / f'en-{"fr" if english else language}.tsv'
+          data / 'ntrex' / f'en-{"fr" if is_english else language}.tsv'
         )
       ]
     )
   if 'enja' in sources and language in ('en', 'ja'):
-    documents.append([pair[not english] for pair in pairs['ja']])
+    documents.append([pair[not is_english] for pair in pairs['ja']])
   return documents
 
 
 def read_dictionary(
   data: pathlib.Path, language: str
 ) -> tuple[tuple[str, str], list[tuple[str, ...]]]:
-  """Languages and entries of a dictionary of English and this language."""
+  """Reads the dictionary of English and another language.
+
+  Args:
+    data: Folder of the data sets.
+    language: The other language.
+
+  Returns:
+    The two languages in the order of the entries, and the entries.
+  """
   folder = data / 'bilingual_dictionaries'
   if language in DICTIONARIES:
     name = DICTIONARIES[language]
@@ -165,7 +204,7 @@ def read_dictionary(
       [tuple(entry) for entry in read_tsv(folder / f'{name}.train.tsv')],
     )
   concepts = [
-    (folder / 'panlex_swadesh207' / f'{SWADESH[code]}.txt')
+    (folder / 'panlex_swadesh207' / f'{SWADESH_FILES[code]}.txt')
     .read_text(encoding='utf-8')
     .splitlines()
     for code in ('en', language)
@@ -179,31 +218,43 @@ def read_dictionary(
   ]
 
 
-def build(
+def build_corpus(
   data: pathlib.Path,
   output: pathlib.Path,
-  languages,
-  sources,
-  foreign_sources,
-  pair_sources,
+  languages: Sequence[str],
+  sources: Collection[str],
+  foreign_sources: Collection[str],
+  pair_sources: Collection[str],
 ) -> None:
-  """Writes the corpus and prints what was left out."""
+  """Writes the corpus and prints the number of dropped lines.
+
+  Args:
+    data: Folder of the data sets.
+    output: Corpus directory to write.
+    languages: Languages of the corpus, English first.
+    sources: Sources of the English text.
+    foreign_sources: Sources of the text in the other languages.
+    pair_sources: Sources of the sentence pairs.
+  """
   test = read_tatoeba(data / 'tatoeba')
-  held = {
-    normalized(text)
+  held_out = {
+    normalize_text(text)
     for pairs in test.values()
     for pair in pairs
     for text in pair
   }
-  dropped: collections.Counter[str] = collections.Counter()
+  num_dropped: collections.Counter[str] = collections.Counter()
 
-  def keep(name, *texts):
-    fine = not any(normalized(text) in held for text in texts)
-    dropped[name] += not fine
-    return fine
+  def is_training_text(name: str, *texts: str) -> bool:
+    """Returns whether no text is held out, and counts the others by name."""
+    is_held_out = any(normalize_text(text) in held_out for text in texts)
+    num_dropped[name] += is_held_out
+    return not is_held_out
 
   parallel = {
-    language: [pair for pair in pairs if keep(f'en-{language}', *pair)]
+    language: [
+      pair for pair in pairs if is_training_text(f'en-{language}', *pair)
+    ]
     for language, pairs in read_parallel(data, pair_sources).items()
   }
   monolingual = {
@@ -213,22 +264,30 @@ def build(
     for language in languages
   }
   validation = {language: pairs[-100:] for language, pairs in parallel.items()}
-  held |= {
-    normalized(text)
+  held_out |= {
+    normalize_text(text)
     for pairs in validation.values()
     for pair in pairs
     for text in pair
   }
   for language in languages[1:]:
-    names = ('en', language)
+    pair_languages = ('en', language)
     if parallel[language]:
       corpus_writer.write_parallel(
-        output, names, [p for p in parallel[language] if keep('held', *p)]
+        output,
+        pair_languages,
+        [
+          pair
+          for pair in parallel[language]
+          if is_training_text('validation', *pair)
+        ],
       )
       corpus_writer.write_parallel(
-        output, names, validation[language], split='validation'
+        output, pair_languages, validation[language], split='validation'
       )
-    corpus_writer.write_parallel(output, names, test[language], split='test')
+    corpus_writer.write_parallel(
+      output, pair_languages, test[language], split='test'
+    )
     corpus_writer.write_dictionary(output, *read_dictionary(data, language))
   for language, documents in monolingual.items():
     lines = [
@@ -242,50 +301,61 @@ def build(
       output,
       language,
       [
-        [line for line in document if keep(language, line)]
+        [line for line in document if is_training_text(language, line)]
         for document in documents
       ],
     )
-  print('Lines left out, as they stand in a held-out set:', dict(+dropped))
+  print('Dropped lines that occur in a held-out set:', dict(+num_dropped))
 
 
 def main() -> None:
+  """Builds the corpus."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--data', required=True, type=pathlib.Path)
-  parser.add_argument('--output', required=True, type=pathlib.Path)
+  parser.add_argument(
+    '--data', required=True, type=pathlib.Path, help='Folder of the data sets.'
+  )
+  parser.add_argument(
+    '--output',
+    required=True,
+    type=pathlib.Path,
+    help='Corpus directory to write.',
+  )
   parser.add_argument(
     '--languages',
     nargs='+',
     default=LANGUAGES,
     choices=LANGUAGES,
-    help='English first',
+    help='Languages of the corpus, English first.',
   )
   parser.add_argument(
     '--sources',
     nargs='+',
     default=SOURCES,
     choices=SOURCES,
-    help='of the monolingual text',
+    help='Sources of the monolingual text.',
   )
   parser.add_argument(
     '--foreign_sources',
     nargs='+',
     choices=SOURCES,
-    help='of the other languages than English, if different',
+    help='Sources of the monolingual text in other languages than English. '
+    'Defaults to --sources.',
   )
   parser.add_argument(
     '--pair_sources',
     nargs='+',
     default=PAIR_SOURCES,
     choices=PAIR_SOURCES,
-    help='of the sentence pairs',
+    help='Sources of the sentence pairs.',
   )
   args = parser.parse_args()
   if args.languages[0] != 'en' or len(args.languages) < 2:
-    parser.error('--languages: en and at least one other')
-  build(
+    parser.error(
+      '--languages must consist of en and at least one other language.'
+    )
+  build_corpus(
     args.data,
     args.output,
     args.languages,

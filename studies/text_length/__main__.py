@@ -1,9 +1,9 @@
-"""Measures what the filters of `xlflax preprocess` drop of clean text.
+"""Measures how much clean text the filters of `xlflax preprocess` drop.
 
-Monolingual text: the Universal Declaration of Human Rights in each language.
-Lines with an odd number train, and those with an even number are evaluation
-text. Each filter is applied alone. Pairs: NTREX, with the settings of the guide
-on large corpora.
+The monolingual text is the Universal Declaration of Human Rights (UDHR) in each
+language. Lines with an odd index are training text, and lines with an even
+index are evaluation text. Each filter is applied alone. The sentence pairs are
+those of NTREX, with the settings of the guide on large corpora.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from studies import command_line
 from xlflax.data.corpus import language_codes
 from xlflax.data.preprocessing import contamination, text_filters
 
-_WORDS = 13
+_NGRAM_SIZE = 13
 _MIN_CHARACTERS = 20
 _FILTERS = {
   'script': text_filters.TextFilters(min_letters=0, min_script_share=0.5),
@@ -27,7 +27,7 @@ _FILTERS = {
   ),
 }
 # The settings of the guide on large corpora.
-_RECIPE = text_filters.TextFilters(
+_PAIR_FILTERS = text_filters.TextFilters(
   min_characters=_MIN_CHARACTERS,
   max_characters=5000,
   min_script_share=0.5,
@@ -36,48 +36,62 @@ _RECIPE = text_filters.TextFilters(
 )
 
 
-def contaminated(training: Sequence[str], evaluation: Sequence[str]) -> float:
+def contamination_rate(
+  training: Sequence[str], evaluation: Sequence[str]
+) -> float:
   """Returns the fraction of training lines that decontamination drops."""
-  known = contamination.compute_keys(evaluation, _WORDS)
-  return _count_touched(training, known) / max(1, len(training))
+  keys = contamination.compute_keys(evaluation, _NGRAM_SIZE)
+  return _count_contaminated(training, keys) / max(1, len(training))
 
 
-def _count_touched(texts: Sequence[str], known: np.ndarray) -> int:
-  """Returns the number of texts that share a run with evaluation text."""
-  keys, places = contamination._keys(list(texts), _WORDS)
-  return np.unique(places[np.isin(keys, known)]).size
+def _count_contaminated(
+  texts: Sequence[str], evaluation_keys: np.ndarray
+) -> int:
+  """Returns the number of texts that share an n-gram with evaluation text."""
+  keys, text_indices = contamination._keys(list(texts), _NGRAM_SIZE)
+  return np.unique(text_indices[np.isin(keys, evaluation_keys)]).size
 
 
-def recall(training: Sequence[str], evaluation: Sequence[str]) -> float:
-  """Returns the fraction of planted evaluation texts that are found.
+def decontamination_recall(
+  training: Sequence[str], evaluation: Sequence[str]
+) -> float:
+  """Returns the fraction of planted evaluation texts that are detected.
 
-  Each evaluation text of at least 13 words is planted between two training
-  lines.
+  Each evaluation text of at least 13 English words (or the equivalent in other
+  languages) is planted between two copies of a training line.
   """
-  known = contamination.compute_keys(evaluation, _WORDS)
+  keys = contamination.compute_keys(evaluation, _NGRAM_SIZE)
   planted = [
-    f'{before} {text} {before}'
-    for before, text in zip(training, evaluation, strict=False)
-    if _is_long(text)
+    f'{line} {text} {line}'
+    for line, text in zip(training, evaluation, strict=False)
+    if _has_ngram(text)
   ]
-  return _count_touched(planted, known) / max(1, len(planted))
+  return _count_contaminated(planted, keys) / max(1, len(planted))
 
 
-def _is_long(text: str) -> bool:
-  """Returns whether a text has at least one complete run."""
+def _has_ngram(text: str) -> bool:
+  """Returns whether a text is long enough for one n-gram."""
   weights = map(contamination._weight, contamination._tokens(text))
-  return sum(weights) >= _WORDS * contamination._ENGLISH_WORD
+  return sum(weights) >= _NGRAM_SIZE * contamination._ENGLISH_WORD
 
 
-def dropped(lines: Sequence[str], code: str, chosen) -> float:
-  """Returns the fraction of lines that a filter drops."""
+def drop_rate(
+  lines: Sequence[str], code: str, filters: text_filters.TextFilters
+) -> float:
+  """Returns the fraction of lines that the filters drop.
+
+  Args:
+    lines: Lines of text.
+    code: Language code of the text.
+    filters: Filters to apply.
+  """
   reasons = [
-    text_filters.find_drop_reason((line,), (code,), chosen) for line in lines
+    text_filters.find_drop_reason((line,), (code,), filters) for line in lines
   ]
   return sum(reason is not None for reason in reasons) / max(1, len(lines))
 
 
-def languages(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
+def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
   """Yields the code and the lines of each language of the UDHR."""
   with (data / 'udhr/languages.tsv').open(encoding='utf-8') as file:
     for row in csv.DictReader(file, delimiter='\t'):
@@ -86,29 +100,40 @@ def languages(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
       yield row['bcp47'].replace('-', '_'), [line for line in lines if line]
 
 
-def measure(args: argparse.Namespace) -> None:
-  """Prints the tables."""
+def print_tables(args: argparse.Namespace) -> None:
+  """Prints the table of filters and the table of sentence pairs."""
   data = pathlib.Path(args.data)
+  _print_filter_table(data)
+  _print_pair_table(data)
+
+
+def _print_filter_table(data: pathlib.Path) -> None:
+  """Prints the drop rates of each filter for each language of the UDHR."""
   header = ('language', 'script', 'lines', 'decontamination', 'recall')
   print(f'| {" | ".join((*header, *_FILTERS))} |')
   print('| --- ' * (len(header) + len(_FILTERS)) + '|')
   scripts: collections.Counter[str] = collections.Counter()
-  for code, lines in languages(data):
-    if language_codes.parse_language_code(code).script is None:
-      continue  # The filter of scripts rejects the language.
-    scripts[language_codes.parse_language_code(code).script or '?'] += 1
+  for code, lines in read_udhr(data):
+    script = language_codes.parse_language_code(code).script
+    if script is None:
+      # The script filter does not support the language.
+      continue
+    scripts[script] += 1
     training, evaluation = lines[1::2], lines[::2]
-    # Titles such as "Article 1" without its number occur in both halves.
-    training = [line for line in training if _is_long(line)]
+    # Titles such as "Article 1" occur in both halves if numbers are ignored.
+    training = [line for line in training if _has_ngram(line)]
     rates = [
-      contaminated(training, evaluation),
-      recall(training, evaluation),
-      *(dropped(lines, code, chosen) for chosen in _FILTERS.values()),
+      contamination_rate(training, evaluation),
+      decontamination_recall(training, evaluation),
+      *(drop_rate(lines, code, filters) for filters in _FILTERS.values()),
     ]
     cells = ' | '.join(f'{100 * rate:.1f} %' for rate in rates)
-    script = language_codes.parse_language_code(code).script
     print(f'| {code} | {script} | {len(lines)} | {cells} |')
   print(f'\n{sum(scripts.values())} texts in {len(scripts)} scripts.')
+
+
+def _print_pair_table(data: pathlib.Path) -> None:
+  """Prints the fraction of the pairs of NTREX that the filters keep."""
   print('\n| pair | pairs | kept | reasons |\n| --- | --- | --- | --- |')
   for path in sorted((data / 'ntrex').glob('*-*.tsv')):
     codes = tuple(path.stem.split('-'))
@@ -117,25 +142,27 @@ def measure(args: argparse.Namespace) -> None:
       for line in path.read_text(encoding='utf-8').splitlines()
     ]
     reasons = collections.Counter(
-      text_filters.find_drop_reason(row, codes, _RECIPE) for row in rows
+      text_filters.find_drop_reason(row, codes, _PAIR_FILTERS) for row in rows
     )
-    kept = reasons.pop(None, 0)
-    why = ', '.join(f'{name} {count}' for name, count in reasons.most_common())
-    share = f'{100 * kept / len(rows):.1f} %'
-    print(f'| {path.stem} | {len(rows)} | {share} | {why} |')
+    num_kept = reasons.pop(None, 0)
+    kept_cell = f'{100 * num_kept / len(rows):.1f} %'
+    reasons_cell = ', '.join(
+      f'{name} {count}' for name, count in reasons.most_common()
+    )
+    print(f'| {path.stem} | {len(rows)} | {kept_cell} | {reasons_cell} |')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-  """Runs the study."""
+  """Runs the study and returns the exit status."""
   parser = argparse.ArgumentParser(
     prog='python -m studies.text_length', description=__doc__
   )
   parser.add_argument(
     '--data',
     required=True,
-    help='directory with udhr/ and ntrex/, as the README describes',
+    help='Folder with udhr/ and ntrex/, as the README describes.',
   )
-  return command_line.run_command(parser, measure, arguments)
+  return command_line.run_command(parser, print_tables, arguments)
 
 
 if __name__ == '__main__':
