@@ -17,7 +17,7 @@ import json
 import pathlib
 
 from benchmarks import row_orders
-from studies.replication import running
+from studies.replication import runner
 from xlflax.models import encoder
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture
@@ -80,13 +80,13 @@ def main(arguments: list[str] | None = None) -> None:
   args = parser.parse_args(arguments)
   work = args.work.absolute()
   row_orders.prepare(work, args.data)
-  programs = running.Programs()
+  step_runner = runner.Runner()
   found: dict[str, list[list[float]]] = {name: [] for name in VARIANTS}
   for seed in range(args.seeds):
     for name, curves in found.items():
       kept = work / f'{name}-{args.steps}x{args.batch}-{seed}.json'
       if not kept.exists():
-        losses = programs.run(trainer(work, name, args, seed)).losses
+        losses = step_runner.train(trainer(work, name, args, seed)).losses
         kept.write_text(json.dumps(row_orders.curve(losses)))
       curves.append(json.loads(kept.read_text()))
   for name, curves in found.items():

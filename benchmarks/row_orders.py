@@ -20,7 +20,7 @@ import pathlib
 import statistics
 
 from benchmarks import large_text
-from studies.replication import running
+from studies.replication import runner
 from xlflax.data import dataset_config
 from xlflax.data.cache import cache_writer as cache_writer
 from xlflax.data.corpus import corpus_directory as corpus_lib
@@ -175,10 +175,10 @@ def main(arguments: list[str] | None = None) -> None:
   args = parser.parse_args(arguments)
   work = args.work.absolute()
   prepare(work, args.data)
-  programs, full = running.Programs(), []
+  step_runner, full = runner.Runner(), []
   for name, locality in orders(args.block_rows).items():
     found = [
-      curve(programs.run(trainer(work, locality, args, seed)).losses)
+      curve(step_runner.train(trainer(work, locality, args, seed)).losses)
       for seed in range(args.seeds)
     ]
     full = full or found

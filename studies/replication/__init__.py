@@ -1,1 +1,1 @@
-"""The papers' claims as experiments: runs, intervals, verdicts, a page."""
+"""Replication of the claims of papers: runs, intervals, verdicts, pages."""

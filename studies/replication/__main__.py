@@ -1,9 +1,9 @@
-"""Runs the papers' claims at small scale and writes the pages of verdicts.
+"""Runs the claims of the papers at small scale and writes the result pages.
 
     python -m studies.replication --all --work=runs/replication
 
-Runs that are finished in the working directory are not repeated, and processes
-that share it share the runs.
+Runs that are finished in the working directory are not repeated. Processes with
+the same working directory share the runs.
 """
 
 import argparse
@@ -13,16 +13,15 @@ import sys
 from collections.abc import Sequence
 
 from studies import command_line
-from studies.replication import experiments, real_worlds, registry
-from studies.replication import results as results_lib
-from studies.replication import seeds as seeds_lib
+from studies.replication import experiments, real_data, registry, results, seeds
+from studies.replication.claims import Claim
 from studies.replication.page import page
 
-_SEEDS = 3  # of each condition in real languages
+_NUM_REAL_SEEDS = 3  # Default number of seeds in real languages.
 
 
 def build_parser() -> argparse.ArgumentParser:
-  """Returns the parser of `python -m studies.replication`."""
+  """Returns the argument parser of `python -m studies.replication`."""
   parser = argparse.ArgumentParser(
     prog='python -m studies.replication',
     description=__doc__,
@@ -47,36 +46,41 @@ def build_parser() -> argparse.ArgumentParser:
     '--work',
     type=pathlib.Path,
     default=pathlib.Path('runs/replication'),
-    help='Directory of languages, runs and results.',
+    help='Directory in which languages, runs and results are stored.',
   )
   add(
     '--output',
     type=pathlib.Path,
-    help='Directory of the page. Results that are stored there are not '
+    help='Directory of the pages. Results that are stored there are not '
     'computed again. Defaults to WORK/page.',
   )
   add(
     '--seeds',
     type=int,
-    help='Number of seeds of every condition. Defaults to those of the '
-    'published page, and to three in real languages.',
+    help='Number of seeds of every condition. Defaults to that of the '
+    'published page in synthetic languages, and to three in real languages.',
   )
   add(
     '--corpora',
     type=pathlib.Path,
-    help='Real languages as `xlflax build-corpus` writes them: DIR/disjoint by '
-    '--mode=disjoint, DIR/parallel by --mode=parallel.',
+    metavar='DIR',
+    help='Directory of the real languages, as `xlflax build-corpus` writes '
+    'them: DIR/disjoint with --mode=disjoint, DIR/parallel with '
+    '--mode=parallel.',
   )
   add(
     '--treebanks',
     type=pathlib.Path,
-    help='Universal Dependencies: en_*-train.conllu, and CODE_*-test.conllu of '
-    'each language.',
+    metavar='DIR',
+    help='Directory of Universal Dependencies treebanks: en_*-train.conllu, and '
+    'CODE_*-test.conllu of each language.',
   )
   add(
     '--dictionaries',
     type=pathlib.Path,
-    help='Files en-CODE*.tsv or .txt, for the claims that need them.',
+    metavar='DIR',
+    help='Directory of bilingual dictionaries en-CODE*.tsv or .txt, for the '
+    'claims that require them.',
   )
   add(
     '--budget',
@@ -89,92 +93,119 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-  """Runs the command; returns the exit status."""
+  """Runs the command, and returns the exit status."""
   return command_line.run_command(build_parser(), _run, arguments)
 
 
 def _run(args: argparse.Namespace) -> None:
-  """Runs, judges, writes the page, prints the verdicts."""
-  work = args.work
-  output = args.output or work / 'page'
+  """Runs and judges the claims, and writes the page."""
+  output = args.output or args.work / 'page'
   if args.page_only:
     studies = [
-      one for one in registry.STUDIES if (output / one.results).exists()
+      study for study in registry.STUDIES if (output / study.results).exists()
     ]
     for study in studies or [registry.SYNTHETIC]:
-      _write(study, output, study.claims)
+      _write_page(study, output, study.claims)
     return
+
   command_line.use_compilation_cache(args.compilation_cache)
-  study, texts = registry.SYNTHETIC, None
+  study, real_spec = registry.SYNTHETIC, None
   if args.corpora or args.treebanks or args.dictionaries:
     study = registry.REAL
-    texts = real_worlds.Texts.of(
+    real_spec = real_data.RealSpec.from_folders(
       args.corpora, args.treebanks, args.dictionaries
     )
-  claims = study.chosen(() if args.all else tuple(args.claim))
-  if texts and not texts.dictionaries:
+  claims = study.select_claims(() if args.all else tuple(args.claim))
+  if real_spec and not real_spec.dictionaries:
     claims = study.without_dictionaries(claims)
-  _write(
-    study, output, claims, _found(args, study, claims, work, output, texts)
-  )
+  run_results = _run_claims(args, study, claims, output, real_spec)
+  _write_page(study, output, claims, run_results)
 
 
-def _write(study, output, claims, found=None) -> None:
-  """The page of results, new and old; prints what is found of the claims.
-
-  Old results of conditions that were asked for now stay where they have the
-  same settings; a claim compares results of one call.
-  """
-
-  needed = () if found is None else study.needed(claims)
-  asked = {condition.name for condition in needed}
-  settings = {one.condition: one.settings for one in found or ()}
-  before = results_lib.read_results(output / study.results)
-  kept = [
-    one
-    for one in before
-    if one.condition not in asked or settings.get(one.condition) == one.settings
-  ]
-  if len(kept) < len(before):
-    logging.warning(
-      'The page loses %d results of other text or settings.',
-      len(before) - len(kept),
-    )
-  both = {(one.condition, one.seed): one for one in (*kept, *(found or ()))}
-  run = {condition for condition, _ in both}
-  shown = [
-    one
-    for one in study.claims
-    if one in claims
-    or run.issuperset(pair := {one.first, one.second})
-    and len(pair & asked) != 1
-  ]
-  findings = page.write_page(output, list(both.values()), shown, study)
-  judged = page.final_verdicts(findings)
-  for one in findings:
-    verdict = judged.get(one.claim.name, one.verdict)
-    print(f'{one.claim.name}: {verdict.label}')
-  print(f'The page is {output / study.name}.md.')
-
-
-def _found(
-  args: argparse.Namespace, study, claims, work, output, texts
-) -> list:
-  """The results of the claims' runs."""
-  conditions = study.needed(claims)
-  seeds = args.seeds or (None if study is registry.SYNTHETIC else _SEEDS)
+def _run_claims(
+  args: argparse.Namespace,
+  study: registry.Study,
+  claims: tuple[Claim, ...],
+  output: pathlib.Path,
+  real_spec: real_data.RealSpec | None,
+) -> list[results.Result]:
+  """Does the runs of claims, and returns their results."""
+  conditions = study.required_conditions(claims)
+  num_seeds = args.seeds
+  if not num_seeds and study is registry.REAL:
+    num_seeds = _NUM_REAL_SEEDS
   plan = experiments.Plan(
     conditions=conditions,
-    seeds=tuple(range(seeds or 0)),
-    more=() if seeds else tuple(seeds_lib.planned(conditions)),
+    seeds=tuple(range(num_seeds or 0)),
+    extra_runs=() if num_seeds else tuple(seeds.plan_runs(conditions)),
     size=study.size,
-    **({'amounts': texts} if texts else {}),
+    **({'data_spec': real_spec} if real_spec else {}),
   )
-  experiments.check_work(work)
-  results_lib.Store(work / 'results').take(
-    results_lib.read_results(output / study.results)
+  experiments.check_work_directory(args.work)
+  store = results.ResultStore(args.work / 'results')
+  store.add_missing(results.read_results(output / study.results))
+  return experiments.run_plan(plan, args.work, budget=args.budget)
+
+
+def _write_page(
+  study: registry.Study,
+  output: pathlib.Path,
+  claims: tuple[Claim, ...],
+  run_results: list[results.Result] | None = None,
+) -> None:
+  """Writes the page of previous and new results, and prints the verdicts.
+
+  A previous result of a condition of the current claims stays only if it has
+  the same settings as the new results. A claim that compares such a condition
+  with a condition of another call is not on the page.
+
+  Args:
+    study: Study of the claims.
+    output: Directory of the page.
+    claims: Claims of this call.
+    run_results: Results of this call. If None, all previous results are used.
+  """
+  current_conditions: set[str] = set()
+  if run_results is not None:
+    current_conditions = {
+      condition.name for condition in study.required_conditions(claims)
+    }
+  settings = {result.condition: result.settings for result in run_results or ()}
+  previous_results = results.read_results(output / study.results)
+  valid_results = [
+    result
+    for result in previous_results
+    if result.condition not in current_conditions
+    or settings.get(result.condition) == result.settings
+  ]
+  num_dropped = len(previous_results) - len(valid_results)
+  if num_dropped:
+    logging.warning(
+      'Dropping %d results of other text or settings from the page.',
+      num_dropped,
+    )
+
+  merged_results = {
+    (result.condition, result.seed): result
+    for result in (*valid_results, *(run_results or ()))
+  }
+  finished_conditions = {condition for condition, _ in merged_results}
+  page_claims = []
+  for claim in study.claims:
+    compared = {claim.first, claim.second}
+    is_finished = compared <= finished_conditions
+    is_mixed = len(compared & current_conditions) == 1
+    if claim in claims or (is_finished and not is_mixed):
+      page_claims.append(claim)
+
+  findings = page.write_page(
+    output, list(merged_results.values()), page_claims, study
   )
-  return experiments.run(plan, work, budget=args.budget)
+  verdicts = page.final_verdicts(findings)
+  for finding in findings:
+    verdict = verdicts.get(finding.claim.name, finding.verdict)
+    print(f'{finding.claim.name}: {verdict.label}')
+  print(f'Wrote {output / study.name}.md.')
 
 
 if __name__ == '__main__':

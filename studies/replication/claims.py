@@ -1,4 +1,4 @@
-"""What a claim, a condition and a verdict are."""
+"""Claims, their verdicts, and the rule by which claims are judged."""
 
 import dataclasses
 import enum
@@ -8,19 +8,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import special
 
-from studies.replication import crossed
+from studies.replication import crossed_effects
 from xlflax.evaluation.metrics import bootstrap, paired_comparison
 
-NO_PAPER = 'no paper'  # where a claim stands that is the project's own
-FEWEST_SEEDS = 3  # below these a claim counts as not run
+NO_PAPER = 'no paper'  # Section of a claim that no paper makes.
+FEWEST_SEEDS = 3  # A claim with fewer seeds counts as not run.
 
 
 class Order(enum.Enum):
-  """What a paper says of two conditions, `first` and `second`."""
+  """Claimed order of the conditions `first` and `second`."""
 
-  BELOW = 'below'  # the first scores lower
-  SAME = 'same'  # they differ by less than a margin
-  NOT_ABOVE = 'not_above'  # the first is not higher by a margin or more
+  BELOW = 'below'  # The first condition scores lower.
+  SAME = 'same'  # The conditions differ by less than a margin.
+  # The first condition does not score higher by a margin or more.
+  NOT_ABOVE = 'not_above'
 
 
 class Verdict(enum.Enum):
@@ -30,7 +31,7 @@ class Verdict(enum.Enum):
   NOT_RESOLVED = 'not_resolved'
   CONTRADICTED = 'contradicted'
   NOT_RUN = 'not_run'
-  # The interval of the claim itself is on the claimed side.
+  # In these two cases, the interval of the claim itself is reproduced.
   NO_CONTROL = 'no_control'
   NOT_ABOVE_CONTROLS = 'not_above_controls'
 
@@ -52,22 +53,25 @@ _VERDICT_LABELS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-  """A sentence of a paper as an order of two measured conditions.
+  """A statement of a paper as an order of two measured conditions.
 
   Attributes:
-    name: unique, `paper.what`.
-    paper: such as 'ECS'.
-    where: section or table, or NO_PAPER.
-    says: the claim.
-    published: the paper's numbers, of `first` and then of `second`.
-    first: condition that is expected to score lower (or as the other).
-    second: the other condition.
-    measure: name of the measure, or 'first|second' where they differ.
-    order: see `Order`.
-    margin: of SAME and NOT_ABOVE, in the measure's unit.
-    beside: the claim whose twin this row is: its second condition beside one
-      that has as many tokens, shuffled pairs or another thing that might
-      explain the order as well; '' for a claim of its own.
+    name: Unique name of the form `paper.claim`.
+    paper: Abbreviation of the paper, such as 'ECS'.
+    section: Section or table of the paper, or NO_PAPER.
+    statement: The claim as a phrase. For a control, its difference from the
+      claim's second condition.
+    published: Numbers of the paper for `first` and `second`.
+    first: Condition that is expected to score lower (or equally).
+    second: The other condition.
+    measure: Name of the measure, or 'first|second' if the conditions have
+      different measures.
+    order: Claimed order.
+    margin: Margin of SAME and NOT_ABOVE, in the unit of the measure.
+    control_for: Name of the claim that this row controls. The row compares that
+      claim's second condition with one that could explain the order as well,
+      for example one with as many tokens or with shuffled pairs. It is empty
+      for a claim.
   """
 
   name: str
@@ -84,27 +88,27 @@ class Claim:
 
   @property
   def is_from_paper(self) -> bool:
-    """Whether it is one of the claims that a paper makes."""
+    """Whether a paper makes the claim."""
     return not self.control_for and self.section != NO_PAPER
 
   @property
   def measures(self) -> tuple[str, str]:
-    """The measure of the first and of the second condition."""
+    """Measures of the first and of the second condition."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-  """What was measured of a claim.
+  """Comparison of the conditions of a claim.
 
   Attributes:
-    claim: the claim.
-    verdict: by `judge`.
-    seeds: that both conditions have.
-    found: means, difference and interval; None if it was not run.
-    languages: language -> difference, where there are several.
-    errors: of the difference, where there are several languages.
+    claim: The claim.
+    verdict: Verdict on the claim's own interval, by `judge_interval`.
+    seeds: Seeds with results of both conditions.
+    comparison: Means, difference and interval. If None, the claim was not run.
+    languages: Difference by language, if there are several languages.
+    errors: Squared errors of the difference, if there are several languages.
   """
 
   claim: Claim
@@ -112,7 +116,7 @@ class Finding:
   seeds: tuple[int, ...]
   comparison: bootstrap.Significance | None
   languages: Mapping[str, float] = dataclasses.field(default_factory=dict)
-  errors: crossed.Errors | None = None
+  errors: crossed_effects.SquaredErrors | None = None
 
 
 # Condition -> seed -> measure -> value.
@@ -122,101 +126,138 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """The page's rule, on the 95 % interval of second - first.
+  """Judges an order by the 95 % interval of second - first.
 
-  * BELOW: reproduced if the interval lies above 0, contradicted if it lies
-    below.
-  * SAME: reproduced if it lies within -margin .. margin, contradicted if it
-    lies outside of that.
-  * NOT_ABOVE: reproduced if it lies above -margin, contradicted if below.
+  * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
+  * SAME: Reproduced if the interval is within -margin .. margin, contradicted
+    if it is outside of that range.
+  * NOT_ABOVE: Reproduced if the interval is above -margin, contradicted if it
+    is below.
+
+  Args:
+    comparison: Comparison of the two conditions.
+    order: Claimed order.
+    margin: Margin of SAME and NOT_ABOVE.
   """
   if order is Order.SAME:
-    good = comparison.low > -margin and comparison.high < margin
-    bad = comparison.low > margin or comparison.high < -margin
+    is_reproduced = comparison.low > -margin and comparison.high < margin
+    is_contradicted = comparison.low > margin or comparison.high < -margin
   else:
-    border = 0.0 if order is Order.BELOW else -margin
-    good, bad = comparison.low > border, comparison.high < border
-  if good:
+    bound = 0.0 if order is Order.BELOW else -margin
+    is_reproduced = comparison.low > bound
+    is_contradicted = comparison.high < bound
+  if is_reproduced:
     return Verdict.REPRODUCED
-  return Verdict.CONTRADICTED if bad else Verdict.NOT_RESOLVED
+  return Verdict.CONTRADICTED if is_contradicted else Verdict.NOT_RESOLVED
 
 
-def apply_controls(one: Finding, twins: Sequence[Finding]) -> Verdict:
-  """The verdict on a claim, given what its twins say.
+def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
+  """Returns the verdict on a claim, given the findings of its controls.
 
-  An order is the claim's only where its second condition is also above those
-  that have everything but what the claim is about.
+  An order supports the claim only if the second condition is also above each
+  control, which has everything except the subject of the claim.
   """
-  if one.verdict is not Verdict.REPRODUCED:
-    return one.verdict
-  verdicts = {twin.verdict for twin in twins if twin.comparison is not None}
+  if finding.verdict is not Verdict.REPRODUCED:
+    return finding.verdict
+  verdicts = {
+    control.verdict for control in controls if control.comparison is not None
+  }
   if not verdicts:
     return Verdict.NO_CONTROL
-  good = verdicts == {Verdict.REPRODUCED}
-  return Verdict.REPRODUCED if good else Verdict.NOT_ABOVE_CONTROLS
+  if verdicts == {Verdict.REPRODUCED}:
+    return Verdict.REPRODUCED
+  return Verdict.NOT_ABOVE_CONTROLS
 
 
-def seeds_to_resolve(one: Finding) -> int | None:
-  """How many seeds would resolve a difference of this size, four times in five.
+def seeds_to_resolve(finding: Finding) -> int | None:
+  """Estimates the number of seeds that resolve a difference of this size.
 
-  By the spread that was seen, of normal differences; None where no difference
-  was seen, or languages differ too much for any number of seeds.
+  With that number of seeds, the difference is resolved with probability 0.8,
+  assuming normally distributed differences with the observed variance.
+
+  Args:
+    finding: Finding of a claim.
+
+  Returns:
+    The number of seeds, or None if no difference was observed or the languages
+    differ too much for any number of seeds.
   """
-  found, count = one.comparison, len(one.seeds)
-  if found is None or not found.difference:
+  comparison, num_seeds = finding.comparison, len(finding.seeds)
+  if comparison is None or not comparison.difference:
     return None
-  aim = found.difference / (special.ndtri(0.975) + special.ndtri(0.8))
-  if one.errors is None:
-    half = (found.high - found.low) / 2
-    error = half / special.stdtrit(count - 1, 0.975)
-    left = aim**2
+  target_error = comparison.difference / (
+    special.ndtri(0.975) + special.ndtri(0.8)
+  )
+  if finding.errors is None:
+    half_width = (comparison.high - comparison.low) / 2
+    seed_error = half_width / special.stdtrit(num_seeds - 1, 0.975)
+    allowed_squared_error = target_error**2
   else:
-    error, left = one.errors.seeds**0.5, aim**2 - one.errors.languages
-  if left <= 0:
+    seed_error = finding.errors.seeds**0.5
+    allowed_squared_error = target_error**2 - finding.errors.languages
+  if allowed_squared_error <= 0:
     return None
-  return max(math.ceil(count * error**2 / left), FEWEST_SEEDS)
+  required = math.ceil(num_seeds * seed_error**2 / allowed_squared_error)
+  return max(required, FEWEST_SEEDS)
 
 
 def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
-  """Compares the conditions of a claim by the seeds that both have."""
-  first, second = scores.get(claim.first, {}), scores.get(claim.second, {})
-  one, other = claim.measures
+  """Compares the conditions of a claim on the seeds that both have.
+
+  Args:
+    claim: Claim to evaluate.
+    scores: Measures by condition and seed.
+  """
+  first_runs = scores.get(claim.first, {})
+  second_runs = scores.get(claim.second, {})
+  first_measure, second_measure = claim.measures
   seeds = tuple(
     seed
-    for seed in sorted(first.keys() & second.keys())
-    if one in first[seed] and other in second[seed]
+    for seed in sorted(first_runs.keys() & second_runs.keys())
+    if first_measure in first_runs[seed] and second_measure in second_runs[seed]
   )
   if len(seeds) < FEWEST_SEEDS:
     return Finding(
       claim=claim, verdict=Verdict.NOT_RUN, seeds=seeds, comparison=None
     )
-  codes = crossed.languages(one, *(first[seed] for seed in seeds))
-  names = [f':{code}' for code in codes] or ['']
-  before, after = (
-    np.array([[run[seed][f'{measure}{n}'] for n in names] for seed in seeds])
-    for run, measure in ((first, one), (second, other))
+
+  languages = crossed_effects.common_languages(
+    first_measure, *(first_runs[seed] for seed in seeds)
   )
-  if len(codes) > 1:
-    found = crossed.compare(before, after)
-    errors = crossed.errors(before, after)
-  else:
-    found = paired_comparison.compare_paired(
-      *np.concatenate([before, after], 1).T.tolist()
+  suffixes = [f':{language}' for language in languages] or ['']
+  first_scores, second_scores = (
+    np.array(
+      [
+        [runs[seed][f'{measure}{suffix}'] for suffix in suffixes]
+        for seed in seeds
+      ]
     )
-    errors = None
-  changes = (after - before).mean(axis=0).tolist()
+    for runs, measure in (
+      (first_runs, first_measure),
+      (second_runs, second_measure),
+    )
+  )
+  if len(languages) > 1:
+    comparison = crossed_effects.compare_crossed(first_scores, second_scores)
+    squared_errors = crossed_effects.squared_errors(first_scores, second_scores)
+  else:
+    comparison = paired_comparison.compare_paired(
+      *np.concatenate([first_scores, second_scores], 1).T.tolist()
+    )
+    squared_errors = None
+  differences = (second_scores - first_scores).mean(axis=0).tolist()
   return Finding(
     claim=claim,
-    verdict=judge_interval(found, claim.order, claim.margin),
+    verdict=judge_interval(comparison, claim.order, claim.margin),
     seeds=seeds,
-    comparison=found,
-    languages=dict(zip(codes, changes, strict=False)),
-    errors=errors,
+    comparison=comparison,
+    languages=dict(zip(languages, differences, strict=False)),
+    errors=squared_errors,
   )
 
 
 def compared_conditions(claims: Sequence[Claim]) -> tuple[str, ...]:
-  """The conditions that claims compare, each once."""
+  """Returns the distinct names of the conditions that claims compare."""
   return tuple(
     dict.fromkeys(
       name for claim in claims for name in (claim.first, claim.second)

@@ -1,9 +1,9 @@
-"""The conditions of the experiments."""
+"""Conditions of the experiments."""
 
 import dataclasses
 import enum
 
-from studies.replication.worlds import Text
+from studies.replication.study_data import TextVariant
 from xlflax.data.dataset_config import PairOptions, PairOrder, PositionIds
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
@@ -18,39 +18,43 @@ from xlflax.training.initialization.vocabulary_matching import (
 
 
 class Loss(enum.Enum):
-  """What a step trains on, and on which dataset."""
+  """Training loss of a step, together with the dataset that it reads."""
 
   MLM = 'mlm'
-  ADJACENT_MLM = 'adjacent_mlm'  # of the rows that CA_MLM reads
+  ADJACENT_MLM = 'adjacent_mlm'  # Of the sequences that CA_MLM reads.
   CODE_SWITCHED_MLM = 'code_switched_mlm'
   FIRST_LANGUAGE_MLM = 'first_language_mlm'
-  UNMASKED = 'unmasked'  # broken on purpose: chosen tokens are all shown
-  PAIR_MLM = 'pair_mlm'  # of each side by itself
+  # Negative control: the selected tokens are not masked.
+  UNMASKED = 'unmasked'
+  PAIR_MLM = 'pair_mlm'  # Of each side of a pair separately.
   TLM = 'tlm'
   MOCO = 'moco'
-  ZERO_QUEUE = 'zero_queue'  # broken on purpose: MoCo without negatives
-  CA_MLM = 'ca_mlm'  # of adjacent segments
+  ZERO_QUEUE = 'zero_queue'  # Negative control: MoCo without negatives.
+  CA_MLM = 'ca_mlm'  # Of adjacent segments.
   CA_MLM_PAIRS = 'ca_mlm_pairs'
-  # Broken on purpose: gradients flow into the side that is attended to.
+  # Negative control: gradients flow into the side that is attended to.
   FLOWING_CA_MLM_PAIRS = 'flowing_ca_mlm_pairs'
-  DISTILLATION = 'distillation'  # and MLM on the same rows
+  DISTILLATION = 'distillation'  # Together with MLM on the same sequences.
   TRANSLATION = 'translation'
 
 
-class Taken(enum.Enum):
-  """What a run begins with of another one (MetaXLM, table 5)."""
+class Initialization(enum.Enum):
+  """Parameters that a run takes from another run (MetaXLM, table 5)."""
 
-  ALL = 'all'  # of a run with the same vocabulary
-  BOTH = 'both'  # the body, and rows by vocabulary matching
-  BODY = 'body'
+  ALL = 'all'  # All parameters. Both runs have the same vocabulary.
+  # The Transformer layers, and embeddings by vocabulary matching.
+  BOTH = 'both'
+  BODY = 'body'  # The Transformer layers.
   EMBEDDINGS = 'embeddings'
-  WITH_DICTIONARY = 'with_dictionary'  # both, and rows of translations
-  SHUFFLED_DICTIONARY = 'shuffled_dictionary'  # broken on purpose
-  TEACHER = 'teacher'  # no parameter: the run teaches by its predictions
+  # As BOTH, and embeddings of translations.
+  WITH_DICTIONARY = 'with_dictionary'
+  SHUFFLED_DICTIONARY = 'shuffled_dictionary'  # Negative control.
+  # No parameters. The other run is the teacher of a distillation.
+  TEACHER = 'teacher'
 
 
-# How pairs are put together. As they are, the second language never stands at
-# the first positions.
+# Options of pairs. With the default options, the second language never occurs
+# at the first positions.
 AS_XLM = PairOptions(positions=PositionIds.RESET)
 AS_PPA = PairOptions(order=PairOrder.RANDOM)
 AS_BOTH = PairOptions(order=PairOrder.RANDOM, positions=PositionIds.RESET)
@@ -58,22 +62,24 @@ AS_BOTH = PairOptions(order=PairOrder.RANDOM, positions=PositionIds.RESET)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-  """The size of models and batches.
+  """Size of models and batches.
 
   Attributes:
-    layers: of the encoder.
-    hidden: their width.
-    length: tokens a row; a row of both sides of a pair has twice as many.
-    batch: rows a step of monolingual text; pairs are half as many.
-    learning_rate: the peak; then straight down to 0.
-    warmup: steps.
-    heads: of attention.
-    recipe: whether models and rows have the form of recipes/small.gin: rotary
-      positions, no transform before the output, Muon, lines joined end to end
-      in rows of twice `length`.
-    mask_ratio: share of the tokens that are predicted.
-    tagger_steps: of fine-tuning.
-    tagger_rate: its peak.
+    layers: Number of Transformer layers of the encoder.
+    hidden: Hidden size.
+    length: Tokens per sequence. A sequence of both sides of a pair has twice as
+      many.
+    batch: Sequences of monolingual text per step. The number of pairs is half
+      of that.
+    learning_rate: Peak learning rate, which then decays linearly to 0.
+    warmup: Number of warmup steps.
+    heads: Number of attention heads.
+    recipe: Whether models and sequences have the form of recipes/small.gin:
+      rotary positions, no transform before the output layer, Muon, and lines
+      that are joined end to end in sequences of twice `length`.
+    mask_ratio: Fraction of the tokens that are predicted.
+    tagger_steps: Number of fine-tuning steps.
+    tagger_rate: Peak learning rate of fine-tuning.
   """
 
   layers: int = 4
@@ -91,39 +97,49 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """One row of the experiments.
+  """A training configuration that is compared with others.
+
+  Recorded results are identified by a digest of the names and values of these
+  fields, the title included.
 
   Attributes:
-    name: unique, `paper/row`.
-    title: the paper's name of it.
-    steps: optimizer steps.
-    losses: what every step trains, losses added.
-    anchors: the vocabulary; None: of the first language alone.
-    text: domains.
-    sharing: language-specific parts.
-    begins_from: another condition, whose run of the same seed is taken.
-    taken: what is taken of it.
-    norms: of rows by vocabulary matching.
-    interpolated: whether rows that match none are put together from others.
-    mixing: from which (FOCUS, WECHSEL).
-    frozen: patterns of parameters that do not train.
-    max_pairs: the first so many pairs; None: all.
-    pairs: how they are put together.
-    cross_attention: whether the model has VECO's plug-in module.
-    learned_positions: whether they are learned where the recipe has them
-      rotary, which cross-attention cannot be.
-    untrained: no step is made.
-    learning_rate: None: the size's.
-    saved: whether others begin from it.
-    norm: where layer norms stand.
-    measured: False for one that is only begun from.
-    against_random: whether the first language's states are also compared with
-      a random encoder's of the second.
-    aligned: whether words are aligned by the states of each layer.
-    entailment_steps: of classifiers of sentence pairs, trained on translations
-      in the ways that papers compare; 0: none.
-    decoder_layers: of a translation model; 0: the model is an encoder.
-    decoder: how the decoder begins from the run of an encoder.
+    name: Unique name of the form `paper/condition`.
+    title: Name of the condition in the paper.
+    steps: Number of optimizer steps.
+    losses: Losses whose sum every step minimizes.
+    anchors: Vocabulary sharing of the languages. If None, the vocabulary is
+      that of the first language alone.
+    text: Variant of the text.
+    sharing: Language-specific parts of the model. If None, all languages share
+      all parameters.
+    begins_from: Name of the condition from whose run of the same seed the run
+      is initialized. If None, the run starts from random parameters.
+    taken: Parameters that are taken from that run.
+    norms: Norms of the embeddings of matched tokens.
+    interpolated: Whether to interpolate the embeddings of tokens without a
+      match.
+    mixing: Method of the interpolation (FOCUS, WECHSEL).
+    frozen: Patterns of parameters that are not trained.
+    max_pairs: Number of pairs to read. If None, all pairs are read.
+    pairs: Options for combining the two sides of a pair.
+    cross_attention: Whether the model has VECO's plug-in module.
+    learned_positions: Whether positions are learned where those of the recipe
+      are rotary, which cross-attention does not support.
+    untrained: Whether to skip training.
+    learning_rate: Peak learning rate. If None, that of the size is used.
+    saved: Whether other runs are initialized from the run.
+    norm: Position of the layer norms.
+    measured: Whether to measure the run. It is False for a run that only
+      initializes others.
+    against_random: Whether to compare the first language's hidden states with
+      those of a random encoder in the second language, too.
+    aligned: Whether to align words by the hidden states of each layer.
+    entailment_steps: Number of training steps of the classifiers of sentence
+      pairs, which are trained on translations in the ways that the papers
+      compare. If 0, no classifier is trained.
+    decoder_layers: Number of decoder layers of a translation model. If 0, the
+      model is an encoder.
+    decoder: Initialization of the decoder from the run of an encoder.
   """
 
   name: str
@@ -131,10 +147,10 @@ class Condition:
   steps: int
   losses: tuple[Loss, ...] = (Loss.MLM,)
   anchors: Anchors | None = Anchors.JOINT
-  text: Text = Text.SAME_DOMAIN
+  text: TextVariant = TextVariant.SAME_DOMAIN
   sharing: SharingPlan | None = None
   begins_from: str | None = None
-  taken: Taken = Taken.ALL
+  taken: Initialization = Initialization.ALL
   norms: EmbeddingNorms = EmbeddingNorms.FRESH
   interpolated: bool = False
   mixing: EmbeddingMixing = EmbeddingMixing.MATCHED
@@ -156,5 +172,8 @@ class Condition:
 
   @property
   def reads_dictionary(self) -> bool:
-    """Whether a run needs a bilingual dictionary."""
-    return self.taken in (Taken.WITH_DICTIONARY, Taken.SHUFFLED_DICTIONARY)
+    """Whether the run requires a bilingual dictionary."""
+    return self.taken in (
+      Initialization.WITH_DICTIONARY,
+      Initialization.SHUFFLED_DICTIONARY,
+    )

@@ -1,4 +1,4 @@
-"""Runs what claims need, seed by seed, within a budget of processor time."""
+"""Runs the conditions of claims, seed by seed, within a budget of CPU time."""
 
 import dataclasses
 import logging
@@ -7,220 +7,270 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from studies.replication import measures, probes, results, running, trainers
+from studies.replication import measures, probes, results, runner, trainers
 from studies.replication.conditions import Condition, Size
-from studies.replication.papers import entailment, translating
-from studies.replication.worlds import Amounts, Text, World
+from studies.replication.papers import entailment, translation
+from studies.replication.study_data import StudyData, SyntheticSpec, TextVariant
 from xlflax.storage import file_lock
+from xlflax.trainer import Trainer
 from xlflax.utils import errors
 
-_SETTINGS = 'settings.txt'  # of a saved run
+# File in the directory of a saved run, with the digest of its settings.
+_SETTINGS = 'settings.txt'
 
 
-class _MadeElsewhereError(errors.AnalysisError):
-  """Another process makes this run."""
+class _LockedByOtherProcessError(errors.AnalysisError):
+  """Another process holds the lock of a run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-  """What is to be run.
+  """Runs to do.
 
   Attributes:
-    conditions: in the order of their importance, each after the one it begins
-      from.
-    seeds: of runs; all conditions have the first seed before the second.
-    more: further runs, after these.
-    amounts: of text; its `world` has the languages.
-    size: of models and batches.
+    conditions: Conditions in the order of their importance, each after the one
+      that it is initialized from.
+    seeds: Seeds of all conditions. All conditions are run with the first seed
+      before any is run with the second.
+    extra_runs: Additional runs, which are done last.
+    data_spec: Specification of the data (`SyntheticSpec` or `RealSpec`).
+    size: Size of models and batches.
   """
 
   conditions: tuple[Condition, ...]
   seeds: tuple[int, ...]
-  more: tuple[tuple[Condition, int], ...] = ()
-  amounts: Any = Amounts()
+  extra_runs: tuple[tuple[Condition, int], ...] = ()
+  data_spec: Any = SyntheticSpec()
   size: Size = Size()
 
-  def chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """The conditions that one begins from, the first one first, and itself."""
+  def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
+    """Returns the conditions that a condition depends on, itself last."""
     if condition.begins_from is None:
       return (condition,)
-    known = {one.name: one for one in self.conditions}
-    return (*self.chain(known[condition.begins_from]), condition)
+    conditions = {condition.name: condition for condition in self.conditions}
+    initial_condition = conditions[condition.begins_from]
+    return (*self.initialization_chain(initial_condition), condition)
 
 
-def run(
+def run_plan(
   plan: Plan, work: pathlib.Path, *, budget: float | None = None
 ) -> list[results.Result]:
-  """Runs what is missing, and returns all results of the plan.
+  """Does the missing runs of a plan.
 
-  Processes that share a working directory share the runs: none makes what
-  another is making, and each returns what is finished when it ends.
+  Several processes can work on one directory. Each skips the runs that another
+  process is doing.
 
   Args:
-    plan: conditions and seeds.
-    work: where languages, caches, runs and results are kept; what is finished
-      there is not computed again.
-    budget: processor minutes of this call, after which no run is begun; None:
-      without end.
+    plan: Conditions and seeds.
+    work: Directory of languages, caches, runs and results. Finished runs in
+      this directory are not repeated.
+    budget: CPU minutes of this call, after which no further run is started. If
+      None, there is no limit.
+
+  Returns:
+    All finished results of the plan.
 
   Raises:
-    XlflaxError: a run fails.
+    XlflaxError: If a run fails.
   """
   experiment = _Experiment(plan, work)
-  began = time.process_time()
-  for condition, seed in _order(plan):
-    spent = (time.process_time() - began) / 60
-    if budget is not None and spent >= budget:
+  start_time = time.process_time()
+  for condition, seed in _iterate_runs(plan):
+    minutes = (time.process_time() - start_time) / 60
+    if budget is not None and minutes >= budget:
       break
-    if experiment.finished(condition, seed) is None:
+    if experiment.read_result(condition, seed) is None:
       try:
-        found = experiment.run(condition, seed).measures
-      except _MadeElsewhereError:
-        logging.info('%s, seed %d: by another process', condition.name, seed)
+        run_measures = experiment.run(condition, seed).measures
+      except _LockedByOtherProcessError:
+        logging.info(
+          'Skipping %s, seed %d, which another process is running.',
+          condition.name,
+          seed,
+        )
         continue
-      logging.info('%s, seed %d: %s', condition.name, seed, _shown(found))
-  finished = (experiment.finished(*one) for one in _order(plan))
-  return [one for one in finished if one is not None]
+      summary = _format_measures(run_measures)
+      logging.info('Finished %s, seed %d: %s', condition.name, seed, summary)
+
+  finished = (experiment.read_result(*run) for run in _iterate_runs(plan))
+  return [result for result in finished if result is not None]
 
 
-def _order(plan: Plan) -> Iterator[tuple[Condition, int]]:
+def _iterate_runs(plan: Plan) -> Iterator[tuple[Condition, int]]:
   for seed in plan.seeds:
     for condition in plan.conditions:
       yield condition, seed
-  yield from plan.more
+  yield from plan.extra_runs
 
 
-def _shown(found: Mapping[str, float]) -> str:
+def _format_measures(run_measures: Mapping[str, float]) -> str:
+  """Formats the main measures of a run for the log."""
   names = ('transfer', 'retrieval', 'cka', 'bleu')
   return ', '.join(
     f'{name} {value:.3f}'
-    for name, value in found.items()
+    for name, value in run_measures.items()
     if name in names or name.startswith(('nli', 'aer'))
   )
 
 
 class _Experiment:
-  """Makes results, one after the other."""
+  """Runs and measures conditions in a working directory."""
 
   def __init__(self, plan: Plan, work: pathlib.Path):
     self._plan = plan
     self._work = work
-    self._store = results.Store(work / 'results')
-    self._programs = running.Programs()
-    self._worlds: dict[Text, World] = {}
+    self._store = results.ResultStore(work / 'results')
+    self._runner = runner.Runner()
+    self._data: dict[TextVariant, StudyData] = {}
 
-  def finished(self, condition: Condition, seed: int) -> results.Result | None:
-    """The result on disk."""
-    return self._store.read(condition.name, seed, self._settings(condition))
+  def read_result(
+    self, condition: Condition, seed: int
+  ) -> results.Result | None:
+    """Returns the stored result of a run, or None if it is not finished."""
+    return self._store.read(
+      condition.name, seed, self._settings_digest(condition)
+    )
 
   def run(self, condition: Condition, seed: int) -> results.Result:
-    """Trains, measures, and keeps the result.
+    """Trains and measures a run, and stores the result.
 
     Raises:
-      _MadeElsewhereError: another process does so.
+      _LockedByOtherProcessError: If another process is doing the run.
     """
-    with self._alone(condition.name, seed):
-      # Another process may have ended since the caller looked.
-      return self.finished(condition, seed) or self._make(condition, seed)
+    with self._lock(condition.name, seed):
+      # Another process may have finished the run since the caller's check.
+      result = self.read_result(condition, seed)
+      return result or self._train_and_measure(condition, seed)
 
-  def _alone(self, name: str, seed: int = 0, *, wait: bool = False):
-    """Keeps other processes from a run, or from the languages."""
+  def _lock(self, name: str, seed: int = 0, *, wait: bool = False):
+    """Context in which no other process does a run or writes languages."""
     return file_lock.lock_directory(
       self._work / 'locks' / name,
       name=str(seed),
       what='run',
-      error=_MadeElsewhereError,
+      error=_LockedByOtherProcessError,
       wait=wait,
     )
 
-  def _make(self, condition: Condition, seed: int) -> results.Result:
-    for begun in self._plan.chain(condition)[:-1]:
-      with self._alone(begun.name, seed, wait=True):
-        if not self._is_saved(begun, seed):
-          self._train(begun, seed)
-    began = time.process_time()
-    trainer, trained, world = self._train(condition, seed)
-    loss = {'loss': trained.losses[-1][1]} if trained.losses else {}
+  def _train_and_measure(
+    self, condition: Condition, seed: int
+  ) -> results.Result:
+    for initial_condition in self._plan.initialization_chain(condition)[:-1]:
+      with self._lock(initial_condition.name, seed, wait=True):
+        if not self._is_saved(initial_condition, seed):
+          self._train(initial_condition, seed)
+
+    start_time = time.process_time()
+    trainer, run, data = self._train(condition, seed)
+    loss = {'loss': run.losses[-1][1]} if run.losses else {}
     result = results.Result(
       condition=condition.name,
       seed=seed,
-      settings=self._settings(condition),
-      measures=loss | self._measure(condition, trainer, trained, world),
-      cpu_seconds=time.process_time() - began,
+      settings=self._settings_digest(condition),
+      measures=loss | self._measure(condition, trainer, run, data),
+      cpu_seconds=time.process_time() - start_time,
     )
     self._store.write(result)
     return result
 
   def _is_saved(self, condition: Condition, seed: int) -> bool:
-    """Whether another run can begin from one of these settings."""
-    place = trainers.run_directory(self._work, condition.name, seed)
-    told = pathlib.Path(place, _SETTINGS)
-    return told.exists() and told.read_text() == self._settings(condition)
+    """Returns whether a run with the current settings is saved."""
+    directory = trainers.run_directory(self._work, condition.name, seed)
+    settings = pathlib.Path(directory, _SETTINGS)
+    return settings.exists() and (
+      settings.read_text() == self._settings_digest(condition)
+    )
 
-  def _train(self, condition: Condition, seed: int):
-    """Trains, and saves what others begin from."""
-    with self._alone('languages', wait=True):
-      world = self._world(condition.text)
-      trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
-    trained = self._programs.run(trainer, untrained=condition.untrained)
+  def _train(
+    self, condition: Condition, seed: int
+  ) -> tuple[Trainer, runner.TrainedRun, StudyData]:
+    """Trains a run, and saves it if others are initialized from it."""
+    with self._lock('languages', wait=True):
+      data = self._get_data(condition.text)
+      trainer = trainers.build_trainer(
+        condition, data, self._plan.size, seed=seed
+      )
+    run = self._runner.train(trainer, untrained=condition.untrained)
     if condition.saved:
-      place = pathlib.Path(running.save(trained, trainer.vocabulary))
-      (place / _SETTINGS).write_text(self._settings(condition))
-    return trainer, trained, world
+      directory = pathlib.Path(runner.save_run(run, trainer.vocabulary))
+      (directory / _SETTINGS).write_text(self._settings_digest(condition))
+    return trainer, run, data
 
   def _measure(
-    self, condition: Condition, trainer, trained: running.Trained, world: World
+    self,
+    condition: Condition,
+    trainer: Trainer,
+    run: runner.TrainedRun,
+    data: StudyData,
   ) -> dict[str, float]:
-    """What is measured at the end; no more of runs only begun from."""
+    """Returns the measures of a run, none if it only initializes others."""
     if not condition.measured:
       return {}
-    setup, params = trained.setup, trained.state.params
+    setup, params = run.setup, run.state.params
     if condition.decoder_layers:
-      subject = measures.subject_of(
+      model = measures.create_eval_model(
         setup, params, setup.settings.objectives.objectives
       )
-      return translating.measure(subject, world)
-    tuned = self._programs, trainer, params['model'], world, self._plan.size
+      return translation.measure_bleu(model, data)
+
+    finetuning_arguments = (
+      self._runner,
+      trainer,
+      params['model'],
+      data,
+      self._plan.size,
+    )
     if condition.entailment_steps:
-      return entailment.measure(*tuned, steps=condition.entailment_steps)
-    found = measures.of_model(
-      setup, params, world, against_random=condition.against_random
-    ) | measures.transfer(*tuned)
-    found |= world.probes(setup.vocabulary)
-    gains = probes.partner_gain(
-      measures.subject_of(setup, params), world, condition, self._plan.size
+      return entailment.measure_entailment(
+        *finetuning_arguments, steps=condition.entailment_steps
+      )
+
+    run_measures = measures.measure_similarity(
+      setup, params, data, against_random=condition.against_random
     )
-    found |= measures.by_language(gains) if gains else {}
+    run_measures |= measures.measure_transfer(*finetuning_arguments)
+    run_measures |= data.measure_corpus(setup.vocabulary)
+    gains = probes.measure_partner_gain(
+      measures.create_eval_model(setup, params),
+      data,
+      condition,
+      self._plan.size,
+    )
+    if gains:
+      run_measures |= measures.average_languages(gains)
     if condition.aligned:
-      found |= measures.word_alignment(setup, params, world)
-    return found
+      run_measures |= measures.measure_word_alignment(setup, params, data)
+    return run_measures
 
-  def _world(self, text: Text) -> World:
-    """The languages, written if they are not there."""
-    if text not in self._worlds:
-      self._worlds[text] = self._plan.amounts.world(self._work, text)
-      self._worlds[text].write()
-    return self._worlds[text]
+  def _get_data(self, text: TextVariant) -> StudyData:
+    """Returns the languages of a text variant, and writes them if necessary."""
+    if text not in self._data:
+      self._data[text] = self._plan.data_spec.create_data(self._work, text)
+      self._data[text].write()
+    return self._data[text]
 
-  def _settings(self, condition: Condition) -> str:
-    chain = self._plan.chain(condition)
-    return results.settings_of(
-      chain, self._plan.amounts.read_by(chain), self._plan.size
-    )
+  def _settings_digest(self, condition: Condition) -> str:
+    chain = self._plan.initialization_chain(condition)
+    data_spec = self._plan.data_spec.restrict_to(chain)
+    return results.digest_settings(chain, data_spec, self._plan.size)
 
 
 def group_scores(
-  found: Sequence[results.Result],
+  run_results: Sequence[results.Result],
 ) -> dict[str, dict[int, dict[str, float]]]:
-  """Condition -> seed -> measures."""
-  out: dict[str, dict[int, dict[str, float]]] = {}
-  for one in found:
-    out.setdefault(one.condition, {})[one.seed] = one.measures
-  return out
+  """Groups the measures of results by condition and seed."""
+  scores: dict[str, dict[int, dict[str, float]]] = {}
+  for result in run_results:
+    scores.setdefault(result.condition, {})[result.seed] = result.measures
+  return scores
 
 
-def check_work(work: pathlib.Path) -> None:
-  """Refuses a working directory that is a file."""
+def check_work_directory(work: pathlib.Path) -> None:
+  """Checks that the working directory is not a file.
+
+  Raises:
+    ConfigError: If it is a file.
+  """
   if work.exists() and not work.is_dir():
     raise errors.ConfigError(
       'The working directory is a file', got=str(work), where='--work'

@@ -1,225 +1,292 @@
-"""What is measured of a run, always without labels of the second language.
+"""Measures of a run. None of them uses labels of the second language.
 
-| measure | is | | --- | --- | | `retrieval` | accuracy@1 of translations that
-share no word, mean of both directions and of all Transformer layers; each
-language's states less their mean | | `retrieval/l` | the same of layer l, 0
-being the embeddings | | `plain_retrieval` | without taking the mean off | |
-`mapped_retrieval` | after an orthogonal map, learned on other translations | |
-`shuffled_retrieval` | `retrieval` of sentences whose tokens stand in random
-order | | `partner_gain` | loss of masked tokens beside a wrong translation of
-like length, less that beside the right one, in nats: of both sides in a row, or
-in VECO's cross-attention | | `cka`, `cka/l` | linear CKA of the translations'
-states, mean of all layers | | `offset` | share of the translations' variance
-that lies between the means of the two languages, mean of all Transformer layers
-| | `norm/SCRIPT` | median norm of the embeddings of a script's pieces;
-`first_norm/SCRIPT`: before the first step | | `loss` | of the last ten steps |
-| `random_cka` | of the first language's states with a random encoder's | |
-`aer/l` | alignment error rate of layer l, by mutual optimal transport, with the
-words of the second language in random order; lower is better | | `transfer` | a
-tagger trained on the first language: accuracy in the second, of words that the
-first does not have | | `source` | its accuracy in the first |
+Similarity of the hidden states of held-out translations:
+
+* `retrieval`: Retrieval accuracy@1 of translations that share no word, averaged
+  over both directions and all Transformer layers. The mean of each language's
+  hidden states is subtracted.
+* `retrieval/l`: The same for layer l, where layer 0 is the embeddings.
+* `plain_retrieval`: The same without subtracting the mean.
+* `mapped_retrieval`: The same after an orthogonal map that is fitted on other
+  translations.
+* `shuffled_retrieval`: `retrieval` of sentences with shuffled tokens.
+* `cka`, `cka/l`: Linear CKA, as the mean of all layers or of layer l.
+* `random_cka`: Linear CKA of the first language's hidden states and those of a
+  random encoder.
+* `offset`: Fraction of the variance that lies between the means of the two
+  languages, averaged over all Transformer layers.
+
+Other measures:
+
+* `partner_gain`: Loss of masked tokens next to a wrong translation of similar
+  length, minus that next to the correct one, in nats. Both sides are in one
+  sequence or in VECO's cross-attention.
+* `norm/SCRIPT`: Median norm of the embeddings of a script's tokens.
+  `first_norm/SCRIPT` is that before the first step.
+* `loss`: Mean loss of the last ten steps.
+* `aer/l`: Alignment error rate of layer l, by mutual optimal transport, with
+  the words of the second language in random order. Lower is better.
+* `transfer`: Accuracy in the second language of a tagger that is trained on the
+  first one, on words that do not occur in the first language's test sentences.
+* `source`: Accuracy of the tagger in the first language.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from studies.replication import probes, running
+from studies.replication import probes, runner
 from studies.replication.conditions import Size
-from studies.replication.worlds import FIRST, World
+from studies.replication.study_data import FIRST_LANGUAGE, StudyData
 from xlflax.data.dataset_config import LanguageBatching
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import tagging_featurizer
 from xlflax.data.tokenizers import token_normalization
 from xlflax.evaluation import eval_task, hidden_states
-from xlflax.evaluation.metrics import retrieval_metrics as retrieval_lib
-from xlflax.evaluation.tasks import tagging_task
-from xlflax.evaluation.tasks import word_alignment_task as alignment_task
-from xlflax.objectives import objective_mixture as mixture_lib
+from xlflax.evaluation.metrics import retrieval_metrics
+from xlflax.evaluation.tasks import tagging_task, word_alignment_task
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.finetuning import token_classification
 from xlflax.similarity import cka, procrustes
 from xlflax.similarity.word_links import Method
 from xlflax.trainer import Trainer
+from xlflax.training import training_setup
 from xlflax.training.checkpointing import objective_config
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.optimization import optimizers, schedules
 
-_BATCH = 100
-_SPECIFIC = 'model/language_specific'
+_BATCH_SIZE = 100
+_TAGGER_BATCH_SIZE = 32
+_LANGUAGE_SPECIFIC = 'model/language_specific'
 
 
-def subject_of(setup, params, objectives=()) -> eval_task.EvalModel:
-  """Parameters as evaluation tasks take them."""
+def create_eval_model(
+  setup: training_setup.Setup,
+  params,
+  objectives: Sequence[objective_base.Objective] = (),
+) -> eval_task.EvalModel:
+  """Returns the model that is passed to evaluation tasks.
+
+  Args:
+    setup: Setup of the run.
+    params: Parameters to evaluate.
+    objectives: Objectives of the run, which contain the labels of the heads.
+  """
   return eval_task.EvalModel(
     model=setup.model,
     params=params,
     vocabulary=setup.vocabulary,
-    batch_size=_BATCH,
-    objectives={one.name: one for one in objectives},
+    batch_size=_BATCH_SIZE,
+    objectives={objective.name: objective for objective in objectives},
     inputs=objective_config.collect_inputs(setup.settings),
   )
 
 
 def sentence_states(
-  subject: eval_task.EvalModel,
-  world: World,
+  model: eval_task.EvalModel,
+  data: StudyData,
   second: str,
-  code: str,
+  language: str,
   *,
   shuffled: bool = False,
-):
-  """Mean-pooled states of a side of a language's translations, [L + 1, N, H].
+) -> np.ndarray:
+  """Returns mean-pooled hidden states of one side of held-out translations.
 
   Args:
-    subject: the model.
-    world: the languages.
-    second: the language.
-    code: it, or the first language.
-    shuffled: each sentence's tokens stand in random order.
+    model: Model to evaluate.
+    data: Languages of the study.
+    second: Language of the second side.
+    language: Language to return: `second` or the first language.
+    shuffled: Whether to shuffle the tokens of each sentence.
+
+  Returns:
+    Hidden states of shape [L + 1, N, H].
   """
-  token_ids = probes.side(subject, world, second, code)
+  token_ids = probes.encode_translations(model, data, second, language)
   if shuffled:
-    draw = np.random.default_rng(0)
-    token_ids = [draw.permutation(ids).tolist() for ids in token_ids]
+    rng = np.random.default_rng(0)
+    token_ids = [rng.permutation(ids).tolist() for ids in token_ids]
   return hidden_states.token_states(
-    subject,
+    model,
     token_ids,
-    [subject.vocabulary.language_id(code)] * len(token_ids),
-    max_length=world.LENGTH,
+    [model.vocabulary.language_id(language)] * len(token_ids),
+    max_length=data.MAX_LENGTH,
   ).states
 
 
-def similarity(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-  """Retrieval and CKA of translations' states, [L + 1, N, H] each.
+def compare_states(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+  """Computes retrieval and CKA of the hidden states of translations.
 
-  The last half of the sentences is tested, the first half teaches the map.
+  The second half of the sentences is tested. The orthogonal map is fitted on
+  the first half.
+
+  Args:
+    first: Hidden states of the first language, of shape [L + 1, N, H].
+    second: Hidden states of the second language, of the same shape.
   """
   half = first.shape[1] // 2
   tested = first[:, half:], second[:, half:]
-  centred = _accuracy(*(_centred(side) for side in tested))
-  mapped = [
-    _mapped(x[:half], y[:half], x[half:], y[half:])
+  centered_accuracy = _layer_accuracy(*map(_center, tested))
+  mapped_accuracy = [
+    _mapped_accuracy(x[:half], y[:half], x[half:], y[half:])
     for x, y in zip(first, second, strict=True)
   ]
-  values = [cka.linear_cka(x, y) for x, y in zip(*tested, strict=True)]
-  found = {
-    'retrieval': float(centred[1:].mean()),
-    'plain_retrieval': float(_accuracy(*tested)[1:].mean()),
-    'mapped_retrieval': float(np.mean(mapped[1:])),
-    'cka': float(np.mean(values)),
-    'offset': float(offset_share(*tested)[1:].mean()),
+  cka_values = [cka.linear_cka(x, y) for x, y in zip(*tested, strict=True)]
+  measures = {
+    'retrieval': float(centered_accuracy[1:].mean()),
+    'plain_retrieval': float(_layer_accuracy(*tested)[1:].mean()),
+    'mapped_retrieval': float(np.mean(mapped_accuracy[1:])),
+    'cka': float(np.mean(cka_values)),
+    'offset': float(offset_fraction(*tested)[1:].mean()),
   }
-  for layer, (accuracy, value) in enumerate(zip(centred, values, strict=True)):
-    found[f'retrieval/{layer}'] = float(accuracy)
-    found[f'mapped_retrieval/{layer}'] = float(mapped[layer])
-    found[f'cka/{layer}'] = float(value)
-  return found
+  for layer, accuracy in enumerate(centered_accuracy):
+    measures[f'retrieval/{layer}'] = float(accuracy)
+    measures[f'mapped_retrieval/{layer}'] = float(mapped_accuracy[layer])
+    measures[f'cka/{layer}'] = float(cka_values[layer])
+  return measures
 
 
-def _accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  return retrieval_lib.score_layers(first, second).mean
+def _layer_accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Returns accuracy@1 of each layer [L + 1], the mean of both directions."""
+  return retrieval_metrics.score_layers(first, second).mean
 
 
-def offset_share(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Share of the variance between two languages' means, of each layer [L].
+def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Computes the fraction of variance between the means of two languages.
 
-  0 where the means agree, 1 where states tell nothing but the language.
+  The fraction is 0 if the means are equal, and 1 if the hidden states depend on
+  nothing but the language.
 
   Args:
-    first: states [L, N, H].
-    second: of as many sentences.
+    first: Hidden states of the first language, of shape [L, N, H].
+    second: Hidden states of the second language, of the same shape.
+
+  Returns:
+    The fraction in each layer, of shape [L].
   """
-  both = np.concatenate([first, second], axis=1)
-  gap = first.mean(axis=1) - second.mean(axis=1)
-  return (gap**2).sum(-1) / 4 / both.var(axis=1).sum(-1)
+  states = np.concatenate([first, second], axis=1)
+  mean_difference = first.mean(axis=1) - second.mean(axis=1)
+  return (mean_difference**2).sum(-1) / 4 / states.var(axis=1).sum(-1)
 
 
-def norms(setup, params) -> dict[str, float]:
-  """Median norms of the embeddings of each script's pieces."""
+def embedding_norms(setup: training_setup.Setup, params) -> dict[str, float]:
+  """Returns the median norm of the embeddings of each script's tokens.
+
+  It is empty for a model whose languages have separate embeddings.
+  """
   table = params['model'].get('embeddings', {}).get('token')
-  if table is None:  # each language has its own
+  if table is None:
     return {}
-  found = np.linalg.norm(np.asarray(table), axis=1)
-  forms = token_normalization.plain_tokens(
+  norms = np.linalg.norm(np.asarray(table), axis=1)
+  tokens = token_normalization.plain_tokens(
     vocabulary_matching.comparable_tokens(setup.vocabulary)
   )
   scripts = np.array(
-    [token_normalization.script_of_token(one.text) for one in forms]
+    [token_normalization.script_of_token(token.text) for token in tokens]
   )
+  norms = norms[: len(scripts)]
   return {
-    f'norm/{name.lower()}': float(
-      np.median(found[: len(scripts)][scripts == name])
-    )
-    for name in sorted({*scripts} - {'NONE'})
+    f'norm/{script.lower()}': float(np.median(norms[scripts == script]))
+    for script in sorted({*scripts} - {'NONE'})
   }
 
 
-def _mapped(first, second, first_tested, second_tested) -> float:
-  """Accuracy of one layer after the map that other sentences give."""
-  found = procrustes.fit_alignment(first, second)
-  sides = (
-    found.map_source(first_tested)[None],
-    found.map_target(second_tested)[None],
+def _mapped_accuracy(first, second, first_tested, second_tested) -> float:
+  """Returns the accuracy of a layer after a map fitted on `first`, `second`."""
+  alignment = procrustes.fit_alignment(first, second)
+  accuracy = _layer_accuracy(
+    alignment.map_source(first_tested)[None],
+    alignment.map_target(second_tested)[None],
   )
-  return float(_accuracy(*sides)[0])
+  return float(accuracy[0])
 
 
-def _centred(vectors: np.ndarray) -> np.ndarray:
+def _center(vectors: np.ndarray) -> np.ndarray:
   return vectors - vectors.mean(axis=1, keepdims=True)
 
 
-def of_model(
-  setup, params, world: World, *, against_random: bool = False
+def measure_similarity(
+  setup: training_setup.Setup,
+  params,
+  data: StudyData,
+  *,
+  against_random: bool = False,
 ) -> dict[str, float]:
-  """Retrieval and CKA of a model."""
-  subject = subject_of(setup, params)
-  start = setup.initial_state().params
-  fresh = subject_of(setup, start)
-  parts = {}
-  for second in world.seconds:
-    sides = [
-      sentence_states(subject, world, second, code) for code in (FIRST, second)
+  """Measures retrieval, CKA and embedding norms of a model.
+
+  Args:
+    setup: Setup of the run.
+    params: Parameters after training.
+    data: Languages of the study.
+    against_random: Whether to also compare the first language's hidden states
+      with those of a random encoder in the second language.
+  """
+  model = create_eval_model(setup, params)
+  initial_params = setup.initial_state().params
+  random_model = create_eval_model(setup, initial_params)
+  measures = {}
+  for second in data.other_languages:
+    languages = (FIRST_LANGUAGE, second)
+    states = [
+      sentence_states(model, data, second, language) for language in languages
     ]
-    parts[second] = similarity(*sides)
-    mixed = [
-      sentence_states(subject, world, second, code, shuffled=True)
-      for code in (FIRST, second)
+    measures[second] = compare_states(*states)
+    shuffled_states = [
+      sentence_states(model, data, second, language, shuffled=True)
+      for language in languages
     ]
-    parts[second]['shuffled_retrieval'] = similarity(*mixed)['retrieval']
+    measures[second]['shuffled_retrieval'] = compare_states(*shuffled_states)[
+      'retrieval'
+    ]
     if against_random:
-      other = sentence_states(fresh, world, second, second)
-      parts[second]['random_cka'] = similarity(sides[0], other)['cka']
+      random_states = sentence_states(random_model, data, second, second)
+      measures[second]['random_cka'] = compare_states(states[0], random_states)[
+        'cka'
+      ]
+  first_norms = embedding_norms(setup, initial_params)
   return (
-    by_language(parts)
-    | norms(setup, params)
-    | {f'first_{name}': n for name, n in norms(setup, start).items()}
+    average_languages(measures)
+    | embedding_norms(setup, params)
+    | {f'first_{name}': norm for name, norm in first_norms.items()}
   )
 
 
-def by_language(parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-  """Means over languages; of several languages also each one's, `name:fr`."""
-  names = next(iter(parts.values()))
-  found = {
-    name: float(np.mean([own[name] for own in parts.values()]))
+def average_languages(
+  measures: Mapping[str, Mapping[str, float]],
+) -> dict[str, float]:
+  """Averages measures over languages.
+
+  If there are several languages, the result also has the value of each
+  language under names such as `retrieval:fr`, except for measures of single
+  layers.
+
+  Args:
+    measures: Measures by language and name.
+  """
+  names = next(iter(measures.values()))
+  averages = {
+    name: float(np.mean([values[name] for values in measures.values()]))
     for name in names
   }
-  if len(parts) > 1:
-    found |= {
-      f'{name}:{code}': own[name]
-      for code, own in parts.items()
+  if len(measures) > 1:
+    averages |= {
+      f'{name}:{language}': values[name]
+      for language, values in measures.items()
       for name in names
       if '/' not in name
     }
-  return found
+  return averages
 
 
-def word_alignment(setup, params, world: World) -> dict[str, float]:
-  """Alignment error rate of each layer."""
-  task = alignment_task.WordAlignment(
-    source=world.aligned, methods=(Method.MUTUAL_TRANSPORT,)
+def measure_word_alignment(
+  setup: training_setup.Setup, params, data: StudyData
+) -> dict[str, float]:
+  """Measures the alignment error rate of each layer."""
+  task = word_alignment_task.WordAlignment(
+    source=data.aligned_sentences, methods=(Method.MUTUAL_TRANSPORT,)
   )
-  result = task.evaluate(subject_of(setup, params))
+  result = task.evaluate(create_eval_model(setup, params))
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
   return {
@@ -227,91 +294,107 @@ def word_alignment(setup, params, world: World) -> dict[str, float]:
   }
 
 
-def transfer(
-  programs: running.Programs, trainer: Trainer, params, world: World, size: Size
+def measure_transfer(
+  step_runner: runner.Runner,
+  trainer: Trainer,
+  params,
+  data: StudyData,
+  size: Size,
 ) -> dict[str, float]:
-  """Trains a tagger on the first language and tests it on both.
+  """Trains a tagger on the first language and tests it on all languages.
 
   Args:
-    programs: compiled programs.
-    trainer: the pretraining run.
-    params: of its model.
-    world: the languages.
-    size: of batches.
+    step_runner: Runner that trains the tagger.
+    trainer: Trainer of the pretraining run.
+    params: Parameters of the pretrained model.
+    data: Languages of the study.
+    size: Number of fine-tuning steps, and their learning rate.
   """
-  labels = world.tags
+  labels = data.tags
   tagger = dataclasses.replace(
     trainer,
     model_dir=f'{trainer.model_dir}/tagger',
-    datasets=(_tagged_dataset(world, labels, size),),
-    objectives=_tagger(labels),
-    optimizer=_tagger_optimizer(trainer, size),
+    datasets=(_tagging_dataset(data, labels),),
+    objectives=_tagging_objective(labels),
+    optimizer=_tagging_optimizer(trainer, size),
     num_train_steps=size.tagger_steps,
     cache_dir=None,
     init_from=None,
   )
-  trained = programs.run(tagger, model_params=params)
-  return _test(trained, world)
+  run = step_runner.train(tagger, model_params=params)
+  return _test_tagger(run, data)
 
 
-def _tagged_dataset(world: World, labels, size: Size):
+def _tagging_dataset(
+  data: StudyData, labels: tuple[str, ...]
+) -> supervised_dataset.LabeledDatasetConfig:
   return supervised_dataset.LabeledDatasetConfig(
     name='tagged',
-    source=world.tagged('train', FIRST),
+    source=data.tagged_sentences('train', FIRST_LANGUAGE),
     featurizer=tagging_featurizer.TaggingFeaturizer(labels=labels),
-    length=world.LENGTH,
-    batch_size=32,
+    length=data.MAX_LENGTH,
+    batch_size=_TAGGER_BATCH_SIZE,
     batching=LanguageBatching.ONE_LANGUAGE,
   )
 
 
-def _tagger(labels) -> mixture_lib.ObjectiveMixture:
+def _tagging_objective(
+  labels: tuple[str, ...],
+) -> objective_mixture.ObjectiveMixture:
   objective = token_classification.TokenClassification(
     labels=labels, head_dropout=0.0
   )
-  return mixture_lib.ObjectiveMixture(
+  return objective_mixture.ObjectiveMixture(
     entries=(
-      mixture_lib.WeightedObjective(dataset='tagged', objective=objective),
+      objective_mixture.WeightedObjective(
+        dataset='tagged', objective=objective
+      ),
     )
   )
 
 
-def _tagger_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
-  """ECS freezes the language-specific parts in fine-tuning (section 4.3)."""
-  specific = trainer.model.config.sharing is not None
+def _tagging_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
+  """Returns the optimizer of fine-tuning.
+
+  Language-specific parts are frozen, as in ECS (section 4.3).
+  """
+  is_language_specific = trainer.model.config.sharing is not None
   return optimizers.AdamW(
     learning_rate=schedules.Linear(
       peak_value=size.tagger_rate, warmup_steps=size.tagger_steps // 10
     ),
-    frozen=(_SPECIFIC,) if specific else (),
+    frozen=(_LANGUAGE_SPECIFIC,) if is_language_specific else (),
   )
 
 
-def _test(trained: running.Trained, world: World) -> dict[str, float]:
-  """Accuracy in both languages."""
-  source = world.tagged('test', FIRST, *world.seconds)
-  max_length = trained.setup.model.config.max_position_embeddings
-  task = tagging_task.Tagging(source=source, length=max_length)
-  subject = subject_of(
-    trained.setup,
-    trained.state.params,
-    trained.setup.settings.objectives.objectives,
+def _test_tagger(run: runner.TrainedRun, data: StudyData) -> dict[str, float]:
+  """Returns the accuracy of a tagger in all languages."""
+  task = tagging_task.Tagging(
+    source=data.tagged_sentences('test', FIRST_LANGUAGE, *data.other_languages),
+    length=run.setup.model.config.max_position_embeddings,
   )
-  result = task.evaluate(subject)
+  model = create_eval_model(
+    run.setup, run.state.params, run.setup.settings.objectives.objectives
+  )
+  result = task.evaluate(model)
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
-  parts = {}
-  for second in world.seconds:
-    shared = world.shared_words(second)
-    gold = world.tagged_tests[second]
-    found = task.EXAMPLE.read_predictions(gold, result.files[f'{second}.tsv'])
-    right = [
-      tag == own
-      for example, tags in zip(gold, found, strict=True)
-      for word, own, tag in zip(
-        example.words, example.tags or (), tags, strict=True
+
+  measures = {}
+  for second in data.other_languages:
+    shared_words = data.shared_words(second)
+    examples = data.tagged_test_sentences[second]
+    predictions = task.EXAMPLE.read_predictions(
+      examples, result.files[f'{second}.tsv']
+    )
+    is_correct = [
+      predicted_tag == gold_tag
+      for example, predicted_tags in zip(examples, predictions, strict=True)
+      for word, gold_tag, predicted_tag in zip(
+        example.words, example.tags or (), predicted_tags, strict=True
       )
-      if word not in shared
+      if word not in shared_words
     ]
-    parts[second] = {'transfer': float(np.mean(right))}
-  return by_language(parts) | {'source': result.metrics[f'accuracy/{FIRST}']}
+    measures[second] = {'transfer': float(np.mean(is_correct))}
+  source_accuracy = result.metrics[f'accuracy/{FIRST_LANGUAGE}']
+  return average_languages(measures) | {'source': source_accuracy}

@@ -1,4 +1,4 @@
-"""What a model reads of a translation that stands beside a sentence."""
+"""Use of translations by a model: the gain of a token's prediction."""
 
 import dataclasses
 import functools
@@ -10,92 +10,106 @@ import numpy as np
 
 from studies.replication import trainers
 from studies.replication.conditions import Condition, Loss, Size
-from studies.replication.worlds import FIRST, World
+from studies.replication.study_data import FIRST_LANGUAGE, StudyData
+from xlflax.data.dataset_config import DatasetConfig
 from xlflax.evaluation import eval_task, token_batches
-from xlflax.objectives import objective_base as objective_base
+from xlflax.objectives import objective_base
 
-_ROWS = 100  # a batch
+_BATCH_SIZE = 100
 
 
-def side(
-  subject: eval_task.EvalModel, world: World, second: str, code: str
+def encode_translations(
+  model: eval_task.EvalModel, data: StudyData, second: str, language: str
 ) -> list[list[int]]:
-  """The token ids of a side of a language's held-out translations."""
-  pairs = world.translations(second)[: 2 * world.TESTED]
-  texts = [pair[code == second] for pair in pairs]
-  number = subject.vocabulary.language_id(code)
-  return subject.vocabulary.encode_each(texts, [number] * len(texts))
-
-
-def partner_gain(
-  subject: eval_task.EvalModel, world: World, condition: Condition, size: Size
-) -> dict[str, dict[str, float]]:
-  """How much better tokens are predicted beside their translation.
-
-  Both sides of held-out translations are masked as in training, and predicted
-  beside each other: in one row, or by VECO's cross-attention where the model
-  has it. Then each second side goes to the next longer pair: how much of a row
-  is in another language matters by itself.
+  """Returns token ids of one side of the held-out translations.
 
   Args:
-    subject: the model.
-    world: the languages.
-    condition: how pairs are put together.
-    size: of rows; share of masked tokens.
+    model: Model with the vocabulary.
+    data: Languages of the study.
+    second: Language of the second side.
+    language: Language to return: `second` or the first language.
+  """
+  pairs = data.held_out_translations(second)[: 2 * data.NUM_TEST_PAIRS]
+  texts = [pair[language == second] for pair in pairs]
+  language_id = model.vocabulary.language_id(language)
+  return model.vocabulary.encode_each(texts, [language_id] * len(texts))
+
+
+def measure_partner_gain(
+  model: eval_task.EvalModel, data: StudyData, condition: Condition, size: Size
+) -> dict[str, dict[str, float]]:
+  """Measures how much a translation reduces the loss of masked tokens.
+
+  Both sides of held-out translations are masked as in training. They are
+  predicted together, in one sequence or by VECO's cross-attention if the model
+  has it. The same is done with each second side moved to the next longer pair,
+  which accounts for the mere presence of text in another language.
+
+  Args:
+    model: Model to measure.
+    data: Languages of the study.
+    condition: Condition of the run, with the options of pairs.
+    size: Size of sequences, and ratio of masked tokens.
 
   Returns:
-    language -> {'partner_gain': nats a predicted token}; {} of models whose
-    languages cannot stand in one row.
+    Language to {'partner_gain': nats per predicted token}. It is empty for
+    models with language-specific parameters, which cannot read a sequence of
+    two languages.
   """
-  if subject.sharing is not None:
+  if model.sharing is not None:
     return {}
-  crossed = condition.cross_attention
-  loss = Loss.CA_MLM_PAIRS if crossed else Loss.TLM
-  objective = trainers.objective(loss, condition, world, size)
+  loss = Loss.CA_MLM_PAIRS if condition.cross_attention else Loss.TLM
+  objective = trainers.build_objective(loss, condition, data, size)
   dataset = dataclasses.replace(
-    trainers.dataset(loss, condition, size), batch_size=_ROWS
+    trainers.build_dataset(loss, condition, size), batch_size=_BATCH_SIZE
   )
-  found = {}
-  for second in world.seconds:
-    codes = FIRST, second
-    sides = (side(subject, world, second, code) for code in codes)
+
+  gains = {}
+  for second in data.other_languages:
+    languages = (FIRST_LANGUAGE, second)
+    sides = (
+      encode_translations(model, data, second, language)
+      for language in languages
+    )
     pairs = sorted(
       zip(*sides, strict=True), key=lambda pair: sum(map(len, pair))
     )
-    first, other = (list(own) for own in zip(*pairs, strict=True))
-    languages = tuple(map(subject.vocabulary.language_id, codes))
-    right, wrong = (
-      _loss(subject, objective, dataset, languages, first, own)
-      for own in (other, [*other[1:], other[0]])
+    first_sides, second_sides = map(list, zip(*pairs, strict=True))
+    rotated_sides = [*second_sides[1:], second_sides[0]]
+    language_ids = tuple(map(model.vocabulary.language_id, languages))
+    loss_with_translation, loss_with_other_text = (
+      _mean_loss(model, objective, dataset, language_ids, first_sides, partners)
+      for partners in (second_sides, rotated_sides)
     )
-    found[second] = {'partner_gain': wrong - right}
-  return found
+    gains[second] = {
+      'partner_gain': loss_with_other_text - loss_with_translation
+    }
+  return gains
 
 
-def _loss(
-  subject: eval_task.EvalModel,
+def _mean_loss(
+  model: eval_task.EvalModel,
   objective: objective_base.Objective,
-  dataset,
-  languages: tuple[int, ...],
-  first: Sequence[Sequence[int]],
-  second: Sequence[Sequence[int]],
+  dataset: DatasetConfig,
+  language_ids: tuple[int, ...],
+  first_sides: Sequence[Sequence[int]],
+  second_sides: Sequence[Sequence[int]],
 ) -> float:
-  """The mean loss of the chosen tokens of pairs."""
-  spec = subject.vocabulary.spec
-  units = token_batches.fitting_pairs(first, second, dataset)
+  """Returns the mean loss of the masked tokens of pairs."""
+  spec = model.vocabulary.spec
+  units = token_batches.fitting_pairs(first_sides, second_sides, dataset)
+  batches = token_batches.make_batches(units, language_ids, dataset, spec)
   sums = [
-    _sums(objective, subject.model, spec, subject.params, batch, index)
-    for index, batch in enumerate(
-      token_batches.make_batches(units, languages, dataset, spec)
-    )
+    _sum_losses(objective, model.model, spec, model.params, batch, index)
+    for index, batch in enumerate(batches)
   ]
   total, weight = np.asarray(jax.device_get(sums), np.float64).sum(0)
   return float(total / weight)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _sums(objective, model, spec, params, batch, index):
-  """Sum of the losses and number of tokens, [2]."""
+def _sum_losses(objective, model, spec, params, batch, index):
+  """Returns the sum of the losses and the number of tokens, of shape [2]."""
   context = objective_base.ObjectiveContext(
     vocabulary=spec,
     step=jnp.int32(0),

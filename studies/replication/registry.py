@@ -1,4 +1,4 @@
-"""All claims and conditions: in made-up languages, and in real ones."""
+"""Registry of all claims and conditions, in synthetic and real languages."""
 
 import dataclasses
 import functools
@@ -18,14 +18,14 @@ PAPERS = ('ECS', 'MetaXLM', 'PPA', 'VECO')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-  """What is run and judged in one kind of world, and its page.
+  """Conditions and claims of one type of languages, and their page.
 
   Attributes:
-    name: of the page and of the files beside it.
-    results: name of the file of results.
-    conditions: each after the one that it begins from.
-    claims: rows of the page.
-    size: of models and batches.
+    name: Name of the page and prefix of its files.
+    results: Name of the file of results.
+    conditions: Conditions, each after the one that it is initialized from.
+    claims: Claims and controls, which are the rows of the page.
+    size: Size of models and batches.
   """
 
   name: str
@@ -36,64 +36,80 @@ class Study:
 
   @functools.cached_property
   def conditions_by_name(self) -> dict[str, Condition]:
-    """The conditions."""
-    return {one.name: one for one in self.conditions}
+    """Conditions by name."""
+    return {condition.name: condition for condition in self.conditions}
 
-  def chosen(self, names: tuple[str, ...]) -> tuple[Claim, ...]:
-    """The claims of these names or papers, with twins; () chooses all.
+  def select_claims(self, names: tuple[str, ...]) -> tuple[Claim, ...]:
+    """Returns claims with their controls.
+
+    Args:
+      names: Names of claims or papers. If empty, all claims are returned.
 
     Raises:
-      ConfigError: there is no such claim.
+      ConfigError: If there is no claim with one of the names.
     """
-    unknown = [name for name in names if not self._named(name)]
-    if unknown:
+    unknown_names = [name for name in names if not self._matching_claims(name)]
+    if unknown_names:
       raise errors.ConfigError(
-        'There is no such claim',
-        got=', '.join(unknown),
+        'Unknown claim',
+        got=', '.join(unknown_names),
         expected='one of '
         + ', '.join([*PAPERS, *(claim.name for claim in self.claims)]),
         where='--claim',
       )
     if not names:
       return self.claims
-    wanted = {one.name for name in names for one in self._named(name)}
-    return tuple(one for one in self.claims if one.name in wanted)
+    selected = {
+      claim.name for name in names for claim in self._matching_claims(name)
+    }
+    return tuple(claim for claim in self.claims if claim.name in selected)
 
-  def needed(self, claims: tuple[Claim, ...]) -> tuple[Condition, ...]:
-    """The conditions of claims, and those that they begin from."""
-    wanted = set(compared_conditions(claims))
-    for name in tuple(wanted):
-      while (begun := self.conditions_by_name[name].begins_from) is not None:
-        wanted.add(begun)
-        name = begun
-    return tuple(one for one in self.conditions if one.name in wanted)
+  def required_conditions(
+    self, claims: tuple[Claim, ...]
+  ) -> tuple[Condition, ...]:
+    """Returns conditions of claims and those that initialize their runs."""
+    required = set(compared_conditions(claims))
+    for name in tuple(required):
+      condition = self.conditions_by_name[name]
+      while condition.begins_from is not None:
+        required.add(condition.begins_from)
+        condition = self.conditions_by_name[condition.begins_from]
+    return tuple(
+      condition for condition in self.conditions if condition.name in required
+    )
 
   def without_dictionaries(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Claim, ...]:
-    """The claims whose runs read none; says which are left out.
+    """Returns claims whose runs read no dictionary, and logs the others.
 
     Raises:
-      ConfigError: no claim is left.
+      ConfigError: If all claims require a dictionary.
     """
-    kept = tuple(
-      one
-      for one in claims
-      if not any(own.reads_dictionary for own in self.needed((one,)))
+    selected = tuple(
+      claim
+      for claim in claims
+      if not any(
+        condition.reads_dictionary
+        for condition in self.required_conditions((claim,))
+      )
     )
-    left = ', '.join(one.name for one in claims if one not in kept)
-    if not kept:
+    omitted = ', '.join(claim.name for claim in claims if claim not in selected)
+    if not selected:
       raise errors.ConfigError(
-        'These claims need bilingual dictionaries',
-        got=left,
+        'The claims require bilingual dictionaries',
+        got=omitted,
         expected='a folder with files such as en-fr.tsv',
         where='--dictionaries',
       )
-    if left:
-      logging.warning('Without --dictionaries these are left out: %s.', left)
-    return kept
+    if omitted:
+      logging.warning(
+        'Skipping claims that require --dictionaries: %s.', omitted
+      )
+    return selected
 
-  def _named(self, name: str) -> tuple[Claim, ...]:
+  def _matching_claims(self, name: str) -> tuple[Claim, ...]:
+    """Returns the claims of a paper, or a claim and its controls."""
     return tuple(
       claim
       for claim in self.claims

@@ -1,10 +1,10 @@
-"""The results of runs: one small JSON file for each, and all in one file."""
+"""Stored results of runs: one JSON file per run, or one file of all runs."""
 
 import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from studies.replication.conditions import Condition, Size
@@ -12,19 +12,19 @@ from xlflax.storage import checksums, paths
 from xlflax.training.checkpointing import config_serialization
 from xlflax.utils import errors
 
-_DIGITS = 5
+_DECIMALS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-  """What a run was found to be.
+  """Measures of a run.
 
   Attributes:
-    condition: its name.
-    seed: of the run.
-    settings: digest of all that the run depends on.
-    measures: name -> value.
-    cpu_seconds: of training and measuring, compilation included.
+    condition: Name of the condition.
+    seed: Seed of the run.
+    settings: Digest of everything that the run depends on.
+    measures: Values of the measures by name.
+    cpu_seconds: CPU seconds of training and measuring, including compilation.
   """
 
   condition: str
@@ -34,15 +34,23 @@ class Result:
   cpu_seconds: float
 
 
-def settings_of(chain: tuple[Condition, ...], amounts: Any, size: Size) -> str:
-  """The digest of a condition, of those it begins from, and of sizes."""
-  plain = [_told(one) for one in (*chain, amounts, size)]
-  text = json.dumps(plain, sort_keys=True)
+def digest_settings(
+  chain: Sequence[Condition], data_spec: Any, size: Size
+) -> str:
+  """Computes the digest of everything that a run depends on.
+
+  Args:
+    chain: Condition of the run, and the conditions that it is initialized from.
+    data_spec: Specification of the data (`SyntheticSpec` or `RealSpec`).
+    size: Size of models and batches.
+  """
+  settings = [_describe(value) for value in (*chain, data_spec, size)]
+  text = json.dumps(settings, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _told(value: Any) -> dict[str, Any]:
-  """The compared fields of a dataclass that are not their defaults."""
+def _describe(value: Any) -> dict[str, Any]:
+  """Returns the compared fields of a dataclass that differ from the default."""
   return {
     field.name: config_serialization.to_json_config(getattr(value, field.name))
     for field in dataclasses.fields(value)
@@ -50,8 +58,8 @@ def _told(value: Any) -> dict[str, Any]:
   }
 
 
-class Store:
-  """The results in a folder."""
+class ResultStore:
+  """Folder with one file per result."""
 
   def __init__(self, folder: pathlib.Path):
     self._folder = folder
@@ -60,68 +68,77 @@ class Store:
     return self._folder / condition / f'{seed}.json'
 
   def read(self, condition: str, seed: int, settings: str) -> Result | None:
-    """A finished result of these settings, if there is one."""
+    """Reads a result.
+
+    Args:
+      condition: Name of the condition.
+      seed: Seed of the run.
+      settings: Digest of the settings.
+
+    Returns:
+      The result, or None if there is no result with these settings.
+
+    Raises:
+      AnalysisError: If the file is damaged.
+    """
     path = self._path(condition, seed)
     if not path.exists():
       return None
-    found = _read(path, lambda fields: Result(**fields), own=True)
-    return found if found.settings == settings else None
+    result = _read_json(path, lambda fields: Result(**fields), has_digest=True)
+    return result if result.settings == settings else None
 
-  def take(self, found: list[Result]) -> None:
-    """Keeps results from elsewhere of what has none here."""
-    for one in found:
-      if not self._path(one.condition, one.seed).exists():
-        self.write(one)
+  def add_missing(self, results: Iterable[Result]) -> None:
+    """Writes the results of runs that have no result in the folder."""
+    for result in results:
+      if not self._path(result.condition, result.seed).exists():
+        self.write(result)
 
   def write(self, result: Result) -> None:
-    """Keeps a result."""
+    """Writes a result."""
     path = self._path(result.condition, result.seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    paths.write_atomically(
-      path,
-      json.dumps(checksums.add_digest(rounded(dataclasses.asdict(result))))
-      + '\n',
-    )
+    fields = checksums.add_digest(round_floats(dataclasses.asdict(result)))
+    paths.write_atomically(path, json.dumps(fields) + '\n')
 
 
-def write_results(results: list[Result], path: pathlib.Path) -> None:
-  """Writes all results to one file, a line each, in a fixed order."""
-  ordered = sorted(results, key=lambda one: (one.condition, one.seed))
+def write_results(results: Iterable[Result], path: pathlib.Path) -> None:
+  """Writes results to one file, sorted, with one line per result."""
+  ordered = sorted(results, key=lambda result: (result.condition, result.seed))
   lines = [
-    json.dumps(rounded(dataclasses.asdict(one)), sort_keys=True)
-    for one in ordered
+    json.dumps(round_floats(dataclasses.asdict(result)), sort_keys=True)
+    for result in ordered
   ]
   paths.write_atomically(path, '[\n' + ',\n'.join(lines) + '\n]\n')
 
 
 def read_results(path: pathlib.Path) -> list[Result]:
-  """The results that `collect` wrote; [] where there is no file.
+  """Reads a file of `write_results`. Returns [] if it does not exist.
 
   Raises:
-    AnalysisError: the file is damaged.
+    AnalysisError: If the file is damaged.
   """
   if not path.exists():
     return []
-  return _read(path, lambda found: [Result(**one) for one in found])
+  return _read_json(path, lambda rows: [Result(**fields) for fields in rows])
 
 
-def rounded(value: Any) -> Any:
-  """Numbers to five digits after the point."""
+def round_floats(value: Any) -> Any:
+  """Rounds floats to five decimals, including those in dictionaries."""
   if isinstance(value, float):
-    return round(value, _DIGITS)
+    return round(value, _DECIMALS)
   if isinstance(value, dict):
-    return {key: rounded(item) for key, item in value.items()}
+    return {key: round_floats(item) for key, item in value.items()}
   return value
 
 
-def _read(
-  path: pathlib.Path, into: Callable[[Any], Any], *, own: bool = False
+def _read_json(
+  path: pathlib.Path, convert: Callable[[Any], Any], *, has_digest: bool = False
 ) -> Any:
   return checksums.read_json(
     path,
     error=errors.AnalysisError,
-    message='A result of an experiment is damaged',
-    has_digest=own,
-    fix='delete the file; run `python -m studies.replication` again',
-    convert=into,
+    message='The file of results is damaged',
+    has_digest=has_digest,
+    fix='delete the file, and run `python -m studies.replication` again',
+    convert=convert,
   )

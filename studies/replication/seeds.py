@@ -1,6 +1,7 @@
-"""How many seeds each condition of the page has.
+"""Numbers of seeds of the published page.
 
-Most have five. More were added where five left a claim open and runs are short.
+Most conditions have five seeds. More were added where five seeds left a claim
+unresolved and the runs are short.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from studies.replication.conditions import Condition
 
 DEFAULT_COUNT = 5
-# Condition to number of seeds, where it differs from `DEFAULT_COUNT`.
+# Number of seeds by condition, where it differs from `DEFAULT_COUNT`.
 _COUNTS = {
   'metaxlm/body': 4,
   'metaxlm/both': 4,
@@ -46,18 +47,26 @@ _COUNTS = {
 }
 
 
-def of(condition: Condition) -> range:
-  """The seeds of a condition."""
+def seed_range(condition: Condition) -> range:
+  """Returns the seeds of a condition."""
   return range(_COUNTS.get(condition.name, DEFAULT_COUNT))
 
 
-def planned(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """The runs of the page, a seed of all conditions before the next.
+def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
+  """Returns the runs of the published page.
+
+  All conditions are run with one seed before any is run with the next seed.
 
   Args:
-    conditions: what is run, each after the one that it begins from.
+    conditions: Conditions to run, each after the one that it is initialized
+      from.
   """
-  most = max((len(of(one)) for one in conditions), default=0)
+  num_seeds = max(
+    (len(seed_range(condition)) for condition in conditions), default=0
+  )
   return [
-    (one, seed) for seed in range(most) for one in conditions if seed in of(one)
+    (condition, seed)
+    for seed in range(num_seeds)
+    for condition in conditions
+    if seed in seed_range(condition)
   ]

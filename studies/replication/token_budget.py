@@ -1,39 +1,43 @@
-"""How many tokens the runs of a condition read."""
+"""Numbers of tokens that the runs of a condition read."""
 
 from collections.abc import Mapping
 
 from studies.replication import trainers
-from studies.replication.conditions import Condition, Size, Taken
+from studies.replication.conditions import Condition, Initialization, Size
 from xlflax.data.dataset_config import ExampleLayout
 
-_TWO_SIDED = (ExampleLayout.SIDES, ExampleLayout.ADJACENT)
+_TWO_SIDED_LAYOUTS = (ExampleLayout.SIDES, ExampleLayout.ADJACENT)
 
 
 def count_tokens(
-  condition: Condition, known: Mapping[str, Condition], size: Size
+  condition: Condition, conditions_by_name: Mapping[str, Condition], size: Size
 ) -> int:
-  """Tokens that a run reads, padding included, and those it begins from.
+  """Counts the tokens that a run and its initial run read, including padding.
 
-  What losses of one step share is counted once. Fine-tuning is not counted;
-  neither is the training of a teacher.
+  Tokens that several losses of a step read are counted once. Fine-tuning and
+  the training of a teacher are not counted.
 
   Args:
-    condition: of the run.
-    known: name -> condition, of what is begun from.
-    size: of rows and batches.
+    condition: Condition of the run.
+    conditions_by_name: Conditions that runs can be initialized from, by name.
+    size: Size of sequences and batches.
   """
-  before = 0
-  if condition.begins_from and condition.taken is not Taken.TEACHER:
-    before = count_tokens(known[condition.begins_from], known, size)
-  if condition.untrained:
-    return before
-  datasets = {
-    one.name: one
-    for one in (
-      trainers.dataset(loss, condition, size) for loss in condition.losses
+  initial_tokens = 0
+  if condition.begins_from and condition.taken is not Initialization.TEACHER:
+    initial_tokens = count_tokens(
+      conditions_by_name[condition.begins_from], conditions_by_name, size
     )
-  }
-  return before + condition.steps * sum(
-    one.batch_size * one.length * (2 if one.layout in _TWO_SIDED else 1)
-    for one in datasets.values()
+  if condition.untrained:
+    return initial_tokens
+
+  datasets = {}
+  for loss in condition.losses:
+    dataset = trainers.build_dataset(loss, condition, size)
+    datasets[dataset.name] = dataset
+  tokens_per_step = sum(
+    dataset.batch_size
+    * dataset.length
+    * (2 if dataset.layout in _TWO_SIDED_LAYOUTS else 1)
+    for dataset in datasets.values()
   )
+  return initial_tokens + condition.steps * tokens_per_step

@@ -1,11 +1,11 @@
-"""The trainers that conditions are."""
+"""Trainers of the conditions."""
 
 import pathlib
 from typing import Any
 
-from studies.replication.conditions import Condition, Loss, Size, Taken
-from studies.replication.papers import broken, translating
-from studies.replication.worlds import FIRST, World
+from studies.replication.conditions import Condition, Initialization, Loss, Size
+from studies.replication.papers import negative_controls, translation
+from studies.replication.study_data import FIRST_LANGUAGE, StudyData
 from xlflax.data import dataset_config
 from xlflax.data.dataset_config import ExampleLayout
 from xlflax.models import encoder
@@ -14,7 +14,7 @@ from xlflax.models.encoder_config import (
   MlmHead,
   PositionEmbedding,
 )
-from xlflax.objectives import objective_mixture as mixture_lib
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.model_calls import Pooling
 from xlflax.objectives.pretraining import (
@@ -30,28 +30,40 @@ from xlflax.training.initialization.teachers import Teacher
 from xlflax.training.initialization.vocabulary_matching import EmbeddingTransfer
 from xlflax.training.optimization import optimizers, schedules
 
-_POSITIONS = (PositionEmbedding.LEARNED, PositionEmbedding.ROTARY)
-_KEYS = 512  # of momentum contrast, at most: whole batches of pairs
-_TEACHER_SEED = 0  # one teacher for all seeds, which share a program
+# Maximum number of keys of momentum contrast. The queue holds a multiple of the
+# number of pairs per step.
+_MAX_KEYS = 512
+# All seeds have the same teacher, since they share a compiled program.
+_TEACHER_SEED = 0
 
 
 def run_directory(work: pathlib.Path, name: str, seed: int) -> str:
-  """Where the run of a condition is saved."""
+  """Returns the directory in which the run of a condition is saved."""
   return str(work / 'runs' / name / str(seed))
 
 
-def trainer(
-  condition: Condition, world: World, size: Size, *, seed: int
+def build_trainer(
+  condition: Condition, data: StudyData, size: Size, *, seed: int
 ) -> Trainer:
-  """The run of a condition under a seed."""
-  entries, datasets = _entries(condition, world, size)
+  """Builds the trainer of a run, and writes the vocabulary and cache.
+
+  Args:
+    condition: Condition of the run.
+    data: Languages of the study.
+    size: Size of the model and the batches.
+    seed: Seed of the run.
+  """
+  entries, datasets = _build_entries(condition, data, size)
+  optimizer_class = optimizers.Muon if size.recipe else optimizers.AdamW
   return Trainer(
-    model_dir=run_directory(world.work, condition.name, seed),
-    model=_model(condition, size),
-    objectives=mixture_lib.ObjectiveMixture(entries=entries),
+    model_dir=run_directory(data.work, condition.name, seed),
+    model=_build_model(condition, size),
+    objectives=objective_mixture.ObjectiveMixture(entries=entries),
     datasets=datasets,
-    vocabulary=str(world.plain().vocabulary(condition.anchors)),
-    optimizer=(optimizers.Muon if size.recipe else optimizers.AdamW)(
+    vocabulary=str(
+      data.with_same_domain().prepare_vocabulary(condition.anchors)
+    ),
+    optimizer=optimizer_class(
       learning_rate=schedules.Linear(
         peak_value=condition.learning_rate or size.learning_rate,
         warmup_steps=min(size.warmup, condition.steps // 4),
@@ -59,17 +71,19 @@ def trainer(
       frozen=condition.frozen,
     ),
     num_train_steps=condition.steps,
-    cache_dir=str(world.cache(condition.anchors)),
+    cache_dir=str(data.prepare_cache(condition.anchors)),
     verify_cache=False,
-    init_from=_init_from(condition, world, seed),
+    init_from=_init_from(condition, data, seed),
     seed=seed,
   )
 
 
-def _model(condition: Condition, size: Size):
+def _build_model(condition: Condition, size: Size):
   if condition.decoder_layers:
-    return translating.model(condition, size)
-  rotary = size.recipe and not condition.learned_positions
+    return translation.build_model(condition, size)
+  position_embedding = PositionEmbedding.LEARNED
+  if size.recipe and not condition.learned_positions:
+    position_embedding = PositionEmbedding.ROTARY
   return encoder.Encoder(
     EncoderConfig(
       num_layers=size.layers,
@@ -82,23 +96,24 @@ def _model(condition: Condition, size: Size):
       attention_dropout_rate=0.0,
       sharing=condition.sharing,
       cross_attention=condition.cross_attention,
-      position_embedding=_POSITIONS[rotary],
+      position_embedding=position_embedding,
       mlm_head=MlmHead.TIED if size.recipe else MlmHead.TRANSFORM,
     )
   )
 
 
-def _entries(
-  condition: Condition, world: World, size: Size
+def _build_entries(
+  condition: Condition, data: StudyData, size: Size
 ) -> tuple[tuple, tuple]:
-  """The mixture's entries and their datasets."""
+  """Returns the entries of the objective mixture and their datasets."""
   entries, datasets = [], {}
   for loss in condition.losses:
-    read = dataset(loss, condition, size)
-    datasets[read.name] = read
+    dataset = build_dataset(loss, condition, size)
+    datasets[dataset.name] = dataset
     entries.append(
-      mixture_lib.WeightedObjective(
-        dataset=read.name, objective=objective(loss, condition, world, size)
+      objective_mixture.WeightedObjective(
+        dataset=dataset.name,
+        objective=build_objective(loss, condition, data, size),
       )
     )
   return tuple(entries), tuple(datasets.values())
@@ -108,89 +123,110 @@ _MIXTURES = {
   Loss.CODE_SWITCHED_MLM: 'corpus.code_switched',
   Loss.FIRST_LANGUAGE_MLM: 'corpus.mono.en',
 }
-_SIDES = (
+# Losses that read the two sides of a pair as two sequences.
+_SIDES_LOSSES = (
   Loss.PAIR_MLM,
   Loss.MOCO,
   Loss.ZERO_QUEUE,
   Loss.CA_MLM_PAIRS,
   Loss.FLOWING_CA_MLM_PAIRS,
 )
-_ADJACENT = (Loss.ADJACENT_MLM, Loss.CA_MLM)
+_ADJACENT_LOSSES = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 
 
-def dataset(
+def build_dataset(
   loss: Loss, condition: Condition, size: Size
 ) -> dataset_config.DatasetConfig:
-  """What a loss of a condition reads.
+  """Builds the configuration of the dataset that a loss reads.
 
-  Sides and rows of pairs are drawn alike, so that losses of one step read the
-  same pairs.
+  Datasets of pairs are sampled identically in all layouts, so that the losses
+  of a step read the same pairs.
+
+  Args:
+    loss: Loss of the condition.
+    condition: Condition of the run.
+    size: Size of sequences and batches.
   """
   if loss is Loss.TRANSLATION:
-    return translating.dataset(size)
-  settings: dict[str, Any] = dict(
+    return translation.build_dataset(size)
+
+  options: dict[str, Any] = dict(
     mixture='corpus.parallel',
     max_examples=condition.max_pairs,
     pairs=condition.pairs,
   )
-  if loss in _SIDES:
+  if loss in _SIDES_LOSSES:
     layout, length = ExampleLayout.SIDES, size.length
-    settings['pairs'] = dataset_config.PairOptions(order=condition.pairs.order)
+    options['pairs'] = dataset_config.PairOptions(order=condition.pairs.order)
   elif loss is Loss.TLM:
     layout, length = ExampleLayout.PAIRS, 2 * size.length
-  elif loss in _ADJACENT:
+  elif loss in _ADJACENT_LOSSES:
     layout, length = ExampleLayout.ADJACENT, size.length
-    settings = dict(mixture='corpus.mono', batching='one_language')
+    options = dict(mixture='corpus.mono', batching='one_language')
   else:
     layout, length = ExampleLayout.SENTENCES, size.length
-    settings = dict(
+    options = dict(
       mixture=_MIXTURES.get(loss, 'corpus.mono'), batching='one_language'
     )
-  mono = layout is ExampleLayout.SENTENCES
-  if mono and size.recipe:
+
+  is_monolingual = layout is ExampleLayout.SENTENCES
+  if is_monolingual and size.recipe:
+    # Blocks are twice as long, hence half as many.
     layout, length = ExampleLayout.BLOCKS, 2 * size.length
+  batch_size = size.batch
+  if layout is not ExampleLayout.SENTENCES:
+    batch_size //= 2
   return dataset_config.DatasetConfig(
-    name='mono' if mono else layout.value,
+    name='mono' if is_monolingual else layout.value,
     layout=layout,
     length=length,
-    batch_size=size.batch
-    if layout is ExampleLayout.SENTENCES
-    else size.batch // 2,
-    **settings,
+    batch_size=batch_size,
+    **options,
   )
 
 
-def objective(loss: Loss, condition: Condition, world: World, size: Size):
-  """The objective of a loss."""
+def build_objective(
+  loss: Loss, condition: Condition, data: StudyData, size: Size
+):
+  """Builds the objective of a loss.
+
+  Args:
+    loss: Loss of the condition.
+    condition: Condition of the run.
+    data: Languages of the study.
+    size: Size of batches, and ratio of masked tokens.
+  """
   if loss is Loss.TRANSLATION:
-    return translating.OBJECTIVE
+    return translation.OBJECTIVE
   if loss in (Loss.MOCO, Loss.ZERO_QUEUE):
-    return _contrast(loss, size)
+    return _build_momentum_contrast(loss, size)
+
   masking: dict[str, Any] = dict(mask_ratio=size.mask_ratio)
-  own = condition.sharing is not None and condition.sharing.embeddings
-  if own:
+  if condition.sharing is not None and condition.sharing.embeddings:
     masking['random_words'] = RandomWords.LANGUAGE
   if loss is Loss.UNMASKED:
     masking |= dict(mask_probability=0.0, random_probability=0.0)
   if loss is Loss.TLM:
     return masked_lm.TranslationLM(**masking)
   if loss is Loss.DISTILLATION:
-    return _distilled(condition, world, masking)
+    return _build_distillation(condition, data, masking)
   if loss is Loss.FLOWING_CA_MLM_PAIRS:
-    return broken.FlowingMemory(name=loss.value, **masking)
+    return negative_controls.FlowingMemory(name=loss.value, **masking)
   if loss in (Loss.CA_MLM, Loss.CA_MLM_PAIRS):
     return cross_attention_mlm.CrossAttentionMLM(name=loss.value, **masking)
   return masked_lm.MaskedLM(**masking)
 
 
-def _contrast(loss: Loss, size: Size) -> sentence_alignment.SentenceAlignment:
-  """PPA's momentum contrast, or the control without negatives."""
+def _build_momentum_contrast(
+  loss: Loss, size: Size
+) -> sentence_alignment.SentenceAlignment:
+  """Builds PPA's momentum contrast, or its control without negatives."""
   pairs = size.batch // 2
-  kind = sentence_alignment.SentenceAlignment
+  objective_class = sentence_alignment.SentenceAlignment
   if loss is Loss.ZERO_QUEUE:
-    kind = broken.ZeroQueue
-  return kind(
-    queue=MoCoQueue(size=_KEYS // pairs * pairs, momentum=0.95),
+    objective_class = negative_controls.ZeroQueue
+  return objective_class(
+    queue=MoCoQueue(size=_MAX_KEYS // pairs * pairs, momentum=0.95),
     pooling=Pooling.FIRST,
     projection_dim=32,
     normalize=sentence_alignment.Normalize.STATES,
@@ -201,50 +237,51 @@ def _contrast(loss: Loss, size: Size) -> sentence_alignment.SentenceAlignment:
   )
 
 
-def _distilled(
-  condition: Condition, world: World, masking: dict[str, Any]
+def _build_distillation(
+  condition: Condition, data: StudyData, masking: dict[str, Any]
 ) -> distillation.Distillation:
-  """MetaXLM's XLM+KD: the run that a condition begins from teaches."""
-  teacher = run_directory(
-    world.work, condition.begins_from or '', _TEACHER_SEED
-  )
+  """Builds MetaXLM's XLM+KD, whose teacher is the initial run."""
+  teacher = run_directory(data.work, condition.begins_from or '', _TEACHER_SEED)
   return distillation.Distillation(
     teacher=Teacher(model_dir=teacher),
-    language=FIRST,
+    language=FIRST_LANGUAGE,
     mlm_weight=1.0,
     **masking,
   )
 
 
 def _init_from(
-  condition: Condition, world: World, seed: int
+  condition: Condition, data: StudyData, seed: int
 ) -> InitFromCheckpoint | None:
-  """The parameters that a run begins with."""
-  if condition.begins_from is None or condition.taken is Taken.TEACHER:
+  """Returns the source of the initial parameters of a run, if any."""
+  if condition.begins_from is None or condition.taken is Initialization.TEACHER:
     return None
-  directory = run_directory(world.work, condition.begins_from, seed)
-  table = ('embeddings/token$', 'output_bias')
+  directory = run_directory(data.work, condition.begins_from, seed)
+  embeddings = ('embeddings/token$', 'output_bias')
   if condition.decoder:
     return InitFromCheckpoint(model_dir=directory, decoder=condition.decoder)
-  if condition.taken is Taken.ALL:
+  if condition.taken is Initialization.ALL:
     return InitFromCheckpoint(model_dir=directory, include=('model/',))
-  if condition.taken is Taken.BODY:
+  if condition.taken is Initialization.BODY:
     return InitFromCheckpoint(
-      model_dir=directory, include=('model/',), exclude=table
+      model_dir=directory, include=('model/',), exclude=embeddings
     )
   dictionaries: tuple[str, ...] = ()
-  if condition.taken is Taken.WITH_DICTIONARY:
-    dictionaries = (str(world.dictionary()),)
-  if condition.taken is Taken.SHUFFLED_DICTIONARY:
-    dictionaries = (str(world.shuffled_dictionary()),)
+  if condition.taken is Initialization.WITH_DICTIONARY:
+    dictionaries = (str(data.dictionary()),)
+  if condition.taken is Initialization.SHUFFLED_DICTIONARY:
+    dictionaries = (str(data.shuffled_dictionary()),)
+  include = 'model/'
+  if condition.taken is Initialization.EMBEDDINGS:
+    include = embeddings[0]
   return InitFromCheckpoint(
     model_dir=directory,
-    include=(table[0] if condition.taken is Taken.EMBEDDINGS else 'model/',),
+    include=(include,),
     allow_missing=condition.cross_attention,
     vocabulary_matching=EmbeddingTransfer(
       dictionaries=dictionaries,
       norms=condition.norms,
-      text=world.corpus if condition.interpolated else None,
+      text=data.corpus if condition.interpolated else None,
       mixing=condition.mixing,
     ),
   )

@@ -1,1 +1,1 @@
-"""The conditions and claims of each paper."""
+"""Conditions and claims of each paper."""

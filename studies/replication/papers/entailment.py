@@ -1,69 +1,79 @@
-"""Classifiers of sentence pairs trained on translations.
+"""Classifiers of sentence pairs that are trained on translations.
 
-| measure | is the accuracy in the second language of a classifier trained on |
-| --- | --- |
-| `nli/translated` | the translations alone (PPA's "- CS") |
-| `nli/switched` | pairs of which one side is translated (PPA, section 2.3) |
-| `nli/plug_out` | originals and translations (VECO's translate-train-all) |
-| `nli/plug_in` | the same, each beside its counterpart (VECO, section 3.1) |
+Each measure is the accuracy in the second language of a classifier. They differ
+in the training data:
 
-All see as many rows. The first two are measured of models without a plug-in
-module, the others of those with one.
+* `nli/translated`: The translations alone (PPA's "- CS").
+* `nli/switched`: Pairs with one translated side (PPA, section 2.3).
+* `nli/plug_out`: Originals and translations (VECO's translate-train-all).
+* `nli/plug_in`: The same, each together with its counterpart (VECO, section
+  3.1).
+
+All classifiers read the same number of sequences. The first two are measured
+for models without a plug-in module, the others for models with one.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from studies.replication import measures, running
+from studies.replication import measures, runner
 from studies.replication.conditions import Size
-from studies.replication.worlds import FIRST, SECOND, World
-from xlflax.data.supervised import label_sets, supervised_dataset
-from xlflax.data.supervised.featurizers import (
-  classification_featurizer,
-  translation_featurizer,
+from studies.replication.study_data import (
+  FIRST_LANGUAGE,
+  SECOND_LANGUAGE,
+  StudyData,
 )
-from xlflax.data.supervised.featurizers import featurizer as rows_lib
+from xlflax.data.supervised import label_sets, supervised_dataset
+from xlflax.data.supervised.featurizers.classification_featurizer import (
+  ClassificationFeaturizer,
+)
+from xlflax.data.supervised.featurizers.featurizer import Featurizer
+from xlflax.data.supervised.featurizers.translation_featurizer import (
+  TranslationPairFeaturizer,
+  TranslationPairs,
+)
 from xlflax.data.supervised.sources import (
   code_switched_source,
   concatenated_source,
 )
-from xlflax.data.supervised.sources import example_source as source_lib
+from xlflax.data.supervised.sources.example_source import ExampleSource
 from xlflax.evaluation.tasks import classification_task
-from xlflax.objectives import objective_mixture as mixture_lib
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.finetuning.head_settings import Features
 from xlflax.trainer import Trainer
 from xlflax.training.optimization import optimizers, schedules
 
-RATE = 2e-3
+LEARNING_RATE = 2e-3
 
 
-class Way(NamedTuple):
-  """One way to train on translations.
+class TrainingMethod(NamedTuple):
+  """A method of training a classifier on translations.
 
   Attributes:
-    name: of the measure.
-    train: the examples.
-    rows: of the examples.
-    features: what the head reads.
-    counterparts: of the test examples.
-    group_size: rows that stay in one batch.
+    name: Name of the measure.
+    source: Training examples.
+    featurizer: Featurizer of the training examples.
+    features: Features that the classification head reads.
+    test_counterparts: Counterparts of the test examples in the other language.
+      If None, test examples are classified alone.
+    group_size: Number of consecutive examples that are in one batch.
   """
 
   name: str
-  train: source_lib.ExampleSource
-  rows: rows_lib.Featurizer
+  source: ExampleSource
+  featurizer: Featurizer
   features: Features = Features.PLUG_OUT
-  counterparts: source_lib.ExampleSource | None = None
+  test_counterparts: ExampleSource | None = None
   group_size: int = 1
 
 
-def measure(
-  programs: running.Programs,
+def measure_entailment(
+  step_runner: runner.Runner,
   trainer: Trainer,
   params,
-  world: World,
+  data: StudyData,
   size: Size,
   *,
   steps: int,
@@ -71,95 +81,111 @@ def measure(
   """Trains the classifiers and tests them in the second language.
 
   Args:
-    programs: compiled programs.
-    trainer: the pretraining run.
-    params: of its model.
-    world: the languages.
-    size: of batches.
-    steps: of each classifier.
+    step_runner: Runner that trains the classifiers.
+    trainer: Trainer of the pretraining run.
+    params: Parameters of the pretrained model.
+    data: Languages of the study.
+    size: Size of sequences and batches.
+    steps: Number of training steps of each classifier.
+
+  Returns:
+    The accuracy of each classifier by the name of the measure.
   """
-  found = {}
   if trainer.model.config.cross_attention:
-    ways = _plug_in(world)
+    methods = _plug_in_methods(data)
   else:
-    ways = _switching(world)
-  for way in ways:
-    tuned = _tuned(trainer, way, size, steps)
-    trained = programs.run(tuned, model_params=params)
-    found[f'nli/{way.name}'] = _test(trained, way, world)
-  return found
+    methods = _code_switching_methods(data)
+  accuracies = {}
+  for method in methods:
+    classifier = _build_classifier(trainer, method, size, steps)
+    run = step_runner.train(classifier, model_params=params)
+    accuracies[f'nli/{method.name}'] = _test_classifier(run, method, data)
+  return accuracies
 
 
-def _switching(world: World) -> Iterator[Way]:
-  """Without and with code-switching."""
-  translations = world.inference('train', SECOND)
-  switched = code_switched_source.CodeSwitched(
-    english=world.inference('train', FIRST),
+def _code_switching_methods(data: StudyData) -> Iterator[TrainingMethod]:
+  """Yields training without and with code-switching."""
+  translations = data.inference_examples('train', SECOND_LANGUAGE)
+  code_switched = code_switched_source.CodeSwitched(
+    english=data.inference_examples('train', FIRST_LANGUAGE),
     translations=translations,
     include_english=False,
   )
-  yield Way('translated', translations, _rows(world))
-  yield Way('switched', switched, _rows(world), group_size=2)
+  featurizer = _build_featurizer(data)
+  yield TrainingMethod('translated', translations, featurizer)
+  yield TrainingMethod('switched', code_switched, featurizer, group_size=2)
 
 
-def _plug_in(world: World) -> Iterator[Way]:
-  """Without and with the other language's text beside a row."""
-  both = concatenated_source.ConcatDataset(
-    sources=(world.inference('train', FIRST), world.inference('train', SECOND))
+def _plug_in_methods(data: StudyData) -> Iterator[TrainingMethod]:
+  """Yields training without and with the counterpart of each example."""
+  examples = concatenated_source.ConcatDataset(
+    sources=(
+      data.inference_examples('train', FIRST_LANGUAGE),
+      data.inference_examples('train', SECOND_LANGUAGE),
+    )
   )
-  rows = _rows(world)
-  yield Way('plug_out', both, rows)
-  beside = translation_featurizer.TranslationPairFeaturizer(
-    featurizer=rows, translations=_counterparts(world, 'train')
+  featurizer = _build_featurizer(data)
+  yield TrainingMethod('plug_out', examples, featurizer)
+  pair_featurizer = TranslationPairFeaturizer(
+    featurizer=featurizer, translations=_counterparts(data, 'train')
   )
-  tested = _counterparts(world, 'test')
-  yield Way('plug_in', both, beside, Features.PLUG_IN, tested)
-
-
-def _rows(world: World) -> classification_featurizer.ClassificationFeaturizer:
-  return classification_featurizer.ClassificationFeaturizer(
-    labels=label_sets.labels_of(world.inference('train', FIRST))
-  )
-
-
-def _counterparts(
-  world: World, split: str
-) -> translation_featurizer.TranslationPairs:
-  return translation_featurizer.TranslationPairs(
-    english=world.inference(split, FIRST),
-    translations=world.inference(split, SECOND),
+  yield TrainingMethod(
+    'plug_in',
+    examples,
+    pair_featurizer,
+    features=Features.PLUG_IN,
+    test_counterparts=_counterparts(data, 'test'),
   )
 
 
-def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
-  """The fine-tuning run."""
-  rows = way.rows
-  if isinstance(rows, translation_featurizer.TranslationPairFeaturizer):
-    rows = rows.featurizer
-  assert isinstance(rows, classification_featurizer.ClassificationFeaturizer)
+def _build_featurizer(data: StudyData) -> ClassificationFeaturizer:
+  examples = data.inference_examples('train', FIRST_LANGUAGE)
+  return ClassificationFeaturizer(labels=label_sets.labels_of(examples))
+
+
+def _counterparts(data: StudyData, split: str) -> TranslationPairs:
+  """Returns the examples of a split in both languages."""
+  return TranslationPairs(
+    english=data.inference_examples(split, FIRST_LANGUAGE),
+    translations=data.inference_examples(split, SECOND_LANGUAGE),
+  )
+
+
+def _build_classifier(
+  trainer: Trainer, method: TrainingMethod, size: Size, steps: int
+) -> Trainer:
+  """Returns the trainer of a classifier."""
+  featurizer = method.featurizer
+  if isinstance(featurizer, TranslationPairFeaturizer):
+    featurizer = featurizer.featurizer
+  assert isinstance(featurizer, ClassificationFeaturizer)
   objective = sequence_classification.SequenceClassification(
-    labels=rows.labels, features=way.features, head_dropout=0.0
+    labels=featurizer.labels, features=method.features, head_dropout=0.0
   )
   return dataclasses.replace(
     trainer,
-    model_dir=f'{trainer.model_dir}/{way.name}',
+    model_dir=f'{trainer.model_dir}/{method.name}',
     datasets=(
       supervised_dataset.LabeledDatasetConfig(
         name='pairs',
-        source=way.train,
-        featurizer=way.rows,
+        source=method.source,
+        featurizer=method.featurizer,
         length=2 * size.length,
         batch_size=size.batch,
-        group_size=way.group_size,
+        group_size=method.group_size,
       ),
     ),
-    objectives=mixture_lib.ObjectiveMixture(
+    objectives=objective_mixture.ObjectiveMixture(
       entries=(
-        mixture_lib.WeightedObjective(dataset='pairs', objective=objective),
+        objective_mixture.WeightedObjective(
+          dataset='pairs', objective=objective
+        ),
       )
     ),
     optimizer=optimizers.AdamW(
-      learning_rate=schedules.Linear(peak_value=RATE, warmup_steps=steps // 10)
+      learning_rate=schedules.Linear(
+        peak_value=LEARNING_RATE, warmup_steps=steps // 10
+      )
     ),
     num_train_steps=steps,
     cache_dir=None,
@@ -167,19 +193,19 @@ def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
   )
 
 
-def _test(trained: running.Trained, way: Way, world: World) -> float:
-  """Accuracy in the second language."""
+def _test_classifier(
+  run: runner.TrainedRun, method: TrainingMethod, data: StudyData
+) -> float:
+  """Returns the accuracy of a classifier in the second language."""
   task = classification_task.Classification(
-    source=world.inference('test', SECOND),
-    length=trained.setup.model.config.max_position_embeddings,
-    translations=way.counterparts,
+    source=data.inference_examples('test', SECOND_LANGUAGE),
+    length=run.setup.model.config.max_position_embeddings,
+    translations=method.test_counterparts,
   )
-  subject = measures.subject_of(
-    trained.setup,
-    trained.state.params,
-    trained.setup.settings.objectives.objectives,
+  model = measures.create_eval_model(
+    run.setup, run.state.params, run.setup.settings.objectives.objectives
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(model)
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
-  return result.metrics[f'accuracy/{SECOND}']
+  return result.metrics[f'accuracy/{SECOND_LANGUAGE}']

@@ -10,7 +10,7 @@ from typing import Any
 from studies.replication.claims import NO_PAPER, Claim
 from studies.replication.conditions import Condition, Size
 from studies.replication.papers import synthetic_claims, synthetic_conditions
-from studies.replication.worlds import Text
+from studies.replication.study_data import TextVariant
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
 from xlflax.training.initialization.vocabulary_matching import EmbeddingMixing
@@ -99,7 +99,7 @@ CONDITIONS: tuple[Condition, ...] = (
     name='ecs/same_pages',
     steps=1500,
     title='Default, all languages on the same pages',
-    text=Text.SAME_PAGES,
+    text=TextVariant.SAME_PAGES,
     saved=False,
   ),
   _adapt('ecs/default_anchors', steps=1500),
@@ -115,7 +115,7 @@ CONDITIONS: tuple[Condition, ...] = (
     name='ppa/wrong_pairs',
     steps=500,
     title='PPA, sides that are no translations',
-    text=Text.WRONG_PAIRS,
+    text=TextVariant.WRONG_PAIRS,
     saved=False,
   ),
   # Positions are learned, since cross-attention cannot have rotary ones.

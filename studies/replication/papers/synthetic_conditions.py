@@ -7,10 +7,10 @@ from studies.replication.conditions import (
   AS_BOTH,
   AS_PPA,
   Condition,
+  Initialization,
   Loss,
-  Taken,
 )
-from studies.replication.worlds import Text
+from studies.replication.study_data import TextVariant
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 from xlflax.models.encoder_config import NormPosition
 from xlflax.models.variants.parameter_sharing import SharingPlan
@@ -24,8 +24,8 @@ CONDITIONS: tuple[Condition, ...] = (
   Condition(
     name='ecs/no_anchors', title='No anchors', steps=600, anchors=Anchors.NONE
   ),
-  # Models that align late. Layers are of four: 3 stand for the paper's L1-6 of
-  # eight, 2 for L1-3.
+  # Models whose languages align late in training. The models have four layers:
+  # three layers correspond to the paper's L1-6 of eight, and two to L1-3.
   Condition(
     name='ecs/sep_emb',
     title='Sep Emb, 1,800 steps',
@@ -62,7 +62,10 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(name='ecs/default_long', title='Default, 1,800 steps', steps=1800),
   Condition(
-    name='ecs/other_domain', title='Wiki-CC', steps=600, text=Text.OTHER_DOMAIN
+    name='ecs/other_domain',
+    title='Wiki-CC',
+    steps=600,
+    text=TextVariant.OTHER_DOMAIN,
   ),
   Condition(
     name='ecs/default_anchors',
@@ -129,7 +132,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='MetaXLM (Both)',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.BOTH,
+    taken=Initialization.BOTH,
     learning_rate=0.004,
     norm=NormPosition.POST,
     aligned=True,
@@ -139,7 +142,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='Both, with their own norms',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.BOTH,
+    taken=Initialization.BOTH,
     norms=EmbeddingNorms.SOURCE,
     learning_rate=0.004,
     norm=NormPosition.POST,
@@ -149,7 +152,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='Body',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.BODY,
+    taken=Initialization.BODY,
     learning_rate=0.004,
     norm=NormPosition.POST,
   ),
@@ -158,7 +161,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='Emb',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.EMBEDDINGS,
+    taken=Initialization.EMBEDDINGS,
     learning_rate=0.004,
     norm=NormPosition.POST,
   ),
@@ -167,7 +170,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='+Dict',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.WITH_DICTIONARY,
+    taken=Initialization.WITH_DICTIONARY,
     learning_rate=0.004,
     norm=NormPosition.POST,
   ),
@@ -176,7 +179,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='+freezing',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.BOTH,
+    taken=Initialization.BOTH,
     frozen=('model/layers',),
     learning_rate=0.004,
     norm=NormPosition.POST,
@@ -187,7 +190,7 @@ CONDITIONS: tuple[Condition, ...] = (
     steps=200,
     losses=(Loss.DISTILLATION,),
     begins_from='metaxlm/meta',
-    taken=Taken.TEACHER,
+    taken=Initialization.TEACHER,
     learning_rate=0.004,
     norm=NormPosition.POST,
   ),
@@ -196,7 +199,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='+Dict, wrong translations',
     steps=200,
     begins_from='metaxlm/meta',
-    taken=Taken.SHUFFLED_DICTIONARY,
+    taken=Initialization.SHUFFLED_DICTIONARY,
     learning_rate=0.004,
     norm=NormPosition.POST,
   ),
@@ -256,7 +259,7 @@ CONDITIONS: tuple[Condition, ...] = (
     pairs=AS_PPA,
     learning_rate=0.002,
   ),
-  # After these steps most classifiers still name one label.
+  # After this number of steps, most classifiers still predict a single label.
   Condition(
     name='ppa/pairs_of_text',
     title='PPA, fine-tuned on pairs of sentences',
@@ -280,7 +283,8 @@ CONDITIONS: tuple[Condition, ...] = (
     cross_attention=True,
     saved=True,
   ),
-  # CA-MLM costs six times as much a step as MLM: its claims are of short runs.
+  # A step of CA-MLM costs six times as much as a step of MLM. The runs of its
+  # claims are therefore short.
   Condition(
     name='veco/ca_mlm_tlm_short',
     title='VECO, CA-MLM + TLM beside MLM, 200 steps',
@@ -342,7 +346,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='VECO, sides that are no translations, 200 steps',
     steps=200,
     losses=(Loss.MLM, Loss.CA_MLM_PAIRS, Loss.TLM),
-    text=Text.WRONG_PAIRS,
+    text=TextVariant.WRONG_PAIRS,
     pairs=AS_BOTH,
     cross_attention=True,
     learning_rate=0.004,
@@ -352,7 +356,7 @@ CONDITIONS: tuple[Condition, ...] = (
     title='XLM, sides that are no translations',
     steps=600,
     losses=(Loss.MLM, Loss.TLM),
-    text=Text.WRONG_PAIRS,
+    text=TextVariant.WRONG_PAIRS,
   ),
   Condition(
     name='veco/pairs_of_text',
@@ -363,7 +367,7 @@ CONDITIONS: tuple[Condition, ...] = (
     untrained=True,
     entailment_steps=300,
   ),
-  # Translation: decoders of four layers, and shallow ones.
+  # Translation models, with decoders of four layers or of two layers.
   Condition(
     name='veco/from_random',
     title='translation from random',

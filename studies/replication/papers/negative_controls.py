@@ -1,4 +1,4 @@
-"""Methods that are broken on purpose: negative controls, which must lose."""
+"""Negative controls: methods without the component that should help."""
 
 import dataclasses
 
@@ -13,22 +13,22 @@ from xlflax.objectives.pretraining import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZeroQueue(sentence_alignment.SentenceAlignment):
-  """Momentum contrast against a queue of zeros: no sentence is a negative."""
+  """Momentum contrast with a queue of zeros, which has no negatives."""
 
   def start_step(self, params, state):
-    """As of the whole method, but the queue is emptied."""
+    """Applies the momentum update, and sets the queue to zero."""
     state = super().start_step(params, state)
-    empty = {
+    empty_arrays = {
       name: jax.tree.map(jnp.zeros_like, state[name])
       for name in ('queue', 'negatives')
     }
-    return {**state, **empty}
+    return {**state, **empty_arrays}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
-  """CA-MLM without the stop-gradient of VECO's section 2.2."""
+  """CA-MLM without the stop-gradient of VECO (section 2.2)."""
 
   def memory(self, states):
-    """The states that the other side attends to, as they are."""
+    """Returns the hidden states that the other side attends to, unchanged."""
     return states

@@ -1,7 +1,11 @@
-"""Translation models that begin from encoders (VECO, sections 4 and 6)."""
+"""Translation models initialized from encoders (VECO, sections 4 and 6)."""
 
 from studies.replication.conditions import Condition, Size
-from studies.replication.worlds import FIRST, SECOND, World
+from studies.replication.study_data import (
+  FIRST_LANGUAGE,
+  SECOND_LANGUAGE,
+  StudyData,
+)
 from xlflax.data import dataset_config
 from xlflax.data.dataset_config import ExampleLayout
 from xlflax.evaluation import eval_task
@@ -19,14 +23,16 @@ from xlflax.objectives.pretraining import seq2seq
 OBJECTIVE = seq2seq.Translation(
   label_smoothing=0.1, decoder_start=seq2seq.DecoderStart.BOS
 )
-_TRANSLATED = 100  # sentences
+_NUM_TEST_SENTENCES = 100
 
 
-def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
-  """A deep encoder and a decoder that shares its layers, as VECO's."""
-  layers = TiedLayers.LAST
+def build_model(
+  condition: Condition, size: Size
+) -> encoder_decoder.EncoderDecoder:
+  """Builds an encoder and a decoder that shares its layers, as in VECO."""
+  tied_layers = TiedLayers.LAST
   if condition.decoder is not None and condition.decoder.layers is not None:
-    layers = TiedLayers(condition.decoder.layers.value)
+    tied_layers = TiedLayers(condition.decoder.layers.value)
   return encoder_decoder.EncoderDecoder(
     EncoderDecoderConfig(
       family=EncoderDecoderFamily.PRE_LN,
@@ -37,7 +43,7 @@ def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
       num_heads=2,
       max_position_embeddings=2 * size.length,
       tie_decoder=True,
-      tied_layers=layers,
+      tied_layers=tied_layers,
       mlm_head=MlmHead.TRANSFORM,
       layer_norm_epsilon=1e-12,
       dropout_rate=0.0,
@@ -46,8 +52,8 @@ def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
   )
 
 
-def dataset(size: Size) -> dataset_config.DatasetConfig:
-  """Pairs, the first language on the first side."""
+def build_dataset(size: Size) -> dataset_config.DatasetConfig:
+  """Returns a dataset of pairs whose source side is the first language."""
   return dataset_config.DatasetConfig(
     name='translated',
     mixture='corpus.parallel',
@@ -58,17 +64,27 @@ def dataset(size: Size) -> dataset_config.DatasetConfig:
   )
 
 
-def measure(subject: eval_task.EvalModel, world: World) -> dict[str, float]:
-  """BLEU of greedy translations into the second language, from 0 to 1."""
-  name = f'{FIRST}-{SECOND}'
+def measure_bleu(
+  model: eval_task.EvalModel, data: StudyData
+) -> dict[str, float]:
+  """Measures BLEU of greedy translations into the second language.
+
+  Args:
+    model: Translation model.
+    data: Languages of the study.
+
+  Returns:
+    BLEU from 0 to 1 under the name `bleu`.
+  """
+  name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
+  path = data.folder / 'translation' / f'test.{name}.tsv'
   task = translation_task.TranslationEval(
     source=translation_task.TsvPairs(
-      files={name: str(world.folder / 'translation' / f'test.{name}.tsv')},
-      max_pairs=_TRANSLATED,
+      files={name: str(path)}, max_pairs=_NUM_TEST_SENTENCES
     ),
     options=TranslationOptions(beam_size=1),
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(model)
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
   return {'bleu': result.metrics[f'bleu/{name}'] / 100}

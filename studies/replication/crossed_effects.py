@@ -1,0 +1,93 @@
+"""Comparisons over seeds and languages as crossed random effects."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from xlflax.evaluation.metrics.bootstrap import Significance
+
+
+class SquaredErrors(NamedTuple):
+  """Components of the squared error of a mean.
+
+  Attributes:
+    seeds: Component due to the variation between seeds.
+    languages: Component due to the variation between languages.
+  """
+
+  seeds: float
+  languages: float
+
+
+def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
+  """Compares two conditions: difference, 95 % interval and p-value.
+
+  The squared error of the difference is the sum of that of the means by seed
+  and that of the means by language. On average, it is not less than the true
+  squared error. The degrees of freedom follow Satterthwaite (1946).
+
+  Args:
+    first: Scores of the first condition, of shape [seeds, languages], with at
+      least two of both.
+    second: Scores of the second condition, of the same shape.
+  """
+  components = squared_errors(first, second)
+  squared_error = sum(components)
+  mean = float((second - first).mean())
+  low = high = mean
+  p_value = float(mean == 0)
+  if squared_error > 0:
+    degrees_of_freedom = squared_error**2 / sum(
+      component**2 / (count - 1)
+      for component, count in zip(components, first.shape, strict=True)
+    )
+    standard_error = math.sqrt(squared_error)
+    half_width = standard_error * special.stdtrit(degrees_of_freedom, 0.975)
+    low, high = mean - half_width, mean + half_width
+    p_value = 2 * special.stdtr(degrees_of_freedom, -abs(mean) / standard_error)
+  return Significance(
+    first=float(first.mean()),
+    second=float(second.mean()),
+    difference=mean,
+    low=float(low),
+    high=float(high),
+    p_value=float(p_value),
+    samples=0,
+    runs=(len(first), len(second)),
+  )
+
+
+def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
+  """Computes the components of the squared error of the mean difference.
+
+  Args:
+    first: Scores of the first condition, of shape [seeds, languages].
+    second: Scores of the second condition, of the same shape.
+  """
+  differences = second - first
+  return SquaredErrors(
+    *(
+      float(
+        differences.mean(axis=1 - axis).var(ddof=1) / differences.shape[axis]
+      )
+      for axis in (0, 1)
+    )
+  )
+
+
+def common_languages(measure: str, *runs: Mapping[str, float]) -> list[str]:
+  """Returns the languages for which all runs have a measure.
+
+  Args:
+    measure: Name of the measure. Its value for French has the name `NAME:fr`.
+    *runs: Measures of each run, by name.
+  """
+  prefix = f'{measure}:'
+  languages = [
+    {name.removeprefix(prefix) for name in run if name.startswith(prefix)}
+    for run in runs
+  ]
+  return sorted(set.intersection(*languages)) if languages else []

@@ -1,0 +1,276 @@
+"""Real languages: the user's corpora and treebanks as data of the experiments."""
+
+import dataclasses
+import functools
+import pathlib
+import random
+from collections.abc import Iterable
+
+import numpy as np
+from scipy import stats
+
+from studies.replication import test_sets
+from studies.replication.conditions import Condition
+from studies.replication.study_data import (
+  FIRST_LANGUAGE,
+  StudyData,
+  TextVariant,
+)
+from xlflax.data.plain_text.corpus_directory_tasks import ALPHA
+from xlflax.data.supervised.sources.example_source import FileDataset
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+from xlflax.evaluation.metrics import string_overlap
+from xlflax.storage import content_hash, paths
+from xlflax.utils import errors
+
+# Number of pairs per language. They are taken at equal distances.
+_NUM_PAIRS = 8000
+_NUM_TEST_SENTENCES = 300  # Tagged test sentences per language.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RealSpec:
+  """The user's files.
+
+  Results depend on the content of the files, not on their location.
+
+  Attributes:
+    corpora: Folder with two corpus directories, as `xlflax build-corpus
+      libreoffice` writes them: `disjoint`, whose languages have no page in
+      common, and `parallel`, which has all pages with their translations.
+    treebanks: Folder with Universal Dependencies files `CODE_…-ud-….conllu`:
+      English treebanks for training, and one test treebank per language.
+    merges: Number of merges per language of the vocabulary.
+    dictionaries: Folder with bilingual dictionaries of these languages, which
+      are read by the conditions that use a dictionary. If None, there are no
+      dictionaries.
+    digest: Digest of the files that all runs read.
+    words: Digest of the dictionaries. It is empty for runs that read none.
+  """
+
+  corpora: pathlib.Path = dataclasses.field(compare=False)
+  treebanks: pathlib.Path = dataclasses.field(compare=False)
+  merges: int = 1000
+  dictionaries: pathlib.Path | None = dataclasses.field(
+    default=None, compare=False
+  )
+  digest: str = ''
+  words: str = ''
+
+  @classmethod
+  def from_folders(
+    cls,
+    corpora: pathlib.Path | None,
+    treebanks: pathlib.Path | None,
+    dictionaries: pathlib.Path | None = None,
+  ) -> 'RealSpec':
+    """Creates a specification and computes the digests of its files.
+
+    Args:
+      corpora: Folder of the corpora.
+      treebanks: Folder of the treebanks.
+      dictionaries: Folder of the dictionaries. If None, there are none.
+
+    Raises:
+      ConfigError: If a folder or file is missing.
+    """
+    if corpora is None or treebanks is None:
+      raise errors.ConfigError(
+        'Real languages require both corpora and treebanks',
+        got=f'--corpora={corpora}, --treebanks={treebanks}',
+        expected='--corpora=DIR and --treebanks=DIR',
+      )
+    spec = cls(corpora=corpora, treebanks=treebanks, dictionaries=dictionaries)
+    digest = content_hash.hash_paths(
+      [
+        [corpora / kind / 'mono' for kind in ('disjoint', 'parallel')],
+        [corpora / 'parallel' / split / 'parallel' for split in ('.', 'test')],
+        spec.treebank('train', FIRST_LANGUAGE),
+        [
+          spec.treebank('test', language)
+          for language in (FIRST_LANGUAGE, *spec.other_languages)
+        ],
+      ]
+    )
+    if digest is None or not spec.other_languages:
+      raise errors.ConfigError(
+        'Files of the real languages are missing',
+        got=', '.join(spec.other_languages) or 'English alone',
+        expected='disjoint/mono, parallel/mono, parallel/parallel and '
+        'parallel/test/parallel',
+        where=str(corpora),
+        fix='run `xlflax build-corpus libreoffice` once with --mode=disjoint '
+        'and once with --mode=parallel',
+      )
+    words = content_hash.hash_paths([dictionaries]) if dictionaries else ''
+    if words is None:
+      raise errors.ConfigError(
+        'The dictionaries were not found',
+        got=str(dictionaries),
+        where='--dictionaries',
+      )
+    return dataclasses.replace(spec, digest=digest, words=words)
+
+  def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
+    """Returns the part of the specification that a chain of runs depends on.
+
+    Args:
+      chain: Condition of a run, and the conditions that it is initialized from.
+    """
+    if any(condition.reads_dictionary for condition in chain):
+      return self
+    return dataclasses.replace(self, words='')
+
+  @property
+  def other_languages(self) -> tuple[str, ...]:
+    """Languages other than English."""
+    names = {
+      path.stem for path in (self.corpora / 'disjoint' / 'mono').glob('*.txt')
+    }
+    return tuple(sorted(names - {FIRST_LANGUAGE}))
+
+  def parallel_file(self, split: str, language: str) -> pathlib.Path:
+    """Returns a file of lines `first<TAB>second`.
+
+    Args:
+      split: '.' for training, or 'test'.
+      language: Language of the second sentences.
+    """
+    folder = self.corpora / 'parallel' / split / 'parallel'
+    return folder / f'{FIRST_LANGUAGE}-{language}.tsv'
+
+  def treebank(self, split: str, language: str) -> pathlib.Path:
+    """Returns the treebank of a language and split.
+
+    Raises:
+      ConfigError: If there is not exactly one such treebank.
+    """
+    matches = sorted(self.treebanks.glob(f'**/{language}_*-{split}*.conllu'))
+    if len(matches) != 1:
+      raise errors.ConfigError(
+        f'Each language requires one treebank of the split {split!r}',
+        got=', '.join(map(str, matches)) or 'no file',
+        expected=f'one file {language}_…-{split}….conllu',
+        where=str(self.treebanks),
+      )
+    return matches[0]
+
+  def create_data(self, work: pathlib.Path, text: TextVariant) -> StudyData:
+    """Returns the languages of a working directory."""
+    return RealStudyData(work, text, self)
+
+
+class RealStudyData(StudyData):
+  """English and other languages from the files of a `RealSpec`.
+
+  The monolingual text consists of pages that no two languages share. With
+  `TextVariant.SAME_PAGES`, it consists of the same number of lines of the first
+  pages in each language.
+  """
+
+  CHARACTER_COVERAGE = 0.9995
+  MAX_LENGTH = 64
+  NUM_TEST_PAIRS = 400
+
+  spec: RealSpec
+
+  @property
+  def other_languages(self) -> tuple[str, ...]:
+    """Languages other than English."""
+    return self.spec.other_languages
+
+  def write(self) -> None:
+    """Writes the corpus unless it exists."""
+    done = self.folder / 'done'
+    if done.exists() and done.read_text() == self.spec.digest:
+      return
+    if self.folder.exists():  # The folder was written from other files.
+      paths.remove_directory(self.folder)
+
+    corpus = pathlib.Path(self.corpus)
+    for language in (FIRST_LANGUAGE, *self.other_languages):
+      lines, parallel_lines = (
+        _read_lines(self.spec.corpora / kind / 'mono' / f'{language}.txt')
+        for kind in ('disjoint', 'parallel')
+      )
+      if self.text is TextVariant.SAME_PAGES:
+        lines = parallel_lines[: len(lines)]
+      _write_lines(corpus / 'mono' / f'{language}.txt', lines)
+
+    for language in self.other_languages:
+      lines = _read_lines(self.spec.parallel_file('.', language))
+      path = corpus / 'parallel' / f'{FIRST_LANGUAGE}-{language}.tsv'
+      distance = max(1, len(lines) // _NUM_PAIRS)
+      _write_lines(path, lines[::distance][:_NUM_PAIRS])
+      if self.text is TextVariant.WRONG_PAIRS:
+        test_sets.misalign_pairs(path)
+    done.write_text(self.spec.digest)
+
+  def tagged_sentences(self, split: str, *languages: str) -> FileDataset:
+    """Returns sentences with universal parts of speech.
+
+    Args:
+      split: 'train' or 'test'.
+      *languages: Language codes.
+    """
+    return FileDataset(
+      format='conllu_tags',
+      files={
+        language: str(self.spec.treebank(split, language))
+        for language in languages
+      },
+      max_examples=_NUM_TEST_SENTENCES if split == 'test' else None,
+    )
+
+  def dictionary(self) -> pathlib.Path:
+    """Returns the folder of dictionaries."""
+    # Claims that need a dictionary are not run without this folder.
+    assert self.spec.dictionaries is not None
+    return self.spec.dictionaries
+
+  def held_out_translations(self, language: str) -> list[tuple[str, str]]:
+    """Returns held-out pairs that share no string, in random order.
+
+    No sentence occurs in more than one pair.
+
+    Args:
+      language: Language of the second sentence of each pair.
+    """
+    used: set[str] = set()
+    pairs = []
+    for line in _read_lines(self.spec.parallel_file('test', language)):
+      first, second = pair = line.split('\t')
+      kind = string_overlap.overlap_kind(first, second)
+      if kind is string_overlap.Kind.UNSHARED and used.isdisjoint(pair):
+        used.update(pair)
+        pairs.append((first, second))
+    return random.Random(0).sample(pairs, len(pairs))
+
+  def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
+    """Returns the entropy of the token frequencies in nats.
+
+    A model that has learned nothing but token frequencies has this loss. The
+    languages are weighted by their sampling rates.
+
+    Args:
+      vocabulary: Vocabulary of the run.
+    """
+    assert vocabulary is not None  # Every experiment has a vocabulary.
+    entropies, weights = [], []
+    for language in (FIRST_LANGUAGE, *self.other_languages):
+      path = pathlib.Path(self.corpus) / 'mono' / f'{language}.txt'
+      lines = _read_lines(path)
+      token_ids, _ = vocabulary.encode_ragged(lines, language=language)
+      entropies.append(stats.entropy(np.bincount(token_ids)))
+      weights.append(sum(map(bool, lines)) ** ALPHA)
+    return {'entropy': float(np.average(entropies, weights=weights))}
+
+
+@functools.lru_cache(maxsize=32)
+def _read_lines(path: pathlib.Path) -> list[str]:
+  return path.read_text(encoding='utf-8').splitlines()
+
+
+def _write_lines(path: pathlib.Path, lines: list[str]) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  paths.write_atomically(path, '\n'.join(lines) + '\n')

@@ -1,0 +1,394 @@
+"""Languages, vocabularies and token caches of the experiments.
+
+Each of them is written once and then reused by all runs.
+"""
+
+import dataclasses
+import enum
+import functools
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from studies.replication import test_sets
+from studies.synthetic import generator, options, sources, typology
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.supervised import label_sets
+from xlflax.data.supervised.labeled_examples.tagging_examples import (
+  TaggedSentence,
+)
+from xlflax.data.supervised.sources.example_source import FileDataset
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.data.tokenizers.base_vocabulary import DESCRIPTION_FILE, Vocabulary
+from xlflax.data.tokenizers.vocabulary_config import Anchors
+
+FIRST_LANGUAGE, SECOND_LANGUAGE = 'en', 'xx'
+# Data that no experiment reads. The generator requires a few examples of each.
+_UNUSED_DATA = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
+_NUM_UNUSED_EXAMPLES = 4
+_NUM_TEST_SENTENCES = 300  # Tagged test sentences per language.
+_NUM_INFERENCE_EXAMPLES = 3000  # Premise-hypothesis pairs for training.
+_NUM_ALIGNED_PAIRS = 100  # Sentence pairs with gold word alignments.
+
+
+class TextVariant(enum.Enum):
+  """Content of the second language's monolingual text and of the pairs."""
+
+  SAME_DOMAIN = 'same_domain'
+  # Nine tenths of the text are about the other topic.
+  OTHER_DOMAIN = 'other_domain'
+  # Negative control: the text of SAME_DOMAIN with pairs of unrelated sentences.
+  WRONG_PAIRS = 'wrong_pairs'
+  # Real languages only: the text of all languages is about one topic.
+  SAME_PAGES = 'same_pages'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SyntheticSpec:
+  """Sizes of the synthetic data.
+
+  Attributes:
+    sentences: Number of monolingual lines per language.
+    pairs: Number of translation pairs.
+    examples: Number of labeled training sentences of the taggers.
+    held_out: Number of test pairs, and of labeled test sentences.
+    anchors: Fraction of the content words that are spelled identically in both
+      languages.
+    merges: Number of merges per language of the vocabulary. With enough merges,
+      each word is one token.
+  """
+
+  sentences: int = 4000
+  pairs: int = 2000
+  examples: int = 600
+  held_out: int = 800
+  anchors: float = 0.1
+  merges: int = 650
+
+  def create_data(self, work: pathlib.Path, text: TextVariant) -> 'StudyData':
+    """Returns the languages of a working directory."""
+    return StudyData(work, text, self)
+
+  def restrict_to(self, chain: Any) -> 'SyntheticSpec':
+    """Returns the part of the specification that a chain of runs depends on."""
+    del chain  # Every run depends on all synthetic data.
+    return self
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyData:
+  """A folder of two synthetic languages, `en` and `xx`, and derived files.
+
+  The languages differ in script and in all words except the anchors. Their
+  grammar is the same, as in K et al. (2020) and Dufter and Schütze (2020). The
+  subclass in `real_data` has the same interface for real languages.
+
+  Attributes:
+    work: Directory in which everything is written.
+    text: Variant of the text.
+    spec: Specification of the data.
+  """
+
+  work: pathlib.Path
+  text: TextVariant
+  spec: Any
+
+  CHARACTER_COVERAGE = 1.0  # Of the vocabularies.
+  MAX_LENGTH = 16  # Tokens per sentence.
+  NUM_TEST_PAIRS = 200  # Translations among which retrieval searches.
+
+  @property
+  def other_languages(self) -> tuple[str, ...]:
+    """Languages other than the first one."""
+    return (SECOND_LANGUAGE,)
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Folder of the languages of this text variant."""
+    return self.work / 'languages' / self.text.value
+
+  @property
+  def corpus(self) -> str:
+    """Corpus directory."""
+    return str(self.folder / 'corpus')
+
+  def write(self) -> None:
+    """Writes the languages unless they exist."""
+    options_match = (self.folder / 'done').exists() and (
+      generator.read_options(self.folder) == self._generator_options()
+    )
+    if options_match:
+      return
+
+    generator.write(self.folder, self._generator_options())
+    if self.text is TextVariant.WRONG_PAIRS:
+      test_sets.misalign_pairs(
+        self.folder
+        / 'corpus'
+        / 'parallel'
+        / f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}.tsv'
+      )
+    (self.folder / 'done').touch()
+
+  def with_same_domain(self) -> 'StudyData':
+    """Returns the data in one domain, on which vocabularies are trained."""
+    return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
+
+  def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
+    """Trains a vocabulary unless it exists.
+
+    Args:
+      anchors: Vocabulary sharing of the languages. If None, the vocabulary is
+        trained on the first language alone.
+
+    Returns:
+      The directory of the vocabulary.
+    """
+    self.write()
+    path = self.folder / f'vocabulary_{_anchors_name(anchors)}'
+    if (path / DESCRIPTION_FILE).exists():
+      return path
+
+    corpus = Corpus(self.corpus)
+    merges = self.spec.merges
+    if anchors is None:
+      corpus = Corpus(_copy_first_language(self.folder))
+      anchors = Anchors.JOINT
+    elif anchors is Anchors.JOINT:
+      merges *= 1 + len(self.other_languages)
+    vocabulary_training.train_vocabulary(
+      corpus,
+      path,
+      anchors=anchors,
+      merges=merges,
+      model_type='bpe',
+      character_coverage=self.CHARACTER_COVERAGE,
+      num_threads=1,
+    )
+    return path
+
+  def prepare_cache(self, anchors: Anchors | None) -> pathlib.Path:
+    """Writes the token cache of all mixtures unless it exists.
+
+    Args:
+      anchors: Vocabulary sharing, as for `prepare_vocabulary`.
+
+    Returns:
+      The directory of the cache.
+    """
+    path = self.folder / f'cache_{_anchors_name(anchors)}'
+    if (path / 'done').exists():
+      return path
+
+    mixtures = ['corpus.mono.en']
+    if anchors is not None:
+      mixtures += ['corpus.mono', 'corpus.parallel']
+    dictionaries = pathlib.Path(self.corpus) / 'dictionaries'
+    if anchors is Anchors.JOINT and dictionaries.exists():
+      mixtures.append('corpus.code_switched')
+    vocabulary = self.with_same_domain().prepare_vocabulary(anchors)
+    plan = cache_writer.Plan(
+      directory=path,
+      mixtures=mixtures,
+      vocabulary=Vocabulary.load(vocabulary),
+      open_tasks=functools.partial(CorpusTasks, self.corpus),
+    )
+    cache_writer.write_cache(plan)
+    (path / 'done').touch()
+    return path
+
+  def tagged_sentences(self, split: str, *languages: str) -> FileDataset:
+    """Returns sentences with parts of speech.
+
+    Args:
+      split: 'train' or 'test'. Test files are truncated.
+      *languages: Language codes.
+    """
+    dataset = sources.labelled(self.folder, 'pos', split, parts=languages)
+    if split == 'train':
+      return dataset
+    files = {
+      language: test_sets.truncate_blocks(
+        pathlib.Path(str(path)), _NUM_TEST_SENTENCES
+      )
+      for language, path in dataset.files.items()
+    }
+    return dataclasses.replace(dataset, files=files)
+
+  @property
+  def aligned_sentences(self) -> FileDataset:
+    """Word-aligned translations with shuffled words in the second language.
+
+    In the original order, aligned words are at the same positions, so that even
+    an untrained model aligns them.
+    """
+    name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
+    dataset = sources.labelled(self.folder, 'alignment', 'test')
+    text, links = map(pathlib.Path, dataset.files[name])
+    shuffled = test_sets.shuffle_second_sides(text, links, _NUM_ALIGNED_PAIRS)
+    return dataclasses.replace(dataset, files={name: shuffled})
+
+  @functools.cached_property
+  def tagged_test_sentences(self) -> dict[str, list[TaggedSentence]]:
+    """Tagged test sentences by language."""
+    return {
+      language: [
+        sentence
+        for sentence in self.tagged_sentences('test', language).load(language)
+        if isinstance(sentence, TaggedSentence)
+      ]
+      for language in (FIRST_LANGUAGE, *self.other_languages)
+    }
+
+  def inference_examples(self, split: str, language: str) -> FileDataset:
+    """Returns premises and hypotheses of a language.
+
+    They are written at the first call, into a folder of their own that has the
+    same words and no other data.
+
+    Args:
+      split: 'train' or 'test'.
+      language: Language code.
+    """
+    folder = self.work / 'languages' / 'inference'
+    if not (folder / 'done').exists():
+      generator.write(folder, self._inference_options())
+      (folder / 'done').touch()
+    return sources.labelled(folder, 'nli', split, parts=(language,))
+
+  @functools.cached_property
+  def tags(self) -> tuple[str, ...]:
+    """Part-of-speech tags."""
+    return label_sets.labels_of(self.tagged_sentences('train', FIRST_LANGUAGE))
+
+  def held_out_translations(self, language: str) -> list[tuple[str, str]]:
+    """Returns held-out pairs that share no token other than punctuation.
+
+    Args:
+      language: Language of the second sentence of each pair.
+    """
+    sides = [
+      (
+        self.folder / 'tatoeba' / f'test.{language}-{FIRST_LANGUAGE}.{code}'
+      ).read_text(encoding='utf-8')
+      for code in (FIRST_LANGUAGE, language)
+    ]
+    pairs = zip(*(side.splitlines() for side in sides), strict=True)
+    return [
+      (first, second)
+      for first, second in pairs
+      if not any(
+        word.isalnum() for word in {*first.split()} & {*second.split()}
+      )
+    ]
+
+  def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
+    """Returns statistics of the text with which measures are compared."""
+    del vocabulary  # Synthetic languages need no such statistics.
+    return {}
+
+  def shared_words(self, language: str) -> frozenset[str]:
+    """Returns words in the tagged test sentences of both languages.
+
+    Args:
+      language: Language that is compared with the first one.
+    """
+    first_words, second_words = (
+      {
+        word
+        for sentence in self.tagged_test_sentences[code]
+        for word in sentence.words
+      }
+      for code in (FIRST_LANGUAGE, language)
+    )
+    return frozenset(first_words & second_words)
+
+  def dictionary(self) -> pathlib.Path:
+    """Returns a MUSE-format dictionary of all content words."""
+    return self._write_dictionary('dictionary', lambda words: words)
+
+  def shuffled_dictionary(self) -> pathlib.Path:
+    """Returns a dictionary of the same words with wrong translations."""
+    return self._write_dictionary(
+      'shuffled_dictionary', lambda words: [*words[1:], words[0]]
+    )
+
+  def _write_dictionary(
+    self, folder: str, reorder: Callable[[list[str]], Sequence[str]]
+  ) -> pathlib.Path:
+    """Writes a dictionary with reordered translations unless it exists."""
+    name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
+    path = self.folder / folder / f'{name}.txt'
+    if path.exists():
+      return path
+
+    pairs = [
+      line.split()
+      for split in ('train', 'test')
+      for line in (self.folder / 'dictionaries' / f'{name}.{split}.txt')
+      .read_text(encoding='utf-8')
+      .splitlines()
+    ]
+    translations = reorder([translation for _, translation in pairs])
+    lines = [
+      f'{word} {translation}\n'
+      for (word, _), translation in zip(pairs, translations, strict=True)
+    ]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(''.join(lines), encoding='utf-8')
+    return path
+
+  def _inference_options(self) -> options.SyntheticOptions:
+    """Returns generator options of the folder of inference examples."""
+    generator_options = self._generator_options()
+    sizes = {
+      f'{kind}/{split}': _NUM_UNUSED_EXAMPLES
+      for kind in (*options.CORPUS_KINDS, *options.FAMILIES)
+      for split in generator_options.splits(kind)
+    }
+    sizes |= {
+      'nli/train': _NUM_INFERENCE_EXAMPLES,
+      'nli/test': _NUM_TEST_SENTENCES,
+    }
+    return dataclasses.replace(
+      generator_options, sizes=sizes, hard_inference=0.0, domain_shift=0.0
+    )
+
+  def _generator_options(self) -> options.SyntheticOptions:
+    """Returns generator options of the languages of this text variant."""
+    sizes = {
+      f'{kind}/{split}': _NUM_UNUSED_EXAMPLES
+      for kind in _UNUSED_DATA
+      for split in options.SPLITS
+      if (kind, split) != ('bucc', 'train')
+    }
+    is_shifted = self.text is TextVariant.OTHER_DOMAIN
+    return options.SyntheticOptions(
+      languages=typology.parse_languages(
+        (FIRST_LANGUAGE, SECOND_LANGUAGE), (f'{SECOND_LANGUAGE}.script=greek',)
+      ),
+      sentences=self.spec.sentences,
+      pairs=self.spec.pairs,
+      examples=self.spec.examples,
+      held_out=self.spec.held_out,
+      anchors=self.spec.anchors,
+      domain_shift=0.8 if is_shifted else 0.0,
+      sizes=sizes,
+    )
+
+
+def _anchors_name(anchors: Anchors | None) -> str:
+  return 'first_language' if anchors is None else anchors.value
+
+
+def _copy_first_language(folder: pathlib.Path) -> str:
+  """Copies the first language's text into a corpus of its own."""
+  copy = folder / 'first_language'
+  target = copy / 'mono' / f'{FIRST_LANGUAGE}.txt'
+  if not target.exists():
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = folder / 'corpus' / 'mono' / f'{FIRST_LANGUAGE}.txt'
+    target.write_bytes(source.read_bytes())
+  return str(copy)
