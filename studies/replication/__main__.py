@@ -129,7 +129,7 @@ def _run_claims(
   output: pathlib.Path,
   real_spec: real_data.RealSpec | None,
 ) -> list[results.Result]:
-  """Does the runs of claims, and returns their results."""
+  """Executes the runs of claims, and returns their results."""
   conditions = study.required_conditions(claims)
   num_seeds = args.seeds
   if not num_seeds and study is registry.REAL:
@@ -155,9 +155,9 @@ def _write_page(
 ) -> None:
   """Writes the page of previous and new results, and prints the verdicts.
 
-  A previous result of a condition of the current claims stays only if it has
-  the same settings as the new results. A claim that compares such a condition
-  with a condition of another call is not on the page.
+  A previous result of a condition of this call stays only if it has the same
+  settings as the new results. A claim is omitted if it compares a condition of
+  this call with a condition of an earlier call.
 
   Args:
     study: Study of the claims.

@@ -59,8 +59,8 @@ class Claim:
     name: Unique name of the form `paper.claim`.
     paper: Abbreviation of the paper, such as 'ECS'.
     section: Section or table of the paper, or NO_PAPER.
-    statement: The claim as a phrase. For a control, its difference from the
-      claim's second condition.
+    statement: The claim as a sentence. For a control, a phrase that describes
+      it.
     published: Numbers of the paper for `first` and `second`.
     first: Condition that is expected to score lower (or equally).
     second: The other condition.
@@ -68,10 +68,10 @@ class Claim:
       different measures.
     order: Claimed order.
     margin: Margin of SAME and NOT_ABOVE, in the unit of the measure.
-    control_for: Name of the claim that this row controls. The row compares that
-      claim's second condition with one that could explain the order as well,
-      for example one with as many tokens or with shuffled pairs. It is empty
-      for a claim.
+    control_for: Name of the claim for which this row is a control. A control
+      compares the claim's second condition with one that tests another
+      explanation of the order, for example one with the same number of tokens
+      or with shuffled pairs. The name is empty for a claim.
   """
 
   name: str
@@ -88,7 +88,7 @@ class Claim:
 
   @property
   def is_from_paper(self) -> bool:
-    """Whether a paper makes the claim."""
+    """True if a paper makes the claim."""
     return not self.control_for and self.section != NO_PAPER
 
   @property
@@ -154,8 +154,12 @@ def judge_interval(
 def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
   """Returns the verdict on a claim, given the findings of its controls.
 
-  An order supports the claim only if the second condition is also above each
-  control, which has everything except the subject of the claim.
+  An order supports the claim only if the second condition also scores higher
+  than each control, which has everything except the subject of the claim.
+
+  Args:
+    finding: Finding of the claim.
+    controls: Findings of its controls. Controls that were not run are ignored.
   """
   if finding.verdict is not Verdict.REPRODUCED:
     return finding.verdict

@@ -1,4 +1,4 @@
-"""Runs the conditions of claims, seed by seed, within a budget of CPU time."""
+"""Execution of the runs of a study within a budget of CPU time."""
 
 import dataclasses
 import logging
@@ -25,14 +25,14 @@ class _LockedByOtherProcessError(errors.AnalysisError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-  """Runs to do.
+  """A plan of runs.
 
   Attributes:
     conditions: Conditions in the order of their importance, each after the one
       that it is initialized from.
     seeds: Seeds of all conditions. All conditions are run with the first seed
       before any is run with the second.
-    extra_runs: Additional runs, which are done last.
+    extra_runs: Additional runs, which are executed last.
     data_spec: Specification of the data (`SyntheticSpec` or `RealSpec`).
     size: Size of models and batches.
   """
@@ -44,7 +44,7 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns the conditions that a condition depends on, itself last."""
+    """Returns the conditions that a condition depends on, and itself last."""
     if condition.begins_from is None:
       return (condition,)
     conditions = {condition.name: condition for condition in self.conditions}
@@ -55,10 +55,10 @@ class Plan:
 def run_plan(
   plan: Plan, work: pathlib.Path, *, budget: float | None = None
 ) -> list[results.Result]:
-  """Does the missing runs of a plan.
+  """Executes the missing runs of a plan.
 
-  Several processes can work on one directory. Each skips the runs that another
-  process is doing.
+  Several processes can share one directory. Each skips the runs that another
+  process is executing.
 
   Args:
     plan: Conditions and seeds.
@@ -84,7 +84,7 @@ def run_plan(
         run_measures = experiment.run(condition, seed).measures
       except _LockedByOtherProcessError:
         logging.info(
-          'Skipping %s, seed %d, which another process is running.',
+          'Skipping %s, seed %d, which another process is executing.',
           condition.name,
           seed,
         )
@@ -114,7 +114,7 @@ def _format_measures(run_measures: Mapping[str, float]) -> str:
 
 
 class _Experiment:
-  """Runs and measures conditions in a working directory."""
+  """Runs of a plan in a working directory."""
 
   def __init__(self, plan: Plan, work: pathlib.Path):
     self._plan = plan
@@ -135,7 +135,7 @@ class _Experiment:
     """Trains and measures a run, and stores the result.
 
     Raises:
-      _LockedByOtherProcessError: If another process is doing the run.
+      _LockedByOtherProcessError: If another process is executing the run.
     """
     with self._lock(condition.name, seed):
       # Another process may have finished the run since the caller's check.
@@ -143,7 +143,7 @@ class _Experiment:
       return result or self._train_and_measure(condition, seed)
 
   def _lock(self, name: str, seed: int = 0, *, wait: bool = False):
-    """Context in which no other process does a run or writes languages."""
+    """Context in which no other process executes a run or writes languages."""
     return file_lock.lock_directory(
       self._work / 'locks' / name,
       name=str(seed),
@@ -203,7 +203,7 @@ class _Experiment:
     run: runner.TrainedRun,
     data: StudyData,
   ) -> dict[str, float]:
-    """Returns the measures of a run, none if it only initializes others."""
+    """Returns the measures of a run, or {} if it only initializes others."""
     if not condition.measured:
       return {}
     setup, params = run.setup, run.state.params

@@ -1,4 +1,4 @@
-"""Use of translations by a model: the gain of a token's prediction."""
+"""Measure of the benefit of a translation for masked language modeling."""
 
 import dataclasses
 import functools

@@ -39,7 +39,7 @@ class RealSpec:
       libreoffice` writes them: `disjoint`, whose languages have no page in
       common, and `parallel`, which has all pages with their translations.
     treebanks: Folder with Universal Dependencies files `CODE_…-ud-….conllu`:
-      English treebanks for training, and one test treebank per language.
+      an English training treebank, and a test treebank per language.
     merges: Number of merges per language of the vocabulary.
     dictionaries: Folder with bilingual dictionaries of these languages, which
       are read by the conditions that use a dictionary. If None, there are no
@@ -102,14 +102,16 @@ class RealSpec:
         fix='run `xlflax build-corpus libreoffice` once with --mode=disjoint '
         'and once with --mode=parallel',
       )
-    words = content_hash.hash_paths([dictionaries]) if dictionaries else ''
-    if words is None:
+    dictionary_digest = (
+      content_hash.hash_paths([dictionaries]) if dictionaries else ''
+    )
+    if dictionary_digest is None:
       raise errors.ConfigError(
         'The dictionaries were not found',
         got=str(dictionaries),
         where='--dictionaries',
       )
-    return dataclasses.replace(spec, digest=digest, words=words)
+    return dataclasses.replace(spec, digest=digest, words=dictionary_digest)
 
   def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
     """Returns the part of the specification that a chain of runs depends on.

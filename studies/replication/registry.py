@@ -21,7 +21,7 @@ class Study:
   """Conditions and claims of one type of languages, and their page.
 
   Attributes:
-    name: Name of the page and prefix of its files.
+    name: Name of the page and of the files next to it.
     results: Name of the file of results.
     conditions: Conditions, each after the one that it is initialized from.
     claims: Claims and controls, which are the rows of the page.

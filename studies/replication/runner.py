@@ -47,7 +47,7 @@ class TrainedRun(NamedTuple):
 
 
 class Runner:
-  """Trains runs and caches their setups and compiled steps."""
+  """Runner that reuses the setups and compiled steps of previous runs."""
 
   def __init__(self):
     self._setups: dict[str, training_setup.Setup] = {}

@@ -22,7 +22,13 @@ _CLAIMS = {claim.name: claim for claim in synthetic_claims.CLAIMS}
 
 
 def _adapt(like: str, **changes: Any) -> Condition:
-  """Returns a synthetic condition with the norms and rate of this study."""
+  """Returns a synthetic condition with the settings of this study.
+
+  Args:
+    like: Name of the synthetic condition.
+    **changes: Fields that differ. The position of the layer norms and the
+      learning rate are those of this study unless they are given.
+  """
   defaults = {'norm': NormPosition.PRE, 'learning_rate': None}
   return dataclasses.replace(_CONDITIONS[like], **(defaults | changes))
 
