@@ -1,14 +1,15 @@
-"""What Hugging Face and Sentence-Transformers make of the same compute.
+"""Hugging Face baseline of docs/rehearsal.md at the same CPU time.
 
   python -m studies.rehearsal.peer WORK [THREADS]
 
-After studies/rehearsal/run.sh: BertForMaskedLM of the same sizes (4 layers of
-128, the head at the masked places only) for the processor seconds of the run
-`mlm`, then SentenceTransformerTrainer on the same pairs for those of
-`aligned`. How many steps that is follows from PILOT steps of each, start-up
-left out. A masked LM that was stopped goes on. Packages sentence-transformers
-and torch have to be importable. The outcome is WORK/runs/peer, a model
-directory as `xlflax convert from-hf` makes it.
+Run studies/rehearsal/run.sh first. BertForMaskedLM with the same sizes (4
+layers with hidden size 128, logits at the masked positions only) trains for the
+CPU seconds of the run `mlm`. SentenceTransformerTrainer then trains it on the
+same pairs for the CPU seconds of the run `aligned`. Pilot runs determine the
+numbers of steps; the startup time is not counted. An interrupted masked LM is
+resumed. The packages sentence-transformers and torch must be installed. The
+result is a model directory, WORK/runs/peer, written by
+`xlflax convert from-hf`.
 """
 
 import dataclasses
@@ -19,37 +20,53 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 
 from benchmarks import efficiency, search_finetuning
 
-PILOT = 40
-PAIRS, SIDE = 64, 32  # a batch's, and tokens of a side
-_FILES = ('tokenizer.json', 'tokenizer_config.json')
+PILOT_STEPS = 40
+PAIRS_PER_BATCH = 64
+MAX_SENTENCE_LENGTH = 32
+_TOKENIZER_FILES = ('tokenizer.json', 'tokenizer_config.json')
 
 
-def seconds(command: list[str]) -> float:
-  """Runs a command; processor seconds of it and of its children."""
+def run_timed(command: list[str]) -> float:
+  """Runs a command and returns the CPU seconds of it and its children."""
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
   subprocess.run(command, check=True)
   after = resource.getrusage(resource.RUSAGE_CHILDREN)
   return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def budget(work: pathlib.Path, name: str) -> float:
-  """Processor seconds that a run of the rehearsal took, all its starts."""
+def read_cpu_seconds(work: pathlib.Path, name: str) -> float:
+  """Returns the CPU seconds of a run of run.sh, summed over its restarts."""
   rows = (line.split() for line in (work / 'times').read_text().splitlines())
   return sum(float(row[1]) + float(row[2]) for row in rows if row[0] == name)
 
 
-def steps_for(run, wanted: float) -> int:
-  """Steps that take so long: by two short runs, whose start-up is alike."""
-  short, long = run(PILOT), run(3 * PILOT)
-  start = short - (long - short) / 2
-  return max(int((wanted - start) / ((long - short) / (2 * PILOT))), PILOT)
+def estimate_steps(run: Callable[[int], float], budget: float) -> int:
+  """Estimates the number of steps that take the given CPU seconds.
+
+  The estimate uses two pilot runs with the same startup time and different
+  numbers of steps. It is at least `PILOT_STEPS`.
+
+  Args:
+    run: Function that trains for a number of steps and returns CPU seconds.
+    budget: CPU seconds, including the startup.
+  """
+  short, long = run(PILOT_STEPS), run(3 * PILOT_STEPS)
+  seconds_per_step = (long - short) / (2 * PILOT_STEPS)
+  startup = short - (long - short) / 2
+  return max(int((budget - startup) / seconds_per_step), PILOT_STEPS)
 
 
-def masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
-  """Hugging Face's folder, pretrained."""
+def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
+  """Pretrains BertForMaskedLM and returns its folder.
+
+  Args:
+    work: Folder of run.sh.
+    threads: Number of threads of torch.
+  """
   setting = efficiency.Setting(
     corpus=str(work / 'corpus'),
     cache=str(work / 'cache'),
@@ -64,112 +81,133 @@ def masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    """Processor seconds, those of starts that were stopped too."""
+    """Trains and returns CPU seconds, including interrupted attempts."""
     import torch
 
-    one = dataclasses.replace(
+    run_setting = dataclasses.replace(
       setting,
       tokens=steps * setting.batch * setting.length,
       work=f'{setting.work}/{name}-{steps}',
     )
-    one.folder('torch/gathered').mkdir(parents=True, exist_ok=True)
-    if not one.rows.exists():
-      efficiency.write_rows(one)
-    subprocess.run(efficiency.torch_command(one, 'torch/gathered'), check=True)
-    state = one.folder('torch/gathered') / 'STATE.pt'
-    return torch.load(state, weights_only=True)['seconds']
+    folder = run_setting.folder('torch/gathered')
+    folder.mkdir(parents=True, exist_ok=True)
+    if not run_setting.rows.exists():
+      efficiency.write_rows(run_setting)
+    subprocess.run(
+      efficiency.torch_command(run_setting, 'torch/gathered'), check=True
+    )
+    return torch.load(folder / 'STATE.pt', weights_only=True)['seconds']
 
-  found = noted(work).get('masked_lm', {})
-  if not found:
-    wanted = budget(work, 'mlm')
-    steps = steps_for(run, wanted)
+  costs = read_costs(work).get('masked_lm', {})
+  if not costs:
+    budget = read_cpu_seconds(work, 'mlm')
+    steps = estimate_steps(run, budget)
     steps -= steps % efficiency.CHECKPOINTS
-    found = {'steps': steps, 'wanted': wanted}
-    note(work, 'masked_lm', found)
-  steps = found['steps']
-  if 'seconds' not in found:
-    note(work, 'masked_lm', found | {'seconds': run(steps, 'whole')})
-  whole = pathlib.Path(f'{setting.work}/whole-{steps}')
-  return whole / f'torch-gathered/checkpoints/{steps}'
+    costs = {'steps': steps, 'budget': budget}
+    record_costs(work, 'masked_lm', costs)
+  steps = costs['steps']
+  if 'seconds' not in costs:
+    seconds = run(steps, 'whole')
+    record_costs(work, 'masked_lm', costs | {'seconds': seconds})
+  run_folder = pathlib.Path(f'{setting.work}/whole-{steps}')
+  return run_folder / f'torch-gathered/checkpoints/{steps}'
 
 
-def pairs(work: pathlib.Path, count: int) -> list[str]:
-  """Lines 'English<TAB>translation' of the training pairs, in a drawn order."""
-  found = []
+def read_pairs(work: pathlib.Path, count: int) -> list[str]:
+  """Returns training pairs as 'English<TAB>translation' in random order.
+
+  Args:
+    work: Folder of run.sh.
+    count: Maximum number of pairs.
+  """
+  pairs = []
   for path in sorted((work / 'corpus/parallel').glob('*.tsv')):
     languages = path.name.partition('.')[0].split('-')
     for line in path.read_text('utf-8').splitlines():
       first, _, second = line.partition('\t')
-      sides = (first, second) if languages[0] == 'en' else (second, first)
-      if all(sides):
-        found.append('\t'.join(sides))
-  random.Random(0).shuffle(found)
-  return found[:count]
+      pair = (first, second) if languages[0] == 'en' else (second, first)
+      if all(pair):
+        pairs.append('\t'.join(pair))
+  random.Random(0).shuffle(pairs)
+  return pairs[:count]
 
 
-def aligned(
+def train_on_pairs(
   work: pathlib.Path, model: pathlib.Path, threads: int
 ) -> pathlib.Path:
-  """Sentence-Transformers' folder, trained on pairs."""
-  own = work / 'peer/own'  # of the same vocabulary
-  shutil.rmtree(own, ignore_errors=True)
-  convert('to-hf', str(work / 'runs/mlm'), f'--output={own}')
-  for name in _FILES:
-    shutil.copy(own / name, model / name)
+  """Trains a masked LM with Sentence-Transformers and returns its folder.
+
+  Args:
+    work: Folder of run.sh.
+    model: Folder of the masked LM. The tokenizer is added to it.
+    threads: Number of threads of torch.
+  """
+  # The tokenizer is exported with the xlflax model of the same vocabulary.
+  exported = work / 'peer/own'
+  shutil.rmtree(exported, ignore_errors=True)
+  convert_model('to-hf', str(work / 'runs/mlm'), f'--output={exported}')
+  for name in _TOKENIZER_FILES:
+    shutil.copy(exported / name, model / name)
+
   setting = search_finetuning.Setting(
     model=str(model),
     data='',
     work=str(work / 'peer/aligned'),
-    pairs=PAIRS,
-    length=SIDE,
+    pairs=PAIRS_PER_BATCH,
+    length=MAX_SENTENCE_LENGTH,
     rate=2e-4,
     threads=threads,
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    one = dataclasses.replace(setting, work=f'{setting.work}/{name}-{steps}')
-    shutil.rmtree(one.work, ignore_errors=True)
-    one.pairs_file(0).parent.mkdir(parents=True)
-    lines = pairs(work, steps * PAIRS)
-    one.pairs_file(0).write_text('\n'.join(lines) + '\n', 'utf-8')
-    described = json.dumps(dataclasses.asdict(one))
+    """Trains and returns CPU seconds."""
+    run_setting = dataclasses.replace(
+      setting, work=f'{setting.work}/{name}-{steps}'
+    )
+    shutil.rmtree(run_setting.work, ignore_errors=True)
+    pairs_file = run_setting.pairs_file(0)
+    pairs_file.parent.mkdir(parents=True)
+    lines = read_pairs(work, steps * PAIRS_PER_BATCH)
+    pairs_file.write_text('\n'.join(lines) + '\n', 'utf-8')
+    setting_json = json.dumps(dataclasses.asdict(run_setting))
     module = 'benchmarks.peers.search_finetuning'
-    return seconds([sys.executable, '-m', module, described, '0'])
+    return run_timed([sys.executable, '-m', module, setting_json, '0'])
 
-  wanted = budget(work, 'aligned')
-  steps = steps_for(run, wanted)
-  spent = run(steps, 'whole')
-  found = {'steps': steps, 'wanted': wanted, 'seconds': spent}
-  note(work, 'aligned', found)
+  budget = read_cpu_seconds(work, 'aligned')
+  steps = estimate_steps(run, budget)
+  seconds = run(steps, 'whole')
+  costs = {'steps': steps, 'budget': budget, 'seconds': seconds}
+  record_costs(work, 'aligned', costs)
   return pathlib.Path(f'{setting.work}/whole-{steps}/sentence-transformers-0')
 
 
-def noted(work: pathlib.Path) -> dict:
-  """What WORK/peer.json says was spent."""
+def read_costs(work: pathlib.Path) -> dict:
+  """Returns the steps and CPU seconds of each phase from WORK/peer.json."""
   path = work / 'peer.json'
   return json.loads(path.read_text()) if path.exists() else {}
 
 
-def note(work: pathlib.Path, name: str, found: dict) -> None:
-  """Keeps what was spent in WORK/peer.json."""
-  everything = json.dumps(noted(work) | {name: found}, indent=1)
-  (work / 'peer.json').write_text(everything + '\n')
-  print(name, found, flush=True)
+def record_costs(work: pathlib.Path, name: str, costs: dict) -> None:
+  """Adds the steps and CPU seconds of a phase to WORK/peer.json."""
+  content = json.dumps(read_costs(work) | {name: costs}, indent=1)
+  (work / 'peer.json').write_text(content + '\n')
+  print(name, costs, flush=True)
+
+
+def convert_model(*arguments: str) -> None:
+  """Runs `xlflax convert`."""
+  command = [sys.executable, '-m', 'xlflax.cli', 'convert', *arguments]
+  subprocess.run(command, check=True)
 
 
 def main() -> None:
+  """Trains the baseline and imports it into xlflax."""
   work = pathlib.Path(sys.argv[1])
   threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-  folder = aligned(work, masked_lm(work, threads), threads)
+  folder = train_on_pairs(work, train_masked_lm(work, threads), threads)
   run = work / 'runs/peer'
   shutil.rmtree(run, ignore_errors=True)
-  convert('from-hf', str(folder), f'--output={run}')
-
-
-def convert(*words: str) -> None:
-  """`xlflax convert`."""
-  command = [sys.executable, '-m', 'xlflax.cli', 'convert', *words]
-  subprocess.run(command, check=True)
+  convert_model('from-hf', str(folder), f'--output={run}')
 
 
 if __name__ == '__main__':

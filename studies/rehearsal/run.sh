@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# The rehearsal of docs/rehearsal.md:  studies/rehearsal/run.sh WORK DATA [STAGE...]
-# WORK: for results; what is there is not made again, and a run that was
-# stopped goes on. DATA: the data sets of studies/evaluation/run.sh. STAGE: text,
-# resumed, pretraining, untrained, peer, scores or published; all without one.
+# Produces the results of docs/rehearsal.md:
+#   studies/rehearsal/run.sh WORK DATA [STAGE...]
+# WORK is the folder for models and results. Results that exist are not created
+# again, and interrupted runs are resumed. DATA is the folder of the data sets of
+# studies/evaluation/run.sh. STAGE is text, resumed, pretraining, untrained, peer,
+# scores or published; the default is all of them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$1 data=$2
@@ -11,7 +13,9 @@ languages=en,ca,cs,da,de,el,es,et,eu,fi,fr,hi,hu,id,ja,ko,nl,pl,pt,ru,sv,tr,vi,z
 mlm_steps=${MLM_STEPS:-32500} pair_steps=${PAIR_STEPS:-4200}
 mkdir -p "$work/runs"
 
-timed() {  # name, command: seconds (user, system, wall) and KB go to WORK/times
+# timed NAME COMMAND...: Runs a command and writes its user, system and elapsed
+# seconds and its memory in KB to WORK/times.
+timed() {
   local name=$1
   shift
   /usr/bin/time -f "$name %U %S %e %M" -a -o "$work/times" "$@"
@@ -26,7 +30,8 @@ text() {
     --vocabulary="$work/vocab" --output="$work/cache"
 }
 
-train() {  # name, gin file, steps, further flags
+# train NAME FILE STEPS [FLAG...]: Trains a run with a gin file.
+train() {
   local name=$1 file=$2 steps=$3
   shift 3
   [ -e "$work/runs/$name/finished.json" ] || timed "$name" xlflax train \
@@ -34,11 +39,14 @@ train() {  # name, gin file, steps, further flags
     --vocabulary="$work/vocab" --cache="$work/cache" \
     --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
     --gin.MASK_RATIO="${MASK_RATIO:-0.15}" --gin.CheckpointOptions.save_interval_steps=1000 "$@"
-  # A signal ends a run with status 0: what follows needs all of it.
+  # A run that is stopped by a signal exits with status 0. The following stages
+  # need the complete run.
   [ -e "$work/runs/$name/finished.json" ] || [[ $* == *--stop_after_steps* ]]
 }
 
-resumed() {  # 60 steps at once, and in three calls: table.py compares losses
+# Trains 60 steps without interruption and in three calls. table.py compares the
+# losses.
+resumed() {
   local stop
   train copy-whole pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
   for stop in 25 45; do
@@ -62,10 +70,12 @@ published() {
   xlflax push-to-hub "$work/published" example/rehearsal --dry_run
 }
 
-untrained() {  # as it begins: one step by a rate of nothing
+# The untrained model is saved after one step with a negligible learning rate.
+untrained() {
   train untrained pretrain/mlm.gin 1 --gin.LEARNING_RATE=1e-12
 }
 
+# Trains the Hugging Face baseline.
 peer() {
   [ -d "$work/runs/peer" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
     python "$here/peer.py" "$work" "${PEER_THREADS:-1}"

@@ -1,9 +1,10 @@
-"""Prints the tables of docs/rehearsal.md from what run.sh made in WORK.
+"""Prints the tables of docs/rehearsal.md.
 
 python -m studies.rehearsal.table WORK
 
-After each score stands half of its 95 % interval (over the test set, not over
-seeds), where single examples are recorded.
+WORK is the folder that studies/rehearsal/run.sh has written. A score is
+followed by half of its 95 % interval if the scores of the examples are
+recorded. The interval covers the variance of the test set, not of the seeds.
 """
 
 import json
@@ -12,7 +13,8 @@ import sys
 
 from xlflax.evaluation import result_store, result_tables
 
-# Title, task, metric, where it lies below scores/MODEL ('' is the run itself).
+# Title, task, metric, and the folder of the results in scores/MODEL. If the
+# folder is empty, the results are in the model directory.
 _ROWS = (
   ('Paragraph retrieval', 'retrieval', 'accuracy_unshared', ''),
   (
@@ -35,77 +37,106 @@ _ROWS = (
 _MODELS = ('untrained', 'peer', 'aligned')
 
 
-def _run(work: pathlib.Path, model: str, where: str) -> pathlib.Path:
-  """Whose results a row is of."""
-  if not where:
+def _locate_results(
+  work: pathlib.Path, model: str, folder: str
+) -> pathlib.Path:
+  """Returns the directory with the results of a row of `_ROWS`."""
+  if not folder:
     return work / 'runs' / model
-  folder = work / 'scores' / model / where
-  trials = sorted(folder.glob('trials/*'))
-  return trials[0] if trials else folder
+  results = work / 'scores' / model / folder
+  trials = sorted(results.glob('trials/*'))
+  return trials[0] if trials else results
 
 
-def scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
-  """Part -> score of the last checkpoint on the test split."""
+def format_scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
+  """Returns the test scores of the last checkpoint as table cells.
+
+  Args:
+    run: Directory with the results.
+    task: Name of the task.
+    metric: Name of the metric.
+
+  Returns:
+    Table cell by language, or {} if there is no result.
+  """
   for group, by_step in result_store.find_results(run).items():
     if group.task != task or group.split == 'validation':
       continue
-    step = max((s for s in by_step if isinstance(s, int)), default=None)
+    step = max(
+      (step for step in by_step if isinstance(step, int)), default=None
+    )
     if step is None:
       continue
-    named = result_tables.summarize_group(group, by_step, is_one_of_many=False)
+    summary = result_tables.summarize_group(
+      group, by_step, is_one_of_many=False
+    )
     folder = run / 'eval' / group.folder / str(step)
-    reach = result_tables.result_intervals(named, by_step[step], folder)
+    intervals = result_tables.result_intervals(summary, by_step[step], folder)
     return {
       name.partition('/')[2]: result_tables.format_cell(value)
-      + result_tables.format_half_width(reach.get(name))
+      + result_tables.format_half_width(intervals.get(name))
       for name, value in by_step[step].metrics.items()
       if name.partition('/')[0] == metric
     }
   return {}
 
 
-def megabytes(folder: pathlib.Path) -> float:
-  """What a folder takes of a disk."""
-  return sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) / 1e6
+def folder_megabytes(folder: pathlib.Path) -> float:
+  """Returns the size of all files in a folder, in MB."""
+  files = (path for path in folder.rglob('*') if path.is_file())
+  return sum(path.stat().st_size for path in files) / 1e6
 
 
-def losses(run: pathlib.Path) -> dict[int, float]:
-  """Step -> loss that a run reported."""
-  rows = map(json.loads, (run / 'metrics.jsonl').read_text().splitlines())
-  return {row['step']: row['train']['loss'] for row in rows if 'train' in row}
+def read_losses(run: pathlib.Path) -> dict[int, float]:
+  """Returns the logged training losses of a run by step."""
+  lines = (run / 'metrics.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  return {
+    record['step']: record['train']['loss']
+    for record in records
+    if 'train' in record
+  }
 
 
 def main() -> None:
+  """Prints the tables of scores, times and sizes."""
   work = pathlib.Path(sys.argv[1])
   print('| task | language | ' + ' | '.join(_MODELS) + ' |')
   print('| --- ' * (2 + len(_MODELS)) + '|')
-  for title, task, metric, where in _ROWS:
-    by_model = {
-      model: scores(_run(work, model, where), task, metric) for model in _MODELS
+  for title, task, metric, folder in _ROWS:
+    scores_by_model = {
+      model: format_scores(_locate_results(work, model, folder), task, metric)
+      for model in _MODELS
     }
-    for part in dict.fromkeys(p for found in by_model.values() for p in found):
-      cells = [found.get(part, '') for found in by_model.values()]
-      print(f'| {title} | {part} | ' + ' | '.join(cells) + ' |')
+    languages = dict.fromkeys(
+      language for scores in scores_by_model.values() for language in scores
+    )
+    for language in languages:
+      cells = [scores.get(language, '') for scores in scores_by_model.values()]
+      print(f'| {title} | {language} | ' + ' | '.join(cells) + ' |')
   print(
     '\n| command | CPU seconds | elapsed seconds | memory, MB |\n| --- | ---: | ---: | ---: |'
   )
   for line in (work / 'times').read_text().splitlines():
     if len(line.split()) != 5:
-      continue  # what `time` says of a command that was stopped
-    name, user, system, wall, memory = line.split()
-    spent = float(user) + float(system)
+      # `time` writes another line if a command was interrupted.
+      continue
+    name, user, system, elapsed, kilobytes = line.split()
+    cpu_seconds = float(user) + float(system)
     print(
-      f'| {name} | {spent:.0f} | {float(wall):.0f} | {int(memory) / 1e3:.0f} |'
+      f'| {name} | {cpu_seconds:.0f} | {float(elapsed):.0f} '
+      f'| {int(kilobytes) / 1e3:.0f} |'
     )
   print()
   for folder in ('packages', 'corpus', 'vocab', 'cache', 'runs/*', 'published'):
     for path in sorted(work.glob(folder)):
-      print(f'{path.relative_to(work)}: {megabytes(path):.0f} MB')
-  whole, parts = (
-    losses(work / 'runs' / f'copy-{n}') for n in ('whole', 'parts')
+      print(f'{path.relative_to(work)}: {folder_megabytes(path):.0f} MB')
+  uninterrupted, resumed = (
+    read_losses(work / 'runs' / f'copy-{name}') for name in ('whole', 'parts')
   )
   print(
-    f'\nresumed: {"the same losses" if whole == parts else "DIFFERENT LOSSES"}'
+    '\nLosses of the resumed run: '
+    + ('identical' if uninterrupted == resumed else 'DIFFERENT')
   )
   if (work / 'peer.json').exists():
     print(json.dumps(json.loads((work / 'peer.json').read_text())))
