@@ -9,8 +9,8 @@ POST_NORM for layer norms after each block, and by CONTINUED for parameters that
 another run has trained (in which case fewer steps than STEPS count as STEPS).
 It is at most HIGHEST and rounded to two digits. The rule holds for optimizers
 whose updates have the size of Adam's. The constant and the power of the width
-are those of docs/recipes.md, "Another width" (widths of 64 and 128, 1,000
-steps). The power of the steps leads from there to the learning rates of
+are those of docs/recipes.md, "Width and learning rate" (widths of 64 and 128,
+1,000 steps). The power of the steps leads from there to the learning rates of
 published base models.
 """
 
