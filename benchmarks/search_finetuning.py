@@ -110,7 +110,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
   start = f'{folder}-start'
   overrides = ', '.join(
     [f"'{name}': {setting.dropout}" for name in _DROPOUT]
-    + ["'layer_loop': 'unroll'"]
+    + ["'unroll_layers': True"]
   )
   bindings = [
     f"INIT_FROM='{start}'",

@@ -95,8 +95,8 @@ def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
     ({}, 'cpu', False),
     ({}, 'gpu', True),
     ({}, 'tpu', True),
-    (dict(layer_loop='scan'), 'gpu', False),
-    (dict(layer_loop='unroll'), 'cpu', True),
+    (dict(unroll_layers=False), 'gpu', False),
+    (dict(unroll_layers=True), 'cpu', True),
     (dict(scan_layers=False), 'cpu', True),
   ],
 )

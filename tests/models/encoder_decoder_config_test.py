@@ -67,7 +67,7 @@ def test_a_model_directory_remembers_the_model(tmp_path):
       family='t5',
       vocab_size=30,
       gated_mlp=True,
-      output_embeddings='own',
+      tie_word_embeddings=False,
       per_layer_relative_bias=True,
     )
   )

@@ -141,7 +141,7 @@ def test_text_does_not_see_padding(params):
 
 
 def test_zeroed_padding_changes_no_text(params):
-  zeroed = _states(_model(padding_states='zero'), params)
+  zeroed = _states(_model(zero_padding_states=True), params)
   text = _SEGMENTS > 0
   assert not zeroed[:, ~text].any()
   np.testing.assert_allclose(
@@ -264,11 +264,11 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(params):
   )
 
 
-@pytest.mark.parametrize('output', ['tied', 'own'])
-def test_padded_rows_change_no_other_parameter_and_no_loss(output):
+@pytest.mark.parametrize('tied', [True, False])
+def test_padded_rows_change_no_other_parameter_and_no_loss(tied):
   """Rows of the vocabulary are drawn as without padding, the others are 0."""
-  plain = _model(output_embeddings=output)
-  padded = _model(output_embeddings=output, pad_vocab_size_multiple=128)
+  plain = _model(tie_word_embeddings=tied)
+  padded = _model(tie_word_embeddings=tied, pad_vocab_size_multiple=128)
   before, after = (
     nn.unbox(jax.jit(functools.partial(model_params.init_params, model))(key))
     for model, key in ((plain, jax.random.key(0)), (padded, jax.random.key(0)))

@@ -47,7 +47,7 @@ def test_an_encoder_without_a_head_has_states_only():
 
 
 def test_an_output_table_of_its_own():
-  model, params = _make(output_embeddings='own')
+  model, params = _make(tie_word_embeddings=False)
   assert params['output'].shape == params['embeddings']['token'].shape
   table, bias = model.apply({'params': params}, method='output_table')
   np.testing.assert_array_equal(table, params['output'])
@@ -59,10 +59,10 @@ def test_an_output_table_of_its_own():
   )
   with raises_error(
     errors.ConfigError,
-    where='EncoderConfig.output_embeddings',
+    where='EncoderConfig.tie_word_embeddings',
     mentions='mlm_head',
   ):
-    _make(output_embeddings='own', mlm_head='none')
+    _make(tie_word_embeddings=False, mlm_head='none')
 
 
 def test_the_heads_activation():

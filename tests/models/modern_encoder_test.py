@@ -51,7 +51,7 @@ _EURO = dataclasses.replace(
   global_attn_every_n_layers=1,
   mlm_head='tied',
   output_bias=False,
-  output_embeddings='own',
+  tie_word_embeddings=False,
   embedding_norm=False,
 )
 _CONFIGS = {'modern': _MODERN, 'euro': _EURO}

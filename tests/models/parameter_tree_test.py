@@ -39,7 +39,7 @@ _VARIANTS = {
     num_languages=3,
     mlm_head='tied',
     position_embedding='sinusoidal',
-    padding_states='zero',
+    zero_padding_states=True,
   ),
   'pre_norm': dict(
     norm_position='pre',
@@ -60,7 +60,9 @@ _VARIANTS = {
   ),
 }
 _ENCODER_DECODERS = {
-  'mt5': dict(family='t5', gated_mlp=True, output_embeddings='own', head_dim=3),
+  'mt5': dict(
+    family='t5', gated_mlp=True, tie_word_embeddings=False, head_dim=3
+  ),
   'umt5_unrolled': dict(
     family='t5', gated_mlp=True, per_layer_relative_bias=True, scan_layers=False
   ),
@@ -70,7 +72,7 @@ _ENCODER_DECODERS = {
     family='post_ln',
     use_language_embeddings=True,
     num_languages=3,
-    output_embeddings='own',
+    tie_word_embeddings=False,
     mlm_head='transform',
     pad_vocab_size_multiple=8,
     scan_layers=False,

@@ -49,7 +49,10 @@ def blocks():
   [
     dict(family='post_ln'),
     dict(
-      family='t5', gated_mlp=True, output_embeddings='own', embedding_norm=True
+      family='t5',
+      gated_mlp=True,
+      tie_word_embeddings=False,
+      embedding_norm=True,
     ),
   ],
 )

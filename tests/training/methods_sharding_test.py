@@ -82,7 +82,7 @@ _CASES = {
   'veco': _veco(),
   'translation': _translation(family='post_ln'),
   'translation_t5': _translation(
-    family='t5', gated_mlp=True, output_embeddings='own'
+    family='t5', gated_mlp=True, tie_word_embeddings=False
   ),
 }
 
@@ -159,7 +159,7 @@ def test_eight_devices_equal_one(name):
 def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   """Before the encoder's gradients, by a barrier; the values are the same."""
   case = _translation(
-    family='t5', output_embeddings='own', attention_backend='xla'
+    family='t5', tie_word_embeddings=False, attention_backend='xla'
   )
   params = {'model': random_parameters.of(case.model), 'heads': {}}
   batch = _batch('sides', 0)

@@ -32,10 +32,10 @@ def _train(multiple: int, **fields):
   return losses, param_tree.flatten_params(state.params)
 
 
-@pytest.mark.parametrize('output', ['tied', 'own'])
-def test_padded_rows_do_not_change_training(output):
-  losses, params = _train(1, output_embeddings=output)
-  padded_losses, padded = _train(128, output_embeddings=output)
+@pytest.mark.parametrize('tied', [True, False])
+def test_padded_rows_do_not_change_training(tied):
+  losses, params = _train(1, tie_word_embeddings=tied)
+  padded_losses, padded = _train(128, tie_word_embeddings=tied)
   np.testing.assert_allclose(padded_losses, losses, rtol=1e-5)
   for name, value in params.items():
     size = len(value)

@@ -4,7 +4,7 @@ Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5. Layer i of the target
 model is mapped into the space of layer i of the source model, on which the
 head was trained. In the paper, the head has four Transformer layers of its
 own. Here it is a head of `xlflax.objectives.finetuning` with
-`layer=i, body='frozen'`.
+`layer=i, freeze_encoder=True`.
 """
 
 import dataclasses

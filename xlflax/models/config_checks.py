@@ -67,7 +67,7 @@ def check_output(config) -> None:
   Args:
     config: An `EncoderConfig`.
   """
-  if config.output_embeddings == 'tied':
+  if config.tie_word_embeddings:
     return
   if config.mlm_head == 'none' or (
     config.sharing is not None and config.sharing.embeddings
@@ -76,6 +76,6 @@ def check_output(config) -> None:
       'Separate output embeddings require a head and shared embeddings',
       got=f'mlm_head={config.mlm_head.value!r}, sharing={config.sharing}',
       expected='a head, and embeddings that all languages share',
-      where='EncoderConfig.output_embeddings',
-      fix="Set output_embeddings to 'tied'.",
+      where='EncoderConfig.tie_word_embeddings',
+      fix='Set tie_word_embeddings to True.',
     )

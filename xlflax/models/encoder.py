@@ -77,7 +77,7 @@ class Encoder(veco.PlugIn):
         (config.table_size,),
         jnp.float32,
       )
-    if config.output_embeddings is encoder_config.OutputEmbeddings.OWN:
+    if not config.tie_word_embeddings:
       assert config.vocab_size is not None  # `table_size` requires it.
       self.output = self.param(
         'output',
@@ -166,7 +166,7 @@ class Encoder(veco.PlugIn):
     assert self.config.vocab_size is not None  # `table_size` requires it.
     learned_bias = self.output_bias if self.config.output_bias else 0.0
     bias = jnp.where(rows < self.config.vocab_size, learned_bias, MASKED_SCORE)
-    tied = self.config.output_embeddings is encoder_config.OutputEmbeddings.TIED
+    tied = self.config.tie_word_embeddings
     table = self.embeddings.token if tied else self.output
     return layers.gather_output_table(table, self.config.compute_dtype), bias
 
@@ -228,9 +228,7 @@ class Encoder(veco.PlugIn):
       )
       masks = masks._replace(global_layers=(masks.global_layers[0], relative))
     text_mask = None
-    if segment_ids is not None and (
-      self.config.padding_states is encoder_config.PaddingStates.ZERO
-    ):
+    if segment_ids is not None and self.config.zero_padding_states:
       text_mask = (segment_ids > 0)[:, :, None].astype(states.dtype)
       states = states * text_mask
     embedded = states

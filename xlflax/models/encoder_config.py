@@ -59,24 +59,6 @@ class MlmHead(enum.StrEnum):
   NONE = 'none'
 
 
-class OutputEmbeddings(enum.StrEnum):
-  """Embedding table from which logits are computed."""
-
-  # The token embeddings.
-  TIED = 'tied'
-  # A separate table (T5 v1.1, mT5, umT5).
-  OWN = 'own'
-
-
-class PaddingStates(enum.StrEnum):
-  """Hidden states of padding positions, which no text position attends to."""
-
-  # The results of the layers.
-  KEEP = 'keep'
-  # Zeros after the embeddings and after each layer (XLM).
-  ZERO = 'zero'
-
-
 class Remat(enum.StrEnum):
   """Values that the backward pass of each layer recomputes."""
 
@@ -97,17 +79,6 @@ class MatmulPrecision(enum.StrEnum):
   PLAIN = 'plain'
   # FP8, on NVIDIA GPUs of compute capability 8.9 or later (L40S, H100).
   EIGHT_BITS = 'eight_bits'
-
-
-class LayerLoop(enum.StrEnum):
-  """Loop over stacked layers in the compiled program."""
-
-  # UNROLL on GPUs and TPUs, SCAN on other devices.
-  AUTO = 'auto'
-  # A loop with one copy of the layer, which compiles fast.
-  SCAN = 'scan'
-  # A copy of each layer, which copies no values to and from stacked arrays.
-  UNROLL = 'unroll'
 
 
 class AttentionBackend(enum.StrEnum):
@@ -173,15 +144,19 @@ class TransformerConfig:
     attention_dropout_rate: Dropout rate of the attention probabilities.
     mlm_head: Layers between the last Transformer layer and the output
       embeddings.
-    output_embeddings: Table from which logits are computed. With tied
-      embeddings, T5 scales the last hidden states by 1 / sqrt(hidden_dim)
-      (Raffel et al. 2020).
+    tie_word_embeddings: Whether to compute logits from the token embeddings.
+      If False, there is a separate table of output embeddings (T5 v1.1, mT5,
+      umT5). With tied embeddings, T5 scales the last hidden states by
+      1 / sqrt(hidden_dim) (Raffel et al. 2020).
     dtype: Data type of the computation. Parameters, softmax and norms are
       float32.
     scan_layers: Whether the parameters of all layers are stacked, so that a
       scan can compile the layer once.
-    layer_loop: Loop over stacked layers in the program. It does not change the
-      parameters.
+    unroll_layers: Whether to unroll the scan over stacked layers. An unrolled
+      program contains a copy of each layer and copies no values to and from
+      stacked arrays. A loop contains one copy of the layer and compiles faster.
+      The parameters are the same. If None, layers are unrolled on GPUs and TPUs
+      only. Without `scan_layers`, the field has no effect.
     remat: Values that the backward pass recomputes.
     matmul_precision: Number format of the matmuls of hidden states and weights,
       except those of embeddings and logits.
@@ -213,10 +188,10 @@ class TransformerConfig:
   dropout_rate: validation.FractionBelowOne = 0.1
   attention_dropout_rate: validation.FractionBelowOne = 0.1
   mlm_head: MlmHead = MlmHead.TRANSFORM
-  output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
+  tie_word_embeddings: bool = True
   dtype: str = 'float32'
   scan_layers: bool = True
-  layer_loop: LayerLoop = LayerLoop.AUTO
+  unroll_layers: bool | None = None
   remat: Remat = Remat.NONE
   matmul_precision: MatmulPrecision = MatmulPrecision.PLAIN
   attention_backend: AttentionBackend = AttentionBackend.AUTO
@@ -269,7 +244,9 @@ class EncoderConfig(TransformerConfig):
     output_bias: Whether the logits have a bias.
     relative_buckets: Number of distance buckets per direction (disentangled).
     relative_max_distance: Distance of the last bucket (disentangled).
-    padding_states: Hidden states of padding positions (XLM: zero).
+    zero_padding_states: Whether to set the hidden states of padding positions
+      to zero after the embeddings and after each layer (XLM). No text position
+      attends to them.
     cross_attention: Whether each layer has VECO's plug-in module,
       cross-attention to the hidden states of a paired input. `Encoder.plug_in`
       uses the module, `encode` does not.
@@ -300,7 +277,7 @@ class EncoderConfig(TransformerConfig):
   output_bias: bool = True
   relative_buckets: validation.PositiveInt = 256
   relative_max_distance: validation.PositiveInt = 512
-  padding_states: PaddingStates = PaddingStates.KEEP
+  zero_padding_states: bool = False
   cross_attention: bool = False
   sharing: parameter_sharing.SharingPlan | None = None
 

@@ -44,7 +44,7 @@ class EncoderDecoder(nn.Module):
       else encoder.Encoder(config.encoder)
     )
     self.decoder = decoder.Decoder(config)
-    if config.is_t5 and self._has_output_embeddings():
+    if config.is_t5 and not config.tie_word_embeddings:
       assert config.vocab_size is not None  # `table_size` requires it.
       self.output = self.param(
         'output',
@@ -256,7 +256,7 @@ class EncoderDecoder(nn.Module):
     config = self.config
     if not config.is_t5:
       return self.encoder.output_table()
-    table = self.output if self._has_output_embeddings() else self.encoder.token
+    table = self.encoder.token if config.tie_word_embeddings else self.output
     rows = jnp.arange(config.table_size)
     assert config.vocab_size is not None  # `table_size` requires it.
     bias = jnp.where(rows < config.vocab_size, 0.0, MASKED_SCORE)
@@ -274,13 +274,6 @@ class EncoderDecoder(nn.Module):
     table, bias = self.output_table()
     table_logits = layers.logits(self.transform(states), table, bias)
     return table_logits[..., : self.config.vocab_size]
-
-  def _has_output_embeddings(self) -> bool:
-    """Returns whether the output embeddings are a separate table."""
-    return (
-      self.config.output_embeddings
-      is encoder_decoder_config.OutputEmbeddings.OWN
-    )
 
   def _encoder_inputs(self, inputs) -> dict[str, Any]:
     """Returns the keyword arguments that the encoder supports."""

@@ -21,7 +21,6 @@ class EncoderDecoderFamily(enum.StrEnum):
   T5 = 't5'
 
 
-OutputEmbeddings = encoder_config.OutputEmbeddings
 _ENCODER_ONLY = (
   encoder_config.PositionEmbedding.ROTARY,
   encoder_config.PositionEmbedding.DISENTANGLED,
@@ -121,7 +120,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
   def scales_output(self) -> bool:
     """True if hidden states are scaled before the output embeddings (T5)."""
     if self.output_scaling is OutputScaling.AUTO:
-      return self.output_embeddings is OutputEmbeddings.TIED
+      return self.tie_word_embeddings
     return self.output_scaling is OutputScaling.WIDTH
 
   @property

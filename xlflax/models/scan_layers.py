@@ -32,9 +32,9 @@ def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
   """
   if not config.scan_layers:
     return True
-  if config.layer_loop is encoder_config.LayerLoop.AUTO:
+  if config.unroll_layers is None:
     return compile_targets.current_target().platform != 'cpu'
-  return config.layer_loop is encoder_config.LayerLoop.UNROLL
+  return config.unroll_layers
 
 
 def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):

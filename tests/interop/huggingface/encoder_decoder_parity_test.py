@@ -285,7 +285,7 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   assert checked.plan.skipped == dict.fromkeys(
     copies, f'duplicate of {prefix}shared.weight'
   )
-  assert checked.config.output_embeddings == 'tied'
+  assert checked.config.tie_word_embeddings
   safetensors.numpy.save_file(
     tensors | {f'{prefix}decoder.embed_tokens.weight': table}, file
   )

@@ -47,7 +47,7 @@ _MODELS = {
       family='t5',
       num_encoder_layers=2,
       num_decoder_layers=2,
-      output_embeddings='own',
+      tie_word_embeddings=False,
       output_scaling='width',
       gated_mlp=True,
     )

@@ -99,7 +99,7 @@ def _apply(run, params, model, method='__call__'):
 
 def _compared(run):
   """XLM's states at padding are zeros, so they are compared too."""
-  if run.model.config.padding_states == 'zero':
+  if run.model.config.zero_padding_states:
     return np.ones_like(reference.PADDING, bool)
   return reference.PADDING > 0
 
@@ -192,11 +192,7 @@ def _check_gradients(model, run, grads):
       part in name for part in ('decoder', 'pred_layer', 'vocab_projector')
     )
   }
-  tied = (
-    {'lm_head.weight'}
-    if run.model.config.output_embeddings == 'tied'
-    else set()
-  )
+  tied = {'lm_head.weight'} if run.model.config.tie_word_embeddings else set()
   assert left <= {'transformer.position_embeddings.weight'} | tied
 
 

@@ -99,7 +99,7 @@ def _pair_model(**options):
       num_decoder_layers=2,
       gated_mlp=True,
       activation='gelu_tanh',
-      output_embeddings='own',
+      tie_word_embeddings=False,
       layer_norm_epsilon=1e-6,
       **_TINY,
     )

@@ -316,21 +316,21 @@ def test_gradient_of_the_memory_is_stopped_unless_asked_for():
   x = dict(x, positions=x['positions'] % 4)
   y = dict(y, positions=np.full((2, 7), 11))
 
-  def gradient(kind):
+  def gradient(stop):
     def loss(params):
       first, _ = _model().apply(
         {'params': params},
         x,
         y,
-        memory_gradient=kind,
+        stop_gradient_memory=stop,
         method=veco.pair_features,
       )
       return jnp.square(first[..., :15]).sum()
 
     return jax.jit(jax.grad(loss))(_params(_model()))['embeddings']['position']
 
-  assert not gradient('stop')[11].any()
-  assert gradient('flow')[11].any()
+  assert not gradient(stop=True)[11].any()
+  assert gradient(stop=False)[11].any()
 
 
 @pytest.mark.parametrize(
@@ -373,8 +373,3 @@ def test_an_encoder_decoder_has_no_module():
     errors.ConfigError, got='EncoderDecoderConfig', where="objective 'ca_mlm'"
   ):
     veco.check_enabled(config, where="objective 'ca_mlm'")
-
-
-def test_unknown_memory_gradient():
-  with raises_error(errors.ConfigError, got='half', mentions=('stop', 'flow')):
-    veco.pair_features(None, {}, {}, memory_gradient='half')

@@ -84,7 +84,11 @@ def test_plugged_in_features_are_those_of_pairs(batch):
 
 def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
   objective = TokenClassification(
-    labels=_LABELS, body='frozen', layer=1, head_layers=1, head_dropout=0.0
+    labels=_LABELS,
+    freeze_encoder=True,
+    layer=1,
+    head_layers=1,
+    head_dropout=0.0,
   )
   params = fixtures.make_params(model, objective)
   _, gradient = fixtures.run(objective, model, params, batch)
@@ -96,7 +100,9 @@ def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
   for leaf in jax.tree.leaves(head['output']):
     assert np.any(leaf)
   assert np.any(head['layers']['layer_0']['mlp']['wi']['kernel'])
-  plain = TokenClassification(labels=_LABELS, body='frozen', head_dropout=0.0)
+  plain = TokenClassification(
+    labels=_LABELS, freeze_encoder=True, head_dropout=0.0
+  )
   trained, still = jax.jit(
     lambda params: [
       plain(model, params, batch, fixtures.make_context(train=train)).loss.total
@@ -233,7 +239,10 @@ def test_states_are_those_of_encode(model, batch):
     (dict(head_layers=-1), (-1, 'TokenClassification.head_layers')),
     (dict(activation='tan'), ('tan', 'TokenClassification')),
     (dict(features='plug_in', layer=1), ('layer=1', 'TokenClassification')),
-    (dict(body='cold'), ('cold', 'TokenClassification.body')),
+    (
+      dict(freeze_encoder='cold'),
+      ('cold', 'TokenClassification.freeze_encoder'),
+    ),
     (dict(labels=('a',)), ("('a',)", 'TokenClassification.labels')),
     (dict(labels=('a', 'a')), ("('a', 'a')", 'TokenClassification.labels')),
   ],

@@ -124,7 +124,7 @@ def test_norms_stay_where_no_row_is_fresh():
   [
     encoder.Encoder(
       model_config.EncoderConfig(
-        **_SIZES, num_layers=1, output_embeddings='own'
+        **_SIZES, num_layers=1, tie_word_embeddings=False
       )
     ),
     encoder.Encoder(model_config.EncoderConfig(**_SIZES, num_layers=1)),
@@ -134,11 +134,11 @@ def test_norms_stay_where_no_row_is_fresh():
         family='t5',
         num_encoder_layers=1,
         num_decoder_layers=1,
-        output_embeddings='own',
+        tie_word_embeddings=False,
       )
     ),
   ],
-  ids=['own', 'tied', 't5'],
+  ids=['untied', 'tied', 't5'],
 )
 def test_every_table_of_tokens_is_matched(model):
   """By default: what has a row for each token, and nothing else."""

@@ -229,9 +229,7 @@ def without_token_head(
   if task.predicts_tokens or config.mlm_head is encoder_config.MlmHead.NONE:
     return config, []
   plain = dataclasses.replace(
-    config,
-    mlm_head=encoder_config.MlmHead.NONE,
-    output_embeddings=encoder_config.OutputEmbeddings.TIED,
+    config, mlm_head=encoder_config.MlmHead.NONE, tie_word_embeddings=True
   )
   return plain, [name for name in names if _TOKEN_HEAD.match(name)]
 

@@ -317,7 +317,7 @@ def _merge_imported_options(
   parsed = config_options.read_config_options(
     record['config'], architecture.aliases
   )
-  parsed.has_output = config.output_embeddings == 'own'
+  parsed.has_output = not config.tie_word_embeddings
   imported_fields = architecture.read(parsed, Task(record['task']))
   imported_config = architecture.config_class(**imported_fields)
   imported_options, _ = architecture.write(imported_config)

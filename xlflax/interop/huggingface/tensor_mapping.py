@@ -89,7 +89,7 @@ def collect_rules(
     for rule in (*architecture.body, *architecture.variants(config))
   ]
   if task.predicts_tokens:
-    has_own_output = config.output_embeddings == 'own'
+    has_own_output = not config.tie_word_embeddings
     rules += _head_rules(architecture, own_output=has_own_output, has=has)
   absent_biases = tuple(
     suffix
@@ -199,7 +199,7 @@ def make_tensor_mapping(
     {name: tensor for name, tensor in tensors.items() if name not in skipped},
     architecture,
   )
-  has_own_output = config.output_embeddings == 'own'
+  has_own_output = not config.tie_word_embeddings
   copies = _resolve_copies(present, architecture, tied=not has_own_output)
   constants = _pop_constants(present, description)
   rules = collect_rules(architecture, description.task, config, has=present)

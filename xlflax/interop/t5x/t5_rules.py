@@ -103,7 +103,7 @@ def top_names(
     names[f'{stack}/{stack}_norm/scale'] = f'model/{stack}/final_norm/scale'
     if not config.per_layer_relative_bias:
       names[f'{stack}/{_BIAS}'] = f'model/{stack}/relative_bias/table'
-  if config.output_embeddings == 'own':
+  if not config.tie_word_embeddings:
     names[f'decoder/{_OUTPUT}'] = 'model/output'
   return names
 
@@ -288,9 +288,7 @@ def read_config(
     activation=activation or ('gelu_tanh' if gated else 'relu'),
     relative_buckets=num_buckets,
     per_layer_relative_bias=per_layer_bias,
-    output_embeddings=encoder_decoder_config.OutputEmbeddings(
-      'own' if f'decoder/{_OUTPUT}' in shapes else 'tied'
-    ),
+    tie_word_embeddings=f'decoder/{_OUTPUT}' not in shapes,
     scan_layers=scan_layers,
   )
 

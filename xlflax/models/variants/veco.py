@@ -1,6 +1,5 @@
 """VECO's plug-in module and the features of sentence pairs."""
 
-import enum
 from typing import Any
 
 import flax.linen as nn
@@ -9,16 +8,7 @@ import jax.numpy as jnp
 
 from xlflax.models import encoder_config
 from xlflax.models.attention import masks
-from xlflax.utils import errors, validation
-
-
-class MemoryGradient(enum.Enum):
-  """Gradient of the loss of a sentence through the paired sentence."""
-
-  # The memory is a constant (VECO, section 2.2).
-  STOP = 'stop'
-  # The gradient passes through 2 L layers.
-  FLOW = 'flow'
+from xlflax.utils import errors
 
 
 class PlugIn(nn.Module):
@@ -151,7 +141,7 @@ def pair_features(
   first: dict[str, Any],
   second: dict[str, Any],
   *,
-  memory_gradient: MemoryGradient = MemoryGradient.STOP,
+  stop_gradient_memory: bool = True,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
   """Returns [H^L_x : S^L_x] and [H^L_y : S^L_y] for plug-in fine-tuning.
@@ -168,7 +158,9 @@ def pair_features(
     first: Inputs of the first sentences by name: `token_ids` of shape [B, T],
       and optionally segment_ids, positions, language_ids and token_type_ids.
     second: Inputs of the paired sentences by name, of shape [B, S].
-    memory_gradient: STOP, as in pretraining, or FLOW.
+    stop_gradient_memory: Whether H^L of the other sentence is a constant in the
+      plug-in pass, as in pretraining (VECO, section 2.2). If False, the
+      gradient passes through 2 L layers.
     deterministic: Whether to disable dropout.
 
   Returns:
@@ -178,9 +170,6 @@ def pair_features(
     ConfigError: If the encoder has no cross-attention, or the inputs have
       different batch sizes.
   """
-  gradient = validation.validate(
-    memory_gradient, MemoryGradient, name='memory_gradient'
-  )
   first_states, second_states = (
     encoder.encode(**inputs, deterministic=deterministic)
     for inputs in (first, second)
@@ -188,7 +177,7 @@ def pair_features(
 
   def add_plug_in_states(inputs, states, paired_inputs, paired_states):
     memory = paired_states
-    if gradient is MemoryGradient.STOP:
+    if stop_gradient_memory:
       memory = jax.lax.stop_gradient(memory)
     plug_in_states = encoder.plug_in(
       **inputs,

@@ -9,7 +9,7 @@ The optimizer selects the parameters to train by name patterns:
   values, so that those of another language can replace them at test time
   (section 4.3). | `('model/language_specific',)` |
 | Frozen encoder with `head_layers` on one of its layers (ECS, section 5.1.2) |
-  `('model/',)`, with `body='frozen'` here, which avoids the backward pass
+  `('model/',)`, with `freeze_encoder=True` here, which avoids the backward pass
   and the dropout of the encoder |
 
 Parameters that fine-tuning does not use, such as those of the masked LM's head,
@@ -38,7 +38,6 @@ from xlflax.objectives import (
   sentence_pairs,
 )
 from xlflax.objectives.finetuning.head_settings import (
-  Body,
   Features,
   HeadKind,
   StatesFrom,
@@ -48,7 +47,6 @@ from xlflax.objectives.finetuning.head_settings import (
 from xlflax.utils import class_registry, errors, validation
 
 __all__ = (
-  'Body',
   'Features',
   'FineTuning',
   'HeadKind',
@@ -84,26 +82,27 @@ class FineTuning(objective_base.Objective):
     layer: Layer of the encoder that provides the hidden states: 0 for the
       output of the embeddings, i for layer i, and -1 or None for the last
       layer. PLUG_IN requires the last layer.
-    body: Treatment of the encoder, trained or frozen.
+    freeze_encoder: Whether to treat the hidden states of the encoder as
+      constants, without dropout.
     head_layers: Number of Transformer layers of the head before its output
       (ECS: 4). They have the size and architecture of the encoder's layers.
     head_type: Layers of the head's output.
     activation: Activation of the head's dense layer, one of
       `xlflax.models.activations`.
     head_dropout: Dropout rate of the inputs of the head's linear layers.
-    memory_gradient: For PLUG_IN, whether to treat the hidden states of the
-      paired sequence as constants ('stop') or to train through them ('flow').
+    stop_gradient_memory: Whether PLUG_IN treats the hidden states of the paired
+      sequence as constants. If False, the gradient passes through them.
   """
 
   features: Features = Features.PLUG_OUT
   states_from: StatesFrom | None = None
   layer: validation.LayerIndex | None = None
-  body: Body = Body.TRAINED
+  freeze_encoder: bool = False
   head_layers: validation.NonNegativeInt = 0
   head_type: HeadKind = HeadKind.OUTPUT
   activation: str = 'tanh'
   head_dropout: validation.FractionBelowOne = 0.1
-  memory_gradient: veco.MemoryGradient = veco.MemoryGradient.STOP
+  stop_gradient_memory: bool = True
 
   def __post_init__(self):
     where = type(self).__name__
@@ -264,11 +263,10 @@ class FineTuning(objective_base.Objective):
     body_rng, layers_rng = (
       (None, None) if rng is None else jax.random.split(rng)
     )
-    is_frozen = self.body is Body.FROZEN
-    states = self._encode(
-      model, params, batch, vocabulary, None if is_frozen else body_rng
-    )
-    if is_frozen:
+    if self.freeze_encoder:
+      body_rng = None
+    states = self._encode(model, params, batch, vocabulary, body_rng)
+    if self.freeze_encoder:
       states = jax.lax.stop_gradient(states)
     if not self.head_layers:
       return states
@@ -349,7 +347,7 @@ class FineTuning(objective_base.Objective):
         *sides,
         rng=rng,
         deterministic=rng is None,
-        memory_gradient=self.memory_gradient,
+        stop_gradient_memory=self.stop_gradient_memory,
       )[0]
     batch = batch_keys.select_side(batch)
     params = model_calls.bind_language_params(model, params, batch, vocabulary)

@@ -30,18 +30,6 @@ class StatesFrom(enum.StrEnum):
   DECODER = 'decoder'
 
 
-class Body(enum.StrEnum):
-  """Treatment of the encoder below a head.
-
-  Attributes:
-    TRAINED: The encoder is trained.
-    FROZEN: The hidden states of the encoder are constants, without dropout.
-  """
-
-  TRAINED = 'trained'
-  FROZEN = 'frozen'
-
-
 class HeadKind(enum.StrEnum):
   """Layers of a head; see `xlflax.models.heads.classification_heads`.
 

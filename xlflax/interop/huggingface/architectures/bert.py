@@ -127,7 +127,7 @@ def write_options(
     'hidden_act': activations.to_huggingface(config.activation),
     'max_position_embeddings': config.max_position_embeddings
     + config.position_offset,
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
   }
   problems = find_differences(
     config, **{'position_embedding': 'learned'} | required
@@ -142,7 +142,7 @@ def write_options(
 # Fields of BERT's layers and of the layers of similar architectures.
 _BERT_FIELDS = dict(
   norm='layer',
-  padding_states='keep',
+  zero_padding_states=False,
   use_language_embeddings=False,
   scale_embeddings=False,
   first_attention_norm=True,

@@ -198,7 +198,7 @@ class Options:
 
   def head(
     self, kind: str, *, predicts: bool, tied: bool = True
-  ) -> dict[str, str]:
+  ) -> dict[str, Any]:
     """Returns the fields of a masked LM's head.
 
     Args:
@@ -209,7 +209,7 @@ class Options:
     tied = self.get('tie_word_embeddings', tied)
     return {
       'mlm_head': kind if predicts else 'none',
-      'output_embeddings': 'own' if predicts and not tied else 'tied',
+      'tie_word_embeddings': tied or not predicts,
     }
 
   def require(self, name: str, *allowed) -> None:

@@ -98,7 +98,7 @@ def _write(config: encoder_config.EncoderConfig):
     'max_relative_positions': config.relative_max_distance,
     'pos_att_type': ['p2c', 'c2p'],
     'type_vocab_size': 0,
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
     'pooler_hidden_size': config.hidden_dim,
   }
   problems = bert.find_differences(

@@ -49,7 +49,7 @@ def _write(config: encoder_config.EncoderConfig):
   options = config_options.write_fields(config, _FIELDS)
   options |= {
     'activation': activations.to_huggingface(config.activation),
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
   }
   problems = bert.find_differences(
     config,

@@ -70,7 +70,7 @@ def _write(config: encoder_config.EncoderConfig):
     'head_dim': config.dim_per_head,
     'hidden_act': activations.to_huggingface(config.activation),
     'rope_parameters': config_options.rope_parameters(config),
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
   }
   problems = bert.find_differences(
     config,

@@ -119,7 +119,7 @@ def write_options(
     use_language_embeddings=False,
     tie_decoder=False,
     mlm_head='tied',
-    output_embeddings='tied',
+    tie_word_embeddings=True,
     dim_per_head=config.hidden_dim // config.num_heads,
   )
   required_fields |= fixed

@@ -154,7 +154,7 @@ def _write(config: encoder_config.EncoderConfig):
     ),
     'norm_bias': config.norm == 'layer',
     'mlp_dropout': config.dropout_rate,
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
     'local_attention': 2 * window if window is not None else 128,
     'layer_types': [
       _LOCAL if i % global_attn_every_n_layers else _GLOBAL

@@ -93,7 +93,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
     'gated_mlp': feed_forward.startswith('gated-'),
     'attention_dropout_rate': fields['dropout_rate'],
     'per_layer_relative_bias': model_type == 'umt5',
-    'output_embeddings': 'own' if has_own_output else 'tied',
+    'tie_word_embeddings': not has_own_output,
     'output_scaling': output_scaling,
   }
 
@@ -113,7 +113,7 @@ def _write(
     'feed_forward_proj': feed_forward,
     'is_encoder_decoder': True,
     'n_positions': config.max_position_embeddings,
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
   }
   problems = [] if config.is_t5 else [f'family is {config.family.value!r}']
   if config.per_layer_relative_bias != (model_type == 'umt5'):
@@ -135,7 +135,7 @@ def _write_scaling(config, model_type: str, options) -> list[str]:
   elif model_type == 'umt5':
     # One option specifies both the scaling and the tied embeddings.
     options['tie_word_embeddings'] = config.scales_output
-    if config.output_embeddings == 'tied' and not config.scales_output:
+    if config.tie_word_embeddings and not config.scales_output:
       return ['embeddings are tied, but states are not scaled']
   elif config.scales_output:
     return ['states are scaled before the output table']

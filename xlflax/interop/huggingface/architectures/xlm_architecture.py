@@ -83,7 +83,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     ),
     'use_language_embeddings': embedded,
     'num_languages': num_languages if embedded else None,
-    'padding_states': 'zero',
+    'zero_padding_states': True,
   }
 
 
@@ -94,12 +94,12 @@ def _write(config: encoder_config.EncoderConfig):
     'sinusoidal_embeddings': config.position_embedding == 'sinusoidal',
     'use_lang_emb': config.use_language_embeddings,
     'n_langs': config.num_languages or 1,
-    'tie_word_embeddings': config.output_embeddings == 'tied',
+    'tie_word_embeddings': config.tie_word_embeddings,
   }
   problems = bert.find_differences(
     config,
     free=('use_language_embeddings',),
-    padding_states='zero',
+    zero_padding_states=True,
     position_offset=0,
     type_vocab_size=0,
     mlp_dim=4 * config.hidden_dim,
