@@ -105,7 +105,11 @@ MODELS = {
 }
 _TINY = {
   'EncoderConfig': dict(
-    num_layers=1, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=64
+    num_layers=1,
+    hidden_dim=16,
+    mlp_dim=32,
+    num_heads=2,
+    max_position_embeddings=64,
   ),
   'EncoderDecoderConfig': dict(
     num_encoder_layers=1,

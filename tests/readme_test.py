@@ -20,7 +20,7 @@ _TINY_TRAINING = {
   'size=16000': 'size=76, num_threads=1',
   'length=128, batch_size=64': 'length=16, batch_size=8',
   'num_layers=6, hidden_dim=512, mlp_dim=2048, num_heads=8': (
-    'num_layers=1, hidden_dim=16, mlp_dim=16, num_heads=2, max_length=32'
+    'num_layers=1, hidden_dim=16, mlp_dim=16, num_heads=2, max_position_embeddings=32'
   ),
   'warmup_steps=500': 'warmup_steps=1',
   'num_train_steps=10000': 'num_train_steps=2',

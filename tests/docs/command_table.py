@@ -187,7 +187,7 @@ SMALLER = {
     'length=128': 'length=16',
     'batch_size=64': 'batch_size=8',
     'num_layers=6, hidden_dim=512, mlp_dim=2048, num_heads=8': (
-      'num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2, max_length=32'),
+      'num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2, max_position_embeddings=32'),
     'warmup_steps=500': 'warmup_steps=1',
     'num_train_steps=10000': 'num_train_steps=2',
     'run.at(5000)': 'run.at(2)',

@@ -85,7 +85,7 @@ def test_gin_typos(fails, workspace, tmp_path):
 def test_wrong_shapes_are_found_before_a_step(fails, workspace, tmp_path):
   run = tmp_path / 'run'
   message = fails(*_train(workspace, run, '--gin.LENGTH=64', '--dry_run'))
-  assert 'max_length' in message
+  assert 'max_position_embeddings' in message
   assert 'Got: length 64' in message
   message = fails(*_train(workspace, run, '--gin.BATCH_SIZE=7', '--dry_run'))
   assert 'batch size does not divide' in message and 'Got: 7' in message

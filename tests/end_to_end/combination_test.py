@@ -18,7 +18,7 @@ _SIZES = dict(
   hidden_dim=16,
   mlp_dim=32,
   num_heads=2,
-  max_length=32,
+  max_position_embeddings=32,
   scan_layers=False,
 )
 

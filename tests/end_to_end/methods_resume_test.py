@@ -15,7 +15,11 @@ from xlflax.training.checkpointing import checkpoint_reader
 _STEPS, _EVERY = 46, 23  # an odd step: VECO's next is of another kind
 _ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
 _SIZES = dict(
-  hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32, scan_layers=False
+  hidden_dim=16,
+  mlp_dim=32,
+  num_heads=2,
+  max_position_embeddings=32,
+  scan_layers=False,
 )
 _DEPTHS = {
   'EncoderConfig': ('num_layers',),

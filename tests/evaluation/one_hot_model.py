@@ -23,7 +23,10 @@ class OneHot(nn.Module):
   @property
   def config(self):
     return types.SimpleNamespace(
-      hidden_dim=self.size, num_layers=1, max_length=64, layer_norm_epsilon=1e-5
+      hidden_dim=self.size,
+      num_layers=1,
+      max_position_embeddings=64,
+      layer_norm_epsilon=1e-5,
     )
 
   def encode(self, token_ids, **inputs):

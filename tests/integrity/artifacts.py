@@ -130,7 +130,7 @@ _SIZES = dict(
   hidden_dim=8,
   mlp_dim=8,
   num_heads=2,
-  max_length=12,
+  max_position_embeddings=12,
   position_offset=1,
 )
 

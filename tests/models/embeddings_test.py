@@ -9,7 +9,9 @@ from xlflax.models import embeddings
 from xlflax.models import encoder_config as model_config
 from xlflax.utils import errors
 
-_SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_length=5)
+_SIZES = dict(
+  num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_position_embeddings=5
+)
 _EMBED = dict(
   positions=None, language_ids=None, token_type_ids=None, deterministic=True
 )

@@ -28,7 +28,7 @@ _SIZES = dict(
   mlp_dim=24,
   num_heads=2,
   vocab_size=30,
-  max_length=16,
+  max_position_embeddings=16,
 )
 _KINDS = {
   'post_ln': dict(

@@ -18,7 +18,7 @@ _SIZES = dict(
   num_heads=2,
   vocab_size=30,
   pad_vocab_size_multiple=1,
-  max_length=10,
+  max_position_embeddings=10,
 )
 _IDS = np.arange(6)[None] + 5
 

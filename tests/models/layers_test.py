@@ -7,7 +7,9 @@ import numpy as np
 from xlflax.models import encoder_config as model_config
 from xlflax.models import layers
 
-_SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_length=5)
+_SIZES = dict(
+  num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_position_embeddings=5
+)
 
 
 def _config(**changes):

@@ -27,7 +27,7 @@ _SIZES = dict(
   mlp_dim=20,
   num_heads=2,
   vocab_size=30,
-  max_length=10,
+  max_position_embeddings=10,
 )
 _VARIANTS = {
   'bert': dict(type_vocab_size=2),

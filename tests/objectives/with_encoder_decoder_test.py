@@ -27,7 +27,7 @@ _SIZES = dict(
   vocab_size=fake.SPEC.size,
   pad_vocab_size_multiple=8,
   num_languages=3,
-  max_length=16,
+  max_position_embeddings=16,
 )
 
 

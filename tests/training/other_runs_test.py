@@ -19,7 +19,9 @@ from xlflax.training.checkpointing import (
   run_directory,
 )
 
-_SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=24)
+_SIZES = dict(
+  hidden_dim=16, mlp_dim=32, num_heads=2, max_position_embeddings=24
+)
 _BODY = r'model/(layers|embeddings/(norm|position))'
 
 

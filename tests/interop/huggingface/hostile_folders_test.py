@@ -89,7 +89,7 @@ def test_layers_of_two_kinds_are_not_listed_before_they_are_counted(tmp_path):
 @pytest.mark.parametrize('size', [10**9, 10**25])
 def test_other_sizes_have_a_limit(folder, size):
   _edit(folder, max_position_embeddings=size)
-  _refused(folder, 'max_length')
+  _refused(folder, 'max_position_embeddings')
 
 
 @pytest.mark.parametrize(

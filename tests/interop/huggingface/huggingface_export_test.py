@@ -35,7 +35,7 @@ _SIZES = dict(
   hidden_dim=16,
   mlp_dim=32,
   num_heads=2,
-  max_length=12,
+  max_position_embeddings=12,
   initializer_range=0.5,
   layer_norm_epsilon=1e-5,
 )

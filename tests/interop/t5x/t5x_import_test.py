@@ -190,7 +190,7 @@ def test_an_own_model_by_the_command(own, toy_vocabulary, tmp_path, capsys):
           ('hidden_dim', 16),
           ('mlp_dim', 32),
           ('num_heads', 2),
-          ('max_length', 32),
+          ('max_position_embeddings', 32),
         )
       ]
     )

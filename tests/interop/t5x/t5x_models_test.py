@@ -38,7 +38,7 @@ _TINY = dict(
   hidden_dim=16,
   mlp_dim=32,
   num_heads=2,
-  max_length=32,
+  max_position_embeddings=32,
   dropout_rate=0.1,
   attention_dropout_rate=0.1,
 )

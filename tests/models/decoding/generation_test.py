@@ -439,7 +439,7 @@ def test_sixteen_bit_models_generate(fields):
         num_heads=2,
         vocab_size=_VOCAB,
         pad_vocab_size_multiple=1,
-        max_length=12,
+        max_position_embeddings=12,
         dtype='bfloat16',
       )
       | fields

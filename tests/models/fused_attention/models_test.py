@@ -18,7 +18,7 @@ _SIZES = dict(
   head_dim=16,
   vocab_size=29,
   pad_vocab_size_multiple=1,
-  max_length=32,
+  max_position_embeddings=32,
   attention_dropout_rate=0.2,
 )
 _MODERN = model_config.EncoderConfig(

@@ -34,7 +34,7 @@ def make_model(**fields) -> encoder.Encoder:
           hidden_dim=8,
           mlp_dim=12,
           num_heads=2,
-          max_length=16,
+          max_position_embeddings=16,
           initializer_range=0.5,
         )
         | fields

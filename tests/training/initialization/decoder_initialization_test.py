@@ -34,7 +34,7 @@ _SIZES = dict(
   num_heads=2,
   vocab_size=20,
   pad_vocab_size_multiple=1,
-  max_length=10,
+  max_position_embeddings=10,
 )
 
 
