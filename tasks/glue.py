@@ -69,9 +69,6 @@ def examples(
   return example_source.FileDataset(
     format='rated_pairs' if name == 'stsb' else 'tsv',
     files={'en': f'{directory}/{folder}/{file}.tsv'},
-    options={
-      'columns': columns,
-      'header': 'none' if name == 'cola' else 'first_line',
-    },
+    options={'columns': columns, 'has_header': name != 'cola'},
     max_examples=max_examples,
   )

@@ -442,7 +442,7 @@ def score_word_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
     ),
   )
   train, tests = (
-    read_examples('conllu', _treebank_files(data, split), subtypes='dropped')
+    read_examples('conllu', _treebank_files(data, split), keep_subtypes=False)
     for split in ('train', 'test')
   )
   for metric, scores in attachment_baselines(train['en'], tests).items():

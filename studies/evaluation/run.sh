@@ -64,7 +64,7 @@ parsing() {
   tune parsing parsing 10 64 --grid LEARNING_RATE=1e-3 --metric_for_best_model=parsing/las/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
-    --gin.OPTIONS="{'subtypes': 'dropped'}" --eval_gin "example_source.FileDataset.options={'subtypes': 'dropped'}" \
+    --gin.OPTIONS="{'keep_subtypes': False}" --eval_gin "example_source.FileDataset.options={'keep_subtypes': False}" \
     --eval_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
 }
 

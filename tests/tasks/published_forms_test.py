@@ -52,7 +52,7 @@ def test_xnli(write, end):
     'tsv',
     path,
     'sw',
-    header='first_line',
+    has_header=True,
     columns={
       'id': 'pairID',
       'language': 'language',
@@ -86,7 +86,7 @@ def test_pawsx(write):
     'tsv',
     path,
     'de',
-    header='first_line',
+    has_header=True,
     quoting='csv',
     columns={
       'id': 'id',

@@ -17,9 +17,9 @@ def test_by_hand():
   found = parsing_metrics.attachment_scores([_GOLD], [_GUESS])
   assert found.uas.value == 0.75
   assert found.las.value == 0.5  # the subtype does not count
-  assert found.punctuation is parsing_metrics.Punctuation.INCLUDED
+  assert not found.exclude_punctuation
   without = parsing_metrics.attachment_scores(
-    [_GOLD], [_GUESS], punctuation='excluded'
+    [_GOLD], [_GUESS], exclude_punctuation=True
   )
   assert without.uas.value == 1
   assert without.las.value == pytest.approx(2 / 3)
@@ -54,19 +54,19 @@ def test_equals_a_double_loop():
 
 
 @pytest.mark.parametrize(
-  'gold, guess, kind, values',
+  'gold, guess, exclude, values',
   [
-    ([], [], 'included', 0),
-    ([_GOLD], [], 'included', (0, 1)),
+    ([], [], False, 0),
+    ([_GOLD], [], False, (0, 1)),
     (
       [_GOLD],
       [parsing_metrics.Tree((0,), ('root',))],
-      'included',
+      False,
       (4, 'sentence 1'),
     ),
-    ([_GUESS], [_GUESS], 'excluded', 'sentence 1'),
+    ([_GUESS], [_GUESS], True, 'sentence 1'),
   ],
 )
-def test_what_cannot_be_scored(gold, guess, kind, values):
+def test_what_cannot_be_scored(gold, guess, exclude, values):
   with raises_error(errors.CorpusError, mentions=values):
-    parsing_metrics.attachment_scores(gold, guess, punctuation=kind)
+    parsing_metrics.attachment_scores(gold, guess, exclude_punctuation=exclude)

@@ -85,7 +85,7 @@ def test_scores_and_trees(subject):
 
 
 def test_without_punctuation(subject):
-  result = _task(('en', (_sentence(),)), punctuation='excluded').evaluate(
+  result = _task(('en', (_sentence(),)), exclude_punctuation=True).evaluate(
     subject
   )
   assert result.metrics['las/en'] == pytest.approx(2 / 3)

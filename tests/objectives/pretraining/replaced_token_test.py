@@ -247,7 +247,7 @@ def test_each_loss_trains_its_own_network(batch):
 def test_shared_embeddings_get_both_gradients(batch):
   shared = ReplacedTokenDetection(
     generator=dataclasses.replace(GENERATOR, hidden_dim=8, num_heads=2),
-    embeddings='shared',
+    share_embeddings=True,
     mask_ratio=0.5,
     generator_weight=3.0,
   )
@@ -356,7 +356,7 @@ def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
     ({'discriminator_weight': 0}, 0),
     ({'mask_ratio': 0.0}, 0.0),
     ({'chunk_size': 0}, 0),
-    ({'embeddings': 'tied'}, 'tied'),
+    ({'share_embeddings': 'tied'}, 'tied'),
   ],
 )
 def test_bad_settings(settings, got):

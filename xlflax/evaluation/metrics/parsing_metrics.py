@@ -7,25 +7,12 @@ relation must also be correct. Subtypes after ':' are ignored (`nmod:poss` is
 """
 
 import dataclasses
-import enum
 from collections.abc import Sequence
 
 import numpy as np
 
 from xlflax.evaluation.metrics import example_statistics, metric_checks
 from xlflax.utils import errors, validation
-
-
-class Punctuation(enum.Enum):
-  """Treatment of punctuation.
-
-  INCLUDED: All words are scored, as in the CoNLL 2017 and 2018 shared tasks.
-  EXCLUDED: Words whose gold universal part of speech is PUNCT are not scored,
-    as in many papers on parsing.
-  """
-
-  INCLUDED = 'included'
-  EXCLUDED = 'excluded'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,19 +41,19 @@ class AttachmentScores:
       of each sentence. Its `value` is the score.
     uas: Numbers of words with correct head, and of scored words, of each
       sentence.
-    punctuation: Treatment of punctuation.
+    exclude_punctuation: Whether punctuation is not scored.
   """
 
   las: example_statistics.Statistics
   uas: example_statistics.Statistics
-  punctuation: Punctuation
+  exclude_punctuation: bool
 
 
 def attachment_scores(
   gold: Sequence[Tree],
   predicted: Sequence[Tree],
   *,
-  punctuation: Punctuation | str = Punctuation.INCLUDED,
+  exclude_punctuation: bool = False,
 ) -> AttachmentScores:
   """Computes LAS and UAS of predicted trees.
 
@@ -74,13 +61,17 @@ def attachment_scores(
     gold: N trees. The items may be any objects with `heads`, `relations` and,
       if punctuation is excluded, `tags`, such as a ParsedSentence.
     predicted: N trees with the same numbers of words.
-    punctuation: Treatment of punctuation.
+    exclude_punctuation: Whether to score only words whose gold universal part
+      of speech is not PUNCT, as in many papers on parsing. By default, all
+      words are scored, as in the CoNLL 2017 and 2018 shared tasks.
 
   Raises:
     CorpusError: If there are no trees, if lengths differ, or if tags are
       missing.
   """
-  treatment = validation.validate(punctuation, Punctuation, name='punctuation')
+  exclude_punctuation = validation.validate(
+    exclude_punctuation, bool, name='exclude_punctuation'
+  )
   metric_checks.same_length(gold, predicted, what='trees')
   metric_checks.not_empty(gold, what='trees')
   labeled_rows, unlabeled_rows = [], []
@@ -89,7 +80,7 @@ def attachment_scores(
   ):
     where = f'sentence {number}'
     _check_lengths(gold_tree, predicted_tree, where=where)
-    is_scored = _scored_words(gold_tree, treatment, where=where)
+    is_scored = _scored_words(gold_tree, exclude_punctuation, where=where)
     has_head = np.asarray(gold_tree.heads) == np.asarray(predicted_tree.heads)
     has_relation = np.array(
       [
@@ -107,7 +98,7 @@ def attachment_scores(
   return AttachmentScores(
     las=example_statistics.Statistics(np.array(labeled_rows), ratio),
     uas=example_statistics.Statistics(np.array(unlabeled_rows), ratio),
-    punctuation=treatment,
+    exclude_punctuation=exclude_punctuation,
   )
 
 
@@ -117,10 +108,10 @@ def universal_relation(relation: str) -> str:
 
 
 def _scored_words(
-  gold: Tree, punctuation: Punctuation, *, where: str
+  gold: Tree, exclude_punctuation: bool, *, where: str
 ) -> np.ndarray:
   """Returns whether each word is scored, a bool array of shape [W]."""
-  if punctuation is Punctuation.INCLUDED:
+  if not exclude_punctuation:
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:
     raise errors.CorpusError(
@@ -128,7 +119,7 @@ def _scored_words(
       got=f'tags {tuple(gold.tags)}',
       where=where,
       expected='a universal part of speech for each gold word',
-      fix="Score with punctuation='included'.",
+      fix='Score with exclude_punctuation=False.',
     )
   return np.array([tag != 'PUNCT' for tag in gold.tags], bool)
 

@@ -13,7 +13,6 @@ from xlflax.evaluation import head_predictions, label_checks
 from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import clas, example_statistics, parsing_metrics
 from xlflax.evaluation.metrics.metric import Metric
-from xlflax.evaluation.metrics.parsing_metrics import Punctuation
 from xlflax.evaluation.tasks import head_task, tagging_task
 from xlflax.objectives.finetuning import dependency_parsing
 from xlflax.utils import validation
@@ -32,7 +31,7 @@ class Parsing(head_task.HeadTask):
   trees in which each word depends on the preceding word, and
   `left_branching/<part>`, in which each word depends on the following word.
   `<metric>/mean` is the mean over parts. Subtypes of relations do not count.
-  `punctuation` decides whether punctuation counts, and a note repeats it.
+  A note states whether punctuation is scored.
 
   The file `<part>.conllu` contains the predicted trees. A part without trees (a
   blind test set) yields predictions only.
@@ -43,7 +42,8 @@ class Parsing(head_task.HeadTask):
   sentences.
 
   Attributes:
-    punctuation: Whether punctuation is scored.
+    exclude_punctuation: Whether to exclude words whose gold universal part of
+      speech is PUNCT from LAS and UAS.
     unseen: Treatment of gold relations that the head does not have, without
       their subtypes. By default, they count as wrong, because treebanks differ
       in their relations.
@@ -62,14 +62,14 @@ class Parsing(head_task.HeadTask):
   HEAD = dependency_parsing.DependencyParsing
   name: str = 'parsing'
   objective: str = 'dependency_parsing'
-  punctuation: Punctuation = Punctuation.INCLUDED
+  exclude_punctuation: bool = False
   unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
 
   def general_notes(self) -> tuple[str, ...]:
     """Returns notes that apply to all parts."""
+    punctuation = 'excluded' if self.exclude_punctuation else 'included'
     return (
-      f'punctuation is {self.punctuation.value}; subtypes of relations '
-      'do not count',
+      f'punctuation is {punctuation}; subtypes of relations do not count',
     )
 
   def score_part(
@@ -90,13 +90,13 @@ class Parsing(head_task.HeadTask):
       for name, step in (('right_branching', -1), ('left_branching', 1)):
         chains = [_chain(tree, step=step) for tree in gold]
         scores = parsing_metrics.attachment_scores(
-          gold, chains, punctuation=self.punctuation
+          gold, chains, exclude_punctuation=self.exclude_punctuation
         )
         result.metrics[f'{name}/{part}'] = scores.uas.value
 
   def example_statistics(self, gold, predictions):
     attachment = parsing_metrics.attachment_scores(
-      gold, predictions, punctuation=self.punctuation
+      gold, predictions, exclude_punctuation=self.exclude_punctuation
     )
     content = clas.content_word_scores(gold, predictions)
     return {

@@ -1,7 +1,6 @@
 """Replaced-token detection (ELECTRA, XLM-E)."""
 
 import dataclasses
-import enum
 import functools
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -27,19 +26,6 @@ from xlflax.utils import class_registry, errors, validation
 
 # Embedding tables that a generator can share with the model.
 _SHARED_TABLES = ('token', 'position')
-
-
-class GeneratorEmbeddings(enum.Enum):
-  """Token and position embeddings of the generator.
-
-  Attributes:
-    SEPARATE: The generator has its own embeddings.
-    SHARED: The generator reads the embeddings of the model, which both losses
-      then train (ELECTRA).
-  """
-
-  SEPARATE = 'separate'
-  SHARED = 'shared'
 
 
 class _ReplacedBatch(NamedTuple):
@@ -96,8 +82,9 @@ class ReplacedTokenDetection(objective_base.Objective):
     generator_weight: Weight of the generator's loss.
     discriminator_weight: Weight lambda of the discriminator's loss (both
       papers: 50).
-    embeddings: SEPARATE or SHARED embeddings of the generator. SHARED requires
-      the same `hidden_dim` in both models.
+    share_embeddings: Whether the generator reads the token and position
+      embeddings of the model, which both losses then train (ELECTRA). This
+      requires the same `hidden_dim` in both models.
     chunk_size: Number of vocabulary rows to score at a time in the generator's
       loss and samples. If None, all are scored at once, with two float32 arrays
       of shape [B * K, V].
@@ -113,7 +100,7 @@ class ReplacedTokenDetection(objective_base.Objective):
   random_probability: validation.Fraction = 0.0
   generator_weight: validation.PositiveFloat = 1.0
   discriminator_weight: validation.PositiveFloat = 50.0
-  embeddings: GeneratorEmbeddings = GeneratorEmbeddings.SEPARATE
+  share_embeddings: bool = False
   chunk_size: validation.PositiveInt | None = None
   name: str = 'rtd'
 
@@ -152,7 +139,7 @@ class ReplacedTokenDetection(objective_base.Objective):
       pad_vocab_size_multiple=model_config.pad_vocab_size_multiple,
       cross_attention=False,
     )
-    if self.embeddings is GeneratorEmbeddings.SHARED:
+    if self.share_embeddings:
       self._check_shared_embeddings(config, model_config)
     return encoder.Encoder(config)
 
@@ -180,7 +167,7 @@ class ReplacedTokenDetection(objective_base.Objective):
           got=f'{value} in the generator, {model_value} in the model',
           expected=f'{field}={model_value} in the generator',
           where=f'objective {self.name!r}',
-          fix=f"Set the same `{field}`, or set embeddings='separate'",
+          fix=f'Set the same `{field}`, or set share_embeddings=False',
         )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
@@ -201,7 +188,7 @@ class ReplacedTokenDetection(objective_base.Objective):
     generator = model_params.init_params(
       self.generator_module(model), generator_rng
     )
-    if self.embeddings is GeneratorEmbeddings.SHARED:
+    if self.share_embeddings:
       generator = {
         **generator,
         'embeddings': {
@@ -219,7 +206,7 @@ class ReplacedTokenDetection(objective_base.Objective):
   def _generator_params(self, params) -> dict[str, Any]:
     """Returns the parameters of the generator as `{'model': ...}`."""
     generator_params = params['heads'][self.name]['generator']
-    if self.embeddings is GeneratorEmbeddings.SEPARATE:
+    if not self.share_embeddings:
       return {'model': generator_params}
     shared = {
       k: v

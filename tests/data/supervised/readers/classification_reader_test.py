@@ -93,7 +93,7 @@ def test_header_with_column_numbers(write):
   path = write('p.tsv', 'id\tsentence1\tsentence2\tlabel\n7\t一\t二\t1\n')
   columns = {'id': 0, 'text': 1, 'paired_text': 2, 'label': 3}
   (example,) = classification_reader.read_tsv(
-    path, 'zh', columns=columns, header='first_line'
+    path, 'zh', columns=columns, has_header=True
   ).examples
   assert (example.id, example.text, example.label) == ('7', '一', '1')
 

@@ -92,7 +92,7 @@ def test_oddities_are_listed(write):
     ('a\tB_LOC\n', {'scheme': 'iob2'}, ('B_LOC', 'a.tsv:1')),
     ('a\tE-X\n', {'scheme': 'iob1'}, ('E-X', 'a.tsv:1')),
     ('1\tmot\n', {'word': 1, 'tag': 2}, (2, '1 | mot', 1, 'a.tsv:1')),
-    ('mot\tO\n', {'prefix': 'language'}, ('mot', 'fr:mot', 'a.tsv:1')),
+    ('mot\tO\n', {'language_prefix': True}, ('mot', 'fr:mot', 'a.tsv:1')),
     ('\n\n', {}, 'a.tsv'),
   ],
 )

@@ -54,7 +54,7 @@ def test_predictions_keep_multiword_tokens(write):
 
 def test_subtypes_can_be_dropped(write):
   first, _ = conllu.read_trees(
-    write('a.conllu', _TWO), 'fr', subtypes='dropped'
+    write('a.conllu', _TWO), 'fr', keep_subtypes=False
   ).examples
   assert first.relations == ('case', 'det', 'root', 'advmod')
 

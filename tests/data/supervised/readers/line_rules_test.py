@@ -256,9 +256,7 @@ def test_a_header_of_a_tsv_file_is_not_an_example(tmp_path, header):
   with pytest.raises(errors.CorpusError) as caught:
     _read('tsv', path)
   assert caught.value.where == f'{path}:1'
-  reading = file_formats.find_reader('tsv').read(
-    path, 'en', header='first_line'
-  )
+  reading = file_formats.find_reader('tsv').read(path, 'en', has_header=True)
   assert {example.label for example in reading.examples} == {'entailment'}
 
 

@@ -157,8 +157,8 @@ def test_missing_languages_and_files(nli, tmp_path):
   [
     ({'format': 'xml'}, ('tsv', 'jsonl', 'webis_cls', 'xml')),
     (
-      {'format': 'conllu', 'options': {'header': 'none'}},
-      ('conllu', 'subtypes', 'header'),
+      {'format': 'conllu', 'options': {'has_header': False}},
+      ('conllu', 'keep_subtypes', 'has_header'),
     ),
     ({'format': 'tsv', 'files': {}}, 'FileDataset.files'),
   ],

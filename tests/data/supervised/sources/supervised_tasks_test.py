@@ -250,7 +250,7 @@ def test_tasks_are_listed_and_shown(tmp_path, registries):
   'arguments, error, got',
   [
     ({'kind': 'parsing'}, errors.ConfigError, 'parsing'),
-    ({'header': 'none'}, errors.ConfigError, 'header'),
+    ({'has_header': False}, errors.ConfigError, 'has_header'),
     ({'files': {'test': 'no/file'}}, errors.CorpusError, 'no/file'),
     ({'format': 'xml'}, errors.ConfigError, 'xml'),
   ],

@@ -6,7 +6,6 @@ Language Models"; Tikhonov and Ryabinin (2021), "It's All in the Heads".
 """
 
 import csv
-import enum
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.readers import file_reading
+from xlflax.utils import validation
 
 _KIND = 'multiple-choice question'
 _QUESTIONS = {'cause': 'What was the cause?', 'effect': 'What was the effect?'}
@@ -21,20 +21,9 @@ _BELEBELE_ANSWERS = ('mc_answer1', 'mc_answer2', 'mc_answer3', 'mc_answer4')
 _NUM_STORY_FIELDS = 8
 
 
-class Zeros(enum.Enum):
-  """Interpretation of a file in which all labels are 0.
-
-  GOLD: The labels are gold labels.
-  BLIND: The file is a blind test set.
-  """
-
-  GOLD = 'gold'
-  BLIND = 'blind'
-
-
 @file_formats.register_reader('xcopa', example=labeled_examples.Choice)
 def read_xcopa(
-  path: str | os.PathLike, language: str, *, zeros: Zeros | str = 'gold'
+  path: str | os.PathLike, language: str, *, blind_if_all_zero: bool = False
 ) -> file_reading.Reading:
   """Reads lines of JSON with a premise and two choices.
 
@@ -45,17 +34,21 @@ def read_xcopa(
   Args:
     path: Path of the file.
     language: Language code of the text.
-    zeros: Interpretation of a file with several questions whose labels are all
-      0. Use 'blind' for the test sets that XTREME-R's script writes.
+    blind_if_all_zero: Whether a file with several questions whose labels are
+      all 0 is a blind test set, as in the test sets that XTREME-R's script
+      writes. Otherwise, the labels are gold labels.
 
   Raises:
     CorpusError: If an object lacks a key, with file and line, or if the file is
       empty.
   """
+  blind_if_all_zero = validation.validate(
+    blind_if_all_zero, bool, name='blind_if_all_zero'
+  )
   examples: list[labeled_examples.Example] = []
   values = list(file_reading.read_json_lines(path))
   is_blind = (
-    Zeros(zeros) is Zeros.BLIND
+    blind_if_all_zero
     and len(values) > 1
     and all(value.get('label') == 0 for _, value in values)
   )

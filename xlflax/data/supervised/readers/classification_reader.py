@@ -47,17 +47,6 @@ Columns = Mapping[str, Column]
 Labels = Mapping[str, str | None]
 
 
-class Header(enum.Enum):
-  """Location of the column names of a TSV file.
-
-  NONE: The file has no column names.
-  FIRST_LINE: The first line contains the column names.
-  """
-
-  NONE = 'none'
-  FIRST_LINE = 'first_line'
-
-
 class Quoting(enum.Enum):
   """Interpretation of quotation marks in the fields of a TSV file.
 
@@ -77,7 +66,7 @@ def read_tsv(
   *,
   columns: Columns = TSV_COLUMNS,
   labels: Labels | None = None,
-  header: Header | str = Header.NONE,
+  has_header: bool = False,
   quoting: Quoting | str = Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
@@ -100,8 +89,8 @@ def read_tsv(
     labels: Class name for each label in the file, or None to skip the lines
       with a label. If not given, the labels in the file are the class names,
       except that `contradictory` (XNLI-MT) is read as `contradiction`.
-    header: Location of the column names. The first line is used if `columns`
-      contains names.
+    has_header: Whether the first line contains the column names. This is always
+      the case if `columns` contains names.
     quoting: Interpretation of quotation marks.
     paired_language: Language code of the second texts. If None, `language` is
       used.
@@ -118,7 +107,7 @@ def read_tsv(
     language,
     columns=columns,
     labels=labels,
-    header=header,
+    has_header=has_header,
     quoting=quoting,
     paired_language=paired_language,
   )
@@ -135,7 +124,7 @@ def read_columns(
   *,
   columns: Columns,
   labels: Labels | None,
-  header: Header | str,
+  has_header: bool,
   quoting: Quoting | str,
   paired_language: str | None,
 ) -> tuple[file_reading.Reading, column_validation.Columns]:
@@ -145,13 +134,11 @@ def read_columns(
     The examples, and the values of all columns.
   """
   _check_columns(columns)
-  header = validation.validate(header, Header, name='header')
+  has_header = validation.validate(has_header, bool, name='has_header')
   quoting = validation.validate(quoting, Quoting, name='quoting')
   rows = _read_tsv_rows(path, quoting)
   names: list[str] = []
-  if header is Header.FIRST_LINE or any(
-    isinstance(column, str) for column in _flatten(columns)
-  ):
+  if has_header or any(isinstance(column, str) for column in _flatten(columns)):
     names = next(rows, (0, []))[1]
   file_columns = column_validation.Columns(names)
 
@@ -369,7 +356,7 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
       got=file_reading.shorten_quoted(' | '.join(fields)),
       expected='an example',
       where=f'{path}:1',
-      fix="Set the option header='first_line', or delete the line",
+      fix='Set the option has_header=True, or delete the line',
     )
 
 

@@ -52,17 +52,6 @@ class Separator(enum.Enum):
   AUTO = 'auto'
 
 
-class Prefix(enum.Enum):
-  """Prefix of words.
-
-  NONE: Words have no prefix.
-  LANGUAGE: Words have a language code as prefix, as in `fr:mot` (WikiAnn).
-  """
-
-  NONE = 'none'
-  LANGUAGE = 'language'
-
-
 class _Line(NamedTuple):
   """A line with a word. The tag is None if the file is blind."""
 
@@ -78,7 +67,7 @@ class _Line(NamedTuple):
   'wikiann',
   example=labeled_examples.TaggedSentence,
   scheme='iob2',
-  prefix='language',
+  language_prefix=True,
 )
 @file_formats.register_reader(
   'conll_iob2', example=labeled_examples.TaggedSentence, scheme='iob2'
@@ -95,7 +84,7 @@ def read_conll(
   tag: int = -1,
   scheme: Scheme | str = Scheme.PLAIN,
   separator: Separator | str = Separator.AUTO,
-  prefix: Prefix | str = Prefix.NONE,
+  language_prefix: bool = False,
 ) -> file_reading.Reading:
   """Reads sentences of tagged words.
 
@@ -113,7 +102,8 @@ def read_conll(
     tag: Index of the tag column.
     scheme: Tagging scheme of the file.
     separator: Separator of columns.
-    prefix: Prefix of words.
+    language_prefix: Whether words have a language code as prefix, as in
+      `fr:mot` (WikiAnn).
 
   Raises:
     CorpusError: If a line has too few columns or another number of columns than
@@ -122,13 +112,17 @@ def read_conll(
       look like words.
   """
   scheme = validation.validate(scheme, Scheme, name='scheme')
-  prefix = validation.validate(prefix, Prefix, name='prefix')
+  language_prefix = validation.validate(
+    language_prefix, bool, name='language_prefix'
+  )
   separator = validation.validate(separator, Separator, name='separator')
   split = _choose_splitter(path, separator)
   examples: list[labeled_examples.TaggedSentence] = []
   problems: list[str] = []
   is_blind: bool | None = None
-  for sentence_id, lines in _read_sentences(path, split, word, tag, prefix):
+  for sentence_id, lines in _read_sentences(
+    path, split, word, tag, language_prefix
+  ):
     is_blind = _check_blind(lines, is_blind, path)
     examples.append(
       labeled_examples.TaggedSentence(
@@ -170,7 +164,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _read_sentences(
-  path, split, word, tag, prefix
+  path, split, word, tag, language_prefix
 ) -> Iterator[tuple[str | None, list[_Line]]]:
   """Yields the id, if any, and the words of each sentence."""
   sentence_id: str | None = None
@@ -195,13 +189,20 @@ def _read_sentences(
           f'{len(fields)} columns: {file_reading.shorten_quoted(text)}',
           expected=f'{num_columns} columns, as in the lines before',
         )
-      lines.append(_parse_line(fields, word, tag, prefix, path, number))
+      lines.append(
+        _parse_line(fields, word, tag, language_prefix, path, number)
+      )
   if lines:
     yield sentence_id, lines
 
 
 def _parse_line(
-  fields: list[str], word: int, tag: int, prefix: Prefix, path, number: int
+  fields: list[str],
+  word: int,
+  tag: int,
+  language_prefix: bool,
+  path,
+  number: int,
 ) -> _Line:
   """Returns the word and the tag of a line."""
   size = len(fields)
@@ -218,7 +219,7 @@ def _parse_line(
       '(counted from 0)',
     )
   text = fields[word_column]
-  if prefix is Prefix.LANGUAGE:
+  if language_prefix:
     code, colon, text = text.partition(':')
     if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', code):
       raise file_reading.malformed_line_error(

@@ -10,7 +10,6 @@ Sources: Zeman et al. (2018), "CoNLL 2018 Shared Task";
 universaldependencies.org/format.
 """
 
-import enum
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -32,17 +31,6 @@ _PARSERS = dict.fromkeys(
 
 
 _WORD_COLUMNS = ('form', 'lemma', 'upos', 'feats', 'head', 'deprel')
-
-
-class Subtypes(enum.Enum):
-  """Handling of language-specific subtypes of relations.
-
-  KEPT: Relations are read with their subtypes, such as `acl:relcl`.
-  DROPPED: Subtypes are removed, so that `acl:relcl` is read as `acl`.
-  """
-
-  KEPT = 'kept'
-  DROPPED = 'dropped'
 
 
 class _Word(NamedTuple):
@@ -68,10 +56,7 @@ class _Sentence(NamedTuple):
 
 @file_formats.register_reader('conllu', example=labeled_examples.ParsedSentence)
 def read_trees(
-  path: str | os.PathLike,
-  language: str,
-  *,
-  subtypes: Subtypes | str = Subtypes.KEPT,
+  path: str | os.PathLike, language: str, *, keep_subtypes: bool = True
 ) -> file_reading.Reading:
   """Reads sentences with their dependency trees.
 
@@ -80,18 +65,21 @@ def read_trees(
   Args:
     path: Path of the file.
     language: Language code of the sentences.
-    subtypes: Handling of subtypes of relations.
+    keep_subtypes: Whether to read relations with their language-specific
+      subtypes. If False, `acl:relcl` is read as `acl`.
 
   Raises:
     CorpusError: If a line or a tree violates the format (columns, numbering,
       heads outside the sentence, no root or several roots, a cycle), with file
       and line, or if the file is empty.
   """
-  subtypes = validation.validate(subtypes, Subtypes, name='subtypes')
+  keep_subtypes = validation.validate(keep_subtypes, bool, name='keep_subtypes')
   examples: list[labeled_examples.Example] = []
   for sentence in _read_sentences(path):
     heads = _read_heads(sentence, path)
-    relations = tuple(_read_relation(word, subtypes) for word in sentence.words)
+    relations = tuple(
+      _read_relation(word, keep_subtypes) for word in sentence.words
+    )
     examples.append(
       labeled_examples.ParsedSentence(
         id=sentence.id or str(len(examples)),
@@ -347,8 +335,8 @@ def _find_cycle(heads: Sequence[int]) -> list[int]:
   return []
 
 
-def _read_relation(word: _Word, subtypes: Subtypes) -> str:
+def _read_relation(word: _Word, keep_subtypes: bool) -> str:
   """Returns the relation of a word, with or without its subtype."""
-  if subtypes is Subtypes.DROPPED:
-    return word.relation.partition(':')[0]
-  return word.relation
+  if keep_subtypes:
+    return word.relation
+  return word.relation.partition(':')[0]

@@ -19,8 +19,7 @@ def read_rated_pairs(
   *,
   columns: classification_reader.Columns = classification_reader.TSV_COLUMNS,
   labels: Mapping[str, str | None] | None = None,
-  header: classification_reader.Header
-  | str = classification_reader.Header.NONE,
+  has_header: bool = False,
   quoting: classification_reader.Quoting
   | str = classification_reader.Quoting.NONE,
   paired_language: str | None = None,
@@ -45,7 +44,7 @@ def read_rated_pairs(
     language,
     columns=columns,
     labels=labels,
-    header=header,
+    has_header=has_header,
     quoting=quoting,
     paired_language=paired_language,
   )

@@ -6,7 +6,6 @@ does not answer.
 """
 
 import dataclasses
-import enum
 import json
 import os
 from collections.abc import Iterator
@@ -19,17 +18,6 @@ from xlflax.utils import validation
 _KIND = 'question file'
 
 
-class Unanswerable(enum.Enum):
-  """Handling of questions without an answer in a file with answers.
-
-  LEFT_OUT: The questions are skipped.
-  KEPT: The questions are kept, with an empty text as the right answer.
-  """
-
-  LEFT_OUT = 'left_out'
-  KEPT = 'kept'
-
-
 class _Item(NamedTuple):
   """A question of the JSON file, with its location, title and context."""
 
@@ -40,7 +28,7 @@ class _Item(NamedTuple):
 
 
 @file_formats.register_reader(
-  'squad_v2', example=labeled_examples.Question, unanswerable='kept'
+  'squad_v2', example=labeled_examples.Question, keep_unanswerable=True
 )
 @file_formats.register_reader('squad', example=labeled_examples.Question)
 def read_squad(
@@ -48,7 +36,7 @@ def read_squad(
   language: str,
   *,
   question_language: str | None = None,
-  unanswerable: Unanswerable | str = Unanswerable.LEFT_OUT,
+  keep_unanswerable: bool = False,
 ) -> file_reading.Reading:
   """Reads questions in the format of SQuAD.
 
@@ -65,7 +53,8 @@ def read_squad(
     language: Language code of the contexts.
     question_language: Language code of the questions. If None, `language` is
       used.
-    unanswerable: Handling of questions without an answer.
+    keep_unanswerable: Whether to keep the questions without an answer of a file
+      with answers. Their right answer is an empty text.
 
   Raises:
     CorpusError: If the file is not valid JSON (file:line), if a field is
@@ -100,26 +89,32 @@ def read_squad(
       f'{path}: Renaming {num_repeated} questions with the id of an earlier '
       'question to <id>#2, <id>#3, …'
     )
-  policy = validation.validate(unanswerable, Unanswerable, name='unanswerable')
+  keep_unanswerable = validation.validate(
+    keep_unanswerable, bool, name='keep_unanswerable'
+  )
   if any(example.answers for example in examples):
     column_validation.check_answers(examples, path)
-    examples = _handle_unanswerable(examples, policy, path, problems)
+    if keep_unanswerable:
+      examples = _mark_unanswerable(examples)
+    else:
+      examples = _skip_unanswerable(examples, path, problems)
   return file_reading.Reading(examples, tuple(problems))
 
 
-def _handle_unanswerable(
-  examples, unanswerable: Unanswerable, path, problems: list[str]
+def _mark_unanswerable(examples) -> list[labeled_examples.Question]:
+  """Sets the answer of the questions without one to `UNANSWERABLE`."""
+  return [
+    example
+    if example.answers
+    else dataclasses.replace(example, answers=(labeled_examples.UNANSWERABLE,))
+    for example in examples
+  ]
+
+
+def _skip_unanswerable(
+  examples, path, problems: list[str]
 ) -> list[labeled_examples.Question]:
-  """Marks the questions without an answer, or skips and lists them."""
-  if unanswerable is Unanswerable.KEPT:
-    return [
-      example
-      if example.answers
-      else dataclasses.replace(
-        example, answers=(labeled_examples.UNANSWERABLE,)
-      )
-      for example in examples
-    ]
+  """Skips and lists the questions without an answer."""
   problems += [
     f'{path}: Skipping question {example.id}, which has no answer'
     for example in examples
