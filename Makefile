@@ -1,10 +1,11 @@
-# Every target sets up what it needs in .venv; only python3 >= 3.11 and make
-# have to be there.
+# Each target installs the packages that it uses into .venv. A machine needs only
+# python3 >= 3.11 and make.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
-# Test files and xlflax are compiled once, not once for every process.
+# Lets Python cache bytecode, so that test files and xlflax are compiled once
+# instead of once per process.
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -12,26 +13,28 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
   goldens benchmarks compile-targets campaign audit sbom clean
 
 help:
-	@echo 'make quickstart   train and evaluate a small model on embedded text'
-	@echo 'make test         run the tests'
-	@echo 'make test-slow    run the long checks too'
-	@echo 'make test-oldest  run the tests with the oldest packages that setup.py allows'
-	@echo 'make lint         ruff (rules and format) and mypy'
-	@echo 'make format       mend what ruff can mend'
-	@echo 'make hooks        run lint before each commit (pre-commit)'
-	@echo 'make docs         build the site into build/site'
-	@echo 'make dist         build the wheel and the sdist into dist'
-	@echo 'make goldens      write the golden files of the tests anew'
-	@echo 'make benchmarks   the speed and memory comparisons'
-	@echo 'make compile-targets   compile the steps for GPUs and TPUs that are not'
-	@echo '                  here (5 GB of packages, hours) and check bounds'
-	@echo 'make campaign     kills, signals, full disks, file mutations and inputs, for MINUTES'
-	@echo 'make audit        known vulnerabilities of the locked packages'
-	@echo 'make sbom         what they are, as CycloneDX, in build/sbom'
-	@echo 'make clean        remove .venv and caches'
+	@echo 'make quickstart   Train and evaluate a small model on embedded text'
+	@echo 'make test         Run the tests'
+	@echo 'make test-slow    Run the tests, including the slow ones'
+	@echo 'make test-oldest  Run the tests with the oldest packages that setup.py allows'
+	@echo 'make lint         Run ruff (rules and format) and mypy'
+	@echo 'make format       Format the code and apply the automatic fixes of ruff'
+	@echo 'make hooks        Install the pre-commit hooks, which run ruff and mypy'
+	@echo 'make docs         Build the site into build/site'
+	@echo 'make dist         Build the wheel and the sdist into dist'
+	@echo 'make goldens      Regenerate the golden files of the tests'
+	@echo 'make benchmarks   Run the speed and memory comparisons'
+	@echo 'make compile-targets   Compile the training steps for GPUs and TPUs that are'
+	@echo '                  not available and check their bounds (5 GB of packages,'
+	@echo '                  hours)'
+	@echo 'make campaign     Run fault-injection tests (kills, signals, full disks,'
+	@echo '                  corrupted files, invalid input) for MINUTES'
+	@echo 'make audit        Report known vulnerabilities of the locked packages'
+	@echo 'make sbom         Write a CycloneDX list of the locked packages to build/sbom'
+	@echo 'make clean        Remove .venv and caches'
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit("xlflax needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -c 'import sys; sys.exit("xlflax requires Python 3.11 or newer. Found Python " + sys.version.split()[0] + "." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: setup.py | $(BIN)/python
@@ -100,7 +103,8 @@ MINUTES ?= 30
 campaign: $(VENV)/.dev
 	$(BIN)/python -m tests.campaigns.run --minutes $(MINUTES)
 
-# Tools of their own, at locked versions; nothing else of .venv has to be there.
+# The audit tools have their own environment with locked versions. It does not
+# require .venv.
 AUDIT := build/audit
 LOCKS := cpu gpu tpu
 
