@@ -26,7 +26,7 @@ from xlflax.utils import errors
 
 VARIANTS = ('xla', 'xla_dropout', 'cudnn', 'fused', 'fused_dropout')
 ERRORS = ('forward_error', 'gradient_error', 'packed_error')
-_SEGMENTS = 4  # texts in a packed row; the fifth part of a row is padding
+_NUM_SEGMENTS = 4  # texts in a packed row; the fifth part of a row is padding
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,16 +48,16 @@ MODELS = {
 }
 
 
-def segment_ids(sizes: Sizes) -> np.ndarray:
+def make_segment_ids(sizes: Sizes) -> np.ndarray:
   """int32 [B, T]: texts of one length and, at the end, as much padding."""
-  text = sizes.length // (_SEGMENTS + 1)
+  text = sizes.length // (_NUM_SEGMENTS + 1)
   ids = np.zeros((sizes.batch, sizes.length), np.int32)
-  for i in range(_SEGMENTS):
+  for i in range(_NUM_SEGMENTS):
     ids[:, i * text : (i + 1) * text] = i + 1
   return ids
 
 
-def inputs(sizes: Sizes, seed: int = 0):
+def make_inputs(sizes: Sizes, seed: int = 0):
   """Query, key, value and the output's cotangent, [B, T, N, D]."""
   shape = (sizes.batch, sizes.length, sizes.heads, sizes.width)
   return [
@@ -66,12 +66,12 @@ def inputs(sizes: Sizes, seed: int = 0):
   ]
 
 
-def attend(variant: str, query, key, value, ids) -> jax.Array:
+def compute_attention(variant: str, query, key, value, ids) -> jax.Array:
   """Attention within segments by one of `VARIANTS`."""
   mask = masks.make_self_attention_mask(ids)
   if variant == 'formula':
     length = query.shape[1]
-    return _formula(query, key, value, mask.array(length, length))
+    return _reference_attention(query, key, value, mask.array(length, length))
   name, _, dropout = variant.partition('_')
   given = (
     dict(dropout_rate=0.1, dropout_key=jax.random.key(1)) if dropout else {}
@@ -81,7 +81,7 @@ def attend(variant: str, query, key, value, ids) -> jax.Array:
   )
 
 
-def _formula(query, key, value, mask) -> jax.Array:
+def _reference_attention(query, key, value, mask) -> jax.Array:
   query, key, value = (x.astype(jnp.float32) for x in (query, key, value))
   scores = (
     jnp.einsum('btnd,bsnd->bnts', query, key, precision='highest')
@@ -91,24 +91,26 @@ def _formula(query, key, value, mask) -> jax.Array:
   return jnp.einsum('bnts,bsnd->btnd', weights, value, precision='highest')
 
 
-def with_gradients(variant: str, query, key, value, cotangent, ids):
+def compute_with_gradients(variant: str, query, key, value, cotangent, ids):
   """(output, gradients of query, key and value) at positions of text."""
   text = (ids > 0)[:, :, None, None]
 
   def run(*given):
-    return attend(variant, *given, ids)
+    return compute_attention(variant, *given, ids)
 
   output, back = jax.vjp(run, query, key, value)
   gradients = back(jnp.where(text, cotangent, 0).astype(output.dtype))
   return jnp.where(text, output, 0), gradients
 
 
-def unpacked(arrays, ids: np.ndarray):
+def unpack_rows(arrays, ids: np.ndarray):
   """The same texts, each in a row of its own, padded to twice its length."""
-  text = ids.shape[1] // (_SEGMENTS + 1)
+  text = ids.shape[1] // (_NUM_SEGMENTS + 1)
 
   def split(array):
-    rows = array[:, : _SEGMENTS * text].reshape((-1, text) + array.shape[2:])
+    rows = array[:, : _NUM_SEGMENTS * text].reshape(
+      (-1, text) + array.shape[2:]
+    )
     return jnp.concatenate([rows, jnp.zeros_like(rows)], axis=1)
 
   return [split(array) for array in arrays], split(np.minimum(ids, 1)).astype(
@@ -116,35 +118,41 @@ def unpacked(arrays, ids: np.ndarray):
   )
 
 
-def packed_error(variant: str, arrays, ids: np.ndarray, packed) -> float:
+def measure_packed_error(
+  variant: str, arrays, ids: np.ndarray, packed
+) -> float:
   """Distance between packed rows and the same texts in rows of their own."""
-  rows, row_ids = unpacked(arrays, ids)
-  alone = jax.jit(functools.partial(with_gradients, variant))(*rows, row_ids)
-  expected, _ = unpacked(jax.tree.leaves(packed), ids)
-  return jitted.distance(jax.tree.leaves(alone), expected)
+  rows, row_ids = unpack_rows(arrays, ids)
+  alone = jax.jit(functools.partial(compute_with_gradients, variant))(
+    *rows, row_ids
+  )
+  expected, _ = unpack_rows(jax.tree.leaves(packed), ids)
+  return jitted.max_relative_error(jax.tree.leaves(alone), expected)
 
 
-def compare(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
+def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
   """Figures of each variant; {'refused': reason} where it cannot be run."""
-  arrays, ids = inputs(sizes), segment_ids(sizes)
-  wanted = jax.jit(functools.partial(with_gradients, 'formula'))(*arrays, ids)
+  arrays, ids = make_inputs(sizes), make_segment_ids(sizes)
+  wanted = jax.jit(functools.partial(compute_with_gradients, 'formula'))(
+    *arrays, ids
+  )
   results: dict[str, dict] = {}
   for variant in variants:
-    run = functools.partial(with_gradients, variant)
+    run = functools.partial(compute_with_gradients, variant)
     try:
-      figures, found = jitted.measure(run, *arrays, ids, calls=calls)
+      figures, found = jitted.measure_jitted(run, *arrays, ids, calls=calls)
     except errors.ConfigError as error:
       results[variant] = {'refused': error.got}
       continue
     compared = 'dropout' not in variant
     results[variant] = figures | {
-      'forward_error': jitted.distance(found[0], wanted[0])
+      'forward_error': jitted.max_relative_error(found[0], wanted[0])
       if compared
       else float('nan'),
-      'gradient_error': jitted.distance(found[1], wanted[1])
+      'gradient_error': jitted.max_relative_error(found[1], wanted[1])
       if compared
       else float('nan'),
-      'packed_error': packed_error(variant, arrays, ids, found)
+      'packed_error': measure_packed_error(variant, arrays, ids, found)
       if compared
       else float('nan'),
     }
@@ -161,10 +169,12 @@ def main(arguments=None) -> None:
   parser.add_argument('--output', help='write the figures to this file too')
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
-  results = compare(sizes, calls=args.calls, variants=args.variants.split(','))
+  results = compare_backends(
+    sizes, calls=args.calls, variants=args.variants.split(',')
+  )
   print(
     f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
-    f'{jitted.table(results, ERRORS)}'
+    f'{jitted.format_table(results, ERRORS)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

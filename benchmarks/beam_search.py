@@ -11,25 +11,25 @@ from benchmarks import inference, measure, sentences, shapes
 SHAPE = shapes.Shape(vocabulary=16_000, batch=32, length=48, dropout=0.0)
 VARIANTS = ('x/beam_search', 'torch/beam_search')
 BEAM_SIZE = 5
-_AGREEMENT = 0.9  # of the hypotheses; rounding can change a beam's course
+_MIN_AGREEMENT = 0.9  # of the hypotheses; rounding can change a beam's course
 
 
-def make(
+def make_translate_function(
   variant: str, shape: shapes.Shape, count: int
 ) -> Callable[[], list[list[int]]]:
   """A function that translates `count` sentences into up to `length` tokens."""
   from benchmarks.peers import converted
 
-  texts = sentences.random_sentences(
+  texts = sentences.make_random_sentences(
     count, vocabulary=shape.vocabulary, longest=shape.length - 2
   )
-  model = converted.encoder_decoder(shape, positions=shape.length)
+  model = converted.make_encoder_decoder(shape, positions=shape.length)
   if variant.startswith('torch/'):
     from benchmarks.peers import inference as peer
 
-    return peer.beam_search(
+    return peer.make_beam_search_function(
       model,
-      sentences.rows(texts),
+      sentences.tokenize_sentences(texts),
       shape.batch,
       beam_size=BEAM_SIZE,
       max_length=shape.length,
@@ -41,8 +41,8 @@ def make(
   )
   from xlflax.models import encoder_decoder
 
-  config, params = converted.convert(model)
-  vocabulary: Any = sentences.Numbers(shape.vocabulary)
+  config, params = converted.convert_model(model)
+  vocabulary: Any = sentences.NumberVocabulary(shape.vocabulary)
   one = sentence_translator.Translator(
     eval_task.EvalModel(
       model=encoder_decoder.EncoderDecoder(config),
@@ -65,32 +65,32 @@ def make(
   ]
 
 
-def measure_here(
+def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
   """Times one variant in this process."""
-  call = make(variant, shape, count)
+  call = make_translate_function(variant, shape, count)
   kept: list[list[list[int]]] = []
   figures = measure.time_calls(lambda: kept.append(call()), calls=calls)
-  return figures | {'work': sum(map(len, kept[-1])), 'found': kept[-1]}
+  return figures | {'work': sum(map(len, kept[-1])), 'outputs': kept[-1]}
 
 
-def agree(one: Any, other: Any) -> bool:
+def outputs_agree(one: Any, other: Any) -> bool:
   """Whether nearly all hypotheses are the same."""
   same = sum(a == b for a, b in zip(one, other, strict=True))
-  return same >= _AGREEMENT * len(one)
+  return same >= _MIN_AGREEMENT * len(one)
 
 
 def main(arguments=None) -> None:
-  inference.compare(
+  inference.compare_variants(
     arguments,
     module='benchmarks.beam_search',
     variants=VARIANTS,
     shape=SHAPE,
     count=32,
     unit='tokens',
-    agree=agree,
-    measure_one=measure_here,
+    agree=outputs_agree,
+    measure_one=measure_variant,
   )
 
 

@@ -26,27 +26,27 @@ from xlflax.data.preprocessing import language_id
 from xlflax.demo import demo_corpus
 
 _CODES = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ru', 'sw', 'tr', 'zh')
-_MOST = 1000  # lines of a language
-_LENGTHS = (0, 15, 25, 50, 100, 10_000)
-_FOREIGN = (0.0, 0.01, 0.1, 0.5)
-_LEAST = 0.5
-_REPLACED = (0.0, 0.05, 0.1, 0.2, 0.3)
+_MAX_LINES = 1000  # lines of a language
+_LENGTH_BINS = (0, 15, 25, 50, 100, 10_000)
+_FOREIGN_FRACTIONS = (0.0, 0.01, 0.1, 0.5)
+_MIN_PROBABILITY = 0.5
+_REPLACED_FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.3)
 
-Keeps = Callable[[str], bool]
+LineFilter = Callable[[str], bool]
 Lines = dict[str, list[str]]
 
 
-def sentences(data: pathlib.Path) -> Lines:
+def load_sentences(data: pathlib.Path) -> Lines:
   """Those of NTREX and Tatoeba."""
   found: dict[str, dict[str, None]] = {code: {} for code in _CODES}
-  for codes, rows in large_text.parallel(data):
+  for codes, rows in large_text.read_parallel(data):
     if len(rows) <= 2000:  # the others are tokenised, in lower case
       for code, side in zip(codes, zip(*rows, strict=True), strict=True):
         found.get(code, {}).update(dict.fromkeys(side))
-  return {code: _some(list(lines)) for code, lines in found.items()}
+  return {code: _sample_lines(list(lines)) for code, lines in found.items()}
 
 
-def messages() -> Lines:
+def load_messages() -> Lines:
   """Texts of a user interface."""
   directory = demo_corpus.package_directory('django')
   found = {
@@ -58,33 +58,34 @@ def messages() -> Lines:
   lines['en'] = list(
     dict.fromkeys(x for texts in found.values() for x in texts)
   )
-  return {code: _some(texts) for code, texts in lines.items()}
+  return {code: _sample_lines(texts) for code, texts in lines.items()}
 
 
-def _some(lines: list[str]) -> list[str]:
+def _sample_lines(lines: list[str]) -> list[str]:
   lines = [line for line in lines if any(map(str.isalpha, line))]
-  return random.Random(0).sample(lines, min(_MOST, len(lines)))
+  return random.Random(0).sample(lines, min(_MAX_LINES, len(lines)))
 
 
-def languages(lines: Lines) -> dict:
+def measure_language_filters(lines: Lines) -> dict:
   """Good lines that are refused and foreign ones that are kept, by length."""
   draw = random.Random(1)
   return {
-    f'{share:.0%} foreign': _mixed(lines, share, draw) for share in _FOREIGN
+    f'{share:.0%} foreign': _count_errors(lines, share, draw)
+    for share in _FOREIGN_FRACTIONS
   }
 
 
-def _mixed(lines: Lines, share: float, draw: random.Random) -> dict:
+def _count_errors(lines: Lines, share: float, draw: random.Random) -> dict:
   counts: dict[str, list[int]] = {}
   for code, good in sorted(lines.items()):
     others = [x for other in lines if other != code for x in lines[other]]
     foreign = draw.sample(others, int(len(good) * share / (1 - share)))
     mixed = draw.sample(good + foreign, len(good) + len(foreign))
-    for way, keeps in _ways(code, mixed).items():
+    for way, keeps in _make_filters(code, mixed).items():
       for kind, texts in (('good refused', good), ('foreign kept', foreign)):
         for text in texts:
           bad = keeps(text) == (kind == 'foreign kept')
-          for group in _groups(code, text, kind):
+          for group in _group_names(code, text, kind):
             count = counts.setdefault(f'{group}, {way}', [0, 0])
             count[0] += bad
             count[1] += 1
@@ -94,15 +95,15 @@ def _mixed(lines: Lines, share: float, draw: random.Random) -> dict:
   }
 
 
-def _groups(code: str, text: str, kind: str) -> Iterator[str]:
-  low = max(length for length in _LENGTHS if length <= len(text))
+def _group_names(code: str, text: str, kind: str) -> Iterator[str]:
+  low = max(length for length in _LENGTH_BINS if length <= len(text))
   yield f'{kind}, from {low:3} characters'
   if low < 25 and kind == 'good refused':
     yield f'{kind}, below 25, {code}'
   yield f'{kind}, all'
 
 
-def _ways(code: str, file: Sequence[str]) -> dict[str, Keeps]:
+def _make_filters(code: str, file: Sequence[str]) -> dict[str, LineFilter]:
   prior = language_id.expected_languages(
     code, file[: language_id._SAMPLE_LINES]
   )
@@ -110,20 +111,20 @@ def _ways(code: str, file: Sequence[str]) -> dict[str, Keeps]:
 
   def alone(text: str) -> bool:
     found, probability = language_id.identify_language(text)
-    return found == code and probability >= _LEAST
+    return found == code and probability >= _MIN_PROBABILITY
 
   return {
     'by itself': alone,
-    'in its file': lambda text: prior.accepts(text, _LEAST),
+    'in its file': lambda text: prior.accepts(text, _MIN_PROBABILITY),
   }
 
 
-def declarations(folder: pathlib.Path) -> dict:
+def measure_declarations(folder: pathlib.Path) -> dict:
   """Lines refused of texts of which every line is good."""
   counts: dict[str, list[int]] = {}
-  for text in web_text.declarations(folder, longer_than=0):
+  for text in web_text.read_declarations(folder, longer_than=0):
     if text.language in language_id.supported_languages():
-      for way, keeps in _ways(text.language, text.lines).items():
+      for way, keeps in _make_filters(text.language, text.lines).items():
         refused = sum(not keeps(line) for line in text.lines)
         for group in (f'all, {way}', f'{text.tag}, {way}'):
           count = counts.setdefault(group, [0, 0])
@@ -136,18 +137,18 @@ def declarations(folder: pathlib.Path) -> dict:
   }
 
 
-def copies(data: pathlib.Path) -> dict:
+def measure_copies(data: pathlib.Path) -> dict:
   """Similarities of the sides of translations, and of copies."""
   draw = random.Random(0)
   pairs = [
     pair
-    for codes, rows in large_text.parallel(data)
+    for codes, rows in large_text.read_parallel(data)
     if 'ja' not in codes
     for pair in rows
     if 'en' in codes
   ]
   words = [word for _, side in pairs for word in side.split()]
-  english = _some(sorted({one for one, _ in pairs}))
+  english = _sample_lines(sorted({one for one, _ in pairs}))
   out = {
     'pairs': len(pairs),
     'taken for copies': sum(
@@ -155,7 +156,7 @@ def copies(data: pathlib.Path) -> dict:
       for pair in pairs
     ),
   }
-  for share in _REPLACED:
+  for share in _REPLACED_FRACTIONS:
     found = 0
     for line in english:
       copy = ' '.join(
@@ -180,12 +181,12 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--data', type=pathlib.Path, required=True)
   args = parser.parse_args(arguments)
   found = (
-    copies(args.data)
+    measure_copies(args.data)
     if args.part == 'copies'
     else {
-      'sentences': languages(sentences(args.data)),
-      'messages': languages(messages()),
-      'declarations': declarations(args.data / 'udhr'),
+      'sentences': measure_language_filters(load_sentences(args.data)),
+      'messages': measure_language_filters(load_messages()),
+      'declarations': measure_declarations(args.data / 'udhr'),
     }
   )
   print(json.dumps(found, indent=2, ensure_ascii=False))

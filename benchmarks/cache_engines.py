@@ -29,21 +29,21 @@ from benchmarks import large_text
 
 ENGINES = ('one', 'four', 'beam', 'dask', 'slurm')
 _XLFLAX = (sys.executable, '-m', 'xlflax.cli')
-_DIRECT = (
+_DIRECT_RUNNER_OPTIONS = (
   '--runner=DirectRunner --direct_num_workers=2 '
   '--direct_running_mode=multi_processing'
 )
-_DASK = (
+_DASK_RUNNER_OPTIONS = (
   '--runner=apache_beam.runners.dask.dask_runner.DaskRunner '
   '--dask_client_address='
 )
-_SHARES = 4
-_KILLED = 3  # shares that are killed
+_NUM_SLURM_SHARDS = 4
+_NUM_KILLED_SHARDS = 3  # shares that are killed
 
-Write = Callable[[pathlib.Path, Sequence[str]], None]
+WriteFunction = Callable[[pathlib.Path, Sequence[str]], None]
 
 
-def compare(
+def compare_engines(
   work: pathlib.Path, flags: Sequence[str], engines: Sequence[str]
 ) -> Iterator[dict]:
   """Writes a cache by each engine, and yields what it was like.
@@ -61,11 +61,11 @@ def compare(
   for engine in engines:
     output = work / f'cache-{engine}'
     shutil.rmtree(output, ignore_errors=True)
-    start, used = time.perf_counter(), _processor_seconds()
-    _WAYS[engine](output, flags)
+    start, used = time.perf_counter(), _child_cpu_seconds()
+    _WRITERS[engine](output, flags)
     seconds = time.perf_counter() - start
-    used = _processor_seconds() - used
-    found = digest(output)
+    used = _child_cpu_seconds() - used
+    found = compute_digest(output)
     first = first or found
     yield {
       'engine': engine,
@@ -76,7 +76,7 @@ def compare(
     }
 
 
-def kill(
+def measure_with_kills(
   work: pathlib.Path,
   flags: Sequence[str],
   tries: int,
@@ -101,12 +101,12 @@ def kill(
     output = work / 'cache-killed'
     shutil.rmtree(output, ignore_errors=True)
     kills += _write_with_kills(output, flags, random.Random(seed), seconds)
-    _run('cache', 'finalize', *flags, f'--output={output}')
-    equal += digest(output) == expected
+    _run_xlflax('cache', 'finalize', *flags, f'--output={output}')
+    equal += compute_digest(output) == expected
   return {'tries': tries, 'equal': equal, 'kills': kills}
 
 
-def digest(directory: pathlib.Path) -> str:
+def compute_digest(directory: pathlib.Path) -> str:
   """SHA-256 over the names and contents of a cache's files."""
   found = hashlib.sha256()
   for path in sorted(directory.rglob('*')):
@@ -119,7 +119,7 @@ def digest(directory: pathlib.Path) -> str:
 
 def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
   """Each share is killed up to four times; returns how often it happened."""
-  left, kills = set(range(_KILLED)), 0
+  left, kills = set(range(_NUM_KILLED_SHARDS)), 0
   while left:
     running = {
       share: subprocess.Popen(
@@ -129,7 +129,7 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
           *flags,
           f'--output={output}',
           f'--shard_index={share}',
-          f'--num_shards={_KILLED}',
+          f'--num_shards={_NUM_KILLED_SHARDS}',
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -137,7 +137,7 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
       for share in sorted(left)
     }
     for share, process in running.items():
-      if kills < 4 * _KILLED:
+      if kills < 4 * _NUM_KILLED_SHARDS:
         with contextlib.suppress(subprocess.TimeoutExpired):
           process.wait(rng.random() * seconds)
         if process.poll() is None:
@@ -151,7 +151,9 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
   return kills
 
 
-def _run(*arguments: str, environment: dict[str, str] | None = None) -> str:
+def _run_xlflax(
+  *arguments: str, environment: dict[str, str] | None = None
+) -> str:
   done = subprocess.run(
     [*_XLFLAX, *arguments],
     env=os.environ | (environment or {}),
@@ -164,15 +166,17 @@ def _run(*arguments: str, environment: dict[str, str] | None = None) -> str:
   return done.stdout
 
 
-def _processes(count: int) -> Write:
+def _make_local_writer(count: int) -> WriteFunction:
   def write(output: pathlib.Path, flags: Sequence[str]) -> None:
-    _run('cache', *flags, f'--output={output}', f'--num_workers={count}')
+    _run_xlflax('cache', *flags, f'--output={output}', f'--num_workers={count}')
 
   return write
 
 
-def _on_beam(output: pathlib.Path, flags: Sequence[str], options=_DIRECT):
-  _run(
+def _write_with_beam(
+  output: pathlib.Path, flags: Sequence[str], options=_DIRECT_RUNNER_OPTIONS
+):
+  _run_xlflax(
     'cache',
     *flags,
     f'--output={output}',
@@ -181,24 +185,26 @@ def _on_beam(output: pathlib.Path, flags: Sequence[str], options=_DIRECT):
   )
 
 
-def _on_dask(output: pathlib.Path, flags: Sequence[str]) -> None:
+def _write_with_dask(output: pathlib.Path, flags: Sequence[str]) -> None:
   import distributed
 
   with distributed.LocalCluster(
     n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
   ) as cluster:
-    _on_beam(output, flags, _DASK + cluster.scheduler_address)
+    _write_with_beam(
+      output, flags, _DASK_RUNNER_OPTIONS + cluster.scheduler_address
+    )
 
 
-def _on_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
+def _write_with_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
   from tests.launch import slurm_cluster, slurm_jobs
 
   folder = output.with_name('slurm')
   with slurm_cluster.TinyCluster(folder) as cluster:
-    answer = _run(
+    answer = _run_xlflax(
       'launch',
       'slurm',
-      f'--array=0-{_SHARES - 1}',
+      f'--array=0-{_NUM_SLURM_SHARDS - 1}',
       f'--logs={folder / "logs"}',
       f'--entrypoint={" ".join(_XLFLAX)}',
       '--',
@@ -212,33 +218,33 @@ def _on_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
     state = slurm_jobs.Job(cluster, number).wait(24 * 3600)
     if state != 'COMPLETED':
       raise RuntimeError(f'{state}: {slurm_jobs.log(folder / "logs")[-3000:]}')
-  _run('cache', 'finalize', *flags, f'--output={output}')
+  _run_xlflax('cache', 'finalize', *flags, f'--output={output}')
 
 
-_WAYS: dict[str, Write] = {
-  'one': _processes(1),
-  'four': _processes(4),
-  'beam': _on_beam,
-  'dask': _on_dask,
-  'slurm': _on_slurm,
+_WRITERS: dict[str, WriteFunction] = {
+  'one': _make_local_writer(1),
+  'four': _make_local_writer(4),
+  'beam': _write_with_beam,
+  'dask': _write_with_dask,
+  'slurm': _write_with_slurm,
 }
 
 
-def _processor_seconds() -> float:
+def _child_cpu_seconds() -> float:
   used = resource.getrusage(resource.RUSAGE_CHILDREN)
   return used.ru_utime + used.ru_stime
 
 
-def prepare(args: argparse.Namespace) -> list[str]:
+def prepare_inputs(args: argparse.Namespace) -> list[str]:
   """Makes corpus and vocabulary; returns the flags that name them."""
   corpus, vocabulary = args.work / 'corpus', args.work / 'vocabulary'
   if not corpus.exists():
     making = corpus.with_name('corpus.making')
     shutil.rmtree(making, ignore_errors=True)
-    large_text.write(making, args.data, args.megabytes)
+    large_text.write_corpus(making, args.data, args.megabytes)
     making.rename(corpus)
   if not vocabulary.exists():
-    _run(
+    _run_xlflax(
       'vocab',
       f'--corpus={corpus}',
       f'--output={vocabulary}',
@@ -268,18 +274,20 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--kill_seconds', type=float, default=30)
   args = parser.parse_args(arguments)
   args.work = args.work.absolute()
-  flags = prepare(args)
-  size = large_text.size(args.work / 'corpus')
+  flags = prepare_inputs(args)
+  size = large_text.count_bytes(args.work / 'corpus')
   print(json.dumps({'corpus_bytes': size}), flush=True)
-  for row in compare(args.work, flags, args.engines.split(',')):
+  for row in compare_engines(args.work, flags, args.engines.split(',')):
     print(json.dumps(row), flush=True)
   if args.kills:
-    found = kill(
+    found = measure_with_kills(
       args.work,
       flags,
       args.kills,
       seconds=args.kill_seconds,
-      expected=digest(args.work / f'cache-{args.engines.partition(",")[0]}'),
+      expected=compute_digest(
+        args.work / f'cache-{args.engines.partition(",")[0]}'
+      ),
     )
     print(json.dumps(found), flush=True)
 

@@ -29,12 +29,16 @@ import time
 from benchmarks import large_text, measure
 
 _PYTHON = (sys.executable, '-m')
-PEERS = ('xlflax', 'seqio', 'datasets')
-_HIDDEN = 0.2  # of the smaller text's seconds: noise of the start
+PROGRAMS = ('xlflax', 'seqio', 'datasets')
+_MIN_RELATIVE_DIFFERENCE = (
+  0.2  # of the smaller text's seconds: noise of the start
+)
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
 
 
-def run(peer: str, folder: pathlib.Path, vocabulary: pathlib.Path) -> dict:
+def run_program(
+  peer: str, folder: pathlib.Path, vocabulary: pathlib.Path
+) -> dict:
   """Tokenises `folder`/mono with one of `PEERS`.
 
   Returns:
@@ -70,15 +74,18 @@ def run(peer: str, folder: pathlib.Path, vocabulary: pathlib.Path) -> dict:
     'PYTHONPATH': str(measure.ROOT),
     'TOKENIZERS_PARALLELISM': 'false',
   }
-  printed, seconds, most = _watch(command, os.environ | environment)
-  return {'tokens': _tokens(peer, output, printed), 'seconds': seconds} | most
+  printed, seconds, most = _run_and_monitor(command, os.environ | environment)
+  return {
+    'tokens': _count_tokens(peer, output, printed),
+    'seconds': seconds,
+  } | most
 
 
-def rates(small: dict, large: dict) -> dict:
+def compute_rates(small: dict, large: dict) -> dict:
   """Of the runs on two sizes of text; no rate where the start hides it."""
   tokens = large['tokens'] - small['tokens']
   seconds = large['seconds'] - small['seconds']
-  is_hidden = seconds < _HIDDEN * small['seconds']
+  is_hidden = seconds < _MIN_RELATIVE_DIFFERENCE * small['seconds']
   return {
     'tokens': large['tokens'],
     'seconds': round(large['seconds'], 1),
@@ -89,16 +96,16 @@ def rates(small: dict, large: dict) -> dict:
   }
 
 
-def _watch(command: list[str], environment: dict[str, str]):
+def _run_and_monitor(command: list[str], environment: dict[str, str]):
   """Runs a command; what it printed, its processor seconds, its memory."""
-  before = _processor_seconds()
+  before = _child_cpu_seconds()
   most = {'shared_mb': 0, 'own_mb': 0}
   with tempfile.TemporaryFile('w+') as out, tempfile.TemporaryFile('w+') as err:
     with subprocess.Popen(
       command, env=environment, stdout=out, stderr=err
     ) as process:
       while process.poll() is None:
-        now = _memory(process.pid)
+        now = _measure_memory(process.pid)
         most = {name: max(most[name], now[name]) for name in most}
         time.sleep(1)
     out.seek(0)
@@ -106,18 +113,18 @@ def _watch(command: list[str], environment: dict[str, str]):
     printed = out.read()
     if process.returncode:
       raise RuntimeError(f'{" ".join(command)}: {err.read()[-3000:]}')
-  return printed, _processor_seconds() - before, most
+  return printed, _child_cpu_seconds() - before, most
 
 
-def _processor_seconds() -> float:
+def _child_cpu_seconds() -> float:
   used = resource.getrusage(resource.RUSAGE_CHILDREN)
   return used.ru_utime + used.ru_stime
 
 
-def _memory(pid: int) -> dict[str, int]:
+def _measure_memory(pid: int) -> dict[str, int]:
   """Of a process and all that it started, MB."""
   pss = own = 0
-  for number in _family(pid):
+  for number in _list_processes(pid):
     try:
       text = pathlib.Path(f'/proc/{number}/smaps_rollup').read_text()
     except OSError:
@@ -128,7 +135,7 @@ def _memory(pid: int) -> dict[str, int]:
   return {'shared_mb': round(pss / 1e3), 'own_mb': round(own / 1e3)}
 
 
-def _family(pid: int) -> list[int]:
+def _list_processes(pid: int) -> list[int]:
   found = [pid]
   for number in found:
     for path in pathlib.Path(f'/proc/{number}/task').glob('*/children'):
@@ -139,7 +146,7 @@ def _family(pid: int) -> list[int]:
   return found
 
 
-def _tokens(peer: str, output: pathlib.Path, printed: str) -> int:
+def _count_tokens(peer: str, output: pathlib.Path, printed: str) -> int:
   if peer == 'datasets':
     return int(printed.split()[-1])
   if peer == 'xlflax':
@@ -159,22 +166,22 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--data', type=pathlib.Path)
   parser.add_argument('--megabytes', default='5,25')
   parser.add_argument('--megabytes_of', action='append', default=[])
-  parser.add_argument('--peers', default=','.join(PEERS))
+  parser.add_argument('--peers', default=','.join(PROGRAMS))
   args = parser.parse_args(arguments)
   own = dict(text.split('=') for text in args.megabytes_of)
   for peer in args.peers.split(','):
     small, large = (
-      run(peer, _text(args, float(size)), args.vocabulary)
+      run_program(peer, _prepare_text(args, float(size)), args.vocabulary)
       for size in own.get(peer, args.megabytes).split(',')
     )
-    print(json.dumps({'peer': peer} | rates(small, large)), flush=True)
+    print(json.dumps({'peer': peer} | compute_rates(small, large)), flush=True)
 
 
-def _text(args: argparse.Namespace, megabytes: float) -> pathlib.Path:
+def _prepare_text(args: argparse.Namespace, megabytes: float) -> pathlib.Path:
   """Text of a size, which is written unless it is there."""
   folder = args.work.absolute() / f'{megabytes:g}'
   if not folder.exists():
-    large_text.write_synthetic(folder, args.data, _LANGUAGES, megabytes)
+    large_text.write_synthetic_text(folder, args.data, _LANGUAGES, megabytes)
   return folder
 
 

@@ -33,21 +33,24 @@ from xlflax.storage import bucket_access, checksums, paths
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoint_reader, checkpoints
 
-_STEPS = 50  # of a short run with one save
-_ARRAYS = 24  # of each of parameters, first and second moments
-_OF_CALLER = ('copy', 'stall')  # else processor time is of the process
+_NUM_STEPS = 50  # of a short run with one save
+_NUM_ARRAYS = 24  # of each of parameters, first and second moments
+_CALLER_THREAD_TIMERS = (
+  'copy',
+  'stall',
+)  # else processor time is of the process
 
 
 def make_state(megabytes: float) -> train_state.TrainState:
   """A state of so many 10^6 bytes, random so that it does not compress."""
-  count = max(1, int(megabytes * 1e6 / 4 / 3 / _ARRAYS))
+  count = max(1, int(megabytes * 1e6 / 4 / 3 / _NUM_ARRAYS))
 
   def arrays(seed):
     return {
       f'w{i}': jax.random.normal(
         jax.random.fold_in(jax.random.key(seed), i), [count], jnp.float32
       )
-      for i in range(_ARRAYS)
+      for i in range(_NUM_ARRAYS)
     }
 
   return jax.block_until_ready(
@@ -88,9 +91,11 @@ def make_step(seconds: float):
 
 
 @contextlib.contextmanager
-def clock(found: dict, name: str):
+def record_time(found: dict, name: str):
   """Context that notes its wall and processor seconds."""
-  processor = time.thread_time if name in _OF_CALLER else time.process_time
+  processor = (
+    time.thread_time if name in _CALLER_THREAD_TIMERS else time.process_time
+  )
   wall, cpu = time.perf_counter(), processor()
   yield
   found.setdefault(name, []).append(time.perf_counter() - wall)
@@ -103,14 +108,14 @@ def copy_to_host(state) -> None:
     np.array(leaf, copy=True)
 
 
-def measure(
+def measure_checkpointing(
   directory: pathlib.Path, *, megabytes: float, step_seconds: float, saves: int
 ) -> dict[str, float]:
   """Median seconds of everything, for one size; see the module's docstring."""
   state, step, found = make_state(megabytes), make_step(step_seconds), {}
   state = step(state)
   for _ in range(3 * saves):
-    with clock(found, 'step'):
+    with record_time(found, 'step'):
       state = step(state)
   for kind in ('asynchronous', 'blocking'):
     place = directory / kind
@@ -122,9 +127,11 @@ def measure(
     )
     for save in range(saves + 1):  # the first one sets up what all use
       times: dict = {} if save == 0 else found
-      with clock(times, 'copy'):
+      with record_time(times, 'copy'):
         copy_to_host(state)
-      with clock(times, 'stall' if kind == 'asynchronous' else 'blocking'):
+      with record_time(
+        times, 'stall' if kind == 'asynchronous' else 'blocking'
+      ):
         saved.save(state, {'note': 'benchmark'})
       if kind == 'asynchronous':
         state = _step_while_writing(saved, state, step, times)
@@ -132,11 +139,11 @@ def measure(
         state = step(state)
     saved.close()
   for _ in range(saves):
-    state = _compare(directory, state, step, found)
+    state = _measure_digest_cost(directory, state, step, found)
   return {name: statistics.median(values) for name, values in found.items()}
 
 
-def _compare(directory, state, step, found):
+def _measure_digest_cost(directory, state, step, found):
   """A save and a restore with digests, and the same without."""
   for name, context in (('', contextlib.nullcontext), (' plain', _no_digests)):
     with context():
@@ -148,32 +155,32 @@ def _compare(directory, state, step, found):
         ),
       )
       state = step(state)
-      with clock(found, f'save{name}'):
+      with record_time(found, f'save{name}'):
         saved.save(state, {'note': 'benchmark'})
       saved.close()
-      with clock(found, f'restore{name}'):
+      with record_time(found, f'restore{name}'):
         _restore(place, state)
       paths.remove_directory(place)
-      state = _train(place, state, step, found, f'run{name}')
+      state = _measure_training(place, state, step, found, f'run{name}')
   return state
 
 
-def _train(place, state, step, found, name: str):
+def _measure_training(place, state, step, found, name: str):
   """`_STEPS` steps with a save among them, of which the mean is noted."""
   saved = checkpoints.Checkpoints(
     place, checkpoints.CheckpointOptions(max_to_keep=1)
   )
   times: dict = {}
-  with clock(times, 'all'):
-    for number in range(_STEPS):
+  with record_time(times, 'all'):
+    for number in range(_NUM_STEPS):
       state = step(state)
       if number == 1:
         saved.save(state, {'note': 'benchmark'})
     saved.wait()
   saved.close()
   paths.remove_directory(place)
-  found.setdefault(name, []).append(times['all'][0] / _STEPS)
-  found.setdefault(f'{name}_cpu', []).append(times['all_cpu'][0] / _STEPS)
+  found.setdefault(name, []).append(times['all'][0] / _NUM_STEPS)
+  found.setdefault(f'{name}_cpu', []).append(times['all_cpu'][0] / _NUM_STEPS)
   return state
 
 
@@ -191,9 +198,9 @@ def _no_digests():
 
 def _step_while_writing(saved, state, step, times):
   """Steps until all is on disk; at least one."""
-  with clock(times, 'write'):
+  with record_time(times, 'write'):
     for _ in range(1000):
-      with clock(times, 'step_while_writing'):
+      with record_time(times, 'step_while_writing'):
         state = step(state)
       if not saved.is_writing:
         break
@@ -217,7 +224,7 @@ def _restore(directory: pathlib.Path, state) -> None:
   jax.block_until_ready(restored.state)
 
 
-def table(results: dict[str, dict[str, float]]) -> str:
+def format_table(results: dict[str, dict[str, float]]) -> str:
   """Markdown, in milliseconds: wall, and processor in brackets.
 
   For copy and stall the processor time is that of the thread that waits.
@@ -273,7 +280,7 @@ def main(arguments=None) -> None:
     results = {}
     for megabytes in args.megabytes.split(','):
       folder = place / f'{megabytes}MB'
-      results[megabytes] = measure(
+      results[megabytes] = measure_checkpointing(
         folder,
         megabytes=float(megabytes),
         step_seconds=args.step_seconds,
@@ -282,7 +289,7 @@ def main(arguments=None) -> None:
       paths.remove_directory(folder)
   print(
     f'{jax.devices()[0].device_kind}; milliseconds, processor in '
-    f'brackets\n\n{table(results)}'
+    f'brackets\n\n{format_table(results)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

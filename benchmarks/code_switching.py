@@ -23,12 +23,12 @@ import numpy as np
 
 from benchmarks import measure, shapes, xlflax_step
 from xlflax.data.corpus import corpus_directory as corpus
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
-from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers import vocabulary_training
 
 _LETTERS = np.array(list('etaoinshrdlucmfwypvbgkjqxz'))
 
@@ -71,7 +71,7 @@ def make_dictionary(words: Sequence[str], entries: int) -> Dictionary:
   return Dictionary(('en', 'xx'), tuple(pairs))
 
 
-def core_seconds(work: Callable[[], object], *, rounds: int) -> float:
+def measure_core_seconds(work: Callable[[], object], *, rounds: int) -> float:
   """The median of processor seconds, after a first call that is left out."""
   times = []
   for _ in range(rounds + 1):
@@ -81,7 +81,7 @@ def core_seconds(work: Callable[[], object], *, rounds: int) -> float:
   return statistics.median(times[1:])
 
 
-def text_figures(
+def measure_text_preparation(
   *, lines: int, entries: int, vocabulary_size: int, rounds: int
 ) -> dict:
   """Tokens per core second of each kind of work, and counts."""
@@ -106,12 +106,14 @@ def text_figures(
   switched = switcher.switch(text)
   tokens, few = encode(text), text[: max(lines // 20, 1)]
   seconds = {
-    'tokenise': core_seconds(lambda: encode(text), rounds=rounds),
-    'switch': core_seconds(lambda: switcher.switch(text), rounds=rounds),
-    'switch_and_tokenise': core_seconds(
+    'tokenise': measure_core_seconds(lambda: encode(text), rounds=rounds),
+    'switch': measure_core_seconds(
+      lambda: switcher.switch(text), rounds=rounds
+    ),
+    'switch_and_tokenise': measure_core_seconds(
       lambda: encode(switcher.switch(text).lines), rounds=rounds
     ),
-    'moses': core_seconds(lambda: list(map(moses, few)), rounds=1)
+    'moses': measure_core_seconds(lambda: list(map(moses, few)), rounds=1)
     * tokens
     / encode(few),
     'train_the_vocabulary': training,
@@ -127,13 +129,15 @@ def text_figures(
   }
 
 
-def step_rate(shape: shapes.Shape, *, calls: int) -> float:
+def measure_step_rate(shape: shapes.Shape, *, calls: int) -> float:
   """Tokens per core second of a training step on this machine."""
-  timed = measure.time_calls(xlflax_step.make(shape, 'gathered'), calls=calls)
+  timed = measure.time_calls(
+    xlflax_step.make_step_function(shape, 'gathered'), calls=calls
+  )
   return shape.tokens / statistics.median(timed['cpu_seconds'])
 
 
-def run(
+def run_benchmark(
   shape: shapes.Shape,
   *,
   lines: int,
@@ -143,14 +147,14 @@ def run(
   tokens_per_second: float | None = None,
 ) -> dict:
   """All figures; see the module."""
-  figures = text_figures(
+  figures = measure_text_preparation(
     lines=lines,
     entries=entries,
     vocabulary_size=min(shape.vocabulary, 16_000),
     rounds=rounds,
   )
   rates = figures['tokens_per_core_second']
-  steps = {'step_here': step_rate(shape, calls=calls)}
+  steps = {'step_here': measure_step_rate(shape, calls=calls)}
   if tokens_per_second:
     steps['step_elsewhere'] = tokens_per_second
   per_step = ('tokenise', 'switch', 'switch_and_tokenise')
@@ -196,7 +200,7 @@ def main(arguments=None) -> None:
     heads=max(args.hidden // 64, 1),
   )
   text = json.dumps(
-    run(
+    run_benchmark(
       shape,
       lines=args.lines,
       entries=args.entries,

@@ -20,7 +20,7 @@ import time
 from xlflax import cli
 
 # What is asked, with its limit in seconds.
-HELP, MISTAKE = 0.3, 1.0
+HELP_LIMIT, MISTAKE_LIMIT = 0.3, 1.0
 MISTAKES = (
   'trian',
   'evaluate --model_dir=nowhere --tasks=retrieval',
@@ -40,21 +40,23 @@ MISTAKES = (
 )
 
 
-def questions() -> list[tuple[str, float]]:
+def list_invocations() -> list[tuple[str, float]]:
   """(arguments of `xlflax`, limit) of all that is measured."""
-  helps = [(f'{name} --help', HELP) for name in cli.COMMANDS]
+  helps = [(f'{name} --help', HELP_LIMIT) for name in cli.COMMANDS]
   for name in cli.COMMANDS:
-    helps += [(f'{path} --help', HELP) for path in _subcommands(name)]
-  return [*helps, *((line, MISTAKE) for line in MISTAKES)]
+    helps += [
+      (f'{path} --help', HELP_LIMIT) for path in _list_subcommands(name)
+    ]
+  return [*helps, *((line, MISTAKE_LIMIT) for line in MISTAKES)]
 
 
-def _subcommands(name: str) -> list[str]:
+def _list_subcommands(name: str) -> list[str]:
   """Returns the subcommands of a command, such as 'cache verify'."""
   module = cli.load_command(name)
   return [f'{name} {word}' for word in getattr(module, 'SUBCOMMANDS', {})]
 
 
-def answer(command: list[str]) -> tuple[float, float]:
+def time_process(command: list[str]) -> tuple[float, float]:
   """(seconds by the clock, processor seconds) of a process."""
   before, start = os.times(), time.perf_counter()
   subprocess.run(command, capture_output=True, check=False)
@@ -67,9 +69,9 @@ def answer(command: list[str]) -> tuple[float, float]:
   )
 
 
-def measure(command: list[str], rounds: int) -> dict[str, float]:
+def measure_command(command: list[str], rounds: int) -> dict[str, float]:
   """The best of some rounds."""
-  found = [answer(command) for _ in range(rounds)]
+  found = [time_process(command) for _ in range(rounds)]
   return {
     'seconds': round(min(seconds for seconds, _ in found), 3),
     'cpu': round(min(cpu for _, cpu in found), 3),
@@ -84,14 +86,14 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--output', metavar='FILE')
   args = parser.parse_args(arguments)
   rows = [
-    {'answer': 'python', 'limit': HELP}
-    | measure([sys.executable, '-c', 'pass'], args.rounds)
+    {'answer': 'python', 'limit': HELP_LIMIT}
+    | measure_command([sys.executable, '-c', 'pass'], args.rounds)
   ]
-  for line, limit in questions():
+  for line, limit in list_invocations():
     if args.only in line:
       command = [sys.executable, '-m', 'xlflax.cli', *line.split()]
       rows.append(
-        {'answer': line, 'limit': limit} | measure(command, args.rounds)
+        {'answer': line, 'limit': limit} | measure_command(command, args.rounds)
       )
   for row in sorted(rows, key=lambda row: row['cpu']):
     mark = '' if row['seconds'] < row['limit'] else '  over the limit'

@@ -32,9 +32,9 @@ from xlflax.training.devices import machine_topology
 RECORD = pathlib.Path(__file__).with_suffix('.json')
 GIB = 2**30
 # Of the recorded values: what may be lost before a check fails.
-LOST_MFU = 0.02
-MORE_MEMORY = 0.02
-_FAULTS = (instructions.BLIND, findings.MISALIGNED)
+MAX_MFU_LOSS = 0.02
+MAX_MEMORY_INCREASE = 0.02
+_FAULT_WARNINGS = (instructions.UNCOUNTED, findings.MISALIGNED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,38 +52,40 @@ class Case:
   name: str
   flags: tuple[str, ...]
   batches: dict[str, int]
-  table: tuple[str, ...]
-  checked: tuple[str, ...]
+  table_devices: tuple[str, ...]
+  checked_devices: tuple[str, ...]
 
 
-_ONE, _EIGHT, _MANY = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
+_ONE_GPU, _EIGHT_GPUS, _MANY_GPUS = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
 _TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
-DEVICES = (_ONE, _EIGHT, *_TPUS)
+DEVICES = (_ONE_GPU, _EIGHT_GPUS, *_TPUS)
 _PAPERS = ('ecs/default', 'ppa/2m', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm')
 _STEPS = '--gin.TRAIN_STEPS=100000'
-_TABLE = {
+_TABLE_DEVICES = {
   'xlmr-base': (
-    *(_ONE, 'gpu:B200:1', _EIGHT, _MANY),
+    *(_ONE_GPU, 'gpu:B200:1', _EIGHT_GPUS, _MANY_GPUS),
     *(*_TPUS, 'tpu:v7:8', 'tpu:v5p:64'),
   ),
-  'mt5-base': (_EIGHT, _MANY),
+  'mt5-base': (_EIGHT_GPUS, _MANY_GPUS),
 }
 
 
-def _of_model(name: str, model: pretraining.Model) -> Case:
+def _make_model_case(name: str, model: pretraining.Model) -> Case:
   flags = [
     flag
-    for flag in pretraining.arguments_of(model, 'x/as_is', calls=1)
+    for flag in pretraining.make_benchmark_flags(model, 'x/as_is', calls=1)
     if not flag.startswith('--num_steps=') and 'BATCH_SIZE=' not in flag
   ]
   batches = {'BATCH_SIZE': model.batch}
   if 'pretrain/mlm_tlm.gin' in model.gin_files:
     batches['PAIR_BATCH_SIZE'] = model.batch
   flags.append(_STEPS)
-  return Case(name, tuple(flags), batches, _TABLE.get(name, (_ONE,)), DEVICES)
+  return Case(
+    name, tuple(flags), batches, _TABLE_DEVICES.get(name, (_ONE_GPU,)), DEVICES
+  )
 
 
-def _of_paper(row: scaling.Model) -> Case:
+def _make_paper_case(row: scaling.Model) -> Case:
   flags = (
     f'--gin_file=papers/{row.file}.gin',
     f'--vocabulary_size={row.vocabulary}',
@@ -106,49 +108,54 @@ _MOCO = Case(
     "--gin.EncoderConfig.dtype='bfloat16'",
   ),
   {'PAIR_BATCH_SIZE': 128},
-  (_EIGHT, _MANY),
+  (_EIGHT_GPUS, _MANY_GPUS),
   DEVICES,
 )
 
 
-def _with(case: Case, field: str, value: str, *devices: str) -> Case:
+def _with_config_value(
+  case: Case, field: str, value: str, *devices: str
+) -> Case:
   """The case with another value of a field of its model."""
   return dataclasses.replace(
     case,
     name=f'{case.name}-{value}',
     flags=(*case.flags, f"--gin.EncoderConfig.{field}='{value}'"),
-    table=devices,
-    checked=devices,
+    table_devices=devices,
+    checked_devices=devices,
   )
 
 
-def _of_attention(case: Case, backend: str, *devices: str) -> Case:
+def _with_attention_backend(case: Case, backend: str, *devices: str) -> Case:
   """The case without dropout of attention, which other kernels do not have."""
-  case = _with(case, 'attention_backend', backend, *devices)
+  case = _with_config_value(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
   return dataclasses.replace(case, flags=(*case.flags, rate))
 
 
 _MODELS = {
-  name: _of_model(name, model) for name, model in pretraining.MODELS.items()
+  name: _make_model_case(name, model)
+  for name, model in pretraining.MODELS.items()
 }
 CASES = (
   *_MODELS.values(),
   _MOCO,
-  _with(_MODELS['mbert-tlm'], 'remat', 'minimal', _ONE),
-  _with(_MOCO, 'remat', 'minimal', _EIGHT),
-  _with(_MODELS['mbert-tlm'], 'remat', 'narrow', _ONE),
-  _with(_MOCO, 'remat', 'narrow', _EIGHT),
-  _with(_MODELS['xlmr-large'], 'remat', 'minimal', _ONE),
-  _with(_MODELS['mbert-tlm'], 'remat', 'full', _ONE),
-  _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),
-  _of_attention(_MODELS['xlmr-base'], 'fused', _ONE, 'tpu:v6e:8'),
-  _of_attention(_MODELS['xlmr-base'], 'cudnn', _ONE),
-  *(_of_paper(row) for row in scaling.MODELS if row.file in _PAPERS),
+  _with_config_value(_MODELS['mbert-tlm'], 'remat', 'minimal', _ONE_GPU),
+  _with_config_value(_MOCO, 'remat', 'minimal', _EIGHT_GPUS),
+  _with_config_value(_MODELS['mbert-tlm'], 'remat', 'narrow', _ONE_GPU),
+  _with_config_value(_MOCO, 'remat', 'narrow', _EIGHT_GPUS),
+  _with_config_value(_MODELS['xlmr-large'], 'remat', 'minimal', _ONE_GPU),
+  _with_config_value(_MODELS['mbert-tlm'], 'remat', 'full', _ONE_GPU),
+  _with_config_value(
+    _MODELS['xlmr-base'], 'matmul_precision', 'eight_bits', _ONE_GPU
+  ),
+  _with_attention_backend(_MODELS['xlmr-base'], 'fused', _ONE_GPU, 'tpu:v6e:8'),
+  _with_attention_backend(_MODELS['xlmr-base'], 'cudnn', _ONE_GPU),
+  *(_make_paper_case(row) for row in scaling.MODELS if row.file in _PAPERS),
 )
 
 
-def plan(work: pathlib.Path, case: Case, devices: str) -> dict:
+def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
   """Returns the plan of a case, or {'error': ...}; from WORK if it is there."""
   output = work / f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
   output = output.with_name(f'{output.name}.json')
@@ -172,7 +179,7 @@ def plan(work: pathlib.Path, case: Case, devices: str) -> dict:
   return json.loads(output.read_text())
 
 
-def figures(made: dict) -> dict[str, Any]:
+def summarize_plan(made: dict) -> dict[str, Any]:
   """Returns what is recorded of a plan."""
   if 'error' in made:
     return {}
@@ -196,7 +203,7 @@ def figures(made: dict) -> dict[str, Any]:
   }
 
 
-def faults(found: dict, recorded: dict, devices: str) -> list[str]:
+def find_faults(found: dict, recorded: dict, devices: str) -> list[str]:
   """Returns what a check finds wrong with a case.
 
   Args:
@@ -214,9 +221,11 @@ def faults(found: dict, recorded: dict, devices: str) -> list[str]:
     wrong.append(f'all-reduces {found["largest_all_reduce_mb"]} MB at once')
   if found['windowed_loops']:
     wrong.append(f'{found["windowed_loops"]} loops of partial sums')
-  if recorded and found['mfu'] < recorded['mfu'] * (1 - LOST_MFU):
+  if recorded and found['mfu'] < recorded['mfu'] * (1 - MAX_MFU_LOSS):
     wrong.append(f'MFU bound {found["mfu"]:.1%}, was {recorded["mfu"]:.1%}')
-  if recorded and found['peak_gib'] > recorded['peak_gib'] * (1 + MORE_MEMORY):
+  if recorded and found['peak_gib'] > recorded['peak_gib'] * (
+    1 + MAX_MEMORY_INCREASE
+  ):
     wrong.append(
       f'peak {found["peak_gib"]} GiB, was {recorded["peak_gib"]} GiB'
     )
@@ -226,7 +235,9 @@ def faults(found: dict, recorded: dict, devices: str) -> list[str]:
   return wrong
 
 
-def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
+def format_table(
+  results: dict[str, dict | None], before: dict[str, dict]
+) -> str:
   """Returns Markdown: each case, with its figures before where there are.
 
   Args:
@@ -242,13 +253,13 @@ def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
   for key, found in results.items():
     name, devices = key.split('@')
     lines.append(
-      f'| {name} | {devices} | {cells(found, ("waited",))} | '
-      f'{cells(before[key]) if key in before else "- | - | -"} |'
+      f'| {name} | {devices} | {format_cells(found, ("waited",))} | '
+      f'{format_cells(before[key]) if key in before else "- | - | -"} |'
     )
   return '\n'.join(lines)
 
 
-def cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
+def format_cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
   """Returns a row's cells: bound, MFU, peak and `more` shares of figures."""
   if not found:
     why = 'does not compile' if found is not None else 'not compiled again'
@@ -263,19 +274,20 @@ def cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
   )
 
 
-def _cells_of(args) -> list[tuple[Case, str]]:
+def _select_cases(args) -> list[tuple[Case, str]]:
   """The cases and devices that the flags name."""
   wanted = args.cases.split(',') if args.cases else [c.name for c in CASES]
   given = args.devices.split(',') if args.devices else None
   return [
     (case, kind)
     for case in CASES
-    for kind in given or (case.table if args.bounds else case.checked)
+    for kind in given
+    or (case.table_devices if args.bounds else case.checked_devices)
     if case.name in wanted
   ]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -294,24 +306,26 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-  args = _parser().parse_args()
+  args = _make_parser().parse_args()
   args.work.mkdir(parents=True, exist_ok=True)
   record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   recorded = record.get('recorded', {})
   results, failed = {}, 0
-  for case, kind in _cells_of(args):
+  for case, kind in _select_cases(args):
     key = f'{case.name}@{kind}'
     if args.recorded:
       results[key] = recorded.get(key)
       continue
-    made = plan(args.work, case, kind)
-    results[key] = figures(made)
-    wrong = faults(results[key], recorded.get(key, {}), kind)
-    wrong += [w for w in made.get('warnings', ()) if w.startswith(_FAULTS)]
+    made = compile_case(args.work, case, kind)
+    results[key] = summarize_plan(made)
+    wrong = find_faults(results[key], recorded.get(key, {}), kind)
+    wrong += [
+      w for w in made.get('warnings', ()) if w.startswith(_FAULT_WARNINGS)
+    ]
     failed += bool(wrong)
     notes = '; '.join(wrong if key in recorded else [*wrong, 'not recorded'])
     print(key, results[key] or made['error'], notes, flush=True)
-  text = table(results, record.get('first_release', {}))
+  text = format_table(results, record.get('first_release', {}))
   print(text)
   if args.page:
     scaling.write_page(args.page, text)

@@ -34,13 +34,13 @@ from xlflax.training.devices import machine_topology
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
 # Peer -> xlflax's case of equal size.
-PEERS = {'t5x': 'mt5-base', 'plain_flax': 'xlmr-base'}
+BASELINES = {'t5x': 'mt5-base', 'plain_flax': 'xlmr-base'}
 DEVICES = {'t5x': 'gpu:H200:8', 'plain_flax': 'gpu:H200:1'}
 # XLA:GPU finds no tiles for a product of T5X's, of 256 x 115 rows.
 OPTIONS = {'t5x': {'xla_gpu_enable_triton_gemm': False}}
 
 
-def judged(
+def evaluate_step(
   machine: machine_topology.DeviceTopology, step: Any, **options: Any
 ) -> dict[str, float]:
   """Compiles a step and returns its bound and peak memory.
@@ -54,11 +54,11 @@ def judged(
     made = compilers.compile_step(
       machine, step.jitted, step.state, step.batch, **options
     )
-  module = hlo.parse(made.text)
-  reader = kernels.compiled(machine.platform, pallas.flops_of(made.jaxpr))
-  place = collectives.Place(machine.count, machine.per_node)
+  module = hlo.parse_module(made.text)
+  reader = kernels.make_reader(machine.platform, pallas.count_flops(made.jaxpr))
+  place = collectives.Placement(machine.count, machine.per_node)
   run = execution.Execution(module, reader, place, machine.accelerator).run()
-  times = roofline.times(machine, run, compiled=True)
+  times = roofline.compute_times(machine, run, compiled=True)
   return {
     'milliseconds': times.bound * 1e3,
     'peak_gib': made.memory.peak / compile_targets.GIB,
@@ -67,7 +67,7 @@ def judged(
   }
 
 
-def table(found: dict[str, dict], recorded: dict[str, dict]) -> str:
+def format_table(found: dict[str, dict], recorded: dict[str, dict]) -> str:
   """Markdown: peers, each beside xlflax's step of equal size.
 
   A peer's MFU is that of xlflax's model FLOPs in the peer's time.
@@ -83,15 +83,17 @@ def table(found: dict[str, dict], recorded: dict[str, dict]) -> str:
   ]
   for key, peer in found.items():
     name, devices = key.split('@')
-    ours = recorded.get(f'{PEERS[name]}@{devices}')
+    ours = recorded.get(f'{BASELINES[name]}@{devices}')
     if ours:
       of_peer = ours['mfu'] * ours['milliseconds'] / peer['milliseconds']
-      lines.append(_row(f'xlflax, {PEERS[name]}', devices, ours, ours['mfu']))
-    lines.append(_row(name, devices, peer, of_peer if ours else None))
+      lines.append(
+        _format_row(f'xlflax, {BASELINES[name]}', devices, ours, ours['mfu'])
+      )
+    lines.append(_format_row(name, devices, peer, of_peer if ours else None))
   return '\n'.join(lines)
 
 
-def _row(name: str, devices: str, found: dict, mfu: float | None) -> str:
+def _format_row(name: str, devices: str, found: dict, mfu: float | None) -> str:
   return (
     f'| {name} | {devices} | {found["milliseconds"]:.1f} | '
     f'{"-" if mfu is None else f"{mfu:.1%}"} | {found["peak_gib"]:.1f} | '
@@ -99,16 +101,18 @@ def _row(name: str, devices: str, found: dict, mfu: float | None) -> str:
   )
 
 
-def _compiled(args: argparse.Namespace) -> dict[str, dict[str, float]]:
+def _compile_baselines(args: argparse.Namespace) -> dict[str, dict[str, float]]:
   """Compiles the peers that the flags name."""
   from benchmarks.peers import jax_steps
 
   makers = {
     't5x': functools.partial(
-      jax_steps.t5x, args.t5x or pathlib.Path('t5x'), sizes=jax_steps.T5Sizes()
+      jax_steps.make_t5x_step,
+      args.t5x or pathlib.Path('t5x'),
+      sizes=jax_steps.T5Sizes(),
     ),
     'plain_flax': functools.partial(
-      jax_steps.plain_flax, sizes=jax_steps.EncoderSizes()
+      jax_steps.make_plain_flax_step, sizes=jax_steps.EncoderSizes()
     ),
   }
   found = {}
@@ -116,17 +120,19 @@ def _compiled(args: argparse.Namespace) -> dict[str, dict[str, float]]:
     devices = args.devices or DEVICES[name]
     machine = machine_topology.parse_topology(devices)
     step = makers[name](devices=compilers.topology_devices(machine))
-    found[f'{name}@{devices}'] = judged(machine, step, **OPTIONS.get(name, {}))
+    found[f'{name}@{devices}'] = evaluate_step(
+      machine, step, **OPTIONS.get(name, {})
+    )
     print(name, devices, found[f'{name}@{devices}'], flush=True)
   return found
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--t5x', type=pathlib.Path, metavar='DIR')
-  parser.add_argument('--steps', default=','.join(PEERS), metavar='NAMES')
+  parser.add_argument('--steps', default=','.join(BASELINES), metavar='NAMES')
   parser.add_argument('--devices', metavar='DEVICES')
   parser.add_argument('--record', action='store_true')
   parser.add_argument('--recorded', action='store_true')
@@ -135,15 +141,15 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-  args = _arguments()
+  args = _parse_arguments()
   kept = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-  found = kept if args.recorded else _compiled(args)
+  found = kept if args.recorded else _compile_baselines(args)
   if args.record:
     RECORD.write_text(json.dumps(kept | found, indent=1) + '\n')
   ours = json.loads(compile_targets.RECORD.read_text())['recorded']
-  print(table(found, ours))
+  print(format_table(found, ours))
   if args.page:
-    scaling.write_page(args.page, table(kept | found, ours), 'peers')
+    scaling.write_page(args.page, format_table(kept | found, ours), 'peers')
 
 
 if __name__ == '__main__':

@@ -64,7 +64,7 @@ def make_folder(
   )
   made.add_special_tokens([*special, '<mask>'])
   made.save(str(folder / 'tokenizer.json'), pretty=False)
-  shapes = _shapes(rows, width)
+  shapes = _tensor_shapes(rows, width)
   rng = np.random.default_rng(0)
 
   def values():
@@ -73,13 +73,13 @@ def make_folder(
 
   path = folder / tensor_files.SAFETENSORS
   if sparse:
-    _write_holes(path, shapes)
+    _write_sparse_tensors(path, shapes)
   else:
     tensor_files.write_safetensors(path, shapes, np.float32, values())
   return {'largest': rows * width * 4, 'file': path.stat().st_size}
 
 
-def _write_holes(path: pathlib.Path, shapes) -> None:
+def _write_sparse_tensors(path: pathlib.Path, shapes) -> None:
   """A safetensors file of zeros that takes no disk."""
   header, at = {}, 0
   for name, shape in shapes.items():
@@ -93,7 +93,7 @@ def _write_holes(path: pathlib.Path, shapes) -> None:
     file.truncate(8 + len(text) + at)
 
 
-def _shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
+def _tensor_shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
   """Shapes of XLM-R's tensors."""
 
   def pair(name, *shape):
@@ -119,7 +119,7 @@ def _shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
   return found | {'lm_head.bias': (rows,)}
 
 
-def run(*flags: str) -> tuple[int, float]:
+def run_xlflax(*flags: str) -> tuple[int, float]:
   """(peak bytes, seconds) of `xlflax` with some flags, in a process."""
   start = time.perf_counter()
   done = subprocess.run(
@@ -140,8 +140,8 @@ def measure_size(
     ('from-hf', ['from-hf', str(published), f'--output={ours}']),
     ('to-hf', ['to-hf', str(ours), f'--output={directory / "back"}']),
   ):
-    program, _ = run('convert', *flags, '--dry_run')
-    peak, seconds = run('convert', *flags)
+    program, _ = run_xlflax('convert', *flags, '--dry_run')
+    peak, seconds = run_xlflax('convert', *flags)
     needed = peak - program
     rows.append(
       f'| {sizes["file"] / 1e9:.2f} | {sizes["largest"] / 1e9:.2f} | {name} | '

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 
 from benchmarks import large_text
-from xlflax.data.cache import cache_writer as cache_writer
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.preprocessing import (
@@ -31,12 +31,15 @@ from xlflax.data.preprocessing import (
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
-_KINDS = {'short lines': (1, 40), 'long lines': (100, 2000)}  # characters
+_LINE_LENGTHS = {
+  'short lines': (1, 40),
+  'long lines': (100, 2000),
+}  # characters
 
 Lines = list[tuple[str, str]]  # (language, line)
 
 
-def costs(
+def measure_costs(
   folder: pathlib.Path, vocabulary: Vocabulary, size: int
 ) -> dict[str, dict[str, float]]:
   """Processor time of each step.
@@ -50,9 +53,9 @@ def costs(
     Step -> microseconds a line, MB a second of a core, and core hours for
     10^12 bytes.
   """
-  lines = _read(folder)
+  lines = _read_lines(folder)
   out = {}
-  for name, step in _steps(folder, lines, vocabulary).items():
+  for name, step in _make_steps(folder, lines, vocabulary).items():
     begun = time.process_time()
     step()
     seconds = time.process_time() - begun
@@ -64,27 +67,31 @@ def costs(
   return out
 
 
-def _steps(folder, lines: Lines, vocabulary) -> dict[str, Callable[[], object]]:
+def _make_steps(
+  folder, lines: Lines, vocabulary
+) -> dict[str, Callable[[], object]]:
   near = fuzzy_deduplication.Deduplication(
     mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
   )
-  _filter(lines[:10], min_script_share=0.5, min_language_probability=0.5)
+  _filter_lines(lines[:10], min_script_share=0.5, min_language_probability=0.5)
   fuzzy_deduplication.band_keys([text for _, text in lines[:10]], near)
   return {
-    'reading lines': lambda: _read(folder),
-    'lengths': lambda: _filter(lines, min_characters=20, max_characters=5000),
-    'script': lambda: _filter(lines, min_script_share=0.5),
-    'language': lambda: _identify(lines),
+    'reading lines': lambda: _read_lines(folder),
+    'lengths': lambda: _filter_lines(
+      lines, min_characters=20, max_characters=5000
+    ),
+    'script': lambda: _filter_lines(lines, min_script_share=0.5),
+    'language': lambda: _identify_languages(lines),
     'equal sides': lambda: _filter_pairs(lines),
-    'sentences': lambda: _split(lines),
+    'sentences': lambda: _split_sentences(lines),
     'near-duplicates': lambda: fuzzy_deduplication.band_keys(
       [text for _, text in lines], near
     ),
-    'cache': lambda: _cache(folder, vocabulary),
+    'cache': lambda: _write_cache(folder, vocabulary),
   }
 
 
-def _read(folder: pathlib.Path) -> Lines:
+def _read_lines(folder: pathlib.Path) -> Lines:
   return [
     (path.stem, line.decode())
     for path in sorted((folder / 'mono').glob('*.txt'))
@@ -92,13 +99,13 @@ def _read(folder: pathlib.Path) -> Lines:
   ]
 
 
-def _filter(lines: Lines, **asked) -> None:
+def _filter_lines(lines: Lines, **asked) -> None:
   asked_for = text_filters.TextFilters(**asked)
   for language, text in lines:
     text_filters.find_drop_reason((text,), (language,), asked_for)
 
 
-def _identify(lines: Lines) -> None:
+def _identify_languages(lines: Lines) -> None:
   asked_for = text_filters.TextFilters(min_language_probability=0.5)
   for code, own in itertools.groupby(lines, key=lambda line: line[0]):
     texts = [text for _, text in own]
@@ -115,7 +122,7 @@ def _filter_pairs(lines: Lines) -> None:
     )
 
 
-def _write(folder: pathlib.Path, lines, lengths, size: float) -> None:
+def _write_corpus(folder: pathlib.Path, lines, lengths, size: float) -> None:
   """Writes real lines of some lengths, over and over, up to a size."""
   low, high = lengths
   for code in _LANGUAGES:
@@ -130,12 +137,12 @@ def _write(folder: pathlib.Path, lines, lengths, size: float) -> None:
     corpus_writer.write_monolingual(folder, code, [kept])
 
 
-def _split(lines: Lines) -> None:
+def _split_sentences(lines: Lines) -> None:
   for language, text in lines:
     text_processing.split_sentences(text, language)
 
 
-def _cache(folder: pathlib.Path, vocabulary: Vocabulary) -> None:
+def _write_cache(folder: pathlib.Path, vocabulary: Vocabulary) -> None:
   cache_writer.write_cache(
     cache_writer.Plan(
       directory=folder.with_name('cache'),
@@ -157,11 +164,11 @@ def main(arguments: list[str] | None = None) -> None:
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as work:
     real, found = large_text.read_lines(args.data), {}
-    for kind, lengths in _KINDS.items():
+    for kind, lengths in _LINE_LENGTHS.items():
       folder = pathlib.Path(work) / kind / 'corpus'
-      _write(folder, real, lengths, args.megabytes * 1e6)
-      found[kind] = costs(
-        folder, Vocabulary.load(args.vocabulary), large_text.size(folder)
+      _write_corpus(folder, real, lengths, args.megabytes * 1e6)
+      found[kind] = measure_costs(
+        folder, Vocabulary.load(args.vocabulary), large_text.count_bytes(folder)
       )
   print(json.dumps(found, indent=2))
 

@@ -39,9 +39,9 @@ VARIANTS = (
   'torch/gathered',
   'torch/compiled',
 )
-CHECKPOINTS = 5
+NUM_CHECKPOINTS = 5
 MASK_RATIO = 0.15
-_RECIPE = (
+_RECIPE_BINDINGS = (
   'OPTIMIZER=@optimizers.Muon()',
   'LEARNING_RATE=4e-3',
   "NORM_POSITION='pre'",
@@ -70,13 +70,13 @@ class Setting:
   threads: int = 1  # of torch
 
   @property
-  def every(self) -> int:
+  def steps_per_checkpoint(self) -> int:
     """Steps from checkpoint to checkpoint."""
-    return max(self.tokens // (self.batch * self.length * CHECKPOINTS), 1)
+    return max(self.tokens // (self.batch * self.length * NUM_CHECKPOINTS), 1)
 
   @property
   def steps(self) -> int:
-    return self.every * CHECKPOINTS
+    return self.steps_per_checkpoint * NUM_CHECKPOINTS
 
   @property
   def warmup(self) -> int:
@@ -90,7 +90,7 @@ class Setting:
     return pathlib.Path(self.work) / variant.replace('/', '-')
 
 
-def xlflax_command(setting: Setting, variant: str) -> list[str]:
+def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
   """`xlflax train` of a variant `x/...`."""
   bindings = [
     f'TRAIN_STEPS={setting.steps}',
@@ -102,8 +102,8 @@ def xlflax_command(setting: Setting, variant: str) -> list[str]:
     'OPTIMIZER=@optimizers.AdamW()',
     'DROPOUT=0.0',
     "NORM_POSITION='post'",
-    f'CheckpointOptions.save_interval_steps={setting.every}',
-    f'CheckpointOptions.max_to_keep={CHECKPOINTS}',
+    f'CheckpointOptions.save_interval_steps={setting.steps_per_checkpoint}',
+    f'CheckpointOptions.max_to_keep={NUM_CHECKPOINTS}',
     f'EncoderConfig.num_layers={setting.layers}',
     f'EncoderConfig.hidden_dim={setting.hidden}',
     f'EncoderConfig.mlp_dim={4 * setting.hidden}',
@@ -111,7 +111,7 @@ def xlflax_command(setting: Setting, variant: str) -> list[str]:
     f'EncoderConfig.max_position_embeddings={setting.length}',
     'EncoderConfig.type_vocab_size=2',
     'EncoderConfig.layer_norm_epsilon=1e-12',
-    *(_RECIPE if variant == 'x/recipe' else ()),
+    *(_RECIPE_BINDINGS if variant == 'x/recipe' else ()),
   ]
   return [
     *(sys.executable, '-m', 'xlflax.cli', 'train'),
@@ -126,7 +126,7 @@ def xlflax_command(setting: Setting, variant: str) -> list[str]:
   ]
 
 
-def torch_command(setting: Setting, variant: str) -> list[str]:
+def make_torch_command(setting: Setting, variant: str) -> list[str]:
   """The peer's training of a variant `torch/...`."""
   described = dataclasses.asdict(setting)
   return [
@@ -136,18 +136,18 @@ def torch_command(setting: Setting, variant: str) -> list[str]:
   ]
 
 
-def measure(setting: Setting, variant: str) -> list[list[float]]:
+def measure_variant(setting: Setting, variant: str) -> list[list[float]]:
   """[tokens, processor seconds, held-out loss] of each checkpoint."""
-  make = xlflax_command if variant.startswith('x/') else torch_command
-  seconds = follow(make(setting, variant), setting, variant)
+  make = make_xlflax_command if variant.startswith('x/') else make_torch_command
+  seconds = time_checkpoints(make(setting, variant), setting, variant)
   per_step = setting.batch * setting.length
   return [
     [step * per_step, seconds[step], loss]
-    for step, loss in losses(setting, variant).items()
+    for step, loss in evaluate_checkpoints(setting, variant).items()
   ]
 
 
-def follow(
+def time_checkpoints(
   command: list[str], setting: Setting, variant: str
 ) -> dict[int, float]:
   """Runs a training; its processor seconds when each checkpoint appeared."""
@@ -165,10 +165,12 @@ def follow(
         'TORCHINDUCTOR_CACHE_DIR': str(setting.folder(variant) / 'inductor'),
       },
     )
-  steps = [setting.every * (i + 1) for i in range(CHECKPOINTS)]
+  steps = [
+    setting.steps_per_checkpoint * (i + 1) for i in range(NUM_CHECKPOINTS)
+  ]
   found: dict[int, float] = {}
   while process.poll() is None:
-    now = _processor_seconds(process.pid)
+    now = _read_cpu_seconds(process.pid)
     for step in steps:
       if step not in found and (folder / str(step)).exists():
         found[step] = now
@@ -181,14 +183,14 @@ def follow(
   return found
 
 
-def _processor_seconds(pid: int) -> float:
+def _read_cpu_seconds(pid: int) -> float:
   """Of a process and of its children that have ended, as Linux counts them."""
   text = pathlib.Path(f'/proc/{pid}/stat').read_text()
   ticks = text.rpartition(')')[2].split()[11:15]  # user, system; of children
   return sum(map(int, ticks)) / os.sysconf('SC_CLK_TCK')
 
 
-def losses(setting: Setting, variant: str) -> dict[int, float]:
+def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
   """Loss of masked tokens of the validation split, by checkpoint."""
   import jax
 
@@ -198,18 +200,20 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
   from xlflax.runs import loaded_run as run_lib
 
   folder = setting.folder(variant)
-  vocabulary, batches = _held_out(setting)
+  vocabulary, batches = _load_validation_batches(setting)
   if variant.startswith('x/'):
     run = run_lib.open_run(folder)
     model, params_at = run.model, run.params
   else:
     from benchmarks.peers import converted
 
-    config, _ = converted.read(folder / 'checkpoints' / str(setting.every))
+    config, _ = converted.read_model(
+      folder / 'checkpoints' / str(setting.steps_per_checkpoint)
+    )
     model = encoder.Encoder(config)
 
     def params_at(step):
-      return converted.read(folder / 'checkpoints' / str(step))[1]
+      return converted.read_model(folder / 'checkpoints' / str(step))[1]
 
   objective = masked_lm.MaskedLM(mask_ratio=MASK_RATIO)
 
@@ -221,8 +225,8 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
     return objective(model, params, batch, context).loss
 
   found = {}
-  for i in range(CHECKPOINTS):
-    step = setting.every * (i + 1)
+  for i in range(NUM_CHECKPOINTS):
+    step = setting.steps_per_checkpoint * (i + 1)
     params = params_at(step)
     params = params if 'model' in params else {'model': params, 'heads': {}}
     sums = [
@@ -233,7 +237,7 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
   return found
 
 
-def dataset(setting: Setting, **changed):
+def make_dataset_config(setting: Setting, **changed):
   """The rows that `pretrain/mlm.gin` reads."""
   from xlflax.data import dataset_config
 
@@ -249,12 +253,12 @@ def dataset(setting: Setting, **changed):
   )
 
 
-def _batches(setting: Setting, count: int, **changed):
+def _load_batches(setting: Setting, count: int, **changed):
   from xlflax.data import loader_factory
   from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
 
   vocabulary = vocabulary_lib.Vocabulary.load(setting.vocabulary)
-  source = dataset(setting, **changed)
+  source = make_dataset_config(setting, **changed)
   live = changed.get('split') is not None
   loader = loader_factory.open_loader(
     source,
@@ -268,18 +272,18 @@ def _batches(setting: Setting, count: int, **changed):
   return vocabulary, found
 
 
-def _held_out(setting: Setting):
+def _load_validation_batches(setting: Setting):
   """The vocabulary, and fifty batches of the validation split."""
-  return _batches(setting, 50, split='validation')
+  return _load_batches(setting, 50, split='validation')
 
 
 def write_rows(setting: Setting) -> None:
   """The rows of all steps, for torch."""
-  _, batches = _batches(setting, setting.steps)
+  _, batches = _load_batches(setting, setting.steps)
   np.save(setting.rows, np.concatenate([one['token_ids'] for one in batches]))
 
 
-def table(results: dict[str, list[list[float]]]) -> str:
+def format_table(results: dict[str, list[list[float]]]) -> str:
   """Markdown: processor seconds to the lowest loss that all have reached."""
   goal = max(min(loss for _, _, loss in curve) for curve in results.values())
   lines = [
@@ -290,12 +294,12 @@ def table(results: dict[str, list[list[float]]]) -> str:
     tokens, seconds, loss = curve[-1]
     lines.append(
       f'| {variant} | {tokens:,} | {seconds:.1f} | {loss:.3f} | '
-      f'{seconds_to(curve, goal):.1f} |'
+      f'{interpolate_seconds(curve, goal):.1f} |'
     )
   return '\n'.join(lines)
 
 
-def seconds_to(curve: list[list[float]], goal: float) -> float:
+def interpolate_seconds(curve: list[list[float]], goal: float) -> float:
   """When a loss was first reached, interpolated between checkpoints."""
   before: list[float] | None = None
   for _, seconds, loss in curve:
@@ -332,10 +336,10 @@ def main(arguments=None) -> None:
     write_rows(setting)
   for variant in variants:
     if variant not in results:
-      results[variant] = measure(setting, variant)
+      results[variant] = measure_variant(setting, variant)
       file.write_text(json.dumps(results) + '\n')
       print(variant, results[variant][-1], flush=True)
-  print(table(results))
+  print(format_table(results))
 
 
 if __name__ == '__main__':

@@ -28,11 +28,11 @@ from xlflax.training.optimization import optimizers, schedules
 VARIANTS = {
   'float32': {},
   'bfloat16': {'dtype': 'bfloat16'},
-  'eight_bits': {'dtype': 'bfloat16', 'products': 'eight_bits'},
+  'eight_bits': {'dtype': 'bfloat16', 'matmul_precision': 'eight_bits'},
 }
 
 
-def trainer(
+def make_trainer(
   work: pathlib.Path, variant: str, args: argparse.Namespace, seed: int
 ) -> Trainer:
   """A run of one of `VARIANTS`."""
@@ -54,7 +54,7 @@ def trainer(
     peak_value=3e-3, warmup_steps=min(150, args.steps // 10)
   )
   return dataclasses.replace(
-    row_orders.trainer(work, None, args, seed),
+    row_orders.make_trainer(work, None, args, seed),
     model=encoder.Encoder(config),
     objectives=objective_mixture.ObjectiveMixture(
       entries=(
@@ -79,18 +79,18 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--seeds', type=int, default=3)
   args = parser.parse_args(arguments)
   work = args.work.absolute()
-  row_orders.prepare(work, args.data)
+  row_orders.prepare_data(work, args.data)
   step_runner = runner.Runner()
   found: dict[str, list[list[float]]] = {name: [] for name in VARIANTS}
   for seed in range(args.seeds):
     for name, curves in found.items():
       kept = work / f'{name}-{args.steps}x{args.batch}-{seed}.json'
       if not kept.exists():
-        losses = step_runner.train(trainer(work, name, args, seed)).losses
-        kept.write_text(json.dumps(row_orders.curve(losses)))
+        losses = step_runner.train(make_trainer(work, name, args, seed)).losses
+        kept.write_text(json.dumps(row_orders.compute_curve(losses)))
       curves.append(json.loads(kept.read_text()))
   for name, curves in found.items():
-    row = row_orders.beside(curves, found['float32'])
+    row = row_orders.compare_curves(curves, found['float32'])
     print(json.dumps({'products': name} | row), flush=True)
 
 

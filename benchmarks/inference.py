@@ -22,25 +22,27 @@ SHAPE = shapes.Shape(vocabulary=32_000, batch=64, length=128, dropout=0.0)
 VARIANTS = ('x/sentence_states', 'torch/sentence_states')
 
 
-def make(
+def make_states_function(
   variant: str, shape: shapes.Shape, count: int
 ) -> Callable[[], np.ndarray]:
   """A function that gives the states of `count` sentences, every layer's."""
   from benchmarks.peers import converted
 
-  texts = sentences.random_sentences(
+  texts = sentences.make_random_sentences(
     count, vocabulary=shape.vocabulary, longest=shape.length - 2
   )
-  model = converted.encoder(shape)
+  model = converted.make_encoder(shape)
   if variant.startswith('torch/'):
     from benchmarks.peers import inference
 
-    return inference.sentence_states(model, sentences.rows(texts), shape.batch)
+    return inference.make_states_function(
+      model, sentences.tokenize_sentences(texts), shape.batch
+    )
   from xlflax.evaluation import eval_task, hidden_states
   from xlflax.models import encoder
 
-  config, params = converted.convert(model)
-  vocabulary: Any = sentences.Numbers(shape.vocabulary)
+  config, params = converted.convert_model(model)
+  vocabulary: Any = sentences.NumberVocabulary(shape.vocabulary)
   subject = eval_task.EvalModel(
     model=encoder.Encoder(config),
     params=params,
@@ -54,23 +56,23 @@ def make(
   )
 
 
-def measure_here(
+def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
   """Times one variant in this process."""
-  call = make(variant, shape, count)
+  call = make_states_function(variant, shape, count)
   kept = []
   figures = measure.time_calls(lambda: kept.append(call()), calls=calls)
   last = kept[-1][-1].astype(np.float64)
-  return figures | {'work': count, 'found': last[:, :4].tolist()}
+  return figures | {'work': count, 'outputs': last[:, :4].tolist()}
 
 
-def agree(one: Any, other: Any) -> bool:
+def outputs_agree(one: Any, other: Any) -> bool:
   """Whether two variants found the same means of states."""
   return bool(np.allclose(one, other, atol=1e-4))
 
 
-def table(results: dict[str, dict[str, Any]], unit: str) -> str:
+def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
   """Markdown: medians, and how much more each does than the last variant."""
   base = list(results.values())[-1]
   lines = [
@@ -95,19 +97,19 @@ def table(results: dict[str, dict[str, Any]], unit: str) -> str:
 
 
 def main(arguments=None) -> None:
-  compare(
+  compare_variants(
     arguments,
     module='benchmarks.inference',
     variants=VARIANTS,
     shape=SHAPE,
     count=256,
     unit='sentences',
-    agree=agree,
-    measure_one=measure_here,
+    agree=outputs_agree,
+    measure_one=measure_variant,
   )
 
 
-def compare(
+def compare_variants(
   arguments,
   *,
   module: str,
@@ -145,18 +147,20 @@ def compare(
   parser.add_argument(
     '--cores', type=int, help='cores each process may use; default: all'
   )
-  parser.add_argument('--one', help=argparse.SUPPRESS)
+  parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)
   shape = shapes.Shape.from_json(args.shape)
-  if args.one:
-    print(json.dumps(measure_one(args.one, shape, args.count, args.calls)))
+  if args.run_variant:
+    print(
+      json.dumps(measure_one(args.run_variant, shape, args.count, args.calls))
+    )
     return
   found: dict[str, dict[str, Any]] = {}
 
   def run(variant: str) -> dict[str, Any]:
     found[variant] = measure.run_module(
       module,
-      '--one',
+      '--run_variant',
       variant,
       '--count',
       str(args.count),
@@ -168,16 +172,16 @@ def compare(
     )
     return found[variant]
 
-  results = measure.interleave(
+  results = measure.run_interleaved(
     args.variants.split(','), run, rounds=args.rounds
   )
   first, *others = found
   for other in others:
-    if not agree(found[first]['found'], found[other]['found']):
+    if not agree(found[first]['outputs'], found[other]['outputs']):
       raise RuntimeError(f'{first} and {other} do not find the same.')
   print(
     f'{shape}\n\n'
-    + table(
+    + format_table(
       {
         name: figures | {'work': found[name]['work']}
         for name, figures in results.items()

@@ -25,12 +25,12 @@ import numpy as np
 
 from benchmarks import shapes, xlflax_step
 from xlflax.data import dataset_config, loader_factory
-from xlflax.data.cache import cache_writer as cache_writer
+from xlflax.data.cache import cache_writer
 from xlflax.data.corpus import corpus_directory as corpus
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
-from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers import vocabulary_training
 from xlflax.objectives.corruption import masking
 
 
@@ -47,7 +47,7 @@ def make_text(lines: int, *, seed: int = 0) -> list[str]:
   return [' '.join(drawn[40 * i : 40 * i + n]) for i, n in enumerate(sizes)]
 
 
-def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
+def prepare_data(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
   """Writes corpus, vocabulary and cache."""
   corpus_writer.write_monolingual(folder / 'corpus', 'en', [make_text(lines)])
   vocabulary_training.train_vocabulary(
@@ -76,7 +76,7 @@ def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
   )
 
 
-def rate(batches, tokens_of) -> float:
+def measure_rate(batches, tokens_of) -> float:
   """Tokens per processor second over an iterable of batches."""
   next(batches)  # opening and first reads are start-up, not throughput
   start, tokens = time.process_time(), 0
@@ -85,12 +85,12 @@ def rate(batches, tokens_of) -> float:
   return tokens / (time.process_time() - start)
 
 
-def loader_rate(dataset, vocabulary, batches: int, **where) -> float:
+def measure_loader_rate(dataset, vocabulary, batches: int, **where) -> float:
   loader = loader_factory.open_loader(
     dataset, vocabulary=vocabulary, seed=0, **where
   )
   try:
-    return rate(
+    return measure_rate(
       (loader.rows(step, 0, dataset.batch_size) for step in range(batches)),
       lambda batch: int((batch['segment_ids'] > 0).sum()),
     )
@@ -98,7 +98,7 @@ def loader_rate(dataset, vocabulary, batches: int, **where) -> float:
     loader.close()
 
 
-def collator_rate(folder, vocabulary, dataset, batches: int) -> float:
+def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
   """DataCollatorForLanguageModeling over rows that are tokenised and cut."""
   import tokenizers
   import transformers
@@ -125,13 +125,15 @@ def collator_rate(folder, vocabulary, dataset, batches: int) -> float:
     for step in range(batches)
   ]
   loader.close()
-  return rate(
+  return measure_rate(
     (collator([{'input_ids': row} for row in batch]) for batch in rows),
     lambda batch: batch['input_ids'].numel(),
   )
 
 
-def array_record_rate(folder, vocabulary, dataset, batches: int) -> float:
+def measure_array_record_rate(
+  folder, vocabulary, dataset, batches: int
+) -> float:
   """Random rows of an ArrayRecord file, read a batch at a time and stacked.
 
   What a cache in that format would at least cost: the rows are already cut
@@ -163,10 +165,12 @@ def array_record_rate(folder, vocabulary, dataset, batches: int) -> float:
       ]
     ).astype(np.int32)
 
-  return rate((read(i) for i in range(batches)), lambda batch: batch.size)
+  return measure_rate(
+    (read(i) for i in range(batches)), lambda batch: batch.size
+  )
 
 
-def masking_seconds(vocabulary, dataset, calls: int) -> float:
+def measure_masking_seconds(vocabulary, dataset, calls: int) -> float:
   """Median seconds of choosing and masking one batch, jitted."""
   spec = vocabulary.spec
   policy = masking.MaskingPolicy(mask_ratio=shapes.MASK_RATIO)
@@ -200,7 +204,7 @@ def masking_seconds(vocabulary, dataset, calls: int) -> float:
   return float(np.median(times[1:]))
 
 
-def need(
+def estimate_required_cores(
   cached: float,
   *,
   gpus: int = 8,
@@ -226,7 +230,7 @@ def need(
     batch=8,
     length=512,
   )
-  flops = xlflax_step.model_flops(shape) / shape.tokens
+  flops = xlflax_step.count_model_flops(shape) / shape.tokens
   tokens = gpus * peak * utilisation / flops
   return {
     'gpus': gpus,
@@ -237,27 +241,27 @@ def need(
   }
 
 
-def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
+def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
   """All figures; see the module's docstring."""
   dataset = make_dataset(batch, length)
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    vocabulary = prepare(folder, lines)
+    vocabulary = prepare_data(folder, lines)
     figures = {
-      'cached': loader_rate(
+      'cached': measure_loader_rate(
         dataset, vocabulary, batches, cache_dir=folder / 'cache'
       ),
       # In order: a shuffled window would be read at start-up.
-      'live': loader_rate(
+      'live': measure_loader_rate(
         dataclasses.replace(dataset, shuffle=False),
         vocabulary,
         max(batches // 4, 3),
         corpus=folder / 'corpus',
       ),
-      'array_record': array_record_rate(
+      'array_record': measure_array_record_rate(
         folder, vocabulary, dataset, max(batches // 4, 3)
       ),
-      'collator': collator_rate(
+      'collator': measure_collator_rate(
         folder, vocabulary, dataset, max(batches // 10, 3)
       ),
     }
@@ -265,10 +269,10 @@ def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
       'tokens_per_cpu_second': figures,
       'cached_to_collator': figures['cached'] / figures['collator'],
       'live_to_collator': figures['live'] / figures['collator'],
-      'masking_seconds_per_batch': masking_seconds(
+      'masking_seconds_per_batch': measure_masking_seconds(
         vocabulary, dataset, calls=20
       ),
-      'need': need(figures['cached']),
+      'need': estimate_required_cores(figures['cached']),
       'batch': batch,
       'length': length,
     }
@@ -285,7 +289,7 @@ def main(arguments=None) -> None:
   parser.add_argument('--output', help='write the JSON to this file too')
   args = parser.parse_args(arguments)
   text = json.dumps(
-    run(
+    run_benchmark(
       lines=args.lines,
       batches=args.batches,
       batch=args.batch,

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 
-def measure(
+def measure_jitted(
   function: Callable[..., Any], *arguments, calls: int
 ) -> tuple[dict[str, Any], Any]:
   """Compiles and times `function(*arguments)`.
@@ -41,7 +41,7 @@ def measure(
   }, result
 
 
-def distance(found, wanted) -> float:
+def max_relative_error(found, wanted) -> float:
   """The largest difference, to the largest value, over the leaves of trees.
 
   Not finite values of `found` make it infinite.
@@ -55,7 +55,9 @@ def distance(found, wanted) -> float:
   return worst
 
 
-def table(results: dict[str, dict[str, Any]], errors: tuple[str, ...]) -> str:
+def format_table(
+  results: dict[str, dict[str, Any]], errors: tuple[str, ...]
+) -> str:
   """Markdown: a line for each variant, or why it was not run.
 
   Args:

@@ -19,7 +19,7 @@ import numpy as np
 
 from xlflax.data import dataset_config
 from xlflax.data import tokenized_examples as examples_lib
-from xlflax.data.cache import cache_format as cache_format
+from xlflax.data.cache import cache_format
 from xlflax.data.cache import cache_metadata as cache_header
 from xlflax.data.cache import cached_loader as cache_loader
 from xlflax.data.cache import shards as cache_shards
@@ -27,16 +27,16 @@ from xlflax.data.sampling import permutation
 from xlflax.data.tokenizers import vocabulary_spec as spec_lib
 from xlflax.storage import checksums
 
-_VOCABULARY = 50_000
-_LENGTH = 25  # tokens of a text
+_VOCABULARY_SIZE = 50_000
+_TEXT_LENGTH = 25  # tokens of a text
 
 
-class Ids:
+class SyntheticVocabulary:
   """A vocabulary of sizes, for caches of synthetic ids."""
 
   hash = 'synthetic'
   spec = spec_lib.VocabularySpec(
-    _VOCABULARY, 0, 1, 2, 3, 4, tuple(range(8)), ('en',)
+    _VOCABULARY_SIZE, 0, 1, 2, 3, 4, tuple(range(8)), ('en',)
   )
 
   def language_id(self, code: str) -> int:
@@ -45,7 +45,9 @@ class Ids:
     return 0
 
 
-def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
+def write_synthetic_cache(
+  directory: pathlib.Path, tokens: int, shard: int
+) -> None:
   """Writes a sealed cache of one task, of `tokens` at least.
 
   Args:
@@ -55,22 +57,24 @@ def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
   """
   target = cache_format.task_directory(directory, 't', 'train')
   rng = np.random.default_rng(0)
-  texts = shard // (_LENGTH + 1)
+  texts = shard // (_TEXT_LENGTH + 1)
   entries = []
-  for number in range(math.ceil(tokens / (texts * _LENGTH))):
-    ids = rng.integers(8, _VOCABULARY, texts * _LENGTH, dtype=np.uint16)
-    side = examples_lib.Ragged(ids, np.full(texts, _LENGTH))
+  for number in range(math.ceil(tokens / (texts * _TEXT_LENGTH))):
+    ids = rng.integers(
+      8, _VOCABULARY_SIZE, texts * _TEXT_LENGTH, dtype=np.uint16
+    )
+    side = examples_lib.Ragged(ids, np.full(texts, _TEXT_LENGTH))
     batch = examples_lib.Examples((side,), np.ones(texts, bool))
     entries.append(
       cache_shards.write_shard_file(
         cache_format.shard_file(target, f'part-{number:06d}'),
         [batch],
         dtype=np.dtype(np.uint16),
-        spec=Ids.spec,
+        spec=SyntheticVocabulary.spec,
         sides=('targets',),
       )
     )
-  known = _seal(target, 't', entries)
+  known = _seal_task(target, 't', entries)
   _write_header(
     directory,
     {'t': {'train': {'t': 1.0}}},
@@ -78,14 +82,14 @@ def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
   )
 
 
-def _seal(target: pathlib.Path, task: str, entries: list) -> dict:
+def _seal_task(target: pathlib.Path, task: str, entries: list) -> dict:
   """Seals a task of these shards; returns what the header says of it."""
   meta = cache_format.TaskMeta(
     task=task,
     split='train',
     languages=('en',),
     source_examples=sum(entry.examples for entry in entries),
-    vocabulary=Ids.hash,
+    vocabulary=SyntheticVocabulary.hash,
     fingerprint={},
     shard_size=1 << 20,
     shards=tuple(entries),
@@ -102,12 +106,18 @@ def _seal(target: pathlib.Path, task: str, entries: list) -> dict:
 
 def _write_header(directory: pathlib.Path, mixtures: dict, tasks: dict) -> None:
   cache_header.Header(
-    {'hash': Ids.hash, 'size': _VOCABULARY, 'languages': ['en']},
+    {
+      'hash': SyntheticVocabulary.hash,
+      'size': _VOCABULARY_SIZE,
+      'languages': ['en'],
+    },
     [cache_header.Generation(mixtures, tasks)],
   ).write(directory)
 
 
-def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
+def measure_reading(
+  directory: pathlib.Path, batches: int, locality: bool
+) -> dict:
   """Opens a synthetic cache and reads rows, in this process.
 
   Returns:
@@ -117,18 +127,18 @@ def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
   """
   gigabytes = sum(p.stat().st_size for p in directory.rglob('*.*')) / 1e9
   start, begun = time.perf_counter(), time.process_time()
-  _open(directory, locality, verified=frozenset())
+  open_loader(directory, locality, verified=frozenset())
   first, used = time.perf_counter() - start, time.process_time() - begun
-  before = _memory()
+  before = _measure_memory()
   start = time.perf_counter()
-  loader = _open(directory, locality, verified=None)
+  loader = open_loader(directory, locality, verified=None)
   opened = time.perf_counter() - start
   loader.rows(0, 0, 512)
   most, begun = before, time.process_time()
   for step in range(batches):
     loader.rows(step, 0, 512)
-    if _resident() > most['resident_mb']:
-      most = _memory()
+    if _measure_resident() > most['resident_mb']:
+      most = _measure_memory()
   seconds = time.process_time() - begun
   return {
     'tokens': sum(row.tokens for row in loader.statistics()),
@@ -143,7 +153,7 @@ def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
   }
 
 
-def _open(
+def open_loader(
   directory, locality: bool, verified, mixture: str = 't'
 ) -> cache_loader.CachedLoader:
   return cache_loader.CachedLoader(
@@ -155,20 +165,20 @@ def _open(
       batch_size=512,
       locality=dataset_config.Locality() if locality else None,
     ),
-    vocabulary=Ids(),
+    vocabulary=SyntheticVocabulary(),
     seed=0,
     cache_dir=directory,
     verified=verified,
   )
 
 
-def _resident() -> float:
+def _measure_resident() -> float:
   """MB of this process's memory, mapped files included."""
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   return int(pages) * resource.getpagesize() / 1e6
 
 
-def _memory() -> dict[str, int]:
+def _measure_memory() -> dict[str, int]:
   """MB that are resident: in all, pages of mapped files, the rest.
 
   Pages of files are those that the system has in memory anyway and may take
@@ -193,7 +203,9 @@ def _memory() -> dict[str, int]:
   }
 
 
-def write_sparse(directory: pathlib.Path, languages: int, shards: int) -> None:
+def write_sparse_cache(
+  directory: pathlib.Path, languages: int, shards: int
+) -> None:
   """Writes a sealed cache of many tasks, whose tokens take no room on disk.
 
   Args:
@@ -207,14 +219,17 @@ def write_sparse(directory: pathlib.Path, languages: int, shards: int) -> None:
     target = cache_format.task_directory(directory, task, 'train')
     (target / cache_format.SHARDS).mkdir(parents=True)
     entries = [
-      _write_hole(target, f'part-{shard:06d}', size) for shard in range(shards)
+      _write_sparse_shard(target, f'part-{shard:06d}', size)
+      for shard in range(shards)
     ]
-    known[cache_format.task_key(task, 'train')] = _seal(target, task, entries)
+    known[cache_format.task_key(task, 'train')] = _seal_task(
+      target, task, entries
+    )
   rates = {f't{number:05d}': 1.0 for number in range(languages)}
   _write_header(directory, {'all': {'train': rates}}, known)
 
 
-def _write_hole(
+def _write_sparse_shard(
   target: pathlib.Path, name: str, size: int
 ) -> cache_format.ShardEntry:
   """A shard of one text, of `size` tokens with its end, all 0."""
@@ -256,7 +271,7 @@ def _write_hole(
   )
 
 
-def many(directory: pathlib.Path) -> dict:
+def measure_many_languages(directory: pathlib.Path) -> dict:
   """Opens a sparse cache and reads two batches, in this process.
 
   Returns:
@@ -264,7 +279,7 @@ def many(directory: pathlib.Path) -> dict:
     seconds of the batches; files open at the end.
   """
   start, begun = time.perf_counter(), time.process_time()
-  loader = _open(directory, False, verified=None, mixture='all')
+  loader = open_loader(directory, False, verified=None, mixture='all')
   opened, used = time.perf_counter() - start, time.process_time() - begun
   start = time.perf_counter()
   tasks = {len(loader.rows(step, 0, 512)) for step in range(2)}
@@ -278,7 +293,7 @@ def many(directory: pathlib.Path) -> dict:
   }
 
 
-def order(rows: int, row_bytes: int, page: int, kept: int) -> dict:
+def count_epoch_reads(rows: int, row_bytes: int, page: int, kept: int) -> dict:
   """What one epoch reads, page by page, if `kept` pages stay in memory.
 
   Args:
@@ -343,21 +358,23 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--locality', action='store_true')
   args = parser.parse_args(arguments)
   if args.part == 'order':
-    found = order(args.rows, 1020, args.page, (1 << 28) // args.page)
+    found = count_epoch_reads(
+      args.rows, 1020, args.page, (1 << 28) // args.page
+    )
   else:
     with tempfile.TemporaryDirectory() as folder:
       work = args.work or pathlib.Path(folder)
       new = not (work / cache_format.CACHE_FILE).exists()
       if args.part == 'many':
         if new:
-          write_sparse(work, args.languages, args.shards)
+          write_sparse_cache(work, args.languages, args.shards)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-        found = many(work)
+        found = measure_many_languages(work)
       else:
         if new:
-          write_synthetic(work, args.tokens, args.shard)
-        found = read(work, args.batches, args.locality)
+          write_synthetic_cache(work, args.tokens, args.shard)
+        found = measure_reading(work, args.batches, args.locality)
   print(json.dumps(found, indent=2))
 
 

@@ -87,7 +87,7 @@ def run_module(
   return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def interleave(
+def run_interleaved(
   variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
 ) -> dict[str, dict[str, Any]]:
   """Runs every variant once a round, every second round backwards.
@@ -105,10 +105,10 @@ def interleave(
     for name in variants if i % 2 == 0 else reversed(variants):
       print(f'round {i + 1} of {rounds}: {name}', file=sys.stderr, flush=True)
       results[name].append(run(name))
-  return {name: _pool(runs) for name, runs in results.items()}
+  return {name: _pool_runs(runs) for name, runs in results.items()}
 
 
-def _pool(runs) -> dict[str, Any]:
+def _pool_runs(runs) -> dict[str, Any]:
   pooled = {
     key: [x for run in runs for x in run[key]]
     for key in ('seconds', 'cpu_seconds')

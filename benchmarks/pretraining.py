@@ -54,11 +54,11 @@ class Model:
   languages: int = 100
   batch: int = 64
   length: int = 512
-  peer: str | None = None
+  baseline: str | None = None
   objective: str = 'MaskedLM'
 
 
-def _only(dataset: str, entry: str) -> tuple[str, ...]:
+def _select_dataset(dataset: str, entry: str) -> tuple[str, ...]:
   """One of the datasets and entries of a gin file with several."""
   return (
     f'trainer.Trainer.datasets=[@{dataset}/dataset_config.DatasetConfig()]',
@@ -68,25 +68,27 @@ def _only(dataset: str, entry: str) -> tuple[str, ...]:
 
 MODELS = {
   'xlmr-base': Model(
-    gin_files=('pretrain/mlm.gin', 'models/base.gin'), peer='xlmr'
+    gin_files=('pretrain/mlm.gin', 'models/base.gin'), baseline='xlmr'
   ),
   'xlmr-large': Model(
-    gin_files=('pretrain/mlm.gin', 'models/large.gin'), peer='xlmr', batch=32
+    gin_files=('pretrain/mlm.gin', 'models/large.gin'),
+    baseline='xlmr',
+    batch=32,
   ),
   'mbert-tlm': Model(
     gin_files=('pretrain/mlm_tlm.gin', 'models/base.gin'),
-    bindings=_only('pairs', 'tlm'),
+    bindings=_select_dataset('pairs', 'tlm'),
     vocabulary=119_547,
     languages=104,
     batch=256,
     length=128,
-    peer='bert',
+    baseline='bert',
     objective='TranslationLM',
   ),
   'veco-base': Model(
     gin_files=('pretrain/veco.gin', 'models/base.gin'),
     bindings=(
-      *_only('adjacent', 'ca_mono'),
+      *_select_dataset('adjacent', 'ca_mono'),
       'objective_mixture.ObjectiveMixture.schedule=(0,)',
     ),
     languages=50,
@@ -99,11 +101,11 @@ MODELS = {
     vocabulary=250_112,
     batch=32,
     length=570,
-    peer='mt5',
+    baseline='mt5',
     objective='SpanCorruption',
   ),
 }
-_TINY = {
+_TINY_SIZES = {
   'EncoderConfig': dict(
     num_layers=1,
     hidden_dim=16,
@@ -122,11 +124,11 @@ _TINY = {
 }
 
 
-def tiny(model: Model) -> Model:
+def make_tiny(model: Model) -> Model:
   """The same kind of step at sizes for tests."""
   sizes = tuple(
     f'{model.config}.{name}={value}'
-    for name, value in _TINY[model.config].items()
+    for name, value in _TINY_SIZES[model.config].items()
   )
   return dataclasses.replace(
     model,
@@ -138,7 +140,9 @@ def tiny(model: Model) -> Model:
   )
 
 
-def arguments_of(model: Model, variant: str, *, calls: int) -> list[str]:
+def make_benchmark_flags(
+  model: Model, variant: str, *, calls: int
+) -> list[str]:
   """Flags of `xlflax benchmark` for a variant `x/...`."""
   bindings = [
     f'LENGTH={model.length}',
@@ -164,14 +168,14 @@ def arguments_of(model: Model, variant: str, *, calls: int) -> list[str]:
   ]
 
 
-def variants_of(name: str) -> tuple[str, ...]:
+def list_variants(name: str) -> tuple[str, ...]:
   """Those of `VARIANTS` that a model has."""
-  peer = MODELS[name].peer
+  peer = MODELS[name].baseline
   left_out = {None: 'torch/', 'mt5': 'torch/gathered'}.get(peer, '-')
   return tuple(v for v in VARIANTS if not v.startswith(left_out))
 
 
-def measure_here(name: str, variant: str, calls: int, **changed) -> dict:
+def measure_variant(name: str, variant: str, calls: int, **changed) -> dict:
   """Times one variant in this process.
 
   Args:
@@ -182,13 +186,13 @@ def measure_here(name: str, variant: str, calls: int, **changed) -> dict:
   """
   model = MODELS[name]
   if changed.get('tiny'):
-    model = tiny(model)
+    model = make_tiny(model)
   if changed.get('batch'):
     model = dataclasses.replace(model, batch=changed['batch'])
   if variant.startswith('torch/'):
     from benchmarks.peers import pretraining as peers
 
-    return peers.measure(model, variant, calls=calls)
+    return peers.measure_variant(model, variant, calls=calls)
   from xlflax import cli
 
   with tempfile.TemporaryDirectory() as folder:
@@ -196,7 +200,7 @@ def measure_here(name: str, variant: str, calls: int, **changed) -> dict:
     status = cli.main(
       [
         'benchmark',
-        *arguments_of(model, variant, calls=calls),
+        *make_benchmark_flags(model, variant, calls=calls),
         f'--output_file={output}',
         '--compilation_cache=',
       ]
@@ -215,7 +219,9 @@ def measure_here(name: str, variant: str, calls: int, **changed) -> dict:
   }
 
 
-def compare(name: str, variants, *, calls: int, **changed) -> dict[str, dict]:
+def compare_variants(
+  name: str, variants, *, calls: int, **changed
+) -> dict[str, dict]:
   """Each variant in a process of its own, so that peaks are their own."""
   flags = [
     f'--{key}' if value is True else f'--{key}={value}'
@@ -227,7 +233,7 @@ def compare(name: str, variants, *, calls: int, **changed) -> dict[str, dict]:
       'benchmarks.training_step',
       '--model',
       name,
-      '--one',
+      '--run_variant',
       variant,
       '--calls',
       str(calls),
@@ -237,7 +243,7 @@ def compare(name: str, variants, *, calls: int, **changed) -> dict[str, dict]:
   }
 
 
-def table(results: dict[str, dict]) -> str:
+def format_table(results: dict[str, dict]) -> str:
   """Markdown; MFU of the peers by the FLOPs that xlflax counts."""
   ours = next((f for v, f in results.items() if v.startswith('x/')), None)
   lines = [

@@ -46,13 +46,13 @@ FAILURES = (
   'node',
   'first_supervisor',
 )
-_OF_NODES = (
+_NODE_FAILURES = (
   'supervisor',
   'node',
   'first_supervisor',
 )  # failures of jobs with two nodes
 _PHASES = ('agree', 'start', 'restore', 'compile', 'repeat')
-_TINY = {
+_TINY_BINDINGS = {
   'EncoderConfig.num_layers': 1,
   'EncoderConfig.hidden_dim': 16,
   'EncoderConfig.mlp_dim': 32,
@@ -97,7 +97,7 @@ class Job:
       '--cpu_devices=1',
       f'--max_restarts={self.restarts}',
     ]
-    train = ['--', 'train', *flags(self.folder, self.directory), *more]
+    train = ['--', 'train', *make_flags(self.folder, self.directory), *more]
     endpoint = f'localhost:{supervisor.free_port()}'
     for node in range(self.nodes):
       own = [
@@ -145,7 +145,7 @@ class Job:
           found.append(int(path.parent.name))
     return min(found)
 
-  def strike(self, failure: str) -> None:
+  def inject_failure(self, failure: str) -> None:
     """Has something fail."""
     pids = {
       'task': lambda: [self.pid_of(self.processes - 1)],
@@ -177,12 +177,12 @@ class Job:
       one.wait()
 
 
-def flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
+def make_flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
   """Of `xlflax train`, in a directory of its own."""
   return [
     '--gin_file=pretrain/mlm.gin',
     '--gin_file=models/tiny.gin',
-    *(f'--gin.{name}={value}' for name, value in _TINY.items()),
+    *(f'--gin.{name}={value}' for name, value in _TINY_BINDINGS.items()),
     f'--model_dir={directory}',
     f'--corpus={folder / "corpus"}',
     f'--vocabulary={folder / "vocabulary"}',
@@ -191,15 +191,15 @@ def flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
   ]
 
 
-def one_failure(job: Job, failure: str, after: float) -> dict[str, float]:
+def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
   """Seconds by phase that a failure costs, which strikes after some time."""
   job.start()
   job.wait_past(30)
   time.sleep(after)
   known = sum('restart' in row for row in job.rows())
   step, struck = job.step(), time.time()
-  job.strike(failure)
-  while failure in _OF_NODES and not job.keep_running():
+  job.inject_failure(failure)
+  while failure in _NODE_FAILURES and not job.keep_running():
     time.sleep(0.1)
   job.wait_past(max(step, job.step()))
   found = {'total': time.time() - struck}
@@ -214,7 +214,7 @@ def one_failure(job: Job, failure: str, after: float) -> dict[str, float]:
   return found
 
 
-def goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
+def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
   """The share of the time in which new steps are made, with regular kills."""
   draw, lost, kills = random.Random(1), 0.0, 0
   job.start()
@@ -240,55 +240,55 @@ def goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
   }
 
 
-def differences(job: Job, whole: dict[int, float]) -> int:
+def count_loss_differences(job: Job, whole: dict[int, float]) -> int:
   """How many steps have another loss than in the run of before."""
   return sum(
     whole.get(step, loss) != loss for step, loss in job.losses().items()
   )
 
 
-def _undisturbed(folder: pathlib.Path, processes: int, steps: int):
+def _run_without_failures(folder: pathlib.Path, processes: int, steps: int):
   job = Job(folder, 'whole', processes)
   job.start(f'--stop_after_steps={steps}')
   job.launchers[0].wait()
   return job.losses()
 
 
-def _load() -> str:
+def _format_load() -> str:
   return f'load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores'
 
 
-def _failures(args, folder: pathlib.Path) -> list[dict]:
-  whole = _undisturbed(folder, args.processes, args.steps)
+def _measure_failures(args, folder: pathlib.Path) -> list[dict]:
+  whole = _run_without_failures(folder, args.processes, args.steps)
   results: list[dict] = []
   columns = ('detect', *_PHASES, 'total', 'processor')
   print('| failure | ' + ' | '.join(columns) + ' | other losses | load |')
   print('| --- ' * (len(columns) + 3) + '|')
   for failure in args.failures.split(','):
     for i in range(args.rounds):
-      nodes = 2 if failure in _OF_NODES else 1
+      nodes = 2 if failure in _NODE_FAILURES else 1
       job = Job(folder, f'{failure}{i}', args.processes, nodes)
-      found = one_failure(job, failure, args.after)
+      found = measure_failure(job, failure, args.after)
       results.append({'failure': failure, **found})
       cells = [f'{found[c]:.1f}' if c in found else '-' for c in columns]
-      others = f'{differences(job, whole)} of {len(job.losses())}'
-      print('|', ' | '.join([failure, *cells, others, _load()]), '|')
+      others = f'{count_loss_differences(job, whole)} of {len(job.losses())}'
+      print('|', ' | '.join([failure, *cells, others, _format_load()]), '|')
   return results
 
 
-def _goodputs(args, folder: pathlib.Path) -> list[dict]:
+def _measure_goodputs(args, folder: pathlib.Path) -> list[dict]:
   kinds = {'launcher': 1000, 'loop': 0}
   if args.restart_by != 'both':
     kinds = {args.restart_by: kinds[args.restart_by]}
   results = []
   for kind, restarts in kinds.items():
     job = Job(folder, kind, args.processes, restarts=restarts)
-    found = goodput(job, args.goodput, args.every)
+    found = measure_goodput(job, args.goodput, args.every)
     results.append({'restart_by': kind, **found})
     print(
       f'restarts by the {kind}: goodput {found["goodput"]:.2f}, '
       f'{found["lost_each"]:.1f} s lost by each of {found["kills"]} kills, '
-      f'{found["steps"]} steps in {found["seconds"]:.0f} s; {_load()}'
+      f'{found["steps"]} steps in {found["seconds"]:.0f} s; {_format_load()}'
     )
   return results
 
@@ -319,8 +319,10 @@ def main(arguments=None) -> None:
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(args.folder or name)
     if not (folder / 'cache').exists():
-      input_pipeline.prepare(folder, 2000)
-    results = (_goodputs if args.goodput else _failures)(args, folder)
+      input_pipeline.prepare_data(folder, 2000)
+    results = (_measure_goodputs if args.goodput else _measure_failures)(
+      args, folder
+    )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       json.dump(results, file, indent=2)

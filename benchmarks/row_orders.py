@@ -22,11 +22,11 @@ import statistics
 from benchmarks import large_text
 from studies.replication import runner
 from xlflax.data import dataset_config
-from xlflax.data.cache import cache_writer as cache_writer
+from xlflax.data.cache import cache_writer
 from xlflax.data.corpus import corpus_directory as corpus_lib
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
-from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers import vocabulary_training
 from xlflax.models import encoder
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_mixture
@@ -37,10 +37,10 @@ from xlflax.training.optimization import optimizers, schedules
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
 _MIXTURE = 'corpus.mono'
 _LENGTH = 64
-_QUARTERS = 4
+_NUM_QUARTERS = 4
 
 
-def orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
+def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
   """The orders of rows that are compared."""
   return {
     'full': None,
@@ -49,7 +49,7 @@ def orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
   }
 
 
-def prepare(work: pathlib.Path, data: pathlib.Path | None) -> None:
+def prepare_data(work: pathlib.Path, data: pathlib.Path | None) -> None:
   """Writes corpus, vocabulary and cache, unless they are there."""
   if (work / 'cache').exists():
     return
@@ -73,7 +73,7 @@ def prepare(work: pathlib.Path, data: pathlib.Path | None) -> None:
   )
 
 
-def trainer(
+def make_trainer(
   work: pathlib.Path,
   locality: dataset_config.Locality | None,
   args: argparse.Namespace,
@@ -123,17 +123,17 @@ def trainer(
   )
 
 
-def curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
+def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
   """Mean loss of each quarter of the steps."""
   values = [loss for _, loss in losses]
-  size = len(values) // _QUARTERS
+  size = len(values) // _NUM_QUARTERS
   return [
     statistics.fmean(values[k * size : (k + 1) * size])
-    for k in range(_QUARTERS)
+    for k in range(_NUM_QUARTERS)
   ]
 
 
-def beside(found: list[list[float]], full: list[list[float]]) -> dict:
+def compare_curves(found: list[list[float]], full: list[list[float]]) -> dict:
   """Of an order: its curve, and how it differs from that of `full`.
 
   Args:
@@ -174,15 +174,17 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--seeds', type=int, default=5)
   args = parser.parse_args(arguments)
   work = args.work.absolute()
-  prepare(work, args.data)
+  prepare_data(work, args.data)
   step_runner, full = runner.Runner(), []
-  for name, locality in orders(args.block_rows).items():
+  for name, locality in make_orders(args.block_rows).items():
     found = [
-      curve(step_runner.train(trainer(work, locality, args, seed)).losses)
+      compute_curve(
+        step_runner.train(make_trainer(work, locality, args, seed)).losses
+      )
       for seed in range(args.seeds)
     ]
     full = full or found
-    print(json.dumps({'order': name} | beside(found, full)), flush=True)
+    print(json.dumps({'order': name} | compare_curves(found, full)), flush=True)
 
 
 if __name__ == '__main__':

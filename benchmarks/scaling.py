@@ -21,7 +21,7 @@ import sys
 
 DEVICES = (1, 8, 64, 512)
 # The most devices that steps are compiled for, not estimated, by default.
-COMPILED = 64
+MAX_COMPILED_DEVICES = 64
 GIB = 2**30
 
 
@@ -50,7 +50,7 @@ class Model:
   section: str = 'model_config.EncoderConfig'
 
 
-_INIT = ("--gin.INIT_DIR='unused'",)
+_INIT_FLAGS = ("--gin.INIT_DIR='unused'",)
 MODELS = (
   Model('ECS', 'ecs/default', 80_000, 2, 768, {'BATCH_SIZE': 96}),
   # The queue must be a multiple of every global batch.
@@ -61,7 +61,7 @@ MODELS = (
     104,
     768,
     {'PAIR_BATCH_SIZE': 64},
-    (*_INIT, '--gin.QUEUE_SIZE=32768'),
+    (*_INIT_FLAGS, '--gin.QUEUE_SIZE=32768'),
   ),
   Model(
     'MetaXLM, XLM-R base', 'metaxlm/xlm', 250_002, 94, 768, {'BATCH_SIZE': 8}
@@ -81,7 +81,7 @@ MODELS = (
     50,
     1024,
     {'BATCH_SIZE': 16, 'PAIR_BATCH_SIZE': 64},
-    _INIT,
+    _INIT_FLAGS,
   ),
   Model(
     'VECO translation',
@@ -95,7 +95,7 @@ MODELS = (
 )
 
 
-def mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
+def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
   """Bindings of a mesh: 'full' splits state over all devices.
 
   Devices that do not divide the width go to the tensor axis, which then
@@ -112,19 +112,19 @@ def mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
   return [f'--gin.partitioning.Partitioner.{k}={v}' for k, v in flags.items()]
 
 
-def path_of(
+def plan_path(
   work: pathlib.Path, model: Model, devices: int, mesh: str
 ) -> pathlib.Path:
   """The file of a plan."""
   return work / f'{model.file.replace("/", "_")}_{devices}_{mesh}.json'
 
 
-def plan(
+def make_plan(
   work: pathlib.Path,
   model: Model,
   devices: int,
   mesh: str,
-  most_compiled: int = COMPILED,
+  most_compiled: int = MAX_COMPILED_DEVICES,
 ) -> dict:
   """One plan, from its file if it is there.
 
@@ -135,7 +135,7 @@ def plan(
     mesh: of `mesh_flags`.
     most_compiled: steps for more devices are estimated.
   """
-  output = path_of(work, model, devices, mesh)
+  output = plan_path(work, model, devices, mesh)
   if output.exists():
     return json.loads(output.read_text())
   partial = output.with_suffix('.partial')
@@ -153,7 +153,7 @@ def plan(
         for macro, rows in model.batches.items()
       ),
       f"--gin.{model.section}.dtype='bfloat16'",
-      *mesh_flags(model, devices, mesh),
+      *make_mesh_flags(model, devices, mesh),
       *model.flags,
       f'--output_file={partial}',
     ],
@@ -166,9 +166,14 @@ def plan(
   return json.loads(output.read_text())
 
 
-def tables(plans: dict[tuple[str, int, str], dict]) -> str:
+def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
   """Memory and speed of all plans, as Markdown."""
-  lines = ['State split over all devices:', '', *_memory(plans), '']
+  lines = [
+    'State split over all devices:',
+    '',
+    *_format_memory_table(plans),
+    '',
+  ]
   for mesh, title in (
     ('full', 'Steps, with state split over all devices:'),
     (
@@ -179,11 +184,11 @@ def tables(plans: dict[tuple[str, int, str], dict]) -> str:
   ):
     rows = {key: p for key, p in plans.items() if key[2] == mesh}
     if rows:
-      lines += [title, '', *_speed(rows), '']
+      lines += [title, '', *_format_speed_table(rows), '']
   return '\n'.join(lines)
 
 
-def _memory(plans) -> list[str]:
+def _format_memory_table(plans) -> list[str]:
   lines = [
     '| model | parameters | devices | mesh (data x fsdp x tensor) | '
     'state, MiB | of it split over all, MiB | that x devices | the '
@@ -197,9 +202,9 @@ def _memory(plans) -> list[str]:
     split, rest = found['split'], found['replicated']
     lines.append(
       f'| {name} | {made["parameters"]["total"] / 1e6:.1f}M | {devices} | '
-      f'{_mesh(made)} | {_mib(split + rest)} | '
+      f'{_format_mesh(made)} | {_format_mib(split + rest)} | '
       + (
-        f'{_mib(split)} | {_mib(split * devices)} | {_mib(rest)} |'
+        f'{_format_mib(split)} | {_format_mib(split * devices)} | {_format_mib(rest)} |'
         if split
         else '- | - | - |'
       )
@@ -207,11 +212,11 @@ def _memory(plans) -> list[str]:
   return lines
 
 
-def _mib(size: float) -> str:
+def _format_mib(size: float) -> str:
   return f'{size / 2**20:,.1f}'
 
 
-def _speed(plans) -> list[str]:
+def _format_speed_table(plans) -> list[str]:
   lines = [
     '| model | devices | mesh | by | peak, GiB of 131 | sent, GiB | '
     'to other nodes, GiB | estimate, ms | of it exposed communication | '
@@ -226,7 +231,7 @@ def _speed(plans) -> list[str]:
       for k in ('sent', 'sent_outside')
     )
     lines.append(
-      f'| {name} | {devices} | {_mesh(made)} | '
+      f'| {name} | {devices} | {_format_mesh(made)} | '
       f'{"compiler" if made["compiled"] else "estimate"} | '
       f'{memory["total"] / GIB:.1f} | '
       f'{sent / GIB:.2f} | {outside / GIB:.2f} | '
@@ -238,7 +243,7 @@ def _speed(plans) -> list[str]:
   return lines
 
 
-def _mesh(made) -> str:
+def _format_mesh(made) -> str:
   return ' x '.join(str(n) for n in made['mesh'].values())
 
 
@@ -251,7 +256,7 @@ def write_page(page: pathlib.Path, text: str, what: str = 'tables') -> None:
   )
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -262,14 +267,14 @@ def _arguments() -> argparse.Namespace:
   parser.add_argument(
     '--most_compiled',
     type=int,
-    default=COMPILED,
+    default=MAX_COMPILED_DEVICES,
     metavar='DEVICES',
     help='estimate steps for more devices than that (%(default)s)',
   )
   return parser.parse_args()
 
 
-def _cells() -> list[tuple[Model, int, str]]:
+def _list_plans() -> list[tuple[Model, int, str]]:
   return [
     (model, n, mesh)
     for mesh in ('full', 'default')
@@ -280,19 +285,21 @@ def _cells() -> list[tuple[Model, int, str]]:
 
 
 def main() -> None:
-  args = _arguments()
+  args = _parse_arguments()
   args.work.mkdir(parents=True, exist_ok=True)
   models = args.models.split(',') if args.models else [m.file for m in MODELS]
   devices = (
     [int(n) for n in args.devices.split(',')] if args.devices else DEVICES
   )
   plans = {
-    (model.name, n, mesh): plan(args.work, model, n, mesh, args.most_compiled)
-    for model, n, mesh in _cells()
+    (model.name, n, mesh): make_plan(
+      args.work, model, n, mesh, args.most_compiled
+    )
+    for model, n, mesh in _list_plans()
     if (model.file in models and n in devices)
-    or path_of(args.work, model, n, mesh).exists()
+    or plan_path(args.work, model, n, mesh).exists()
   }
-  text = tables(plans)
+  text = format_tables(plans)
   (args.work / 'scaling.md').write_text(text)
   if args.page:
     write_page(args.page, text)

@@ -35,7 +35,7 @@ import subprocess
 import sys
 import time
 
-SIDES = ('xlflax', 'sentence-transformers')
+IMPLEMENTATIONS = ('xlflax', 'sentence-transformers')
 START = 'start'  # accuracy before training
 _TATOEBA = {'de': 'deu', 'es': 'spa', 'fr': 'fra', 'ru': 'rus'}
 
@@ -75,12 +75,12 @@ def write_pairs(setting: Setting, seed: int) -> None:
   draw = random.Random(seed)
   found: dict[str, list[str]] = {}
   data = pathlib.Path(setting.data)
-  english = dict(_columns(data / 'bible' / 'en.tsv'))
+  english = dict(_read_columns(data / 'bible' / 'en.tsv'))
   for code in setting.codes:
-    for key, text in _columns(data / 'bible' / f'{code}.tsv'):
+    for key, text in _read_columns(data / 'bible' / f'{code}.tsv'):
       if key in english:
         found.setdefault(english[key], []).append(text)
-    for first, second in _columns(data / 'ntrex' / f'en-{code}.tsv'):
+    for first, second in _read_columns(data / 'ntrex' / f'en-{code}.tsv'):
       found.setdefault(first, []).append(second)
   lines = [
     f'{first}\t{draw.choice(several)}\n' for first, several in found.items()
@@ -92,7 +92,7 @@ def write_pairs(setting: Setting, seed: int) -> None:
   setting.pairs_file(seed).write_text(''.join(lines[:count]))
 
 
-def _columns(path: pathlib.Path):
+def _read_columns(path: pathlib.Path):
   """Yields two columns of text."""
   for line in path.read_text(encoding='utf-8').split('\n'):
     first, _, second = line.partition('\t')
@@ -100,7 +100,7 @@ def _columns(path: pathlib.Path):
       yield first, second
 
 
-def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
+def make_commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
   """What a side runs, one after the other."""
   if side != 'xlflax':
     described = json.dumps(dataclasses.asdict(setting))
@@ -109,7 +109,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
   folder = setting.folder(side, seed)
   start = f'{folder}-start'
   overrides = ', '.join(
-    [f"'{name}': {setting.dropout}" for name in _DROPOUT]
+    [f"'{name}': {setting.dropout}" for name in _DROPOUT_FIELDS]
     + ["'unroll_layers': True"]
   )
   bindings = [
@@ -142,15 +142,15 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
   ]
 
 
-_DROPOUT = ('dropout_rate', 'attention_dropout_rate')
+_DROPOUT_FIELDS = ('dropout_rate', 'attention_dropout_rate')
 
 
-def run(setting: Setting, side: str, seed: int) -> dict:
+def run_training(setting: Setting, side: str, seed: int) -> dict:
   """Trains; processor and wall seconds, losses and accuracies."""
   before, wall = os.times(), time.perf_counter()
   log = setting.folder(side, seed).with_suffix('.log')
   with log.open('w') as out:
-    for command in commands(setting, side, seed):
+    for command in make_commands(setting, side, seed):
       done = subprocess.run(
         ['taskset', '-c', str(setting.core), *command],
         stdout=out,
@@ -167,12 +167,14 @@ def run(setting: Setting, side: str, seed: int) -> dict:
     - before.children_user
     - before.children_system,
     'wall': time.perf_counter() - wall,
-    'losses': losses(setting, side, seed),
-    'accuracy': accuracies(setting, _as_run(setting, side, seed)),
+    'losses': read_losses(setting, side, seed),
+    'accuracy': compute_accuracies(
+      setting, _locate_model_dir(setting, side, seed)
+    ),
   }
 
 
-def losses(setting: Setting, side: str, seed: int) -> list[float]:
+def read_losses(setting: Setting, side: str, seed: int) -> list[float]:
   """The loss of each step."""
   folder = setting.folder(side, seed)
   if side != 'xlflax':
@@ -186,13 +188,13 @@ def losses(setting: Setting, side: str, seed: int) -> list[float]:
   return [found[step] for step in sorted(found)]
 
 
-def _as_run(setting: Setting, side: str, seed: int) -> pathlib.Path:
+def _locate_model_dir(setting: Setting, side: str, seed: int) -> pathlib.Path:
   """A side's model directory; that of the peer is imported."""
   folder = setting.folder(side, seed)
-  return folder if side == 'xlflax' else imported(folder)
+  return folder if side == 'xlflax' else import_model(folder)
 
 
-def imported(folder: pathlib.Path) -> pathlib.Path:
+def import_model(folder: pathlib.Path) -> pathlib.Path:
   """A Sentence-Transformers folder as a model directory beside it."""
   from xlflax.interop.huggingface import huggingface_import
 
@@ -202,7 +204,7 @@ def imported(folder: pathlib.Path) -> pathlib.Path:
   )
 
 
-def accuracies(setting: Setting, model_dir) -> dict[str, float]:
+def compute_accuracies(setting: Setting, model_dir) -> dict[str, float]:
   """Language -> accuracy of retrieval on Tatoeba, mean of both directions."""
   from xlflax.runs import loaded_run as run_lib
   from xlflax.similarity import cosine
@@ -224,7 +226,7 @@ def accuracies(setting: Setting, model_dir) -> dict[str, float]:
   return found
 
 
-def table(setting: Setting, results: dict) -> str:
+def format_table(setting: Setting, results: dict) -> str:
   """Markdown: a row for each side and seed, and what the sides differ by."""
   head = [f'accuracy {code}' for code in setting.codes]
   lines = [
@@ -248,14 +250,14 @@ def table(setting: Setting, results: dict) -> str:
       '' if seconds is None else f'{seconds:.0f}',
     ]
     lines.append('| ' + ' | '.join(cells) + ' |')
-  return '\n'.join([*lines, '', *_differences(setting, results)])
+  return '\n'.join([*lines, '', *_describe_differences(setting, results)])
 
 
-def _differences(setting: Setting, results: dict) -> list[str]:
+def _describe_differences(setting: Setting, results: dict) -> list[str]:
   """The largest difference of losses at a step, and those of accuracies."""
   found = []
   for seed in range(setting.seeds):
-    both = [results.get(f'{side} {seed}') for side in SIDES]
+    both = [results.get(f'{side} {seed}') for side in IMPLEMENTATIONS]
     if None in both:
       continue
     ours, theirs = both
@@ -296,14 +298,14 @@ def main(arguments=None) -> None:
   if START not in results:
     start = work / START
     start.symlink_to(pathlib.Path(setting.model).resolve())
-    keep(START, {'accuracy': accuracies(setting, imported(start))})
+    keep(START, {'accuracy': compute_accuracies(setting, import_model(start))})
   for seed in range(setting.seeds):
     write_pairs(setting, seed)
-    for side in SIDES if seed % 2 == 0 else SIDES[::-1]:
+    for side in IMPLEMENTATIONS if seed % 2 == 0 else IMPLEMENTATIONS[::-1]:
       if f'{side} {seed}' not in results:
-        keep(f'{side} {seed}', run(setting, side, seed))
+        keep(f'{side} {seed}', run_training(setting, side, seed))
         print(side, seed, round(results[f'{side} {seed}']['seconds']))
-  print(table(setting, results))
+  print(format_table(setting, results))
 
 
 if __name__ == '__main__':

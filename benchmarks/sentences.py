@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import shapes
-from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec
 
 
-class Numbers:
+class NumberVocabulary:
   """A vocabulary whose text is ids with spaces between them: `17 4 23`.
 
   It has what `evaluation` asks of a vocabulary, and next to no cost.
@@ -40,7 +40,7 @@ class Numbers:
     return self.spec.languages.index(code)
 
 
-def random_sentences(
+def make_random_sentences(
   count: int, *, vocabulary: int, longest: int, seed: int = 0
 ) -> list[str]:
   """Sentences of 4 words and more, most of them short.
@@ -61,6 +61,6 @@ def random_sentences(
   ]
 
 
-def rows(texts: Sequence[str]) -> list[list[int]]:
+def tokenize_sentences(texts: Sequence[str]) -> list[list[int]]:
   """The ids of each sentence between bos and eos."""
   return [[shapes.BOS, *map(int, text.split()), shapes.EOS] for text in texts]

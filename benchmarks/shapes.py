@@ -46,7 +46,7 @@ class Shape:
     return cls(**json.loads(text))
 
 
-def token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
+def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
   """int32 [batch, length]: full rows of random text between bos and eos."""
   rng = np.random.default_rng(seed)
   ids = rng.integers(
@@ -56,7 +56,7 @@ def token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
   return ids
 
 
-def masked(
+def mask_tokens(
   ids: np.ndarray, shape: Shape, *, seed: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
   """Inputs and labels of masked language modelling, made on the host.

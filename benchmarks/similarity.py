@@ -26,12 +26,12 @@ VARIANTS = {
   'csls': ('x/csls', 'faiss/csls', 'numpy/csls'),
   'cka': ('x/cka', 'x/cka_diagonal', 'numpy/cka', 'numpy/cka_diagonal'),
 }
-_POWER = {'csls': 2, 'cka': 1}  # of the count, that time grows with
-_SHOWN = 1000  # queries whose translations are compared
-_MOST_GIB = 8
+_TIME_EXPONENTS = {'csls': 2, 'cka': 1}  # of the count, that time grows with
+_NUM_COMPARED_QUERIES = 1000  # queries whose translations are compared
+_MAX_GIB = 8
 
 
-def vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
   """Two sides float32 [count, size]; row i of one is near to that of the other.
 
   Many directions are shared by all, as those of embeddings are.
@@ -53,28 +53,30 @@ def vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
   return sides
 
 
-def csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
+def measure_csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
   """One search for the translations of all words."""
   call: Callable[..., Any] = {
-    'x/csls': _csls,
+    'x/csls': _find_nearest,
     'faiss/csls': peers.csls_faiss,
     'numpy/csls': peers.csls_numpy,
   }[variant]
-  small = vectors(max(args.k, args.count // 100), args.size)
+  small = make_vectors(max(args.k, args.count // 100), args.size)
   call(*small, top=args.top, k=args.k)
-  sides = vectors(args.count, args.size)
-  found, figures = _timed(lambda: call(*sides, top=args.top, k=args.k))
-  shown = np.linspace(0, args.count - 1, min(_SHOWN, args.count)).astype(int)
-  return figures | {'found': found[shown].tolist()}
+  sides = make_vectors(args.count, args.size)
+  found, figures = _time_call(lambda: call(*sides, top=args.top, k=args.k))
+  shown = np.linspace(
+    0, args.count - 1, min(_NUM_COMPARED_QUERIES, args.count)
+  ).astype(int)
+  return figures | {'outputs': found[shown].tolist()}
 
 
-def _csls(first, second, *, top: int, k: int) -> np.ndarray:
+def _find_nearest(first, second, *, top: int, k: int) -> np.ndarray:
   from xlflax.similarity import csls as csls_lib
 
   return csls_lib.find_nearest(first, second, top=top, k=k).indices
 
 
-def cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
+def measure_cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
   """CKA of all layers; the states' own making is not timed."""
   diagonal = variant.endswith('diagonal')
 
@@ -90,20 +92,20 @@ def cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
   def run(count: int) -> tuple[Any, dict[str, Any]]:
     figures: dict[str, Any] = {}
     sums = make()
-    for first, second in peers.batches(
+    for first, second in peers.generate_states(
       layers=args.layers, sentences=count, size=args.size, batch=args.batch
     ):
-      _, one = _timed(functools.partial(sums.update, first, second))
-      figures = _added(figures, one)
-    found, one = _timed(sums.result)
-    return found, _added(figures, one)
+      _, one = _time_call(functools.partial(sums.update, first, second))
+      figures = _add_timings(figures, one)
+    found, one = _time_call(sums.result)
+    return found, _add_timings(figures, one)
 
   run(args.count // 100 + 8)
   found, figures = run(args.count)
-  return figures | {'found': found.tolist()}
+  return figures | {'outputs': found.tolist()}
 
 
-def _timed(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+def _time_call(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
   wall, cpu = time.perf_counter(), time.process_time()
   found = call()
   return found, {
@@ -114,7 +116,7 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
   }
 
 
-def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _add_timings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
   sums = {
     key: [a + b for a, b in zip(one.get(key, [0]), other[key], strict=True)]
     for key in ('seconds', 'cpu_seconds')
@@ -122,7 +124,7 @@ def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
   return other | sums
 
 
-def agree(part: str, one: Any, other: Any) -> bool:
+def outputs_agree(part: str, one: Any, other: Any) -> bool:
   """Whether two variants found the same, rounding aside."""
   if part == 'csls':
     return bool(np.mean(np.asarray(one) == np.asarray(other)) > 0.999)
@@ -132,7 +134,7 @@ def agree(part: str, one: Any, other: Any) -> bool:
   return bool(np.allclose(one, other, atol=1e-4))
 
 
-def table(
+def format_table(
   results: dict[str, dict[str, Any]], *, scale: float, project: int | None
 ) -> str:
   """Markdown: time, memory, and the time of other sizes if asked for."""
@@ -155,7 +157,7 @@ def table(
           name,
           f'{wall:.1f}',
           f'{cpu:.1f}',
-          f'{peak:.2f}' + (' (!)' if peak > _MOST_GIB else ''),
+          f'{peak:.2f}' + (' (!)' if peak > _MAX_GIB else ''),
           *([f'{cpu * scale / 60:.1f}'] if project else []),
         ]
       )
@@ -164,11 +166,17 @@ def table(
 
 
 def main(arguments=None) -> None:
-  args = _parser().parse_args(arguments)
+  args = _make_parser().parse_args(arguments)
   if args.count is None:
     args.count = {'csls': 200_000, 'cka': 500_000}[args.part]
-  if args.one:
-    print(json.dumps({'csls': csls, 'cka': cka}[args.part](args.one, args)))
+  if args.run_variant:
+    print(
+      json.dumps(
+        {'csls': measure_csls, 'cka': measure_cka}[args.part](
+          args.run_variant, args
+        )
+      )
+    )
     return
   found: dict[str, Any] = {}
 
@@ -176,7 +184,7 @@ def main(arguments=None) -> None:
     figures = measure.run_module(
       'benchmarks.similarity',
       args.part,
-      '--one',
+      '--run_variant',
       variant,
       *(
         f'--{name}={getattr(args, name)}'
@@ -184,23 +192,25 @@ def main(arguments=None) -> None:
       ),
       cores=args.cores,
     )
-    found[variant] = figures.pop('found')
+    found[variant] = figures.pop('outputs')
     return figures
 
   variants = args.variants.split(',') if args.variants else VARIANTS[args.part]
-  results = measure.interleave(variants, run, rounds=args.rounds)
+  results = measure.run_interleaved(variants, run, rounds=args.rounds)
   first, *others = found
   for other in others:
-    if not agree(args.part, found[first], found[other]):
+    if not outputs_agree(args.part, found[first], found[other]):
       raise RuntimeError(f'{first} and {other} do not find the same.')
   scale = (
-    (args.project / args.count) ** _POWER[args.part] if (args.project) else 1.0
+    (args.project / args.count) ** _TIME_EXPONENTS[args.part]
+    if (args.project)
+    else 1.0
   )
   print(
     f'{args.part}: {args.count:,} of {args.size} dimensions'
     + (f', {args.layers} layers' if args.part == 'cka' else '')
     + '\n\n'
-    + table(results, scale=scale, project=args.project)
+    + format_table(results, scale=scale, project=args.project)
   )
   if args.output:
     pathlib.Path(args.output).write_text(
@@ -208,7 +218,7 @@ def main(arguments=None) -> None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -254,7 +264,7 @@ def _parser() -> argparse.ArgumentParser:
     help='tell the time of N words or sentences, too',
   )
   parser.add_argument('--output', help='write every timing to this file')
-  parser.add_argument('--one', help=argparse.SUPPRESS)
+  parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   return parser
 
 

@@ -32,7 +32,7 @@ _SIZES = {
 }
 
 
-def flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
+def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
   """Of `xlflax train` for a model, in a directory of its own."""
   gin_file, batch, length = _SIZES[model]
   return [
@@ -52,36 +52,36 @@ def flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
   ]
 
 
-class Marks:
+class StageTimer:
   """When each stage ended, by the wall clock and by the processor's."""
 
   def __init__(self, started: float):
     self._wall, self._cpu = started, 0.0
-    self.found: dict[str, float] = {}
+    self.seconds: dict[str, float] = {}
     self._compiling = 0.0
 
-  def end(self, stage: str) -> None:
+  def end_stage(self, stage: str) -> None:
     wall, cpu = time.time(), time.process_time()
-    self.found[stage] = wall - self._wall
-    self.found[f'{stage}_cpu'] = cpu - self._cpu
+    self.seconds[stage] = wall - self._wall
+    self.seconds[f'{stage}_cpu'] = cpu - self._cpu
     self._wall, self._cpu = wall, cpu
     self._compiling = 0.0
 
-  def heard(self, event: str, seconds: float, **_) -> None:
+  def record_compilation(self, event: str, seconds: float, **_) -> None:
     """Takes what JAX tells about tracing and compilation."""
     if event.startswith('/jax/core/compile/'):
       self._compiling += seconds
 
   def end_first_step(self) -> None:
     compiling = self._compiling
-    self.end('first_step')
-    self.found['compile'] = min(compiling, self.found['first_step'])
-    self.found['first_step'] -= self.found['compile']
+    self.end_stage('first_step')
+    self.seconds['compile'] = min(compiling, self.seconds['first_step'])
+    self.seconds['first_step'] -= self.seconds['compile']
 
 
-def measure_here(arguments: list[str], started: float) -> dict[str, float]:
+def measure_command(arguments: list[str], started: float) -> dict[str, float]:
   """Runs `xlflax ARGUMENTS` in this process, one step long."""
-  marks = Marks(started)
+  marks = StageTimer(started)
   from xlflax import cli
   from xlflax.cli import train as command
 
@@ -94,8 +94,10 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
 
     from xlflax.training import training_run
 
-    jax.monitoring.register_event_duration_secs_listener(marks.heard)
-    marks.end('imports')
+    jax.monitoring.register_event_duration_secs_listener(
+      marks.record_compilation
+    )
+    marks.end_stage('imports')
     _watch_first_step(training_run.TrainingRun, marks)
     return train(*given)
 
@@ -106,16 +108,16 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
       raise RuntimeError('xlflax train failed')
   finally:
     sys.stdout, command._train = stdout, train
-  return marks.found
+  return marks.seconds
 
 
-def _watch_first_step(run_class, marks: Marks) -> None:
+def _watch_first_step(run_class, marks: StageTimer) -> None:
   """Notes the times before and after the first step of a `TrainingRun`."""
   next_batches, after_step = run_class.next_batches, run_class.after_step
 
   def first_batches(self, active):
     run_class.next_batches = next_batches
-    marks.end('set_up')
+    marks.end_stage('set_up')
     return next_batches(self, active)
 
   def after_first_step(self, output):
@@ -129,20 +131,20 @@ def _watch_first_step(run_class, marks: Marks) -> None:
   run_class.next_batches, run_class.after_step = first_batches, after_first_step
 
 
-def run(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
+def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
   """Model -> {'cold': seconds by stage, 'cached': medians of them}."""
   from benchmarks import input_pipeline
 
   results = {}
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    input_pipeline.prepare(folder, lines)
+    input_pipeline.prepare_data(folder, lines)
     for model in models:
       runs = [
         measure.run_module(
           'benchmarks.startup',
-          '--one',
-          json.dumps(flags(folder, model, f'{model}{i}')),
+          '--run_flags',
+          json.dumps(make_flags(folder, model, f'{model}{i}')),
           '--started',
           repr(time.time()),
         )
@@ -158,7 +160,7 @@ def run(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
   return results
 
 
-def table(results: dict[str, dict]) -> str:
+def format_table(results: dict[str, dict]) -> str:
   """Markdown: wall seconds by stage, and processor seconds of all."""
   lines = [
     '| model | programs | '
@@ -191,14 +193,14 @@ def main(arguments=None) -> None:
     '--rounds', type=int, default=2, help='processes with compiled programs'
   )
   parser.add_argument('--output', help='write the figures to this file too')
-  parser.add_argument('--one', help=argparse.SUPPRESS)
+  parser.add_argument('--run_flags', help=argparse.SUPPRESS)
   parser.add_argument('--started', type=float, help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)
-  if args.one:
-    print(json.dumps(measure_here(json.loads(args.one), args.started)))
+  if args.run_flags:
+    print(json.dumps(measure_command(json.loads(args.run_flags), args.started)))
     return
-  results = run(args.models.split(','), rounds=args.rounds)
-  print(f'{os.cpu_count()} cores; seconds\n\n{table(results)}')
+  results = run_benchmark(args.models.split(','), rounds=args.rounds)
+  print(f'{os.cpu_count()} cores; seconds\n\n{format_table(results)}')
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       json.dump(results, file, indent=2)

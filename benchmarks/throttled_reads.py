@@ -15,14 +15,13 @@ import time
 from unittest import mock
 
 from benchmarks import large_corpora
-from xlflax.data.cache import cache_format as cache_format
-from xlflax.data.cache import ragged_arrays, remote_shards
+from xlflax.data.cache import cache_format, ragged_arrays, remote_shards
 
 _LENGTH = 512
 _TOKEN_BYTES = 2
 
 
-class Throttled:
+class ThrottledStore:
   """What `remote` needs of a file system, with waits."""
 
   def __init__(self, latency: float, bytes_a_second: float):
@@ -39,8 +38,12 @@ class Throttled:
     return content
 
 
-def read(
-  directory: pathlib.Path, store: Throttled, *, locality: bool, rows: int | None
+def measure_reading(
+  directory: pathlib.Path,
+  store: ThrottledStore,
+  *,
+  locality: bool,
+  rows: int | None,
 ) -> dict:
   """Reads rows from step 0 on.
 
@@ -64,7 +67,7 @@ def read(
     mock.patch.object(remote_shards, '_filesystem', lambda scheme: store),
     mock.patch.object(remote_shards, 'process_block_cache', lambda: blocks),
   ):
-    loader = large_corpora._open(directory, locality, verified=None)
+    loader = large_corpora.open_loader(directory, locality, verified=None)
     count = rows or sum(row.rows for row in loader.statistics())
     start = time.perf_counter()
     for step in range(max(1, count // _LENGTH)):
@@ -94,10 +97,12 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--full_rows', type=int, default=2048)
   args = parser.parse_args(arguments)
   if not (args.work / cache_format.CACHE_FILE).exists():
-    large_corpora.write_synthetic(args.work, args.tokens, args.shard)
+    large_corpora.write_synthetic_cache(args.work, args.tokens, args.shard)
   for name, rows in (('locality', None), ('full', args.full_rows)):
-    store = Throttled(args.latency_ms / 1e3, args.megabytes_a_second * 1e6)
-    found = read(args.work, store, locality=name == 'locality', rows=rows)
+    store = ThrottledStore(args.latency_ms / 1e3, args.megabytes_a_second * 1e6)
+    found = measure_reading(
+      args.work, store, locality=name == 'locality', rows=rows
+    )
     print(json.dumps({'order': name} | found), flush=True)
 
 

@@ -29,14 +29,13 @@ import numpy as np
 from benchmarks import input_pipeline, measure
 
 STORES = ('bare', 'xlflax', 'memmap', 'array_record', 'mds', 'datasets')
-_CHUNK = 1024  # lines encoded together
-_BATCH = 256  # lines read together
+_CHUNK_SIZE = 1024  # lines encoded together
+_BATCH_SIZE = 256  # lines read together
 
 
-def prepare(work: pathlib.Path, lines: int) -> None:
+def prepare_data(work: pathlib.Path, lines: int) -> None:
   """Writes corpus and vocabulary, unless they are there."""
-  from xlflax.data.corpus import corpus_directory
-  from xlflax.data.corpus import corpus_writer as corpus_writer
+  from xlflax.data.corpus import corpus_directory, corpus_writer
   from xlflax.data.tokenizers import vocabulary_training
 
   corpus = work / 'corpus'
@@ -52,7 +51,7 @@ def prepare(work: pathlib.Path, lines: int) -> None:
   )
 
 
-def _encoded(work: pathlib.Path) -> Iterator[list[list[int]]]:
+def _encode_lines(work: pathlib.Path) -> Iterator[list[list[int]]]:
   """Ids of the corpus's lines, in chunks."""
   import sentencepiece
 
@@ -60,13 +59,13 @@ def _encoded(work: pathlib.Path) -> Iterator[list[list[int]]]:
     model_file=str(work / 'vocabulary/sentencepiece.model')
   )
   with open(work / 'corpus/mono/en.txt', encoding='utf-8') as file:
-    while chunk := list(itertools.islice(file, _CHUNK)):
+    while chunk := list(itertools.islice(file, _CHUNK_SIZE)):
       yield model.encode([line.rstrip('\n') for line in chunk], num_threads=1)
 
 
 def write_bare(work: pathlib.Path, store: pathlib.Path) -> int:
   del store
-  return sum(len(ids) for chunk in _encoded(work) for ids in chunk)
+  return sum(len(ids) for chunk in _encode_lines(work) for ids in chunk)
 
 
 def write_xlflax(work: pathlib.Path, store: pathlib.Path) -> int:
@@ -88,7 +87,7 @@ def write_xlflax(work: pathlib.Path, store: pathlib.Path) -> int:
 def write_memmap(work: pathlib.Path, store: pathlib.Path) -> int:
   lengths: list[int] = []
   with open(store.with_suffix('.bin'), 'wb') as file:
-    for chunk in _encoded(work):
+    for chunk in _encode_lines(work):
       lengths += map(len, chunk)
       file.write(np.array([i for ids in chunk for i in ids], 'i4').tobytes())
   ends = np.cumsum(lengths)
@@ -101,7 +100,7 @@ def write_array_record(work: pathlib.Path, store: pathlib.Path) -> int:
 
   writer = array_record_module.ArrayRecordWriter(str(store), 'group_size:1')
   tokens = 0
-  for chunk in _encoded(work):
+  for chunk in _encode_lines(work):
     for ids in chunk:
       tokens += len(ids)
       writer.write(np.array(ids, 'i4').tobytes())
@@ -116,7 +115,7 @@ def write_mds(work: pathlib.Path, store: pathlib.Path) -> int:
   with streaming.MDSWriter(
     out=str(store), columns={'ids': 'ndarray:int32'}
   ) as writer:
-    for chunk in _encoded(work):
+    for chunk in _encode_lines(work):
       for ids in chunk:
         tokens += len(ids)
         writer.write({'ids': np.array(ids, 'i4')})
@@ -140,7 +139,7 @@ def write_datasets(work: pathlib.Path, store: pathlib.Path) -> int:
   found = text.map(
     lambda batch: {'ids': model.encode(batch['text'], num_threads=1)},
     batched=True,
-    batch_size=_CHUNK,
+    batch_size=_CHUNK_SIZE,
     remove_columns=['text'],
     features=ids,
   )
@@ -154,7 +153,7 @@ def read_xlflax(store: pathlib.Path, batches) -> int:
   tasks = cache_reader.TokenCache(store).open('corpus.mono', 'train')
   [side] = tasks['corpus.mono.en'].sides
   return sum(
-    _touch(side.slices(*side.bounds(batch)))
+    _copy_rows(side.slices(*side.bounds(batch)))
     for batch in batches(sum(map(len, side.lengths())))
   )
 
@@ -163,7 +162,7 @@ def read_memmap(store: pathlib.Path, batches) -> int:
   ids = np.memmap(store.with_suffix('.bin'), 'i4', 'r')
   ends = np.load(store.with_suffix('.npy'))
   return sum(
-    _touch([
+    _copy_rows([
       ids[start:stop]
       for start, stop in zip(
         ends[batch].tolist(), ends[batch + 1].tolist(), strict=True
@@ -178,7 +177,9 @@ def read_array_record(store: pathlib.Path, batches) -> int:
 
   reader = array_record_module.ArrayRecordReader(str(store))
   return sum(
-    _touch([np.frombuffer(one, 'i4') for one in reader.read(batch.tolist())])
+    _copy_rows(
+      [np.frombuffer(one, 'i4') for one in reader.read(batch.tolist())]
+    )
     for batch in batches(reader.num_records())
   )
 
@@ -188,7 +189,7 @@ def read_mds(store: pathlib.Path, batches) -> int:
 
   rows = streaming.LocalDataset(str(store))
   return sum(
-    _touch([rows[i]['ids'] for i in batch.tolist()])
+    _copy_rows([rows[i]['ids'] for i in batch.tolist()])
     for batch in batches(len(rows))
   )
 
@@ -198,22 +199,24 @@ def read_datasets(store: pathlib.Path, batches) -> int:
 
   rows = datasets.load_from_disk(str(store)).with_format('numpy')
   return sum(
-    _touch(rows[batch.tolist()]['ids']) for batch in batches(len(rows))
+    _copy_rows(rows[batch.tolist()]['ids']) for batch in batches(len(rows))
   )
 
 
-def _touch(rows) -> int:
+def _copy_rows(rows) -> int:
   """Copies rows into one array, as a batch does; the number of tokens."""
   return np.concatenate(list(rows)).size
 
 
-def batches_of(count: int) -> Iterator[np.ndarray]:
+def iterate_batches(count: int) -> Iterator[np.ndarray]:
   """All lines, in batches of a permutation."""
   order = np.random.default_rng(0).permutation(count)
-  return (order[i : i + _BATCH] for i in range(0, count, _BATCH))
+  return (order[i : i + _BATCH_SIZE] for i in range(0, count, _BATCH_SIZE))
 
 
-def measured(work: pathlib.Path, store: str, action: str) -> dict[str, Any]:
+def measure_store(
+  work: pathlib.Path, store: str, action: str
+) -> dict[str, Any]:
   """Writes or reads one store; tokens and processor seconds.
 
   What reads runs on two batches before: imports and opening are no rate.
@@ -221,24 +224,24 @@ def measured(work: pathlib.Path, store: str, action: str) -> dict[str, Any]:
   place = work / f'store-{store}'
   if action == 'read':
     call = functools.partial(globals()[f'read_{store}'], place)
-    call(lambda count: itertools.islice(batches_of(count), 2))
-    start = _seconds()
-    tokens = call(batches_of)
+    call(lambda count: itertools.islice(iterate_batches(count), 2))
+    start = _cpu_seconds()
+    tokens = call(iterate_batches)
   else:
-    _import(store)
+    _import_libraries(store)
     for path in work.glob(f'store-{store}*'):
       path.unlink() if path.is_file() else shutil.rmtree(path)
-    start = _seconds()
+    start = _cpu_seconds()
     tokens = globals()[f'write_{store}'](work, place)
-  return {'tokens': tokens, 'seconds': _seconds() - start}
+  return {'tokens': tokens, 'seconds': _cpu_seconds() - start}
 
 
-def _seconds() -> float:
+def _cpu_seconds() -> float:
   children = resource.getrusage(resource.RUSAGE_CHILDREN)
   return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def _import(store: str) -> None:
+def _import_libraries(store: str) -> None:
   """What writing a store imports."""
   import sentencepiece  # noqa: F401
 
@@ -263,11 +266,11 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--only', nargs=2, metavar=('STORE', 'ACTION'))
   args = parser.parse_args(arguments)
   if args.only:
-    print(json.dumps(measured(args.work, *args.only)))
+    print(json.dumps(measure_store(args.work, *args.only)))
     return
   args.work.mkdir(parents=True, exist_ok=True)
-  prepare(args.work, args.lines)
-  found = {action: _rates(args, action) for action in ('write', 'read')}
+  prepare_data(args.work, args.lines)
+  found = {action: _measure_rates(args, action) for action in ('write', 'read')}
   print('| store | tokens written a second | tokens read a second |')
   print('| --- | ---: | ---: |')
   for store in args.stores.split(','):
@@ -276,7 +279,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f'| {store} | {told} |')
 
 
-def _rates(args: argparse.Namespace, action: str) -> dict[str, float]:
+def _measure_rates(args: argparse.Namespace, action: str) -> dict[str, float]:
   """Store -> median of tokens a processor second."""
   stores = [
     store

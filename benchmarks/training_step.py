@@ -30,18 +30,20 @@ VARIANTS = (
 )
 
 
-def measure_here(variant: str, shape: shapes.Shape, calls: int) -> dict:
+def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
   """Times one variant in this process."""
   library, _, name = variant.partition('/')
   if library == 'x':
     from benchmarks import xlflax_step as module
   else:
     from benchmarks.peers import xlm_roberta as module
-  figures = measure.time_calls(module.make(shape, name), calls=calls)
-  return figures | {'versions': module.versions()}
+  figures = measure.time_calls(
+    module.make_step_function(shape, name), calls=calls
+  )
+  return figures | {'versions': module.library_versions()}
 
 
-def compare(
+def compare_variants(
   variants, shape: shapes.Shape, *, rounds: int, calls: int, **process
 ) -> dict[str, dict]:
   """Measures each variant in `rounds` processes of its own.
@@ -53,11 +55,11 @@ def compare(
     calls: timed steps in each.
     **process: cores and huge_pages, of `measure.run_module`.
   """
-  return measure.interleave(
+  return measure.run_interleaved(
     variants,
     lambda variant: measure.run_module(
       'benchmarks.training_step',
-      '--one',
+      '--run_variant',
       variant,
       '--calls',
       str(calls),
@@ -69,7 +71,7 @@ def compare(
   )
 
 
-def _ratios(figures: dict, base: dict | None) -> list[str]:
+def _format_ratios(figures: dict, base: dict | None) -> list[str]:
   """Speed and memory in comparison with `base`."""
   if base is None:
     return ['-', '-', '-']
@@ -84,7 +86,7 @@ def _ratios(figures: dict, base: dict | None) -> list[str]:
   ]
 
 
-def table(results: dict[str, dict], shape: shapes.Shape) -> str:
+def format_table(results: dict[str, dict], shape: shapes.Shape) -> str:
   """Markdown: medians, and ratios to the peers that were run.
 
   A speed of 2.00 to a peer is twice its speed; in processor seconds too.
@@ -104,12 +106,12 @@ def table(results: dict[str, dict], shape: shapes.Shape) -> str:
       f'{figures["peak_bytes"] / 1e9:.2f}',
     ]
     for peer in peers:
-      cells += _ratios(figures, results.get(peer))
+      cells += _format_ratios(figures, results.get(peer))
     lines.append('| ' + ' | '.join(cells) + ' |')
   return '\n'.join(lines)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -138,31 +140,33 @@ def _parser() -> argparse.ArgumentParser:
     help='have glibc ask for huge pages (Linux), for every variant',
   )
   parser.add_argument('--output', help='write the figures to this file too')
-  parser.add_argument('--one', help=argparse.SUPPRESS)
+  parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   return parser
 
 
-def _of_model(args) -> None:
+def _benchmark_model(args) -> None:
   """What `--model` asks for."""
   changed = {'batch': args.batch, 'tiny': args.tiny}
-  if args.one:
+  if args.run_variant:
     print(
       json.dumps(
-        pretraining.measure_here(args.model, args.one, args.calls, **changed)
+        pretraining.measure_variant(
+          args.model, args.run_variant, args.calls, **changed
+        )
       )
     )
     return
   variants = (
     args.variants.split(',')
     if args.variants
-    else pretraining.variants_of(args.model)
+    else pretraining.list_variants(args.model)
   )
-  results = pretraining.compare(
+  results = pretraining.compare_variants(
     args.model, variants, calls=args.calls, **changed
   )
   print(
     f'{args.model}, {results[variants[0]]["device"]}\n\n'
-    f'{pretraining.table(results)}'
+    f'{pretraining.format_table(results)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
@@ -172,20 +176,20 @@ def _of_model(args) -> None:
 
 
 def main(arguments=None) -> None:
-  args = _parser().parse_args(arguments)
+  args = _make_parser().parse_args(arguments)
   if args.model:
-    _of_model(args)
+    _benchmark_model(args)
     return
   shape = (
     shapes.Shape.from_json(args.shape)
     if args.shape
     else shapes.Shape(vocabulary=args.vocabulary)
   )
-  if args.one:
-    print(json.dumps(measure_here(args.one, shape, args.calls)))
+  if args.run_variant:
+    print(json.dumps(measure_variant(args.run_variant, shape, args.calls)))
     return
   variants = args.variants.split(',') if args.variants else VARIANTS
-  results = compare(
+  results = compare_variants(
     variants,
     shape,
     rounds=args.rounds,
@@ -195,7 +199,7 @@ def main(arguments=None) -> None:
   )
   print(
     f'{shape}\n{platform.processor() or platform.machine()}, '
-    f'{args.cores or os.cpu_count()} cores\n\n{table(results, shape)}'
+    f'{args.cores or os.cpu_count()} cores\n\n{format_table(results, shape)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

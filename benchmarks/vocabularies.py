@@ -20,34 +20,34 @@ import numpy as np
 
 from benchmarks import input_pipeline
 from xlflax.data.corpus import corpus_directory as corpus_lib
-from xlflax.data.corpus import corpus_writer as corpus_writer
-from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_training
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 
-_BLOCK = 1024
+_BLOCK_SIZE = 1024
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
   """(processor seconds, what `work` returns)."""
   start = time.process_time()
   result = work()
   return time.process_time() - start, result
 
 
-def encode(vocabulary, texts: dict[str, list[str]]) -> int:
+def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
   """Encodes all texts; the number of tokens."""
   return sum(
     int(
-      vocabulary.encode_ragged(lines[i : i + _BLOCK], language=language)[
+      vocabulary.encode_ragged(lines[i : i + _BLOCK_SIZE], language=language)[
         1
       ].sum()
     )
     for language, lines in texts.items()
-    for i in range(0, len(lines), _BLOCK)
+    for i in range(0, len(lines), _BLOCK_SIZE)
   )
 
 
-def run(*, lines: int, merges: int) -> dict:
+def run_benchmark(*, lines: int, merges: int) -> dict:
   """Figures by choice of anchors; see the module's docstring."""
   texts = {
     code: input_pipeline.make_text(lines, seed=seed)
@@ -60,7 +60,7 @@ def run(*, lines: int, merges: int) -> dict:
       corpus_writer.write_monolingual(folder / 'corpus', code, [text])
     corpus = corpus_lib.Corpus(folder / 'corpus')
     for anchors in Anchors:
-      seconds, vocabulary = timed(
+      seconds, vocabulary = time_call(
         lambda anchors=anchors: vocabulary_training.train_vocabulary(
           corpus,
           folder / anchors.value,
@@ -70,7 +70,7 @@ def run(*, lines: int, merges: int) -> dict:
           num_threads=1,
         )
       )
-      used, tokens = timed(lambda v=vocabulary: encode(v, texts))
+      used, tokens = time_call(lambda v=vocabulary: encode_texts(v, texts))
       figures[anchors.value] = {
         'entries': len(vocabulary),
         'trained_tokens_per_cpu_second': tokens / seconds,
@@ -78,7 +78,7 @@ def run(*, lines: int, merges: int) -> dict:
       }
   table = np.arange(merges, dtype=np.int32)
   ids = np.random.default_rng(0).integers(0, merges, 1_000_000, np.int32)
-  seconds, _ = timed(lambda: table[ids].size)
+  seconds, _ = time_call(lambda: table[ids].size)
   return {
     'anchors': figures,
     'lines': 2 * lines,
@@ -97,7 +97,9 @@ def main(arguments=None) -> None:
   parser.add_argument('--merges', type=int, default=8000)
   parser.add_argument('--output', help='write the JSON to this file too')
   args = parser.parse_args(arguments)
-  text = json.dumps(run(lines=args.lines, merges=args.merges), indent=2)
+  text = json.dumps(
+    run_benchmark(lines=args.lines, merges=args.merges), indent=2
+  )
   print(text)
   if args.output:
     pathlib.Path(args.output).write_text(text + '\n', encoding='utf-8')

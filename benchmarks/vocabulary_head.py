@@ -52,7 +52,7 @@ MODELS = {
 }
 
 
-def inputs(sizes: Sizes, seed: int = 0):
+def make_inputs(sizes: Sizes, seed: int = 0):
   """Hidden [N, H] in the dtype; table [V, H], bias [V] in float32; labels."""
   keys = jax.random.split(jax.random.key(seed), 4)
   hidden = jax.random.normal(keys[0], (sizes.positions, sizes.hidden))
@@ -62,7 +62,7 @@ def inputs(sizes: Sizes, seed: int = 0):
   return hidden.astype(sizes.dtype), table, bias, labels
 
 
-def _plain(hidden, table, bias, labels):
+def _plain_cross_entropy(hidden, table, bias, labels):
   logits = (
     jnp.matmul(
       hidden, table.astype(hidden.dtype).T, preferred_element_type=jnp.float32
@@ -73,12 +73,12 @@ def _plain(hidden, table, bias, labels):
   return -jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
 
-def with_gradients(variant: str, hidden, table, bias, labels):
+def compute_with_gradients(variant: str, hidden, table, bias, labels):
   """(mean loss, gradients of hidden, table and bias) by one way."""
 
   def loss(hidden, table, bias):
     if variant == 'plain':
-      return _plain(hidden, table, bias, labels).mean()
+      return _plain_cross_entropy(hidden, table, bias, labels).mean()
     _, _, chunk = variant.partition('_')
     return linear_cross_entropy.linear_cross_entropy(
       hidden, table, bias, labels, chunk_size=int(chunk) if chunk else None
@@ -87,7 +87,7 @@ def with_gradients(variant: str, hidden, table, bias, labels):
   return jax.value_and_grad(loss, argnums=(0, 1, 2))(hidden, table, bias)
 
 
-def variants(sizes: Sizes) -> tuple[str, ...]:
+def list_variants(sizes: Sizes) -> tuple[str, ...]:
   return (
     'plain',
     'whole',
@@ -99,22 +99,22 @@ def variants(sizes: Sizes) -> tuple[str, ...]:
   )
 
 
-def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
+def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   """Figures of each variant."""
-  arrays = inputs(sizes)
+  arrays = make_inputs(sizes)
   exact = (arrays[0].astype(jnp.float32), *arrays[1:])
-  wanted = jax.jit(lambda *a: with_gradients('plain', *a))(*exact)
+  wanted = jax.jit(lambda *a: compute_with_gradients('plain', *a))(*exact)
   wanted = jax.device_get(wanted)
   results = {}
-  for variant in variants(sizes):
-    figures, found = jitted.measure(
-      lambda *a, variant=variant: with_gradients(variant, *a),
+  for variant in list_variants(sizes):
+    figures, found = jitted.measure_jitted(
+      lambda *a, variant=variant: compute_with_gradients(variant, *a),
       *arrays,
       calls=calls,
     )
     results[variant] = figures | {
-      'loss_error': jitted.distance(found[0], wanted[0]),
-      'gradient_error': jitted.distance(found[1], wanted[1]),
+      'loss_error': jitted.max_relative_error(found[0], wanted[0]),
+      'gradient_error': jitted.max_relative_error(found[1], wanted[1]),
     }
   return results
 
@@ -135,15 +135,15 @@ def count_program(
   place = jax.sharding.SingleDeviceSharding(device)
   arrays = [
     jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
-    for array in jax.eval_shape(lambda: inputs(sizes))
+    for array in jax.eval_shape(lambda: make_inputs(sizes))
   ]
   with compilers.trace_for_machine(machine):
     program = compilers.compile_step(
-      machine, jax.jit(lambda *a: with_gradients('whole', *a)), *arrays
+      machine, jax.jit(lambda *a: compute_with_gradients('whole', *a)), *arrays
     )
-  module = hlo.parse(program.text)
-  reader = kernels.compiled(machine.platform, {}, {})
-  place_of_one = collectives.Place(devices=1, per_node=1)
+  module = hlo.parse_module(program.text)
+  reader = kernels.make_reader(machine.platform, {}, {})
+  place_of_one = collectives.Placement(devices=1, per_node=1)
   run = execution.Execution(
     module, reader, place_of_one, machine.accelerator
   ).run()
@@ -173,10 +173,10 @@ def main(arguments=None) -> None:
     counts = count_program(sizes, machine_topology.parse_topology(args.devices))
     print(json.dumps(dataclasses.asdict(sizes) | counts, indent=2))
     return
-  results = compare(sizes, calls=args.calls)
+  results = compare_variants(sizes, calls=args.calls)
   print(
     f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
-    f'{jitted.table(results, ERRORS)}'
+    f'{jitted.format_table(results, ERRORS)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

@@ -30,22 +30,21 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import large_text
-from xlflax.data.corpus import corpus_writer as corpus_writer
-from xlflax.data.corpus import text_similarity
+from xlflax.data.corpus import corpus_writer, text_similarity
 from xlflax.data.corpus.corpus_directory import TEST, TRAIN, Corpus
 from xlflax.data.preprocessing import fuzzy_deduplication, language_id
 
-_NEAR = fuzzy_deduplication.Deduplication(
+_DEDUPLICATION = fuzzy_deduplication.Deduplication(
   mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
 )
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-_FEWEST_CHARACTERS, _MOST_REPLACED = 80, 0.4
+_MIN_CHARACTERS, _MAX_REPLACED_FRACTION = 80, 0.4
 # Texts in a script that their language is hardly written in today.
 _OTHER_SCRIPTS = ('tk-Cyrl', 'ug-Latn')
-_LONG = 40  # characters, of which a line has more
+_MIN_LINE_LENGTH = 40  # characters, of which a line has more
 
 
-class Planted(NamedTuple):
+class PlantedCopies(NamedTuple):
   """Lines and altered copies of them.
 
   Attributes:
@@ -59,54 +58,59 @@ class Planted(NamedTuple):
   similarity: np.ndarray
 
 
-def plant(lines: Iterable[str], count: int, seed: int = 0) -> Planted:
+def plant_copies(
+  lines: Iterable[str], count: int, seed: int = 0
+) -> PlantedCopies:
   """Copies with 0 to 40 % of their words replaced by words of other lines."""
   draw = random.Random(seed)
-  long = sorted({x for x in lines if len(x) >= _FEWEST_CHARACTERS})
+  long = sorted({x for x in lines if len(x) >= _MIN_CHARACTERS})
   chosen = draw.sample(long, min(count, len(long)))
   words = [word for line in chosen for word in line.split()]
   copies = []
   for line in chosen:
-    share = draw.uniform(0, _MOST_REPLACED)
+    share = draw.uniform(0, _MAX_REPLACED_FRACTION)
     copies.append(
       ' '.join(
         draw.choice(words) if draw.random() < share else word
         for word in line.split()
       )
     )
-  found = [jaccard(*pair) for pair in zip(chosen, copies, strict=True)]
-  return Planted(chosen, copies, np.array(found))
+  found = [compute_jaccard(*pair) for pair in zip(chosen, copies, strict=True)]
+  return PlantedCopies(chosen, copies, np.array(found))
 
 
-def jaccard(one: str, other: str) -> float:
+def compute_jaccard(one: str, other: str) -> float:
   """Similarity of two lines' n-grams."""
-  first, second = _grams(one), _grams(other)
+  first, second = _ngrams(one), _ngrams(other)
   return len(first & second) / len(first | second)
 
 
-def _grams(text: str) -> set[str]:
+def _ngrams(text: str) -> set[str]:
   return text_similarity.n_grams(
-    text_similarity.normalize_for_comparison(text), _NEAR.ngram_size
+    text_similarity.normalize_for_comparison(text), _DEDUPLICATION.ngram_size
   )
 
 
-def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
+def _match_with_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
   first, second = (
-    fuzzy_deduplication.band_keys(x, _NEAR) for x in (one, other)
+    fuzzy_deduplication.band_keys(x, _DEDUPLICATION) for x in (one, other)
   )
   return (first == second).any(-1)
 
 
-def _by_datasketch(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
+def _match_with_datasketch(
+  one: Sequence[str], other: Sequence[str]
+) -> np.ndarray:
   sketch = importlib.import_module('datasketch')
-  size = _NEAR.num_bands * _NEAR.rows_per_band
+  size = _DEDUPLICATION.num_bands * _DEDUPLICATION.rows_per_band
   index = sketch.MinHashLSH(
-    num_perm=size, params=(_NEAR.num_bands, _NEAR.rows_per_band)
+    num_perm=size,
+    params=(_DEDUPLICATION.num_bands, _DEDUPLICATION.rows_per_band),
   )
 
   def signature(text: str):
     own = sketch.MinHash(num_perm=size)
-    own.update_batch([gram.encode() for gram in sorted(_grams(text))])
+    own.update_batch([gram.encode() for gram in sorted(_ngrams(text))])
     return own
 
   for number, text in enumerate(one):
@@ -116,19 +120,21 @@ def _by_datasketch(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
   )
 
 
-def near_duplicates(data: pathlib.Path, count: int) -> dict:
+def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
   """Rates at which planted copies are found, and what stays across splits."""
-  planted = plant(large_text.read_lines(data)['en'], count)
+  planted = plant_copies(large_text.read_lines(data)['en'], count)
   out: dict = {'pairs': len(planted.lines), 'bins': [], 'microseconds': {}}
   found = {}
-  ways = {'xlflax': _by_xlflax, 'datasketch': _by_datasketch}
-  for name in _installed(ways, {'datasketch': 'datasketch'}):
+  ways = {'xlflax': _match_with_xlflax, 'datasketch': _match_with_datasketch}
+  for name in _select_installed(ways, {'datasketch': 'datasketch'}):
     begun = time.process_time()
     found[name] = ways[name](planted.lines, planted.copies)
     spent = time.process_time() - begun
     lines = 2 * len(planted.lines)
     out['microseconds'][name] = round(spent / lines * 1e6)
-  expected = np.array([_NEAR.probability(s) for s in planted.similarity])
+  expected = np.array(
+    [_DEDUPLICATION.probability(s) for s in planted.similarity]
+  )
   for low, high in zip(_BINS, _BINS[1:], strict=False):
     own = (planted.similarity >= low) & (planted.similarity < high)
     if high == _BINS[-1]:
@@ -145,21 +151,24 @@ def near_duplicates(data: pathlib.Path, count: int) -> dict:
     name: round(float((hits.sum() - expected.sum()) / deviation), 2)
     for name, hits in found.items()
   }
-  return out | {'across_splits': _across_splits(planted)}
+  return out | {'across_splits': _measure_across_splits(planted)}
 
 
-def _across_splits(planted: Planted) -> dict:
+def _measure_across_splits(planted: PlantedCopies) -> dict:
   """What training keeps of lines whose copies are held out."""
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):
       corpus_writer.write_monolingual(folder, 'en', [text], split=split)
-    dropped = fuzzy_deduplication.find_duplicates(Corpus(folder), _NEAR)
+    dropped = fuzzy_deduplication.find_duplicates(
+      Corpus(folder), _DEDUPLICATION
+    )
     kept = np.ones(len(planted.lines), bool)
     kept[dropped['mono/en.txt']] = False
-  held_out = fuzzy_deduplication.band_keys(planted.copies, _NEAR)
+  held_out = fuzzy_deduplication.band_keys(planted.copies, _DEDUPLICATION)
   left = fuzzy_deduplication.band_keys(
-    [x for x, own in zip(planted.lines, kept, strict=True) if own], _NEAR
+    [x for x, own in zip(planted.lines, kept, strict=True) if own],
+    _DEDUPLICATION,
   )
   return {
     'lines_of_training': len(planted.lines),
@@ -167,7 +176,7 @@ def _across_splits(planted: Planted) -> dict:
     'left_with_a_band_of_a_held_out_line': int(
       sum(
         np.isin(left[:, band], held_out[:, band]).any()
-        for band in range(_NEAR.num_bands)
+        for band in range(_DEDUPLICATION.num_bands)
       )
     ),
     'left_of_similarity': {
@@ -195,8 +204,8 @@ class Text(NamedTuple):
     return self.tag.partition('-')[0]
 
 
-def declarations(
-  folder: pathlib.Path, *, longer_than: int = _LONG
+def read_declarations(
+  folder: pathlib.Path, *, longer_than: int = _MIN_LINE_LENGTH
 ) -> Iterator[Text]:
   """The texts that `languages.tsv` lists, their longer lines."""
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:
@@ -207,7 +216,7 @@ def declarations(
         yield Text(row['bcp47'], [x for x in lines if len(x) > longer_than])
 
 
-class Identifier(NamedTuple):
+class LanguageIdentifier(NamedTuple):
   """What names the language of a line.
 
   Attributes:
@@ -215,26 +224,26 @@ class Identifier(NamedTuple):
     identify: returns one of them, or '' where it finds none.
   """
 
-  known: frozenset[str]
+  languages: frozenset[str]
   identify: Callable[[str], str]
 
 
-def _py3langid() -> Identifier:
-  return Identifier(
+def _make_py3langid() -> LanguageIdentifier:
+  return LanguageIdentifier(
     language_id.supported_languages(),
     lambda text: language_id.identify_language(text)[0],
   )
 
 
-def _langid() -> Identifier:
+def _make_langid() -> LanguageIdentifier:
   module = importlib.import_module('langid.langid')
   own = module.LanguageIdentifier.from_modelstring(module.model)
-  return Identifier(
+  return LanguageIdentifier(
     frozenset(own.nb_classes), lambda text: own.classify(text)[0]
   )
 
 
-def _langdetect() -> Identifier:
+def _make_langdetect() -> LanguageIdentifier:
   factory = importlib.import_module('langdetect.detector_factory')
   factory.DetectorFactory.seed = 0
   factory.init_factory()
@@ -246,42 +255,46 @@ def _langdetect() -> Identifier:
     except importlib.import_module('langdetect').LangDetectException:
       return ''
 
-  return Identifier(frozenset(known), identify)
+  return LanguageIdentifier(frozenset(known), identify)
 
 
-def _lingua() -> Identifier:
+def _make_lingua() -> LanguageIdentifier:
   module = importlib.import_module('lingua')
   own = module.LanguageDetectorBuilder.from_all_languages().build()
   codes = {x: x.iso_code_639_1.name.lower() for x in module.Language.all()}
-  return Identifier(
+  return LanguageIdentifier(
     frozenset(codes.values()),
     lambda text: codes.get(own.detect_language_of(text), ''),
   )
 
 
 _IDENTIFIERS = {
-  'py3langid (xlflax preprocess)': _py3langid,
-  'langid': _langid,
-  'langdetect': _langdetect,
-  'lingua': _lingua,
+  'py3langid (xlflax preprocess)': _make_py3langid,
+  'langid': _make_langid,
+  'langdetect': _make_langdetect,
+  'lingua': _make_lingua,
 }
 _MODULES = {'langid': 'langid', 'langdetect': 'langdetect', 'lingua': 'lingua'}
 
 
-def languages(folder: pathlib.Path) -> dict:
+def measure_language_identification(folder: pathlib.Path) -> dict:
   """Share of lines whose language is named, and what a line takes."""
-  texts = list(declarations(folder))
+  texts = list(read_declarations(folder))
   found = {
-    name: _IDENTIFIERS[name]() for name in _installed(_IDENTIFIERS, _MODULES)
+    name: _IDENTIFIERS[name]()
+    for name in _select_installed(_IDENTIFIERS, _MODULES)
   }
-  shared = frozenset.intersection(*(one.known for one in found.values()))
-  return {name: _identified(one, texts, shared) for name, one in found.items()}
+  shared = frozenset.intersection(*(one.languages for one in found.values()))
+  return {
+    name: _evaluate_identifier(one, texts, shared)
+    for name, one in found.items()
+  }
 
 
-def _identified(
-  one: Identifier, texts: Sequence[Text], shared: frozenset[str]
+def _evaluate_identifier(
+  one: LanguageIdentifier, texts: Sequence[Text], shared: frozenset[str]
 ) -> dict:
-  own = [text for text in texts if text.language in one.known]
+  own = [text for text in texts if text.language in one.languages]
   one.identify(own[0].lines[0])  # loads its model
   begun = time.process_time()
   right = [
@@ -308,7 +321,9 @@ def _identified(
   }
 
 
-def _installed(names: Iterable[str], modules: dict[str, str]) -> list[str]:
+def _select_installed(
+  names: Iterable[str], modules: dict[str, str]
+) -> list[str]:
   """Those whose module, if they need one, is there."""
   return [
     name
@@ -327,9 +342,9 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--pairs', type=int, default=3000)
   args = parser.parse_args(arguments)
   if args.part == 'languages':
-    found = languages(args.data / 'udhr')
+    found = measure_language_identification(args.data / 'udhr')
   else:
-    found = near_duplicates(args.data, args.pairs)
+    found = measure_near_duplicates(args.data, args.pairs)
   print(json.dumps(found, indent=2))
 
 

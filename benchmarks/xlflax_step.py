@@ -8,7 +8,7 @@ from flax import linen as nn
 
 from benchmarks import shapes
 from xlflax.data import batch_keys as batch_lib
-from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.objectives import objective_base
@@ -22,14 +22,15 @@ CHUNK_SIZE = 8192
 
 # Variant -> how the objective scores the vocabulary.
 HEADS = {
-  'gathered': dict(head=masked_lm.LogitPositions.GATHERED),
+  'gathered': dict(logit_positions=masked_lm.LogitPositions.GATHERED),
   'gathered_chunked': dict(
-    head=masked_lm.LogitPositions.GATHERED, chunk_size=CHUNK_SIZE
+    logit_positions=masked_lm.LogitPositions.GATHERED, chunk_size=CHUNK_SIZE
   ),
   'every_chunked': dict(
-    head=masked_lm.LogitPositions.EVERY_POSITION, chunk_size=CHUNK_SIZE
+    logit_positions=masked_lm.LogitPositions.EVERY_POSITION,
+    chunk_size=CHUNK_SIZE,
   ),
-  'every': dict(head=masked_lm.LogitPositions.EVERY_POSITION),
+  'every': dict(logit_positions=masked_lm.LogitPositions.EVERY_POSITION),
 }
 
 
@@ -42,7 +43,7 @@ class Training(NamedTuple):
   partitioner: partitioning.Partitioner
 
 
-def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
+def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
   """Everything for training steps of this shape.
 
   Args:
@@ -50,16 +51,16 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
     variant: key of `HEADS`.
     **options: of `EncoderConfig`, where they differ from the usual.
   """
-  model = encoder.Encoder(_config(shape, **options))
+  model = encoder.Encoder(_make_config(shape, **options))
   mixture = mixture_lib.ObjectiveMixture(
     entries=(
       mixture_lib.WeightedObjective(
-        dataset='text', objective=_objective(variant)
+        dataset='text', objective=_make_objective(variant)
       ),
     )
   )
   optimizer = optimizers.AdamW(learning_rate=1e-4, clip_norm=1.0)
-  spec = _vocabulary(shape)
+  spec = _make_vocabulary(shape)
   partitioner = partitioning.Partitioner()
   factory = train_state.StateFactory(
     model, mixture, optimizer, spec, partitioner, use_ema=False
@@ -72,22 +73,22 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
     donate_argnums=0,
     out_shardings=(factory.shardings, partitioner.replicated),
   )
-  batch = jax.device_put(_batch(shape), partitioner.batch_sharding)
+  batch = jax.device_put(_make_batch(shape), partitioner.batch_sharding)
   return Training(
     step, factory.create(jax.random.key(0)), {'text': batch}, partitioner
   )
 
 
-def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
+def count_model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
   """FLOPs of one step's forward and backward pass; nothing is computed."""
-  model, spec = encoder.Encoder(_config(shape)), _vocabulary(shape)
-  objective = _objective(variant)
+  model, spec = encoder.Encoder(_make_config(shape)), _make_vocabulary(shape)
+  objective = _make_objective(variant)
   params = jax.eval_shape(
     lambda: nn.meta.unbox(
       {'model': model_params.init_params(model, jax.random.key(0)), 'heads': {}}
     )
   )
-  batch = jax.eval_shape(lambda: _batch(shape))
+  batch = jax.eval_shape(lambda: _make_batch(shape))
 
   def loss(params, batch):
     return objective(
@@ -105,9 +106,9 @@ def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
   return flops.count_training_step(loss, params, batch)
 
 
-def make(shape: shapes.Shape, variant: str, **options):
+def make_step_function(shape: shapes.Shape, variant: str, **options):
   """A function that trains one step and returns its loss; see `prepare`."""
-  training = prepare(shape, variant, **options)
+  training = prepare_training(shape, variant, **options)
   kept = [training.state]
   batches, partitioner, step = (
     training.batches,
@@ -125,18 +126,18 @@ def make(shape: shapes.Shape, variant: str, **options):
   return call
 
 
-def _objective(variant: str) -> masked_lm.MaskedLM:
+def _make_objective(variant: str) -> masked_lm.MaskedLM:
   return masked_lm.MaskedLM(mask_ratio=shapes.MASK_RATIO, **HEADS[variant])
 
 
-def _config(shape: shapes.Shape, **options) -> model_config.EncoderConfig:
+def _make_config(shape: shapes.Shape, **options) -> model_config.EncoderConfig:
   return model_config.EncoderConfig(
     **{
       'num_layers': shape.layers,
       'hidden_dim': shape.hidden,
       'mlp_dim': shape.mlp,
       'num_heads': shape.heads,
-      'max_length': shape.length,
+      'max_position_embeddings': shape.length,
       'dropout_rate': shape.dropout,
       'attention_dropout_rate': shape.dropout,
       'layer_norm_epsilon': 1e-5,
@@ -147,7 +148,7 @@ def _config(shape: shapes.Shape, **options) -> model_config.EncoderConfig:
   )
 
 
-def _vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
+def _make_vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
   return vocabulary_spec.VocabularySpec(
     size=shape.vocabulary,
     pad_id=shapes.PAD,
@@ -160,8 +161,8 @@ def _vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
   )
 
 
-def _batch(shape: shapes.Shape) -> batch_lib.Batch:
-  ids = shapes.token_ids(shape)
+def _make_batch(shape: shapes.Shape) -> batch_lib.Batch:
+  ids = shapes.make_token_ids(shape)
   positions = np.broadcast_to(
     np.arange(shape.length, dtype=np.int32), ids.shape
   )
@@ -173,6 +174,6 @@ def _batch(shape: shapes.Shape) -> batch_lib.Batch:
   }
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
   """Of the library that the step runs on."""
   return {'jax': jax.__version__}

@@ -24,12 +24,14 @@ from xlflax.models import compile_targets
 from xlflax.planning import compilers, scratch_folder
 from xlflax.training.devices import machine_topology
 
-_FINAL = '-final_bundles.txt'
+_BUNDLES_SUFFIX = '-final_bundles.txt'
 _BUNDLE = re.compile(r'\s*(?:0x[0-9a-f]+|0)\s+(\w\w)?\s*:\s*(>*)\s*({})?')
-_EXIT = re.compile(r'scmp\.ge\.s32\.totalorder %\w+, (\d+) /\* loop exit test')
+_EXIT_TEST = re.compile(
+  r'scmp\.ge\.s32\.totalorder %\w+, (\d+) /\* loop exit test'
+)
 # A loop over the grid fetches, computes and writes back parts of three turns at
 # a time, so it has two turns more than programs.
-_PIPELINED, _MORE_TURNS = 'iteration index, stage', 2
+_PIPELINED, _PIPELINE_TURNS = 'iteration index, stage', 2
 
 
 @dataclasses.dataclass
@@ -43,10 +45,10 @@ class _Loop:
   def cycles(self) -> float:
     """Cycles of all turns; of one where the text does not tell how many."""
     turns = 1 if self.turns is None else self.turns
-    return self.bundles * max(1, turns - _MORE_TURNS * self.pipelined)
+    return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 
 
-def cycles(text: str) -> float:
+def count_cycles(text: str) -> float:
   """Returns the cycles of a kernel without stalls, by its final bundles."""
   open_loops = [_Loop()]
   for line in text.splitlines():
@@ -67,7 +69,7 @@ def cycles(text: str) -> float:
     loop = open_loops[-1]
     loop.bundles += 1
     loop.pipelined |= _PIPELINED in line
-    if end := _EXIT.search(line):
+    if end := _EXIT_TEST.search(line):
       loop.turns = int(end.group(1))
   while len(open_loops) > 1:
     inner = open_loops.pop()
@@ -75,7 +77,7 @@ def cycles(text: str) -> float:
   return open_loops[0].bundles
 
 
-def cycles_of(
+def count_kernel_cycles(
   machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
@@ -86,38 +88,40 @@ def cycles_of(
     machine: TPUs.
     jaxpr: the traced step.
   """
-  equations = {str(e.params.get('name')): e for e in pallas.equations(jaxpr)}
+  equations = {
+    str(e.params.get('name')): e for e in pallas.iterate_pallas_calls(jaxpr)
+  }
   if not equations:
     return {}
   with scratch_folder.scratch_folder() as folder:
-    _compile_alone(machine, list(equations.values()), folder)
+    _compile_kernels(machine, list(equations.values()), folder)
     found: dict[Any, float] = {}
-    for path in folder.glob(f'*{_FINAL}'):
+    for path in folder.glob(f'*{_BUNDLES_SUFFIX}'):
       name = max((n for n in equations if n in path.name), key=len, default='')
       if name:
-        types = pallas.results(equations[name])
-        count = cycles(path.read_text(encoding='utf-8', errors='replace'))
+        types = pallas.result_types(equations[name])
+        count = count_cycles(path.read_text(encoding='utf-8', errors='replace'))
         found[types] = max(found.get(types, 0.0), count)
   return found
 
 
-def _compile_alone(machine, equations, folder: pathlib.Path) -> None:
+def _compile_kernels(machine, equations, folder: pathlib.Path) -> None:
   """Has another process compile the kernels, and libtpu write into `folder`."""
-  run, shapes = pallas.alone(equations)
+  run, shapes = pallas.extract_calls(equations)
   with compile_targets.compiling_for(compilers.target_of(machine)):
     exported = jax.export.export(jax.jit(run), platforms=['tpu'])(*shapes)
   file = folder / 'kernels.exported'
   file.write_bytes(exported.serialize())
   flags = f'--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true'
   subprocess.run(
-    [sys.executable, '-m', __name__, _one(machine), str(file)],
+    [sys.executable, '-m', __name__, _smallest_machine(machine), str(file)],
     env=os.environ | {'LIBTPU_INIT_ARGS': flags, 'JAX_PLATFORMS': ''},
     capture_output=True,
     check=False,
   )
 
 
-def _one(machine: machine_topology.DeviceTopology) -> str:
+def _smallest_machine(machine: machine_topology.DeviceTopology) -> str:
   """The smallest machine of the kind, as `--target_topology` writes it."""
   assert machine.accelerator is not None
   return f'tpu:{machine.accelerator.name}:{machine.accelerator.halves}'

@@ -29,7 +29,7 @@ from benchmarks.compiled.programs import (
 )
 from xlflax import trainer
 from xlflax.config import gin_config
-from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.models import compile_targets
 from xlflax.planning import compilers, dry_run
 from xlflax.planning import step_plan as steps_lib
@@ -100,27 +100,29 @@ def count_run(
     for active in dict.fromkeys(schedule):
       weight = schedule.count(active) / len(schedule)
       program, step_flops = _compile(setup, active, machine)
-      module = hlo.parse(program.text)
-      cycles = instructions.cycles_of(machine, program.jaxpr)
-      reader = kernels.compiled(
-        machine.platform, pallas.flops_of(program.jaxpr), cycles
+      module = hlo.parse_module(program.text)
+      cycles = instructions.count_kernel_cycles(machine, program.jaxpr)
+      reader = kernels.make_reader(
+        machine.platform, pallas.count_flops(program.jaxpr), cycles
       )
-      place = collectives.Place(machine.count, machine.per_node)
+      place = collectives.Placement(machine.count, machine.per_node)
       counted = execution.Execution(
         module, reader, place, machine.accelerator
       ).run()
-      times.append((weight, roofline.times(machine, counted, compiled=True)))
+      times.append(
+        (weight, roofline.compute_times(machine, counted, compiled=True))
+      )
       peak = max(peak, program.memory.peak)
       flops += weight * step_flops
       tokens += weight * steps_lib.count_tokens(setup.abstract_batches(active))
       described.append(_describe(machine, counted, program))
-      warnings += instructions.blindness(program.jaxpr, cycles)
-      warnings += findings.of_program(module, counted, setup, machine)
+      warnings += instructions.describe_uncounted_kernels(program.jaxpr, cycles)
+      warnings += findings.describe_findings(module, counted, setup, machine)
   return {
     'basis': f'XLA:{machine.platform.upper()} ({compilers.compiler_version(machine)})',
     'memory': {'total': peak},
-    'roofline': roofline.figures(
-      machine, roofline.mean(times), flops=flops, tokens=tokens
+    'roofline': roofline.compute_rates(
+      machine, roofline.average_times(times), flops=flops, tokens=tokens
     ),
     'steps': described,
     'warnings': list(dict.fromkeys(warnings)),

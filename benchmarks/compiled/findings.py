@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 # Bytes from which on a warning is worth reading.
-WHOLE_REDUCE = 100 * 10**6
-_NOTED = 32 * 2**20
+_MIN_ALL_REDUCE_BYTES = 100 * 10**6
+_MIN_BYTES = 32 * 2**20
 # The start of warnings about matmuls whose arrays are not aligned.
 MISALIGNED = 'Matmuls of a vocabulary or of layers are not aligned'
 _ALIGNMENT = 16
 _CUBLAS = 'custom_call_target="__cublas'
-_MANY = 3
+_MAX_FINDINGS = 3
 # Few layers look like the kernels of one layer.
-_FEWEST_READERS = 6
+_MIN_READERS = 6
 
 
-def of_program(
+def describe_findings(
   module: hlo.Module,
   run: execution.Run,
   setup: setup_lib.Setup,
@@ -46,24 +46,28 @@ def of_program(
     machine: of the run.
   """
   settings = setup.settings
-  yield from _whole_reduces(run)
-  yield from _windowed(run)
-  yield from _scores(module, row_lengths(settings))
-  yield from _read_by_layers(module, _layers(settings.model.config))
+  yield from _describe_all_reduces(run)
+  yield from _describe_windowed_products(run)
+  yield from _describe_scores(module, collect_row_lengths(settings))
+  yield from _describe_repeated_reads(
+    module, _num_layers(settings.model.config)
+  )
   if settings.model.config.dtype == 'bfloat16':
     rows = max(dataset.batch_size for dataset in settings.datasets)
     rows = max(
       rows // (machine.count * settings.gradient_accumulation_steps), 1
     )
-    lengths = row_lengths(settings)
-    yield from _wide(module, {rows * length for length in lengths})
-  yield from _padded(module)
+    lengths = collect_row_lengths(settings)
+    yield from _describe_wide_arrays(
+      module, {rows * length for length in lengths}
+    )
+  yield from _describe_padded_copies(module)
   if machine.platform == 'gpu':
-    yield from _misaligned(module)
-  yield from _exposed(run)
+    yield from _describe_misaligned_matmuls(module)
+  yield from _describe_exposed_collectives(run)
 
 
-def row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
+def collect_row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
   """Returns the lengths of rows of datasets and of what objectives compute."""
   found = {dataset.name: dataset.length for dataset in settings.datasets}
   made = {
@@ -73,10 +77,10 @@ def row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
   return made | set(found.values())
 
 
-def _whole_reduces(run) -> Iterator[str]:
+def _describe_all_reduces(run) -> Iterator[str]:
   for collective, times in run.exchanged.items():
     if collective.kind != collectives.ALL_REDUCE or (
-      collective.bytes <= WHOLE_REDUCE
+      collective.bytes <= _MIN_ALL_REDUCE_BYTES
     ):
       continue
     yield (
@@ -87,7 +91,7 @@ def _whole_reduces(run) -> Iterator[str]:
     )
 
 
-def _windowed(run) -> Iterator[str]:
+def _describe_windowed_products(run) -> Iterator[str]:
   if run.windowed:
     yield (
       f'{len(run.windowed)} products are loops of partial sums '
@@ -96,7 +100,7 @@ def _windowed(run) -> Iterator[str]:
     )
 
 
-def _kernels(module: hlo.Module) -> Iterator[tuple]:
+def _iterate_kernels(module: hlo.Module) -> Iterator[tuple]:
   """Yields (computation, instruction) of all that runs as a kernel."""
   fused = {
     name
@@ -113,12 +117,12 @@ def _kernels(module: hlo.Module) -> Iterator[tuple]:
           yield computation, instruction
 
 
-def _scores(module, lengths) -> Iterator[str]:
+def _describe_scores(module, lengths) -> Iterator[str]:
   """Arrays of [..., T, S] that are written out."""
   size = max(
     (
       array.bytes
-      for _, i in _kernels(module)
+      for _, i in _iterate_kernels(module)
       for array in i.arrays
       if len(array.shape) in (3, 4)  # more are stacks of them
       and set(array.shape[-2:]) <= lengths
@@ -126,72 +130,73 @@ def _scores(module, lengths) -> Iterator[str]:
     ),
     default=0,
   )
-  if size > _NOTED:
+  if size > _MIN_BYTES:
     yield (
       f'Attention writes its scores to memory, {plan_report.format_mebibytes(size)} for each layer '
       'and pass: a fused kernel would not.'
     )
 
 
-def _layers(config) -> int:
+def _num_layers(config) -> int:
   return getattr(config, 'num_layers', 0) or config.num_encoder_layers
 
 
-def _read_by_layers(module, layers: int) -> Iterator[str]:
+def _describe_repeated_reads(module, layers: int) -> Iterator[str]:
   """Arrays that kernels of unrolled layers read in full, again and again."""
   found: dict[str, tuple[float, int]] = {}
-  for computation, value in _kernels(module):
+  for computation, value in _iterate_kernels(module):
     size = 0.0 if value.is_tuple else value.traffic
-    if size > _NOTED:
-      times = _readers(module, computation, value)
-      if times >= max(_FEWEST_READERS, layers):
+    if size > _MIN_BYTES:
+      times = _count_readers(module, computation, value)
+      if times >= max(_MIN_READERS, layers):
         array = value.arrays[0]
         found[f'{array.dtype}{list(array.shape)}'] = size, times
   most = sorted(found.items(), key=lambda item: -item[1][0] * item[1][1])
-  for text, (size, times) in most[:_MANY]:
+  for text, (size, times) in most[:_MAX_FINDINGS]:
     yield (
       f'{times} kernels read the same {text}, {plan_report.format_mebibytes(size)}: a mask or a '
       'constant that each layer could compute where it uses it.'
     )
 
 
-def _readers(module, computation, value) -> int:
+def _count_readers(module, computation, value) -> int:
   return sum(
-    _readers(module, computation, user)
+    _count_readers(module, computation, user)
     if user.opcode == 'bitcast'
     else user.opcode not in traffic.FREE
-    and traffic.operand(module, computation, user, value) >= value.bytes
+    and traffic.count_operand_bytes(module, computation, user, value)
+    >= value.bytes
     for user in computation.users[value.name]
   )
 
 
-def _wide(module, tokens: set[int]) -> Iterator[str]:
+def _describe_wide_arrays(module, tokens: set[int]) -> Iterator[str]:
   """float32 arrays with a row for each token, which kernels write."""
   found: dict[str, tuple[float, str]] = {}
-  for _, i in _kernels(module):
-    module_name = kernels.module_of(i.op_name)
+  for _, i in _iterate_kernels(module):
+    module_name = kernels.module_name(i.op_name)
     for array in i.arrays if i.opcode in ('fusion', 'copy') else ():
       if (
         array.dtype == 'f32'
         and len(array.shape) > 1
         and not array.on_chip
         and any(math.prod(array.shape[:-1]) % n == 0 for n in tokens)
-        and array.bytes > _NOTED
+        and array.bytes > _MIN_BYTES
         and module_name != 'update'
       ):
         text = f'f32{list(array.shape)}'
         found[text] = (array.bytes, module_name)
-  most = sorted(found.items(), key=lambda item: -item[1][0])[:_MANY]
+  most = sorted(found.items(), key=lambda item: -item[1][0])[:_MAX_FINDINGS]
   for text, (size, where) in most:
     yield f'{where} writes {text}, {plan_report.format_mebibytes(size)}, in a bfloat16 model.'
 
 
-def _padded(module) -> Iterator[str]:
+def _describe_padded_copies(module) -> Iterator[str]:
   """Copies that only pad an operand of a product to what tiles."""
-  for computation, i in _kernels(module):
+  for computation, i in _iterate_kernels(module):
     fused = next(module.called(i, 'calls'), None)
     root = fused.root if fused else i
-    if root.opcode == 'pad' and i.bytes > _NOTED:
+    if root.opcode == 'pad' and i.bytes > _MIN_BYTES:
       source = next(iter(computation.operands(i)))
       yield (
         f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
@@ -212,7 +217,7 @@ def count_misaligned(module: hlo.Module) -> dict[str, int]:
     Array, such as 'bf16[4928, 250002]' -> number of matmuls that use it.
   """
   counts: dict[str, int] = {}
-  for computation, instruction in _kernels(module):
+  for computation, instruction in _iterate_kernels(module):
     if not _is_matmul(module, instruction):
       continue
     arrays = list(instruction.arrays)
@@ -221,13 +226,13 @@ def count_misaligned(module: hlo.Module) -> dict[str, int]:
     for text in {
       f'{array.dtype}{list(array.shape)}'
       for array in arrays
-      if array.bytes > _NOTED and array.row_bytes % _ALIGNMENT
+      if array.bytes > _MIN_BYTES and array.row_bytes % _ALIGNMENT
     }:
       counts[text] = counts.get(text, 0) + 1
   return counts
 
 
-def _misaligned(module) -> Iterator[str]:
+def _describe_misaligned_matmuls(module) -> Iterator[str]:
   counts = count_misaligned(module)
   if counts:
     described = ', '.join(f'{count} x {text}' for text, count in counts.items())
@@ -248,7 +253,7 @@ def _is_matmul(module, instruction) -> bool:
   )
 
 
-def _exposed(run) -> Iterator[str]:
+def _describe_exposed_collectives(run) -> Iterator[str]:
   waited = sum(run.exposed.values())
   if waited > 0.1 * run.seconds:
     kind, seconds = max(run.exposed.items(), key=lambda item: item[1])

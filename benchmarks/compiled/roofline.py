@@ -8,7 +8,7 @@ from xlflax.training.devices import machine_topology
 
 # Share of a link's rate that collectives attain: an assumption, for the
 # expected figures only, as those of kernels.
-_ATTAINED_LINKS = 0.8
+_ATTAINED_LINK_RATE = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Times:
     )
 
 
-def mean(weighted: list[tuple[float, Times]]) -> Times:
+def average_times(weighted: list[tuple[float, Times]]) -> Times:
   """Returns the mean of the times of kinds of step, by their shares."""
   return Times(
     *(
@@ -66,7 +66,7 @@ def mean(weighted: list[tuple[float, Times]]) -> Times:
   )
 
 
-def times(
+def compute_times(
   machine: machine_topology.DeviceTopology,
   run: execution.Run,
   *,
@@ -105,11 +105,11 @@ def times(
     inside=inside,
     outside=outside,
     waited=waited,
-    likely=likely + waited / _ATTAINED_LINKS,
+    likely=likely + waited / _ATTAINED_LINK_RATE,
   )
 
 
-def figures(
+def compute_rates(
   machine: machine_topology.DeviceTopology,
   step: Times,
   *,

@@ -18,15 +18,15 @@ _SCALE = 0.08
 _LAYER_SCALE = 4.0
 
 
-def encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
+def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
   """XLM-R of these sizes, for evaluation."""
   torch.manual_seed(0)
   return transformers.XLMRobertaModel(
-    xlm_roberta.config(shape), add_pooling_layer=False
+    xlm_roberta.make_config(shape), add_pooling_layer=False
   ).eval()
 
 
-def encoder_decoder(
+def make_encoder_decoder(
   shape: shapes.Shape, *, positions: int
 ) -> transformers.MBartForConditionalGeneration:
   """mBART of these sizes, with as many layers on both sides."""
@@ -58,14 +58,14 @@ def encoder_decoder(
   return model.eval()
 
 
-def convert(model: transformers.PreTrainedModel):
+def convert_model(model: transformers.PreTrainedModel):
   """(xlflax's configuration, `{'model': parameters}`)."""
   with tempfile.TemporaryDirectory() as directory:
     model.save_pretrained(directory)
-    return read(pathlib.Path(directory))
+    return read_model(pathlib.Path(directory))
 
 
-def read(folder: pathlib.Path):
+def read_model(folder: pathlib.Path):
   """The same of a folder that `save_pretrained` wrote."""
   tensors = tensor_files.find_tensors(folder)
   description = config_json.describe_model(folder, tensors)

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 
-def fast_tokenizer(model: str):
+def load_fast_tokenizer(model: str):
   """The `tokenizers` library's reading of a SentencePiece model."""
   import sentencepiece.sentencepiece_model_pb2 as model_format
   import tokenizers
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--num_proc', type=int, default=2)
   parser.add_argument('texts', nargs='+')
   args = parser.parse_args(arguments)
-  tokenizer = fast_tokenizer(args.model)
+  tokenizer = load_fast_tokenizer(args.model)
   text = datasets.load_dataset(
     'text', data_files=args.texts, cache_dir=args.output, split='train'
   )

@@ -12,7 +12,7 @@ import torch
 from benchmarks import shapes
 
 
-def batches(
+def iterate_batches(
   rows: list[list[int]], batch_size: int
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
   """(indices of the rows, the model's arguments), the longest rows first."""
@@ -29,7 +29,7 @@ def batches(
     )
 
 
-def sentence_states(
+def make_states_function(
   model, rows: list[list[int]], batch_size: int
 ) -> Callable[[], np.ndarray]:
   """A function that gives float32 [layers + 1, N, H], means without specials."""
@@ -40,7 +40,7 @@ def sentence_states(
       (config.num_hidden_layers + 1, len(rows), config.hidden_size), np.float32
     )
     with torch.inference_mode():
-      for indices, batch in batches(rows, batch_size):
+      for indices, batch in iterate_batches(rows, batch_size):
         states = torch.stack(
           model(**batch, output_hidden_states=True).hidden_states
         )
@@ -52,7 +52,7 @@ def sentence_states(
   return call
 
 
-def beam_search(
+def make_beam_search_function(
   model,
   rows: list[list[int]],
   batch_size: int,
@@ -66,7 +66,7 @@ def beam_search(
   def call() -> list[list[int]]:
     result: list[list[int]] = [[] for _ in rows]
     with torch.inference_mode():
-      for indices, batch in batches(rows, batch_size):
+      for indices, batch in iterate_batches(rows, batch_size):
         found = model.generate(
           **batch,
           num_beams=beam_size,

@@ -69,7 +69,7 @@ class EncoderSizes(NamedTuple):
 _T5X_RULES = (('batch', 'data'), ('embed', 'data'))
 
 
-def t5x(
+def make_t5x_step(
   checkout: pathlib.Path, devices: tuple[Any, ...], sizes: T5Sizes
 ) -> Step:
   """The step of T5X's `examples/t5/network.py` and `losses.py` in bfloat16.
@@ -81,7 +81,7 @@ def t5x(
     devices: that parameters and rows are split over.
     sizes: of the model; rows are those of a device.
   """
-  network, losses = _t5x_modules(checkout)
+  network, losses = _import_t5x_modules(checkout)
   module = network.Transformer(
     network.T5Config(
       vocab_size=sizes.vocabulary,
@@ -126,10 +126,10 @@ def t5x(
       is_leaf=lambda leaf: isinstance(leaf, PartitionSpec),
     )
   read = ('encoder_input_tokens', 'decoder_input_tokens')
-  return _step(loss, variables['params'], specs, tokens, devices, read)
+  return _make_step(loss, variables['params'], specs, tokens, devices, read)
 
 
-def _t5x_modules(checkout: pathlib.Path):
+def _import_t5x_modules(checkout: pathlib.Path):
   """Imports two modules of T5X without what its package imports."""
   if not (checkout / 't5x/losses.py').exists():
     raise FileNotFoundError(
@@ -180,7 +180,7 @@ class _Encoder(nn.Module):
     return embed.attend(x).astype(jnp.float32) + bias[None, None]
 
 
-def plain_flax(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
+def make_plain_flax_step(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
   """The step of a masked language model of Flax's own layers in bfloat16.
 
   Only the chosen positions reach the head, as in xlflax.
@@ -214,10 +214,10 @@ def plain_flax(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
 
   params = jax.eval_shape(made, jax.random.key(0))['params']
   specs = jax.tree.map(lambda _: PartitionSpec(), params)
-  return _step(loss, params, specs, tokens, devices, ('tokens',))
+  return _make_step(loss, params, specs, tokens, devices, ('tokens',))
 
 
-def _step(
+def _make_step(
   loss: Callable[..., jax.Array], params, specs, tokens, devices, read
 ) -> Step:
   """A step of AdamW on `loss(params, batch, key)`, which reads `read`."""

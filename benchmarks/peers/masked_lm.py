@@ -18,10 +18,12 @@ from torch.nn import functional
 from benchmarks import efficiency
 from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
 
-_STATE_EVERY = 1000  # steps
+_SAVE_INTERVAL_STEPS = 1000  # steps
 
 
-def network(setting: efficiency.Setting, spec) -> transformers.BertForMaskedLM:
+def make_network(
+  setting: efficiency.Setting, spec
+) -> transformers.BertForMaskedLM:
   """BERT of these sizes, without dropout."""
   torch.manual_seed(0)
   return transformers.BertForMaskedLM(
@@ -39,7 +41,7 @@ def network(setting: efficiency.Setting, spec) -> transformers.BertForMaskedLM:
   )
 
 
-def masked(ids: torch.Tensor, spec, special: torch.Tensor):
+def mask_tokens(ids: torch.Tensor, spec, special: torch.Tensor):
   """(ids shown, chosen places of the flat batch, their tokens).
 
   As many places are chosen in every batch, so that shapes do not change.
@@ -57,7 +59,7 @@ def masked(ids: torch.Tensor, spec, special: torch.Tensor):
   return ids.flatten().scatter(0, places, shown).view_as(ids), places, labels
 
 
-def loss_of(variant: str, model):
+def make_loss_function(variant: str, model):
   """The loss of (ids, places, labels) as a variant computes it."""
 
   def as_is(ids, places, labels):
@@ -74,7 +76,7 @@ def loss_of(variant: str, model):
   return torch.compile(gathered) if variant == 'torch/compiled' else gathered
 
 
-def train(setting: efficiency.Setting, variant: str) -> None:
+def train_model(setting: efficiency.Setting, variant: str) -> None:
   """Trains, and saves the model at each checkpoint's step.
 
   STATE.pt in the variant's folder has the processor seconds of all starts.
@@ -84,7 +86,7 @@ def train(setting: efficiency.Setting, variant: str) -> None:
   rows = torch.from_numpy(np.load(setting.rows))
   special = torch.zeros(spec.size, dtype=torch.bool)
   special[list(spec.special_ids)] = True
-  model = network(setting, spec).train()
+  model = make_network(setting, spec).train()
   params = list(model.parameters())
   optimizer = torch.optim.AdamW(
     [
@@ -99,7 +101,7 @@ def train(setting: efficiency.Setting, variant: str) -> None:
   schedule = transformers.get_linear_schedule_with_warmup(
     optimizer, setting.warmup, setting.steps
   )
-  loss = loss_of(variant, model)
+  loss = make_loss_function(variant, model)
   folder = setting.folder(variant)
   parts = {'model': model, 'optimizer': optimizer, 'schedule': schedule}
   file, begin, before = folder / 'STATE.pt', 0, 0.0
@@ -119,20 +121,22 @@ def train(setting: efficiency.Setting, variant: str) -> None:
 
   for step in range(begin, setting.steps):
     ids = rows[step * setting.batch : (step + 1) * setting.batch].long()
-    loss(*masked(ids, spec, special)).backward()
+    loss(*mask_tokens(ids, spec, special)).backward()
     torch.nn.utils.clip_grad_norm_(params, 1.0)
     optimizer.step()
     schedule.step()
     optimizer.zero_grad(set_to_none=True)
     checkpoint = folder / 'checkpoints' / str(step + 1)
-    if (step + 1) % setting.every == 0 and not checkpoint.exists():
+    if (
+      step + 1
+    ) % setting.steps_per_checkpoint == 0 and not checkpoint.exists():
       unfinished = folder / f'unfinished-{step + 1}'
       model.save_pretrained(unfinished)
       (folder / 'checkpoints').mkdir(exist_ok=True)
       unfinished.rename(checkpoint)
-    if (step + 1) % _STATE_EVERY == 0 or step + 1 == setting.steps:
+    if (step + 1) % _SAVE_INTERVAL_STEPS == 0 or step + 1 == setting.steps:
       keep(step + 1)
 
 
 if __name__ == '__main__':
-  train(efficiency.Setting(**json.loads(sys.argv[1])), sys.argv[2])
+  train_model(efficiency.Setting(**json.loads(sys.argv[1])), sys.argv[2])

@@ -10,10 +10,10 @@ import transformers
 from benchmarks import measure as measure_lib
 from benchmarks import shapes
 
-_NOISE, _SPAN = 0.15, 3  # of span corruption
+_NOISE_DENSITY, _MEAN_SPAN_LENGTH = 0.15, 3  # of span corruption
 
 
-def measure(model, variant: str, *, calls: int) -> dict:
+def measure_variant(model, variant: str, *, calls: int) -> dict:
   """Times a variant; see `benchmarks.pretraining`.
 
   Args:
@@ -25,11 +25,11 @@ def measure(model, variant: str, *, calls: int) -> dict:
   torch.manual_seed(0)
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   torch.set_float32_matmul_precision('high')
-  network = _network(model).to(device).train()
-  arrays = batch_of(model)
+  network = _make_network(model).to(device).train()
+  arrays = make_batch(model)
   if variant == 'torch/gathered':
-    network = _Gathered(network)
-    arrays = _gathered(arrays)
+    network = _GatheredHead(network)
+    arrays = _gather_labels(arrays)
   optimizer = torch.optim.AdamW(
     network.parameters(),
     lr=1e-4,
@@ -52,7 +52,7 @@ def measure(model, variant: str, *, calls: int) -> dict:
     optimizer.zero_grad(set_to_none=True)
     return loss
 
-  seconds = [_timed(step, device) for _ in range(calls + 3)]
+  seconds = [_time_step(step, device) for _ in range(calls + 3)]
   median = float(np.median(seconds[3:]))
   peak = (
     torch.cuda.max_memory_allocated()
@@ -74,7 +74,7 @@ def measure(model, variant: str, *, calls: int) -> dict:
   }
 
 
-class _Gathered(torch.nn.Module):
+class _GatheredHead(torch.nn.Module):
   """A masked language model whose head sees masked positions only."""
 
   def __init__(self, network: transformers.PreTrainedModel):
@@ -89,7 +89,7 @@ class _Gathered(torch.nn.Module):
     return transformers.modeling_outputs.MaskedLMOutput(loss=loss)
 
 
-def _gathered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _gather_labels(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Labels [B, T] as positions [N] in the flat batch and their targets [N]."""
   labels = arrays['labels'].reshape(-1)
   (positions,) = np.nonzero(labels != -100)
@@ -100,7 +100,7 @@ def _gathered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   }
 
 
-def _timed(step, device: str) -> float:
+def _time_step(step, device: str) -> float:
   wait = (
     torch.cuda.synchronize if device == 'cuda' else (contextlib.nullcontext)
   )
@@ -111,7 +111,7 @@ def _timed(step, device: str) -> float:
   return time.perf_counter() - start
 
 
-def _sizes(model) -> dict[str, int]:
+def _read_sizes(model) -> dict[str, int]:
   """The sizes of a model, as its gin files and bindings set them."""
   from xlflax.config import gin_config
 
@@ -128,10 +128,10 @@ def _sizes(model) -> dict[str, int]:
   return vars(configuration.macro('MODEL').config)
 
 
-def _network(model) -> torch.nn.Module:
-  found = _sizes(model)
+def _make_network(model) -> torch.nn.Module:
+  found = _read_sizes(model)
   common = dict(vocab_size=model.vocabulary, hidden_size=found['hidden_dim'])
-  if model.peer == 'mt5':
+  if model.baseline == 'mt5':
     return transformers.MT5ForConditionalGeneration(
       transformers.MT5Config(
         vocab_size=model.vocabulary,
@@ -154,7 +154,7 @@ def _network(model) -> torch.nn.Module:
     max_position_embeddings=model.length + 2,
     pad_token_id=shapes.PAD,
   )
-  if model.peer == 'bert':
+  if model.baseline == 'bert':
     made = transformers.BertConfig(**common)
     return transformers.BertForMaskedLM._from_config(
       made, attn_implementation='sdpa'
@@ -167,23 +167,23 @@ def _network(model) -> torch.nn.Module:
   )
 
 
-def batch_of(model) -> dict[str, np.ndarray]:
+def make_batch(model) -> dict[str, np.ndarray]:
   """What the network is called with, masked or corrupted on the host."""
-  rows = shapes.token_ids(
+  rows = shapes.make_token_ids(
     shapes.Shape(
       vocabulary=model.vocabulary, batch=model.batch, length=model.length
     )
   )
-  if model.peer != 'mt5':
-    inputs, labels = shapes.masked(
+  if model.baseline != 'mt5':
+    inputs, labels = shapes.mask_tokens(
       rows,
       shapes.Shape(
         vocabulary=model.vocabulary, batch=model.batch, length=model.length
       ),
     )
     return {'input_ids': inputs, 'labels': labels}
-  dropped = round(_NOISE * model.length)
-  spans = round(dropped / _SPAN)
+  dropped = round(_NOISE_DENSITY * model.length)
+  spans = round(dropped / _MEAN_SPAN_LENGTH)
   rows = rows.astype(np.int64)
   return {
     'input_ids': rows[:, : model.length - dropped + spans].copy(),

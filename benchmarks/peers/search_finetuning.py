@@ -15,7 +15,7 @@ from torch.utils import data
 from benchmarks import search_finetuning
 
 
-def train(setting: search_finetuning.Setting, seed: int) -> None:
+def train_model(setting: search_finetuning.Setting, seed: int) -> None:
   """Trains on the pairs in their order, saves the model and its losses."""
   torch.set_num_threads(setting.threads)
   dropout = {
@@ -39,7 +39,7 @@ def train(setting: search_finetuning.Setting, seed: int) -> None:
       learning_rate=setting.rate,
       warmup_steps=setting.warmup,
       seed=seed,
-      batch_sampler=in_order,
+      batch_sampler=make_sequential_sampler,
       logging_steps=1,
       save_strategy='no',
       report_to='none',
@@ -55,7 +55,7 @@ def train(setting: search_finetuning.Setting, seed: int) -> None:
   (folder / 'losses.json').write_text(json.dumps(found))
 
 
-def in_order(dataset, batch_size, drop_last, **others):
+def make_sequential_sampler(dataset, batch_size, drop_last, **others):
   """The batches of the data in its order."""
   del others
   return data.BatchSampler(
@@ -64,4 +64,6 @@ def in_order(dataset, batch_size, drop_last, **others):
 
 
 if __name__ == '__main__':
-  train(search_finetuning.Setting(**json.loads(sys.argv[1])), int(sys.argv[2]))
+  train_model(
+    search_finetuning.Setting(**json.loads(sys.argv[1])), int(sys.argv[2])
+  )

@@ -10,7 +10,7 @@ import seqio
 import tensorflow as tf
 
 
-def _name(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def _name_targets(dataset: tf.data.Dataset) -> tf.data.Dataset:
   return dataset.map(lambda line: {'targets': line})
 
 
@@ -20,7 +20,7 @@ seqio.TaskRegistry.add(
     {'train': os.environ['XLFLAX_BENCHMARK_TEXTS'].split(os.pathsep)}
   ),
   preprocessors=[
-    _name,
+    _name_targets,
     seqio.preprocessors.tokenize,
     seqio.CacheDatasetPlaceholder(),
   ],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_ROWS = 1024  # of a block of similarities
+_BLOCK_ROWS = 1024  # of a block of similarities
 
 
 def csls_numpy(
@@ -18,11 +18,11 @@ def csls_numpy(
     top: translations of each.
     k: K of CSLS.
   """
-  first, second = _unit(first), _unit(second)
-  of_second = _mean_of_nearest(second, first, k)
+  first, second = _normalize(first), _normalize(second)
+  of_second = _mean_nearest_similarity(second, first, k)
   found = []
-  for i in range(0, len(first), _ROWS):
-    scores = first[i : i + _ROWS] @ second.T  # r of first orders nothing
+  for i in range(0, len(first), _BLOCK_ROWS):
+    scores = first[i : i + _BLOCK_ROWS] @ second.T  # r of first orders nothing
     scores = 2 * scores - of_second[None]
     best = np.argpartition(scores, -top, axis=1)[:, -top:]
     order = np.argsort(-np.take_along_axis(scores, best, 1), 1)
@@ -30,13 +30,15 @@ def csls_numpy(
   return np.concatenate(found)
 
 
-def _mean_of_nearest(
+def _mean_nearest_similarity(
   queries: np.ndarray, keys: np.ndarray, k: int
 ) -> np.ndarray:
   return np.concatenate(
     [
-      np.partition(queries[i : i + _ROWS] @ keys.T, -k, axis=1)[:, -k:].mean(1)
-      for i in range(0, len(queries), _ROWS)
+      np.partition(queries[i : i + _BLOCK_ROWS] @ keys.T, -k, axis=1)[
+        :, -k:
+      ].mean(1)
+      for i in range(0, len(queries), _BLOCK_ROWS)
     ]
   )
 
@@ -47,7 +49,7 @@ def csls_faiss(
   """The same by exact searches: r of second, then with it as a dimension."""
   import faiss
 
-  first, second = _unit(first), _unit(second)
+  first, second = _normalize(first), _normalize(second)
   of_second = _search(faiss, second, first, k)[0].mean(1)
   ones = np.ones((len(first), 1), np.float32)
   return _search(
@@ -64,7 +66,7 @@ def _search(faiss, queries: np.ndarray, keys: np.ndarray, k: int):
   return index.search(queries, k)
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalize(vectors: np.ndarray) -> np.ndarray:
   return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
@@ -114,7 +116,7 @@ class PlainCKA:
     return np.sqrt(self._norm('xx', i, i) * self._norm('yy', j, j))
 
 
-def batches(
+def generate_states(
   *, layers: int, sentences: int, size: int, batch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
   """States float32 [layers, n, size] of two models, made of few numbers."""

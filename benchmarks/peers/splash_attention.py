@@ -30,7 +30,7 @@ _BLOCK = 512
 _LAYERS, _SHAPE = 12, (64, 512, 12, 64)
 
 
-def attend(
+def compute_attention(
   query, key, value, mask, *, bias, scale, dropout_rate, dropout_key
 ) -> jax.Array:
   """`fused.attend` without dropout, biases and windows: [B, T, N, D]."""
@@ -41,10 +41,10 @@ def attend(
     query * scale, key, value, None, *segments, None, None
   )
   sharding = sharded_attention._choose_sharding(arrays)
-  return sharding.map_shards(_of_device, (arrays,), sharding.queries)
+  return sharding.map_shards(_attend_on_device, (arrays,), sharding.queries)
 
 
-def _of_device(arrays: kernel_spec.Arrays) -> jax.Array:
+def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
   length, heads = arrays.query.shape[1:3]
   block = min(_BLOCK, length)
   names = ['block_q', 'block_kv', 'block_q_dkv', 'block_kv_dkv']
@@ -63,7 +63,7 @@ def _of_device(arrays: kernel_spec.Arrays) -> jax.Array:
   return jax.vmap(run)(query, key, value, segments).swapaxes(1, 2)
 
 
-def milliseconds(
+def measure_kernels(
   machine: machine_topology.DeviceTopology, function, rate: float
 ) -> dict:
   """Kernel -> milliseconds of all layers, by the bundles that it issues."""
@@ -83,8 +83,11 @@ def milliseconds(
     jaxpr = jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(
       *[states] * 3, jax.ShapeDtypeStruct(_SHAPE[:2], jnp.int32)
     ).jaxpr
-  cycles = bundles.cycles_of(machine, jaxpr)
-  names = {pallas.results(e): e.params['name'] for e in pallas.equations(jaxpr)}
+  cycles = bundles.count_kernel_cycles(machine, jaxpr)
+  names = {
+    pallas.result_types(e): e.params['name']
+    for e in pallas.iterate_pallas_calls(jaxpr)
+  }
   rate_of_clock = machine.accelerator.clock * 1e6
   return {
     str(names[types]): round(_LAYERS * count / rate_of_clock, 2)
@@ -97,11 +100,11 @@ def main() -> None:
   machine = machine_topology.parse_topology(sys.argv[1])
   compilers.topology_devices(machine)
   for name, function, rate in (
-    ('splash', attend, 0.0),
+    ('splash', compute_attention, 0.0),
     ('ours', fused.sharded_attention, 0.0),
     ('ours, dropout', fused.sharded_attention, 0.1),
   ):
-    print(name, milliseconds(machine, function, rate), flush=True)
+    print(name, measure_kernels(machine, function, rate), flush=True)
 
 
 if __name__ == '__main__':

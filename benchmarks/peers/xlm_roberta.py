@@ -13,7 +13,7 @@ from benchmarks import shapes
 VARIANTS = ('as_is', 'gathered')
 
 
-def make(shape: shapes.Shape, variant: str):
+def make_step_function(shape: shapes.Shape, variant: str):
   """A function that trains one step and returns its loss.
 
   Args:
@@ -22,7 +22,7 @@ def make(shape: shapes.Shape, variant: str):
       'gathered' gives only the masked positions' states to its head.
   """
   torch.manual_seed(0)
-  model = transformers.XLMRobertaForMaskedLM(config(shape))
+  model = transformers.XLMRobertaForMaskedLM(make_config(shape))
   model.train()
   optimizer = torch.optim.AdamW(
     model.parameters(),
@@ -34,10 +34,10 @@ def make(shape: shapes.Shape, variant: str):
   )
   inputs, labels = (
     torch.from_numpy(array)
-    for array in shapes.masked(shapes.token_ids(shape), shape)
+    for array in shapes.mask_tokens(shapes.make_token_ids(shape), shape)
   )
   batch = {'input_ids': inputs, 'attention_mask': torch.ones_like(inputs)}
-  loss_of = _as_is if variant == 'as_is' else _gathered
+  loss_of = _compute_loss if variant == 'as_is' else _compute_gathered_loss
 
   def call() -> float:
     loss = loss_of(model, batch, labels)
@@ -50,7 +50,7 @@ def make(shape: shapes.Shape, variant: str):
   return call
 
 
-def config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
+def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
   """XLM-R of these sizes; its position table has two rows more."""
   return transformers.XLMRobertaConfig(
     vocab_size=shape.vocabulary,
@@ -68,17 +68,17 @@ def config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
   )
 
 
-def _as_is(model, batch, labels) -> torch.Tensor:
+def _compute_loss(model, batch, labels) -> torch.Tensor:
   return model(**batch, labels=labels).loss
 
 
-def _gathered(model, batch, labels) -> torch.Tensor:
+def _compute_gathered_loss(model, batch, labels) -> torch.Tensor:
   states = model.roberta(**batch).last_hidden_state  # [B, T, H]
   chosen = labels != -100
   logits = model.lm_head(states[chosen])  # [N, V]
   return functional.cross_entropy(logits, labels[chosen])
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
   """Of the libraries that the step runs on."""
   return {'torch': torch.__version__, 'transformers': transformers.__version__}

@@ -94,7 +94,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
     if not run_setting.rows.exists():
       efficiency.write_rows(run_setting)
     subprocess.run(
-      efficiency.torch_command(run_setting, 'torch/gathered'), check=True
+      efficiency.make_torch_command(run_setting, 'torch/gathered'), check=True
     )
     return torch.load(folder / 'STATE.pt', weights_only=True)['seconds']
 
@@ -102,7 +102,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   if not costs:
     budget = read_cpu_seconds(work, 'mlm')
     steps = estimate_steps(run, budget)
-    steps -= steps % efficiency.CHECKPOINTS
+    steps -= steps % efficiency.NUM_CHECKPOINTS
     costs = {'steps': steps, 'budget': budget}
     record_costs(work, 'masked_lm', costs)
   steps = costs['steps']

@@ -31,7 +31,7 @@ _TINY = shapes.Shape(
 )
 def test_every_variant_trains(capsys, variant):
   training_step.main(
-    ['--one', variant, '--calls', '2', '--shape', _TINY.to_json()]
+    ['--run_variant', variant, '--calls', '2', '--shape', _TINY.to_json()]
   )
   figures = json.loads(capsys.readouterr().out)
   assert len(figures['seconds']) == 2 and figures['peak_bytes'] > 0
@@ -43,7 +43,7 @@ def test_table_compares_with_the_peer():
     'cpu_seconds': [1.0],
     'peak_bytes': 2e9,
   }
-  text = training_step.table(
+  text = training_step.format_table(
     {
       'x/gathered': figures | {'seconds': [0.25], 'peak_bytes': 1e9},
       'torch/as_is': figures,
@@ -57,13 +57,15 @@ def test_table_compares_with_the_peer():
 @pytest.mark.parametrize('module', [inference, beam_search])
 def test_inference_finds_what_the_peer_finds(module):
   figures = [
-    module.measure_here(variant, _TINY, 12, 1) for variant in module.VARIANTS
+    module.measure_variant(variant, _TINY, 12, 1) for variant in module.VARIANTS
   ]
-  ours, theirs = (f['found'] for f in figures)
-  assert module.agree(ours, theirs)
-  assert not module.agree(ours, [ours[-1]] * len(ours))
+  ours, theirs = (f['outputs'] for f in figures)
+  assert module.outputs_agree(ours, theirs)
+  assert not module.outputs_agree(ours, [ours[-1]] * len(ours))
   assert figures[0]['work'] == figures[1]['work'] > 0
-  text = inference.table(dict(zip(module.VARIANTS, figures, strict=True)), 'x')
+  text = inference.format_table(
+    dict(zip(module.VARIANTS, figures, strict=True)), 'x'
+  )
   assert text.splitlines()[-1].startswith('| torch/')
 
 
@@ -74,7 +76,7 @@ def test_table_of_inference():
     'work': 12,
     'peak_bytes': 2e9,
   }
-  text = inference.table(
+  text = inference.format_table(
     {'x/states': figures | {'seconds': [0.25]}, 'torch/states': figures}, 'u'
   )
   assert '| x/states | 48 | 6 | 4.00 | 1.00 | 2.00 |' in text
@@ -92,14 +94,16 @@ def test_a_comparison_of_different_findings_stops(monkeypatch):
   monkeypatch.setattr(
     measure,
     'run_module',
-    lambda *args, **_: {**figures, 'found': [[float('torch/' in args[2])]]},
+    lambda *args, **_: {**figures, 'outputs': [[float('torch/' in args[2])]]},
   )
   with pytest.raises(RuntimeError, match='do not find the same'):
     inference.main(['--rounds', '1'])
 
 
 def test_input_pipeline():
-  figures = input_pipeline.run(lines=1500, batches=20, batch=4, length=32)
+  figures = input_pipeline.run_benchmark(
+    lines=1500, batches=20, batch=4, length=32
+  )
   assert set(figures['tokens_per_cpu_second']) == {
     'cached',
     'live',
@@ -119,7 +123,9 @@ def test_what_gpus_need_of_the_input():
   h, t, v, layer = 16, 16, 128, 2 * 16 * (4 * 16 + 2 * 32)
   scored = 3 / t  # 15 % of a row's 16 positions, rounded up
   per_token = 3 * (layer + 4 * t * h + scored * 2 * h * (v + h))
-  need = input_pipeline.need(1e6, gpus=2, peak=1e12, shape=_TINY)
+  need = input_pipeline.estimate_required_cores(
+    1e6, gpus=2, peak=1e12, shape=_TINY
+  )
   assert need['flops_per_token'] == pytest.approx(per_token)
   assert need['cores'] == pytest.approx(
     2 * 1e12 * 0.5 / need['flops_per_token'] / 1e6
@@ -128,7 +134,7 @@ def test_what_gpus_need_of_the_input():
 
 @pytest.mark.slow
 def test_code_switching():
-  figures = code_switching.run(
+  figures = code_switching.run_benchmark(
     _TINY, lines=400, entries=200, calls=1, rounds=1, tokens_per_second=1000.0
   )
   rates = figures['tokens_per_core_second']

@@ -11,7 +11,9 @@ def test_short_lines_are_kept_in_their_file():
     'en': ['Save as', 'New folder', 'The name of the file that you opened'],
     'de': ['Neuer Ordner', 'Speichern', 'Der Name der geöffneten Datei ist da'],
   }
-  found = bitext.languages({code: texts * 4 for code, texts in lines.items()})
+  found = bitext.measure_language_filters(
+    {code: texts * 4 for code, texts in lines.items()}
+  )
   alone = found['0% foreign']
   assert alone['good refused, all, in its file'] == '0.00% of 24'
   assert alone['good refused, all, by itself'] != '0.00% of 24'
@@ -23,6 +25,6 @@ def test_copies(tmp_path):
   (tmp_path / 'ntrex').mkdir()
   rows = ['The committee met\tDer Ausschuss tagte', 'Save as\tSave as'] * 5
   (tmp_path / 'ntrex/en-de.tsv').write_text('\n'.join(rows))
-  found = bitext.copies(tmp_path)
+  found = bitext.measure_copies(tmp_path)
   assert found['pairs'] == 10 and found['taken for copies'] == 5
   assert found['found of copies with 0% of words replaced'] == 1

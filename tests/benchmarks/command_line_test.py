@@ -7,7 +7,7 @@ from xlflax import cli
 
 
 def test_every_command_and_kind_is_asked():
-  lines = {line for line, _ in command_line.questions()}
+  lines = {line for line, _ in command_line.list_invocations()}
   assert {f'{name} --help' for name in cli.COMMANDS} <= lines
   assert {'analyze cka --help', 'tasks list --help'} <= lines
 

@@ -23,7 +23,7 @@ _GOOD = {
 
 def test_what_a_check_finds_wrong():
   def faults(found, recorded, devices='gpu:H200:8'):
-    return compile_targets.faults(found, recorded, devices)
+    return compile_targets.find_faults(found, recorded, devices)
 
   assert faults(_GOOD, {}) == faults(_GOOD, _GOOD) == []
   assert faults(_GOOD, {}, 'tpu:v6e:8') == [
@@ -49,7 +49,7 @@ def test_what_a_check_finds_wrong():
 
 
 def test_table():
-  text = compile_targets.table(
+  text = compile_targets.format_table(
     {'base@gpu:H200:1': _GOOD} | {'mt5@gpu:H200:8': {}, 'x@tpu:v5p:8': None},
     {'base@gpu:H200:1': _GOOD | {'mfu': 0.1}},
   )
@@ -73,8 +73,8 @@ def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
 
   monkeypatch.setattr(subprocess, 'run', run)
   for case in compile_targets.CASES:
-    made = compile_targets.plan(tmp_path, case, 'gpu:H200:8')
-    assert compile_targets.plan(tmp_path, case, 'gpu:H200:8') == made
+    made = compile_targets.compile_case(tmp_path, case, 'gpu:H200:8')
+    assert compile_targets.compile_case(tmp_path, case, 'gpu:H200:8') == made
   assert len(calls) == len(compile_targets.CASES)
   base = calls[0]
   assert '--devices=gpu:H200:8' in base
@@ -87,7 +87,7 @@ def test_recorded_bounds_are_of_cases():
   known = {
     f'{case.name}@{devices}'
     for case in compile_targets.CASES
-    for devices in (*case.checked, *case.table)
+    for devices in (*case.checked_devices, *case.table_devices)
   }
   for table in record.values():
     for key, figures in table.items():
@@ -143,9 +143,11 @@ def test_a_reduced_set_compiles_without_faults(
   """What `make compile-targets` asserts of whole models, but their bounds."""
   if importlib.util.find_spec(package) is None:
     pytest.skip(f'needs {package}')
-  made = compile_targets.plan(tmp_path, _reduced(name), devices)
-  found = compile_targets.figures(made)
-  assert compile_targets.faults(found, {}, devices) == [], made.get('error')
+  made = compile_targets.compile_case(tmp_path, _reduced(name), devices)
+  found = compile_targets.summarize_plan(made)
+  assert compile_targets.find_faults(found, {}, devices) == [], made.get(
+    'error'
+  )
   assert found['peak_gib'] > 0 and found['mfu'] > 0
   assert not [w for w in made['warnings'] if 'scores' in w]
 

@@ -40,7 +40,7 @@ def _two_steps(step):
 @pytest.mark.slow
 def test_plain_flax():
   sizes = jax_steps.EncoderSizes(40, 1, 16, 2, 32, 4, 8, 2)
-  step = jax_steps.plain_flax(tuple(jax.devices()[:1]), sizes)
+  step = jax_steps.make_plain_flax_step(tuple(jax.devices()[:1]), sizes)
   assert step.tokens == 4 * 8
   first, second = _two_steps(step)
   assert first == pytest.approx(np.log(40), rel=0.05) and np.isfinite(second)
@@ -53,18 +53,22 @@ def test_t5x():
     pytest.skip('T5X is not in the environment; docs/t5x.md')
   sizes = jax_steps.T5Sizes(40, 1, 16, 2, 32, 4, 8, 6)
   devices = tuple(jax.devices()[:1])
-  step = jax_steps.t5x(pathlib.Path(os.environ['T5X']), devices, sizes)
+  step = jax_steps.make_t5x_step(
+    pathlib.Path(os.environ['T5X']), devices, sizes
+  )
   assert step.tokens == 4 * (8 + 6)
   assert all(np.isfinite(_two_steps(step)))
 
 
 def test_no_checkout_of_t5x(tmp_path):
   with pytest.raises(FileNotFoundError, match='no checkout'):
-    jax_steps.t5x(tmp_path, tuple(jax.devices()[:1]), jax_steps.T5Sizes())
+    jax_steps.make_t5x_step(
+      tmp_path, tuple(jax.devices()[:1]), jax_steps.T5Sizes()
+    )
 
 
 def test_table():
-  text = compiled_peers.table(
+  text = compiled_peers.format_table(
     {
       'plain_flax@gpu:H200:1': _OURS | {'milliseconds': 80.0},
       't5x@gpu:H200:8': _OURS,

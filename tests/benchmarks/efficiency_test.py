@@ -16,16 +16,18 @@ _CURVE = [[10, 1.0, 8.0], [20, 3.0, 6.0], [30, 5.0, 5.0]]
   'goal, seconds', [(9.0, 1.0), (7.0, 2.0), (6.0, 3.0), (5.5, 4.0)]
 )
 def test_a_loss_is_reached_between_checkpoints(goal, seconds):
-  assert efficiency.seconds_to(_CURVE, goal) == seconds
+  assert efficiency.interpolate_seconds(_CURVE, goal) == seconds
 
 
 def test_a_loss_that_is_not_reached():
-  assert math.isnan(efficiency.seconds_to(_CURVE, 4.9))
+  assert math.isnan(efficiency.interpolate_seconds(_CURVE, 4.9))
 
 
 def test_the_table_goes_by_the_loss_that_all_reach():
   slow = [[tokens, 4 * seconds, loss + 1] for tokens, seconds, loss in _CURVE]
-  lines = efficiency.table({'x/same': _CURVE, 'torch/as_is': slow}).splitlines()
+  lines = efficiency.format_table(
+    {'x/same': _CURVE, 'torch/as_is': slow}
+  ).splitlines()
   assert lines[0].endswith('seconds to 6.000 |')
   assert lines[2].endswith('| 5.0 | 5.000 | 3.0 |')
   assert lines[3].endswith('| 20.0 | 6.000 | 20.0 |')
@@ -49,7 +51,7 @@ def test_the_peer_chooses_as_many_places_in_every_batch():
   special[list(spec.special_ids)] = True
   ids = torch.randint(len(spec.special_ids), spec.size, (20, 50))
   ids[:, 0] = spec.bos_id
-  shown, places, labels = masked_lm.masked(ids, spec, special)
+  shown, places, labels = masked_lm.mask_tokens(ids, spec, special)
   assert len(set(places.tolist())) == 150 and (places % 50 > 0).all()
   assert (labels == ids.flatten()[places]).all()
   others = np.setdiff1d(np.arange(1000), places)
@@ -61,7 +63,7 @@ def test_the_peer_chooses_as_many_places_in_every_batch():
 @pytest.fixture
 def setting(tmp_path):
   """Of a tiny model, corpus, vocabulary and cache."""
-  input_pipeline.prepare(tmp_path, 1000)
+  input_pipeline.prepare_data(tmp_path, 1000)
   corpus_writer.write_monolingual(
     tmp_path / 'corpus',
     'en',
@@ -87,7 +89,7 @@ def setting(tmp_path):
 @pytest.mark.parametrize('variant', efficiency.VARIANTS)
 def test_every_variant_is_measured(setting, variant):
   efficiency.write_rows(setting)
-  curve = efficiency.measure(setting, variant)
+  curve = efficiency.measure_variant(setting, variant)
   tokens, seconds, losses = zip(*curve, strict=True)
   assert tokens == (4096, 8192, 12288, 16384, 20480)
   assert list(seconds) == sorted(seconds) and seconds[0] > 1
@@ -99,7 +101,7 @@ def test_a_stopped_peer_goes_on_as_if_it_had_not(setting, monkeypatch):
   torch = pytest.importorskip('torch')
   from benchmarks.peers import masked_lm
 
-  monkeypatch.setattr(masked_lm, '_STATE_EVERY', 10)
+  monkeypatch.setattr(masked_lm, '_SAVE_INTERVAL_STEPS', 10)
   efficiency.write_rows(setting)
   folder = setting.folder('torch/gathered')
   clip, calls = torch.nn.utils.clip_grad_norm_, []
@@ -111,7 +113,7 @@ def test_a_stopped_peer_goes_on_as_if_it_had_not(setting, monkeypatch):
     return clip(*args)
 
   def train():
-    masked_lm.train(setting, 'torch/gathered')
+    masked_lm.train_model(setting, 'torch/gathered')
     return torch.load(folder / 'STATE.pt', weights_only=True)
 
   folder.mkdir()

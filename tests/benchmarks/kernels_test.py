@@ -11,7 +11,7 @@ from benchmarks import attention, jitted, vocabulary_head
 
 @pytest.fixture(scope='module')
 def backends():
-  return attention.compare(
+  return attention.compare_backends(
     attention.MODELS['tiny'],
     calls=1,
     variants=('xla', 'xla_dropout', 'cudnn', 'fused'),
@@ -27,7 +27,7 @@ def test_backends_are_the_formula(backends, variant, error):
 
 def test_backend_that_can_not_run_says_so(backends):
   assert backends['cudnn'] == {'refused': 'no NVIDIA GPU'}
-  text = jitted.table(backends, attention.ERRORS)
+  text = jitted.format_table(backends, attention.ERRORS)
   assert '| cudnn | not run: no NVIDIA GPU |' in text
   assert math.isnan(backends['xla_dropout']['forward_error'])
 
@@ -36,11 +36,11 @@ def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
   monkeypatch.setattr(
     attention.attention_backends,
     'dot_product_attention',
-    lambda q, k, v, mask, **options: attention._formula(
+    lambda q, k, v, mask, **options: attention._reference_attention(
       q, k, v, jnp.ones((1, 1, 1, 1), bool)
     ),
   )
-  found = attention.compare(
+  found = attention.compare_backends(
     attention.MODELS['tiny'], calls=1, variants=('xla',)
   )['xla']
   assert all(found[error] > 0.1 for error in attention.ERRORS)
@@ -48,7 +48,7 @@ def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
 
 def test_heads_are_the_plain_loss():
   sizes = vocabulary_head.MODELS['tiny']
-  results = vocabulary_head.compare(sizes, calls=1)
+  results = vocabulary_head.compare_variants(sizes, calls=1)
   assert list(results) == ['plain', 'whole', 'chunked_256']
   for figures in results.values():
     assert all(figures[error] < 1e-5 for error in vocabulary_head.ERRORS)
@@ -60,5 +60,7 @@ def test_heads_are_the_plain_loss():
 
 
 def test_distance():
-  assert jitted.distance([np.ones(2)], [np.full(2, 2.0)]) == 0.5
-  assert jitted.distance([np.array([np.nan])], [np.ones(1)]) == math.inf
+  assert jitted.max_relative_error([np.ones(2)], [np.full(2, 2.0)]) == 0.5
+  assert (
+    jitted.max_relative_error([np.array([np.nan])], [np.ones(1)]) == math.inf
+  )

@@ -14,7 +14,7 @@ from xlflax.data.corpus import corpus_directory
 
 def test_synthetic_text_of_a_size(tmp_path):
   for folder in ('a', 'b'):
-    large_text.write(tmp_path / folder, None, 1)
+    large_text.write_corpus(tmp_path / folder, None, 1)
   corpus = corpus_directory.Corpus(tmp_path / 'a')
   assert len(corpus.monolingual_languages()) == 10
   assert corpus.parallel_pairs() == (('de', 'en'),)
@@ -62,17 +62,17 @@ def _questions(context: str, question: str) -> str:
 
 def test_a_digest_is_of_names_and_contents(tmp_path):
   (tmp_path / 'a').write_text('1')
-  first = cache_engines.digest(tmp_path)
+  first = cache_engines.compute_digest(tmp_path)
   (tmp_path / '.lock').write_text('')
-  assert cache_engines.digest(tmp_path) == first
+  assert cache_engines.compute_digest(tmp_path) == first
   (tmp_path / 'a').rename(tmp_path / 'b')
-  assert cache_engines.digest(tmp_path) != first
+  assert cache_engines.compute_digest(tmp_path) != first
 
 
 def test_rates_leave_out_the_start():
   small = {'tokens': 100, 'seconds': 11.0, 'shared_mb': 5, 'own_mb': 3}
   large = {'tokens': 500, 'seconds': 15.0, 'shared_mb': 7, 'own_mb': 4}
-  assert cache_rates.rates(small, large) == {
+  assert cache_rates.compute_rates(small, large) == {
     'tokens': 500,
     'seconds': 15.0,
     'tokens_per_core_second': 100,
@@ -85,7 +85,7 @@ def test_rates_leave_out_the_start():
 def test_no_rate_where_the_start_hides_it():
   small = {'tokens': 100, 'seconds': 60.0, 'shared_mb': 5, 'own_mb': 3}
   large = {'tokens': 300, 'seconds': 59.0, 'shared_mb': 7, 'own_mb': 4}
-  found = cache_rates.rates(small, large)
+  found = cache_rates.compute_rates(small, large)
   assert found['tokens_per_core_second'] is None and found['with_start'] == 5
 
 
@@ -99,7 +99,7 @@ def test_memory_of_a_process_and_its_children():
     ['sh', '-c', f'{sys.executable} -c "{code}"; true'], stdout=subprocess.PIPE
   ) as shell:
     assert shell.stdout.readline() == b'1\n'
-    found = cache_rates._memory(shell.pid)
-    for pid in cache_rates._family(shell.pid)[1:]:
+    found = cache_rates._measure_memory(shell.pid)
+    for pid in cache_rates._list_processes(shell.pid)[1:]:
       os.kill(pid, signal.SIGKILL)
   assert 60 < found['own_mb'] <= found['shared_mb'] < 120

@@ -21,7 +21,7 @@ def _few(quick, names):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _few(['mbert-tlm'], pretraining.MODELS))
 def test_every_model_trains(name):
-  figures = pretraining.measure_here(name, 'x/as_is', 1, tiny=True)
+  figures = pretraining.measure_variant(name, 'x/as_is', 1, tiny=True)
   assert figures['flops'] > 0 and figures['tokens_per_second'] > 0
 
 
@@ -29,7 +29,7 @@ def test_every_model_trains(name):
   'name', _few(['mt5-base'], ['xlmr-base', 'mbert-tlm', 'mt5-base'])
 )
 def test_every_peer_trains(name):
-  figures = pretraining.measure_here(name, 'torch/as_is', 1, tiny=True)
+  figures = pretraining.measure_variant(name, 'torch/as_is', 1, tiny=True)
   assert figures['seconds'] > 0 and figures['mfu'] is None
 
 
@@ -48,7 +48,7 @@ def test_sizes_are_those_of_the_papers(name, parameters):
   from benchmarks.peers import pretraining as peers
 
   with torch.device('meta'):
-    network = peers._network(pretraining.MODELS[name])
+    network = peers._make_network(pretraining.MODELS[name])
   assert sum(p.numel() for p in network.parameters()) == pytest.approx(
     parameters, rel=0.01
   )
@@ -56,14 +56,16 @@ def test_sizes_are_those_of_the_papers(name, parameters):
 
 def test_variants_change_what_they_say():
   model = pretraining.MODELS['mbert-tlm']
-  flags = pretraining.arguments_of(model, 'x/chunked', calls=3)
+  flags = pretraining.make_benchmark_flags(model, 'x/chunked', calls=3)
   assert '--gin.TranslationLM.chunk_size=32768' in flags
   assert '--gin.PAIR_LENGTH=128' in flags and '--num_steps=3' in flags
   assert (
     '--gin.EncoderConfig.attention_dropout_rate=0.0'
-    in pretraining.arguments_of(model, 'x/no_attention_dropout', calls=3)
+    in pretraining.make_benchmark_flags(
+      model, 'x/no_attention_dropout', calls=3
+    )
   )
-  assert pretraining.variants_of('veco-base') == (
+  assert pretraining.list_variants('veco-base') == (
     'x/as_is',
     'x/no_attention_dropout',
     'x/chunked',
@@ -90,7 +92,7 @@ def test_needs_no_tensorflow():
   code = (
     'import sys\n'
     'from benchmarks import pretraining\n'
-    'pretraining.measure_here("xlmr-base", "x/as_is", 1, tiny=True)\n'
+    'pretraining.measure_variant("xlmr-base", "x/as_is", 1, tiny=True)\n'
     'assert not {"tensorflow", "seqio"} & set(sys.modules)\n'
   )
   subprocess.run([sys.executable, '-c', code], check=True, cwd=measure.ROOT)
@@ -98,15 +100,15 @@ def test_needs_no_tensorflow():
 
 @pytest.mark.parametrize('name', ['xlmr-base', 'mbert-tlm'])
 def test_a_head_of_masked_positions_has_the_same_loss(name):
-  model = pretraining.tiny(pretraining.MODELS[name])
-  network = peers._network(model).eval()
-  batch = {k: torch.from_numpy(v) for k, v in peers.batch_of(model).items()}
+  model = pretraining.make_tiny(pretraining.MODELS[name])
+  network = peers._make_network(model).eval()
+  batch = {k: torch.from_numpy(v) for k, v in peers.make_batch(model).items()}
   masked = {
     name: torch.from_numpy(value)
-    for name, value in peers._gathered(peers.batch_of(model)).items()
+    for name, value in peers._gather_labels(peers.make_batch(model)).items()
   }
   with torch.no_grad():
-    found = peers._Gathered(network)(**masked).loss
+    found = peers._GatheredHead(network)(**masked).loss
     torch.testing.assert_close(found, network(**batch).loss)
-  assert 'torch/gathered' in pretraining.variants_of(name)
-  assert 'torch/gathered' not in pretraining.variants_of('mt5-base')
+  assert 'torch/gathered' in pretraining.list_variants(name)
+  assert 'torch/gathered' not in pretraining.list_variants('mt5-base')

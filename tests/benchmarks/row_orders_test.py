@@ -9,21 +9,21 @@ from benchmarks import row_orders
 
 def test_a_curve_has_the_means_of_quarters():
   losses = tuple((10 * k, float(k)) for k in range(8))
-  assert row_orders.curve(losses) == [0.5, 2.5, 4.5, 6.5]
+  assert row_orders.compute_curve(losses) == [0.5, 2.5, 4.5, 6.5]
 
 
 def test_orders_are_compared_seed_by_seed():
   full = [[4.0, 3.0], [5.0, 2.0]]
-  found = row_orders.beside([[4.5, 3.5], [5.5, 1.5]], full)
+  found = row_orders.compare_curves([[4.5, 3.5], [5.5, 1.5]], full)
   assert found == {
     'loss': [5.0, 2.5],
     'difference': [0.5, 0.0],
     'standard_error': [0.0, 0.5],
     'absolute_after_first': 0.5,
   }
-  same = row_orders.beside(full, full)
+  same = row_orders.compare_curves(full, full)
   assert same['difference'] == same['standard_error'] == [0, 0]
-  alone = row_orders.beside(full[:1], full[:1])
+  alone = row_orders.compare_curves(full[:1], full[:1])
   assert alone['standard_error'] == [None, None]
 
 

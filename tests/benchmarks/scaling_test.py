@@ -15,13 +15,13 @@ from benchmarks import scaling
 def test_meshes_split_state_over_all_devices(model, devices):
   flags = dict(
     flag.removeprefix('--gin.partitioning.Partitioner.').split('=')
-    for flag in scaling.mesh_flags(model, devices, 'full')
+    for flag in scaling.make_mesh_flags(model, devices, 'full')
   )
   sizes = [int(flags[axis]) for axis in ('data', 'fsdp', 'tensor')]
   assert math.prod(sizes) == devices and sizes[0] == 1
   assert model.width % sizes[1] == 0
   assert ('tensor_splits' in flags) == (sizes[2] > 1)
-  assert scaling.mesh_flags(model, devices, 'default') == []
+  assert scaling.make_mesh_flags(model, devices, 'default') == []
 
 
 def _plan(devices: int) -> dict:
@@ -55,7 +55,7 @@ def test_tables(tmp_path):
     ('A', 8, 'full'): _plan(8),
     ('A', 64, 'default'): _plan(64),
   }
-  text = scaling.tables(plans)
+  text = scaling.format_tables(plans)
   assert '| A | 278.3M | 8 | 1 x 8 x 1 | 2.0 | 1.0 | 8.0 | 1.0 |' in text
   assert '| A | 278.3M | 1 | 1 x 1 x 1 | 1.0 | - | - | - |' in text
   assert (
@@ -85,7 +85,7 @@ def test_which_steps_are_compiled(monkeypatch, tmp_path):
   monkeypatch.setattr(subprocess, 'run', run)
   model = scaling.MODELS[0]
   for devices, most in ((8, 64), (8, 64), (512, 64), (64, 8)):
-    assert scaling.plan(tmp_path, model, devices, 'full', most) == {}
+    assert scaling.make_plan(tmp_path, model, devices, 'full', most) == {}
   assert [
     [flag.split('=')[1] for flag in command if '--cost_model' in flag]
     for command in calls

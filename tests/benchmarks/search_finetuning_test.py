@@ -32,11 +32,15 @@ def test_the_table_compares_the_sides_of_a_seed(tmp_path):
       'accuracy': {'fr': 0.5, 'de': score},
     }
     for side, seconds, loss, score in zip(
-      search_finetuning.SIDES, (10, 20), (1.0, 1.5), (0.5, 0.25), strict=True
+      search_finetuning.IMPLEMENTATIONS,
+      (10, 20),
+      (1.0, 1.5),
+      (0.5, 0.25),
+      strict=True,
     )
   }
   setting = _setting(tmp_path, languages='fr,de')
-  found = search_finetuning.table(setting, results).splitlines()
+  found = search_finetuning.format_table(setting, results).splitlines()
   assert (
     found[2] == '| xlflax | 0 | 2.0000 | 1.5000 | 50.0 | 50.0 | 50.0 | 10 |'
   )

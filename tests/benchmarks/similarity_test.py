@@ -9,11 +9,11 @@ from xlflax.similarity import cka, csls
 
 
 def _args(*flags):
-  return similarity._parser().parse_args(flags)
+  return similarity._make_parser().parse_args(flags)
 
 
 def test_peers_find_the_same_translations():
-  first, second = similarity.vectors(300, 64)
+  first, second = similarity.make_vectors(300, 64)
   expected = csls.find_nearest(first, second, top=3, k=5).indices
   found = peers.csls_numpy(first, second, top=3, k=5)
   np.testing.assert_array_equal(found, expected)
@@ -28,7 +28,9 @@ def test_peers_find_the_same_cka(diagonal):
   plain = peers.PlainCKA(diagonal=diagonal)
   ours = cka.LayerCKA(layers='diagonal' if diagonal else 'all')
   count = 0
-  for first, second in peers.batches(layers=2, sentences=70, size=8, batch=32):
+  for first, second in peers.generate_states(
+    layers=2, sentences=70, size=8, batch=32
+  ):
     plain.update(first, second)
     ours.update(first, second)
     count += first.shape[1]
@@ -47,10 +49,13 @@ def test_a_variant_in_this_process(part, variants):
   args = _args(
     part, '--count=200', '--size=8', '--layers=2', '--batch=64', '--k=3'
   )
-  found = {name: getattr(similarity, part)(name, args) for name in variants}
-  first, *others = (one.pop('found') for one in found.values())
-  assert all(similarity.agree(part, first, other) for other in others)
-  text = similarity.table(found, scale=4.0, project=400)
+  found = {
+    name: getattr(similarity, f'measure_{part}')(name, args)
+    for name in variants
+  }
+  first, *others = (one.pop('outputs') for one in found.values())
+  assert all(similarity.outputs_agree(part, first, other) for other in others)
+  text = similarity.format_table(found, scale=4.0, project=400)
   assert text.startswith(
     '| variant | seconds | CPU seconds | peak GiB | CPU minutes at 400 |'
   )
@@ -60,6 +65,8 @@ def test_a_variant_in_this_process(part, variants):
 
 
 def test_different_results_do_not_agree():
-  assert not similarity.agree('csls', [[1], [2]], [[1], [3]])
-  assert not similarity.agree('cka', [[0.5, 0.1], [0.1, 0.5]], [0.5, 0.6])
-  assert similarity.agree('cka', [[0.5, 0.1], [0.1, 0.6]], [0.5, 0.6])
+  assert not similarity.outputs_agree('csls', [[1], [2]], [[1], [3]])
+  assert not similarity.outputs_agree(
+    'cka', [[0.5, 0.1], [0.1, 0.5]], [0.5, 0.6]
+  )
+  assert similarity.outputs_agree('cka', [[0.5, 0.1], [0.1, 0.6]], [0.5, 0.6])

@@ -26,7 +26,7 @@ def test_equals_plain_attention():
     return jax.value_and_grad(total)(arrays)
 
   def splash(*given):
-    return splash_attention.attend(
+    return splash_attention.compute_attention(
       *given, bias=None, scale=0.125, dropout_rate=0.1, dropout_key=None
     )
 
@@ -44,7 +44,7 @@ def test_equals_plain_attention():
 
 def test_has_no_dropout():
   with pytest.raises(ValueError, match='neither dropout nor biases'):
-    splash_attention.attend(
+    splash_attention.compute_attention(
       *_arrays(),
       masks.Mask(),
       bias=None,

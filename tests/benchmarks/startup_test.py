@@ -7,7 +7,7 @@ from benchmarks import startup
 
 @pytest.mark.slow
 def test_measures_every_stage():
-  results = startup.run(['tiny'], rounds=1, lines=200)['tiny']
+  results = startup.run_benchmark(['tiny'], rounds=1, lines=200)['tiny']
   for kind in ('cold', 'cached'):
     assert all(results[kind][stage] > 0 for stage in startup.STAGES)
 
@@ -16,18 +16,18 @@ def test_marks_split_the_first_step(monkeypatch):
   times = iter([12.0, 15.0, 20.0])
   monkeypatch.setattr(startup.time, 'time', lambda: next(times))
   monkeypatch.setattr(startup.time, 'process_time', lambda: 0.0)
-  marks = startup.Marks(10.0)
-  marks.end('imports')
-  marks.heard('/jax/core/compile/backend_compile_duration', 2.0)
-  marks.end('set_up')
+  marks = startup.StageTimer(10.0)
+  marks.end_stage('imports')
+  marks.record_compilation('/jax/core/compile/backend_compile_duration', 2.0)
+  marks.end_stage('set_up')
   for event, seconds in (
     ('/jax/core/compile/backend_compile_duration', 3.0),
     ('/jax/core/compile/jaxpr_trace_duration', 0.5),
     ('/jax/other', 9.0),
   ):
-    marks.heard(event, seconds)
+    marks.record_compilation(event, seconds)
   marks.end_first_step()
-  assert {k: v for k, v in marks.found.items() if not k.endswith('_cpu')} == {
+  assert {k: v for k, v in marks.seconds.items() if not k.endswith('_cpu')} == {
     'imports': 2.0,
     'set_up': 3.0,
     'compile': 3.5,
@@ -44,6 +44,6 @@ def test_table():
     'imports_cpu': 0.5,
     'set_up_cpu': 1.0,
   }
-  assert startup.table({'tiny': {'cold': found}}).splitlines()[-1] == (
+  assert startup.format_table({'tiny': {'cold': found}}).splitlines()[-1] == (
     '| tiny | cold | 1.0 | 2.0 | 3.0 | 4.0 | 10.0 | 1.5 |'
   )

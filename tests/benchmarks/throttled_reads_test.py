@@ -24,7 +24,7 @@ def test_an_order_with_locality_reads_less(tmp_path, capsys):
 
 def test_a_request_takes_its_time(tmp_path):
   (tmp_path / 'x').write_bytes(bytes(1000))
-  store = throttled_reads.Throttled(0.01, 1e5)
+  store = throttled_reads.ThrottledStore(0.01, 1e5)
   start = throttled_reads.time.perf_counter()
   assert len(store.cat_file(str(tmp_path / 'x'), 100, 600)) == 500
   assert throttled_reads.time.perf_counter() - start > 0.0149

@@ -6,22 +6,22 @@ from benchmarks import token_stores
 
 
 def test_stores_hold_the_same_tokens(tmp_path):
-  token_stores.prepare(tmp_path, 1500)
+  token_stores.prepare_data(tmp_path, 1500)
   found = {}
   for store in token_stores.STORES:
     if store in ('mds', 'datasets'):  # not installed for tests
       continue
-    written = token_stores.measured(tmp_path, store, 'write')['tokens']
+    written = token_stores.measure_store(tmp_path, store, 'write')['tokens']
     read = written
     if store != 'bare':
-      read = token_stores.measured(tmp_path, store, 'read')['tokens']
+      read = token_stores.measure_store(tmp_path, store, 'read')['tokens']
     found[store] = written, read
   assert len(set(found.values())) == 1, found
   assert found['bare'][0] > 10_000
 
 
 def test_every_line_is_read_once():
-  batches = list(token_stores.batches_of(600))
+  batches = list(token_stores.iterate_batches(600))
   assert sorted(i for batch in batches for i in batch.tolist()) == [*range(600)]
   assert [batch.size for batch in batches] == [256, 256, 88]
 
@@ -36,13 +36,16 @@ def test_a_store_without_its_library_is_left_out(monkeypatch):
   args = token_stores.argparse.Namespace(
     stores='bare,memmap,mds', rounds=2, work=token_stores.pathlib.Path('w')
   )
-  assert token_stores._rates(args, 'read') == {'memmap': 3.0}
-  assert token_stores._rates(args, 'write') == {'bare': 3.0, 'memmap': 3.0}
+  assert token_stores._measure_rates(args, 'read') == {'memmap': 3.0}
+  assert token_stores._measure_rates(args, 'write') == {
+    'bare': 3.0,
+    'memmap': 3.0,
+  }
   monkeypatch.setattr(
     token_stores.measure, 'run_module', lambda *_, **__: _raise()
   )
   with pytest.raises(RuntimeError, match='another'):
-    token_stores._rates(args, 'read')
+    token_stores._measure_rates(args, 'read')
 
 
 def _raise():

@@ -14,20 +14,20 @@ def _lines(count):
 
 
 def test_similarity_is_of_n_grams():
-  assert web_text.jaccard('The house!', 'the  house') == 1
+  assert web_text.compute_jaccard('The house!', 'the  house') == 1
   # abcde bcdef, bcdef cdefg
-  assert web_text.jaccard('abcdef', 'bcdefg') == pytest.approx(1 / 3)
+  assert web_text.compute_jaccard('abcdef', 'bcdefg') == pytest.approx(1 / 3)
 
 
 def test_planted_copies_are_found_and_leave_training():
   pytest.importorskip('rensa')
-  planted = web_text.plant([*_lines(200), 'short'], 200)
+  planted = web_text.plant_copies([*_lines(200), 'short'], 200)
   assert len(planted.lines) == 200 and 'short' not in planted.lines
   assert planted.similarity.min() < 0.5 and planted.similarity.max() > 0.9
-  found = web_text._by_xlflax(planted.lines, planted.copies)
+  found = web_text._match_with_xlflax(planted.lines, planted.copies)
   assert found[planted.similarity > 0.95].all()
   assert not found[planted.similarity < 0.1].any()
-  left = web_text._across_splits(planted)
+  left = web_text._measure_across_splits(planted)
   assert left['dropped'] == found.sum()
   assert left['left_with_a_band_of_a_held_out_line'] == 0
   assert left['left_of_similarity']['0.9'].startswith('0 of ')
@@ -39,14 +39,16 @@ def test_languages_that_one_knows_and_all_know(tmp_path):
   )
   for key, word in {'a': 'one', 'b': 'eins', 'c': 'bir', 'd': 'un'}.items():
     (tmp_path / f'{key}.txt').write_text(f'{word * 25}\n{word}\n{word * 30}\n')
-  texts = list(web_text.declarations(tmp_path))
+  texts = list(web_text.read_declarations(tmp_path))
   assert [(x.tag, len(x.lines)) for x in texts] == [
     ('en', 2),
     ('de-1996', 2),
     ('fr', 2),
   ]
-  english = web_text.Identifier(frozenset({'en', 'de'}), lambda text: 'en')
-  found = web_text._identified(english, texts, frozenset({'en'}))
+  english = web_text.LanguageIdentifier(
+    frozenset({'en', 'de'}), lambda text: 'en'
+  )
+  found = web_text._evaluate_identifier(english, texts, frozenset({'en'}))
   assert (found['texts'], found['lines']) == (2, 4)
   assert found['identified'] == 0.5 and found['identified_of_these'] == 1
   assert found['least'] == {'de-1996': 0.0, 'en': 1.0}

@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def test_shares_of_an_array_are_the_cache_of_one_process(tmp_path):
-  flags = cache_engines.prepare(
+  flags = cache_engines.prepare_inputs(
     argparse.Namespace(
       work=tmp_path,
       data=None,
@@ -27,6 +27,6 @@ def test_shares_of_an_array_are_the_cache_of_one_process(tmp_path):
       shard_size=10_000,
     )
   )
-  rows = list(cache_engines.compare(tmp_path, flags, ('one', 'slurm')))
+  rows = list(cache_engines.compare_engines(tmp_path, flags, ('one', 'slurm')))
   assert [row['equal'] for row in rows] == [True, True]
   assert len(list((tmp_path / 'cache-slurm').rglob('*.safetensors'))) > 20

@@ -43,7 +43,7 @@ def test_no_zeros_are_read_from_memory():
       [shaped((256, 256), jnp.bfloat16)] * 3,
       shaped((8, 16), jnp.int32),
     )
-  module = hlo.parse(made.text)
+  module = hlo.parse_module(made.text)
   uses = module.entry.users
   for kernel in module.entry.instructions.values():
     if kernel.opcode != 'fusion':

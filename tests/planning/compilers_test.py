@@ -105,9 +105,9 @@ def _runs(devices):
   machine = machine_topology.parse_topology(devices)
   made = record.compiled(devices)
   run = execution.Execution(
-    hlo.parse(made.text),
-    kernels.compiled(machine.platform, {}),
-    collectives.Place(machine.count, machine.per_node),
+    hlo.parse_module(made.text),
+    kernels.make_reader(machine.platform, {}),
+    collectives.Placement(machine.count, machine.per_node),
     machine.accelerator,
   ).run()
   weights = record.LAYERS * record.WIDTH**2 * 4 // machine.count

@@ -22,7 +22,7 @@ ALL = frozenset(KINDS) | {f'{kind}-start' for kind in KINDS}
 BETWEEN_SLICES = 'send'
 _TRANSFER = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 # A result passes through these; of a sum the parts are reduced together.
-_PASSED_ON = (
+_PASS_THROUGH_OPCODES = (
   'get-tuple-element bitcast reshape copy transpose convert add'.split()
 )
 
@@ -82,18 +82,18 @@ class Collective:
 Counts = collections.Counter[Collective]
 
 
-class Place(NamedTuple):
+class Placement(NamedTuple):
   """The devices that run a program: device i is in node i // per_node."""
 
   devices: int
   per_node: int
 
 
-def of_instruction(
+def count_collectives(
   module: hlo.Module,
   computation: hlo.Computation,
   instruction: hlo.Instruction,
-  place: Place,
+  place: Placement,
 ) -> Counts:
   """Returns the collectives that an instruction starts or does.
 
@@ -107,18 +107,18 @@ def of_instruction(
     place: the devices that run the program.
   """
   if instruction.opcode in ALL:
-    return _exchanged(computation, instruction, place)
+    return _count_exchanges(computation, instruction, place)
   if instruction.opcode == BETWEEN_SLICES:
-    return _between_slices(computation, instruction, place)
+    return _count_slice_exchanges(computation, instruction, place)
   found: Counts = collections.Counter()
   if instruction.opcode in ('fusion', 'async-start'):
     for inner in module.called(instruction, 'calls'):
       for one in inner.instructions.values():
-        found.update(of_instruction(module, inner, one, place))
+        found.update(count_collectives(module, inner, one, place))
   return found
 
 
-def _exchanged(computation, instruction, place: Place) -> Counts:
+def _count_exchanges(computation, instruction, place: Placement) -> Counts:
   members = replica_groups.parse_replica_groups(
     instruction.attributes, place.devices
   )
@@ -127,11 +127,13 @@ def _exchanged(computation, instruction, place: Place) -> Counts:
   nodes = np.sort(members // place.per_node, axis=1)
   reach = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
   return collections.Counter(
-    _parts(computation, instruction, members.shape[1], reach)
+    _iterate_collectives(computation, instruction, members.shape[1], reach)
   )
 
 
-def _between_slices(computation, instruction, place: Place) -> Counts:
+def _count_slice_exchanges(
+  computation, instruction, place: Placement
+) -> Counts:
   """What a device exchanges with those in its place in the other slices."""
   transfer = _TRANSFER.search(instruction.attributes)
   slices = place.devices // place.per_node
@@ -146,7 +148,7 @@ def _between_slices(computation, instruction, place: Place) -> Counts:
   )
 
 
-def _parts(
+def _iterate_collectives(
   computation: hlo.Computation,
   instruction: hlo.Instruction,
   size: int,
@@ -185,14 +187,18 @@ def _is_scattered(computation, instruction, index: int, size: int) -> bool:
   found = []
   while readers:
     reader = readers.pop()
-    if reader.opcode in _PASSED_ON and reader is not computation.root:
+    if (
+      reader.opcode in _PASS_THROUGH_OPCODES and reader is not computation.root
+    ):
       readers += computation.users[reader.name]
     else:
       found.append(reader)
-  return bool(found) and all(_is_own_part(computation, r, size) for r in found)
+  return bool(found) and all(
+    _reads_own_shard(computation, r, size) for r in found
+  )
 
 
-def _is_own_part(computation, reader, size: int) -> bool:
+def _reads_own_shard(computation, reader, size: int) -> bool:
   """Returns whether a dynamic-slice has at most one part in `size`."""
   if reader.opcode != 'dynamic-slice':
     return False

@@ -15,7 +15,7 @@ from xlflax.training.devices import accelerators
 
 _WINDOWED = re.compile(r'windowed_dot_general|collective[_-]matmul', re.I)
 _COPIES = ('copy-start', 'slice-start')
-_PASSED_ON = ('copy', 'convert', 'bitcast')
+_PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 
 @dataclasses.dataclass
@@ -98,7 +98,7 @@ class Execution:
 
   module: hlo.Module
   read: kernels.Reader
-  place: collectives.Place
+  place: collectives.Placement
   accelerator: accelerators.Accelerator | None
 
   def run(self) -> Run:
@@ -113,7 +113,7 @@ class Execution:
       elif instruction.opcode in ('conditional', 'call'):
         self._branch(run, clock, instruction)
       elif instruction.opcode.endswith('-done'):
-        _wait(run, clock, instruction)
+        _wait_for(run, clock, instruction)
       else:
         self._one(run, clock, computation, instruction)
     return run
@@ -137,7 +137,7 @@ class Execution:
     clock.now += longest.seconds
 
   def _one(self, run, clock, computation, instruction) -> None:
-    found = collectives.of_instruction(
+    found = collectives.count_collectives(
       self.module, computation, instruction, self.place
     )
     if found:
@@ -171,10 +171,10 @@ class Execution:
     if opcode.endswith(('-start', collectives.BETWEEN_SLICES)):
       run.asynchronous.update(found)
     else:
-      _wait(run, clock, instruction, instruction.name)
+      _wait_for(run, clock, instruction, instruction.name)
 
 
-def _wait(run: Run, clock: _Clock, instruction, started: str = '') -> None:
+def _wait_for(run: Run, clock: _Clock, instruction, started: str = '') -> None:
   """Waits for what an instruction's operand started."""
   end, collective = clock.ends.pop(
     started or instruction.operands[0], (clock.now, None)
@@ -204,18 +204,21 @@ def trip_count(
   if test.opcode != 'compare' or 'direction=LT' not in test.attributes:
     return None
   counter, bound = (
-    hlo.through(condition, name, _PASSED_ON) for name in test.operands
+    hlo.skip_instructions(condition, name, _PASS_THROUGH_OPCODES)
+    for name in test.operands
   )
   if counter.opcode != 'get-tuple-element' or bound.opcode != 'constant':
     return None
-  start = _first_value(computation, loop, counter.index)
+  start = _initial_value(computation, loop, counter.index)
   return None if start is None else int(bound.operands[0]) - start
 
 
-def _first_value(computation, loop, index: int) -> int | None:
+def _initial_value(computation, loop, index: int) -> int | None:
   """Returns the constant that an element of a loop's state starts from."""
   state = computation.instructions[loop.operands[0]]
   if state.opcode != 'tuple':
     return None
-  first = hlo.through(computation, state.operands[index], _PASSED_ON)
+  first = hlo.skip_instructions(
+    computation, state.operands[index], _PASS_THROUGH_OPCODES
+  )
   return int(first.operands[0]) if first.opcode == 'constant' else None

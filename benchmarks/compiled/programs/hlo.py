@@ -178,7 +178,7 @@ class Module:
           yield self.computations[name]
 
 
-def parse(text: str) -> Module:
+def parse_module(text: str) -> Module:
   """The module that `Compiled.as_text()` or a dump of XLA shows."""
   computations, entry = {}, ''
   name, lines, types = '', dict[str, Instruction](), dict[str, str]()
@@ -193,31 +193,36 @@ def parse(text: str) -> Module:
       entry = name if header.group(1) else entry
     elif name and (start := _INSTRUCTION.match(line)):
       kind, rest = _split_type(line[start.end() :])
-      made = _instruction(start.group(2), kind, rest)
+      made = _parse_instruction(start.group(2), kind, rest)
       types[made.name] = kind
-      lines |= _elements(made.operands, types) | {made.name: made}
+      lines |= _parse_elements(made.operands, types) | {made.name: made}
       root = made if start.group(1) else root
   return Module(computations, computations[entry])
 
 
 def _split_type(text: str) -> tuple[str, str]:
   """`f32[2]{0} add(%a, %b)` as its type and the rest."""
-  end = _closing(text, 0) if text[0] == '(' else text.index(' ')
+  end = _find_closing_bracket(text, 0) if text[0] == '(' else text.index(' ')
   return text[:end], text[end:].lstrip()
 
 
-def _instruction(name: str, kind: str, rest: str) -> Instruction:
+def _parse_instruction(name: str, kind: str, rest: str) -> Instruction:
   """`add(%a, %b), metadata=...`, of the type `kind`, taken apart."""
   opening = rest.index('(')
-  close = _closing(rest, opening)
+  close = _find_closing_bracket(rest, opening)
   inside = rest[opening + 1 : close - 1]
   operands = tuple(_NAME.findall(inside)) or (inside,)
   return Instruction(
-    name, rest[:opening], arrays(kind), operands, rest[close:], kind[0] == '('
+    name,
+    rest[:opening],
+    parse_arrays(kind),
+    operands,
+    rest[close:],
+    kind[0] == '(',
   )
 
 
-def _elements(
+def _parse_elements(
   operands: Iterable[str], types: dict[str, str]
 ) -> dict[str, Instruction]:
   """The instructions that operands `%tuple#1` leave out.
@@ -230,14 +235,14 @@ def _elements(
     name, *indices = operand.split('#')
     for index in indices:
       whole, name = name, f'{name}#{index}'
-      types[name] = _members(types[whole])[int(index)]
-      made[name] = _instruction(
+      types[name] = _split_tuple_type(types[whole])[int(index)]
+      made[name] = _parse_instruction(
         name, types[name], f'get-tuple-element(%{whole}), index={index}'
       )
   return made
 
 
-def _members(kind: str) -> list[str]:
+def _split_tuple_type(kind: str) -> list[str]:
   """Types of a tuple's elements: `(f32[2,3]{1,0}, (s32[]))` has two."""
   members, depth = [''], 0
   for character in kind[1:-1]:
@@ -249,25 +254,25 @@ def _members(kind: str) -> list[str]:
   return [re.sub(r'/\*.*?\*/', '', member).strip() for member in members]
 
 
-def layout(text: str | None) -> str:
+def parse_layout(text: str | None) -> str:
   """Returns the dimensions of a layout: of `{1,0:T(8,128)}`, `{1,0`."""
   return (text or '').partition(':')[0]
 
 
-def arrays(text: str) -> tuple[Array, ...]:
+def parse_arrays(text: str) -> tuple[Array, ...]:
   """Array types in a text: of `(f32[2,3]{1,0}, s32[])` two."""
   return tuple(
     Array(
       m.group(1),
       tuple(int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()),
       bool(_ON_CHIP.search(m.group(3) or '')),
-      tuple(int(n) for n in re.findall(r'\d+', layout(m.group(3)))),
+      tuple(int(n) for n in re.findall(r'\d+', parse_layout(m.group(3)))),
     )
     for m in _ARRAY.finditer(text)
   )
 
 
-def _closing(text: str, opening: int) -> int:
+def _find_closing_bracket(text: str, opening: int) -> int:
   """Where the bracket at `opening` is closed, and one more."""
   depth = 0
   for match in re.compile(r'[()]').finditer(text, opening):
@@ -277,7 +282,7 @@ def _closing(text: str, opening: int) -> int:
   return len(text)
 
 
-def through(
+def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
   """What an instruction reads, through single operands of some kinds."""

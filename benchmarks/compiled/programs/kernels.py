@@ -15,7 +15,7 @@ from benchmarks.compiled.programs import hlo, products, traffic
 from xlflax.training.devices import accelerators
 
 
-class Kind(enum.StrEnum):
+class KernelKind(enum.StrEnum):
   """What a kernel mostly does."""
 
   PRODUCT = 'product'
@@ -41,7 +41,7 @@ class Kernel:
   """
 
   name: str
-  kind: Kind
+  kind: KernelKind
   op_name: str
   flops: float
   bytes: float
@@ -71,12 +71,12 @@ class Kernel:
   @property
   def module(self) -> str:
     """The part of the model that it belongs to: 'layers/mlp/wi'."""
-    return module_of(self.op_name)
+    return module_name(self.op_name)
 
   @property
   def part(self) -> str:
     """What of every model it is: 'attention', 'MLP', 'norms', 'optimizer'."""
-    return part_of(self.module)
+    return part_name(self.module)
 
   @property
   def phase(self) -> str:
@@ -101,7 +101,7 @@ _PALLAS = re.compile(
 )
 
 
-def compiled(
+def make_reader(
   platform: str, pallas: ByResults, cycles: ByResults | None = None
 ) -> Reader:
   """Returns the reader of a program that the target's compiler made.
@@ -117,27 +117,29 @@ def compiled(
     computation: hlo.Computation,
     instruction: hlo.Instruction,
   ) -> Kernel | None:
-    size = traffic.of(module, computation, instruction)
-    flops, rate = _arithmetic(module, computation, instruction, platform)
+    size = traffic.count_bytes(module, computation, instruction)
+    flops, rate = _count_arithmetic(module, computation, instruction, platform)
     issue = 0.0
-    kind = Kind.PRODUCT if flops else _kind(instruction)
+    kind = KernelKind.PRODUCT if flops else _classify_kernel(instruction)
     if instruction.opcode == 'custom-call':
-      attention = products.of_attention(computation, instruction)
+      attention = products.count_cudnn_attention_flops(computation, instruction)
       if attention is not None:
-        kind, flops = Kind.ATTENTION, attention
-      elif kind is Kind.PALLAS:
+        kind, flops = KernelKind.ATTENTION, attention
+      elif kind is KernelKind.PALLAS:
         types = tuple((a.dtype, a.shape) for a in instruction.arrays)
         flops = pallas.get(types, 0.0)
         issue = (cycles or {}).get(types, 0.0)
     if not size and not flops:
       return None
-    origin = _origin(computation, instruction)
+    origin = _find_op_name(computation, instruction)
     return Kernel(instruction.name, kind, origin, flops, size, rate, issue)
 
   return read
 
 
-def _origin(computation: hlo.Computation, instruction: hlo.Instruction) -> str:
+def _find_op_name(
+  computation: hlo.Computation, instruction: hlo.Instruction
+) -> str:
   """Returns its op_name, else that of what it reads or of who reads it."""
   near = (
     instruction,
@@ -149,37 +151,41 @@ def _origin(computation: hlo.Computation, instruction: hlo.Instruction) -> str:
   )
 
 
-def _kind(instruction: hlo.Instruction) -> Kind:
+def _classify_kernel(instruction: hlo.Instruction) -> KernelKind:
   if _PALLAS.search(instruction.attributes):
-    return Kind.PALLAS
-  return Kind.FUSED if instruction.opcode == 'fusion' else Kind.OTHER
+    return KernelKind.PALLAS
+  return (
+    KernelKind.FUSED if instruction.opcode == 'fusion' else KernelKind.OTHER
+  )
 
 
-def _arithmetic(module, computation, instruction, platform):
+def _count_arithmetic(module, computation, instruction, platform):
   """Returns FLOPs of the products in an instruction, and their rate."""
   if instruction.opcode in products.OPCODES:
     found = [(computation, instruction)]
   elif instruction.opcode == 'fusion':
-    found = list(_fused_products(module, instruction))
+    found = list(_iterate_fused_matmuls(module, instruction))
   else:
-    flops = products.of_library(computation, instruction)
-    return flops, rate(computation, instruction, platform) if flops else 1.0
+    flops = products.count_cublas_flops(computation, instruction)
+    return flops, matmul_rate(
+      computation, instruction, platform
+    ) if flops else 1.0
   return (
-    sum(products.flops(c, i) for c, i in found),
-    min((rate(c, i, platform) for c, i in found), default=1.0),
+    sum(products.count_matmul_flops(c, i) for c, i in found),
+    min((matmul_rate(c, i, platform) for c, i in found), default=1.0),
   )
 
 
-def _fused_products(module: hlo.Module, fusion: hlo.Instruction):
+def _iterate_fused_matmuls(module: hlo.Module, fusion: hlo.Instruction):
   for computation in module.called(fusion, 'calls'):
     for instruction in computation.instructions.values():
       if instruction.opcode in products.OPCODES:
         yield computation, instruction
       elif instruction.opcode == 'fusion':
-        yield from _fused_products(module, instruction)
+        yield from _iterate_fused_matmuls(module, instruction)
 
 
-def rate(
+def matmul_rate(
   computation: hlo.Computation, product: hlo.Instruction, platform: str
 ) -> float:
   """Returns a product's rate: float32 has half of it on GPUs (TF32)."""
@@ -198,14 +204,14 @@ def rate(
 
 # Parts of an op_name that are no module: transformations, control flow, and
 # the names of einsums, functions and methods.
-_NO_MODULE = re.compile(
+_NON_MODULE_PARTS = re.compile(
   r'[(.]|->|^(while|body|cond|closed_call|branch_\d+_fun|checkpoint|'
   r'rematted_computation|remat\d*|shard_map|pjit|scan|pallas_call)$'
 )
 
 
 @functools.lru_cache(maxsize=8192)
-def module_of(op_name: str) -> str:
+def module_name(op_name: str) -> str:
   """Returns the module of 'jit(step)/jvp(M)/while/body/layers/mlp/wi/dot'.
 
   The last part is the operation. What belongs to no module of the model is
@@ -214,10 +220,10 @@ def module_of(op_name: str) -> str:
   parts = op_name.split(';')[0].split('/')[:-1]
   kept: list[str] = []
   for part in parts:
-    if not _NO_MODULE.search(part) and part not in kept[-1:]:
+    if not _NON_MODULE_PARTS.search(part) and part not in kept[-1:]:
       kept.append(part)
   if kept:
-    return _without_repeats('/'.join(kept))
+    return _remove_repeats('/'.join(kept))
   if 'jvp(' not in op_name:
     return 'update'
   return 'layers (scan)' if 'while' in parts[-3:] else 'objective'
@@ -235,11 +241,11 @@ _PARTS = {
 }
 
 
-def part_of(module: str) -> str:
+def part_name(module: str) -> str:
   """Returns the part of a model that a module of any layer belongs to."""
   return next((p for r, p in _PARTS.items() if re.search(r, module)), 'others')
 
 
-def _without_repeats(path: str) -> str:
+def _remove_repeats(path: str) -> str:
   """'layers/mlp/layers/mlp/wo', of what is recomputed, is 'layers/mlp/wo'."""
   return re.sub(r'(?<![^/])(.+)/\1(?![^/])', r'\1', path)

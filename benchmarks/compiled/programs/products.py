@@ -12,25 +12,28 @@ _ATTENTION = re.compile(r'custom_call_target="__cudnn\$fmha')
 _LIBRARY = re.compile(r'"__cublas\$.*"lhs_contracting_dimensions":\[([^]]*)\]')
 
 
-def flops(computation: hlo.Computation, product: hlo.Instruction) -> float:
+def count_matmul_flops(
+  computation: hlo.Computation, product: hlo.Instruction
+) -> float:
   """Returns the FLOPs of a dot or convolution, 2 for a multiply-add."""
   left, right = (
-    computation.instructions[name].arrays[0] for name in _two(product.operands)
+    computation.instructions[name].arrays[0]
+    for name in _operand_pair(product.operands)
   )
   if product.opcode == 'convolution':
-    return _of_convolution(left, right, product)
+    return _count_convolution_flops(left, right, product)
   contracted = product.dimensions('lhs_contracting_dims')
   return (
     2 * product.arrays[0].size * math.prod(left.shape[i] for i in contracted)
   )
 
 
-def _two(operands: tuple[str, ...]) -> tuple[str, str]:
+def _operand_pair(operands: tuple[str, ...]) -> tuple[str, str]:
   """A square has one name in its text where operands are not repeated."""
   return operands[0], operands[min(1, len(operands) - 1)]
 
 
-def _of_convolution(
+def _count_convolution_flops(
   left: hlo.Array, kernel: hlo.Array, product: hlo.Instruction
 ) -> float:
   """Counts the taps that lie inside of the input.
@@ -50,11 +53,11 @@ def _of_convolution(
     * shape[outputs.index('b')]
   )
   for number, name in enumerate(sorted(set(kernels) - {'i', 'o'})):
-    count *= _taps(
+    count *= _count_taps(
       left.shape[inputs.index(name)],
       kernel.shape[kernels.index(name)],
       shape[outputs.index(name)],
-      _Window.of(product.attributes, number),
+      _Window.parse(product.attributes, number),
     )
   return count
 
@@ -67,7 +70,7 @@ class _Window:
     self.dilation, self.spread = dilation, spread
 
   @classmethod
-  def of(cls, attributes: str, number: int) -> '_Window':
+  def parse(cls, attributes: str, number: int) -> '_Window':
     """Reads dimension `number` of `window={size=2x3 pad=0_0x1_1 ...}`."""
     window = re.search(r'window=\{([^}]*)\}', attributes)
     found = dict(
@@ -83,7 +86,7 @@ class _Window:
     )
 
 
-def _taps(size: int, kernel: int, output: int, window: _Window) -> int:
+def _count_taps(size: int, kernel: int, output: int, window: _Window) -> int:
   """Counts pairs of output position and tap that read an input."""
   last = (size - 1) * window.dilation
   places = (
@@ -94,7 +97,9 @@ def _taps(size: int, kernel: int, output: int, window: _Window) -> int:
   return sum(0 <= p <= last and p % window.dilation == 0 for p in places)
 
 
-def of_library(computation: hlo.Computation, call: hlo.Instruction) -> float:
+def count_cublas_flops(
+  computation: hlo.Computation, call: hlo.Instruction
+) -> float:
   """Returns the FLOPs of a product by cuBLAS; 0 for other calls."""
   match = _LIBRARY.search(call.attributes)
   if not match:
@@ -105,7 +110,7 @@ def of_library(computation: hlo.Computation, call: hlo.Instruction) -> float:
   return 2.0 * call.arrays[0].size * contracted
 
 
-def of_attention(
+def count_cudnn_attention_flops(
   computation: hlo.Computation, call: hlo.Instruction
 ) -> float | None:
   """Returns the FLOPs of a call of cuDNN's attention; None for other calls.

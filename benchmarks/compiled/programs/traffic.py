@@ -18,7 +18,7 @@ _SLICES = ('dynamic-slice', 'slice', 'gather')
 _UPDATES = ('dynamic-update-slice', 'scatter')
 
 
-def of(
+def count_bytes(
   module: hlo.Module, computation: hlo.Computation, kernel: hlo.Instruction
 ) -> float:
   """Returns the bytes that an instruction reads and writes."""
@@ -29,15 +29,15 @@ def of(
   operands = list(computation.operands(kernel))
   fused = next(module.called(kernel, 'calls'), None)
   if fused is not None and kernel.opcode == 'fusion':
-    return _written(fused) + sum(
-      _read(module, fused, fused.parameters[i], operand)
+    return _count_written_bytes(fused) + sum(
+      _count_read_bytes(module, fused, fused.parameters[i], operand)
       for i, operand in enumerate(operands)
       if i in fused.parameters
     )
-  return _alone(operands, kernel)
+  return _count_unfused_bytes(operands, kernel)
 
 
-def operand(
+def count_operand_bytes(
   module: hlo.Module,
   computation: hlo.Computation,
   kernel: hlo.Instruction,
@@ -48,10 +48,12 @@ def operand(
   if kernel.opcode != 'fusion' or fused is None:
     return 0 if kernel.opcode in _SLICES else value.traffic
   index = kernel.operands.index(value.name)
-  return _read(module, fused, fused.parameters[index], value)
+  return _count_read_bytes(module, fused, fused.parameters[index], value)
 
 
-def _alone(operands: list[hlo.Instruction], kernel: hlo.Instruction) -> float:
+def _count_unfused_bytes(
+  operands: list[hlo.Instruction], kernel: hlo.Instruction
+) -> float:
   if kernel.opcode in ('copy-start', 'slice-start'):
     made = kernel.arrays[0]
     return made.traffic + (0 if operands[0].arrays[0].on_chip else made.bytes)
@@ -65,7 +67,7 @@ def _alone(operands: list[hlo.Instruction], kernel: hlo.Instruction) -> float:
   return kernel.traffic + sum(o.traffic for o in operands)
 
 
-def _read(
+def _count_read_bytes(
   module: hlo.Module,
   fused: hlo.Computation,
   parameter: hlo.Instruction,
@@ -73,10 +75,10 @@ def _read(
 ) -> float:
   if not operand.traffic:
     return 0
-  return min(operand.traffic, _needed(module, fused, parameter))
+  return min(operand.traffic, _count_needed_bytes(module, fused, parameter))
 
 
-def _needed(
+def _count_needed_bytes(
   module: hlo.Module, fused: hlo.Computation, value: hlo.Instruction
 ) -> float:
   """Returns the bytes of a fused value that its readers look at."""
@@ -89,11 +91,13 @@ def _needed(
       continue
     elif user.opcode in _ALIASES:
       total += (
-        value.bytes if user is fused.root else _needed(module, fused, user)
+        value.bytes
+        if user is fused.root
+        else _count_needed_bytes(module, fused, user)
       )
     elif user.opcode == 'fusion':
       inner = next(module.called(user, 'calls'))
-      total += _needed(
+      total += _count_needed_bytes(
         module, inner, inner.parameters[user.operands.index(value.name)]
       )
     else:
@@ -101,20 +105,20 @@ def _needed(
   return total
 
 
-def _written(fused: hlo.Computation) -> float:
+def _count_written_bytes(fused: hlo.Computation) -> float:
   """Returns the bytes that a fusion writes."""
   roots = (
     [fused.instructions[name] for name in fused.root.operands]
     if fused.root.opcode == 'tuple'
     else [fused.root]
   )
-  return sum(_of_root(fused, root) for root in roots)
+  return sum(_count_root_bytes(fused, root) for root in roots)
 
 
-def _of_root(fused: hlo.Computation, root: hlo.Instruction) -> float:
+def _count_root_bytes(fused: hlo.Computation, root: hlo.Instruction) -> float:
   if not root.traffic:
     return 0
-  source = hlo.through(fused, root.name, ('bitcast',))
+  source = hlo.skip_instructions(fused, root.name, ('bitcast',))
   if source.opcode == 'dynamic-update-slice':
     return fused.instructions[source.operands[1]].bytes
   if source.opcode == 'scatter':

@@ -28,18 +28,24 @@ _TEXT = f"""LH: loop header
 
 
 def test_bundles_count_as_often_as_their_loops_turn():
-  assert bundles.cycles(_TEXT) == 2 + 10 * (3 + 4 * 2) + 5 * 1
+  assert bundles.count_cycles(_TEXT) == 2 + 10 * (3 + 4 * 2) + 5 * 1
 
 
 def test_a_loop_of_unknown_turns_counts_once():
-  assert bundles.cycles(_TEXT.replace(', 4 /*', ', %s9 /*')) == 2 + 10 * 5 + 5
+  assert (
+    bundles.count_cycles(_TEXT.replace(', 4 /*', ', %s9 /*')) == 2 + 10 * 5 + 5
+  )
 
 
 def test_a_kernel_takes_what_its_instructions_take():
   v6e = accelerators.find_accelerator('tpu', 'v6e')
-  kernel = kernels.Kernel('k', kernels.Kind.PALLAS, '', 918e9, 1.638e9, 1.0)
+  kernel = kernels.Kernel(
+    'k', kernels.KernelKind.PALLAS, '', 918e9, 1.638e9, 1.0
+  )
   assert kernel.seconds(v6e) == pytest.approx(1e-3)
-  slow = kernels.Kernel('k', kernels.Kind.PALLAS, '', 0, 0, 1.0, cycles=3.5e6)
+  slow = kernels.Kernel(
+    'k', kernels.KernelKind.PALLAS, '', 0, 0, 1.0, cycles=3.5e6
+  )
   assert slow.seconds(v6e) == pytest.approx(2e-3)
   assert slow.expected(v6e) > 2e-3
 
@@ -47,7 +53,10 @@ def test_a_kernel_takes_what_its_instructions_take():
 def test_a_step_without_kernels():
   jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
   assert (
-    bundles.cycles_of(machine_topology.parse_topology('tpu:v6e:1'), jaxpr) == {}
+    bundles.count_kernel_cycles(
+      machine_topology.parse_topology('tpu:v6e:1'), jaxpr
+    )
+    == {}
   )
 
 
@@ -73,5 +82,7 @@ def test_a_compiled_kernel_has_a_cycle_for_each_register():
 
   shape = (1024, 1024)
   jaxpr = jax.make_jaxpr(call)(jnp.ones(shape), jnp.ones(shape)).jaxpr
-  found = bundles.cycles_of(machine_topology.parse_topology('tpu:v6e:1'), jaxpr)
+  found = bundles.count_kernel_cycles(
+    machine_topology.parse_topology('tpu:v6e:1'), jaxpr
+  )
   assert 16 * 64 / 2 < found[('f32', shape),] < 16 * 64 * 4

@@ -16,9 +16,9 @@ def _run(devices: str) -> tuple[execution.Run, machine_topology.DeviceTopology]:
   machine = machine_topology.parse_topology(devices)
   path = _HERE / (devices.replace(':', '_').lower() + '.hlo')
   return execution.Execution(
-    hlo.parse(path.read_text()),
-    kernels.compiled(machine.platform, {}),
-    collectives.Place(machine.count, machine.per_node),
+    hlo.parse_module(path.read_text()),
+    kernels.make_reader(machine.platform, {}),
+    collectives.Placement(machine.count, machine.per_node),
     machine.accelerator,
   ).run(), machine
 
@@ -35,7 +35,7 @@ def test_flops_of_the_recorded_programs(recorded):
   flops = sum(k.flops * n for k, n in run.kernels.items())
   assert flops == 3 * record.LAYERS * 2 * rows * record.WIDTH**2
   kinds = {k.kind for k in run.kernels if k.flops}
-  assert kinds == {kernels.Kind.PRODUCT}
+  assert kinds == {kernels.KernelKind.PRODUCT}
   assert run.unknown_loops == 0 and not run.windowed
 
 
@@ -114,9 +114,9 @@ def test_waiting_for_what_has_not_arrived(negations, busy, exposed):
     f'  %n.{i} = f32[50]{{0}} negate(%q)\n' for i in range(negations)
   )
   run = execution.Execution(
-    hlo.parse(_OVERLAP.replace('BETWEEN', between)),
-    kernels.compiled('gpu', {}),
-    collectives.Place(2, 2),
+    hlo.parse_module(_OVERLAP.replace('BETWEEN', between)),
+    kernels.make_reader('gpu', {}),
+    collectives.Placement(2, 2),
     _DEVICE,
   ).run()
   gather = Collective('all-gather', 2, 1, 'f32', (100,), 400)

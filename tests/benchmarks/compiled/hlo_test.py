@@ -11,7 +11,7 @@ from tests.planning import sharded_programs
 
 @pytest.fixture(scope='module')
 def module():
-  return hlo.parse(sharded_programs.TEXT)
+  return hlo.parse_module(sharded_programs.TEXT)
 
 
 def test_computations_and_instructions(module):
@@ -55,7 +55,7 @@ def test_elements_of_tuples_without_instructions_of_their_own():
     text = re.sub(rf'%{re.escape(name)}(?![\w.])', f'%{whole}#{index}', text)
   text = re.sub(r'^ *%\S+#\d+ = .*\n', '', text, flags=re.M)
   assert 'get-tuple-element' not in text.split('ROOT')[0] and '#1' in text
-  old, new = (hlo.parse(t) for t in (sharded_programs.TEXT, text))
+  old, new = (hlo.parse_module(t) for t in (sharded_programs.TEXT, text))
   for name, computation in old.computations.items():
     found = new.computations[name].instructions.values()
     assert collections.Counter(
@@ -64,7 +64,7 @@ def test_elements_of_tuples_without_instructions_of_their_own():
 
 
 def test_elements_of_nested_tuples():
-  module = hlo.parse(
+  module = hlo.parse_module(
     'ENTRY %m (p: (s32[], (f32[2,3], pred[4]))) -> pred[4] {\n'
     '  %p = (s32[], /*index=1*/(f32[2,3]{1,0}, pred[4]{0})) parameter(0)\n'
     '  ROOT %not.1 = pred[4]{0} not(%p#1#1)\n'
@@ -85,7 +85,7 @@ def test_bytes():
 
 
 def test_op_name_and_index():
-  (made,) = hlo.parse(
+  (made,) = hlo.parse_module(
     'ENTRY %m (p: (f32[2])) -> f32[2] {\n'
     '  %p = (f32[2]{0:T(8,128)}) parameter(0)\n'
     '  ROOT %g.1 = f32[2]{0} get-tuple-element(%p), index=0, '
@@ -96,7 +96,7 @@ def test_op_name_and_index():
 
 
 def _trips(text: str) -> int | None:
-  module = hlo.parse(text)
+  module = hlo.parse_module(text)
   loop = module.entry.instructions['loop']
   return execution.trip_count(module, module.entry, loop)
 
@@ -126,7 +126,7 @@ def test_loops_of_unknown_length(old, new):
 
 def test_arrays_in_the_memory_of_a_tpu():
   """Those with the memory space 1 or 6 move nothing through the device's."""
-  vector, scalar, main = hlo.arrays(
+  vector, scalar, main = hlo.parse_arrays(
     '(bf16[8,128]{1,0:T(8,128)(2,1)S(1)}, s32[]{:T(128)S(6)}, '
     'f32[8,128]{1,0:T(8,128)})'
   )

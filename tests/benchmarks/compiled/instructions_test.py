@@ -38,7 +38,7 @@ _TEXT = '\n'.join(
 
 
 def test_instructions_count_as_often_as_their_loop_turns():
-  assert instructions.pipes(_TEXT, 8) == {
+  assert instructions.count_pipes(_TEXT, 8) == {
     'integer': 3 + 8 * 4,
     'multiply': 8 * 4,
     'functions': 8 * 4,
@@ -58,7 +58,7 @@ def test_instructions_count_as_often_as_their_loop_turns():
   ],
 )
 def test_a_kernel_takes_what_its_busiest_pipe_takes(counts, lanes, expected):
-  assert instructions.cycles(counts, lanes) == expected
+  assert instructions.compute_cycles(counts, lanes) == expected
 
 
 def _squares(ref, out):
@@ -83,12 +83,14 @@ def _jaxpr():
 
 
 def test_turns_follow_from_the_products():
-  (equation,) = pallas.equations(_jaxpr())
-  assert instructions.turns(equation) == 8
+  (equation,) = pallas.iterate_pallas_calls(_jaxpr())
+  assert instructions.estimate_loop_turns(equation) == 8
 
 
 def test_a_kernel_alone_has_its_arguments():
-  run, shapes = pallas.alone(list(pallas.equations(_jaxpr())))
+  run, shapes = pallas.extract_calls(
+    list(pallas.iterate_pallas_calls(_jaxpr()))
+  )
   assert [s.shape for s in shapes] == [(64, 32)]
   assert [v.shape for v in jax.eval_shape(run, *shapes)] == [(64, 32)]
 
@@ -96,43 +98,47 @@ def test_a_kernel_alone_has_its_arguments():
 def test_a_plan_without_the_tools_says_so(monkeypatch):
   """Products and bytes count then."""
   monkeypatch.setattr(
-    instructions, 'tool', lambda name: name if name == 'ptxas' else None
+    instructions, 'find_tool', lambda name: name if name == 'ptxas' else None
   )
   plain = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
   for jaxpr in (plain, _jaxpr()):
-    assert instructions.cycles_of(_H200, jaxpr) == {}
-  assert not instructions.blindness(plain, {})
-  assert not instructions.blindness(_jaxpr(), {_TYPES: 1.0})
-  (said,) = instructions.blindness(_jaxpr(), {})
-  assert said.startswith(instructions.BLIND)
+    assert instructions.count_kernel_cycles(_H200, jaxpr) == {}
+  assert not instructions.describe_uncounted_kernels(plain, {})
+  assert not instructions.describe_uncounted_kernels(_jaxpr(), {_TYPES: 1.0})
+  (said,) = instructions.describe_uncounted_kernels(_jaxpr(), {})
+  assert said.startswith(instructions.UNCOUNTED)
   assert 'nvdisasm not found (pip install nvidia-cuda-nvdisasm)' in said
-  monkeypatch.setattr(instructions, 'tool', str)
-  assert 'shows none' in instructions.blindness(_jaxpr(), {})[0]
+  monkeypatch.setattr(instructions, 'find_tool', str)
+  assert (
+    'shows none' in instructions.describe_uncounted_kernels(_jaxpr(), {})[0]
+  )
 
 
 def test_rounds_of_warps_over_multiprocessors(monkeypatch):
   """Two programs of four warps: a warp for each scheduler of two of them."""
-  monkeypatch.setattr(instructions, 'tool', str)
+  monkeypatch.setattr(instructions, 'find_tool', str)
   monkeypatch.setattr(
-    instructions, '_code', lambda machine, equation: (_TEXT, 4)
+    instructions, '_compile_kernel', lambda machine, equation: (_TEXT, 4)
   )
-  found = instructions.cycles_of(_H200, _jaxpr())
-  a_warp = instructions.cycles(instructions.pipes(_TEXT, 8), 128)
+  found = instructions.count_kernel_cycles(_H200, _jaxpr())
+  a_warp = instructions.compute_cycles(instructions.count_pipes(_TEXT, 8), 128)
   assert found == {_TYPES: pytest.approx(2 * a_warp / 132)}
 
 
 def test_a_gpu_has_a_clock_for_them():
   h200 = accelerators.find_accelerator('gpu', 'H200')
-  slow = kernels.Kernel('k', kernels.Kind.PALLAS, '', 0, 0, 1.0, cycles=1.98e6)
+  slow = kernels.Kernel(
+    'k', kernels.KernelKind.PALLAS, '', 0, 0, 1.0, cycles=1.98e6
+  )
   assert slow.seconds(h200) == pytest.approx(1e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
   importlib.util.find_spec('jax_cuda12_plugin') is None
-  or not instructions.tool('nvdisasm'),
+  or not instructions.find_tool('nvdisasm'),
   reason='needs jax[cuda12] and nvdisasm',
 )
 def test_a_compiled_kernel_has_a_loop():
-  (found,) = instructions.cycles_of(_H200, _jaxpr()).values()
+  (found,) = instructions.count_kernel_cycles(_H200, _jaxpr()).values()
   assert found > 0

@@ -7,8 +7,8 @@ from xlflax.training.devices import accelerators
 
 
 def _kernels(text, known=None):
-  module = hlo.parse(text)
-  read = kernels.compiled('gpu', known or {})
+  module = hlo.parse_module(text)
+  read = kernels.make_reader('gpu', known or {})
   found = (
     read(module, module.entry, i) for i in module.entry.instructions.values()
   )
@@ -37,7 +37,7 @@ ENTRY %m (p: f32[10,100], i: s32[], q: f32[10,100]) -> f32[10,100] {
 
 def test_slices_and_updates_in_fusions_touch_their_part_only():
   (kernel,) = _kernels(_SLICING)
-  assert kernel.kind is kernels.Kind.FUSED
+  assert kernel.kind is kernels.KernelKind.FUSED
   assert kernel.bytes == 400 + 4 + 400  # the slice, its index, the update
   whole = _SLICING.replace('add(%row, %row)', 'add(%row, %whole)').replace(
     '  %twice', '  %whole = f32[1,100]{1,0} reduce(%a, %zero)\n  %twice'
@@ -69,7 +69,7 @@ ENTRY %m (p: bf16[8,16], q: bf16[16,4]) -> f32[8,4] {
 
 def test_products_in_fusions():
   (kernel,) = _kernels(_PRODUCT)
-  assert kernel.kind is kernels.Kind.PRODUCT
+  assert kernel.kind is kernels.KernelKind.PRODUCT
   assert kernel.flops == 2 * 8 * 16 * 4
   assert kernel.bytes == 8 * 16 * 2 + 16 * 4 * 2 + 8 * 4 * 4
   assert (kernel.module, kernel.phase) == ('layers/mlp/wi', 'backward')
@@ -95,7 +95,7 @@ def test_products_of_cublas_are_products_of_a_plan():
     '"precision_config":{"algorithm":"ALG_UNSET"},"epilogue":"BIAS"}}\n}\n'
   )
   (kernel,) = _kernels(text)
-  assert kernel.kind is kernels.Kind.PRODUCT
+  assert kernel.kind is kernels.KernelKind.PRODUCT
   assert (kernel.flops, kernel.rate) == (2 * 8 * 16 * 4, 1.0)
   whole = text.replace('bf16', 'f32')
   assert _kernels(whole)[0].rate == 0.5
@@ -115,8 +115,10 @@ def test_seconds_are_those_of_the_scarcer_resource():
     inside=1.0,
     outside=1.0,
   )
-  arithmetic = kernels.Kernel('a', kernels.Kind.PRODUCT, '', 100.0, 8.0, 0.5)
-  memory = kernels.Kernel('b', kernels.Kind.FUSED, '', 0.0, 8.0)
+  arithmetic = kernels.Kernel(
+    'a', kernels.KernelKind.PRODUCT, '', 100.0, 8.0, 0.5
+  )
+  memory = kernels.Kernel('b', kernels.KernelKind.FUSED, '', 0.0, 8.0)
   assert (arithmetic.seconds(device), memory.seconds(device)) == (20.0, 2.0)
   assert arithmetic.expected(device) == pytest.approx(25.0, abs=1e-5)
   assert memory.expected(device) == pytest.approx(2 / 0.9, abs=1e-5)
@@ -146,7 +148,7 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
     )(a, b)
 
   shapes = [jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((32, 32), (32, 16))]
-  known = pallas.flops_of(jax.make_jaxpr(call)(*shapes).jaxpr)
+  known = pallas.count_flops(jax.make_jaxpr(call)(*shapes).jaxpr)
   expected = 4 * 3 * 2 * 8 * 32 * 16
   assert known == {(('f32', (32, 16)),): expected}
   (found,) = _kernels(
@@ -157,7 +159,7 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
     'custom_call_target="__gpu$xla.gpu.triton"\n}\n',
     known,
   )
-  assert (found.kind, found.flops) == (kernels.Kind.PALLAS, expected)
+  assert (found.kind, found.flops) == (kernels.KernelKind.PALLAS, expected)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
   ],
 )
 def test_modules_by_their_op_names(op_name, module):
-  assert kernels.module_of(op_name) == module
+  assert kernels.module_name(op_name) == module
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_modules_by_their_op_names(op_name, module):
   ],
 )
 def test_parts_of_a_model_are_those_of_all_layers(module, part):
-  assert kernels.part_of(module) == part
+  assert kernels.part_name(module) == part
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_flops_of_our_attention_are_those_of_all_pairs(name, products):
 
   query = jax.ShapeDtypeStruct((2, 32, 4, 16), jnp.bfloat16)
   key = jax.ShapeDtypeStruct((2, 48, 4, 16), jnp.bfloat16)
-  known = pallas.flops_of(jax.make_jaxpr(call)(query, key).jaxpr)
+  known = pallas.count_flops(jax.make_jaxpr(call)(query, key).jaxpr)
   assert known == {
     (('bf16', query.shape),): products * 2 * 2 * 4 * 32 * 48 * 16
   }

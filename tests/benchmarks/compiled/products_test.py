@@ -6,12 +6,12 @@ from benchmarks.compiled.programs import hlo, products
 
 
 def _flops(left, right, line):
-  module = hlo.parse(
+  module = hlo.parse_module(
     f'ENTRY %m (p: {left}, q: {right}) -> f32[] {{\n'
     f'  %p = {left} parameter(0)\n  %q = {right} parameter(1)\n'
     f'  ROOT %r = {line}\n}}\n'
   )
-  return products.flops(module.entry, module.entry.root)
+  return products.count_matmul_flops(module.entry, module.entry.root)
 
 
 def test_dot():
@@ -85,8 +85,8 @@ def test_attention_of_cudnn():
   )
 
   def flops(target):
-    entry = hlo.parse(text.format(target)).entry
-    return products.of_attention(entry, entry.root)
+    entry = hlo.parse_module(text.format(target)).entry
+    return products.count_cudnn_attention_flops(entry, entry.root)
 
   once = 2 * 4 * 2 * 16 * 12 * 8
   assert flops('__cudnn$fmhaSoftmax') == 2 * once
@@ -96,7 +96,7 @@ def test_attention_of_cudnn():
 
 def _by_cublas(left, right, result, config, operands='%p, %q'):
   """FLOPs of a call, in the form that XLA:GPU writes."""
-  entry = hlo.parse(
+  entry = hlo.parse_module(
     f'ENTRY %m (p: {left}, q: {right}) -> {result} {{\n'
     f'  %p = {left} parameter(0)\n  %q = {right} parameter(1)\n'
     f'  ROOT %r = ({result}, s8[4194304]) custom-call({operands}), '
@@ -104,7 +104,7 @@ def _by_cublas(left, right, result, config, operands='%p, %q'):
     'backend_config={"gemm_backend_config":{"selected_algorithm":"0",'
     f'"dot_dimension_numbers":{config},"epilogue":"BIAS_GELU"}}}}\n}}\n'
   ).entry
-  return products.of_library(entry, entry.root)
+  return products.count_cublas_flops(entry, entry.root)
 
 
 def test_products_of_cublas():
@@ -130,8 +130,8 @@ def test_products_of_cublas():
     )
     == 2 * 12 * 8 * 7 * 5 * 64
   )
-  entry = hlo.parse(
+  entry = hlo.parse_module(
     'ENTRY %m (p: f32[8]) -> f32[8] {\n  %p = f32[8] parameter(0)\n'
     '  ROOT %r = f32[8] custom-call(%p), custom_call_target="TopK"\n}\n'
   ).entry
-  assert products.of_library(entry, entry.root) == 0
+  assert products.count_cublas_flops(entry, entry.root) == 0

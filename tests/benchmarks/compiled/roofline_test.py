@@ -27,7 +27,7 @@ Collective = collectives.Collective
 
 
 def _kernel(name, flops, size):
-  return kernels.Kernel(name, kernels.Kind.PRODUCT, '', flops, size)
+  return kernels.Kernel(name, kernels.KernelKind.PRODUCT, '', flops, size)
 
 
 def test_times():
@@ -40,7 +40,7 @@ def test_times():
   reduced = Collective('all-reduce', 16, 2, 'f32', (), 1e9)
   run.exchanged.update({gathers: 8, reduced: 1})
   run.exposed[gathers] = 0.004
-  times = roofline.times(MACHINE, run, compiled=True)
+  times = roofline.compute_times(MACHINE, run, compiled=True)
   assert times.products == pytest.approx(0.03)
   assert (times.device, times.waited) == (0.05, pytest.approx(0.005))
   assert times.memory == pytest.approx((3e9 + 4e9) / 2e12)
@@ -58,7 +58,7 @@ def test_what_an_estimate_waits_for():
   """Communication beyond what can hide behind kernels."""
   run = execution.Run(busy=0.02)
   run.exchanged[Collective('all-gather', 8, 1, 'bf16', (), 8e9)] = 1
-  times = roofline.times(MACHINE, run, compiled=False)
+  times = roofline.compute_times(MACHINE, run, compiled=False)
   assert times.waited == pytest.approx(0.035 - 0.02)
   assert times.bound == pytest.approx(0.035)
 
@@ -77,13 +77,15 @@ def test_what_limits():
 
 def test_mean_of_kinds_of_step():
   first, second = _times(1, 2, 3, 4), _times(5, 6, 7, 8)
-  assert roofline.mean([(0.75, first), (0.25, second)]) == _times(2, 3, 4, 5)
+  assert roofline.average_times([(0.75, first), (0.25, second)]) == _times(
+    2, 3, 4, 5
+  )
 
 
 def test_figures():
   """16 devices of 100 TFLOP/s; 0.5 s at the bound for 4e14 model FLOPs."""
   step = _times(0.3, 0.5, 0.1, 0.0)
-  made = roofline.figures(MACHINE, step, flops=4e14, tokens=1e6)
+  made = roofline.compute_rates(MACHINE, step, flops=4e14, tokens=1e6)
   assert made['bound'] == {
     'seconds_per_step': 0.5,
     'tokens_per_second': 2e6,

@@ -41,6 +41,6 @@ def test_logits_are_never_in_memory_in_float32(devices):
       shaped((WORDS,), jnp.float32),
       shaped((ROWS,), jnp.int32),
     )
-  made_of = hlo.parse(made.text).entry.instructions.values()
+  made_of = hlo.parse_module(made.text).entry.instructions.values()
   widest = max(array.bytes for one in made_of for array in one.arrays)
   assert widest <= 2 * ROWS * WORDS  # bfloat16
