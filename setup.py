@@ -79,7 +79,7 @@ setuptools.setup(
     'annotated-types>=0.7',
     'sentencepiece>=0.2.1',
     'rich>=13',
-    # Templates of jobs and report pages.
+    # Templates of jobs and of report pages.
     'jinja2>=3.1',
     'pandas>=2.2',
     'PyYAML>=6',
@@ -102,32 +102,32 @@ setuptools.setup(
     'seqio>=0.0.20',
     'tensorflow>=2.20',
     'tensorflow-datasets>=4.9.4',
-    'importlib_resources>=6',  # TFDS imports it, undeclared
-    # The demonstration's text: message catalogs in many languages.
+    'importlib_resources>=6',  # TFDS imports it without declaring it.
+    # The text of the demo: message catalogs in many languages.
     'Django>=4.2',
     'pycountry>=23.12',
     'polib>=1.2',
   ],
   extras_require={
     # Token caches on a distributed engine: Dataflow, Flink, Spark, Dask, …
-    # Beam 2.77 needs protobuf<7, for which sentencepiece 0.2.3 is too new.
+    # Beam 2.77 requires protobuf<7, which sentencepiece 0.2.3 does not support.
     'beam': ['apache-beam>=2.77', 'sentencepiece<=0.2.1'],
-    # Filters of web text, and near-duplicates.
+    # Filters of web text and of near-duplicates.
     'web': _WEB,
     # Corpora in Parquet, Arrow and ArrayRecord files, and names of datasets.
     'sources': ['pyarrow>=15', 'array-record>=0.5', 'datasets>=3'],
-    # With nvdisasm, by which plans count the instructions of GPU kernels.
+    # Includes nvdisasm, with which instructions of GPU kernels are counted.
     'gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'tpu': ['jax[tpu]'],
-    # Compilers of devices that are not there, for plans.
+    # Compilers for devices that are not available, for plans.
     'plan-gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
     's3': ['s3fs>=2024.10'],
     'azure': ['adlfs>=2026.8'],
-    # The store that tests of `s3` talk to.
+    # The store that the tests of `s3` connect to.
     's3_test': ['s3fs>=2024.10', 'moto[server,s3]>=5'],
-    # Encoders as ONNX files: `xlflax convert to-hf --onnx`.
+    # Export of encoders as ONNX files: `xlflax convert to-hf --onnx`.
     'onnx': ['torch', 'transformers>=5', 'onnx', 'onnxscript', 'onnxruntime'],
     'wandb': ['wandb>=0.19'],
     'mlflow': ['mlflow-skinny>=2.20'],
