@@ -3,8 +3,13 @@
 import random
 from collections.abc import Sequence
 
-from studies.replication import claims as claims_lib
-from studies.replication.claims import Claim, Order, Scores, Verdict
+from studies.replication.claims import (
+  Claim,
+  Order,
+  Scores,
+  Verdict,
+  judge_interval,
+)
 from xlflax.evaluation.metrics import paired_comparison
 
 NUM_DRAWS = 20
@@ -31,7 +36,7 @@ def count_resolved_halves(
   for _ in range(draws):
     order = rng.sample(list(values), 2 * half)
     significance = paired_comparison.compare_paired(order[:half], order[half:])
-    verdict = claims_lib.judge_interval(significance, Order.BELOW)
+    verdict = judge_interval(significance, Order.BELOW)
     num_resolved += verdict is not Verdict.NOT_RESOLVED
   return num_resolved
 

@@ -8,9 +8,9 @@ from matplotlib import figure
 from scipy import special
 
 from studies.replication import experiments, registry
-from studies.replication import results as results_lib
 from studies.replication.claims import Claim, Finding, compared_conditions
 from studies.replication.registry import Study
+from studies.replication.results import Result
 from xlflax.evaluation import plots
 
 _PLOTTED_MEASURES = ('transfer', 'retrieval', 'bleu', 'nli')
@@ -24,7 +24,7 @@ ScoresBySeed = Mapping[int, Mapping[str, float]]
 def write_figures(
   folder: pathlib.Path,
   findings: Sequence[Finding],
-  results: Sequence[results_lib.Result],
+  results: Sequence[Result],
   study: Study,
 ) -> dict[str, str]:
   """Plots the conditions of each paper that has results.

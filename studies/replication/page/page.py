@@ -4,14 +4,20 @@ import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from studies.replication import claims as claims_lib
-from studies.replication import experiments, registry, token_budget
-from studies.replication import results as results_lib
-from studies.replication import seeds as seeds_lib
-from studies.replication.claims import Claim, Finding, Scores, Verdict
+from studies.replication import experiments, registry, seeds, token_budget
+from studies.replication.claims import (
+  FEWEST_SEEDS,
+  Claim,
+  Finding,
+  Scores,
+  Verdict,
+  apply_controls,
+  evaluate_claim,
+  seeds_to_resolve,
+)
 from studies.replication.page import controls, figures, page_text, sensitivity
 from studies.replication.registry import Study
-from studies.replication.results import Result
+from studies.replication.results import Result, read_results, write_results
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.storage import paths
 
@@ -39,20 +45,20 @@ def write_page(
     The findings in the order of the claims.
   """
   text = _TEXTS[study.name]
-  results_lib.write_results(list(results), folder / study.results)
+  write_results(list(results), folder / study.results)
   # Read the rounded results, so that a regenerated page is identical.
   results = sorted(
-    results_lib.read_results(folder / study.results),
+    read_results(folder / study.results),
     key=functools.partial(_sort_key, study),
   )
   scores = experiments.group_scores(results)
   findings = [
-    claims_lib.evaluate_claim(claim, scores)
+    evaluate_claim(claim, scores)
     for claim in (study.claims if claims is None else claims)
   ]
   files = figures.write_figures(folder, findings, results, study)
   parts = [
-    text.introduction.format(fewest_seeds=claims_lib.FEWEST_SEEDS),
+    text.introduction.format(fewest_seeds=FEWEST_SEEDS),
     '## Results\n',
     *_summary_table(findings),
     '',
@@ -78,7 +84,7 @@ def write_page(
       results=study.results,
       total=sum(result.cpu_seconds for result in results) / 60,
       runs=len(results),
-      seeds=_seed_range(sorted({result.seed for result in results})),
+      seeds=_format_range(sorted({result.seed for result in results})),
     ),
   ]
   paths.write_atomically(folder / f'{study.name}.md', '\n'.join(parts))
@@ -96,9 +102,7 @@ def _sort_key(study: Study, result: Result) -> tuple[int, int]:
 def final_verdicts(findings: Sequence[Finding]) -> dict[str, Verdict]:
   """Returns the verdicts of the papers' claims, with regard to controls."""
   return {
-    finding.claim.name: claims_lib.apply_controls(
-      finding, _controls_of(finding, findings)
-    )
+    finding.claim.name: apply_controls(finding, _controls_of(finding, findings))
     for finding in findings
     if finding.claim.is_from_paper
   }
@@ -256,10 +260,10 @@ def _verdict(finding: Finding, verdict: Verdict) -> str:
   """Formats a verdict and the number of seeds that would resolve the claim."""
   label = verdict.label
   if verdict is Verdict.NOT_RUN and finding.seeds:
-    return f'{label} ({len(finding.seeds)} of {claims_lib.FEWEST_SEEDS} seeds)'
+    return f'{label} ({len(finding.seeds)} of {FEWEST_SEEDS} seeds)'
   if verdict is not Verdict.NOT_RESOLVED or finding.claim.margin:
     return label
-  num_seeds = claims_lib.seeds_to_resolve(finding)
+  num_seeds = seeds_to_resolve(finding)
   if num_seeds:
     return f'{label} ({num_seeds:,} seeds needed)'
   return f'{label} (more languages needed)' if finding.errors else label
@@ -274,7 +278,7 @@ def _statistics_table(
   """Yields the table with one row for each claim and each control."""
   adjusted = holm_p_values(findings)
   has_more_seeds = any(
-    len(finding.seeds) > seeds_lib.DEFAULT_COUNT for finding in findings
+    len(finding.seeds) > seeds.DEFAULT_COUNT for finding in findings
   )
   rows = []
   for finding in findings:
@@ -404,5 +408,5 @@ def _mean_cells(
   return cells
 
 
-def _seed_range(seeds: Sequence[int]) -> str:
-  return f'{seeds[0]} to {seeds[-1]}' if seeds else 'none'
+def _format_range(numbers: Sequence[int]) -> str:
+  return f'{numbers[0]} to {numbers[-1]}' if numbers else 'none'

@@ -2,9 +2,8 @@
 
 import dataclasses
 
-from studies.replication import claims as claims_lib
-from studies.replication import seeds as seeds_lib
-from studies.replication.claims import Finding, Scores
+from studies.replication import seeds
+from studies.replication.claims import Finding, Scores, evaluate_claim
 
 _OTHER_MEASURE = {'transfer': 'retrieval', 'retrieval': 'transfer'}
 
@@ -17,14 +16,14 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
   Returns:
     The finding, or None if there are no further seeds.
   """
-  if len(finding.seeds) <= seeds_lib.DEFAULT_COUNT:
+  if len(finding.seeds) <= seeds.DEFAULT_COUNT:
     return None
-  first_seeds = finding.seeds[: seeds_lib.DEFAULT_COUNT]
+  first_seeds = finding.seeds[: seeds.DEFAULT_COUNT]
   names = (finding.claim.first, finding.claim.second)
   first_scores = {
     name: {seed: scores[name][seed] for seed in first_seeds} for name in names
   }
-  return claims_lib.evaluate_claim(finding.claim, first_scores)
+  return evaluate_claim(finding.claim, first_scores)
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
@@ -38,4 +37,4 @@ def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
   claim = dataclasses.replace(
     finding.claim, measure=_OTHER_MEASURE[finding.claim.measure]
   )
-  return claims_lib.evaluate_claim(claim, scores)
+  return evaluate_claim(claim, scores)
