@@ -78,6 +78,8 @@ NOT_RUN = {
   'python -m studies.replication --all --corpora=': 'takes hours',
   'python -m studies.recipes': 'takes hours; '
   'tests/studies/recipes_test.py has its commands',
+  'python -m studies.text_length': 'reads texts that are not part of the '
+  'repository; studies/text_length/README.md describes them',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',
@@ -191,7 +193,7 @@ SMALLER = {
     'warmup_steps=500': 'warmup_steps=1',
     'num_train_steps=10000': 'num_train_steps=2',
     'run.at(5000)': 'run.at(2)',
-    "run.at('best', metric_for_best_model='retrieval/accuracy/mean')": 'run.at(2)',
+    "'best', metric_for_best_model='retrieval/accuracy/mean'": '2',
     'run.params(5000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",
   },
@@ -205,7 +207,7 @@ SMALLER = {
     '--gin.TRAIN_STEPS=20000': world.MONO,
     '--metric_for_best_model tagging/accuracy/en': (
       f'--metric_for_best_model tagging/accuracy/en {world.TUNING}'),
-    'accumulation=4': 'accumulation=1',  # 8 rows for the 8 devices of tests
+    'accumulation_steps=4': 'accumulation_steps=1',  # 8 rows for the 8 devices of tests
     '--gin.TRAIN_STEPS=40000': world.MONO.replace('STEPS=2', 'STEPS=4'),
   },
   'docs/synthetic.md': {
