@@ -286,7 +286,7 @@ _DOCUMENTED = re.compile(r'\b((?:gpu|tpu):[\w-]+):\d+')
 def _documented() -> list[str]:
   pages = [*(_ROOT / 'docs').glob('*.md'), *_ROOT.glob('*.md')]
   pages += [*(_ROOT / 'launch').glob('*.md'), *_ROOT.glob('benchmarks/*.md')]
-  pages += (_ROOT / 'xlflax' / 'commands').rglob('*.py')
+  pages += (_ROOT / 'xlflax' / 'cli').rglob('*.py')
   found = [m for p in pages for m in _DOCUMENTED.findall(p.read_text())]
   return sorted({*found, 'tpu:v5p', 'tpu:v6e', 'tpu:v7', 'gpu:B300'})
 

@@ -1,5 +1,8 @@
 """Stable names of classes."""
 
+import subprocess
+import sys
+
 import pytest
 
 from xlflax.utils import class_registry, errors
@@ -32,3 +35,25 @@ def test_an_unknown_name():
 def test_names_are_snake_case():
   for name in class_registry.registered_classes():
     assert name == name.lower() and name.isidentifier(), name
+
+
+_FIND_ALL = """
+import pathlib, re, sys
+import xlflax
+from xlflax.utils import class_registry
+files = pathlib.Path(xlflax.__file__).parent.rglob('*.py')
+names = [
+  name
+  for file in files
+  for name in re.findall(r"\\bregister\\('(\\w+)'\\)", file.read_text())
+]
+for name in names:
+  class_registry.find_class(name)
+assert len(names) > 50
+assert 'tensorflow' not in sys.modules
+"""
+
+
+def test_every_registered_class_is_found_without_tensorflow():
+  """A saved run is read before anything else of the package is imported."""
+  subprocess.run([sys.executable, '-c', _FIND_ALL], check=True)

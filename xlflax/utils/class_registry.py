@@ -20,7 +20,22 @@ _classes: dict[str, type] = {}
 _names: dict[type, str] = {}
 
 # Packages of xlflax that contain registered classes.
-_PACKAGES = ('models', 'objectives', 'training')
+_PACKAGES = (
+  'models',
+  'objectives',
+  'training',
+  'data.supervised.featurizers',
+  'evaluation',
+)
+# The modules next to these sources import TensorFlow.
+_MODULES = (
+  'trainer',
+  'evaluate',
+  'data.supervised.sources.beir',
+  'data.supervised.sources.code_switched_source',
+  'data.supervised.sources.concatenated_source',
+  'data.supervised.sources.task_source',
+)
 _IDENTITY = 'xlflax.identity'
 _CONTENT = 'xlflax.content'
 
@@ -157,6 +172,8 @@ def registered_classes() -> dict[str, type]:
 
 def _import_packages() -> None:
   """Imports the modules of xlflax that register classes."""
+  for module_name in _MODULES:
+    importlib.import_module(f'xlflax.{module_name}')
   for package_name in _PACKAGES:
     package = importlib.import_module(f'xlflax.{package_name}')
     for module_info in pkgutil.walk_packages(
