@@ -137,11 +137,11 @@ def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, values):
 @pytest.mark.parametrize(
   'setting, values',
   [
-    ({'alpha': 2.0}, (2.0, 'Settings.alpha')),
-    ({'character_coverage': 0.5}, (0.5, 'Settings.character_coverage')),
+    ({'alpha': 2.0}, (2.0, 'VocabularyConfig.alpha')),
+    ({'character_coverage': 0.5}, (0.5, 'VocabularyConfig.character_coverage')),
     ({'normalization': 'nfx'}, ('nmt_nfkc', 'nfx')),
     ({'languages': ('zh-Hans',)}, ('zh-Hans',)),
-    ({'max_sentences': 0}, (0, 'Settings.max_sentences')),
+    ({'max_sentences': 0}, (0, 'VocabularyConfig.max_sentences')),
   ],
 )
 def test_bad_settings(tmp_path, toy_corpus, setting, values):
@@ -171,6 +171,24 @@ def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
     vocabulary_training.write_vocabulary(
       toy_vocabulary, toy_vocabulary.description, tmp_path / 'v'
     )
+
+
+def test_only_the_models_of_the_old_vocabulary_are_deleted(
+  tmp_path, toy_vocabulary
+):
+  """A file whose name occurs in another text of the description stays."""
+  (tmp_path / 'sentencepiece.old.model').write_bytes(b'old')
+  (tmp_path / 'sentencepiece.de.model').write_bytes(b'other')
+  description = {
+    'model': 'sentencepiece.old.model',
+    'corpus': 'in sentencepiece.de.models',
+  }
+  (tmp_path / 'vocabulary.json').write_text(json.dumps(description))
+  vocabulary_training.write_vocabulary(
+    toy_vocabulary, toy_vocabulary.description, tmp_path
+  )
+  assert not (tmp_path / 'sentencepiece.old.model').exists()
+  assert (tmp_path / 'sentencepiece.de.model').read_bytes() == b'other'
 
 
 def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
@@ -288,9 +306,9 @@ def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
     ({}, ('--size=N', '--num_merges=N')),
     ({'size': 180, 'merges': 20}, (180, 20)),
     ({'merges': 20}, ('unigram',)),
-    ({'merges': 0, 'model_type': 'bpe'}, (0, 'Settings.merges')),
-    ({'size': 180, 'sentinels': -1}, (-1, 'Settings.sentinels')),
-    ({'size': 180, 'anchors': 'many'}, ('many', 'Settings.anchors')),
+    ({'merges': 0, 'model_type': 'bpe'}, (0, 'VocabularyConfig.merges')),
+    ({'size': 180, 'sentinels': -1}, (-1, 'VocabularyConfig.sentinels')),
+    ({'size': 180, 'anchors': 'many'}, ('many', 'VocabularyConfig.anchors')),
     ({'size': 180, 'anchors': 'none', 'alpha': 0.7}, ('0.7',)),
     ({'size': 180, 'anchors': 'shared', 'languages': ('sw',)}, ('sw',)),
   ],

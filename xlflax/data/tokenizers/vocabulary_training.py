@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -196,17 +197,21 @@ def write_vocabulary(
   files = vocabulary.files()
   try:
     output_dir.mkdir(parents=True, exist_ok=True)
-    previous_text = ''
+    previous_models: set[str] = set()
     if description_path.exists():
+      # The description may be damaged, so it is not parsed as JSON. Those of
+      # joint vocabularies do not name the model file.
       previous_text = description_path.read_text(encoding='utf-8')
-      # Descriptions of joint vocabularies do not name the model file.
       if previous_text:
-        previous_text += base_vocabulary.MODEL_FILE
+        previous_models = {
+          base_vocabulary.MODEL_FILE,
+          *re.findall(r'"(sentencepiece[^"]*\.model)"', previous_text),
+        }
     for name, content in files.items():
       paths.write_atomically(output_dir / name, content)
     paths.write_atomically(description_path, text)
     for path in output_dir.glob('sentencepiece*.model'):
-      if path.name in previous_text and path.name not in files:
+      if path.name in previous_models and path.name not in files:
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(

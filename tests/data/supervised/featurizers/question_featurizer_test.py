@@ -142,6 +142,17 @@ def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
   ) == ['w1', 'w2']
 
 
+def test_only_the_answer_that_is_trained_on_must_match(caplog):
+  """A wrong second answer neither skips a question nor counts as skipped."""
+  answers = (labeled_examples.Answer('d', 2), labeled_examples.Answer('d', 0))
+  example = _question('c d', 'd', answers=answers)
+  with caplog.at_level(logging.WARNING):
+    (rows,) = question_featurizer.QuestionAnsweringFeaturizer().make(
+      [example], Letters(), length=12
+    )
+  assert len(rows) == 1 and not caplog.records
+
+
 def test_settings_that_can_not_be():
   with raises_error(
     errors.ConfigError, got=0, where='QuestionAnsweringFeaturizer.doc_stride'

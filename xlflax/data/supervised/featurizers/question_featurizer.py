@@ -133,9 +133,6 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     }
 
   def make(self, examples, vocabulary, *, length):
-    mismatched_ids = find_answer_mismatches(examples)
-    if mismatched_ids:
-      _warn_of_mismatches(mismatched_ids)
     is_usable = [
       example.is_unanswerable
       or (
@@ -143,6 +140,13 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
       )
       for example in examples
     ]
+    skipped_ids = [
+      example.id
+      for example, usable in zip(examples, is_usable, strict=True)
+      if example.answers and not usable
+    ]
+    if skipped_ids:
+      _warn_of_skipped(skipped_ids)
     usable_examples = list(itertools.compress(examples, is_usable))
     windows = iter(self.windows(usable_examples, vocabulary, length=length))
     return [
@@ -310,8 +314,8 @@ def _encode_contexts(
   }
 
 
-def _warn_of_mismatches(question_ids: Sequence[str]) -> None:
-  """Logs the ids of questions with an answer that is not at its position."""
+def _warn_of_skipped(question_ids: Sequence[str]) -> None:
+  """Logs the ids of questions whose answer is not at its position."""
   logging.warning(
     'Skipping %d questions because their contexts do not contain the answer '
     'at the given position: %s%s',
