@@ -84,7 +84,7 @@ def check_twin(paper: str, row: str, **given) -> None:
   assert small.num_train_steps <= 1000 and small.model.config.hidden_dim <= 128
   dtypes = [one.model.config.dtype for one in (full, small)]
   assert dtypes == ['bfloat16', 'float32']
-  for field in ('combine', 'pattern'):
+  for field in ('combine', 'schedule'):
     assert getattr(small.objectives, field) == getattr(full.objectives, field)
   assert _entries(small) == _entries(full)
   assert [(s.name, s.layout, s.mixture) for s in small.datasets] == [
