@@ -1,1 +1,1 @@
-"""Gin files; found by name through `xlflax.config.gin_config`."""
+"""Gin files, which `xlflax.config.gin_config` finds by name."""
