@@ -1,6 +1,6 @@
-"""Parallel toy languages with gold labels for every task family."""
+"""Parallel synthetic languages with gold labels for every task family."""
 
-from studies.synthetic.generator import write
+from studies.synthetic.generator import write_languages
 from studies.synthetic.options import SyntheticOptions
 
-__all__ = ['SyntheticOptions', 'write']
+__all__ = ['SyntheticOptions', 'write_languages']

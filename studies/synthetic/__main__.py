@@ -96,14 +96,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-  """Runs the command; returns the exit status."""
+  """Runs the command and returns the exit status."""
   return command_line.run_command(build_parser(), _write, arguments)
 
 
 def _write(args: argparse.Namespace) -> None:
   """Writes the directory and prints its content."""
-  options = _options(args)
-  paths = generator.write(args.output, options)
+  options = _parse_options(args)
+  paths = generator.write_languages(args.output, options)
   if args.json:
     content = {
       'directory': args.output,
@@ -120,7 +120,7 @@ def _write(args: argparse.Namespace) -> None:
   print(f'{len(paths)} files in {args.output}')
 
 
-def _options(args: argparse.Namespace) -> SyntheticOptions:
+def _parse_options(args: argparse.Namespace) -> SyntheticOptions:
   codes = [code.strip() for code in args.languages.split(',') if code.strip()]
   return SyntheticOptions(
     languages=typology.parse_languages(codes, args.change),
@@ -128,7 +128,7 @@ def _options(args: argparse.Namespace) -> SyntheticOptions:
     pairs=args.sentences if args.pairs is None else args.pairs,
     examples=args.examples,
     held_out=args.held_out,
-    sizes=_sizes(args.size),
+    sizes=_parse_sizes(args.size),
     anchors=args.anchors,
     domain_shift=args.domain_shift,
     hard_inference=args.hard_inference,
@@ -136,7 +136,8 @@ def _options(args: argparse.Namespace) -> SyntheticOptions:
   )
 
 
-def _sizes(texts: list[str]) -> dict[str, int]:
+def _parse_sizes(texts: list[str]) -> dict[str, int]:
+  """Parses the values of --size, such as 'nli/train=5000'."""
   sizes = {}
   for text in texts:
     name, _, number = text.partition('=')

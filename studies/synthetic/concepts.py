@@ -1,11 +1,13 @@
-"""The meanings that all languages have a word for.
+"""Concepts, for each of which all languages have a word.
 
-A concept is named by an English gloss, which no text shows. Content words
-belong to one of two topics; function words and names to none.
+The name of a concept is an English gloss, which does not occur in any text.
+Nouns, verbs and qualities belong to one of two topics. The other concepts
+belong to none.
 """
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 
 from xlflax.utils import errors
 
@@ -15,12 +17,12 @@ class Concept:
   """A meaning.
 
   Attributes:
-    id: its name.
-    tag: universal part of speech.
-    group: family of a noun; 'transitive' or 'intransitive' of a verb;
-      'quality' or 'opinion' of an adjective; the kind of a name.
-    topic: 0, 1 or None.
-    polarity: +1 or -1 of an opinion.
+    id: Name of the concept.
+    tag: Universal part of speech.
+    group: Semantic family of a noun, 'transitive' or 'intransitive' for a verb,
+      'quality' or 'opinion' for an adjective, type of a proper name.
+    topic: 0 or 1. If None, the concept belongs to no topic.
+    polarity: +1 for a positive opinion and -1 for a negative one.
   """
 
   id: str
@@ -30,70 +32,99 @@ class Concept:
   polarity: int = 0
 
 
-# Family -> topic and its nouns; the family's name is the hypernym's concept.
+# Semantic family to its topic and its nouns. The name of the family is the
+# concept of the hypernym.
 _FAMILIES = {
-  'animal': (0, 'dog cat horse cow goat wolf hen fox'),
-  'person': (0, 'farmer baker doctor singer teacher sailor painter guard'),
-  'plant': (0, 'tree rose oak fern reed lily pine moss'),
-  'vehicle': (1, 'cart boat train truck bike tram plane sled'),
-  'tool': (1, 'hammer saw drill knife axe brush spade rake'),
-  'device': (1, 'clock radio lamp phone camera printer pump fan'),
+  'animal': (0, ('dog', 'cat', 'horse', 'cow', 'goat', 'wolf', 'hen', 'fox')),
+  'person': (
+    0,
+    (
+      'farmer',
+      'baker',
+      'doctor',
+      'singer',
+      'teacher',
+      'sailor',
+      'painter',
+      'guard',
+    ),
+  ),
+  'plant': (0, ('tree', 'rose', 'oak', 'fern', 'reed', 'lily', 'pine', 'moss')),
+  'vehicle': (
+    1,
+    ('cart', 'boat', 'train', 'truck', 'bike', 'tram', 'plane', 'sled'),
+  ),
+  'tool': (
+    1,
+    ('hammer', 'saw', 'drill', 'knife', 'axe', 'brush', 'spade', 'rake'),
+  ),
+  'device': (
+    1,
+    ('clock', 'radio', 'lamp', 'phone', 'camera', 'printer', 'pump', 'fan'),
+  ),
 }
+# Concepts of each topic.
 _TRANSITIVE = (
-  (0, 'see chase find feed like hear follow carry'),
-  (1, 'sell buy repair push clean test hide draw'),
+  ('see', 'chase', 'find', 'feed', 'like', 'hear', 'follow', 'carry'),
+  ('sell', 'buy', 'repair', 'push', 'clean', 'test', 'hide', 'draw'),
 )
-_INTRANSITIVE = ((0, 'sleep run sing jump'), (1, 'stop break move fall'))
+_INTRANSITIVE = (
+  ('sleep', 'run', 'sing', 'jump'),
+  ('stop', 'break', 'move', 'fall'),
+)
 _QUALITIES = (
-  (0, 'black white young old small large wild calm'),
-  (1, 'red green new used thin thick fast slow'),
+  ('black', 'white', 'young', 'old', 'small', 'large', 'wild', 'calm'),
+  ('red', 'green', 'new', 'used', 'thin', 'thick', 'fast', 'slow'),
 )
+_PLACES = (('forest', 'river', 'village'), ('factory', 'market', 'harbour'))
+# Concepts without a topic.
 _OPINIONS = {
-  +1: 'good lovely fine superb pleasant',
-  -1: 'bad awful poor dreadful nasty',
+  +1: ('good', 'lovely', 'fine', 'superb', 'pleasant'),
+  -1: ('bad', 'awful', 'poor', 'dreadful', 'nasty'),
 }
-_ADVERBS = 'today often soon again loudly gladly'
-_PLACES = ((0, 'forest river village'), (1, 'factory market harbour'))
+_ADVERBS = ('today', 'often', 'soon', 'again', 'loudly', 'gladly')
+# Type of a name to the number of names.
 _NAMES = {'first_name': 16, 'last_name': 12, 'location': 16, 'organisation': 12}
-_FUNCTION = {
-  'DET': 'the a every no many',
-  'NUM': 'two three',
-  'ADP': 'in of',
-  'PART': 'not',
-  'AUX': 'past future be',
-  'CCONJ': 'and but while',
-  'SCONJ': 'that',
-  'PRON': 'who what',
-  'ADV': 'where',
-  'PROPN': 'company new_place',
+_FUNCTION_WORDS = {
+  'DET': ('the', 'a', 'every', 'no', 'many'),
+  'NUM': ('two', 'three'),
+  'ADP': ('in', 'of'),
+  'PART': ('not',),
+  'AUX': ('past', 'future', 'be'),
+  'CCONJ': ('and', 'but', 'while'),
+  'SCONJ': ('that',),
+  'PRON': ('who', 'what'),
+  'ADV': ('where',),
+  'PROPN': ('company', 'new_place'),
 }
+# Determiners and numerals with which a noun is plural.
 PLURAL = frozenset({'many', 'two', 'three'})
 
 
-def _list_concepts():
+def _list_concepts() -> Iterator[Concept]:
   for family, (topic, nouns) in _FAMILIES.items():
     yield Concept(family, 'NOUN', family, topic)
-    for noun in nouns.split():
+    for noun in nouns:
       yield Concept(noun, 'NOUN', family, topic)
-  for tag, group, table in (
+  for tag, group, ids_by_topic in (
     ('VERB', 'transitive', _TRANSITIVE),
     ('VERB', 'intransitive', _INTRANSITIVE),
     ('ADJ', 'quality', _QUALITIES),
     ('NOUN', 'place', _PLACES),
   ):
-    for topic, ids in table:
-      for name in ids.split():
+    for topic, ids in enumerate(ids_by_topic):
+      for name in ids:
         yield Concept(name, tag, group, topic)
   for polarity, ids in _OPINIONS.items():
-    for name in ids.split():
+    for name in ids:
       yield Concept(name, 'ADJ', 'opinion', None, polarity)
-  for name in _ADVERBS.split():
+  for name in _ADVERBS:
     yield Concept(name, 'ADV', 'adverb')
-  for kind, count in _NAMES.items():
+  for name_type, count in _NAMES.items():
     for number in range(count):
-      yield Concept(f'{kind}{number}', 'PROPN', kind)
-  for tag, ids in _FUNCTION.items():
-    for name in ids.split():
+      yield Concept(f'{name_type}{number}', 'PROPN', name_type)
+  for tag, ids in _FUNCTION_WORDS.items():
+    for name in ids:
       yield Concept(name, tag, 'function')
 
 
@@ -102,31 +133,45 @@ FAMILIES = tuple(_FAMILIES)
 
 
 @functools.lru_cache
-def of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
-  """Ids of the concepts of a group; of a topic (None: of both)."""
-  found = tuple(
-    c.id
-    for c in CONCEPTS.values()
-    if c.group == group and (topic is None or c.topic in (None, topic))
+def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
+  """Returns the ids of the concepts of a group.
+
+  Args:
+    group: Group of the concepts.
+    topic: Topic of the concepts. If None, concepts of both topics are returned.
+
+  Raises:
+    ConfigError: If there are no such concepts.
+  """
+  ids = tuple(
+    concept.id
+    for concept in CONCEPTS.values()
+    if concept.group == group
+    and (topic is None or concept.topic in (None, topic))
   )
-  if not found:
-    raise errors.ConfigError('No concept of a group', got=group)
-  return found
+  if not ids:
+    raise errors.ConfigError('Unknown group of concepts', got=group)
+  return ids
 
 
 @functools.lru_cache
-def nouns(
+def list_nouns(
   topic: int | None = None, *, hypernyms: bool = True
 ) -> tuple[str, ...]:
-  """Ids of the nouns of the families, of a topic (None: of both)."""
+  """Returns the ids of the nouns of the semantic families.
+
+  Args:
+    topic: Topic of the nouns. If None, nouns of both topics are returned.
+    hypernyms: Whether to include the names of the families.
+  """
   return tuple(
     name
     for family in FAMILIES
-    for name in of_group(family)
+    for name in concepts_of_group(family)
     if topic in (None, CONCEPTS[name].topic) and (hypernyms or name != family)
   )
 
 
 def is_anchorable(concept: Concept) -> bool:
-  """Whether languages may share the word: all but function words."""
+  """Returns whether languages may share the word. Function words may not."""
   return concept.group != 'function'

@@ -1,182 +1,229 @@
-"""Meanings of the examples of each family: no two alike, in any split."""
+"""Meanings of the examples of each family, without duplicates across splits."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from studies.synthetic import alterations, inference, paraphrases, questions
+from studies.synthetic import inference, paraphrases, questions, similarity
 from studies.synthetic.concepts import CONCEPTS
-from studies.synthetic.draws import Draws
-from studies.synthetic.meaning import Sentence, statement
+from studies.synthetic.meaning import Sentence, make_statement
 from studies.synthetic.options import SyntheticOptions
 from studies.synthetic.questions import ROLES, Paragraph
+from studies.synthetic.random_generator import RandomGenerator
 from studies.synthetic.rendering import Renderer
 from studies.synthetic.sampling import Sampler
 from xlflax.utils import errors
 
-_PATIENCE = 10_000
+# Number of duplicates after which drawing fails.
+_MAX_DUPLICATES = 10_000
 REVIEW_LABELS = ('negative', 'positive')
 
 
-def draw(
-  options: SyntheticOptions, renderer: Renderer, kind: str
+def draw_examples(
+  options: SyntheticOptions, renderer: Renderer, family: str
 ) -> dict[str, list]:
-  """Split -> examples of a family (`options.FAMILIES`), as meanings.
+  """Draws the examples of a family, as meanings.
 
-  Test and dev sets do not depend on the number of training examples.
+  The test and validation examples do not depend on the number of training
+  examples.
+
+  Args:
+    options: Options of the languages and their data.
+    renderer: Renderer of the languages.
+    family: Name of `options.FAMILIES`.
+
+  Returns:
+    The examples by split.
 
   Raises:
-    ConfigError: there are not so many different ones.
+    ConfigError: If there are fewer different examples than requested.
   """
-  draw_one = _kinds(options, renderer).get(kind, Sampler.sentence)
-  seen: set[Hashable] = set()
-  out = {}
-  for split in reversed(options.splits(kind)):
-    size = options.size(kind, split)
-    if kind == 'qa':
-      size = -(-size // questions.QUESTIONS_EACH)
-    if kind == 'bucc':
-      size *= 3  # pairs, and sentences that only one side has
-    sampler = Sampler(Draws(options.seed, kind, split))
-    out[split] = take(
-      functools.partial(draw_one, sampler), size, seen, where=f'{kind}/{split}'
+  draw_example = _draw_functions(options, renderer).get(
+    family, Sampler.draw_sentence
+  )
+  drawn: set[Hashable] = set()
+  examples = {}
+  for split in reversed(options.splits(family)):
+    size = options.size(family, split)
+    if family == 'qa':
+      # The size is the number of questions.
+      size = -(-size // questions.QUESTIONS_PER_PARAGRAPH)
+    if family == 'bucc':
+      # The size is the number of pairs. Each language has as many further
+      # sentences.
+      size *= 3
+    sampler = Sampler(RandomGenerator(options.seed, family, split))
+    examples[split] = draw_distinct(
+      functools.partial(draw_example, sampler),
+      size,
+      drawn,
+      where=f'{family}/{split}',
     )
-  return out
+  return examples
 
 
-def lines(
+def monolingual_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields split and monolingual sentences of a language, test first."""
+  """Yields the splits and monolingual sentences of a language, test first."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
-  return _corpus(
+  return _draw_corpus(
     options,
     'mono',
     lambda split: Sampler(
-      Draws(options.seed, 'mono', code, split), topic_share=(1 + shift) / 2
+      RandomGenerator(options.seed, 'mono', code, split),
+      first_topic_probability=(1 + shift) / 2,
     ),
   )
 
 
-def pairs(
+def parallel_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields split and sentences to be paired with those of `code`.
+  """Yields the splits and parallel sentences of a language and the pivot.
 
-  Test and dev are the same sentences for all languages.
+  The test and validation sentences are the same for all languages.
   """
 
-  def sampler(split: str) -> Sampler:
-    own = (code,) if split == 'train' else ()
-    return Sampler(Draws(options.seed, 'parallel', split, *own))
+  def make_sampler(split: str) -> Sampler:
+    language_key = (code,) if split == 'train' else ()
+    return Sampler(
+      RandomGenerator(options.seed, 'parallel', split, *language_key)
+    )
 
-  return _corpus(options, 'parallel', sampler)
+  return _draw_corpus(options, 'parallel', make_sampler)
 
 
-def _corpus(
-  options: SyntheticOptions, kind: str, sampler: Callable[[str], Sampler]
+def _draw_corpus(
+  options: SyntheticOptions,
+  dataset: str,
+  make_sampler: Callable[[str], Sampler],
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields split and sentences; each comes once in all splits."""
-  seen: set[Hashable] = set()
-  for split in reversed(options.splits(kind)):
-    sentence, size = sampler(split).sentence, options.size(kind, split)
-    yield split, take(sentence, size, seen, where=f'{kind}/{split}')
+  """Yields splits and sentences. No sentence occurs twice in all splits."""
+  drawn: set[Hashable] = set()
+  for split in reversed(options.splits(dataset)):
+    draw_sentence = make_sampler(split).draw_sentence
+    size = options.size(dataset, split)
+    yield (
+      split,
+      draw_distinct(draw_sentence, size, drawn, where=f'{dataset}/{split}'),
+    )
 
 
-def take(
-  draw_one: Callable[[], Hashable],
+def draw_distinct(
+  draw_item: Callable[[], Hashable],
   count: int,
-  seen: set[Hashable],
+  drawn: set[Hashable],
   *,
   where: str,
 ) -> list:
-  """`count` new items; adds them to `seen`."""
-  out: list = []
-  failures = 0
-  while len(out) < count:
-    item = draw_one()
-    if item in seen:
-      failures += 1
-      if failures > _PATIENCE:
+  """Draws items that have not been drawn before.
+
+  Args:
+    draw_item: Function that draws an item.
+    count: Number of items to draw.
+    drawn: Items that have been drawn before. The new items are added.
+    where: Data set and split, for errors.
+
+  Raises:
+    ConfigError: If there are fewer different items than requested.
+  """
+  items: list = []
+  num_duplicates = 0
+  while len(items) < count:
+    item = draw_item()
+    if item in drawn:
+      num_duplicates += 1
+      if num_duplicates > _MAX_DUPLICATES:
         raise errors.ConfigError(
-          'There are not so many different synthetic examples',
+          'The number of different synthetic examples is too small',
           got=count,
-          expected=f'about {len(out)}',
+          expected=f'about {len(items)}',
           where=where,
         )
       continue
-    seen.add(item)
-    out.append(item)
-  return out
+    drawn.add(item)
+    items.append(item)
+  return items
 
 
 @dataclasses.dataclass(frozen=True)
 class Review:
-  """Sentences and what they think of it."""
+  """The sentences of a review and its sentiment."""
 
   sentences: tuple[Sentence, ...]
   label: str
 
 
 def draw_review(sampler: Sampler) -> Review:
-  """A review of two or three sentences; its opinion may be negated."""
-  draws = sampler.draws
-  topic = sampler.topic()
+  """Draws a review of two or three sentences with one opinion."""
+  rng = sampler.rng
+  topic = sampler.draw_topic()
   opinion = dataclasses.replace(
-    sampler.opinion(topic),
-    negated=draws.chance(0.3),
-    subjects=(sampler.noun_phrase(topic, determiner='the'),),
+    sampler.draw_opinion(topic),
+    negated=rng.bernoulli(0.3),
+    subjects=(sampler.draw_noun_phrase(topic, determiner='the'),),
   )
-  sentences = [statement(opinion)]
-  for _ in range(1 + draws.below(2)):
-    clause = sampler.clause(topic, plain=True)
+  sentences = [make_statement(opinion)]
+  for _ in range(1 + rng.integer(2)):
+    clause = sampler.draw_clause(topic, is_plain=True)
     while clause.predicate is not None:
-      clause = sampler.clause(topic, plain=True)
-    sentences.append(statement(clause))
-  draws.shuffle(sentences)
-  good = (CONCEPTS[opinion.predicate or ''].polarity > 0) != opinion.negated
-  return Review(tuple(sentences), REVIEW_LABELS[good])
+      clause = sampler.draw_clause(topic, is_plain=True)
+    sentences.append(make_statement(clause))
+  rng.shuffle(sentences)
+  polarity = CONCEPTS[opinion.predicate or ''].polarity
+  is_positive = (polarity > 0) != opinion.negated
+  return Review(tuple(sentences), REVIEW_LABELS[is_positive])
 
 
-def _kinds(
+def _draw_functions(
   options: SyntheticOptions, renderer: Renderer
 ) -> dict[str, Callable[[Sampler], Any]]:
+  """Returns the functions that draw an example of each family.
+
+  The examples of the other families are sentences.
+  """
   return {
-    'nli': functools.partial(inference.draw, hard_share=options.hard_inference),
-    'paraphrase': paraphrases.draw,
+    'nli': functools.partial(
+      inference.draw_inference, hard_probability=options.hard_inference
+    ),
+    'paraphrase': paraphrases.draw_paraphrase,
     'reviews': draw_review,
-    'choices': alterations.draw_choice,
-    'unanswerable': questions.draw_open,
-    'topics': alterations.draw_topical,
-    'similarity': alterations.draw_rated,
-    'pairs': alterations.draw_pair,
+    'choices': similarity.draw_choice,
+    'unanswerable': questions.draw_open_question,
+    'topics': similarity.draw_topical,
+    'similarity': similarity.draw_rated_pair,
+    'pairs': similarity.draw_translation_pair,
     'qa': functools.partial(
-      _answerable, codes=options.codes, renderer=renderer
+      _draw_unambiguous_paragraph, codes=options.codes, renderer=renderer
     ),
   }
 
 
-def _answerable(sampler: Sampler, *, codes, renderer) -> Paragraph:
-  """A paragraph whose answers occur once in it, in every language."""
+def _draw_unambiguous_paragraph(
+  sampler: Sampler, *, codes: Sequence[str], renderer: Renderer
+) -> Paragraph:
+  """Draws a paragraph in which each answer occurs once in every language."""
   while True:
-    paragraph = questions.draw(sampler)
+    paragraph = questions.draw_paragraph(sampler)
     if all(
       context.count(answer) == 1
       for code in codes
-      for context, answers in [contexts(paragraph, renderer, code)]
+      for context, answers in [render_paragraph(paragraph, renderer, code)]
       for answer in answers
     ):
       return paragraph
 
 
-def contexts(
+def render_paragraph(
   paragraph: Paragraph, renderer: Renderer, code: str
 ) -> tuple[str, list[str]]:
-  """The text of a paragraph in a language, and the answers in order."""
-  sentences = [renderer(s, code) for s in paragraph.sentences]
+  """Returns the text of a paragraph in a language, and the answers in order."""
+  sentences = [renderer(sentence, code) for sentence in paragraph.sentences]
   answers = [
     sentences[query.sentence].phrase(ROLES[query.role])
     for query in paragraph.queries
   ]
-  return renderer.join((s.text for s in sentences), code), answers
+  text = renderer.join((sentence.text for sentence in sentences), code)
+  return text, answers

@@ -1,67 +1,101 @@
-"""The files of each task family, in each language."""
+"""Files of each task family in each language.
 
-from collections.abc import Callable, Iterator, Sequence
+docs/synthetic/files.md describes their paths and formats.
+"""
 
-from studies.synthetic import alike_files, alterations, examples, formats
-from studies.synthetic.draws import Draws
-from studies.synthetic.meaning import statement
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from studies.synthetic import examples, formats, similarity
+from studies.synthetic.meaning import make_statement
 from studies.synthetic.options import SyntheticOptions
-from studies.synthetic.rendering import Renderer, links
+from studies.synthetic.questions import ROLES
+from studies.synthetic.random_generator import RandomGenerator
+from studies.synthetic.rendering import Rendered, Renderer, align_words
 from studies.synthetic.sampling import Sampler
 
+# Path and content of each file.
 Files = Iterator[tuple[str, str]]
 
 
-def files(kind: str, options: SyntheticOptions, renderer: Renderer) -> Files:
-  """Yields (path, content) of a family; see docs/synthetic/files.md for paths."""
-  for split, items in examples.draw(options, renderer, kind).items():
-    yield from _KINDS[kind](split, items, options.codes, renderer)
+def family_files(
+  family: str, options: SyntheticOptions, renderer: Renderer
+) -> Files:
+  """Yields the path and the content of each file of a family.
+
+  Args:
+    family: Name of `options.FAMILIES`.
+    options: Options of the languages and their data.
+    renderer: Renderer of the languages.
+  """
+  items_by_split = examples.draw_examples(options, renderer, family)
+  for split, items in items_by_split.items():
+    yield from _FAMILY_WRITERS[family](split, items, options.codes, renderer)
 
 
-# A row of an example, given a function that renders some sentences.
-_ROWS: dict[str, Callable[..., tuple[str, ...]]] = {
-  'nli': lambda item, text: (
-    text(statement(item.premise)),
-    text(statement(item.hypothesis)),
+# Columns of an example. The second argument renders sentences as one text.
+_COLUMNS: dict[str, Callable[..., tuple[str, ...]]] = {
+  'nli': lambda item, render: (
+    render(make_statement(item.premise)),
+    render(make_statement(item.hypothesis)),
     item.label,
   ),
-  'paraphrase': lambda item, text: (
-    text(item.first),
-    text(item.second),
-    str(int(item.same)),
+  'paraphrase': lambda item, render: (
+    render(item.first),
+    render(item.second),
+    str(int(item.is_paraphrase)),
   ),
-  'reviews': lambda item, text: (text(*item.sentences), item.label),
-  'topics': lambda item, text: (text(*item.sentences), item.topic),
+  'reviews': lambda item, render: (render(*item.sentences), item.label),
+  'topics': lambda item, render: (render(*item.sentences), item.topic),
 }
 
 
-def _tsv(kind: str) -> Callable[..., Files]:
-  """Writes the rows of `_ROWS`."""
+def _tsv_writer(family: str) -> Callable[..., Files]:
+  """Returns a writer of the columns in `_COLUMNS`."""
 
-  def write(split, items, codes, renderer):
+  def write(
+    split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+  ) -> Files:
     for code in codes:
 
-      def text(*sentences, code=code):
-        return renderer.join((renderer.text(s, code) for s in sentences), code)
+      def render(*sentences, code=code):
+        return renderer.join(
+          (renderer.text(sentence, code) for sentence in sentences), code
+        )
 
-      rows = (_ROWS[kind](item, text) for item in items)
-      yield f'{kind}/{split}.{code}.tsv', formats.tsv(rows)
+      rows = (_COLUMNS[family](item, render) for item in items)
+      yield f'{family}/{split}.{code}.tsv', formats.format_tsv(rows)
 
   return write
 
 
-def _words(kind: str, ending: str, form: Callable[..., str]):
-  """Writes rendered sentences in a form of words a line."""
+def _word_writer(
+  family: str, suffix: str, format_sentences: Callable[..., str]
+) -> Callable[..., Files]:
+  """Returns a writer of rendered sentences in a format with one word per line.
 
-  def write(split, items, codes, renderer):
+  Args:
+    family: Name of the family.
+    suffix: Suffix of the files.
+    format_sentences: Function of `formats`.
+  """
+
+  def write(
+    split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+  ) -> Files:
     for code in codes:
       rendered = (renderer(item, code) for item in items)
-      yield f'{kind}/{split}.{code}.{ending}', form(rendered, split)
+      content = format_sentences(rendered, split)
+      yield f'{family}/{split}.{code}.{suffix}', content
 
   return write
 
 
-def _qa(split, items, codes, renderer) -> Files:
+def _question_answering(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields SQuAD files, also with questions in other languages than contexts."""
   for code in codes:
     yield f'qa/{split}.{code}.json', _squad(split, items, code, code, renderer)
   if split == 'train':
@@ -75,18 +109,23 @@ def _qa(split, items, codes, renderer) -> Files:
 
 
 def _squad(
-  split: str, items: Sequence, code: str, asked_in: str, renderer: Renderer
+  split: str,
+  items: Sequence,
+  context_code: str,
+  question_code: str,
+  renderer: Renderer,
 ) -> str:
+  """Returns a SQuAD file of paragraphs and questions in two languages."""
   paragraphs = []
   for number, item in enumerate(items):
-    context, answers = examples.contexts(item, renderer, code)
+    context, answers = examples.render_paragraph(item, renderer, context_code)
     paragraphs.append(
       {
         'context': context,
         'qas': [
           {
             'id': f'{split}-{number}-{i}',
-            'question': renderer.text(query.question, asked_in),
+            'question': renderer.text(query.question, question_code),
             'answers': [
               {'text': answer, 'answer_start': context.index(answer)}
             ],
@@ -97,71 +136,219 @@ def _squad(
         ],
       }
     )
-  return formats.squad(paragraphs)
+  return formats.format_squad(paragraphs)
 
 
-def _alignment(split, items, codes, renderer) -> Files:
+def _alignment(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields sentence pairs and their gold word alignments."""
   for code in codes[1:]:
     pairs = [(renderer(item, codes[0]), renderer(item, code)) for item in items]
     name = f'alignment/{split}.{codes[0]}-{code}'
-    yield f'{name}.txt', formats.alignment_text(pairs)
+    yield f'{name}.txt', formats.format_alignment_text(pairs)
     yield (
       f'{name}.gold',
-      formats.alignment_links(links(first, second) for first, second in pairs),
+      formats.format_alignment_links(
+        align_words(first, second) for first, second in pairs
+      ),
     )
 
 
-def _bucc(split, items, codes, renderer) -> Files:
-  """A third of the sentences on both sides, a third on each alone."""
+def _bucc(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields collections for bitext mining.
+
+  A third of the items is in the collections of both languages. Each of the
+  other thirds is in the collection of one language.
+  """
   count = len(items) // 3
   for code in codes[1:]:
     name = f'bucc/{code}-{codes[0]}.{split}'
-    ids = []
-    for side, others in (
+    ids_by_side = []
+    for side, unpaired in (
       (code, items[count : 2 * count]),
       (codes[0], items[2 * count :]),
     ):
+      collection = [*items[:count], *unpaired]
       order = list(range(2 * count))
-      Draws('bucc', split, code, side).shuffle(order)
-      held = [*items[:count], *others]
-      names = {
-        item: f'{side}-{place:09}' for place, item in enumerate(order, start=1)
+      RandomGenerator('bucc', split, code, side).shuffle(order)
+      ids = {
+        index: f'{side}-{number:09}'
+        for number, index in enumerate(order, start=1)
       }
-      ids.append(names)
+      ids_by_side.append(ids)
       yield (
         f'{name}.{side}',
-        formats.tsv(
-          (names[item], renderer.text(held[item], side)) for item in order
+        formats.format_tsv(
+          (ids[index], renderer.text(collection[index], side))
+          for index in order
         ),
       )
-    gold = sorted((ids[0][i], ids[1][i]) for i in range(count))
-    yield f'{name}.gold', formats.tsv(gold)
+    gold = sorted((ids_by_side[0][i], ids_by_side[1][i]) for i in range(count))
+    yield f'{name}.gold', formats.format_tsv(gold)
 
 
-def _tatoeba(split, items, codes, renderer) -> Files:
+def _tatoeba(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields sentence pairs, and altered sentences of the pivot for xsim++."""
   for code in codes[1:]:
     for side in (code, codes[0]):
       yield (
         f'tatoeba/{split}.{code}-{codes[0]}.{side}',
-        formats.lines(renderer.text(item, side) for item in items),
+        formats.format_lines(renderer.text(item, side) for item in items),
       )
-  sampler = Sampler(Draws('tatoeba', split, 'altered'))
-  others = [alterations.altered(sampler, item) for item in items]
-  yield from alike_files.altered(split, others, codes, renderer)
+  sampler = Sampler(RandomGenerator('tatoeba', split, 'altered'))
+  altered = [similarity.alter_sentence(sampler, item) for item in items]
+  yield (
+    f'tatoeba/{split}.{codes[0]}.altered',
+    formats.format_lines(
+      renderer.text(sentence, codes[0]) for sentence in altered
+    ),
+  )
 
 
-_KINDS: dict[str, Callable[..., Files]] = {
-  **{kind: _tsv(kind) for kind in _ROWS},
-  'pos': _words('pos', 'conllu', formats.conllu),
-  'trees': _words('trees', 'conllu', formats.conllu),
-  'ner': _words('ner', 'iob2', formats.iob2),
-  'qa': _qa,
+def _choices(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields multiple-choice questions in the format of XCOPA."""
+  for code in codes:
+    records = (
+      {
+        'premise': renderer.text(item.premise, code),
+        'choice1': renderer.text(item.choices[0], code),
+        'choice2': renderer.text(item.choices[1], code),
+        'question': 'effect',
+        'label': item.label,
+        'idx': number,
+      }
+      for number, item in enumerate(items)
+    )
+    yield f'choices/{split}.{code}.jsonl', _json_lines(records)
+
+
+def _similarity(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields sentence pairs with the pivot language and their similarity."""
+  yield from _rated_pairs(
+    'similarity', split, items, codes, renderer, lambda item: item.rating
+  )
+
+
+def _pairs(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields sentence pairs with the pivot language, 1 for a translation."""
+  yield from _rated_pairs(
+    'pairs',
+    split,
+    items,
+    codes,
+    renderer,
+    lambda item: int(item.rating == similarity.MAX_RATING),
+  )
+
+
+def _rated_pairs(
+  family: str,
+  split: str,
+  items: Sequence,
+  codes: Sequence[str],
+  renderer: Renderer,
+  score: Callable[[Any], float],
+) -> Files:
+  """Yields sentence pairs with the pivot language and their score."""
+  for code in codes[1:]:
+    rows = (
+      (
+        renderer.text(item.first, code),
+        renderer.text(item.second, codes[0]),
+        str(score(item)),
+      )
+      for item in items
+    )
+    yield f'{family}/{split}.{code}-{codes[0]}.tsv', formats.format_tsv(rows)
+
+
+def _ranking(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields queries in the pivot language, documents and relevances.
+
+  The relevant document of a query is its translation.
+  """
+  for code in codes[1:]:
+    for side, name, letter in (
+      (codes[0], 'queries', 'q'),
+      (code, 'documents', 'd'),
+    ):
+      records = (
+        {
+          '_id': f'{letter}{number}',
+          'text': renderer.text(item, side),
+          'language': side,
+        }
+        for number, item in enumerate(items)
+      )
+      yield f'ranking/{split}/{code}/{name}.jsonl', _json_lines(records)
+    relevance = (f'q{number} 0 d{number} 1' for number in range(len(items)))
+    yield (
+      f'ranking/{split}/{code}/relevance.tsv',
+      formats.format_lines(relevance),
+    )
+
+
+def _unanswerable(
+  split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
+) -> Files:
+  """Yields SQuAD v2 files. Some questions have no answer in their sentence."""
+  for code in codes:
+    paragraphs = []
+    for number, (sentence, query) in enumerate(items):
+      rendered = renderer(sentence, code)
+      answers = _find_answers(rendered, ROLES[query.role])
+      question = {
+        'id': f'{split}-{number}',
+        'question': renderer.text(query.question, code),
+        'is_impossible': not answers,
+        'answers': answers,
+      }
+      paragraphs.append({'context': rendered.text, 'qas': [question]})
+    yield (
+      f'unanswerable/{split}.{code}.json',
+      formats.format_squad(paragraphs, version='v2.0'),
+    )
+
+
+def _find_answers(rendered: Rendered, key: str) -> list[dict]:
+  """Returns the phrase with a key as a SQuAD answer, or []."""
+  if not any(node.key == key for node in rendered.nodes):
+    return []
+  answer = rendered.phrase(key)
+  return [{'text': answer, 'answer_start': rendered.text.index(answer)}]
+
+
+def _json_lines(records: Iterable[dict]) -> str:
+  return formats.format_lines(
+    json.dumps(record, ensure_ascii=False) for record in records
+  )
+
+
+_FAMILY_WRITERS: dict[str, Callable[..., Files]] = {
+  **{family: _tsv_writer(family) for family in _COLUMNS},
+  'pos': _word_writer('pos', 'conllu', formats.format_conllu),
+  'trees': _word_writer('trees', 'conllu', formats.format_conllu),
+  'ner': _word_writer('ner', 'iob2', formats.format_iob2),
+  'qa': _question_answering,
   'alignment': _alignment,
   'bucc': _bucc,
   'tatoeba': _tatoeba,
-  'choices': alike_files.choices,
-  'unanswerable': alike_files.unanswerable,
-  'similarity': alike_files.similarity,
-  'pairs': alike_files.pairs,
-  'ranking': alike_files.ranking,
+  'choices': _choices,
+  'unanswerable': _unanswerable,
+  'similarity': _similarity,
+  'pairs': _pairs,
+  'ranking': _ranking,
 }

@@ -1,4 +1,4 @@
-"""The public file formats, as text."""
+"""Public file formats of the synthetic data."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,18 +6,23 @@ from collections.abc import Iterable, Sequence
 from studies.synthetic.rendering import Rendered
 
 
-def tsv(rows: Iterable[Sequence[str]]) -> str:
-  """Columns separated by tabs, without a header."""
+def format_tsv(rows: Iterable[Sequence[str]]) -> str:
+  """Returns columns separated by tabs, without a header."""
   return ''.join('\t'.join(row) + '\n' for row in rows)
 
 
-def lines(texts: Iterable[str]) -> str:
-  """One text a line."""
+def format_lines(texts: Iterable[str]) -> str:
+  """Returns one text per line."""
   return ''.join(f'{text}\n' for text in texts)
 
 
-def conllu(sentences: Iterable[Rendered], split: str) -> str:
-  """CoNLL-U: ten columns; lemma and features are left open."""
+def format_conllu(sentences: Iterable[Rendered], split: str) -> str:
+  """Returns CoNLL-U with ten columns. Lemmas and features are omitted.
+
+  Args:
+    sentences: Rendered sentences.
+    split: Name of the split, for the sentence ids.
+  """
   blocks = []
   for number, sentence in enumerate(sentences, start=1):
     misc = '_' if ' ' in sentence.text else 'SpaceAfter=No'
@@ -38,15 +43,20 @@ def conllu(sentences: Iterable[Rendered], split: str) -> str:
         zip(sentence.nodes, sentence.heads, strict=True), start=1
       )
     ]
-    blocks.append(_comments(sentence, number, split) + tsv(rows) + '\n')
+    blocks.append(_comments(sentence, number, split) + format_tsv(rows) + '\n')
   return ''.join(blocks)
 
 
-def iob2(sentences: Iterable[Rendered], split: str) -> str:
-  """Universal NER: `id<TAB>word<TAB>tag<TAB>-<TAB>-`."""
+def format_iob2(sentences: Iterable[Rendered], split: str) -> str:
+  """Returns lines of Universal NER: `id<TAB>word<TAB>tag<TAB>-<TAB>-`.
+
+  Args:
+    sentences: Rendered sentences.
+    split: Name of the split, for the sentence ids.
+  """
   return ''.join(
     _comments(sentence, number, split)
-    + tsv(
+    + format_tsv(
       (str(i), node.form, node.entity, '-', '-')
       for i, node in enumerate(sentence.nodes, start=1)
     )
@@ -55,24 +65,38 @@ def iob2(sentences: Iterable[Rendered], split: str) -> str:
   )
 
 
-def alignment_text(pairs: Iterable[tuple[Rendered, Rendered]]) -> str:
-  """`source ||| target`, words separated by spaces in any script."""
-  return lines(
+def format_alignment_text(pairs: Iterable[tuple[Rendered, Rendered]]) -> str:
+  """Returns lines `source ||| target`, with words separated by spaces.
+
+  The words are separated by spaces in every script.
+  """
+  return format_lines(
     f'{" ".join(first.words)} ||| {" ".join(second.words)}'
     for first, second in pairs
   )
 
 
-def alignment_links(links) -> str:
-  """`i-j` for sure links and `ipj` for those that are only possible."""
-  return lines(
+def format_alignment_links(
+  links: Iterable[tuple[list[tuple[int, int]], list[tuple[int, int]]]],
+) -> str:
+  """Returns a line per sentence pair, with `i-j` (sure) and `ipj` (possible).
+
+  Args:
+    links: Sure links and possible links of each sentence pair.
+  """
+  return format_lines(
     ' '.join([f'{i}-{j}' for i, j in sure] + [f'{i}p{j}' for i, j in possible])
     for sure, possible in links
   )
 
 
-def squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
-  """SQuAD's JSON: one article for each paragraph."""
+def format_squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
+  """Returns SQuAD's JSON with one article per paragraph.
+
+  Args:
+    paragraphs: Paragraphs in the format of SQuAD.
+    version: Version of the format, '1.1' or 'v2.0'.
+  """
   data = [
     {'title': f'synthetic-{number}', 'paragraphs': [paragraph]}
     for number, paragraph in enumerate(paragraphs)
@@ -84,4 +108,5 @@ def squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
 
 
 def _comments(sentence: Rendered, number: int, split: str) -> str:
+  """Returns the comment lines of a sentence in CoNLL-U and Universal NER."""
   return f'# sent_id = {split}-{number:05}\n# text = {sentence.text}\n'

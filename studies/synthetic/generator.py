@@ -1,75 +1,85 @@
-"""Writes synthetic languages: a corpus directory and files of every task."""
+"""Generator of synthetic languages: a corpus and files of every task."""
 
 import json
 import pathlib
 from collections.abc import Iterator
 
 from studies.synthetic import concepts, examples, families, formats, lexicon
-from studies.synthetic import options as options_lib
-from studies.synthetic.draws import Draws
 from studies.synthetic.lexicon import Lexicon
-from studies.synthetic.options import SyntheticOptions
+from studies.synthetic.options import FAMILIES, SyntheticOptions, from_json
+from studies.synthetic.random_generator import RandomGenerator
 from studies.synthetic.rendering import Renderer
-from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 from xlflax.storage import checksums
-from xlflax.storage import paths as paths_lib
+from xlflax.storage.paths import to_local_path
 from xlflax.utils import errors
 
 RECORD = 'synthetic.json'
-_DOCUMENT = 10  # sentences
+_SENTENCES_PER_DOCUMENT = 10
 _CORPUS_SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
-_LEXICON_TEST_SHARE = 0.3
+_DICTIONARY_TEST_FRACTION = 0.3
 
 
-def write(
+def write_languages(
   directory: str | pathlib.Path, options: SyntheticOptions
 ) -> list[str]:
-  """Writes a folder; the same bytes for the same options on any machine.
+  """Writes a folder of synthetic languages.
 
-  Written again with the same options, the files are replaced by the same.
-  docs/synthetic/files.md lists them.
+  The same options produce the same bytes on every machine. Existing files of
+  the
+  same options are overwritten. docs/synthetic/files.md lists the files.
 
   Args:
-    directory: is made; if it is there, it holds nothing, or data of the same
-      options.
-    options: the languages and the amounts.
+    directory: Folder to write. If it exists, it must be empty or contain data
+      of
+      the same options.
+    options: Options of the languages and their data.
 
   Returns:
-    The paths of all files within the directory, sorted.
+    The sorted paths of all files, relative to the directory.
 
   Raises:
-    ConfigError: more examples are asked for than there are.
-    CorpusError: the directory holds something else.
+    ConfigError: If there are fewer different examples than requested.
+    CorpusError: If the directory contains other files.
   """
-  directory = paths_lib.to_local_path(directory, where='directory')
-  sealed = checksums.add_digest(options.to_json())
-  record = json.dumps(sealed, indent=2, ensure_ascii=False, sort_keys=True)
+  directory = to_local_path(directory, where='directory')
+  record = json.dumps(
+    checksums.add_digest(options.to_json()),
+    indent=2,
+    ensure_ascii=False,
+    sort_keys=True,
+  )
   record += '\n'
-  _check(directory, record)
+  _check_directory(directory, record)
   directory.mkdir(parents=True, exist_ok=True)
   _write_text(directory / RECORD, record)
-  lexicons = lexicon.build(
+  lexicons = lexicon.build_lexicons(
     options.typologies, seed=options.seed, anchors=options.anchors
   )
   renderer = Renderer(lexicons)
   paths = [directory / RECORD]
   paths += _write_corpus(directory / 'corpus', options, lexicons, renderer)
-  contents = [_translation(options, renderer), _dictionaries(options, lexicons)]
-  contents += [
-    families.files(kind, options, renderer) for kind in options_lib.FAMILIES
+  file_groups = [
+    _translation(options, renderer),
+    _dictionaries(options, lexicons),
   ]
-  for found in contents:
-    for name, content in found:
+  file_groups += [
+    families.family_files(family, options, renderer) for family in FAMILIES
+  ]
+  for files in file_groups:
+    for name, content in files:
       paths.append(directory / name)
       _write_text(paths[-1], content)
   return sorted(path.relative_to(directory).as_posix() for path in paths)
 
 
 def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
-  """The options of a folder that `write` made.
+  """Returns the options of a folder written by `write_languages`.
 
   Raises:
-    CorpusError: it is none.
+    CorpusError: If the folder was not written by `write_languages`, or its
+      record
+      is damaged.
   """
   path = pathlib.Path(directory) / RECORD
   if not path.is_file():
@@ -77,25 +87,26 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
       'Not a folder of synthetic languages',
       got=str(directory),
       expected=f'a folder with {RECORD}',
-      fix='write one by `python -m studies.synthetic --output=DIR`',
+      fix='write one with `python -m studies.synthetic --output=DIR`',
     )
-  return options_lib.from_json(
+  return from_json(
     checksums.read_json(
       path,
       error=errors.CorpusError,
       message='The record of synthetic languages is damaged',
       has_digest=True,
-      fix='write them again by `python -m studies.synthetic --output=DIR`',
+      fix='write them again with `python -m studies.synthetic --output=DIR`',
     )
   )
 
 
-def _check(directory: pathlib.Path, record: str) -> None:
+def _check_directory(directory: pathlib.Path, record: str) -> None:
+  """Raises an error if the directory contains other data than the record's."""
   path = directory / RECORD
   if path.is_file():
     if path.read_text(encoding='utf-8') == record:
       return
-    got = 'synthetic languages of other options'
+    got = 'synthetic languages with other options'
   elif directory.is_dir() and any(directory.iterdir()):
     got = 'other files'
   elif directory.exists() and not directory.is_dir():
@@ -103,7 +114,7 @@ def _check(directory: pathlib.Path, record: str) -> None:
   else:
     return
   raise errors.CorpusError(
-    'Synthetic languages cannot be written here',
+    'The output directory of synthetic languages must be empty',
     got=got,
     where=str(directory),
     fix='choose another directory, or delete this one',
@@ -111,42 +122,48 @@ def _check(directory: pathlib.Path, record: str) -> None:
 
 
 def _write_corpus(
-  directory,
+  directory: pathlib.Path,
   options: SyntheticOptions,
   lexicons: dict[str, Lexicon],
   renderer: Renderer,
 ) -> Iterator[pathlib.Path]:
+  """Writes the corpus directory and yields the paths of its files."""
   pivot = options.codes[0]
   for code in options.codes:
-    for split, sentences in examples.lines(options, code):
-      texts = [renderer.text(s, code) for s in sentences]
+    for split, sentences in examples.monolingual_sentences(options, code):
+      texts = [renderer.text(sentence, code) for sentence in sentences]
+      documents = (
+        texts[i : i + _SENTENCES_PER_DOCUMENT]
+        for i in range(0, len(texts), _SENTENCES_PER_DOCUMENT)
+      )
       yield corpus_writer.write_monolingual(
-        directory,
-        code,
-        (texts[i : i + _DOCUMENT] for i in range(0, len(texts), _DOCUMENT)),
-        split=_CORPUS_SPLITS[split],
+        directory, code, documents, split=_CORPUS_SPLITS[split]
       )
   for code in options.codes[1:]:
     yield corpus_writer.write_dictionary(
       directory,
       (pivot, code),
-      lexicon.dictionary(lexicons[pivot], lexicons[code]),
+      lexicon.build_dictionary(lexicons[pivot], lexicons[code]),
     )
-    for split, pairs in _pairs(options, renderer, code):
+    for split, pairs in _render_pairs(options, renderer, code):
       yield corpus_writer.write_parallel(
         directory, (pivot, code), pairs, split=_CORPUS_SPLITS[split]
       )
 
 
-def _pairs(
+def _render_pairs(
   options: SyntheticOptions, renderer: Renderer, code: str
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-  for split, sentences in examples.pairs(options, code):
+  """Yields the splits and sentence pairs of the pivot and a language."""
+  for split, sentences in examples.parallel_sentences(options, code):
     yield (
       split,
       [
-        (renderer.text(s, options.codes[0]), renderer.text(s, code))
-        for s in sentences
+        (
+          renderer.text(sentence, options.codes[0]),
+          renderer.text(sentence, code),
+        )
+        for sentence in sentences
       ],
     )
 
@@ -154,31 +171,37 @@ def _pairs(
 def _translation(
   options: SyntheticOptions, renderer: Renderer
 ) -> families.Files:
-  """The pairs of the corpus once more, as files of a translation task."""
+  """Yields the pairs of the corpus as files of a translation task."""
   for code in options.codes[1:]:
-    for split, pairs in _pairs(options, renderer, code):
+    for split, pairs in _render_pairs(options, renderer, code):
       yield (
         f'translation/{split}.{options.codes[0]}-{code}.tsv',
-        formats.tsv(pairs),
+        formats.format_tsv(pairs),
       )
 
 
 def _dictionaries(
   options: SyntheticOptions, lexicons: dict[str, Lexicon]
 ) -> families.Files:
-  """Content words in MUSE's format, parted for training and test."""
+  """Yields training and test dictionaries of content words in MUSE's format."""
   pivot = options.codes[0]
-  words = [
-    c.id for c in concepts.CONCEPTS.values() if concepts.is_anchorable(c)
+  concept_ids = [
+    concept.id
+    for concept in concepts.CONCEPTS.values()
+    if concepts.is_anchorable(concept)
   ]
-  Draws(options.seed, 'dictionaries').shuffle(words)
-  border = round(len(words) * (1 - _LEXICON_TEST_SHARE))
+  RandomGenerator(options.seed, 'dictionaries').shuffle(concept_ids)
+  num_train = round(len(concept_ids) * (1 - _DICTIONARY_TEST_FRACTION))
   for code in options.codes[1:]:
-    for split, part in (('train', words[:border]), ('test', words[border:])):
+    for split, split_ids in (
+      ('train', concept_ids[:num_train]),
+      ('test', concept_ids[num_train:]),
+    ):
       yield (
         f'dictionaries/{pivot}-{code}.{split}.txt',
-        formats.lines(
-          f'{lexicons[pivot].stems[c]} {lexicons[code].stems[c]}' for c in part
+        formats.format_lines(
+          f'{lexicons[pivot].stems[concept]} {lexicons[code].stems[concept]}'
+          for concept in split_ids
         ),
       )
 

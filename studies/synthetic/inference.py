@@ -1,15 +1,15 @@
-"""Pairs of sentences of which one entails, contradicts or leaves open the
-other.
+"""Sentence pairs for natural language inference.
 
-What sentences mean here: there is a doing or happening as the clause says it
-(`a` is existential, names are constants, a clause may hold of several things
-and places); a negated clause, or one of `no`, denies all of it. So leaving
-something out, or a more general noun, weakens a clause and strengthens its
-denial.
+Semantics: A clause states that an event exists that matches it (`a` is
+existential, names are constants, and a clause may be true of several things and
+places). A negated clause, or one with the subject `no ...`, denies that such an
+event exists. Omitting a constituent or generalizing a noun therefore weakens a
+clause and strengthens its negation.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from studies.synthetic import concepts
 from studies.synthetic.concepts import CONCEPTS
@@ -17,105 +17,121 @@ from studies.synthetic.meaning import Clause, Phrase, Tense
 from studies.synthetic.sampling import Sampler
 
 LABELS = ('entailment', 'neutral', 'contradiction')
-# (premise, hypothesis) of a strong clause, one that is weaker and one that is
-# independent; `-` denies. Without and with reasoning under negation.
+# Pairs of premise and hypothesis for each label. `strong` is a clause, `weak` is
+# a weaker clause and `other` is an independent clause. `-` negates a clause.
+# `_HARD` needs reasoning under negation.
 _EASY = {
-  'entailment': ('strong weak',),
-  'contradiction': ('strong -weak',),
-  'neutral': ('weak strong', 'strong other', 'strong other'),
+  'entailment': (('strong', 'weak'),),
+  'contradiction': (('strong', '-weak'),),
+  'neutral': (('weak', 'strong'), ('strong', 'other'), ('strong', 'other')),
 }
 _HARD = {
-  'entailment': ('-weak -strong',),
-  'contradiction': ('-weak strong',),
-  'neutral': ('weak -strong', 'strong -other', '-strong -weak', '-strong weak'),
+  'entailment': (('-weak', '-strong'),),
+  'contradiction': (('-weak', 'strong'),),
+  'neutral': (
+    ('weak', '-strong'),
+    ('strong', '-other'),
+    ('-strong', '-weak'),
+    ('-strong', 'weak'),
+  ),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Inference:
-  """A premise, a hypothesis and what follows."""
+  """A premise, a hypothesis and the label of the pair."""
 
   premise: Clause
   hypothesis: Clause
   label: str
 
 
-def draw(sampler: Sampler, *, hard_share: float) -> Inference:
-  """A pair; each label is as likely, and so is each label's kind of change.
+def draw_inference(sampler: Sampler, *, hard_probability: float) -> Inference:
+  """Draws a pair of sentences.
+
+  All labels have the same probability, as have all pairs of clauses of a label.
 
   Args:
-    sampler: draws the sentences.
-    hard_share: share of pairs with a negated premise, or a negated
-      hypothesis that is no contradiction. At 0 negation tells contradictions.
+    sampler: Sampler of the sentences.
+    hard_probability: Probability of a pair with a negated premise, or with a
+      negated hypothesis that is not a contradiction. At 0, negation is
+      sufficient to identify contradictions.
   """
-  draws = sampler.draws
-  while not list(_weaker(strong := _strong(sampler))):
+  rng = sampler.rng
+  while not list(_weaker_clauses(strong := _draw_strong_clause(sampler))):
     pass
-  label = draws.choice(LABELS)
-  recipes = _HARD if draws.chance(hard_share) else _EASY
-  premise, hypothesis = draws.choice(recipes[label]).split()
-  clauses = {'strong': strong, 'other': _other(sampler, strong)}
-  clauses['weak'] = draws.choice(list(_weaker(strong)))
+  label = rng.choice(LABELS)
+  pairs = _HARD if rng.bernoulli(hard_probability) else _EASY
+  premise, hypothesis = rng.choice(pairs[label])
+  clauses = {'strong': strong, 'other': _draw_other_clause(sampler, strong)}
+  clauses['weak'] = rng.choice(list(_weaker_clauses(strong)))
   return Inference(
-    _said(sampler, clauses, premise), _said(sampler, clauses, hypothesis), label
+    _select_clause(sampler, clauses, premise),
+    _select_clause(sampler, clauses, hypothesis),
+    label,
   )
 
 
-def _said(sampler: Sampler, clauses: dict[str, Clause], name: str) -> Clause:
+def _select_clause(
+  sampler: Sampler, clauses: dict[str, Clause], name: str
+) -> Clause:
+  """Returns the clause with a name, negated if the name starts with `-`."""
   clause = clauses[name.lstrip('-')]
   if not name.startswith('-'):
     return clause
   subject = clause.subjects[0]
-  if subject.determiner and sampler.draws.chance(0.3):
+  if subject.determiner and sampler.rng.bernoulli(0.3):
     return dataclasses.replace(
       clause, subjects=(dataclasses.replace(subject, determiner='no'),)
     )
   return dataclasses.replace(clause, negated=True)
 
 
-def _strong(sampler: Sampler) -> Clause:
-  draws = sampler.draws
-  topic = sampler.topic()
-  transitive = draws.chance(0.75)
-  subject = _phrase(sampler, topic)
-  place = sampler.place(topic) if draws.chance(0.5) else None
+def _draw_strong_clause(sampler: Sampler) -> Clause:
+  """Draws a clause with existential noun phrases."""
+  rng = sampler.rng
+  topic = sampler.draw_topic()
+  is_transitive = rng.bernoulli(0.75)
+  subject = _draw_phrase(sampler, topic)
+  place = sampler.draw_place(topic) if rng.bernoulli(0.5) else None
   if place is not None and place.determiner:
     place = dataclasses.replace(place, determiner='a')
   return Clause(
     (subject,),
-    sampler.verb(topic, transitive=transitive),
-    sampler.other(lambda: _phrase(sampler, topic), subject)
-    if transitive
+    sampler.draw_verb(topic, is_transitive=is_transitive),
+    sampler.draw_different(lambda: _draw_phrase(sampler, topic), subject)
+    if is_transitive
     else None,
     place=place,
-    adverb=draws.choice(concepts.of_group('adverb'))
-    if draws.chance(0.3)
+    adverb=rng.choice(concepts.concepts_of_group('adverb'))
+    if rng.bernoulli(0.3)
     else None,
-    tense=draws.choice(tuple(Tense)),
+    tense=rng.choice(tuple(Tense)),
   )
 
 
-def _phrase(sampler: Sampler, topic: int) -> Phrase:
-  if sampler.draws.chance(0.35):
-    return sampler.name(sampler.draws.choice(('PER', 'ORG')))
-  return sampler.noun_phrase(topic, determiner='a', adjective=0.5)
+def _draw_phrase(sampler: Sampler, topic: int) -> Phrase:
+  """Draws a name or an existential noun phrase."""
+  if sampler.rng.bernoulli(0.35):
+    return sampler.draw_name(sampler.rng.choice(('PER', 'ORG')))
+  return sampler.draw_noun_phrase(topic, determiner='a', adjective=0.5)
 
 
-def _weaker(clause: Clause) -> Iterator[Clause]:
-  """All that follow from the clause by one change."""
-  change = lambda **to: dataclasses.replace(clause, **to)  # noqa: E731
+def _weaker_clauses(clause: Clause) -> Iterator[Clause]:
+  """Yields all clauses that follow from the clause by one change."""
   for phrase in _weaker_phrases(clause.subjects[0]):
-    yield change(subjects=(phrase,))
+    yield dataclasses.replace(clause, subjects=(phrase,))
   if clause.object is not None:
     for phrase in _weaker_phrases(clause.object):
-      yield change(object=phrase)
+      yield dataclasses.replace(clause, object=phrase)
   if clause.place is not None:
-    yield change(place=None)
+    yield dataclasses.replace(clause, place=None)
   if clause.adverb is not None:
-    yield change(adverb=None)
+    yield dataclasses.replace(clause, adverb=None)
 
 
 def _weaker_phrases(phrase: Phrase) -> Iterator[Phrase]:
+  """Yields the phrase without its adjective and with its hypernym."""
   if phrase.adjective is not None:
     yield dataclasses.replace(phrase, adjective=None)
   noun = CONCEPTS[phrase.head[0]]
@@ -123,66 +139,72 @@ def _weaker_phrases(phrase: Phrase) -> Iterator[Phrase]:
     yield dataclasses.replace(phrase, head=(noun.group,))
 
 
-def _other(sampler: Sampler, clause: Clause) -> Clause:
-  """A clause with another filler of one role; nothing follows from either."""
-  draws = sampler.draws
+def _draw_other_clause(sampler: Sampler, clause: Clause) -> Clause:
+  """Replaces the filler of one role, so that neither clause entails the other."""
+  rng = sampler.rng
   verb = CONCEPTS[clause.verb or '']
   roles = ['subject', 'verb', 'tense']
   if clause.object is not None:
     roles += ['object', 'swap']
   if clause.place is not None:
     roles.append('place')
-  role = draws.choice(roles)
-  change = lambda **to: dataclasses.replace(clause, **to)  # noqa: E731
+  role = rng.choice(roles)
+  changes: dict[str, Any]
   if role == 'subject':
-    return change(subjects=(_other_phrase(sampler, clause.subjects[0]),))
-  if role == 'object':
-    return change(object=_other_phrase(sampler, clause.object))
-  if role == 'swap':
-    return change(subjects=(clause.object,), object=clause.subjects[0])
-  if role == 'verb':
-    return change(
-      verb=sampler.other(
-        lambda: sampler.verb(
-          verb.topic or 0, transitive=clause.object is not None
-        ),
-        verb.id,
-      )
+    subject = _draw_other_phrase(sampler, clause.subjects[0])
+    changes = {'subjects': (subject,)}
+  elif role == 'object':
+    changes = {'object': _draw_other_phrase(sampler, clause.object)}
+  elif role == 'swap':
+    changes = {'subjects': (clause.object,), 'object': clause.subjects[0]}
+  elif role == 'verb':
+    is_transitive = clause.object is not None
+    new_verb = sampler.draw_different(
+      lambda: sampler.draw_verb(verb.topic or 0, is_transitive=is_transitive),
+      verb.id,
     )
-  if role == 'place':
-    return change(place=_other_place(sampler, clause.place))
-  return change(
-    tense=sampler.other(lambda: draws.choice(tuple(Tense)), clause.tense)
-  )
+    changes = {'verb': new_verb}
+  elif role == 'place':
+    changes = {'place': _draw_other_place(sampler, clause.place)}
+  else:
+    tense = sampler.draw_different(
+      lambda: rng.choice(tuple(Tense)), clause.tense
+    )
+    changes = {'tense': tense}
+  return dataclasses.replace(clause, **changes)
 
 
-def _other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
-  """Another name of the kind, or a noun of another family."""
+def _draw_other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
+  """Draws another name of the same type, or a noun of another family."""
   assert phrase is not None
   noun = CONCEPTS[phrase.head[0]]
   if noun.tag == 'PROPN':
-    kind = 'ORG' if noun.group == 'organisation' else 'PER'
-    return _until(
-      lambda: sampler.name(kind), lambda name: name.head[0] != phrase.head[0]
+    entity = 'ORG' if noun.group == 'organisation' else 'PER'
+    return _draw_until(
+      lambda: sampler.draw_name(entity),
+      lambda name: name.head[0] != phrase.head[0],
     )
-  others = [
+  other_nouns = [
     name
-    for name in concepts.nouns(noun.topic)
+    for name in concepts.list_nouns(noun.topic)
     if CONCEPTS[name].group != noun.group
   ]
-  return dataclasses.replace(phrase, head=(sampler.draws.choice(others),))
+  return dataclasses.replace(phrase, head=(sampler.rng.choice(other_nouns),))
 
 
-def _other_place(sampler: Sampler, place: Phrase | None) -> Phrase:
+def _draw_other_place(sampler: Sampler, place: Phrase | None) -> Phrase:
+  """Draws the name of another place."""
   assert place is not None
-  return _until(
-    lambda: sampler.name('LOC'), lambda name: name.head[-1] != place.head[-1]
+  return _draw_until(
+    lambda: sampler.draw_name('LOC'),
+    lambda name: name.head[-1] != place.head[-1],
   )
 
 
-def _until(
+def _draw_until(
   draw_phrase: Callable[[], Phrase], accepts: Callable[[Phrase], bool]
 ) -> Phrase:
+  """Draws phrases until one is accepted."""
   while not accepts(phrase := draw_phrase()):
     pass
   return phrase

@@ -1,13 +1,14 @@
-"""The words of a language: stems, shared words and affixes."""
+"""Words of the languages: stems, shared words and affixes."""
 
 import dataclasses
 from collections.abc import Sequence
 
 from studies.synthetic import concepts, scripts
-from studies.synthetic.draws import Draws
+from studies.synthetic.random_generator import RandomGenerator
 from studies.synthetic.typology import Language, Morphology
 from xlflax.utils import errors
 
+# Combinations of marks that the forms of a word can have.
 _VERB_MARKS = (
   ('past',),
   ('future',),
@@ -25,20 +26,20 @@ _MARKS = {
   'PRON': _NOUN_MARKS,
 }
 AFFIXES = ('past', 'future', 'plural_verb', 'plural', 'object')
-_TRIES = 10_000
+_MAX_ATTEMPTS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Lexicon:
-  """What each concept is called in a language.
+  """The words of a language.
 
   Attributes:
-    language: whose words they are.
-    stems: concept -> word.
-    affixes: of `AFFIXES`; {} in an isolating language.
-    anchors: concepts whose word all languages share. Such words are not
-      inflected, so that they are the same string everywhere; shared verbs
-      take particles of tense.
+    language: Language of the words.
+    stems: Word by concept.
+    affixes: Affix by mark (see `AFFIXES`), or {} in an isolating language.
+    anchors: Concepts whose word is shared by all languages. Such words are not
+      inflected, so that they are the same string everywhere. Shared verbs take
+      particles of tense.
   """
 
   language: Language
@@ -47,121 +48,152 @@ class Lexicon:
   anchors: frozenset[str]
 
   def inflects(self, concept: str) -> bool:
-    """Whether the concept's word takes affixes."""
+    """Returns whether the word of a concept takes affixes."""
     return bool(self.affixes) and concept not in self.anchors
 
   @property
   def has_particles(self) -> bool:
     """Whether the language uses the particles of tense."""
     return any(
-      not self.inflects(c.id)
-      for c in concepts.CONCEPTS.values()
-      if c.tag == 'VERB'
+      not self.inflects(concept.id)
+      for concept in concepts.CONCEPTS.values()
+      if concept.tag == 'VERB'
     )
 
   def form(self, concept: str, marks: Sequence[str] = ()) -> str:
-    """A word with affixes, in the order of `AFFIXES` from the stem."""
-    return _attach(self.stems[concept], marks, self.affixes, self.language)
+    """Returns a word with affixes.
+
+    Args:
+      concept: Concept of the word.
+      marks: Marks of the word. The affixes are in the order of `AFFIXES`,
+        starting
+        at the stem.
+    """
+    return _attach_affixes(
+      self.stems[concept], marks, self.affixes, self.language
+    )
 
 
-def build(
+def build_lexicons(
   languages: Sequence[Language], *, seed: int, anchors: float
 ) -> dict[str, Lexicon]:
-  """The lexicons of languages, the first of which lends the shared words.
+  """Returns the lexicons of languages by code.
 
-  No string is a word of two languages, or of two concepts, but for the
-  shared words. Words of earlier languages don't depend on later ones, and
-  the words shared at one share are also shared at a larger one.
+  The shared words are those of the first language. All other strings are words
+  of one language and one concept. The words of a language do not depend on the
+  following languages. The shared words of a smaller fraction are a subset of
+  the shared words of a larger fraction.
 
   Args:
-    languages: distinct.
-    seed: of all words.
-    anchors: share of the concepts, function words apart, whose words are
-      shared.
+    languages: Different languages.
+    seed: Random seed.
+    anchors: Fraction of the concepts, without function words, whose words are
+      shared by all languages.
+
+  Raises:
+    ConfigError: If there are too few strings for the words of a script.
   """
-  shared = _shared(seed, anchors)
-  taken: set[str] = set()
-  out: dict[str, Lexicon] = {}
+  shared_concepts = _draw_shared_concepts(seed, anchors)
+  used_forms: set[str] = set()
+  lexicons: dict[str, Lexicon] = {}
   for language in languages:
-    first = next(iter(out.values()), None)
-    out[language.code] = _build(language, first, seed, shared, taken)
-  return out
+    first = next(iter(lexicons.values()), None)
+    lexicons[language.code] = _build_lexicon(
+      language, first, seed, shared_concepts, used_forms
+    )
+  return lexicons
 
 
-def _shared(seed: int, share: float) -> frozenset[str]:
-  names = [
-    c.id for c in concepts.CONCEPTS.values() if concepts.is_anchorable(c)
+def _draw_shared_concepts(seed: int, fraction: float) -> frozenset[str]:
+  concept_ids = [
+    concept.id
+    for concept in concepts.CONCEPTS.values()
+    if concepts.is_anchorable(concept)
   ]
-  Draws(seed, 'anchors').shuffle(names)
-  return frozenset(names[: round(share * len(names))])
+  RandomGenerator(seed, 'anchors').shuffle(concept_ids)
+  return frozenset(concept_ids[: round(fraction * len(concept_ids))])
 
 
-def _build(
+def _build_lexicon(
   language: Language,
   first: Lexicon | None,
   seed: int,
-  shared: frozenset[str],
-  taken: set[str],
+  shared_concepts: frozenset[str],
+  used_forms: set[str],
 ) -> Lexicon:
-  draws = Draws(seed, 'lexicon', language.code, language.script.value)
+  """Returns the lexicon of a language.
+
+  Args:
+    language: Language of the words.
+    first: Lexicon of the first language. If None, this is the first language.
+    seed: Random seed.
+    shared_concepts: Concepts whose words are shared.
+    used_forms: Lowercase words of the previous languages. The new words are
+      added.
+  """
+  rng = RandomGenerator(seed, 'lexicon', language.code, language.script.value)
   affixes = {}
   if language.morphology is not Morphology.ISOLATING:
-    affixes = _affixes(language, draws)
-  lexicon = Lexicon(language, {}, affixes, shared)
+    affixes = _draw_affixes(language, rng)
+  lexicon = Lexicon(language, {}, affixes, shared_concepts)
   for concept in concepts.CONCEPTS.values():
-    if first is not None and concept.id in shared:
+    if first is not None and concept.id in shared_concepts:
       lexicon.stems[concept.id] = first.stems[concept.id]
     else:
-      _invent(concept, lexicon, draws, taken)
+      _add_word(concept, lexicon, rng, used_forms)
   return lexicon
 
 
-def _affixes(language: Language, draws: Draws) -> dict[str, str]:
-  found: list[str] = []
-  while len(found) < len(AFFIXES):
-    affix = scripts.affix(language.script, draws)
-    if affix not in found:
-      found.append(affix)
-  return dict(zip(AFFIXES, found, strict=True))
+def _draw_affixes(language: Language, rng: RandomGenerator) -> dict[str, str]:
+  """Draws different affixes for all marks."""
+  affixes: list[str] = []
+  while len(affixes) < len(AFFIXES):
+    affix = scripts.draw_affix(language.script, rng)
+    if affix not in affixes:
+      affixes.append(affix)
+  return dict(zip(AFFIXES, affixes, strict=True))
 
 
-def _invent(concept, lexicon: Lexicon, draws: Draws, taken: set[str]) -> None:
-  """Adds a word no form of which is another word's."""
-  for _ in range(_TRIES):
-    invent = (
-      scripts.function_word
-      if concept.group == 'function'
-      else scripts.content_word
-    )
-    stem = invent(lexicon.language.script, draws)
-    if (
-      concept.tag == 'PROPN'
-      and scripts.LETTERS[lexicon.language.script].has_case
-    ):
+def _add_word(
+  concept: concepts.Concept,
+  lexicon: Lexicon,
+  rng: RandomGenerator,
+  used_forms: set[str],
+) -> None:
+  """Adds a word to a lexicon. None of its forms is a form of another word."""
+  script = lexicon.language.script
+  for _ in range(_MAX_ATTEMPTS):
+    if concept.group == 'function':
+      stem = scripts.draw_function_word(script, rng)
+    else:
+      stem = scripts.draw_content_word(script, rng)
+    if concept.tag == 'PROPN' and scripts.LETTERS[script].has_case:
       stem = stem.capitalize()
     forms = {stem}
     if lexicon.inflects(concept.id):
       forms |= {
-        _attach(stem, marks, lexicon.affixes, lexicon.language)
+        _attach_affixes(stem, marks, lexicon.affixes, lexicon.language)
         for marks in _MARKS.get(concept.tag, ())
       }
-    # Compared without case: uncased vocabularies tell words apart as well.
-    folded = {form.lower() for form in forms}
-    if len(folded) == len(forms) and not folded & taken:
-      taken |= folded
+    # Case is ignored, so that uncased vocabularies distinguish the words too.
+    lowercase_forms = {form.lower() for form in forms}
+    is_unambiguous = len(lowercase_forms) == len(forms)
+    if is_unambiguous and not lowercase_forms & used_forms:
+      used_forms |= lowercase_forms
       lexicon.stems[concept.id] = stem
       return
   raise errors.ConfigError(
-    'No word is left for a language',
+    'The script has too few different words for its languages',
     got=lexicon.language.code,
-    expected='fewer languages of one script',
+    expected='fewer languages with the same script',
     where='synthetic languages',
   )
 
 
-def _attach(
+def _attach_affixes(
   stem: str, marks: Sequence[str], affixes: dict[str, str], language: Language
 ) -> str:
+  """Returns the stem with the affixes of the marks."""
   for mark in AFFIXES:
     if mark in marks:
       if language.morphology is Morphology.PREFIXING:
@@ -171,16 +203,16 @@ def _attach(
   return stem
 
 
-def dictionary(first: Lexicon, second: Lexicon) -> list[tuple[str, str]]:
-  """Every word of two languages with its translation, uninflected.
+def build_dictionary(first: Lexicon, second: Lexicon) -> list[tuple[str, str]]:
+  """Returns all words of a language with their translations, uninflected.
 
-  Particles that one of the languages never uses are left out.
+  Particles of tense are omitted if one of the languages does not use them.
   """
-  particles = {'past', 'future'}
+  omitted = {'past', 'future'}
   if first.has_particles and second.has_particles:
-    particles = set()
+    omitted = set()
   return [
-    (first.stems[c], second.stems[c])
-    for c in concepts.CONCEPTS
-    if c not in particles
+    (first.stems[concept], second.stems[concept])
+    for concept in concepts.CONCEPTS
+    if concept not in omitted
   ]

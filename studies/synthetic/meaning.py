@@ -1,11 +1,11 @@
-"""Meanings of phrases and sentences, the same for all languages."""
+"""Meanings of phrases and sentences, independent of the language."""
 
 import dataclasses
 import enum
 
 
 class Tense(enum.Enum):
-  """When it happens; the present is not marked."""
+  """Tense of a clause. The present tense is not marked."""
 
   PAST = 'past'
   PRESENT = 'present'
@@ -17,11 +17,12 @@ class Phrase:
   """A noun phrase.
 
   Attributes:
-    head: concepts of its head: one noun, or the words of a name.
-    determiner: a determiner or numeral; None for names.
-    adjective: a quality.
-    owner: of whom or of what, without an owner of its own.
-    relative: a clause whose subject this is: verb, tense and a plain object.
+    head: Concepts of the head: one noun, or the words of a name.
+    determiner: Determiner or numeral. None for names.
+    adjective: Adjective of a quality.
+    owner: Possessor, which has no possessor itself.
+    relative: Relative clause on the phrase, with a verb, a tense and a simple
+      object.
   """
 
   head: tuple[str, ...]
@@ -33,18 +34,19 @@ class Phrase:
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-  """Somebody does something, or is somehow.
+  """A clause with a verb, or with an adjective as predicate.
 
   Attributes:
-    subjects: one phrase or two that are joined; () in a relative clause.
-    verb: a verb; None where `predicate` is the root.
-    object: of a transitive verb.
-    predicate: an adjective that the subject is said to be.
-    place: where.
-    fronted: whether the place opens the clause.
-    adverb: how or when.
-    tense: see `Tense`.
-    negated: whether it is denied.
+    subjects: One phrase, or two coordinated phrases. Empty in a relative
+      clause.
+    verb: Verb. None if the clause has a predicate.
+    object: Object of a transitive verb.
+    predicate: Adjective that is the predicate of the subject.
+    place: Place of the event.
+    fronted: Whether the place is at the start of the clause.
+    adverb: Adverb of manner or time.
+    tense: Tense of the clause.
+    negated: Whether the clause is negated.
   """
 
   subjects: tuple[Phrase, ...]
@@ -60,13 +62,19 @@ class Clause:
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-  """One clause or two that are joined; a statement or a question."""
+  """A statement or a question.
+
+  Attributes:
+    clauses: One clause, or two coordinated clauses.
+    joint: Conjunction of the clauses.
+    question: Whether the sentence is a question.
+  """
 
   clauses: tuple[Clause, ...]
   joint: str = 'but'
   question: bool = False
 
 
-def statement(clause: Clause) -> Sentence:
-  """The sentence of one clause."""
+def make_statement(clause: Clause) -> Sentence:
+  """Returns a statement of one clause."""
   return Sentence((clause,))

@@ -1,4 +1,4 @@
-"""What synthetic languages and their data are made of."""
+"""Options of synthetic languages and their data."""
 
 import dataclasses
 import json
@@ -10,38 +10,63 @@ from studies.synthetic.typology import Language
 from xlflax.utils import errors, name_suggestions
 
 SPLITS = ('train', 'dev', 'test')
-CORPUS_KINDS = ('mono', 'parallel')
-FAMILIES = tuple(
-  """nli paraphrase reviews pos trees ner qa alignment bucc tatoeba
-  choices unanswerable topics similarity pairs ranking""".split()
+CORPUS_DATASETS = ('mono', 'parallel')
+FAMILIES = (
+  'nli',
+  'paraphrase',
+  'reviews',
+  'pos',
+  'trees',
+  'ner',
+  'qa',
+  'alignment',
+  'bucc',
+  'tatoeba',
+  'choices',
+  'unanswerable',
+  'topics',
+  'similarity',
+  'pairs',
+  'ranking',
 )
+# Families without training examples.
 _HELD_OUT_ONLY = (
-  'alignment bucc tatoeba topics similarity pairs ranking'.split()
+  'alignment',
+  'bucc',
+  'tatoeba',
+  'topics',
+  'similarity',
+  'pairs',
+  'ranking',
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticOptions:
-  """The factors of a set of languages, and how much is written of each.
+  """Options of a set of languages and the sizes of their data.
 
   Attributes:
-    languages: two or more; codes of ready-made ones or `Language`s. The
-      first is the pivot: pairs and dictionaries are with it.
-    sentences: lines of monolingual training text of each language.
-    pairs: sentence pairs for training of each language with the first.
-    examples: training examples of each labelled family.
-    held_out: examples of `dev` and of `test`, of everything.
-    sizes: exceptions, such as {'nli/train': 9000, 'qa/test': 50}.
-    anchors: share of the words, function words apart, that are the same
-      string in all languages (0 to 1).
-    domain_shift: 0: all monolingual text is about both topics alike; 1: that
-      of the first language about one, that of the others about the other.
-    hard_inference: share of NLI pairs that need reasoning under negation.
-    seed: of words and sentences.
+    languages: Two or more languages, as codes of predefined languages or as
+      `Language` objects. The first one is the pivot, which sentence pairs and
+      dictionaries pair with each other language.
+    sentences: Number of lines of monolingual training text in each language.
+    pairs: Number of training pairs of each language with the first.
+    examples: Number of training examples of each labeled family.
+    held_out: Number of examples in each of `dev` and `test`, for all data.
+    sizes: Exceptions, such as {'nli/train': 9000, 'qa/test': 50}.
+    anchors: Fraction of the words, without function words, that are the same
+      string in all languages, from 0 to 1.
+    domain_shift: Difference between the topics of the monolingual text, from 0
+      to 1. At 0, all languages have both topics with the same frequency. At 1,
+      the first language has one topic and the other languages have the other.
+    hard_inference: Fraction of NLI pairs that need reasoning under negation.
+    seed: Random seed of words and sentences.
 
   Raises:
-    ConfigError: fewer than two languages or one twice, a share outside of
-      0 to 1, a number that is not positive, or an unknown name in `sizes`.
+    ConfigError: If there are fewer than two languages, a language occurs twice,
+      a
+      fraction is not in [0, 1], a number is not positive, or `sizes` has an
+      unknown key.
   """
 
   languages: tuple[Language | str, ...] = ('en', 'aa', 'bb')
@@ -66,7 +91,7 @@ class SyntheticOptions:
     )
     if len(self.codes) < 2 or len(set(self.codes)) < len(self.codes):
       raise errors.ConfigError(
-        'Synthetic languages are two or more different ones',
+        'At least two different synthetic languages are required',
         got=', '.join(self.codes) or 'none',
         where='SyntheticOptions.languages',
       )
@@ -88,7 +113,7 @@ class SyntheticOptions:
 
   @property
   def codes(self) -> tuple[str, ...]:
-    """The languages' codes."""
+    """Codes of the languages."""
     return tuple(
       language.code
       for language in self.languages
@@ -102,63 +127,75 @@ class SyntheticOptions:
       language for language in self.languages if isinstance(language, Language)
     )
 
-  def size(self, kind: str, split: str) -> int:
-    """The number of examples of a kind (a folder's name) in a split.
+  def size(self, dataset: str, split: str) -> int:
+    """Returns the number of examples of a data set in a split.
+
+    Args:
+      dataset: Name of `FAMILIES` or `CORPUS_DATASETS`.
+      split: 'train', 'dev' or 'test'.
 
     Raises:
-      ConfigError: there is no such kind, or no such split of it.
+      ConfigError: If the data set or its split does not exist.
     """
-    _check_name(f'{kind}/{split}')
-    if (given := self.sizes.get(f'{kind}/{split}')) is not None:
-      return given
+    _check_name(f'{dataset}/{split}')
+    size = self.sizes.get(f'{dataset}/{split}')
+    if size is not None:
+      return size
     if split != 'train':
       return self.held_out
-    return {'mono': self.sentences, 'parallel': self.pairs}.get(
-      kind, self.examples
-    )
+    corpus_sizes = {'mono': self.sentences, 'parallel': self.pairs}
+    return corpus_sizes.get(dataset, self.examples)
 
-  def splits(self, kind: str) -> tuple[str, ...]:
-    """The splits of a kind; what nothing is trained on has no `train`.
+  def splits(self, dataset: str) -> tuple[str, ...]:
+    """Returns the splits of a data set. Some data sets have no `train`.
+
+    Args:
+      dataset: Name of `FAMILIES` or `CORPUS_DATASETS`.
 
     Raises:
-      ConfigError: there is no such kind.
+      ConfigError: If the data set does not exist.
     """
-    _check_name(f'{kind}/test')
-    return SPLITS[1:] if kind in _HELD_OUT_ONLY else SPLITS
+    _check_name(f'{dataset}/test')
+    return SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
 
   def to_json(self) -> dict[str, Any]:
-    """Plain values, as `synthetic.json` has them."""
-    plain = dataclasses.asdict(
+    """Returns the options as JSON values, which `synthetic.json` contains."""
+    values = dataclasses.asdict(
       dataclasses.replace(self, sizes=dict(self.sizes))
     )
-    return json.loads(json.dumps(plain, default=lambda item: item.value))
+    return json.loads(json.dumps(values, default=lambda item: item.value))
 
 
-def from_json(plain: Mapping[str, Any]) -> SyntheticOptions:
-  """The options that `SyntheticOptions.to_json` gave."""
-  languages = tuple(Language(**language) for language in plain['languages'])
-  return SyntheticOptions(**{**plain, 'languages': languages})
+def from_json(values: Mapping[str, Any]) -> SyntheticOptions:
+  """Returns the options from the result of `SyntheticOptions.to_json`."""
+  languages = tuple(Language(**language) for language in values['languages'])
+  return SyntheticOptions(**{**values, 'languages': languages})
 
 
 def _check_name(name: str) -> None:
-  kind, _, split = name.partition('/')
-  kinds = CORPUS_KINDS + FAMILIES
-  allowed = SPLITS[1:] if kind in _HELD_OUT_ONLY else SPLITS
-  if kind not in kinds or split not in allowed:
+  """Raises an error if a data set or its split does not exist.
+
+  Args:
+    name: Data set and split, as 'dataset/split'.
+  """
+  dataset, _, split = name.partition('/')
+  datasets = CORPUS_DATASETS + FAMILIES
+  splits = SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
+  if dataset not in datasets or split not in splits:
     raise errors.ConfigError(
-      'There is no such kind and split of data',
+      'Unknown data set or split of synthetic languages',
       got=name,
-      expected=f'<kind>/<split>: {", ".join(kinds)}; train (not for '
-      f'{", ".join(_HELD_OUT_ONLY)}), dev or test',
+      expected=f'<data set>/<split>, with one of {", ".join(datasets)}, and '
+      f'train (not for {", ".join(_HELD_OUT_ONLY)}), dev or test',
       where='SyntheticOptions.sizes',
-      fix=name_suggestions.did_you_mean(kind, kinds)
-      or name_suggestions.did_you_mean(split, allowed),
+      fix=name_suggestions.did_you_mean(dataset, datasets)
+      or name_suggestions.did_you_mean(split, splits),
     )
 
 
 def _raise_out_of_range(name: str, value: float, expected: str) -> None:
   raise errors.ConfigError(
-    f'{name} is out of range',
+    f'`{name}` is out of range',
     got=str(value),
     expected=expected,
     where=f'SyntheticOptions.{name}',

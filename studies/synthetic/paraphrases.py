@@ -1,8 +1,9 @@
-"""Pairs of sentences of the same words that mean the same, or do not.
+"""Sentence pairs with the same words, for paraphrase identification.
 
-As in PAWS (Zhang, Baldridge and He 2019), both kinds are made by moving words:
-what keeps the meaning (joined subjects or clauses change places, the place
-opens the sentence) and what changes it (roles or adjectives are swapped).
+As in PAWS (Zhang, Baldridge and He 2019), words are moved to create both
+paraphrases and other pairs. Paraphrases exchange coordinated subjects or
+clauses, or move the place to the start of the sentence. Other pairs exchange
+the roles of phrases, or their adjectives.
 """
 
 import dataclasses
@@ -13,33 +14,36 @@ from studies.synthetic.sampling import Sampler
 
 @dataclasses.dataclass(frozen=True)
 class Paraphrase:
-  """Two sentences and whether they mean the same."""
+  """Two sentences, and whether they have the same meaning."""
 
   first: Sentence
   second: Sentence
-  same: bool
+  is_paraphrase: bool
 
 
-def draw(sampler: Sampler) -> Paraphrase:
-  """A pair; half of them mean the same."""
-  draws = sampler.draws
-  first = _sentence(sampler)
-  same = draws.chance(0.5)
+def draw_paraphrase(sampler: Sampler) -> Paraphrase:
+  """Draws a pair, which is a paraphrase with probability 0.5."""
+  rng = sampler.rng
+  first = _draw_sentence(sampler)
+  is_paraphrase = rng.bernoulli(0.5)
   second = first
-  if same or draws.chance(0.5):
-    second = _moved(sampler, first)
-  if not same:
-    second = sampler.other(lambda: _swapped(sampler, second), second)
-  if draws.chance(0.5):
+  if is_paraphrase or rng.bernoulli(0.5):
+    second = _reorder(first)
+  if not is_paraphrase:
+    second = sampler.draw_different(
+      lambda: _swap_roles(sampler, second), second
+    )
+  if rng.bernoulli(0.5):
     first, second = second, first
-  return Paraphrase(first, second, same)
+  return Paraphrase(first, second, is_paraphrase)
 
 
-def _sentence(sampler: Sampler) -> Sentence:
-  shape = sampler.draws.choice(('joined', 'place', 'clauses'))
-  topic = sampler.topic()
-  phrases = _phrases(sampler, topic)
-  clause = _clause(sampler, topic, phrases[:2])
+def _draw_sentence(sampler: Sampler) -> Sentence:
+  """Draws a sentence that can be reordered."""
+  shape = sampler.rng.choice(('joined', 'place', 'clauses'))
+  topic = sampler.draw_topic()
+  phrases = _draw_phrases(sampler, topic)
+  clause = _draw_clause(sampler, topic, phrases[:2])
   if shape == 'joined':
     return Sentence(
       (dataclasses.replace(clause, subjects=(phrases[0], phrases[2])),)
@@ -48,39 +52,43 @@ def _sentence(sampler: Sampler) -> Sentence:
     return Sentence(
       (
         dataclasses.replace(
-          clause, place=sampler.place(topic), fronted=sampler.draws.chance(0.5)
+          clause,
+          place=sampler.draw_place(topic),
+          fronted=sampler.rng.bernoulli(0.5),
         ),
       )
     )
-  second = _clause(sampler, topic, phrases[2:])
+  second = _draw_clause(sampler, topic, phrases[2:])
   return Sentence((clause, second), 'while')
 
 
-def _phrases(sampler: Sampler, topic: int) -> list[Phrase]:
-  """Four phrases with different heads; two adjectives differ."""
-  out: list[Phrase] = []
-  while len(out) < 4:
+def _draw_phrases(sampler: Sampler, topic: int) -> list[Phrase]:
+  """Draws four phrases with different heads."""
+  phrases: list[Phrase] = []
+  while len(phrases) < 4:
     phrase = (
-      sampler.name('PER')
-      if sampler.draws.chance(0.4)
-      else sampler.noun_phrase(topic, determiner='the', adjective=0.5)
+      sampler.draw_name('PER')
+      if sampler.rng.bernoulli(0.4)
+      else sampler.draw_noun_phrase(topic, determiner='the', adjective=0.5)
     )
-    if not any(phrase.head[0] == p.head[0] for p in out):
-      out.append(phrase)
-  return out
+    heads = {previous.head[0] for previous in phrases}
+    if phrase.head[0] not in heads:
+      phrases.append(phrase)
+  return phrases
 
 
-def _clause(sampler: Sampler, topic: int, phrases: list[Phrase]) -> Clause:
+def _draw_clause(sampler: Sampler, topic: int, phrases: list[Phrase]) -> Clause:
+  """Draws the verb and the tense of a clause with a subject and an object."""
   return Clause(
     (phrases[0],),
-    sampler.verb(topic, transitive=True),
+    sampler.draw_verb(topic, is_transitive=True),
     phrases[1],
-    tense=sampler.draws.choice(tuple(Tense)),
+    tense=sampler.rng.choice(tuple(Tense)),
   )
 
 
-def _moved(sampler: Sampler, sentence: Sentence) -> Sentence:
-  """The same meaning in another order."""
+def _reorder(sentence: Sentence) -> Sentence:
+  """Returns a sentence with the same meaning and another word order."""
   if len(sentence.clauses) > 1:
     return dataclasses.replace(sentence, clauses=sentence.clauses[::-1])
   clause = sentence.clauses[0]
@@ -91,23 +99,26 @@ def _moved(sampler: Sampler, sentence: Sentence) -> Sentence:
   return Sentence((clause,))
 
 
-def _swapped(sampler: Sampler, sentence: Sentence) -> Sentence:
-  """Another meaning by a swap; the sentence itself if the swap is void."""
-  draws = sampler.draws
+def _swap_roles(sampler: Sampler, sentence: Sentence) -> Sentence:
+  """Exchanges phrases or adjectives, which changes the meaning.
+
+  If the exchanged adjectives are equal, the sentence is returned unchanged.
+  """
+  rng = sampler.rng
   clauses = list(sentence.clauses)
-  if len(clauses) > 1 and draws.chance(0.5):
-    one, two = clauses
+  if len(clauses) > 1 and rng.bernoulli(0.5):
+    first, second = clauses
     clauses = [
-      dataclasses.replace(one, object=two.object),
-      dataclasses.replace(two, object=one.object),
+      dataclasses.replace(first, object=second.object),
+      dataclasses.replace(second, object=first.object),
     ]
     return dataclasses.replace(sentence, clauses=tuple(clauses))
-  at = draws.below(len(clauses))
-  clause = clauses[at]
-  who = draws.below(len(clause.subjects))
-  subject, obj = clause.subjects[who], clause.object
+  clause_index = rng.integer(len(clauses))
+  clause = clauses[clause_index]
+  subject_index = rng.integer(len(clause.subjects))
+  subject, obj = clause.subjects[subject_index], clause.object
   assert obj is not None
-  if subject.determiner and obj.determiner and draws.chance(0.4):
+  if subject.determiner and obj.determiner and rng.bernoulli(0.4):
     subject, obj = (
       dataclasses.replace(subject, adjective=obj.adjective),
       dataclasses.replace(obj, adjective=subject.adjective),
@@ -115,8 +126,8 @@ def _swapped(sampler: Sampler, sentence: Sentence) -> Sentence:
   else:
     subject, obj = obj, subject
   subjects = list(clause.subjects)
-  subjects[who] = subject
-  clauses[at] = dataclasses.replace(
+  subjects[subject_index] = subject
+  clauses[clause_index] = dataclasses.replace(
     clause, subjects=tuple(subjects), object=obj
   )
   return dataclasses.replace(sentence, clauses=tuple(clauses))

@@ -1,23 +1,32 @@
-"""Paragraphs with questions whose answers are spans that occur once."""
+"""Paragraphs and questions whose answers are spans that occur once."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
-from studies.synthetic.meaning import Clause, Phrase, Sentence, Tense, statement
+from studies.synthetic.meaning import (
+  Clause,
+  Phrase,
+  Sentence,
+  Tense,
+  make_statement,
+)
 from studies.synthetic.sampling import Sampler
 
+# Role of an answer to the key of its phrase in the tree (see `syntax.Node`).
 ROLES = {'subject': 'c0.subject0', 'object': 'c0.object', 'place': 'c0.place'}
-QUESTIONS_EACH = 3
+QUESTIONS_PER_PARAGRAPH = 3
 _DETERMINERS = ('the', 'a')
 
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-  """A question about a sentence of the paragraph.
+  """A question about a sentence of a paragraph.
 
   Attributes:
-    sentence: which sentence answers, from 0.
-    role: of `ROLES`: what it asks for.
-    question: the question.
+    sentence: Index of the sentence that contains the answer.
+    role: Role of the answer, a key of `ROLES`.
+    question: The question.
   """
 
   sentence: int
@@ -33,89 +42,100 @@ class Paragraph:
   queries: tuple[Query, ...]
 
 
-def draw(sampler: Sampler) -> Paragraph:
-  """A paragraph of four sentences with three questions."""
-  draws = sampler.draws
-  topic = sampler.topic()
+def draw_paragraph(sampler: Sampler) -> Paragraph:
+  """Draws a paragraph of four sentences with three questions."""
+  rng = sampler.rng
+  topic = sampler.draw_topic()
   used: set[str] = set()
   clauses: list[Clause] = []
   for _ in range(4):
-    # Often a verb comes again, so that it does not tell the sentence alone.
-    verb = sampler.verb(topic, transitive=True)
-    if clauses and draws.chance(0.4):
-      verb = draws.choice(clauses).verb or verb
+    # Verbs are often repeated, so that the verb of a question alone does not
+    # identify its sentence.
+    verb = sampler.draw_verb(topic, is_transitive=True)
+    if clauses and rng.bernoulli(0.4):
+      verb = rng.choice(clauses).verb or verb
     clauses.append(
       Clause(
-        (_phrase(sampler, topic, used),),
+        (_draw_new_phrase(sampler, topic, used),),
         verb,
-        _phrase(sampler, topic, used),
-        place=_new(sampler, lambda: sampler.name('LOC'), used)
-        if draws.chance(0.7)
+        _draw_new_phrase(sampler, topic, used),
+        place=_draw_new(lambda: sampler.draw_name('LOC'), used)
+        if rng.bernoulli(0.7)
         else None,
-        tense=draws.choice(tuple(Tense)),
+        tense=rng.choice(tuple(Tense)),
       )
     )
-  asked = [
+  candidates = [
     (i, role)
     for i, clause in enumerate(clauses)
     for role in ROLES
     if role != 'place' or clause.place is not None
   ]
   queries = tuple(
-    Query(i, role, _question(clauses[i], role))
-    for i, role in draws.sample(asked, QUESTIONS_EACH)
+    Query(i, role, _make_question(clauses[i], role))
+    for i, role in rng.sample(candidates, QUESTIONS_PER_PARAGRAPH)
   )
-  return Paragraph(tuple(map(statement, clauses)), queries)
+  return Paragraph(tuple(map(make_statement, clauses)), queries)
 
 
-def draw_open(sampler: Sampler) -> tuple[Sentence, Query]:
-  """A sentence and a question, which asks for a place that may lack."""
-  draws, used = sampler.draws, set[str]()
-  topic = sampler.topic()
+def draw_open_question(sampler: Sampler) -> tuple[Sentence, Query]:
+  """Draws a sentence and a question, which may have no answer.
+
+  The question asks for the subject or the place. The sentence may have no
+  place.
+  """
+  rng, used = sampler.rng, set[str]()
+  topic = sampler.draw_topic()
   clause = Clause(
-    (_new(sampler, lambda: sampler.name('PER'), used),),
-    sampler.verb(topic, transitive=True),
-    _phrase(sampler, topic, used),
-    place=_new(sampler, lambda: sampler.name('LOC'), used)
-    if draws.chance(0.5)
+    (_draw_new(lambda: sampler.draw_name('PER'), used),),
+    sampler.draw_verb(topic, is_transitive=True),
+    _draw_new_phrase(sampler, topic, used),
+    place=_draw_new(lambda: sampler.draw_name('LOC'), used)
+    if rng.bernoulli(0.5)
     else None,
-    tense=draws.choice(tuple(Tense)),
+    tense=rng.choice(tuple(Tense)),
   )
-  role = 'place' if draws.chance(0.75) else 'subject'
-  return statement(clause), Query(0, role, _question(clause, role))
+  role = 'place' if rng.bernoulli(0.75) else 'subject'
+  query = Query(0, role, _make_question(clause, role))
+  return make_statement(clause), query
 
 
-def _phrase(sampler: Sampler, topic: int, used: set[str]) -> Phrase:
-  determiner = sampler.draws.choice(_DETERMINERS)
-  return _new(
-    sampler,
+def _draw_new_phrase(sampler: Sampler, topic: int, used: set[str]) -> Phrase:
+  """Draws a name or a noun phrase with words that are not in `used`."""
+  determiner = sampler.rng.choice(_DETERMINERS)
+  return _draw_new(
     lambda: (
-      sampler.name(sampler.draws.choice(('PER', 'ORG')))
-      if sampler.draws.chance(0.4)
-      else sampler.noun_phrase(topic, determiner=determiner)
+      sampler.draw_name(sampler.rng.choice(('PER', 'ORG')))
+      if sampler.rng.bernoulli(0.4)
+      else sampler.draw_noun_phrase(topic, determiner=determiner)
     ),
     used,
   )
 
 
-def _new(sampler: Sampler, draw_phrase, used: set[str]) -> Phrase:
-  """A phrase none of whose words but 'company' was used before."""
+def _draw_new(draw_phrase: Callable[[], Phrase], used: set[str]) -> Phrase:
+  """Draws a phrase with words that are not in `used`, and adds them to it.
+
+  The general words of names, 'company' and 'new_place', may be repeated.
+  """
   while True:
     phrase = draw_phrase()
-    words = {w for w in phrase.head if w not in ('company', 'new_place')}
-    if not words & used:
-      used |= words
+    concept_ids = set(phrase.head) - {'company', 'new_place'}
+    if not concept_ids & used:
+      used |= concept_ids
       return phrase
 
 
-def _question(clause: Clause, role: str) -> Sentence:
-  """`the dog sees the cat in Rome` -> `who sees the cat?`"""
-  asked = {
+def _make_question(clause: Clause, role: str) -> Sentence:
+  """Turns a clause into a question that asks for one of its roles.
+
+  For example, `the dog sees the cat in Rome` becomes `who sees the cat?`.
+  """
+  changes: dict[str, dict[str, Any]] = {
     'subject': {'subjects': (Phrase(('who',)),), 'place': None},
     'object': {'object': Phrase(('what',)), 'place': None},
     'place': {'place': Phrase(('where',))},
-  }[role]
+  }
   return Sentence(
-    (dataclasses.replace(clause, **asked),),  # type: ignore
-    question=True,
+    (dataclasses.replace(clause, **changes[role]),), question=True
   )

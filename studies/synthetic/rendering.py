@@ -1,4 +1,4 @@
-"""Sentences as a language writes them, with all labels of their words."""
+"""Sentences of a language with all labels of their words."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ from studies.synthetic.typology import Language
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-  """A sentence of W words.
+  """A sentence of W words in a language.
 
   Attributes:
-    language: it is written in.
-    nodes: W nodes of its tree, in the order of the words.
-    heads: W places of heads, from 1; 0 for the root.
+    language: Language of the sentence.
+    nodes: W nodes of the dependency tree, in the order of the words.
+    heads: W positions of heads, starting at 1. The head of the root is 0.
   """
 
   language: Language
@@ -26,28 +26,36 @@ class Rendered:
 
   @property
   def words(self) -> tuple[str, ...]:
-    """The words; punctuation is a word."""
+    """The words, including punctuation."""
     return tuple(node.form for node in self.nodes)
 
   @property
   def text(self) -> str:
-    """As it is written: words and punctuation with spaces, or with none."""
-    return scripts.join(self.words, self.language.script)
+    """Words and punctuation, separated by spaces if the script has spaces."""
+    return scripts.join_words(self.words, self.language.script)
 
   def phrase(self, key: str) -> str:
-    """The phrase at a place, without its particle of case."""
-    node = next(n for n in self.nodes if n.key == key)
-    inside = [self.nodes.index(n) for n in node.in_order()]
-    words = (
+    """Returns the text of the phrase with a key, without its adposition.
+
+    Args:
+      key: Key of the head of the phrase (see `syntax.Node`).
+    """
+    head = next(node for node in self.nodes if node.key == key)
+    indices = [self.nodes.index(node) for node in head.in_order()]
+    forms = (
       node.form
-      for node in self.nodes[min(inside) : max(inside) + 1]
+      for node in self.nodes[min(indices) : max(indices) + 1]
       if node.relation != 'case'
     )
-    return scripts.join(words, self.language.script)
+    return scripts.join_words(forms, self.language.script)
 
 
 class Renderer:
-  """Renders meanings in several languages."""
+  """Renderer of meanings in several languages.
+
+  Args:
+    lexicons: Lexicon of each language by code.
+  """
 
   def __init__(self, lexicons: Mapping[str, Lexicon]):
     self._grammars = {
@@ -55,49 +63,52 @@ class Renderer:
     }
 
   def __call__(self, sentence: Sentence, code: str) -> Rendered:
-    """The sentence in the language of a code."""
+    """Renders a sentence in the language with a code."""
     grammar = self._grammars[code]
-    root = grammar.sentence(sentence)
+    root = grammar.build_tree(sentence)
     nodes = tuple(root.in_order())
-    place = {node: i for i, node in enumerate(nodes, start=1)}
+    positions = {node: i for i, node in enumerate(nodes, start=1)}
     heads = dict.fromkeys(nodes, 0)
     for node in nodes:
-      for child in (*node.before, *node.after):
-        heads[child] = place[node]
+      for dependent in (*node.before, *node.after):
+        heads[dependent] = positions[node]
     return Rendered(grammar.language, nodes, tuple(heads.values()))
 
   def text(self, sentence: Sentence, code: str) -> str:
-    """The sentence's text."""
+    """Returns the text of a sentence in the language with a code."""
     return self(sentence, code).text
 
   def join(self, texts: Iterable[str], code: str) -> str:
-    """Sentences as one text."""
-    return scripts.join(texts, self._grammars[code].language.script)
+    """Joins sentences of the language with a code into one text."""
+    return scripts.join_words(texts, self._grammars[code].language.script)
 
 
-def links(
+def align_words(
   first: Rendered, second: Rendered
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-  """Word alignment of two renderings of one meaning.
+  """Returns the word alignment of two renderings of the same meaning.
 
   Returns:
-    Sure links (i, j) from 0 of words that mean the same, and links that are
-    only possible: of a particle and the word that has an affix for it.
+    Sure links (i, j) of words with the same meaning, and possible links of a
+    particle and the word whose affix corresponds to it. The indices start at 0.
   """
-  places = {node.key: j for j, node in enumerate(second.nodes)}
+  indices = {node.key: j for j, node in enumerate(second.nodes)}
   sure = [
-    (i, places[node.key])
+    (i, indices[node.key])
     for i, node in enumerate(first.nodes)
-    if node.key in places
+    if node.key in indices
   ]
-  possible = _particles(first, second)
-  possible += [(i, j) for j, i in _particles(second, first)]
+  possible = _align_particles(first, second)
+  possible += [(i, j) for j, i in _align_particles(second, first)]
   return sorted(sure), sorted(possible)
 
 
-def _particles(first: Rendered, second: Rendered) -> list[tuple[int, int]]:
+def _align_particles(
+  first: Rendered, second: Rendered
+) -> list[tuple[int, int]]:
+  """Returns links of particles in `first` and affixed words in `second`."""
   affixes = {
-    key: j for j, node in enumerate(second.nodes) for key in node.stands_for
+    key: j for j, node in enumerate(second.nodes) for key in node.affix_keys
   }
   return [
     (i, affixes[node.key])

@@ -1,11 +1,14 @@
-"""Random meanings."""
+"""Random meanings of phrases and sentences."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from studies.synthetic import concepts
-from studies.synthetic.draws import Draws
 from studies.synthetic.meaning import Clause, Phrase, Sentence, Tense
+from studies.synthetic.random_generator import RandomGenerator
 
+_Item = TypeVar('_Item')
+# Relative frequencies.
 _DETERMINERS = {
   'the': 4.0,
   'a': 4.0,
@@ -19,127 +22,158 @@ _TENSES = {Tense.PAST: 1.0, Tense.PRESENT: 1.0, Tense.FUTURE: 1.0}
 
 
 class Sampler:
-  """Draws meanings.
+  """Sampler of meanings.
 
   Attributes:
-    draws: where the randomness comes from.
-    topic_share: share of sentences about the first topic.
+    rng: Random number generator.
+    first_topic_probability: Probability of the first topic.
   """
 
-  def __init__(self, draws: Draws, *, topic_share: float = 0.5):
-    self.draws = draws
-    self.topic_share = topic_share
+  def __init__(
+    self, rng: RandomGenerator, *, first_topic_probability: float = 0.5
+  ):
+    self.rng = rng
+    self.first_topic_probability = first_topic_probability
 
-  def topic(self) -> int:
-    """0 or 1."""
-    return 0 if self.draws.chance(self.topic_share) else 1
+  def draw_topic(self) -> int:
+    """Draws a topic, which is 0 or 1."""
+    return 0 if self.rng.bernoulli(self.first_topic_probability) else 1
 
-  def name(self, kind: str) -> Phrase:
-    """'PER', 'LOC' or 'ORG': a name of one or two words."""
-    one = lambda group: self.draws.choice(  # noqa: E731
-      concepts.of_group(group)
-    )
-    if kind == 'ORG':
-      return Phrase((one('organisation'), 'company'))
-    if kind == 'LOC':
-      first = ('new_place',) if self.draws.chance(0.3) else ()
-      return Phrase((*first, one('location')))
-    last = (one('last_name'),) if self.draws.chance(0.5) else ()
-    return Phrase((one('first_name'), *last))
+  def draw_name(self, entity: str) -> Phrase:
+    """Draws a name of one or two words.
 
-  def noun_phrase(
+    Args:
+      entity: Type of the named entity: 'PER', 'LOC' or 'ORG'.
+    """
+    if entity == 'ORG':
+      return Phrase((self._draw_concept('organisation'), 'company'))
+    if entity == 'LOC':
+      prefix = ('new_place',) if self.rng.bernoulli(0.3) else ()
+      return Phrase((*prefix, self._draw_concept('location')))
+    has_last_name = self.rng.bernoulli(0.5)
+    last_name = (self._draw_concept('last_name'),) if has_last_name else ()
+    return Phrase((self._draw_concept('first_name'), *last_name))
+
+  def _draw_concept(self, group: str) -> str:
+    return self.rng.choice(concepts.concepts_of_group(group))
+
+  def draw_noun_phrase(
     self, topic: int, *, determiner: str | None = None, adjective: float = 0.35
   ) -> Phrase:
-    """A common noun with a determiner, perhaps an adjective."""
+    """Draws a common noun with a determiner and maybe an adjective.
+
+    Args:
+      topic: Topic of the noun and the adjective.
+      determiner: Determiner. If None, it is drawn.
+      adjective: Probability of an adjective.
+    """
     return Phrase(
-      (self.draws.choice(concepts.nouns(topic)),),
-      determiner or self.draws.weighted(_DETERMINERS),
-      self.draws.choice(concepts.of_group('quality', topic))
-      if self.draws.chance(adjective)
+      (self.rng.choice(concepts.list_nouns(topic)),),
+      determiner or self.rng.weighted_choice(_DETERMINERS),
+      self.rng.choice(concepts.concepts_of_group('quality', topic))
+      if self.rng.bernoulli(adjective)
       else None,
     )
 
-  def phrase(self, topic: int) -> Phrase:
-    """A common noun phrase, or a name of a person or an organisation."""
-    kind = self.draws.weighted({'noun': 0.6, 'PER': 0.25, 'ORG': 0.15})
-    return self.noun_phrase(topic) if kind == 'noun' else self.name(kind)
+  def draw_phrase(self, topic: int) -> Phrase:
+    """Draws a noun phrase, or a name of a person or an organization."""
+    phrase_type = self.rng.weighted_choice(
+      {'noun': 0.6, 'PER': 0.25, 'ORG': 0.15}
+    )
+    if phrase_type == 'noun':
+      return self.draw_noun_phrase(topic)
+    return self.draw_name(phrase_type)
 
-  def place(self, topic: int) -> Phrase:
-    """A name of a place, or a noun."""
-    if self.draws.chance(0.6):
-      return self.name('LOC')
+  def draw_place(self, topic: int) -> Phrase:
+    """Draws a name of a place or a noun phrase of a place."""
+    if self.rng.bernoulli(0.6):
+      return self.draw_name('LOC')
     return Phrase(
-      (self.draws.choice(concepts.of_group('place', topic)),),
-      self.draws.choice(('the', 'a')),
+      (self.rng.choice(concepts.concepts_of_group('place', topic)),),
+      self.rng.choice(('the', 'a')),
     )
 
-  def clause(self, topic: int, *, plain: bool = False) -> Clause:
-    """A clause; a plain one has no owner, relative clause or second subject."""
-    draws = self.draws
-    if draws.chance(0.12):
-      return self.opinion(topic)
-    transitive = draws.chance(0.7)
-    subject = self.phrase(topic)
+  def draw_clause(self, topic: int, *, is_plain: bool = False) -> Clause:
+    """Draws a clause.
+
+    Args:
+      topic: Topic of the nouns, the verb and the adjectives.
+      is_plain: Whether to exclude possessors, relative clauses and second
+        subjects.
+    """
+    rng = self.rng
+    if rng.bernoulli(0.12):
+      return self.draw_opinion(topic)
+    is_transitive = rng.bernoulli(0.7)
+    subject = self.draw_phrase(topic)
     subjects: tuple[Phrase, ...] = (subject,)
-    if not plain:
-      shape = draws.weighted(
+    if not is_plain:
+      shape = rng.weighted_choice(
         {'joined': 0.15, 'owner': 0.15, 'relative': 0.15, 'simple': 0.55}
       )
       if shape == 'joined':
-        subjects = (subject, self.other(lambda: self.phrase(topic), subject))
+        second_subject = self.draw_different(
+          lambda: self.draw_phrase(topic), subject
+        )
+        subjects = (subject, second_subject)
       elif subject.determiner:
-        subjects = (self._modified(subject, shape, topic),)
-    place = self.place(topic) if draws.chance(0.35) else None
+        subjects = (self._add_modifier(subject, shape, topic),)
+    place = self.draw_place(topic) if rng.bernoulli(0.35) else None
     return Clause(
       subjects,
-      self.verb(topic, transitive=transitive),
-      self.phrase(topic) if transitive else None,
+      self.draw_verb(topic, is_transitive=is_transitive),
+      self.draw_phrase(topic) if is_transitive else None,
       place=place,
-      fronted=place is not None and draws.chance(0.3),
-      adverb=draws.choice(concepts.of_group('adverb'))
-      if draws.chance(0.25)
+      fronted=place is not None and rng.bernoulli(0.3),
+      adverb=rng.choice(concepts.concepts_of_group('adverb'))
+      if rng.bernoulli(0.25)
       else None,
-      tense=draws.weighted(_TENSES),
-      negated=draws.chance(0.15),
+      tense=rng.weighted_choice(_TENSES),
+      negated=rng.bernoulli(0.15),
     )
 
-  def verb(self, topic: int, *, transitive: bool) -> str:
-    """A verb."""
-    return self.draws.choice(
-      concepts.of_group('transitive' if transitive else 'intransitive', topic)
-    )
+  def draw_verb(self, topic: int, *, is_transitive: bool) -> str:
+    """Draws a verb of a topic."""
+    group = 'transitive' if is_transitive else 'intransitive'
+    return self.rng.choice(concepts.concepts_of_group(group, topic))
 
-  def opinion(self, topic: int) -> Clause:
-    """Somebody or something is good, bad, …"""
+  def draw_opinion(self, topic: int) -> Clause:
+    """Draws a clause whose predicate is an adjective of an opinion."""
     return Clause(
-      (self.phrase(topic),),
-      tense=self.draws.weighted(_TENSES),
-      predicate=self.draws.choice(concepts.of_group('opinion')),
-      negated=self.draws.chance(0.15),
+      (self.draw_phrase(topic),),
+      tense=self.rng.weighted_choice(_TENSES),
+      predicate=self.rng.choice(concepts.concepts_of_group('opinion')),
+      negated=self.rng.bernoulli(0.15),
     )
 
-  def sentence(self) -> Sentence:
-    """A statement of one clause or of two."""
-    topic = self.topic()
-    if self.draws.chance(0.2):
+  def draw_sentence(self) -> Sentence:
+    """Draws a statement of one or two clauses."""
+    topic = self.draw_topic()
+    if self.rng.bernoulli(0.2):
       return Sentence(
-        (self.clause(topic, plain=True), self.clause(topic, plain=True)),
-        self.draws.choice(('but', 'while')),
+        (
+          self.draw_clause(topic, is_plain=True),
+          self.draw_clause(topic, is_plain=True),
+        ),
+        self.rng.choice(('but', 'while')),
       )
-    return Sentence((self.clause(topic),))
+    return Sentence((self.draw_clause(topic),))
 
-  def other(self, draw: Callable[[], object], *than):
-    """Draws until it is none of `than`."""
-    while (found := draw()) in than:
+  def draw_different(
+    self, draw: Callable[[], _Item], *excluded: object
+  ) -> _Item:
+    """Calls `draw` until the result is not one of the excluded items."""
+    while (item := draw()) in excluded:
       pass
-    return found
+    return item
 
-  def _modified(self, subject: Phrase, shape: str, topic: int) -> Phrase:
+  def _add_modifier(self, subject: Phrase, shape: str, topic: int) -> Phrase:
+    """Adds a possessor or a relative clause, depending on the shape."""
     if shape == 'owner':
       owner = (
-        self.name('PER')
-        if self.draws.chance(0.5)
-        else self.noun_phrase(topic, adjective=0.2)
+        self.draw_name('PER')
+        if self.rng.bernoulli(0.5)
+        else self.draw_noun_phrase(topic, adjective=0.2)
       )
       return Phrase(
         subject.head, subject.determiner, subject.adjective, owner=owner
@@ -147,9 +181,9 @@ class Sampler:
     if shape == 'relative':
       clause = Clause(
         (),
-        self.verb(topic, transitive=True),
-        self.noun_phrase(topic, adjective=0.2),
-        tense=self.draws.choice((Tense.PAST, Tense.PRESENT)),
+        self.draw_verb(topic, is_transitive=True),
+        self.draw_noun_phrase(topic, adjective=0.2),
+        tense=self.rng.choice((Tense.PAST, Tense.PRESENT)),
       )
       return Phrase(
         subject.head, subject.determiner, subject.adjective, relative=clause

@@ -1,18 +1,18 @@
-"""Writing systems: the letters of invented words, and how words are joined.
+"""Writing systems of synthetic words.
 
-Nothing is taken from a real vocabulary: words are strings of syllables, or of
-signs in the script without spaces.
+No words of real vocabularies are used. Words are strings of syllables, or of
+characters in the script without spaces.
 """
 
 import dataclasses
 import enum
 from collections.abc import Iterable
 
-from studies.synthetic.draws import Draws
+from studies.synthetic.random_generator import RandomGenerator
 
 
 class Script(enum.Enum):
-  """How a language is written."""
+  """Script of a language."""
 
   LATIN = 'latin'
   CYRILLIC = 'cyrillic'
@@ -24,15 +24,15 @@ class Script(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Letters:
-  """The syllables of a script.
+  """The syllables and the punctuation of a script.
 
   Attributes:
-    onsets: what a syllable begins with.
-    vowels: what follows; '' where vowels are not written.
-    full_stop: ends a statement.
-    question_mark: ends a question.
-    has_case: whether names are capitalised.
-    has_spaces: whether spaces stand between words.
+    onsets: First letters of a syllable.
+    vowels: Vowels of a syllable, '' for vowels that are not written.
+    full_stop: Punctuation of a statement.
+    question_mark: Punctuation of a question.
+    has_case: Whether names are capitalized.
+    has_spaces: Whether words are separated by spaces.
   """
 
   onsets: tuple[str, ...]
@@ -45,11 +45,7 @@ class Letters:
 
 LETTERS = {
   Script.LATIN: Letters(
-    tuple('b d f g k l m n p r s t v z'.split()),
-    tuple('aeiou'),
-    '.',
-    '?',
-    has_case=True,
+    tuple('bdfgklmnprstvz'), tuple('aeiou'), '.', '?', has_case=True
   ),
   Script.CYRILLIC: Letters(
     tuple('бвгджзклмнпрстф'), tuple('аеиоу'), '.', '?', has_case=True
@@ -65,36 +61,37 @@ LETTERS = {
   ),
   Script.HAN: Letters((), (), '。', '？', has_spaces=False),
 }
-# Three separate ranges of signs, so that text without spaces has one reading:
-# a content word is a first sign and a last one, a function word one sign.
-_FIRST = tuple(map(chr, range(0x4E10, 0x4E10 + 40)))
-_LAST = tuple(map(chr, range(0x5E10, 0x5E10 + 40)))
-_SINGLE = tuple(map(chr, range(0x6E10, 0x6E10 + 160)))
+# Three disjoint ranges of Han characters, so that text without spaces has a
+# unique segmentation. A content word is a first and a last character. A function
+# word or an affix is a single character.
+_FIRST_CHARACTERS = tuple(map(chr, range(0x4E10, 0x4E10 + 40)))
+_LAST_CHARACTERS = tuple(map(chr, range(0x5E10, 0x5E10 + 40)))
+_SINGLE_CHARACTERS = tuple(map(chr, range(0x6E10, 0x6E10 + 160)))
 
 
-def content_word(script: Script, draws: Draws) -> str:
-  """An invented word of two or three syllables; of two signs in Han."""
+def draw_content_word(script: Script, rng: RandomGenerator) -> str:
+  """Draws a word of two or three syllables, or of two Han characters."""
   if script is Script.HAN:
-    return draws.choice(_FIRST) + draws.choice(_LAST)
-  count = 2 + draws.below(2)
-  return ''.join(affix(script, draws) for _ in range(count))
+    return rng.choice(_FIRST_CHARACTERS) + rng.choice(_LAST_CHARACTERS)
+  num_syllables = 2 + rng.integer(2)
+  return ''.join(draw_affix(script, rng) for _ in range(num_syllables))
 
 
-def function_word(script: Script, draws: Draws) -> str:
-  """An invented word of one closed syllable, or of one sign."""
+def draw_function_word(script: Script, rng: RandomGenerator) -> str:
+  """Draws a word of one closed syllable, or of one Han character."""
   if script is Script.HAN:
-    return draws.choice(_SINGLE)
-  return affix(script, draws) + draws.choice(LETTERS[script].onsets)
+    return rng.choice(_SINGLE_CHARACTERS)
+  return draw_affix(script, rng) + rng.choice(LETTERS[script].onsets)
 
 
-def affix(script: Script, draws: Draws) -> str:
-  """An open syllable, or one sign."""
+def draw_affix(script: Script, rng: RandomGenerator) -> str:
+  """Draws an open syllable, or one Han character."""
   if script is Script.HAN:
-    return draws.choice(_SINGLE)
+    return rng.choice(_SINGLE_CHARACTERS)
   letters = LETTERS[script]
-  return draws.choice(letters.onsets) + draws.choice(letters.vowels)
+  return rng.choice(letters.onsets) + rng.choice(letters.vowels)
 
 
-def join(words: Iterable[str], script: Script) -> str:
-  """The text of words: `a b c`, or `abc` in a script without spaces."""
+def join_words(words: Iterable[str], script: Script) -> str:
+  """Joins words: `a b c`, or `abc` in a script without spaces."""
   return (' ' if LETTERS[script].has_spaces else '').join(words)

@@ -1,10 +1,10 @@
-"""Synthetic languages: text and labelled examples of every family.
+"""SeqIO tasks of synthetic languages: text and labeled examples.
 
-Nothing is registered on import, as the folder must be told. After `xlflax
-synthetic --output=toy`,
+No tasks are registered on import, because they depend on the folder. After
+`python -m studies.synthetic --output=toy`,
 
     from studies.synthetic import seqio_tasks
-    synthetic.register('toy')
+    seqio_tasks.register_tasks('toy')
 
 registers
 
@@ -15,7 +15,7 @@ registers
   paraphrase, reviews, pos, trees, ner, qa, choices, unanswerable, topics;
 - `synthetic.alignment.<l1>_<l2>`, `synthetic.bucc.<l2>_<l1>`,
   `synthetic.similarity.<l2>_<l1>`, `synthetic.pairs.<l2>_<l1>` and the parallel
-  tasks `synthetic.tatoeba.<l2>_<l1>`, l1 being the first language.
+  tasks `synthetic.tatoeba.<l2>_<l1>`, where l1 is the first language.
 """
 
 import pathlib
@@ -25,77 +25,89 @@ import seqio
 
 from studies.synthetic import generator, sources
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.seqio_tasks import corpus_tasks
-from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.data.seqio_tasks import corpus_tasks, task_registry
 from xlflax.data.supervised.sources import supervised_tasks
 from xlflax.tasks import opus
 
 _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
 
 
-def register(
+def register_tasks(
   directory: str | pathlib.Path, *, prefix: str = 'synthetic'
 ) -> tuple[str, ...]:
-  """Registers tasks and mixtures over a folder; see the module.
+  """Registers the tasks and mixtures of a folder (see the module).
 
   Args:
-    directory: written by `python -m studies.synthetic`.
-    prefix: of the names.
+    directory: Folder written by `python -m studies.synthetic`.
+    prefix: Prefix of the names.
 
   Returns:
-    The names, mixtures last.
+    The registered names, mixtures last.
 
   Raises:
-    CorpusError: no such folder, or a name is taken.
+    CorpusError: If the folder does not exist or a name is already registered.
   """
   options = generator.read_options(directory)
-  names = list(
-    corpus_tasks.register_corpus(
-      Corpus(pathlib.Path(directory) / 'corpus'), prefix=prefix
-    )
-  )
+  corpus = Corpus(pathlib.Path(directory) / 'corpus')
+  names = list(corpus_tasks.register_corpus(corpus, prefix=prefix))
   mixtures = []
-  for kind in (*sources.FAMILIES, 'bucc', 'tatoeba'):
-    splits = {
-      _SPLITS[split]: sources.files(directory, kind, split)
-      for split in options.splits(kind)
+  for family in (*sources.FAMILIES, 'bucc', 'tatoeba'):
+    files_by_split = {
+      _SPLITS[split]: sources.family_files(directory, family, split)
+      for split in options.splits(family)
     }
-    parts = [part for part in splits['test'] if kind != 'qa' or '-' not in part]
-    own = [
-      _add(
-        f'{prefix}.{kind}.{part.replace("-", "_")}',
-        kind,
-        part,
-        {split: paths[part] for split, paths in splits.items()},
-      ).name
-      for part in parts
+    languages = [
+      language
+      for language in files_by_split['test']
+      if family != 'qa' or '-' not in language
     ]
-    mixtures.append(f'{prefix}.{kind}')
-    if kind == 'tatoeba':
-      task_registry.add_mixture(mixtures[-1], own)
+    task_names = [
+      _add_task(
+        f'{prefix}.{family}.{language.replace("-", "_")}',
+        family,
+        language,
+        {split: files[language] for split, files in files_by_split.items()},
+      ).name
+      for language in languages
+    ]
+    mixture = f'{prefix}.{family}'
+    if family == 'tatoeba':
+      task_registry.add_mixture(mixture, task_names)
     else:
-      supervised_tasks.add_labelled_mixture(mixtures[-1], own)
-    names += own
+      supervised_tasks.add_labelled_mixture(mixture, task_names)
+    mixtures.append(mixture)
+    names += task_names
   return (*names, *mixtures)
 
 
-def _add(
-  name: str, kind: str, part: str, files: Mapping[str, str | tuple[str, ...]]
+def _add_task(
+  name: str,
+  family: str,
+  language: str,
+  files: Mapping[str, str | tuple[str, ...]],
 ) -> seqio.Task:
-  first, _, second = part.partition('-')
-  if kind == 'tatoeba':
+  """Adds a task of a family.
+
+  Args:
+    name: Name of the task.
+    family: Name of the family.
+    language: Language or language pair.
+    files: File or files of each split.
+  """
+  first, _, second = language.partition('-')
+  if family == 'tatoeba':
     return opus.add_moses_task(
       name,
       languages=(first, second),
       files={split: tuple(paths) for split, paths in files.items()},
     )
-  if kind == 'bucc':
+  if family == 'bucc':
     return supervised_tasks.add_mined_task(
       name,
-      language=part,
+      language=language,
       files={split: tuple(paths) for split, paths in files.items()},
     )
-  family = sources.FAMILIES[kind]
+  format, options = sources.FAMILIES[family]
   return supervised_tasks.add_labelled_task(
-    name, format=family.format, language=part, files=files, **family.options
+    name, format=format, language=language, files=files, **options
   )

@@ -1,4 +1,4 @@
-"""Labelled examples of a folder of synthetic languages."""
+"""Labeled examples of a folder of synthetic languages."""
 
 import pathlib
 from typing import Any, NamedTuple
@@ -12,15 +12,16 @@ from xlflax.data.supervised.sources.example_source import (
 )
 from xlflax.utils import errors
 
+# Language or language pair to path, or to paths.
 Paths = dict[str, str | tuple[str, ...]]
 
 
 class Family(NamedTuple):
-  """How the files of a family are read.
+  """Format of the files of a family.
 
   Attributes:
-    format: of the files.
-    options: of the format's reader.
+    format: Name of the format.
+    options: Options of the format's reader.
   """
 
   format: str
@@ -42,129 +43,176 @@ FAMILIES = {
   'similarity': Family('rated_pairs', {}),
   'pairs': Family('rated_pairs', {}),
 }
-_OF_PAIRS = ('alignment', 'similarity', 'pairs')
-_SUFFIXES = dict(
-  pair.split('.')
-  for pair in """nli.tsv paraphrase.tsv reviews.tsv pos.conllu trees.conllu
-  ner.iob2 qa.json choices.jsonl unanswerable.json topics.tsv""".split()
-)
+# Families of language pairs.
+_PAIR_FAMILIES = ('alignment', 'similarity', 'pairs')
+_SUFFIXES = {
+  'nli': 'tsv',
+  'paraphrase': 'tsv',
+  'reviews': 'tsv',
+  'pos': 'conllu',
+  'trees': 'conllu',
+  'ner': 'iob2',
+  'qa': 'json',
+  'choices': 'jsonl',
+  'unanswerable': 'json',
+  'topics': 'tsv',
+}
 
 
-def labelled(
+def labeled_dataset(
   directory: str | pathlib.Path,
-  kind: str,
+  family: str,
   split: str,
   *,
-  parts: tuple[str, ...] | None = None,
+  languages: tuple[str, ...] | None = None,
   max_examples: int | None = None,
 ) -> FileDataset:
-  """The examples of a family in a split.
+  """Returns the examples of a family in a split.
 
   Args:
-    directory: written by `generator.write`.
-    kind: of `FAMILIES`.
+    directory: Folder written by `generator.write_languages`.
+    family: Key of `FAMILIES`.
     split: 'train', 'dev' or 'test'.
-    parts: languages; for alignments pairs such as 'en-aa', for rated pairs
-      ones such as 'aa-en', and for questions also these (context and
-      question); None: all languages, or all pairs of what is of pairs alone.
-    max_examples: the first so many of a part; None: all.
+    languages: Languages to read. For alignments, language pairs such as
+      'en-aa'. For rated pairs, language pairs such as 'aa-en'. For questions,
+      also pairs of the languages of context and question. If None, all
+      languages, or all language pairs if the family has only pairs.
+    max_examples: Maximum number of examples of each language. If None, all
+      examples are read.
 
   Raises:
-    CorpusError: no such folder.
-    ConfigError: no such family, split or part.
+    CorpusError: If the directory was not written by `write_languages`.
+    ConfigError: If the family, the split or a language does not exist.
   """
-  found = files(directory, kind, split)
-  if parts is None:
-    parts = tuple(
-      part for part in found if kind in _OF_PAIRS or '-' not in part
+  paths = family_files(directory, family, split)
+  if languages is None:
+    languages = tuple(
+      language
+      for language in paths
+      if family in _PAIR_FAMILIES or '-' not in language
     )
-  unknown = sorted(set(parts) - set(found))
+  unknown = sorted(set(languages) - set(paths))
   if unknown:
     raise errors.ConfigError(
-      'The synthetic languages have no such part',
+      'Unknown synthetic language or language pair',
       got=', '.join(unknown),
-      expected=', '.join(found),
+      expected=', '.join(paths),
       where=str(directory),
     )
-  format, options = FAMILIES[kind]
+  format, options = FAMILIES[family]
   return FileDataset(
     format=format,
     options=options,
-    files={part: found[part] for part in parts},
+    files={language: paths[language] for language in languages},
     max_examples=max_examples,
   )
 
 
-def mined(directory: str | pathlib.Path, split: str) -> BitextMiningFiles:
-  """The collections among which translations are hidden; split dev or test.
+def mining_dataset(
+  directory: str | pathlib.Path, split: str
+) -> BitextMiningFiles:
+  """Returns the collections for bitext mining.
+
+  Args:
+    directory: Folder written by `generator.write_languages`.
+    split: 'dev' or 'test'.
 
   Raises:
-    CorpusError: no such folder.
+    CorpusError: If the directory was not written by `write_languages`.
   """
   return BitextMiningFiles(
     files={
-      part: tuple(paths)
-      for part, paths in files(directory, 'bucc', split).items()
+      pair: tuple(paths)
+      for pair, paths in family_files(directory, 'bucc', split).items()
     }
   )
 
 
-def rankings(directory: str | pathlib.Path, split: str) -> beir.BeirDataset:
-  """Queries in the first language with documents in each other; dev or test."""
+def ranking_dataset(
+  directory: str | pathlib.Path, split: str
+) -> beir.BeirDataset:
+  """Returns queries in the first language and documents in the others.
+
+  Args:
+    directory: Folder written by `generator.write_languages`.
+    split: 'dev' or 'test'.
+
+  Raises:
+    CorpusError: If the directory was not written by `write_languages`.
+  """
+  # Checks the directory.
   generator.read_options(directory)
   folder = pathlib.Path(directory) / 'ranking' / split
   return beir.BeirDataset(directory=str(folder))
 
 
-def altered(directory, split: str) -> dict[str, str]:
-  """The first language -> its altered sentences, for xsim++; dev or test."""
+def altered_files(directory: str | pathlib.Path, split: str) -> dict[str, str]:
+  """Returns the file of altered sentences for xsim++, by language.
+
+  Args:
+    directory: Folder written by `generator.write_languages`.
+    split: 'dev' or 'test'.
+
+  Raises:
+    CorpusError: If the directory was not written by `write_languages`.
+  """
   pivot = generator.read_options(directory).codes[0]
   folder = pathlib.Path(directory) / 'tatoeba'
   return {pivot: str(folder / f'{split}.{pivot}.altered')}
 
 
-def files(directory, kind: str, split: str) -> Paths:
-  """Part -> file or files of a kind, 'bucc' and 'tatoeba' among them.
+def family_files(
+  directory: str | pathlib.Path, family: str, split: str
+) -> Paths:
+  """Returns the files of a family by language or language pair.
+
+  Args:
+    directory: Folder written by `generator.write_languages`.
+    family: Key of `FAMILIES`, 'bucc' or 'tatoeba'.
+    split: 'train', 'dev' or 'test'.
 
   Raises:
-    CorpusError: no such folder.
-    ConfigError: no such kind or split.
+    CorpusError: If the directory was not written by `write_languages`.
+    ConfigError: If the family or the split does not exist.
   """
   options = generator.read_options(directory)
-  if kind not in (*FAMILIES, 'bucc', 'tatoeba') or split not in options.splits(
-    kind
-  ):
+  families = (*FAMILIES, 'bucc', 'tatoeba')
+  if family not in families or split not in options.splits(family):
     raise errors.ConfigError(
-      'There is no such kind and split of data',
-      got=f'{kind}/{split}',
-      expected=f'{", ".join(FAMILIES)}, bucc or tatoeba, with '
-      f'{", ".join(SPLITS)} (some have no train)',
+      'Unknown family or split of synthetic languages',
+      got=f'{family}/{split}',
+      expected=f'one of {", ".join(families)}, with {", ".join(SPLITS)} (some '
+      'families have no train split)',
     )
-  folder = pathlib.Path(directory) / kind
-  return _named(folder, kind, split, options)
+  folder = pathlib.Path(directory) / family
+  return _locate_files(folder, family, split, options)
 
 
-def _named(
-  folder: pathlib.Path, kind: str, split: str, options: SyntheticOptions
+def _locate_files(
+  folder: pathlib.Path, family: str, split: str, options: SyntheticOptions
 ) -> Paths:
+  """Returns the files of a family in its folder."""
   pivot, *others = options.codes
-  if kind in _SUFFIXES:
-    parts = list(options.codes)
-    if kind == 'qa' and split != 'train':
-      parts += [
-        f'{a}-{b}' for code in others for a, b in ((code, pivot), (pivot, code))
-      ]
-    names = {part: f'{split}.{part}.{_SUFFIXES[kind]}' for part in parts}
-    return {part: str(folder / name) for part, name in names.items()}
-  found: Paths = {}
+  if family in _SUFFIXES:
+    languages = list(options.codes)
+    if family == 'qa' and split != 'train':
+      for code in others:
+        languages += [f'{code}-{pivot}', f'{pivot}-{code}']
+    suffix = _SUFFIXES[family]
+    return {
+      language: str(folder / f'{split}.{language}.{suffix}')
+      for language in languages
+    }
+
+  files: Paths = {}
   for code in others:
-    ends = {
+    suffixes = {
       'alignment': ('txt', 'gold'),
       'bucc': (code, pivot, 'gold'),
       'tatoeba': (code, pivot),
-    }.get(kind, ('tsv',))
-    part = f'{pivot}-{code}' if kind == 'alignment' else f'{code}-{pivot}'
-    name = f'{part}.{split}' if kind == 'bucc' else f'{split}.{part}'
-    paths = tuple(str(folder / f'{name}.{end}') for end in ends)
-    found[part] = paths if len(paths) > 1 else paths[0]
-  return found
+    }.get(family, ('tsv',))
+    pair = f'{pivot}-{code}' if family == 'alignment' else f'{code}-{pivot}'
+    stem = f'{pair}.{split}' if family == 'bucc' else f'{split}.{pair}'
+    paths = tuple(str(folder / f'{stem}.{suffix}') for suffix in suffixes)
+    files[pair] = paths if len(paths) > 1 else paths[0]
+  return files

@@ -1,10 +1,11 @@
-"""From a meaning to the dependency tree of a language, words in order.
+"""Grammars that turn meanings into dependency trees with ordered words.
 
-Trees are projective by construction: the words of a subtree stand together.
+Trees are projective by construction: the words of a subtree are contiguous.
 Relations are those of Universal Dependencies, without subtypes.
 """
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 
 from studies.synthetic import concepts
 from studies.synthetic.lexicon import Lexicon
@@ -12,6 +13,7 @@ from studies.synthetic.meaning import Clause, Phrase, Sentence, Tense
 from studies.synthetic.scripts import LETTERS
 from studies.synthetic.typology import Morphology, Side, WordOrder
 
+# Group or concept of the first word of a name to the type of the named entity.
 _ENTITIES = {
   'first_name': 'PER',
   'location': 'LOC',
@@ -22,18 +24,18 @@ _ENTITIES = {
 
 @dataclasses.dataclass(eq=False)
 class Node:
-  """A word with what depends on it.
+  """A word with its dependents.
 
   Attributes:
-    concept: what it means; '' for punctuation.
-    form: the word.
-    tag: universal part of speech.
-    relation: to its head.
-    key: its place in the meaning, the same in all languages.
+    concept: Concept of the word, or '' for punctuation.
+    form: Word form.
+    tag: Universal part of speech.
+    relation: Dependency relation to the head.
+    key: Position in the meaning, which is the same in all languages.
     entity: IOB2 tag.
-    stands_for: keys of particles that the word expresses by an affix.
-    before: dependents on its left, outermost first.
-    after: dependents on its right, innermost first.
+    affix_keys: Keys of particles that the word expresses by an affix.
+    before: Dependents before the word, outermost first.
+    after: Dependents after the word, innermost first.
   """
 
   concept: str
@@ -42,11 +44,11 @@ class Node:
   relation: str
   key: str
   entity: str = 'O'
-  stands_for: tuple[str, ...] = ()
+  affix_keys: tuple[str, ...] = ()
   before: list['Node'] = dataclasses.field(default_factory=list)
   after: list['Node'] = dataclasses.field(default_factory=list)
 
-  def in_order(self):
+  def in_order(self) -> Iterator['Node']:
     """Yields the nodes of the subtree from the first word to the last."""
     for node in self.before:
       yield from node.in_order()
@@ -56,22 +58,26 @@ class Node:
 
 
 class Grammar:
-  """Builds the trees of one language."""
+  """Grammar of a language.
+
+  Args:
+    lexicon: Lexicon of the language.
+  """
 
   def __init__(self, lexicon: Lexicon):
     self.lexicon = lexicon
     self.language = lexicon.language
     self._agrees = self.language.morphology is Morphology.AGREEING
 
-  def sentence(self, sentence: Sentence) -> Node:
-    """The tree of a sentence; its root's relation is 'root'."""
-    root = self._clause(sentence.clauses[0], 'root', 'c0')
+  def build_tree(self, sentence: Sentence) -> Node:
+    """Returns the root of the dependency tree of a sentence."""
+    root = self._build_clause(sentence.clauses[0], 'root', 'c0')
     for number, clause in enumerate(sentence.clauses[1:], start=1):
-      joined = self._clause(clause, 'conj', f'c{number}')
-      joined.before.insert(
-        0, self._word(sentence.joint, 'cc', f'c{number}.joint')
+      conjunct = self._build_clause(clause, 'conj', f'c{number}')
+      conjunct.before.insert(
+        0, self._build_word(sentence.joint, 'cc', f'c{number}.joint')
       )
-      root.after.append(joined)
+      root.after.append(conjunct)
     letters = LETTERS[self.language.script]
     root.after.append(
       Node(
@@ -84,9 +90,15 @@ class Grammar:
     )
     return root
 
-  def _word(
-    self, concept: str, relation: str, key: str, marks=(), stands_for=()
+  def _build_word(
+    self,
+    concept: str,
+    relation: str,
+    key: str,
+    marks: Sequence[str] = (),
+    affix_keys: Sequence[str] = (),
   ) -> Node:
+    """Returns the node of a word, inflected if the concept takes affixes."""
     if not self.lexicon.inflects(concept):
       marks = ()
     return Node(
@@ -95,161 +107,182 @@ class Grammar:
       concepts.CONCEPTS[concept].tag,
       relation,
       key,
-      stands_for=tuple(stands_for),
+      affix_keys=tuple(affix_keys),
     )
 
-  def _clause(self, clause: Clause, relation: str, key: str) -> Node:
-    group, root = self._verb_group(clause, relation, key)
-    subjects = self._subjects(clause, key)
-    objects = (
-      []
-      if clause.object is None
-      else [self._phrase(clause.object, 'obj', f'{key}.object', ('object',))]
-    )
-    places = (
-      []
-      if clause.place is None
-      else [self._place(clause.place, f'{key}.place')]
-    )
-    adverbs = (
-      []
-      if clause.adverb is None
-      else [self._word(clause.adverb, 'advmod', f'{key}.adverb')]
-    )
+  def _build_clause(self, clause: Clause, relation: str, key: str) -> Node:
+    """Returns the root of a clause in the word order of the language."""
+    verb_group, root = self._build_verb_group(clause, relation, key)
+    subjects = self._build_subjects(clause, key)
+    objects, places, adverbs = [], [], []
+    if clause.object is not None:
+      objects.append(
+        self._build_phrase(clause.object, 'obj', f'{key}.object', ('object',))
+      )
+    if clause.place is not None:
+      places.append(self._build_place(clause.place, f'{key}.place'))
+    if clause.adverb is not None:
+      adverbs.append(self._build_word(clause.adverb, 'advmod', f'{key}.adverb'))
+
     front = places if clause.fronted else []
     back = [] if clause.fronted else places
     order = self.language.word_order
     if order is WordOrder.SVO:
-      parts = front + subjects + group + objects + back + adverbs
+      nodes = front + subjects + verb_group + objects + back + adverbs
     elif order is WordOrder.SOV:
-      parts = front + subjects + objects + back + adverbs + group
+      nodes = front + subjects + objects + back + adverbs + verb_group
     else:
-      parts = front + group + subjects + objects + back + adverbs
-    place = parts.index(root)
-    root.before += parts[:place]
-    root.after += parts[place + 1 :]
+      nodes = front + verb_group + subjects + objects + back + adverbs
+    root_index = nodes.index(root)
+    root.before += nodes[:root_index]
+    root.after += nodes[root_index + 1 :]
     return root
 
-  def _verb_group(
+  def _build_verb_group(
     self, clause: Clause, relation: str, key: str
   ) -> tuple[list[Node], Node]:
-    """The root with particles and copula, as they stand; and the root."""
-    carrier = clause.verb or 'be'
-    marks, particles, stands_for = [], [], []
+    """Returns the root of a clause with its particles and copula, in order.
+
+    Returns:
+      The nodes of the verb group, and the root.
+    """
+    inflected_concept = clause.verb or 'be'
+    marks, particles, affix_keys = [], [], []
     if clause.tense is not Tense.PRESENT:
-      if self.lexicon.inflects(carrier):
+      if self.lexicon.inflects(inflected_concept):
         marks.append(clause.tense.value)
-        stands_for.append(f'{key}.tense')
+        affix_keys.append(f'{key}.tense')
       else:
-        particles.append(self._word(clause.tense.value, 'aux', f'{key}.tense'))
+        particles.append(
+          self._build_word(clause.tense.value, 'aux', f'{key}.tense')
+        )
     if self._agrees and _is_plural(clause.subjects):
       marks.append('plural_verb')
     if clause.negated:
-      particles.insert(0, self._word('not', 'advmod', f'{key}.not'))
+      particles.insert(0, self._build_word('not', 'advmod', f'{key}.not'))
     if clause.verb:
-      root = self._word(clause.verb, relation, f'{key}.verb', marks, stands_for)
+      root = self._build_word(
+        clause.verb, relation, f'{key}.verb', marks, affix_keys
+      )
     else:
       assert clause.predicate is not None
-      root = self._word(clause.predicate, relation, f'{key}.predicate')
-      particles.append(self._word('be', 'cop', f'{key}.be', marks, stands_for))
-    group = [*particles, root]
+      root = self._build_word(clause.predicate, relation, f'{key}.predicate')
+      particles.append(
+        self._build_word('be', 'cop', f'{key}.be', marks, affix_keys)
+      )
+    verb_group = [*particles, root]
     if self.language.word_order is WordOrder.SOV:
-      group.reverse()
-    return group, root
+      verb_group.reverse()
+    return verb_group, root
 
-  def _subjects(self, clause: Clause, key: str) -> list[Node]:
+  def _build_subjects(self, clause: Clause, key: str) -> list[Node]:
+    """Returns the node of the subjects, or [] in a relative clause."""
     if not clause.subjects:
       return []
     nodes = [
-      self._phrase(subject, 'nsubj' if not i else 'conj', f'{key}.subject{i}')
+      self._build_phrase(
+        subject, 'nsubj' if not i else 'conj', f'{key}.subject{i}'
+      )
       for i, subject in enumerate(clause.subjects)
     ]
     for i, node in enumerate(nodes[1:], start=1):
-      node.before.insert(0, self._word('and', 'cc', f'{key}.and{i}'))
+      node.before.insert(0, self._build_word('and', 'cc', f'{key}.and{i}'))
       nodes[0].after.append(node)
     return nodes[:1]
 
-  def _place(self, place: Phrase, key: str) -> Node:
+  def _build_place(self, place: Phrase, key: str) -> Node:
+    """Returns the node of a place with its adposition."""
     if place.head == ('where',):
-      return self._word('where', 'advmod', key)
-    return self._adposition('in', self._phrase(place, 'obl', key))
+      return self._build_word('where', 'advmod', key)
+    return self._add_adposition('in', self._build_phrase(place, 'obl', key))
 
-  def _adposition(self, concept: str, node: Node) -> Node:
-    word = self._word(concept, 'case', f'{node.key}.{concept}')
+  def _add_adposition(self, concept: str, node: Node) -> Node:
+    """Adds an adposition to a phrase and returns the phrase."""
+    word = self._build_word(concept, 'case', f'{node.key}.{concept}')
     if self.language.adposition is Side.BEFORE:
       node.before.insert(0, word)
     else:
       node.after.append(word)
     return node
 
-  def _phrase(
+  def _build_phrase(
     self, phrase: Phrase, relation: str, key: str, marks: tuple[str, ...] = ()
   ) -> Node:
+    """Returns the node of a noun phrase with its modifiers."""
     if phrase.determiner in concepts.PLURAL:
       marks = ('plural', *marks)
-    node = self._word(phrase.head[0], relation, key, marks)
+    node = self._build_word(phrase.head[0], relation, key, marks)
     self._add_name(node, phrase)
-    adjectives = (
-      []
-      if phrase.adjective is None
-      else [
-        self._word(
+    adjectives, determiners = [], []
+    if phrase.adjective is not None:
+      adjectives.append(
+        self._build_word(
           phrase.adjective,
           'amod',
           f'{key}.adjective',
           marks if self._agrees else (),
         )
-      ]
-    )
-    determiners = []
+      )
     if phrase.determiner is not None:
-      number = concepts.CONCEPTS[phrase.determiner].tag == 'NUM'
-      determiners = [
-        self._word(
-          phrase.determiner, 'nummod' if number else 'det', f'{key}.determiner'
+      is_numeral = concepts.CONCEPTS[phrase.determiner].tag == 'NUM'
+      determiners.append(
+        self._build_word(
+          phrase.determiner,
+          'nummod' if is_numeral else 'det',
+          f'{key}.determiner',
         )
-      ]
-    self._place_modifiers(
-      node, determiners, adjectives, self._long_modifiers(phrase, key)
+      )
+    self._attach_modifiers(
+      node, determiners, adjectives, self._build_long_modifiers(phrase, key)
     )
     return node
 
-  def _place_modifiers(self, node, determiners, adjectives, long) -> None:
-    sides = (
-      (long, self.language.adposition is Side.AFTER),
+  def _attach_modifiers(
+    self,
+    node: Node,
+    determiners: list[Node],
+    adjectives: list[Node],
+    long_modifiers: list[Node],
+  ) -> None:
+    """Attaches modifiers to a noun on the sides of the language."""
+    # From the outermost to the innermost modifiers.
+    modifiers = (
+      (long_modifiers, self.language.adposition is Side.AFTER),
       (determiners, self.language.determiner is Side.BEFORE),
       (adjectives, self.language.adjective is Side.BEFORE),
     )
-    for nodes, is_before in sides:  # from the outermost to the innermost
+    for nodes, is_before in modifiers:
       if is_before:
         node.before += nodes
-    for nodes, is_before in reversed(sides):
+    for nodes, is_before in reversed(modifiers):
       if not is_before:
         node.after += nodes
 
-  def _long_modifiers(self, phrase: Phrase, key: str) -> list[Node]:
-    out = []
+  def _build_long_modifiers(self, phrase: Phrase, key: str) -> list[Node]:
+    """Returns the nodes of a possessor and a relative clause."""
+    modifiers = []
     if phrase.owner is not None:
-      out.append(
-        self._adposition(
-          'of', self._phrase(phrase.owner, 'nmod', f'{key}.owner')
+      modifiers.append(
+        self._add_adposition(
+          'of', self._build_phrase(phrase.owner, 'nmod', f'{key}.owner')
         )
       )
     if phrase.relative is not None:
-      clause = self._clause(phrase.relative, 'acl', f'{key}.relative')
-      mark = self._word('that', 'mark', f'{key}.that')
+      clause = self._build_clause(phrase.relative, 'acl', f'{key}.relative')
+      mark = self._build_word('that', 'mark', f'{key}.that')
       if self.language.adposition is Side.BEFORE:
         clause.before.insert(0, mark)
       else:
         clause.after.append(mark)
-      out.append(clause)
-    return out
+      modifiers.append(clause)
+    return modifiers
 
   def _add_name(self, node: Node, phrase: Phrase) -> None:
+    """Adds the further words of a name and the tags of a named entity."""
     group = concepts.CONCEPTS[phrase.head[0]].group
     entity = _ENTITIES.get(group) or _ENTITIES.get(phrase.head[0])
     for i, concept in enumerate(phrase.head[1:], start=1):
-      word = self._word(concept, 'flat', f'{node.key}.name{i}')
+      word = self._build_word(concept, 'flat', f'{node.key}.name{i}')
       word.entity = f'I-{entity}'
       node.after.append(word)
     if entity:
@@ -258,5 +291,5 @@ class Grammar:
 
 def _is_plural(subjects: tuple[Phrase, ...]) -> bool:
   return len(subjects) > 1 or any(
-    s.determiner in concepts.PLURAL for s in subjects
+    subject.determiner in concepts.PLURAL for subject in subjects
   )

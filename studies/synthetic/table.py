@@ -1,15 +1,17 @@
 """Prints the table of docs/measured/synthetic.md.
 
 python studies/synthetic/table.py WORK
+
+WORK is the folder that studies/synthetic/run.sh has written.
 """
 
 import json
 import pathlib
 import sys
 
-SOURCE = 'en'
-# task -> its metric and the one of the baseline
-ROWS = {
+TRAIN_LANGUAGE = 'en'
+# Task to its metric and the metric of its baseline, if it has one.
+METRICS = {
   'nli': ('accuracy', 'majority'),
   'paraphrase': ('accuracy', 'majority'),
   'reviews': ('accuracy', 'majority'),
@@ -23,47 +25,62 @@ ROWS = {
 }
 
 
-def suite_row(name: str, scores: dict[str, float]) -> str:
-  """A row of percentages: in-language, other languages, their baseline."""
-  metric, baseline = ROWS[name]
+def format_row(task: str, scores: dict[str, float]) -> str:
+  """Returns the table line of a task in percent.
 
-  def cells(kind: str | None) -> tuple[str, str]:
-    if kind is None:
+  The line contains the score in the language of fine-tuning, the scores in the
+  other languages, and the scores of the baseline in the other languages.
+
+  Args:
+    task: Key of `METRICS`.
+    scores: Scores by 'metric/language'.
+  """
+  metric, baseline = METRICS[task]
+
+  def format_cells(name: str | None) -> tuple[str, str]:
+    if name is None:
       return '-', '-'
-    found = {
+    scores_by_language = {
       key.split('/')[1]: value
       for key, value in scores.items()
-      if key.split('/')[0] == kind and not key.endswith('/mean')
+      if key.split('/')[0] == name and not key.endswith('/mean')
     }
-    own = found.pop(SOURCE, None)
-    return (
-      '-' if own is None else f'{100 * own:.1f}',
-      ', '.join(f'{part} {100 * value:.1f}' for part, value in found.items())
-      or '-',
+    source_score = scores_by_language.pop(TRAIN_LANGUAGE, None)
+    source_cell = '-' if source_score is None else f'{100 * source_score:.1f}'
+    target_cell = ', '.join(
+      f'{language} {100 * value:.1f}'
+      for language, value in scores_by_language.items()
     )
+    return source_cell, target_cell or '-'
 
-  values = (*cells(metric), cells(baseline)[1])
-  return ' | '.join([f'| {name}', metric.replace('_', ' '), *values]) + ' |'
+  cells = [
+    task,
+    metric.replace('_', ' '),
+    *format_cells(metric),
+    format_cells(baseline)[1],
+  ]
+  return f'| {" | ".join(cells)} |'
 
 
 def main(work: pathlib.Path) -> None:
+  """Prints the table."""
   report = json.loads((work / 'runs/suite/suite.json').read_text())
-  print(f'| task | metric | {SOURCE} | other languages | baseline there |')
+  print(
+    f'| task | metric | {TRAIN_LANGUAGE} | other languages '
+    '| baseline in other languages |'
+  )
   print('| --- ' * 5 + '|')
   [model] = report['models']
-  for name, task in model['tasks'].items():
-    print(
-      suite_row(
-        name, {key: value['mean'] for key, value in task['scores'].items()}
-      )
-    )
+  for task, result in model['tasks'].items():
+    scores = {key: value['mean'] for key, value in result['scores'].items()}
+    print(format_row(task, scores))
   for run, metric, scale in (
     ('translation', 'bleu', 1),
     ('rotary', 'aer', 100),
   ):
     for path in sorted((work / 'runs' / run / 'eval').glob('*/*/*.json')):
-      found = json.loads(path.read_text())['metrics']
-      for key, value in found.items():
+      metrics = json.loads(path.read_text())['metrics']
+      for key, value in metrics.items():
         if key.split('/')[0] == metric:
           print(f'| {run} | {key} | - | {scale * value:.1f} | - |')
 

@@ -1,4 +1,4 @@
-"""What languages differ in, and the languages that are ready made."""
+"""Typological factors of languages, and predefined languages."""
 
 import dataclasses
 import enum
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from studies.synthetic.scripts import Script
-from xlflax.data.corpus import corpus_files as corpus_files
+from xlflax.data.corpus import corpus_files
 from xlflax.utils import errors
 
 
 class WordOrder(enum.Enum):
-  """Order of subject, verb and object."""
+  """Order of subject (S), verb (V) and object (O)."""
 
   SVO = 'svo'
   SOV = 'sov'
@@ -20,18 +20,21 @@ class WordOrder(enum.Enum):
 
 
 class Side(enum.Enum):
-  """Where a modifier stands: before or after what it belongs to."""
+  """Position of a modifier before or after its head."""
 
   BEFORE = 'before'
   AFTER = 'after'
 
 
 class Morphology(enum.Enum):
-  """How tense, case and number are marked.
+  """Marking of tense, case and number.
 
-  isolating: by particles and order. suffixing and prefixing: by affixes of
-  verbs (tense) and nouns (object case, plural). agreeing: by suffixes, which
-  adjectives share with their noun; verbs also mark a plural subject.
+  Isolating languages use particles and word order. Suffixing and prefixing
+  languages use affixes of verbs (tense) and nouns (object case, plural).
+  Agreeing
+  languages use suffixes, which adjectives share with their noun. Their verbs
+  also
+  mark plural subjects.
   """
 
   ISOLATING = 'isolating'
@@ -42,21 +45,21 @@ class Morphology(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Language:
-  """The typology of a language; enums may be given by their values.
+  """Typology of a language. Enums can be passed as their values.
 
   Attributes:
-    code: its language code.
-    script: how it is written.
-    word_order: of subject, verb and object.
-    adjective: the side of the noun on which adjectives stand.
-    adposition: before (prepositions) or after (postpositions) the noun; an
-      owner stands after its noun with the former, before it with the latter,
-      relative clauses likewise.
-    determiner: the side of determiners and numerals.
-    morphology: how words are inflected.
+    code: Language code.
+    script: Script of the language.
+    word_order: Order of subject, verb and object.
+    adjective: Position of adjectives relative to the noun.
+    adposition: Position of adpositions relative to the noun: before
+      (prepositions) or after (postpositions). Possessors and relative clauses
+      follow the noun with prepositions, and precede it with postpositions.
+    determiner: Position of determiners and numerals relative to the noun.
+    morphology: Marking of tense, case and number.
 
   Raises:
-    ConfigError: an unknown value, or a malformed code.
+    ConfigError: If the code is malformed or a value is unknown.
   """
 
   code: str
@@ -70,26 +73,28 @@ class Language:
   def __post_init__(self):
     if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, self.code):
       raise errors.ConfigError(
-        'Not a language code',
+        'Invalid language code',
         got=repr(self.code),
         expected=corpus_files.LANGUAGE_RULE,
         where='Language.code',
       )
-    for field, kind in FACTORS.items():
-      object.__setattr__(
-        self, field, _member(kind, getattr(self, field), field)
-      )
+    for factor, enum_type in FACTORS.items():
+      member = _parse_member(enum_type, getattr(self, factor), factor)
+      object.__setattr__(self, factor, member)
 
 
-def _member(kind: type[enum.Enum], value: Any, field: str) -> enum.Enum:
-  """Returns the member that a value names."""
+def _parse_member(
+  enum_type: type[enum.Enum], value: Any, field: str
+) -> enum.Enum:
+  """Returns the member of an enum with a value."""
   try:
-    return kind(value)
+    return enum_type(value)
   except ValueError as error:
+    values = ', '.join(repr(member.value) for member in enum_type)
     raise errors.ConfigError(
-      f'Language.{field} has no such value',
+      f'Unknown value of `{field}`',
       got=repr(value),
-      expected='one of ' + ', '.join(repr(member.value) for member in kind),
+      expected=f'one of {values}',
       where=f'Language.{field}',
     ) from error
 
@@ -104,63 +109,91 @@ FACTORS: dict[str, type[enum.Enum]] = {
 }
 
 
-# A code and the values of `FACTORS`, in their order.
-_READY_MADE = """
-en latin svo before before before isolating
-aa latin svo after before before suffixing
-bb cyrillic sov before after before agreeing
-cc greek vso after before before prefixing
-dd arabic vso after before after agreeing
-ee han svo before after before isolating
-ff devanagari sov before after before suffixing
-gg latin sov after after after isolating
-"""
-
-
-def _ready_made(line: str) -> Language:
-  code, *values = line.split()
-  factors: dict[str, Any] = dict(zip(FACTORS, values, strict=True))
-  return Language(code=code, **factors)
-
-
-PRESETS = {
-  language.code: language
-  for language in map(_ready_made, _READY_MADE.strip().splitlines())
-}
+_PRESETS = (
+  Language(code='en'),
+  Language(code='aa', adjective=Side.AFTER, morphology=Morphology.SUFFIXING),
+  Language(
+    code='bb',
+    script=Script.CYRILLIC,
+    word_order=WordOrder.SOV,
+    adposition=Side.AFTER,
+    morphology=Morphology.AGREEING,
+  ),
+  Language(
+    code='cc',
+    script=Script.GREEK,
+    word_order=WordOrder.VSO,
+    adjective=Side.AFTER,
+    morphology=Morphology.PREFIXING,
+  ),
+  Language(
+    code='dd',
+    script=Script.ARABIC,
+    word_order=WordOrder.VSO,
+    adjective=Side.AFTER,
+    determiner=Side.AFTER,
+    morphology=Morphology.AGREEING,
+  ),
+  Language(code='ee', script=Script.HAN, adposition=Side.AFTER),
+  Language(
+    code='ff',
+    script=Script.DEVANAGARI,
+    word_order=WordOrder.SOV,
+    adposition=Side.AFTER,
+    morphology=Morphology.SUFFIXING,
+  ),
+  Language(
+    code='gg',
+    word_order=WordOrder.SOV,
+    adjective=Side.AFTER,
+    adposition=Side.AFTER,
+    determiner=Side.AFTER,
+  ),
+)
+PRESETS = {language.code: language for language in _PRESETS}
 
 
 def parse_languages(
   codes: Sequence[str], changes: Iterable[str] = ()
 ) -> tuple[Language, ...]:
-  """Languages by their codes, with changes such as 'bb.script=latin'.
+  """Returns languages with changed factors.
 
-  A code that is not ready made is like `en` but for its changes.
+  A language whose code is not predefined has the factors of `en`, apart from
+  its changes.
+
+  Args:
+    codes: Language codes.
+    changes: Changes of factors, such as 'bb.script=latin'.
 
   Raises:
-    ConfigError: an unknown code without changes, a malformed change, a
-      factor or value that there is not.
+    ConfigError: If a code is not predefined and has no changes, or if a change
+      is malformed or has an unknown factor or value.
   """
-  changed: dict[str, dict[str, str]] = {}
+  changes_by_code: dict[str, dict[str, str]] = {}
   for change in changes:
     match = re.fullmatch(r'(\w+)\.(\w+)=(\w+)', change)
     if not match or match[2] not in FACTORS or match[1] not in codes:
       raise errors.ConfigError(
-        'A change of a language cannot be read',
+        'Invalid change of a synthetic language',
         got=change,
-        expected='<language>.<factor>=<value>, with a language of '
-        f'{", ".join(codes)} and a factor of {", ".join(FACTORS)}',
+        expected='<language>.<factor>=<value>, with one of the languages '
+        f'{", ".join(codes)} and one of the factors {", ".join(FACTORS)}',
       )
-    changed.setdefault(match[1], {})[match[2]] = match[3]
-  return tuple(_language(code, changed.get(code, {})) for code in codes)
+    code, factor, value = match.groups()
+    changes_by_code.setdefault(code, {})[factor] = value
+  return tuple(
+    _make_language(code, changes_by_code.get(code, {})) for code in codes
+  )
 
 
-def _language(code: str, changes: dict) -> Language:
+def _make_language(code: str, changes: dict[str, Any]) -> Language:
+  """Returns a predefined language, or `en`, with changes."""
   if code not in PRESETS and not changes:
     raise errors.ConfigError(
-      'There is no ready-made synthetic language of this code',
+      'Unknown synthetic language',
       got=code,
-      expected=', '.join(PRESETS),
-      fix=f"say what it is like, for instance '{code}.word_order=sov'",
+      expected=f'one of {", ".join(PRESETS)}, or a language with changes',
+      fix=f'pass a change of a factor, such as --change {code}.word_order=sov',
     )
   base = PRESETS.get(code, PRESETS['en'])
   return dataclasses.replace(base, code=code, **changes)
