@@ -8,7 +8,7 @@ CPU seconds of the run `mlm`. SentenceTransformerTrainer then trains it on the
 same pairs for the CPU seconds of the run `aligned`. Pilot runs determine the
 numbers of steps; the startup time is not counted. An interrupted masked LM is
 resumed. The packages sentence-transformers and torch must be installed. The
-result is a model directory, WORK/runs/peer, written by
+result is a model directory, WORK/runs/baseline, written by
 `xlflax convert from-hf`.
 """
 
@@ -71,7 +71,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
     corpus=str(work / 'corpus'),
     cache=str(work / 'cache'),
     vocabulary=str(work / 'vocab'),
-    work=str(work / 'peer/masked_lm'),
+    work=str(work / 'baseline/masked_lm'),
     core=0,
     hidden=128,
     length=128,
@@ -143,7 +143,7 @@ def train_on_pairs(
     threads: Number of threads of torch.
   """
   # The tokenizer is exported with the xlflax model of the same vocabulary.
-  exported = work / 'peer/own'
+  exported = work / 'baseline/own'
   shutil.rmtree(exported, ignore_errors=True)
   convert_model('to-hf', str(work / 'runs/mlm'), f'--output={exported}')
   for name in _TOKENIZER_FILES:
@@ -152,7 +152,7 @@ def train_on_pairs(
   setting = search_finetuning.Setting(
     model=str(model),
     data='',
-    work=str(work / 'peer/aligned'),
+    work=str(work / 'baseline/aligned'),
     pairs=PAIRS_PER_BATCH,
     length=MAX_SENTENCE_LENGTH,
     rate=2e-4,
@@ -182,15 +182,15 @@ def train_on_pairs(
 
 
 def read_costs(work: pathlib.Path) -> dict:
-  """Returns the steps and CPU seconds of each phase from WORK/peer.json."""
-  path = work / 'peer.json'
+  """Returns the steps and CPU seconds of each phase from WORK/baseline.json."""
+  path = work / 'baseline.json'
   return json.loads(path.read_text()) if path.exists() else {}
 
 
 def record_costs(work: pathlib.Path, name: str, costs: dict) -> None:
-  """Adds the steps and CPU seconds of a phase to WORK/peer.json."""
+  """Adds the steps and CPU seconds of a phase to WORK/baseline.json."""
   content = json.dumps(read_costs(work) | {name: costs}, indent=1)
-  (work / 'peer.json').write_text(content + '\n')
+  (work / 'baseline.json').write_text(content + '\n')
   print(name, costs, flush=True)
 
 
@@ -205,7 +205,7 @@ def main() -> None:
   work = pathlib.Path(sys.argv[1])
   threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
   folder = train_on_pairs(work, train_masked_lm(work, threads), threads)
-  run = work / 'runs/peer'
+  run = work / 'runs/baseline'
   shutil.rmtree(run, ignore_errors=True)
   convert_model('from-hf', str(folder), f'--output={run}')
 

@@ -3,8 +3,8 @@
 #   studies/rehearsal/run.sh WORK DATA [STAGE...]
 # WORK is the folder for models and results. Results that exist are not created
 # again, and interrupted runs are resumed. DATA is the folder of the data sets of
-# studies/evaluation/run.sh. STAGE is text, resumed, pretraining, untrained, peer,
-# scores or published; the default is all of them.
+# studies/evaluation/run.sh. STAGE is text, resumed, pretraining, untrained,
+# baseline, scores or published; the default is all of them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$1 data=$2
@@ -76,15 +76,15 @@ untrained() {
 }
 
 # Trains the Hugging Face baseline.
-peer() {
-  [ -d "$work/runs/peer" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
-    python "$here/peer.py" "$work" "${PEER_THREADS:-1}"
+baseline() {
+  [ -d "$work/runs/baseline" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
+    python "$here/peer.py" "$work" "${BASELINE_THREADS:-1}"
 }
 
 scores() {
   local name
-  for name in untrained aligned peer; do
-    [ -e "$work/runs/$name/finished.json" ] || [ "$name" = peer ] || continue
+  for name in untrained aligned baseline; do
+    [ -e "$work/runs/$name/finished.json" ] || [ "$name" = baseline ] || continue
     [ -d "$work/runs/$name" ] || continue
     [ -e "$work/scores/$name/.done" ] && continue
     mkdir -p "$work/scores/$name/runs"
@@ -97,6 +97,6 @@ scores() {
   done
 }
 
-for stage in ${*:-text resumed pretraining untrained peer scores published}; do
+for stage in ${*:-text resumed pretraining untrained baseline scores published}; do
   "$stage"
 done

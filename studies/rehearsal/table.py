@@ -34,7 +34,7 @@ _ROWS = (
   ('XQuAD, F1', 'xquad', 'f1', 'qa'),
   ('MLQA, F1', 'mlqa', 'f1', 'qa'),
 )
-_MODELS = ('untrained', 'peer', 'aligned')
+_MODELS = ('untrained', 'baseline', 'aligned')
 
 
 def _locate_results(
@@ -138,8 +138,9 @@ def main() -> None:
     '\nLosses of the resumed run: '
     + ('identical' if uninterrupted == resumed else 'DIFFERENT')
   )
-  if (work / 'peer.json').exists():
-    print(json.dumps(json.loads((work / 'peer.json').read_text())))
+  costs = work / 'baseline.json'
+  if costs.exists():
+    print(f'Steps and CPU seconds of the baseline: {costs.read_text()}')
 
 
 if __name__ == '__main__':

@@ -122,7 +122,7 @@ class StudyData:
     if options_match:
       return
 
-    generator.write(self.folder, self._generator_options())
+    generator.write_languages(self.folder, self._generator_options())
     if self.text is TextVariant.WRONG_PAIRS:
       test_sets.misalign_pairs(
         self.folder
@@ -206,7 +206,9 @@ class StudyData:
       split: 'train' or 'test'. Test files are truncated.
       *languages: Language codes.
     """
-    dataset = sources.labelled(self.folder, 'pos', split, parts=languages)
+    dataset = sources.labeled_dataset(
+      self.folder, 'pos', split, languages=languages
+    )
     if split == 'train':
       return dataset
     files = {
@@ -225,7 +227,7 @@ class StudyData:
     an untrained model aligns them.
     """
     name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
-    dataset = sources.labelled(self.folder, 'alignment', 'test')
+    dataset = sources.labeled_dataset(self.folder, 'alignment', 'test')
     text, links = map(pathlib.Path, dataset.files[name])
     shuffled = test_sets.shuffle_second_sides(text, links, _NUM_ALIGNED_PAIRS)
     return dataclasses.replace(dataset, files={name: shuffled})
@@ -254,9 +256,9 @@ class StudyData:
     """
     folder = self.work / 'languages' / 'inference'
     if not (folder / 'done').exists():
-      generator.write(folder, self._inference_options())
+      generator.write_languages(folder, self._inference_options())
       (folder / 'done').touch()
-    return sources.labelled(folder, 'nli', split, parts=(language,))
+    return sources.labeled_dataset(folder, 'nli', split, languages=(language,))
 
   @functools.cached_property
   def tags(self) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def draw_examples(
   draw_example = _draw_functions(options, renderer).get(
     family, Sampler.draw_sentence
   )
-  drawn: set[Hashable] = set()
+  drawn_items: set[Hashable] = set()
   examples = {}
   for split in reversed(options.splits(family)):
     size = options.size(family, split)
@@ -57,7 +57,7 @@ def draw_examples(
     examples[split] = draw_distinct(
       functools.partial(draw_example, sampler),
       size,
-      drawn,
+      drawn_items,
       where=f'{family}/{split}',
     )
   return examples
@@ -101,20 +101,22 @@ def _draw_corpus(
   make_sampler: Callable[[str], Sampler],
 ) -> Iterator[tuple[str, list[Sentence]]]:
   """Yields splits and sentences. No sentence occurs twice in all splits."""
-  drawn: set[Hashable] = set()
+  drawn_items: set[Hashable] = set()
   for split in reversed(options.splits(dataset)):
     draw_sentence = make_sampler(split).draw_sentence
     size = options.size(dataset, split)
     yield (
       split,
-      draw_distinct(draw_sentence, size, drawn, where=f'{dataset}/{split}'),
+      draw_distinct(
+        draw_sentence, size, drawn_items, where=f'{dataset}/{split}'
+      ),
     )
 
 
 def draw_distinct(
   draw_item: Callable[[], Hashable],
   count: int,
-  drawn: set[Hashable],
+  drawn_items: set[Hashable],
   *,
   where: str,
 ) -> list:
@@ -123,7 +125,7 @@ def draw_distinct(
   Args:
     draw_item: Function that draws an item.
     count: Number of items to draw.
-    drawn: Items that have been drawn before. The new items are added.
+    drawn_items: Items that have been drawn before. The new items are added.
     where: Data set and split, for errors.
 
   Raises:
@@ -133,7 +135,7 @@ def draw_distinct(
   num_duplicates = 0
   while len(items) < count:
     item = draw_item()
-    if item in drawn:
+    if item in drawn_items:
       num_duplicates += 1
       if num_duplicates > _MAX_DUPLICATES:
         raise errors.ConfigError(
@@ -143,7 +145,7 @@ def draw_distinct(
           where=where,
         )
       continue
-    drawn.add(item)
+    drawn_items.add(item)
     items.append(item)
   return items
 

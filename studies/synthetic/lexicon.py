@@ -53,7 +53,7 @@ class Lexicon:
 
   @property
   def has_particles(self) -> bool:
-    """Whether the language uses the particles of tense."""
+    """True if the language uses the particles of tense."""
     return any(
       not self.inflects(concept.id)
       for concept in concepts.CONCEPTS.values()

@@ -18,7 +18,8 @@ time xlflax evaluate --suite="$here/measured_suite.gin" --data="$work/toy" --mod
 time xlflax train --gin_file=pretrain/translation.gin --gin_file=models/transformer.gin --gin_file="$here/translation.gin" \
   "${inputs[@]}" --model_dir="$work/runs/translation"
 time xlflax evaluate --model_dir="$work/runs/translation" --gin_file=evaluate/translation.gin --corpus="$work/toy/corpus"
-# Word alignment needs less pretraining than questions, and likes rotary positions.
+# Word alignment needs less pretraining than question answering, and is better with rotary
+# positions.
 time xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin --gin_file="$here/encoder.gin" \
   --gin.TRAIN_STEPS=1500 --gin.WARMUP_STEPS=200 --gin.EncoderConfig.position_embedding="'rotary'" \
   "${inputs[@]}" --model_dir="$work/runs/rotary"

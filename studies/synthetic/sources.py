@@ -192,11 +192,11 @@ def _locate_files(
   folder: pathlib.Path, family: str, split: str, options: SyntheticOptions
 ) -> Paths:
   """Returns the files of a family in its folder."""
-  pivot, *others = options.codes
+  pivot, *other_codes = options.codes
   if family in _SUFFIXES:
     languages = list(options.codes)
     if family == 'qa' and split != 'train':
-      for code in others:
+      for code in other_codes:
         languages += [f'{code}-{pivot}', f'{pivot}-{code}']
     suffix = _SUFFIXES[family]
     return {
@@ -205,7 +205,7 @@ def _locate_files(
     }
 
   files: Paths = {}
-  for code in others:
+  for code in other_codes:
     suffixes = {
       'alignment': ('txt', 'gold'),
       'bucc': (code, pivot, 'gold'),

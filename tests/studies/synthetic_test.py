@@ -38,14 +38,14 @@ def test_equal_options_give_equal_bytes(toy, tmp_path):
 def test_every_family_is_read(toy):
   codes = generator.read_options(toy).codes
   for family in sources.FAMILIES:
-    source = sources.labelled(toy, family, 'test')
+    source = sources.labeled_dataset(toy, family, 'test')
     for part in source.languages():
       assert set(part.split('-')) <= set(codes)
       assert len(source.load(part)) >= 4
 
 
 def test_seqio_tasks_are_registered(toy):
-  names = seqio_tasks.register(toy, prefix='synthetic_test')
+  names = seqio_tasks.register_tasks(toy, prefix='synthetic_test')
   try:
     assert 'synthetic_test.nli.aa' in names
     task = seqio.TaskRegistry.get('synthetic_test.nli.aa')
