@@ -238,8 +238,8 @@ def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
 @pytest.mark.parametrize(
   'setting, expected',
   [
-    ('translate_train', dict(parts=None, alpha=1.0)),
-    ('one_language', dict(parts=('fr',))),
+    ('translate_train', dict(splits=None, alpha=1.0)),
+    ('one_language', dict(splits=('fr',))),
     ('code_switched', dict(group_size=2)),
     ('plug_in_classification', dict(group_size=1)),
   ],
@@ -260,9 +260,9 @@ def test_plug_in(settings_of, family):
   )
   (dataset,) = settings.datasets
   assert isinstance(
-    dataset.rows, translation_featurizer.TranslationPairFeaturizer
+    dataset.featurizer, translation_featurizer.TranslationPairFeaturizer
   )
-  assert dataset.rows.translations.translations.format == (
+  assert dataset.featurizer.translations.translations.format == (
     'conll' if family == 'tagging' else 'squad'
   )
   (entry,) = settings.objectives.entries
