@@ -1,4 +1,4 @@
-"""Packaging of xlflax; settings of the tools are in pyproject.toml."""
+"""Packaging of xlflax. pyproject.toml contains the settings of the tools."""
 
 import ast
 import pathlib
@@ -8,13 +8,13 @@ import setuptools
 _HERE = pathlib.Path(__file__).parent
 
 
-def _version() -> str:
-  """`__version__` of the package, read without importing it (and jax)."""
+def _read_version() -> str:
+  """Returns `__version__` of the package without importing the package."""
   tree = ast.parse((_HERE / 'xlflax/__init__.py').read_text(encoding='utf-8'))
   for node in tree.body:
     if ast.unparse(node).startswith('__version__ ='):
       return ast.literal_eval(node.value)
-  raise ValueError('xlflax/__init__.py sets no __version__')
+  raise ValueError('xlflax/__init__.py must define __version__.')
 
 
 _WEB = ['py3langid>=0.4', 'rensa>=0.5', 'fonttools>=4.43', 'sentencex>=1.0.13']
@@ -39,7 +39,7 @@ _LINT = ['ruff>=0.6', 'mypy>=1.11', 'pre-commit>=3.7']
 
 setuptools.setup(
   name='xlflax',
-  version=_version(),
+  version=_read_version(),
   description='Cross-lingual language model pretraining in JAX and Flax.',
   long_description=(_HERE / 'README.md').read_text(encoding='utf-8'),
   long_description_content_type='text/markdown',
@@ -103,29 +103,30 @@ setuptools.setup(
     'tensorflow>=2.20',
     'tensorflow-datasets>=4.9.4',
     'importlib_resources>=6',  # TFDS imports it without declaring it.
-    # The text of the demo: message catalogs in many languages.
+    # Text of the demo: message catalogs in many languages.
     'Django>=4.2',
     'pycountry>=23.12',
     'polib>=1.2',
   ],
   extras_require={
-    # Token caches on a distributed engine: Dataflow, Flink, Spark, Dask, …
+    # Token caches on a distributed engine, such as Dataflow, Flink, Spark or Dask.
     # Beam 2.77 requires protobuf<7, which sentencepiece 0.2.3 does not support.
     'beam': ['apache-beam>=2.77', 'sentencepiece<=0.2.1'],
-    # Filters of web text and of near-duplicates.
+    # Filters of web text and near-duplicates.
     'web': _WEB,
-    # Corpora in Parquet, Arrow and ArrayRecord files, and names of datasets.
+    # Corpora in Parquet, Arrow and ArrayRecord files, and from Hugging Face
+    # datasets.
     'sources': ['pyarrow>=15', 'array-record>=0.5', 'datasets>=3'],
-    # Includes nvdisasm, with which instructions of GPU kernels are counted.
+    # nvdisasm is used to count the instructions of GPU kernels.
     'gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'tpu': ['jax[tpu]'],
-    # Compilers for devices that are not available, for plans.
+    # Compilers that plan training steps for devices that are not available.
     'plan-gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
     's3': ['s3fs>=2024.10'],
     'azure': ['adlfs>=2026.8'],
-    # The store that the tests of `s3` connect to.
+    # Local object store for the tests of `s3`.
     's3_test': ['s3fs>=2024.10', 'moto[server,s3]>=5'],
     # Export of encoders as ONNX files: `xlflax convert to-hf --onnx`.
     'onnx': ['torch', 'transformers>=5', 'onnx', 'onnxscript', 'onnxruntime'],

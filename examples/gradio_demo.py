@@ -1,10 +1,11 @@
-"""Web page that finds the nearest sentences of a query, in every language.
+"""Web page that shows the nearest sentences of a query in several languages.
 
     pip install gradio
     python examples/gradio_demo.py --model_dir=runs/mlm \
         --texts en=test.en fr=test.fr
 
-The page opens at http://127.0.0.1:7860 and is reachable from this machine only.
+The page is served at http://127.0.0.1:7860 and can only be opened on the same
+machine.
 """
 
 import argparse
@@ -14,19 +15,19 @@ import numpy as np
 
 import xlflax
 
-MAX_LINES = 1000  # per file
+# Maximum number of sentences of each file.
+MAX_LINES = 1000
 
 
 class SentenceSearch:
-  """Cosine search among the sentences of several languages."""
+  """Search by cosine similarity in sentences of several languages.
+
+  Args:
+    run: Run of an encoder, as returned by `xlflax.open_run`.
+    sentences: Pairs of a language and a sentence.
+  """
 
   def __init__(self, run: xlflax.Run, sentences: list[tuple[str, str]]):
-    """Encodes the sentences.
-
-    Args:
-      run: Run of an encoder, as `xlflax.open_run` returns it.
-      sentences: (language, sentence) pairs.
-    """
     self.run = run
     self.sentences = sentences
     self.vectors = self._encode(
@@ -35,7 +36,7 @@ class SentenceSearch:
     )
 
   def _encode(self, texts: list[str], languages: list[str]) -> np.ndarray:
-    """Returns unit vectors of shape [texts, hidden]."""
+    """Returns normalized embeddings of shape [texts, hidden]."""
     has_languages = bool(self.run.vocabulary.spec.languages)
     vectors = self.run.encode(
       texts, languages=languages if has_languages else None
@@ -43,7 +44,17 @@ class SentenceSearch:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
   def search(self, query: str, language: str, k: int = 10) -> list[list]:
-    """Returns [sentence, language, cosine] of the k nearest sentences."""
+    """Returns the nearest sentences of a query.
+
+    Args:
+      query: Text to search for.
+      language: Language of the query.
+      k: Number of sentences to return.
+
+    Returns:
+      Sentence, language and cosine similarity of each result, sorted by
+      decreasing similarity.
+    """
     scores = self.vectors @ self._encode([query], [language])[0]
     return [
       [self.sentences[i][1], self.sentences[i][0], float(scores[i])]
@@ -52,7 +63,14 @@ class SentenceSearch:
 
 
 def read_sentences(texts: list[str]) -> list[tuple[str, str]]:
-  """Reads the first lines of `language=file` arguments."""
+  """Reads the first `MAX_LINES` sentences of each file.
+
+  Args:
+    texts: Command-line arguments in the form `language=file`.
+
+  Returns:
+    Pairs of a language and a sentence.
+  """
   sentences = []
   for text in texts:
     language, _, file = text.partition('=')
@@ -63,11 +81,13 @@ def read_sentences(texts: list[str]) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-  """Parses the command line and runs the web page until Ctrl-C."""
+  """Parses the command line and serves the page until it is interrupted."""
   import gradio
 
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--model_dir', required=True, help='Run of an encoder.')
+  parser.add_argument(
+    '--model_dir', required=True, help='Model directory of an encoder.'
+  )
   parser.add_argument(
     '--texts',
     nargs='+',
@@ -75,7 +95,9 @@ def main() -> None:
     metavar='LANGUAGE=FILE',
     help='Files with one sentence per line.',
   )
-  parser.add_argument('--port', type=int, default=7860)
+  parser.add_argument(
+    '--port', type=int, default=7860, help='Port of the web server.'
+  )
   args = parser.parse_args()
   sentences = read_sentences(args.texts)
   search = SentenceSearch(xlflax.open_run(args.model_dir), sentences)

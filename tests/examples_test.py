@@ -59,7 +59,7 @@ def test_notebooks_run(tmp_path):
     r'^mean +([\d.]+) -> ([\d.]+)', printed, re.M
   ).groups()
   assert float(after) > float(before) > 0
-  printed = _run(_program('analyse_an_imported_encoder'), tmp_path)
+  printed = _run(_program('analyze_an_imported_encoder'), tmp_path)
   accuracies = re.findall(
     r'^(?:de|es|fr|nl|ru) +\d +([\d.]+) +([\d.]+)', printed, re.M
   )

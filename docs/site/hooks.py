@@ -1,8 +1,8 @@
-"""What MkDocs does to the pages of the site.
+"""MkDocs hooks that build the documentation site.
 
-Pages that lie outside of `docs/` (`OUTSIDE`) join the site, and links among the
+Pages outside of `docs/` (`EXTERNAL_PAGES`) are added to the site. Links between
 pages are rewritten, so that the same link works on GitHub and on the site. The
-pages of the API reference are made from the modules that are there.
+API reference is generated from the modules of the package.
 """
 
 import ast
@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# File of the repository -> page of the site.
-OUTSIDE = {
+# File of the repository to page of the site.
+EXTERNAL_PAGES = {
   'ARCHITECTURE.md': 'architecture.md',
   'CHANGELOG.md': 'changelog.md',
   'CONTRIBUTING.md': 'contributing.md',
@@ -24,17 +24,14 @@ OUTSIDE = {
   'launch/README.md': 'from_one_to_many.md',
 }
 
-_LINK = re.compile(r'(\]\()([^)\s#]+)((?:#[^)\s]*)?\))')
-
-
-# Rooms whose modules are no API: flags of the command line, one application.
-_NOT_API = ('cli', 'commands', 'demo')
+# Packages that are not part of the API: the command line and an application.
+_NON_API_PACKAGES = ('cli', 'commands', 'demo')
 
 _LINK = re.compile(r'\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)')
 
 
 def on_config(config):
-  """Has each page say which version and commit it describes."""
+  """Adds the version and the commit to the footer of each page."""
   version = re.search(
     r"__version__ = '(.+)'", (ROOT / 'xlflax/__init__.py').read_text('utf-8')
   )
@@ -53,10 +50,10 @@ def on_config(config):
 
 
 def on_files(files, config):
-  """Adds the pages from outside and the API reference."""
+  """Adds the pages outside of `docs/` and the API reference."""
   from mkdocs.structure.files import File
 
-  for path, page in OUTSIDE.items():
+  for path, page in EXTERNAL_PAGES.items():
     text = (ROOT / path).read_text(encoding='utf-8')
     text = rewrite_links(text, path, page)
     files.append(File.generated(config, page, content=text))
@@ -66,7 +63,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-  """Rewrites the links of a page that lies in `docs/`."""
+  """Rewrites the links of a page in `docs/`."""
   uri = page.file.src_uri
   if (ROOT / 'docs' / uri).exists():
     return rewrite_links(markdown, f'docs/{uri}', uri)
@@ -76,13 +73,13 @@ def on_page_markdown(markdown, page, config, files):
 def rewrite_links(text: str, source: str, page: str) -> str:
   """Turns links between files of the repository into links of the site.
 
-  The text of a link to a file that is not on the site stays without the link.
-  A link to a file that does not exist stays: a strict build refuses it.
+  A link to a file that is not on the site is replaced by its text. A link to a
+  file that does not exist is not changed, so that a strict build reports it.
 
   Args:
-    text: Markdown.
-    source: its path in the repository, such as 'launch/README.md'.
-    page: its path on the site, such as 'from_one_to_many.md'.
+    text: Markdown text of the page.
+    source: Path of the page in the repository, such as 'launch/README.md'.
+    page: Path of the page on the site, such as 'from_one_to_many.md'.
   """
 
   def rewrite(match: re.Match) -> str:
@@ -90,9 +87,9 @@ def rewrite_links(text: str, source: str, page: str) -> str:
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
     if '://' in target or not (ROOT / path).exists():
       return match.group()
-    if path not in OUTSIDE and not path.startswith('docs/'):
+    if path not in EXTERNAL_PAGES and not path.startswith('docs/'):
       return label
-    path = OUTSIDE.get(path, path.removeprefix('docs/'))
+    path = EXTERNAL_PAGES.get(path, path.removeprefix('docs/'))
     path = posixpath.relpath(path, posixpath.dirname(page) or '.')
     return f'[{label}]({path}{anchor})'
 
@@ -100,61 +97,72 @@ def rewrite_links(text: str, source: str, page: str) -> str:
 
 
 def api_pages() -> dict[str, str]:
-  """Page -> Markdown of the API reference, a page for each room."""
-  package = ROOT / 'xlflax'
-  rooms = sorted(
+  """Returns the Markdown text of the API reference by page.
+
+  Each package has a page.
+  """
+  root = ROOT / 'xlflax'
+  packages = sorted(
     path.parent.name
-    for path in package.glob('*/__init__.py')
-    if path.parent.name not in _NOT_API
+    for path in root.glob('*/__init__.py')
+    if path.parent.name not in _NON_API_PACKAGES
   )
   pages = {
-    'reference/index.md': _overview(rooms),
-    'reference/top_level.md': _reference(package, package.glob('*.py')),
+    'reference/index.md': _overview_page(packages),
+    'reference/top_level.md': _package_page(root, root.glob('*.py')),
   }
-  for room in rooms:
-    folder = package / room
-    pages[f'reference/{room}.md'] = _reference(folder, folder.rglob('*.py'))
+  for package in packages:
+    folder = root / package
+    pages[f'reference/{package}.md'] = _package_page(
+      folder, folder.rglob('*.py')
+    )
   return pages
 
 
-def _overview(rooms: list[str]) -> str:
+def _overview_page(packages: list[str]) -> str:
+  """Returns the overview of all packages, with a summary of each."""
   lines = [
     '# API reference',
     '',
-    'Public names are imported from their room: '
-    '`from xlflax.models import Encoder`. The order of the rooms, and what each '
-    'may import, is in the [map](../architecture.md).',
+    'Public names are imported from their package: '
+    '`from xlflax.models import Encoder`. The [architecture](../architecture.md) '
+    'describes the order of the packages and their allowed imports.',
     '',
-    '| room | holds |',
+    '| package | content |',
     '| --- | --- |',
-    '| [`xlflax`](top_level.md) | a run as an object, and small modules |',
+    '| [`xlflax`](top_level.md) | Runs as objects, and small modules. |',
   ]
-  for room in rooms:
-    summary = ast.get_docstring(_package(ROOT / 'xlflax' / room)) or ''
-    summary = ' '.join(summary.split('\n\n')[0].split())
-    lines.append(f'| [`xlflax.{room}`]({room}.md) | {summary} |')
+  for package in packages:
+    docstring = ast.get_docstring(_parse_package(ROOT / 'xlflax' / package))
+    summary = ' '.join((docstring or '').split('\n\n')[0].split())
+    lines.append(f'| [`xlflax.{package}`]({package}.md) | {summary} |')
   return '\n'.join(lines)
 
 
-def _reference(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
-  """A page with the public names of a room, then its modules."""
+def _package_page(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
+  """Returns a page with the public names of a package and its modules.
+
+  Args:
+    folder: Folder of the package.
+    files: Modules of the package.
+  """
   title = '.'.join(folder.relative_to(ROOT).parts)
   modules = sorted(
     '.'.join(path.relative_to(ROOT).with_suffix('').parts)
     for path in files
     if not path.name.startswith('_')
   )
-  parts = [f'# {title}']
-  if links := _public_names(folder):
-    parts.append(f'Public names of `{title}`: {", ".join(links)}.')
-  return '\n\n'.join([*parts, *(f'::: {module}' for module in modules)])
+  blocks = [f'# {title}']
+  if links := _public_name_links(folder):
+    blocks.append(f'Public names of `{title}`: {", ".join(links)}.')
+  return '\n\n'.join([*blocks, *(f'::: {module}' for module in modules)])
 
 
-def _public_names(folder: pathlib.Path) -> list[str]:
-  """Links to the public names of a package, which it imports lazily."""
+def _public_name_links(folder: pathlib.Path) -> list[str]:
+  """Returns links to the lazily imported public names of a package."""
   return sorted(
     f'[`{alias.name}`][{node.module}.{alias.name}]'
-    for block in _package(folder).body
+    for block in _parse_package(folder).body
     if isinstance(block, ast.With)
     for node in block.body
     if isinstance(node, ast.ImportFrom) and node.module != 'xlflax'
@@ -162,5 +170,6 @@ def _public_names(folder: pathlib.Path) -> list[str]:
   )
 
 
-def _package(folder: pathlib.Path) -> ast.Module:
+def _parse_package(folder: pathlib.Path) -> ast.Module:
+  """Parses the `__init__.py` of a package."""
   return ast.parse((folder / '__init__.py').read_text(encoding='utf-8'))
