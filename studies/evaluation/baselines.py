@@ -28,6 +28,7 @@ from xlflax.evaluation.metrics import (
 NUM_DRAWS = 20
 # Number of questions of each file. qa.gin has the same limit.
 MAX_QUESTIONS = 100
+# Map from the code in the file names of Tatoeba to the language code.
 TATOEBA_LANGUAGES = {
   'ara': 'ar',
   'cmn': 'zh',
@@ -41,7 +42,7 @@ TATOEBA_LANGUAGES = {
   'tur': 'tr',
 }
 
-# Language (or language pair) to score.
+# Map from language (or language pair) to score.
 Scores = dict[str, float]
 # Name of each task, with the scores of its baselines.
 TaskScores = Iterator[tuple[str, dict[str, Scores]]]
@@ -325,6 +326,7 @@ def tagging_baselines(
   """
 
   def score_lexicon(unseen: str) -> Scores:
+    """Scores a lexicon with a label for unseen words (see `Lexicon`)."""
     lexicon = Lexicon(
       [word for example in train for word in example.words],
       [tag for example in train for tag in example.tags],

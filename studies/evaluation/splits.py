@@ -26,9 +26,9 @@ import pathlib
 from xlflax.data.corpus import corpus_writer
 
 PAWSX_LANGUAGES = ('en', 'es', 'fr', 'zh')
-# Language code to the code in the file names.
+# Map from language code to the code in the file names of Tatoeba.
 TATOEBA_CODES = {'fr': 'fra', 'zh': 'cmn'}
-# Split to the file name without its suffix.
+# Map from split to file name without suffix.
 ENJA_FILES = {'train': 'train.first15000', 'validation': 'dev', 'test': 'test'}
 
 
@@ -177,7 +177,7 @@ def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Writes a corpus of sentence pairs, and monolingual text for a vocabulary."""
+  """Writes a corpus of sentence pairs and text for a vocabulary."""
   languages = ('en', 'ja')
   folder = output / 'en-ja'
   for split, stem in ENJA_FILES.items():

@@ -15,7 +15,7 @@ import pathlib
 import statistics
 import sys
 
-# Language or language pair to accuracy.
+# Map from language or language pair to accuracy.
 Scores = dict[str, float]
 
 

@@ -16,31 +16,31 @@ BUILD_CORPUS = _STUDIES / 'real_text' / 'build_corpus.py'
 # Languages that are paired with English.
 PAIRED_LANGUAGES = ('fr', 'ru', 'zh')
 
-# Corpus to flags of build_corpus.py. The corpora of ECS contain text of one
-# domain, the Bible. In `ecs_cc`, the text of the second language is from other
-# domains.
+# Map from corpus to flags of build_corpus.py. The corpora of ECS contain text
+# of one domain, the Bible. In `ecs_cc`, the text of the second language is from
+# other domains.
 CORPORA = {
   **{
-    f'ecs_{x}': ['--languages', 'en', x, '--sources', 'bible']
-    for x in PAIRED_LANGUAGES
+    f'ecs_{language}': ['--languages', 'en', language, '--sources', 'bible']
+    for language in PAIRED_LANGUAGES
   },
   **{
-    f'ecs_cc_{x}': [
+    f'ecs_cc_{language}': [
       '--languages',
       'en',
-      x,
+      language,
       '--sources',
       'bible',
       '--foreign_sources',
       'guide',
       'ntrex',
     ]
-    for x in PAIRED_LANGUAGES
+    for language in PAIRED_LANGUAGES
   },
   'compare': ['--languages', 'en', 'fr', 'ru', 'zh'],
   'many': ['--languages', 'en', 'de', 'fr', 'ru', 'zh'],
 }
-# Vocabulary to flags of `xlflax vocab`.
+# Map from vocabulary to flags of `xlflax vocab`.
 VOCABULARIES = {
   'joint': ['--vocab_sharing=joint', '--model_type=bpe', '--num_merges=4000'],
   'shared': ['--vocab_sharing=shared', '--model_type=bpe', '--num_merges=2000'],

@@ -59,14 +59,14 @@ def ecs_rows() -> list[runner.Row]:
   )
   return [
     paper_row(
-      f'ecs_{file}_{x}',
+      f'ecs_{file}_{language}',
       'ECS 1',
-      f'{title}, {x}',
+      f'{title}, {language}',
       f'ecs/tiny_{file}',
-      f'ecs_cc_{x}' if file == 'wiki_cc' else f'ecs_{x}',
+      f'ecs_cc_{language}' if file == 'wiki_cc' else f'ecs_{language}',
       vocabulary,
     )
-    for x in runner.PAIRED_LANGUAGES
+    for language in runner.PAIRED_LANGUAGES
     for file, title, vocabulary in conditions
   ]
 
@@ -132,7 +132,7 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 
 
 def veco_rows() -> list[runner.Row]:
-  """Returns the rows of VECO tables 1 to 5 and the runs that initialize them."""
+  """Returns the rows of VECO tables 1 to 5 and their initial runs."""
   return [
     paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),
@@ -168,8 +168,8 @@ def _veco_phases() -> list[runner.Row]:
   ]
 
 
-def _veco_translation(x: str) -> list[runner.Row]:
-  """Returns the rows of table 3: translation from English, by initialization."""
+def _veco_translation(language: str) -> list[runner.Row]:
+  """Returns the rows of table 3: translation from English."""
   initializations = (
     ('random', 'Baseline', ()),
     ('mbart', 'mBART', (('INIT_DIR', 'veco_mbart'),)),
@@ -178,10 +178,10 @@ def _veco_translation(x: str) -> list[runner.Row]:
   )
   return [
     paper_row(
-      f'veco_wmt_{x}_{file}',
+      f'veco_wmt_{language}_{file}',
       'VECO 3',
-      f'{title}, en-{x}',
-      f'veco/tiny_wmt14_en_{x}_{file}',
+      f'{title}, en-{language}',
+      f'veco/tiny_wmt14_en_{language}_{file}',
       macros=macros,
     )
     for file, title, macros in initializations
@@ -192,13 +192,13 @@ def _veco_scripts() -> list[runner.Row]:
   """Returns the rows of table 3 with the settings of the authors' scripts."""
   return [
     paper_row(
-      f'veco_script_{x}',
+      f'veco_script_{language}',
       'VECO 3',
-      f'VECO, en-{x}, as the script',
-      f'veco/tiny_script_en_{x}',
+      f'VECO, en-{language}, as the script',
+      f'veco/tiny_script_en_{language}',
       macros=_VECO_PHASE_2,
     )
-    for x in ('de', 'fr')
+    for language in ('de', 'fr')
   ]
 
 

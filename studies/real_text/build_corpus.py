@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from xlflax.data.corpus import corpus_writer
 
 LANGUAGES = ('en', 'fr', 'de', 'es', 'ru', 'zh', 'ar', 'hi', 'ja', 'sw')
-# Code in the file names of Tatoeba to language code.
+# Map from the code in the file names of Tatoeba to the language code.
 TATOEBA_LANGUAGES = {
   'fra': 'fr',
   'deu': 'de',
@@ -36,10 +36,11 @@ TATOEBA_LANGUAGES = {
   'jpn': 'ja',
   'swh': 'sw',
 }
-# Folder names of the Open Source Guides that are not the language code.
+# Folders of the Open Source Guides whose names are not the language code.
 GUIDE_FOLDERS = {'zh': 'zh-hans'}
 SOURCES = ('bible', 'guide', 'ntrex', 'enja')
 PAIR_SOURCES = ('bible', 'ntrex', 'enja')
+# Map from language to the path of its dictionary without suffix.
 DICTIONARIES = {
   'fr': 'freedict/en-fr',
   'es': 'freedict/es-en',

@@ -48,7 +48,7 @@ class Condition:
   tokens: int = 1_920_000
 
 
-# Corpus to the arguments of `xlflax build-corpus`.
+# Map from corpus to the arguments of `xlflax build-corpus`.
 CORPORA = {'pages': ('libreoffice', '--languages=en,ru')}
 
 BASE_SETTINGS = {
@@ -89,7 +89,7 @@ CONDITIONS = (
   Condition(name='mask_40', settings={'MASK_RATIO': 0.4}),
   Condition(name='post_norm', settings={'NORM_POSITION': "'post'"}),
   Condition(name='dropout', settings={'DROPOUT': 0.1}),
-  # With the default decay of the last part of training, 1 - sqrt.
+  # The default decay of WSD lowers the rate by 1 - sqrt in the last part.
   Condition(name='wsd', settings={'SCHEDULE': '@schedules.WSD()'}),
   Condition(
     name='rotary', settings={'EncoderConfig.position_embedding': "'rotary'"}
@@ -120,13 +120,14 @@ CONDITIONS = (
     },
   ),
   # The second declaration was made when the results above were known, except
-  # for the further seeds of `base`, `shipped` and `combined`. No architecture of
-  # the Hugging Face library corresponds to `combined`. ModernBERT is available
-  # there. It has rotary positions, gated feed-forward blocks of two thirds of
-  # the width (with the same number of parameters), no biases, and a transform
-  # in the head. If its loss is within 0.1 of `combined`, it becomes the default
-  # of small models, with Muon and 40 % masking. Otherwise `combined` does.
-  # `modern_adamw` measures whether Muon is still an improvement there.
+  # for the further seeds of `base`, `shipped` and `combined`. No architecture
+  # of the Hugging Face library corresponds to `combined`, but one corresponds
+  # to `modern`: ModernBERT has rotary positions, gated feed-forward blocks of
+  # two thirds of the width (with the same number of parameters), no biases, and
+  # a transform in the head. If the loss of `modern` is within 0.1 of
+  # `combined`, it becomes the default of small models, with Muon and 40 %
+  # masking. Otherwise `combined` does. `modern_adamw` measures whether Muon is
+  # an improvement over AdamW in this architecture, too.
   Condition(name='modern', files=('modern.gin',), settings={'MASK_RATIO': 0.4}),
   Condition(
     name='modern_adamw',
@@ -161,17 +162,17 @@ CONDITIONS = (
   # The fourth declaration was made on another day and is about another width.
   # The architecture is that of `combined`, with 1.28M tokens and seed 0. The
   # held-out loss is measured every 250 steps. (The first version of this
-  # declaration was for widths 64 and 256 and 2.56M tokens on a GPU, where no run
-  # completed a step. The width was therefore reduced to 128, and the number of
-  # tokens to what two cores process in an hour.)
+  # declaration was for widths 64 and 256 and 2.56M tokens on a GPU, where no
+  # run completed a step. The width was therefore reduced to 128, and the number
+  # of tokens to what two cores process in an hour.)
   #
-  # Question 1: Is the learning rate of `LEARNING_RATE = None` suitable at 64 and
-  # at 128? It is 3.2e-3 and 1.6e-3, to which 2.8e-3 and 1.4e-3 are nearest here.
-  # If for an optimizer the rate of the rule at 128 is worse than the best rate
-  # by more than 0.05, the exponent of the width in the rule is changed for that
-  # optimizer to the exponent between the best rates of both widths, which is 0
-  # if they are equal. (The following was added when the results of Muon at 64
-  # and three results at 128 were known. Their losses fall along the complete
+  # Question 1: Is the learning rate of `LEARNING_RATE = None` suitable at 64
+  # and at 128? It is 3.2e-3 and 1.6e-3, to which 2.8e-3 and 1.4e-3 are nearest
+  # here. If for an optimizer the rate of the rule at 128 is worse than the best
+  # rate by more than 0.05, the exponent of the width in the rule is changed for
+  # that optimizer to the exponent between the best rates of both widths, which
+  # is 0 if they are equal. (The following was added when the results of Muon at
+  # 64 and three results at 128 were known. Their losses fall along the complete
   # grid, so 1.1e-2 is trained at both widths. If the best rate of an optimizer
   # is the highest rate of the grid at both widths, the exponent is not
   # determined. These rates then set the factor of the rule for the optimizer,
@@ -179,8 +180,8 @@ CONDITIONS = (
   # 1.1e-2 at 64 and 5.6e-3 at 128 were added, and 7e-4 at 128, which was the
   # lowest rate, was not trained.)
   #
-  # Question 2: Is `combined` below `base` by more than 0.05 at 128, too? If not,
-  # recipes.md limits the recommendation to 64.
+  # Question 2: Is `combined` below `base` by more than 0.05 at 128, too? If
+  # not, recipes.md limits the recommendation to 64.
   Condition(
     name='w64_muon_1.4e-3',
     files=('width_64.gin',),

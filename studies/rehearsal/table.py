@@ -115,7 +115,8 @@ def main() -> None:
       cells = [scores.get(language, '') for scores in scores_by_model.values()]
       print(f'| {title} | {language} | ' + ' | '.join(cells) + ' |')
   print(
-    '\n| command | CPU seconds | elapsed seconds | memory, MB |\n| --- | ---: | ---: | ---: |'
+    '\n| command | CPU seconds | elapsed seconds | memory, MB |\n'
+    '| --- | ---: | ---: | ---: |'
   )
   for line in (work / 'times').read_text().splitlines():
     if len(line.split()) != 5:

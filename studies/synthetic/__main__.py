@@ -121,6 +121,7 @@ def _write(args: argparse.Namespace) -> None:
 
 
 def _parse_options(args: argparse.Namespace) -> SyntheticOptions:
+  """Returns the options of the command line."""
   codes = [code.strip() for code in args.languages.split(',') if code.strip()]
   return SyntheticOptions(
     languages=typology.parse_languages(codes, args.change),

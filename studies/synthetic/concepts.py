@@ -32,8 +32,8 @@ class Concept:
   polarity: int = 0
 
 
-# Semantic family to its topic and its nouns. The name of the family is the
-# concept of the hypernym.
+# Map from semantic family to its topic and its nouns. The name of the family is
+# the concept of the hypernym.
 _FAMILIES = {
   'animal': (0, ('dog', 'cat', 'horse', 'cow', 'goat', 'wolf', 'hen', 'fox')),
   'person': (
@@ -83,7 +83,7 @@ _OPINIONS = {
   -1: ('bad', 'awful', 'poor', 'dreadful', 'nasty'),
 }
 _ADVERBS = ('today', 'often', 'soon', 'again', 'loudly', 'gladly')
-# Type of a name to the number of names.
+# Map from the type of a name to the number of names.
 _NAMES = {'first_name': 16, 'last_name': 12, 'location': 16, 'organisation': 12}
 _FUNCTION_WORDS = {
   'DET': ('the', 'a', 'every', 'no', 'many'),
@@ -102,6 +102,7 @@ PLURAL = frozenset({'many', 'two', 'three'})
 
 
 def _list_concepts() -> Iterator[Concept]:
+  """Yields all concepts. Their order determines the random words."""
   for family, (topic, nouns) in _FAMILIES.items():
     yield Concept(family, 'NOUN', family, topic)
     for noun in nouns:

@@ -95,7 +95,7 @@ def _word_writer(
 def _question_answering(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields SQuAD files, also with questions in other languages than contexts."""
+  """Yields SQuAD files. Held-out data also has cross-lingual questions."""
   for code in codes:
     yield f'qa/{split}.{code}.json', _squad(split, items, code, code, renderer)
   if split == 'train':

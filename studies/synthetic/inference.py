@@ -17,8 +17,8 @@ from studies.synthetic.meaning import Clause, Phrase, Tense
 from studies.synthetic.sampling import Sampler
 
 LABELS = ('entailment', 'neutral', 'contradiction')
-# Pairs of premise and hypothesis for each label. `strong` is a clause, `weak` is
-# a weaker clause and `other` is an independent clause. `-` negates a clause.
+# Pairs of premise and hypothesis for each label. `strong` is a clause, `weak`
+# is a weaker clause and `other` is an independent clause. `-` negates a clause.
 # `_HARD` needs reasoning under negation.
 _EASY = {
   'entailment': (('strong', 'weak'),),
@@ -140,7 +140,7 @@ def _weaker_phrases(phrase: Phrase) -> Iterator[Phrase]:
 
 
 def _draw_other_clause(sampler: Sampler, clause: Clause) -> Clause:
-  """Replaces the filler of one role, so that neither clause entails the other."""
+  """Replaces the filler of a role. Neither clause entails the other."""
   rng = sampler.rng
   verb = CONCEPTS[clause.verb or '']
   roles = ['subject', 'verb', 'tense']

@@ -105,6 +105,7 @@ def build_lexicons(
 
 
 def _draw_shared_concepts(seed: int, fraction: float) -> frozenset[str]:
+  """Draws a fraction of the concepts, without function words."""
   concept_ids = [
     concept.id
     for concept in concepts.CONCEPTS.values()

@@ -194,6 +194,7 @@ def _check_name(name: str) -> None:
 
 
 def _raise_out_of_range(name: str, value: float, expected: str) -> None:
+  """Raises an error about the value of an option."""
   raise errors.ConfigError(
     f'`{name}` is out of range',
     got=str(value),

@@ -13,7 +13,7 @@ from studies.synthetic.meaning import (
 )
 from studies.synthetic.sampling import Sampler
 
-# Role of an answer to the key of its phrase in the tree (see `syntax.Node`).
+# Map from the role of an answer to the key of its phrase (see `syntax.Node`).
 ROLES = {'subject': 'c0.subject0', 'object': 'c0.object', 'place': 'c0.place'}
 QUESTIONS_PER_PARAGRAPH = 3
 _DETERMINERS = ('the', 'a')

@@ -62,8 +62,8 @@ LETTERS = {
   Script.HAN: Letters((), (), '。', '？', has_spaces=False),
 }
 # Three disjoint ranges of Han characters, so that text without spaces has a
-# unique segmentation. A content word is a first and a last character. A function
-# word or an affix is a single character.
+# unique segmentation. A content word is a first and a last character. A
+# function word or an affix is a single character.
 _FIRST_CHARACTERS = tuple(map(chr, range(0x4E10, 0x4E10 + 40)))
 _LAST_CHARACTERS = tuple(map(chr, range(0x5E10, 0x5E10 + 40)))
 _SINGLE_CHARACTERS = tuple(map(chr, range(0x6E10, 0x6E10 + 160)))

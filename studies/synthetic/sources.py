@@ -12,7 +12,7 @@ from xlflax.data.supervised.sources.example_source import (
 )
 from xlflax.utils import errors
 
-# Language or language pair to path, or to paths.
+# Map from language or language pair to path or paths.
 Paths = dict[str, str | tuple[str, ...]]
 
 

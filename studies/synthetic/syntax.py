@@ -13,7 +13,7 @@ from studies.synthetic.meaning import Clause, Phrase, Sentence, Tense
 from studies.synthetic.scripts import LETTERS
 from studies.synthetic.typology import Morphology, Side, WordOrder
 
-# Group or concept of the first word of a name to the type of the named entity.
+# Map from the group or concept of the first word of a name to the entity type.
 _ENTITIES = {
   'first_name': 'PER',
   'location': 'LOC',

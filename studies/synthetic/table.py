@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 TRAIN_LANGUAGE = 'en'
-# Task to its metric and the metric of its baseline, if it has one.
+# Map from task to its metric and the metric of its baseline, if it has one.
 METRICS = {
   'nli': ('accuracy', 'majority'),
   'paraphrase': ('accuracy', 'majority'),
@@ -38,6 +38,7 @@ def format_row(task: str, scores: dict[str, float]) -> str:
   metric, baseline = METRICS[task]
 
   def format_cells(name: str | None) -> tuple[str, str]:
+    """Returns the cells of a metric: language of fine-tuning, and others."""
     if name is None:
       return '-', '-'
     scores_by_language = {
