@@ -1,4 +1,4 @@
-"""The replication study: its pages from the recorded results, and its rule."""
+"""Tests of the replication study: pages, verdict rule and command."""
 
 import pathlib
 
@@ -14,7 +14,9 @@ from xlflax.evaluation.metrics.bootstrap import Significance
 _PUBLISHED = pathlib.Path(__file__).parents[2] / 'docs/replication'
 
 
-@pytest.mark.parametrize('study', registry.STUDIES, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+  'study', registry.STUDIES, ids=lambda study: study.name
+)
 def test_published_page_follows_from_recorded_results(
   tmp_path, monkeypatch, study
 ):
@@ -25,7 +27,9 @@ def test_published_page_follows_from_recorded_results(
   assert (tmp_path / name).read_text() == (_PUBLISHED / name).read_text()
 
 
-@pytest.mark.parametrize('study', registry.STUDIES, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+  'study', registry.STUDIES, ids=lambda study: study.name
+)
 def test_claims_compare_known_conditions(study):
   names = [condition.name for condition in study.conditions]
   assert len(set(names)) == len(names)
