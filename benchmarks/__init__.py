@@ -1,1 +1,1 @@
-"""Speed and memory, side by side with the peers; see README.md."""
+"""Benchmarks of speed and memory against other libraries; see README.md."""

@@ -1,13 +1,13 @@
-"""Backends of attention over packed rows: parity, time and memory.
+"""Parity, time and memory of attention backends on packed sequences.
 
   python -m benchmarks.attention --model xlmr-base    # on a GPU
-  python -m benchmarks.attention --model tiny         # anywhere
+  python -m benchmarks.attention --model tiny         # on any device
 
-Forward and backward pass together. `xla`, `cudnn` and `fused` are what
-`attention_backend` chooses from, with dropout of probabilities too where they
-have it; `fused` is interpreted on CPUs. Each is
-compared with the formula in float32, and with itself on the same texts, one
-to a row, padded.
+Measures the forward and backward pass together. `xla`, `cudnn` and `fused` are
+the values of `attention_backend`. Backends that support dropout of the
+attention probabilities are also measured with it. On CPUs, `fused` runs in
+interpret mode. Each backend is compared with the formula in float32, and with
+itself on the same texts in separate, padded sequences.
 """
 
 import argparse
@@ -26,12 +26,21 @@ from xlflax.utils import errors
 
 VARIANTS = ('xla', 'xla_dropout', 'cudnn', 'fused', 'fused_dropout')
 ERRORS = ('forward_error', 'gradient_error', 'packed_error')
-_NUM_SEGMENTS = 4  # texts in a packed row; the fifth part of a row is padding
+# Texts in a packed sequence. The last fifth of a sequence is padding.
+_NUM_SEGMENTS = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """Rows [batch, length] of heads [heads, width]."""
+  """Sizes of the attention inputs [batch, length, heads, width].
+
+  Attributes:
+    batch: Sequences per batch.
+    length: Tokens per sequence.
+    heads: Number of attention heads.
+    width: Size of each head.
+    dtype: Data type of queries, keys and values.
+  """
 
   batch: int
   length: int
@@ -49,16 +58,28 @@ MODELS = {
 
 
 def make_segment_ids(sizes: Sizes) -> np.ndarray:
-  """int32 [B, T]: texts of one length and, at the end, as much padding."""
-  text = sizes.length // (_NUM_SEGMENTS + 1)
+  """Returns segment IDs of texts of equal length, followed by padding.
+
+  Returns:
+    int32 of shape [batch, length]; 0 is padding.
+  """
+  segment_length = sizes.length // (_NUM_SEGMENTS + 1)
   ids = np.zeros((sizes.batch, sizes.length), np.int32)
   for i in range(_NUM_SEGMENTS):
-    ids[:, i * text : (i + 1) * text] = i + 1
+    ids[:, i * segment_length : (i + 1) * segment_length] = i + 1
   return ids
 
 
 def make_inputs(sizes: Sizes, seed: int = 0):
-  """Query, key, value and the output's cotangent, [B, T, N, D]."""
+  """Returns query, key, value and the cotangent of the output.
+
+  Args:
+    sizes: Sizes of the arrays.
+    seed: Random seed.
+
+  Returns:
+    Four arrays of shape [batch, length, heads, width].
+  """
   shape = (sizes.batch, sizes.length, sizes.heads, sizes.width)
   return [
     jax.random.normal(key, shape, sizes.dtype)
@@ -66,23 +87,39 @@ def make_inputs(sizes: Sizes, seed: int = 0):
   ]
 
 
-def compute_attention(variant: str, query, key, value, ids) -> jax.Array:
-  """Attention within segments by one of `VARIANTS`."""
-  mask = masks.make_self_attention_mask(ids)
+def compute_attention(
+  variant: str, query, key, value, segment_ids
+) -> jax.Array:
+  """Computes attention within segments.
+
+  Args:
+    variant: One of `VARIANTS`, or 'formula' for the reference in float32.
+    query: Queries of shape [batch, length, heads, width].
+    key: Keys of the same shape.
+    value: Values of the same shape.
+    segment_ids: Segment IDs of shape [batch, length].
+
+  Returns:
+    Array of the shape of `query`.
+  """
+  mask = masks.make_self_attention_mask(segment_ids)
   if variant == 'formula':
     length = query.shape[1]
     return _reference_attention(query, key, value, mask.array(length, length))
   name, _, dropout = variant.partition('_')
-  given = (
+  dropout_options = (
     dict(dropout_rate=0.1, dropout_key=jax.random.key(1)) if dropout else {}
   )
   return attention_backends.dot_product_attention(
-    query, key, value, mask, backend=AttentionBackend(name), **given
+    query, key, value, mask, backend=AttentionBackend(name), **dropout_options
   )
 
 
 def _reference_attention(query, key, value, mask) -> jax.Array:
-  query, key, value = (x.astype(jnp.float32) for x in (query, key, value))
+  """Computes attention in float32 with the highest matmul precision."""
+  query, key, value = (
+    array.astype(jnp.float32) for array in (query, key, value)
+  )
   scores = (
     jnp.einsum('btnd,bsnd->bnts', query, key, precision='highest')
     * query.shape[-1] ** -0.5
@@ -91,82 +128,131 @@ def _reference_attention(query, key, value, mask) -> jax.Array:
   return jnp.einsum('bnts,bsnd->btnd', weights, value, precision='highest')
 
 
-def compute_with_gradients(variant: str, query, key, value, cotangent, ids):
-  """(output, gradients of query, key and value) at positions of text."""
-  text = (ids > 0)[:, :, None, None]
+def compute_with_gradients(
+  variant: str, query, key, value, cotangent, segment_ids
+):
+  """Computes attention and its gradients.
 
-  def run(*given):
-    return compute_attention(variant, *given, ids)
+  Args:
+    variant: Variant of `compute_attention`.
+    query: Queries of shape [batch, length, heads, width].
+    key: Keys of the same shape.
+    value: Values of the same shape.
+    cotangent: Cotangent of the output.
+    segment_ids: Segment IDs of shape [batch, length].
 
-  output, back = jax.vjp(run, query, key, value)
-  gradients = back(jnp.where(text, cotangent, 0).astype(output.dtype))
-  return jnp.where(text, output, 0), gradients
+  Returns:
+    The output, which is 0 at padding, and the gradients of query, key and
+    value.
+  """
+  is_text = (segment_ids > 0)[:, :, None, None]
+
+  def run(*tensors):
+    return compute_attention(variant, *tensors, segment_ids)
+
+  output, backward = jax.vjp(run, query, key, value)
+  gradients = backward(jnp.where(is_text, cotangent, 0).astype(output.dtype))
+  return jnp.where(is_text, output, 0), gradients
 
 
-def unpack_rows(arrays, ids: np.ndarray):
-  """The same texts, each in a row of its own, padded to twice its length."""
-  text = ids.shape[1] // (_NUM_SEGMENTS + 1)
+def unpack_rows(arrays, segment_ids: np.ndarray):
+  """Moves each text of packed arrays to its own padded sequence.
+
+  Args:
+    arrays: Arrays of shape [batch, length, ...].
+    segment_ids: Segment IDs of shape [batch, length].
+
+  Returns:
+    The unpacked arrays and their segment IDs. Each text is padded to twice its
+    length.
+  """
+  segment_length = segment_ids.shape[1] // (_NUM_SEGMENTS + 1)
 
   def split(array):
-    rows = array[:, : _NUM_SEGMENTS * text].reshape(
-      (-1, text) + array.shape[2:]
+    rows = array[:, : _NUM_SEGMENTS * segment_length].reshape(
+      (-1, segment_length) + array.shape[2:]
     )
     return jnp.concatenate([rows, jnp.zeros_like(rows)], axis=1)
 
-  return [split(array) for array in arrays], split(np.minimum(ids, 1)).astype(
-    np.int32
-  )
+  return [split(array) for array in arrays], split(
+    np.minimum(segment_ids, 1)
+  ).astype(np.int32)
 
 
 def measure_packed_error(
-  variant: str, arrays, ids: np.ndarray, packed
+  variant: str, arrays, segment_ids: np.ndarray, packed
 ) -> float:
-  """Distance between packed rows and the same texts in rows of their own."""
-  rows, row_ids = unpack_rows(arrays, ids)
-  alone = jax.jit(functools.partial(compute_with_gradients, variant))(
-    *rows, row_ids
+  """Returns the difference between packed texts and separate sequences.
+
+  Args:
+    variant: Variant of `compute_attention`.
+    arrays: Query, key, value and cotangent of the packed sequences.
+    segment_ids: Segment IDs of the packed sequences.
+    packed: Output and gradients of the packed sequences.
+  """
+  unpacked_arrays, unpacked_ids = unpack_rows(arrays, segment_ids)
+  unpacked = jax.jit(functools.partial(compute_with_gradients, variant))(
+    *unpacked_arrays, unpacked_ids
   )
-  expected, _ = unpack_rows(jax.tree.leaves(packed), ids)
-  return jitted.max_relative_error(jax.tree.leaves(alone), expected)
+  expected, _ = unpack_rows(jax.tree.leaves(packed), segment_ids)
+  return jitted.max_relative_error(jax.tree.leaves(unpacked), expected)
 
 
 def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
-  """Figures of each variant; {'refused': reason} where it cannot be run."""
-  arrays, ids = make_inputs(sizes), make_segment_ids(sizes)
-  wanted = jax.jit(functools.partial(compute_with_gradients, 'formula'))(
-    *arrays, ids
+  """Measures each variant.
+
+  Args:
+    sizes: Sizes of the arrays.
+    calls: Number of timed calls.
+    variants: Variants to measure.
+
+  Returns:
+    Variant -> its figures, or {'refused': reason} if it cannot be run.
+  """
+  arrays, segment_ids = make_inputs(sizes), make_segment_ids(sizes)
+  reference = jax.jit(functools.partial(compute_with_gradients, 'formula'))(
+    *arrays, segment_ids
   )
   results: dict[str, dict] = {}
   for variant in variants:
     run = functools.partial(compute_with_gradients, variant)
     try:
-      figures, found = jitted.measure_jitted(run, *arrays, ids, calls=calls)
+      figures, outputs = jitted.measure_jitted(
+        run, *arrays, segment_ids, calls=calls
+      )
     except errors.ConfigError as error:
       results[variant] = {'refused': error.got}
       continue
-    compared = 'dropout' not in variant
+    is_deterministic = 'dropout' not in variant
     results[variant] = figures | {
-      'forward_error': jitted.max_relative_error(found[0], wanted[0])
-      if compared
+      'forward_error': jitted.max_relative_error(outputs[0], reference[0])
+      if is_deterministic
       else float('nan'),
-      'gradient_error': jitted.max_relative_error(found[1], wanted[1])
-      if compared
+      'gradient_error': jitted.max_relative_error(outputs[1], reference[1])
+      if is_deterministic
       else float('nan'),
-      'packed_error': measure_packed_error(variant, arrays, ids, found)
-      if compared
+      'packed_error': measure_packed_error(
+        variant, arrays, segment_ids, outputs
+      )
+      if is_deterministic
       else float('nan'),
     }
   return results
 
 
 def main(arguments=None) -> None:
+  """Measures the backends and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--model', choices=list(MODELS), default='tiny')
-  parser.add_argument('--variants', default=','.join(VARIANTS))
-  parser.add_argument('--calls', type=int, default=20)
-  parser.add_argument('--output', help='write the figures to this file too')
+  parser.add_argument(
+    '--model', choices=list(MODELS), default='tiny', help='Model to measure.'
+  )
+  parser.add_argument(
+    '--variants', default=','.join(VARIANTS), help='Comma-separated variants.'
+  )
+  parser.add_argument('--calls', type=int, default=20, help='Timed calls.')
+  parser.add_argument('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
   results = compare_backends(

@@ -1,4 +1,4 @@
-"""Beam search beside transformers on torch; see `benchmarks.inference`.
+"""Beam search by xlflax and by transformers; see `benchmarks.inference`.
 
 python -m benchmarks.beam_search
 """
@@ -11,23 +11,30 @@ from benchmarks import inference, measure, sentences, shapes
 SHAPE = shapes.Shape(vocabulary=16_000, batch=32, length=48, dropout=0.0)
 VARIANTS = ('x/beam_search', 'torch/beam_search')
 BEAM_SIZE = 5
-_MIN_AGREEMENT = 0.9  # of the hypotheses; rounding can change a beam's course
+# Fraction of equal hypotheses. Rounding can change the course of a beam.
+_MIN_AGREEMENT = 0.9
 
 
 def make_translate_function(
   variant: str, shape: shapes.Shape, count: int
 ) -> Callable[[], list[list[int]]]:
-  """A function that translates `count` sentences into up to `length` tokens."""
+  """Returns a function that translates random sentences.
+
+  Args:
+    variant: One of `VARIANTS`.
+    shape: Sizes of the model. Translations have up to `shape.length` tokens.
+    count: Number of sentences.
+  """
   from benchmarks.peers import converted
 
   texts = sentences.make_random_sentences(
-    count, vocabulary=shape.vocabulary, longest=shape.length - 2
+    count, vocabulary=shape.vocabulary, max_words=shape.length - 2
   )
   model = converted.make_encoder_decoder(shape, positions=shape.length)
   if variant.startswith('torch/'):
-    from benchmarks.peers import inference as peer
+    from benchmarks.peers import inference as baseline
 
-    return peer.make_beam_search_function(
+    return baseline.make_beam_search_function(
       model,
       sentences.tokenize_sentences(texts),
       shape.batch,
@@ -43,7 +50,7 @@ def make_translate_function(
 
   config, params = converted.convert_model(model)
   vocabulary: Any = sentences.NumberVocabulary(shape.vocabulary)
-  one = sentence_translator.Translator(
+  translator = sentence_translator.Translator(
     eval_task.EvalModel(
       model=encoder_decoder.EncoderDecoder(config),
       params=params,
@@ -60,28 +67,29 @@ def make_translate_function(
     ),
   )
   return lambda: [
-    [int(word) for word in best[0].text.split()]
-    for best in one.translate(texts).hypotheses
+    [int(token) for token in best[0].text.split()]
+    for best in translator.translate(texts).hypotheses
   ]
 
 
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process."""
+  """Times one variant in this process and returns its output as well."""
   call = make_translate_function(variant, shape, count)
-  kept: list[list[list[int]]] = []
-  figures = measure.time_calls(lambda: kept.append(call()), calls=calls)
-  return figures | {'work': sum(map(len, kept[-1])), 'outputs': kept[-1]}
+  outputs: list[list[list[int]]] = []
+  figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)
+  return figures | {'work': sum(map(len, outputs[-1])), 'outputs': outputs[-1]}
 
 
-def outputs_agree(one: Any, other: Any) -> bool:
-  """Whether nearly all hypotheses are the same."""
-  same = sum(a == b for a, b in zip(one, other, strict=True))
-  return same >= _MIN_AGREEMENT * len(one)
+def outputs_agree(first: Any, second: Any) -> bool:
+  """Returns whether nearly all hypotheses are equal."""
+  num_equal = sum(a == b for a, b in zip(first, second, strict=True))
+  return num_equal >= _MIN_AGREEMENT * len(first)
 
 
 def main(arguments=None) -> None:
+  """Compares the variants and prints a table."""
   inference.compare_variants(
     arguments,
     module='benchmarks.beam_search',
@@ -89,8 +97,8 @@ def main(arguments=None) -> None:
     shape=SHAPE,
     count=32,
     unit='tokens',
-    agree=outputs_agree,
-    measure_one=measure_variant,
+    are_equal=outputs_agree,
+    measure_function=measure_variant,
   )
 
 

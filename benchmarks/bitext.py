@@ -1,17 +1,18 @@
-"""What `xlflax preprocess` makes of good and of bad lines and pairs.
+"""Error rates of the line and pair filters of `xlflax preprocess`.
 
   python -m benchmarks.bitext languages --data=DATA
   python -m benchmarks.bitext copies --data=DATA
 
-`languages` makes files of sentences (Tatoeba, NTREX) and of short messages
-(Django's catalogs) of ten languages, mixes lines of the other nine into them,
-and counts by length which good lines are refused and which foreign ones are
-kept: by a line's own probability of 0.5, and by that given the languages of its
-file (`--min_language_probability=0.5`). `declarations` are the texts of the
-Universal Declaration of Human Rights, one file each.
+`languages` builds files of sentences (Tatoeba, NTREX) and of short messages
+(Django's catalogs) in ten languages, and mixes lines of the other nine
+languages into each. It counts, by length, the good lines that are dropped and
+the foreign lines that are kept. The lines are filtered by their own language
+probability of 0.5, and by the probability given the languages of their file
+(`--min_language_probability=0.5`). `declarations` are the texts of the Universal
+Declaration of Human Rights, one file each.
 
-`copies` counts which good pairs are taken for copies, and which copies of the
-English side are found, of which some words were replaced by others.
+`copies` counts the good pairs that are classified as copies, and the detected
+copies of English sentences in which some words were replaced by others.
 """
 
 import argparse
@@ -37,109 +38,128 @@ Lines = dict[str, list[str]]
 
 
 def load_sentences(data: pathlib.Path) -> Lines:
-  """Those of NTREX and Tatoeba."""
-  found: dict[str, dict[str, None]] = {code: {} for code in _CODES}
+  """Returns sentences of NTREX and Tatoeba by language."""
+  sentences: dict[str, dict[str, None]] = {code: {} for code in _CODES}
   for codes, rows in large_text.read_parallel(data):
-    if len(rows) <= 2000:  # the others are tokenised, in lower case
-      for code, side in zip(codes, zip(*rows, strict=True), strict=True):
-        found.get(code, {}).update(dict.fromkeys(side))
-  return {code: _sample_lines(list(lines)) for code, lines in found.items()}
+    # Larger files contain tokenized, lowercased text.
+    if len(rows) <= 2000:
+      for code, texts in zip(codes, zip(*rows, strict=True), strict=True):
+        sentences.get(code, {}).update(dict.fromkeys(texts))
+  return {code: _sample_lines(list(lines)) for code, lines in sentences.items()}
 
 
 def load_messages() -> Lines:
-  """Texts of a user interface."""
+  """Returns texts of user interfaces by language."""
   directory = demo_corpus.package_directory('django')
-  found = {
+  messages = {
     code: demo_corpus.read_messages(code, directory)
     for code in _CODES
     if code not in ('en', 'sw')
   }
-  lines = {code: list(texts.values()) for code, texts in found.items()}
+  lines = {code: list(texts.values()) for code, texts in messages.items()}
   lines['en'] = list(
-    dict.fromkeys(x for texts in found.values() for x in texts)
+    dict.fromkeys(message for texts in messages.values() for message in texts)
   )
   return {code: _sample_lines(texts) for code, texts in lines.items()}
 
 
 def _sample_lines(lines: list[str]) -> list[str]:
+  """Returns a sample of the lines that contain a letter."""
   lines = [line for line in lines if any(map(str.isalpha, line))]
   return random.Random(0).sample(lines, min(_MAX_LINES, len(lines)))
 
 
 def measure_language_filters(lines: Lines) -> dict:
-  """Good lines that are refused and foreign ones that are kept, by length."""
-  draw = random.Random(1)
+  """Counts filter errors by the fraction of foreign lines.
+
+  Args:
+    lines: Language -> good lines.
+
+  Returns:
+    Description of the fraction -> description of the group -> error rate.
+  """
+  rng = random.Random(1)
   return {
-    f'{share:.0%} foreign': _count_errors(lines, share, draw)
-    for share in _FOREIGN_FRACTIONS
+    f'{fraction:.0%} foreign': _count_errors(lines, fraction, rng)
+    for fraction in _FOREIGN_FRACTIONS
   }
 
 
-def _count_errors(lines: Lines, share: float, draw: random.Random) -> dict:
+def _count_errors(lines: Lines, fraction: float, rng: random.Random) -> dict:
+  """Counts filter errors after mixing a fraction of foreign lines."""
   counts: dict[str, list[int]] = {}
   for code, good in sorted(lines.items()):
-    others = [x for other in lines if other != code for x in lines[other]]
-    foreign = draw.sample(others, int(len(good) * share / (1 - share)))
-    mixed = draw.sample(good + foreign, len(good) + len(foreign))
-    for way, keeps in _make_filters(code, mixed).items():
-      for kind, texts in (('good refused', good), ('foreign kept', foreign)):
+    others = [line for other in lines if other != code for line in lines[other]]
+    foreign = rng.sample(others, int(len(good) * fraction / (1 - fraction)))
+    mixed = rng.sample(good + foreign, len(good) + len(foreign))
+    for filter_name, should_keep in _make_filters(code, mixed).items():
+      for error_type, texts in (
+        ('good refused', good),
+        ('foreign kept', foreign),
+      ):
         for text in texts:
-          bad = keeps(text) == (kind == 'foreign kept')
-          for group in _group_names(code, text, kind):
-            count = counts.setdefault(f'{group}, {way}', [0, 0])
-            count[0] += bad
-            count[1] += 1
+          is_error = should_keep(text) == (error_type == 'foreign kept')
+          for group in _group_names(code, text, error_type):
+            counter = counts.setdefault(f'{group}, {filter_name}', [0, 0])
+            counter[0] += is_error
+            counter[1] += 1
   return {
-    name: f'{bad / total:.2%} of {total}'
-    for name, (bad, total) in sorted(counts.items())
+    name: f'{is_error / total:.2%} of {total}'
+    for name, (is_error, total) in sorted(counts.items())
   }
 
 
-def _group_names(code: str, text: str, kind: str) -> Iterator[str]:
-  low = max(length for length in _LENGTH_BINS if length <= len(text))
-  yield f'{kind}, from {low:3} characters'
-  if low < 25 and kind == 'good refused':
-    yield f'{kind}, below 25, {code}'
-  yield f'{kind}, all'
+def _group_names(code: str, text: str, error_type: str) -> Iterator[str]:
+  """Yields the names of the groups that a line is counted in."""
+  min_length = max(length for length in _LENGTH_BINS if length <= len(text))
+  yield f'{error_type}, from {min_length:3} characters'
+  if min_length < 25 and error_type == 'good refused':
+    yield f'{error_type}, below 25, {code}'
+  yield f'{error_type}, all'
 
 
 def _make_filters(code: str, file: Sequence[str]) -> dict[str, LineFilter]:
-  prior = language_id.expected_languages(
+  """Returns filters by a line's own probability and given its file."""
+  expected_languages = language_id.expected_languages(
     code, file[: language_id._SAMPLE_LINES]
   )
-  assert prior is not None
+  assert expected_languages is not None
 
-  def alone(text: str) -> bool:
-    found, probability = language_id.identify_language(text)
-    return found == code and probability >= _MIN_PROBABILITY
+  def accepts_line(text: str) -> bool:
+    language, probability = language_id.identify_language(text)
+    return language == code and probability >= _MIN_PROBABILITY
 
   return {
-    'by itself': alone,
-    'in its file': lambda text: prior.accepts(text, _MIN_PROBABILITY),
+    'by itself': accepts_line,
+    'in its file': lambda text: expected_languages.accepts(
+      text, _MIN_PROBABILITY
+    ),
   }
 
 
 def measure_declarations(folder: pathlib.Path) -> dict:
-  """Lines refused of texts of which every line is good."""
+  """Returns the rate of dropped lines in texts whose lines are all good."""
   counts: dict[str, list[int]] = {}
   for text in web_text.read_declarations(folder, longer_than=0):
     if text.language in language_id.supported_languages():
-      for way, keeps in _make_filters(text.language, text.lines).items():
-        refused = sum(not keeps(line) for line in text.lines)
-        for group in (f'all, {way}', f'{text.tag}, {way}'):
-          count = counts.setdefault(group, [0, 0])
-          count[0] += refused
-          count[1] += len(text.lines)
+      for filter_name, should_keep in _make_filters(
+        text.language, text.lines
+      ).items():
+        num_refused = sum(not should_keep(line) for line in text.lines)
+        for group in (f'all, {filter_name}', f'{text.tag}, {filter_name}'):
+          counter = counts.setdefault(group, [0, 0])
+          counter[0] += num_refused
+          counter[1] += len(text.lines)
   return {
-    name: f'{bad / total:.2%} of {total}'
-    for name, (bad, total) in sorted(counts.items())
-    if name.startswith('all') or bad > 0.05 * total
+    name: f'{num_dropped / total:.2%} of {total}'
+    for name, (num_dropped, total) in sorted(counts.items())
+    if name.startswith('all') or num_dropped > 0.05 * total
   }
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Similarities of the sides of translations, and of copies."""
-  draw = random.Random(0)
+  """Counts translations classified as copies, and detected copies."""
+  rng = random.Random(0)
   pairs = [
     pair
     for codes, rows in large_text.read_parallel(data)
@@ -147,29 +167,29 @@ def measure_copies(data: pathlib.Path) -> dict:
     for pair in rows
     if 'en' in codes
   ]
-  words = [word for _, side in pairs for word in side.split()]
-  english = _sample_lines(sorted({one for one, _ in pairs}))
-  out = {
+  words = [word for _, translation in pairs for word in translation.split()]
+  english = _sample_lines(sorted({source for source, _ in pairs}))
+  results = {
     'pairs': len(pairs),
     'taken for copies': sum(
       text_similarity.ngram_similarity(*pair) > text_similarity.COPIED
       for pair in pairs
     ),
   }
-  for share in _REPLACED_FRACTIONS:
-    found = 0
+  for fraction in _REPLACED_FRACTIONS:
+    num_detected = 0
     for line in english:
       copy = ' '.join(
-        draw.choice(words) if draw.random() < share else word
+        rng.choice(words) if rng.random() < fraction else word
         for word in line.split()
       )
-      found += (
+      num_detected += (
         text_similarity.ngram_similarity(line, copy) > text_similarity.COPIED
       )
-    out[f'found of copies with {share:.0%} of words replaced'] = round(
-      found / len(english), 3
+    results[f'found of copies with {fraction:.0%} of words replaced'] = round(
+      num_detected / len(english), 3
     )
-  return out
+  return results
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -177,10 +197,17 @@ def main(arguments: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('part', choices=('languages', 'copies'))
-  parser.add_argument('--data', type=pathlib.Path, required=True)
+  parser.add_argument(
+    'part', choices=('languages', 'copies'), help='Filters to measure.'
+  )
+  parser.add_argument(
+    '--data',
+    type=pathlib.Path,
+    required=True,
+    help='Folder of public data sets.',
+  )
   args = parser.parse_args(arguments)
-  found = (
+  results = (
     measure_copies(args.data)
     if args.part == 'copies'
     else {
@@ -189,7 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
       'declarations': measure_declarations(args.data / 'udhr'),
     }
   )
-  print(json.dumps(found, indent=2, ensure_ascii=False))
+  print(json.dumps(results, indent=2, ensure_ascii=False))
 
 
 if __name__ == '__main__':

@@ -1,14 +1,14 @@
-"""One token cache by every engine: are the files the same, and what it took.
+"""Time and output of every engine that writes a token cache.
 
   python -m benchmarks.cache_engines --work=DIR --data=DATA --megabytes=1000
 
-Makes a corpus (`large_text`) and a vocabulary, unless they are there, and
-writes its cache by one process, by four, on Beam's DirectRunner with two
-processes, on Beam over a Dask cluster of two workers (`pip install dask
-distributed`), and by four shares on a Slurm of two nodes (see
-`tests/launch/slurm_cluster.py` for what that needs). `--kills=20` writes it
-that often by three shares which are killed at random. The files of each cache
-are compared byte for byte with those of the first.
+Creates a corpus (`large_text`) and a vocabulary unless they exist. Then writes
+the token cache with one process, with four processes, with Beam's DirectRunner
+and two processes, with Beam on a Dask cluster of two workers (`pip install dask
+distributed`), and with four shards on a Slurm cluster of two nodes (see
+`tests/launch/slurm_cluster.py` for its requirements). `--kills=20` also writes
+it 20 times with three shards whose processes are killed at random. The files of
+each cache are compared byte for byte with those of the first.
 """
 
 import argparse
@@ -46,97 +46,99 @@ WriteFunction = Callable[[pathlib.Path, Sequence[str]], None]
 def compare_engines(
   work: pathlib.Path, flags: Sequence[str], engines: Sequence[str]
 ) -> Iterator[dict]:
-  """Writes a cache by each engine, and yields what it was like.
+  """Writes a cache with each engine and yields its measurements.
 
   Args:
-    work: directory for the caches.
-    flags: of `xlflax cache`, without its output.
-    engines: names in `ENGINES`.
+    work: Directory for the caches.
+    flags: Flags of `xlflax cache`, without its output.
+    engines: Names from `ENGINES`.
 
   Yields:
-    Engine, seconds, processor seconds (of Slurm's jobs they are not known),
-    digest of all files, and whether it is that of the first.
+    The engine, seconds, CPU seconds (None for Slurm, where they are unknown),
+    the digest of all files, and whether it equals that of the first engine.
   """
-  first = None
+  reference_digest = None
   for engine in engines:
     output = work / f'cache-{engine}'
     shutil.rmtree(output, ignore_errors=True)
-    start, used = time.perf_counter(), _child_cpu_seconds()
+    start, cpu_seconds = time.perf_counter(), _child_cpu_seconds()
     _WRITERS[engine](output, flags)
     seconds = time.perf_counter() - start
-    used = _child_cpu_seconds() - used
-    found = compute_digest(output)
-    first = first or found
+    cpu_seconds = _child_cpu_seconds() - cpu_seconds
+    cache_digest = compute_digest(output)
+    reference_digest = reference_digest or cache_digest
     yield {
       'engine': engine,
       'seconds': round(seconds, 1),
-      'processor_seconds': None if engine == 'slurm' else round(used, 1),
-      'digest': found[:16],
-      'equal': found == first,
+      'processor_seconds': None if engine == 'slurm' else round(cpu_seconds, 1),
+      'digest': cache_digest[:16],
+      'equal': cache_digest == reference_digest,
     }
 
 
 def measure_with_kills(
   work: pathlib.Path,
   flags: Sequence[str],
-  tries: int,
+  num_caches: int,
   *,
   seconds: float,
   expected: str,
 ) -> dict:
-  """Writes a cache by shares that are killed at random, again and again.
+  """Writes a cache several times with shards that are killed at random.
 
   Args:
-    work: directory for the cache.
-    flags: as of `compare`.
-    tries: caches.
-    seconds: a share is killed within so many; three times at least one is.
-    expected: digest of the files.
+    work: Directory for the cache.
+    flags: Flags of `xlflax cache`, without its output.
+    num_caches: Number of caches to write.
+    seconds: Maximum time after which a shard is killed.
+    expected: Digest of the expected files.
 
   Returns:
-    Tries, those that ended in the same files, and kills.
+    The number of caches, of caches with the expected files, and of kills.
   """
   equal = kills = 0
-  for seed in range(tries):
+  for seed in range(num_caches):
     output = work / 'cache-killed'
     shutil.rmtree(output, ignore_errors=True)
     kills += _write_with_kills(output, flags, random.Random(seed), seconds)
     _run_xlflax('cache', 'finalize', *flags, f'--output={output}')
     equal += compute_digest(output) == expected
-  return {'tries': tries, 'equal': equal, 'kills': kills}
+  return {'tries': num_caches, 'equal': equal, 'kills': kills}
 
 
 def compute_digest(directory: pathlib.Path) -> str:
-  """SHA-256 over the names and contents of a cache's files."""
-  found = hashlib.sha256()
+  """Returns the SHA-256 digest of the names and contents of a cache's files."""
+  directory_hash = hashlib.sha256()
   for path in sorted(directory.rglob('*')):
     if path.is_file() and not path.name.startswith('.'):
       with path.open('rb') as file:
-        content = hashlib.file_digest(file, 'sha256').hexdigest()
-      found.update(f'{path.relative_to(directory)} {content}\n'.encode())
-  return found.hexdigest()
+        file_digest = hashlib.file_digest(file, 'sha256').hexdigest()
+      directory_hash.update(
+        f'{path.relative_to(directory)} {file_digest}\n'.encode()
+      )
+  return directory_hash.hexdigest()
 
 
 def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
-  """Each share is killed up to four times; returns how often it happened."""
-  left, kills = set(range(_NUM_KILLED_SHARDS)), 0
-  while left:
+  """Writes a cache and returns the number of kills, at most four per shard."""
+  remaining_shards, kills = set(range(_NUM_KILLED_SHARDS)), 0
+  while remaining_shards:
     running = {
-      share: subprocess.Popen(
+      shard: subprocess.Popen(
         [
           *_XLFLAX,
           'cache',
           *flags,
           f'--output={output}',
-          f'--shard_index={share}',
+          f'--shard_index={shard}',
           f'--num_shards={_NUM_KILLED_SHARDS}',
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
       )
-      for share in sorted(left)
+      for shard in sorted(remaining_shards)
     }
-    for share, process in running.items():
+    for shard, process in running.items():
       if kills < 4 * _NUM_KILLED_SHARDS:
         with contextlib.suppress(subprocess.TimeoutExpired):
           process.wait(rng.random() * seconds)
@@ -145,7 +147,7 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
           kills += 1
       message = process.communicate()[1].decode()
       if process.returncode == 0:
-        left.remove(share)
+        remaining_shards.remove(shard)
       elif process.returncode > 0:
         raise RuntimeError(message)
   return kills
@@ -154,16 +156,19 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
 def _run_xlflax(
   *arguments: str, environment: dict[str, str] | None = None
 ) -> str:
-  done = subprocess.run(
+  """Runs `xlflax` and returns its output."""
+  process = subprocess.run(
     [*_XLFLAX, *arguments],
     env=os.environ | (environment or {}),
     capture_output=True,
     text=True,
     check=False,
   )
-  if done.returncode:
-    raise RuntimeError(f'{arguments}: {done.stderr[-3000:]}')
-  return done.stdout
+  if process.returncode:
+    raise RuntimeError(
+      f'`xlflax {" ".join(arguments)}` failed:\n{process.stderr[-3000:]}'
+    )
+  return process.stdout
 
 
 def _make_local_writer(count: int) -> WriteFunction:
@@ -201,7 +206,7 @@ def _write_with_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
 
   folder = output.with_name('slurm')
   with slurm_cluster.TinyCluster(folder) as cluster:
-    answer = _run_xlflax(
+    output_text = _run_xlflax(
       'launch',
       'slurm',
       f'--array=0-{_NUM_SLURM_SHARDS - 1}',
@@ -214,10 +219,13 @@ def _write_with_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
       f'--output={output}',
       environment={'SLURM_CONF': cluster.environment['SLURM_CONF']},
     )
-    number = answer.rpartition('Submitted batch job ')[2].strip()
-    state = slurm_jobs.Job(cluster, number).wait(24 * 3600)
+    job_id = output_text.rpartition('Submitted batch job ')[2].strip()
+    state = slurm_jobs.Job(cluster, job_id).wait(24 * 3600)
     if state != 'COMPLETED':
-      raise RuntimeError(f'{state}: {slurm_jobs.log(folder / "logs")[-3000:]}')
+      raise RuntimeError(
+        f'Slurm job {job_id} ended in state {state}:\n'
+        f'{slurm_jobs.log(folder / "logs")[-3000:]}'
+      )
   _run_xlflax('cache', 'finalize', *flags, f'--output={output}')
 
 
@@ -231,18 +239,26 @@ _WRITERS: dict[str, WriteFunction] = {
 
 
 def _child_cpu_seconds() -> float:
-  used = resource.getrusage(resource.RUSAGE_CHILDREN)
-  return used.ru_utime + used.ru_stime
+  """Returns the CPU seconds of all child processes that have ended."""
+  usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return usage.ru_utime + usage.ru_stime
 
 
 def prepare_inputs(args: argparse.Namespace) -> list[str]:
-  """Makes corpus and vocabulary; returns the flags that name them."""
+  """Creates the corpus and the vocabulary unless they exist.
+
+  Args:
+    args: Parsed arguments of the command line.
+
+  Returns:
+    Flags of `xlflax cache` that name them.
+  """
   corpus, vocabulary = args.work / 'corpus', args.work / 'vocabulary'
   if not corpus.exists():
-    making = corpus.with_name('corpus.making')
-    shutil.rmtree(making, ignore_errors=True)
-    large_text.write_corpus(making, args.data, args.megabytes)
-    making.rename(corpus)
+    unfinished = corpus.with_name('corpus.making')
+    shutil.rmtree(unfinished, ignore_errors=True)
+    large_text.write_corpus(unfinished, args.data, args.megabytes)
+    unfinished.rename(corpus)
   if not vocabulary.exists():
     _run_xlflax(
       'vocab',
@@ -259,19 +275,35 @@ def prepare_inputs(args: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each engine, when it has finished."""
+  """Prints a line of JSON for each engine when it has finished."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--work', type=pathlib.Path, required=True)
-  parser.add_argument('--data', type=pathlib.Path)
-  parser.add_argument('--megabytes', type=float, default=1000)
-  parser.add_argument('--size', type=int, default=16_000)
-  parser.add_argument('--sentences', type=int, default=60_000)
-  parser.add_argument('--shard_size', type=int, default=1 << 24)
-  parser.add_argument('--engines', default=','.join(ENGINES))
-  parser.add_argument('--kills', type=int, default=0)
-  parser.add_argument('--kill_seconds', type=float, default=30)
+  add = parser.add_argument
+  add('--work', type=pathlib.Path, required=True, help='Working directory.')
+  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add('--megabytes', type=float, default=1000, help='Size of the corpus in MB.')
+  add('--size', type=int, default=16_000, help='Vocabulary size.')
+  add(
+    '--sentences',
+    type=int,
+    default=60_000,
+    help='Sentences that the vocabulary is trained on.',
+  )
+  add(
+    '--shard_size',
+    type=int,
+    default=1 << 24,
+    help='Value of --shard_size of `xlflax cache`.',
+  )
+  add('--engines', default=','.join(ENGINES), help='Comma-separated engines.')
+  add('--kills', type=int, default=0, help='Caches to write with kills.')
+  add(
+    '--kill_seconds',
+    type=float,
+    default=30,
+    help='Maximum seconds after which a shard is killed.',
+  )
   args = parser.parse_args(arguments)
   args.work = args.work.absolute()
   flags = prepare_inputs(args)
@@ -280,7 +312,7 @@ def main(arguments: list[str] | None = None) -> None:
   for row in compare_engines(args.work, flags, args.engines.split(',')):
     print(json.dumps(row), flush=True)
   if args.kills:
-    found = measure_with_kills(
+    kill_counts = measure_with_kills(
       args.work,
       flags,
       args.kills,
@@ -289,7 +321,7 @@ def main(arguments: list[str] | None = None) -> None:
         args.work / f'cache-{args.engines.partition(",")[0]}'
       ),
     )
-    print(json.dumps(found), flush=True)
+    print(json.dumps(kill_counts), flush=True)
 
 
 if __name__ == '__main__':

@@ -1,17 +1,17 @@
-"""Tokens a second and core, and memory, of writing a token cache.
+"""Tokens/s per core and memory of programs that write a token cache.
 
   python -m benchmarks.cache_rates --work=DIR --vocabulary=DIR --data=DATA
 
-Beside `xlflax cache`, each with two processes on the same plain text files and
-the same SentencePiece model: SeqIO's own `cache_tasks` on Beam's DirectRunner
-(`pip install "xlflax[beam]"`), and Hugging Face `datasets.map(num_proc=2)` with
-the fast tokenizer. Each runs on two sizes of text, `--megabytes`, or its own,
-as `--megabytes_of=seqio=1,3`; `tokens_per_core_second` is what the larger one
-has more of tokens over what it takes more of processor seconds, so that
-imports do not count, and `with_start` is the larger one with them. Memory is
-the most that a command and all its processes held at once, looked at every
-second: `shared_mb` counts pages of several processes once, imported
-libraries included, `own_mb` what is no file's.
+Compares `xlflax cache` with SeqIO's `cache_tasks` on Beam's DirectRunner
+(`pip install "xlflax[beam]"`), and with Hugging Face `datasets.map(num_proc=2)`
+and the fast tokenizer. Each program uses two processes, the same plain text
+files and the same SentencePiece model. Each runs on two sizes of text,
+`--megabytes`, or individual sizes, as in `--megabytes_of=seqio=1,3`.
+`tokens_per_core_second` is the difference in tokens divided by the difference
+in CPU seconds, which excludes imports. `with_start` is the rate on the larger
+text, including imports. Memory is the peak of a command and all its processes,
+sampled every second: `shared_mb` counts pages that processes share once,
+including imported libraries, and `own_mb` counts pages that belong to no file.
 """
 
 import argparse
@@ -30,21 +30,21 @@ from benchmarks import large_text, measure
 
 _PYTHON = (sys.executable, '-m')
 PROGRAMS = ('xlflax', 'seqio', 'datasets')
-_MIN_RELATIVE_DIFFERENCE = (
-  0.2  # of the smaller text's seconds: noise of the start
-)
+# Minimum difference in CPU seconds relative to the smaller text. Below it, the
+# noise of the startup dominates.
+_MIN_RELATIVE_DIFFERENCE = 0.2
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
 
 
 def run_program(
-  peer: str, folder: pathlib.Path, vocabulary: pathlib.Path
+  program: str, folder: pathlib.Path, vocabulary: pathlib.Path
 ) -> dict:
-  """Tokenises `folder`/mono with one of `PEERS`.
+  """Tokenizes `folder`/mono with one of `PROGRAMS`.
 
   Returns:
-    Tokens, processor seconds and MB.
+    Tokens, CPU seconds and peak memory in MB.
   """
-  output = folder.parent / f'{peer}-{folder.name}'
+  output = folder.parent / f'{program}-{folder.name}'
   shutil.rmtree(output, ignore_errors=True)
   texts = sorted(map(str, (folder / 'mono').glob('*.txt')))
   model = str(vocabulary / 'sentencepiece.model')
@@ -67,22 +67,27 @@ def run_program(
       *(*_PYTHON, 'benchmarks.peers.datasets_map', f'--model={model}'),
       *(f'--output={output}', '--num_proc=2', *texts),
     ],
-  }[peer]
+  }[program]
   environment = {
     'XLFLAX_BENCHMARK_TEXTS': os.pathsep.join(texts),
     'XLFLAX_BENCHMARK_MODEL': model,
     'PYTHONPATH': str(measure.ROOT),
     'TOKENIZERS_PARALLELISM': 'false',
   }
-  printed, seconds, most = _run_and_monitor(command, os.environ | environment)
+  output_text, seconds, peak_memory = _run_and_monitor(
+    command, os.environ | environment
+  )
   return {
-    'tokens': _count_tokens(peer, output, printed),
+    'tokens': _count_tokens(program, output, output_text),
     'seconds': seconds,
-  } | most
+  } | peak_memory
 
 
 def compute_rates(small: dict, large: dict) -> dict:
-  """Of the runs on two sizes of text; no rate where the start hides it."""
+  """Returns the rates from runs on two sizes of text.
+
+  `tokens_per_core_second` is None if the startup hides the difference.
+  """
   tokens = large['tokens'] - small['tokens']
   seconds = large['seconds'] - small['seconds']
   is_hidden = seconds < _MIN_RELATIVE_DIFFERENCE * small['seconds']
@@ -97,88 +102,116 @@ def compute_rates(small: dict, large: dict) -> dict:
 
 
 def _run_and_monitor(command: list[str], environment: dict[str, str]):
-  """Runs a command; what it printed, its processor seconds, its memory."""
-  before = _child_cpu_seconds()
-  most = {'shared_mb': 0, 'own_mb': 0}
-  with tempfile.TemporaryFile('w+') as out, tempfile.TemporaryFile('w+') as err:
+  """Runs a command and returns its output, CPU seconds and peak memory."""
+  seconds_before = _child_cpu_seconds()
+  peak_memory = {'shared_mb': 0, 'own_mb': 0}
+  with (
+    tempfile.TemporaryFile('w+') as stdout,
+    tempfile.TemporaryFile('w+') as stderr,
+  ):
     with subprocess.Popen(
-      command, env=environment, stdout=out, stderr=err
+      command, env=environment, stdout=stdout, stderr=stderr
     ) as process:
       while process.poll() is None:
-        now = _measure_memory(process.pid)
-        most = {name: max(most[name], now[name]) for name in most}
+        memory = _measure_memory(process.pid)
+        peak_memory = {
+          name: max(peak_memory[name], memory[name]) for name in peak_memory
+        }
         time.sleep(1)
-    out.seek(0)
-    err.seek(0)
-    printed = out.read()
+    stdout.seek(0)
+    stderr.seek(0)
+    output_text = stdout.read()
     if process.returncode:
-      raise RuntimeError(f'{" ".join(command)}: {err.read()[-3000:]}')
-  return printed, _child_cpu_seconds() - before, most
+      raise RuntimeError(
+        f'`{" ".join(command)}` failed:\n{stderr.read()[-3000:]}'
+      )
+  return output_text, _child_cpu_seconds() - seconds_before, peak_memory
 
 
 def _child_cpu_seconds() -> float:
-  used = resource.getrusage(resource.RUSAGE_CHILDREN)
-  return used.ru_utime + used.ru_stime
+  """Returns the CPU seconds of all child processes that have ended."""
+  usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return usage.ru_utime + usage.ru_stime
 
 
 def _measure_memory(pid: int) -> dict[str, int]:
-  """Of a process and all that it started, MB."""
-  pss = own = 0
-  for number in _list_processes(pid):
+  """Returns the memory in MB of a process and all its descendants."""
+  pss = anonymous = 0
+  for process_id in _list_processes(pid):
     try:
-      text = pathlib.Path(f'/proc/{number}/smaps_rollup').read_text()
+      text = pathlib.Path(f'/proc/{process_id}/smaps_rollup').read_text()
     except OSError:
-      continue  # it has just ended
-    found = dict(re.findall(r'^(\w+): +(\d+) kB$', text, re.MULTILINE))
-    pss += int(found.get('Pss', 0))
-    own += int(found.get('Pss_Anon', 0)) + int(found.get('Pss_Shmem', 0))
-  return {'shared_mb': round(pss / 1e3), 'own_mb': round(own / 1e3)}
+      continue  # The process has ended.
+    fields = dict(re.findall(r'^(\w+): +(\d+) kB$', text, re.MULTILINE))
+    pss += int(fields.get('Pss', 0))
+    anonymous += int(fields.get('Pss_Anon', 0)) + int(
+      fields.get('Pss_Shmem', 0)
+    )
+  return {'shared_mb': round(pss / 1e3), 'own_mb': round(anonymous / 1e3)}
 
 
 def _list_processes(pid: int) -> list[int]:
-  found = [pid]
-  for number in found:
-    for path in pathlib.Path(f'/proc/{number}/task').glob('*/children'):
+  """Returns the IDs of a process and all its descendants."""
+  process_ids = [pid]
+  for process_id in process_ids:
+    for path in pathlib.Path(f'/proc/{process_id}/task').glob('*/children'):
       try:
-        found += map(int, path.read_text().split())
+        process_ids += map(int, path.read_text().split())
       except OSError:
         continue
-  return found
+  return process_ids
 
 
-def _count_tokens(peer: str, output: pathlib.Path, printed: str) -> int:
-  if peer == 'datasets':
-    return int(printed.split()[-1])
-  if peer == 'xlflax':
-    metas = json.loads(printed)
-    return sum(side['tokens'] for m in metas for side in m['statistics'])
+def _count_tokens(program: str, output: pathlib.Path, output_text: str) -> int:
+  """Returns the number of tokens that a program wrote."""
+  if program == 'datasets':
+    return int(output_text.split()[-1])
+  if program == 'xlflax':
+    metas = json.loads(output_text)
+    return sum(side['tokens'] for task in metas for side in task['statistics'])
   [stats] = output.rglob('stats.train.json')
   return int(json.loads(stats.read_text())['targets_tokens'])
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each."""
+  """Prints a line of JSON for each program."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--work', type=pathlib.Path, required=True)
-  parser.add_argument('--vocabulary', type=pathlib.Path, required=True)
-  parser.add_argument('--data', type=pathlib.Path)
-  parser.add_argument('--megabytes', default='5,25')
-  parser.add_argument('--megabytes_of', action='append', default=[])
-  parser.add_argument('--peers', default=','.join(PROGRAMS))
+  add = parser.add_argument
+  add('--work', type=pathlib.Path, required=True, help='Working directory.')
+  add(
+    '--vocabulary',
+    type=pathlib.Path,
+    required=True,
+    help='Vocabulary directory with a SentencePiece model.',
+  )
+  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add('--megabytes', default='5,25', help='Two sizes of the text in MB.')
+  add(
+    '--megabytes_of',
+    action='append',
+    default=[],
+    metavar='PROGRAM=SIZES',
+    help='Two sizes for one program; repeatable.',
+  )
+  add(
+    '--programs', default=','.join(PROGRAMS), help='Comma-separated programs.'
+  )
   args = parser.parse_args(arguments)
-  own = dict(text.split('=') for text in args.megabytes_of)
-  for peer in args.peers.split(','):
+  sizes_by_program = dict(text.split('=') for text in args.megabytes_of)
+  for program in args.programs.split(','):
     small, large = (
-      run_program(peer, _prepare_text(args, float(size)), args.vocabulary)
-      for size in own.get(peer, args.megabytes).split(',')
+      run_program(program, _prepare_text(args, float(size)), args.vocabulary)
+      for size in sizes_by_program.get(program, args.megabytes).split(',')
     )
-    print(json.dumps({'peer': peer} | compute_rates(small, large)), flush=True)
+    print(
+      json.dumps({'program': program} | compute_rates(small, large)), flush=True
+    )
 
 
 def _prepare_text(args: argparse.Namespace, megabytes: float) -> pathlib.Path:
-  """Text of a size, which is written unless it is there."""
+  """Returns a folder with text of a size, which is written if it is missing."""
   folder = args.work.absolute() / f'{megabytes:g}'
   if not folder.exists():
     large_text.write_synthetic_text(folder, args.data, _LANGUAGES, megabytes)

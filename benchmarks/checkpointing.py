@@ -1,18 +1,18 @@
-"""What saving costs a run: the stall of a step, the write, the restore.
+"""Cost of checkpointing: the stall of a step, the write and the restore.
 
   python -m benchmarks.checkpointing
   python -m benchmarks.checkpointing --megabytes 64,1024 --directory /scratch
   python -m benchmarks.checkpointing --directory gs://bucket/benchmark
 
-A state of parameters and two moments is changed by a step that is donated
-what it changes. `stall` is how long the call that saves keeps the next step
-from being started, with the state ready; `copy` is the least that it can be:
-the copy of the state to the host, timed by itself. Then steps go on while the
-files are written, until all is on disk. `blocking` is the same save with
-`CheckpointOptions.enable_async_checkpointing=False`. `save plain` and `restore plain` are
-`blocking` and `restore` without digests, in turns with those that have them;
-so is `run plain` against `run`: the mean of 50 steps of which one saves in the
-background, with the wait for the last file at the end.
+The state consists of parameters and two moments, and each step donates it.
+`stall` is the time by which the saving call delays the next step once the state
+is ready. Its lower bound is `copy`, the copy of the state to the host, which is
+timed separately. Steps then continue while the files are written. `blocking` is
+the same save with `CheckpointOptions.enable_async_checkpointing=False`.
+`save plain` and `restore plain` are `save` and `restore` without digests,
+measured in turn. `run` is the mean time of 50 steps, one of which saves in the
+background, including the wait for the last file; `run plain` is the same
+without digests.
 """
 
 import argparse
@@ -33,16 +33,17 @@ from xlflax.storage import bucket_access, checksums, paths
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoint_reader, checkpoints
 
-_NUM_STEPS = 50  # of a short run with one save
-_NUM_ARRAYS = 24  # of each of parameters, first and second moments
-_CALLER_THREAD_TIMERS = (
-  'copy',
-  'stall',
-)  # else processor time is of the process
+_NUM_STEPS = 50  # Steps of a short run with one save.
+_NUM_ARRAYS = 24  # Arrays of the parameters and of each moment.
+# Measurements whose CPU time is that of the calling thread, not the process.
+_CALLER_THREAD_TIMERS = ('copy', 'stall')
 
 
 def make_state(megabytes: float) -> train_state.TrainState:
-  """A state of so many 10^6 bytes, random so that it does not compress."""
+  """Returns a training state of `megabytes` * 10^6 bytes.
+
+  The values are random, so that they cannot be compressed.
+  """
   count = max(1, int(megabytes * 1e6 / 4 / 3 / _NUM_ARRAYS))
 
   def arrays(seed):
@@ -65,7 +66,11 @@ def make_state(megabytes: float) -> train_state.TrainState:
 
 
 def make_step(seconds: float):
-  """A jitted step that changes every value and computes for about so long."""
+  """Returns a jitted step that changes every value.
+
+  Args:
+    seconds: Approximate computation time of the step.
+  """
   matrix = jnp.ones([512, 512], jnp.float32) / 512
 
   def step(state, repeats):
@@ -80,30 +85,30 @@ def make_step(seconds: float):
       opt_state=jax.tree.map(change, state.opt_state),
     )
 
-  one = jax.jit(lambda a: a @ matrix)
-  jax.block_until_ready(one(matrix))
+  multiply = jax.jit(lambda a: a @ matrix)
+  jax.block_until_ready(multiply(matrix))
   start = time.perf_counter()
   for _ in range(10):
-    jax.block_until_ready(one(matrix))
+    jax.block_until_ready(multiply(matrix))
   repeats = max(1, int(seconds / (time.perf_counter() - start) * 10))
   jitted = jax.jit(step, donate_argnums=0)
   return lambda state: jax.block_until_ready(jitted(state, repeats))
 
 
 @contextlib.contextmanager
-def record_time(found: dict, name: str):
-  """Context that notes its wall and processor seconds."""
-  processor = (
+def record_time(timings: dict, name: str):
+  """Records the wall and CPU seconds of its context in `timings`."""
+  cpu_clock = (
     time.thread_time if name in _CALLER_THREAD_TIMERS else time.process_time
   )
-  wall, cpu = time.perf_counter(), processor()
+  wall, cpu = time.perf_counter(), cpu_clock()
   yield
-  found.setdefault(name, []).append(time.perf_counter() - wall)
-  found.setdefault(f'{name}_cpu', []).append(processor() - cpu)
+  timings.setdefault(name, []).append(time.perf_counter() - wall)
+  timings.setdefault(f'{name}_cpu', []).append(cpu_clock() - cpu)
 
 
 def copy_to_host(state) -> None:
-  """The copy that no checkpoint can do without."""
+  """Copies every array of a state to the host, as each checkpoint must."""
   for leaf in jax.tree.leaves(state):
     np.array(leaf, copy=True)
 
@@ -111,82 +116,96 @@ def copy_to_host(state) -> None:
 def measure_checkpointing(
   directory: pathlib.Path, *, megabytes: float, step_seconds: float, saves: int
 ) -> dict[str, float]:
-  """Median seconds of everything, for one size; see the module's docstring."""
-  state, step, found = make_state(megabytes), make_step(step_seconds), {}
+  """Measures saving and restoring of one state.
+
+  Args:
+    directory: Directory for the checkpoints.
+    megabytes: Size of the state in MB.
+    step_seconds: Approximate computation time of a step.
+    saves: Number of timed saves.
+
+  Returns:
+    Median seconds of each measurement; see the module docstring.
+  """
+  state, step, timings = make_state(megabytes), make_step(step_seconds), {}
   state = step(state)
   for _ in range(3 * saves):
-    with record_time(found, 'step'):
+    with record_time(timings, 'step'):
       state = step(state)
-  for kind in ('asynchronous', 'blocking'):
-    place = directory / kind
-    saved = checkpoints.Checkpoints(
-      place,
+  for mode in ('asynchronous', 'blocking'):
+    checkpoint_dir = directory / mode
+    checkpointer = checkpoints.Checkpoints(
+      checkpoint_dir,
       checkpoints.CheckpointOptions(
-        max_to_keep=1, enable_async_checkpointing=kind == 'asynchronous'
+        max_to_keep=1, enable_async_checkpointing=mode == 'asynchronous'
       ),
     )
-    for save in range(saves + 1):  # the first one sets up what all use
-      times: dict = {} if save == 0 else found
-      with record_time(times, 'copy'):
+    for save in range(saves + 1):  # The first save is not timed.
+      save_timings: dict = {} if save == 0 else timings
+      with record_time(save_timings, 'copy'):
         copy_to_host(state)
       with record_time(
-        times, 'stall' if kind == 'asynchronous' else 'blocking'
+        save_timings, 'stall' if mode == 'asynchronous' else 'blocking'
       ):
-        saved.save(state, {'note': 'benchmark'})
-      if kind == 'asynchronous':
-        state = _step_while_writing(saved, state, step, times)
+        checkpointer.save(state, {'note': 'benchmark'})
+      if mode == 'asynchronous':
+        state = _step_while_writing(checkpointer, state, step, save_timings)
       else:
         state = step(state)
-    saved.close()
+    checkpointer.close()
   for _ in range(saves):
-    state = _measure_digest_cost(directory, state, step, found)
-  return {name: statistics.median(values) for name, values in found.items()}
+    state = _measure_digest_cost(directory, state, step, timings)
+  return {name: statistics.median(values) for name, values in timings.items()}
 
 
-def _measure_digest_cost(directory, state, step, found):
-  """A save and a restore with digests, and the same without."""
+def _measure_digest_cost(directory, state, step, timings):
+  """Measures a save, a restore and a run with and without digests."""
   for name, context in (('', contextlib.nullcontext), (' plain', _no_digests)):
     with context():
-      place = directory / 'compared'
-      saved = checkpoints.Checkpoints(
-        place,
+      checkpoint_dir = directory / 'compared'
+      checkpointer = checkpoints.Checkpoints(
+        checkpoint_dir,
         checkpoints.CheckpointOptions(
           max_to_keep=1, enable_async_checkpointing=False
         ),
       )
       state = step(state)
-      with record_time(found, f'save{name}'):
-        saved.save(state, {'note': 'benchmark'})
-      saved.close()
-      with record_time(found, f'restore{name}'):
-        _restore(place, state)
-      paths.remove_directory(place)
-      state = _measure_training(place, state, step, found, f'run{name}')
+      with record_time(timings, f'save{name}'):
+        checkpointer.save(state, {'note': 'benchmark'})
+      checkpointer.close()
+      with record_time(timings, f'restore{name}'):
+        _restore(checkpoint_dir, state)
+      paths.remove_directory(checkpoint_dir)
+      state = _measure_training(
+        checkpoint_dir, state, step, timings, f'run{name}'
+      )
   return state
 
 
-def _measure_training(place, state, step, found, name: str):
-  """`_STEPS` steps with a save among them, of which the mean is noted."""
-  saved = checkpoints.Checkpoints(
-    place, checkpoints.CheckpointOptions(max_to_keep=1)
+def _measure_training(checkpoint_dir, state, step, timings, name: str):
+  """Measures the mean time of `_NUM_STEPS` steps that include one save."""
+  checkpointer = checkpoints.Checkpoints(
+    checkpoint_dir, checkpoints.CheckpointOptions(max_to_keep=1)
   )
-  times: dict = {}
-  with record_time(times, 'all'):
-    for number in range(_NUM_STEPS):
+  run_timings: dict = {}
+  with record_time(run_timings, 'all'):
+    for step_index in range(_NUM_STEPS):
       state = step(state)
-      if number == 1:
-        saved.save(state, {'note': 'benchmark'})
-    saved.wait()
-  saved.close()
-  paths.remove_directory(place)
-  found.setdefault(name, []).append(times['all'][0] / _NUM_STEPS)
-  found.setdefault(f'{name}_cpu', []).append(times['all_cpu'][0] / _NUM_STEPS)
+      if step_index == 1:
+        checkpointer.save(state, {'note': 'benchmark'})
+    checkpointer.wait()
+  checkpointer.close()
+  paths.remove_directory(checkpoint_dir)
+  timings.setdefault(name, []).append(run_timings['all'][0] / _NUM_STEPS)
+  timings.setdefault(f'{name}_cpu', []).append(
+    run_timings['all_cpu'][0] / _NUM_STEPS
+  )
   return state
 
 
 @contextlib.contextmanager
 def _no_digests():
-  """Context in which no digest is made or compared."""
+  """Disables the computation and verification of digests in its context."""
   with (
     mock.patch.object(checksums, 'seal_directory', lambda *unused: None),
     mock.patch.object(
@@ -196,38 +215,39 @@ def _no_digests():
     yield
 
 
-def _step_while_writing(saved, state, step, times):
-  """Steps until all is on disk; at least one."""
-  with record_time(times, 'write'):
+def _step_while_writing(checkpointer, state, step, timings):
+  """Trains at least one step, and until the checkpoint is written."""
+  with record_time(timings, 'write'):
     for _ in range(1000):
-      with record_time(times, 'step_while_writing'):
+      with record_time(timings, 'step_while_writing'):
         state = step(state)
-      if not saved.is_writing:
+      if not checkpointer.is_writing:
         break
-    saved.wait()
+    checkpointer.wait()
   return state
 
 
 def _restore(directory: pathlib.Path, state) -> None:
+  """Restores the last checkpoint of a directory."""
   abstract = jax.tree.map(
     lambda leaf: jax.ShapeDtypeStruct(
       leaf.shape, leaf.dtype, sharding=leaf.sharding
     ),
     state,
   )
-  saved = checkpoints.Checkpoints(directory)
-  restored = saved.restore_last(
+  checkpointer = checkpoints.Checkpoints(directory)
+  restored = checkpointer.restore_last(
     types.SimpleNamespace(abstract=abstract, abstract_sharded=abstract)
   )
-  saved.close()
+  checkpointer.close()
   assert restored is not None
   jax.block_until_ready(restored.state)
 
 
 def format_table(results: dict[str, dict[str, float]]) -> str:
-  """Markdown, in milliseconds: wall, and processor in brackets.
+  """Formats wall and CPU time in milliseconds, the latter in parentheses.
 
-  For copy and stall the processor time is that of the thread that waits.
+  The CPU time of `copy` and `stall` is that of the waiting thread.
   """
   columns = (
     'copy',
@@ -249,9 +269,9 @@ def format_table(results: dict[str, dict[str, float]]) -> str:
     + ' |',
     '| --- ' * (len(columns) + 1) + '|',
   ]
-  for megabytes, found in results.items():
+  for megabytes, timings in results.items():
     cells = [
-      f'{1000 * found[name]:,.0f} ({1000 * found[f"{name}_cpu"]:,.0f})'
+      f'{1000 * timings[name]:,.0f} ({1000 * timings[f"{name}_cpu"]:,.0f})'
       for name in columns
     ]
     lines.append(f'| {megabytes} | ' + ' | '.join(cells) + ' |')
@@ -259,27 +279,36 @@ def format_table(results: dict[str, dict[str, float]]) -> str:
 
 
 def main(arguments=None) -> None:
+  """Measures states of several sizes and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument(
     '--megabytes',
     default='10,100,400',
-    help='sizes of the state (default: %(default)s)',
+    help='Comma-separated sizes of the state in MB (default: %(default)s).',
   )
-  parser.add_argument('--saves', type=int, default=5)
-  parser.add_argument('--step_seconds', type=float, default=0.1)
   parser.add_argument(
-    '--directory', help='where to write; default: a temporary directory'
+    '--saves', type=int, default=5, help='Number of timed saves.'
   )
-  parser.add_argument('--output', help='write the figures to this file too')
+  parser.add_argument(
+    '--step_seconds',
+    type=float,
+    default=0.1,
+    help='Approximate computation time of a step.',
+  )
+  parser.add_argument(
+    '--directory',
+    help='Directory or bucket for the checkpoints. Default: temporary.',
+  )
+  parser.add_argument('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as temporary:
-    place = paths.to_path(args.directory or temporary)
-    bucket_access.check_usable(place)
+    directory = paths.to_path(args.directory or temporary)
+    bucket_access.check_usable(directory)
     results = {}
     for megabytes in args.megabytes.split(','):
-      folder = place / f'{megabytes}MB'
+      folder = directory / f'{megabytes}MB'
       results[megabytes] = measure_checkpointing(
         folder,
         megabytes=float(megabytes),
@@ -288,8 +317,8 @@ def main(arguments=None) -> None:
       )
       paths.remove_directory(folder)
   print(
-    f'{jax.devices()[0].device_kind}; milliseconds, processor in '
-    f'brackets\n\n{format_table(results)}'
+    f'{jax.devices()[0].device_kind}; wall time in ms (CPU time in ms)\n\n'
+    f'{format_table(results)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

@@ -1,14 +1,13 @@
-"""Text preparation beside training: tokens/s of one core.
+"""Tokens/s per core of text preparation, relative to a training step.
 
   python -m benchmarks.code_switching
 
-Tokens for each second of one core when text of generated words is tokenised as
-it is, code-switched by a dictionary and then tokenised, and switched alone; and
-the same for Moses's processing and for training a vocabulary. Then the share of
-a training step that these would take, if the step's core did them: of a step on
-this machine (`--layers`, `--hidden`, `--vocabulary`) and, by
-`--tokens_per_second`, of a training that you have measured elsewhere. A token
-cache pays this once, not in each epoch.
+Measures the tokens per CPU second of tokenizing synthetic text, of
+code-switching it with a dictionary, of both together, of Moses processing, and
+of training a vocabulary. Then computes the time of these tasks as a fraction of
+a training step, for a step on this machine (`--layers`, `--hidden`,
+`--vocabulary`) and, with `--tokens_per_second`, for a training run measured
+elsewhere. With a token cache, text is prepared once instead of in each epoch.
 """
 
 import argparse
@@ -22,8 +21,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchmarks import measure, shapes, xlflax_step
-from xlflax.data.corpus import corpus_directory as corpus
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
@@ -34,77 +32,103 @@ _LETTERS = np.array(list('etaoinshrdlucmfwypvbgkjqxz'))
 
 
 def make_words(count: int, *, seed: int = 0) -> list[str]:
-  """Different made-up words, the shorter ones first."""
+  """Returns distinct synthetic words, roughly from short to long."""
   rng = np.random.default_rng(seed)
-  words: dict[str, None] = {}
-  while len(words) < count:
-    size = int(rng.integers(2, 5 + 6 * len(words) // count))
-    words[''.join(rng.choice(_LETTERS, size))] = None
-  return list(words)
+  unique_words: dict[str, None] = {}
+  while len(unique_words) < count:
+    size = int(rng.integers(2, 5 + 6 * len(unique_words) // count))
+    unique_words[''.join(rng.choice(_LETTERS, size))] = None
+  return list(unique_words)
 
 
-def make_text(words: Sequence[str], lines: int, *, seed: int = 1) -> list[str]:
-  """Lines of 8 to 40 words by Zipf's law, with capitals and punctuation."""
+def make_text(
+  vocabulary: Sequence[str], lines: int, *, seed: int = 1
+) -> list[str]:
+  """Returns lines of 8 to 40 words with capitals and punctuation.
+
+  Words are drawn with frequencies that follow Zipf's law.
+  """
   rng = np.random.default_rng(seed)
-  weights = 1 / np.arange(1, len(words) + 1)
-  drawn = rng.choice(np.array(words), 40 * lines, p=weights / weights.sum())
-  sizes = rng.integers(8, 41, lines).tolist()
-  out = []
-  for i, size in enumerate(sizes):
-    line = drawn[40 * i : 40 * i + size].tolist()
+  weights = 1 / np.arange(1, len(vocabulary) + 1)
+  sampled_words = rng.choice(
+    np.array(vocabulary), 40 * lines, p=weights / weights.sum()
+  )
+  line_lengths = rng.integers(8, 41, lines).tolist()
+  text_lines = []
+  for i, size in enumerate(line_lengths):
+    line = sampled_words[40 * i : 40 * i + size].tolist()
     line[0], line[size // 2] = line[0].capitalize(), f'{line[size // 2]},'
-    out.append(' '.join(line) + '.')
-  return out
+    text_lines.append(' '.join(line) + '.')
+  return text_lines
 
 
-def make_dictionary(words: Sequence[str], entries: int) -> Dictionary:
-  """Half of the entries are second translations; one in 20 is of two words."""
+def make_dictionary(vocabulary: Sequence[str], entries: int) -> Dictionary:
+  """Returns a dictionary with two translations for each source.
+
+  One source in 20 consists of two words.
+  """
   rng = np.random.default_rng(2)
-  sources = rng.choice(len(words), entries // 2, replace=False).tolist()
-  pairs = []
-  for i in sources:
-    word = words[i] if i % 20 else f'{words[i]} {words[i // 2]}'
-    pairs += [
-      Entry(word, words[i][::-1], 2.0),
-      Entry(word, words[i][::-1] + 'e', 1.0),
+  source_indices = rng.choice(
+    len(vocabulary), entries // 2, replace=False
+  ).tolist()
+  translations = []
+  for i in source_indices:
+    word = vocabulary[i] if i % 20 else f'{vocabulary[i]} {vocabulary[i // 2]}'
+    translations += [
+      Entry(word, vocabulary[i][::-1], 2.0),
+      Entry(word, vocabulary[i][::-1] + 'e', 1.0),
     ]
-  return Dictionary(('en', 'xx'), tuple(pairs))
+  return Dictionary(('en', 'xx'), tuple(translations))
 
 
-def measure_core_seconds(work: Callable[[], object], *, rounds: int) -> float:
-  """The median of processor seconds, after a first call that is left out."""
-  times = []
+def measure_core_seconds(
+  function: Callable[[], object], *, rounds: int
+) -> float:
+  """Returns the median CPU seconds of a function after one warm-up call."""
+  seconds = []
   for _ in range(rounds + 1):
     start = time.process_time()
-    work()
-    times.append(time.process_time() - start)
-  return statistics.median(times[1:])
+    function()
+    seconds.append(time.process_time() - start)
+  return statistics.median(seconds[1:])
 
 
 def measure_text_preparation(
   *, lines: int, entries: int, vocabulary_size: int, rounds: int
 ) -> dict:
-  """Tokens per core second of each kind of work, and counts."""
-  words = make_words(2 * entries)
-  text = make_text(words, lines)
-  switcher = Switcher('en', [make_dictionary(words, entries)], CodeSwitching())
+  """Measures the tokens per CPU second of each task.
+
+  Args:
+    lines: Lines of text.
+    entries: Entries of the dictionary.
+    vocabulary_size: Vocabulary size.
+    rounds: Number of timed calls.
+
+  Returns:
+    Rates, and statistics of the text and the switched words.
+  """
+  vocabulary_words = make_words(2 * entries)
+  text = make_text(vocabulary_words, lines)
+  switcher = Switcher(
+    'en', [make_dictionary(vocabulary_words, entries)], CodeSwitching()
+  )
   moses = Processor('en', TextProcessing(moses=True))
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     corpus_writer.write_monolingual(folder / 'corpus', 'en', [text])
     start = time.process_time()
     vocabulary = vocabulary_training.train_vocabulary(
-      corpus.Corpus(folder / 'corpus'),
+      corpus_directory.Corpus(folder / 'corpus'),
       folder / 'vocabulary',
       size=vocabulary_size,
     )
-    training = time.process_time() - start
+    training_seconds = time.process_time() - start
 
   def encode(texts):
     return vocabulary.encode_ragged(texts, num_threads=1)[0].size
 
   switched = switcher.switch(text)
-  tokens, few = encode(text), text[: max(lines // 20, 1)]
+  tokens, sample = encode(text), text[: max(lines // 20, 1)]
   seconds = {
     'tokenise': measure_core_seconds(lambda: encode(text), rounds=rounds),
     'switch': measure_core_seconds(
@@ -113,13 +137,15 @@ def measure_text_preparation(
     'switch_and_tokenise': measure_core_seconds(
       lambda: encode(switcher.switch(text).lines), rounds=rounds
     ),
-    'moses': measure_core_seconds(lambda: list(map(moses, few)), rounds=1)
+    'moses': measure_core_seconds(lambda: list(map(moses, sample)), rounds=1)
     * tokens
-    / encode(few),
-    'train_the_vocabulary': training,
+    / encode(sample),
+    'train_the_vocabulary': training_seconds,
   }
   return {
-    'tokens_per_core_second': {k: tokens / s for k, s in seconds.items()},
+    'tokens_per_core_second': {
+      task: tokens / task_seconds for task, task_seconds in seconds.items()
+    },
     'switching_to_tokenising': seconds['switch'] / seconds['tokenise'],
     'words': switched.words,
     'tokens': tokens,
@@ -130,11 +156,11 @@ def measure_text_preparation(
 
 
 def measure_step_rate(shape: shapes.Shape, *, calls: int) -> float:
-  """Tokens per core second of a training step on this machine."""
-  timed = measure.time_calls(
+  """Returns the tokens per CPU second of a training step on this machine."""
+  timings = measure.time_calls(
     xlflax_step.make_step_function(shape, 'gathered'), calls=calls
   )
-  return shape.tokens / statistics.median(timed['cpu_seconds'])
+  return shape.tokens / statistics.median(timings['cpu_seconds'])
 
 
 def run_benchmark(
@@ -146,7 +172,16 @@ def run_benchmark(
   rounds: int = 5,
   tokens_per_second: float | None = None,
 ) -> dict:
-  """All figures; see the module."""
+  """Runs all measurements; see the module docstring.
+
+  Args:
+    shape: Sizes of the training step.
+    lines: Lines of text.
+    entries: Entries of the dictionary.
+    calls: Number of timed training steps.
+    rounds: Number of timed calls of each task.
+    tokens_per_second: Tokens per second of a training run measured elsewhere.
+  """
   figures = measure_text_preparation(
     lines=lines,
     entries=entries,
@@ -169,28 +204,28 @@ def run_benchmark(
 
 
 def main(arguments=None) -> None:
+  """Runs the benchmark and prints its figures as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--lines', type=int, default=20_000)
-  parser.add_argument(
+  add = parser.add_argument
+  add('--lines', type=int, default=20_000, help='Lines of text.')
+  add(
     '--entries',
     type=int,
     default=100_000,
-    help='lines of the dictionary, two for each word',
+    help='Entries of the dictionary, two for each source.',
   )
-  parser.add_argument('--layers', type=int, default=4)
-  parser.add_argument('--hidden', type=int, default=256)
-  parser.add_argument('--vocabulary', type=int, default=32_000)
-  parser.add_argument(
-    '--calls', type=int, default=5, help='training steps that are timed'
-  )
-  parser.add_argument(
+  add('--layers', type=int, default=4, help='Transformer layers.')
+  add('--hidden', type=int, default=256, help='Size of the hidden states.')
+  add('--vocabulary', type=int, default=32_000, help='Vocabulary size.')
+  add('--calls', type=int, default=5, help='Timed training steps.')
+  add(
     '--tokens_per_second',
     type=float,
-    help='of a training elsewhere, such as `xlflax benchmark` prints',
+    help='Rate of another training run, such as `xlflax benchmark` prints.',
   )
-  parser.add_argument('--output', help='write the JSON to this file too')
+  add('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   shape = shapes.Shape(
     vocabulary=args.vocabulary,

@@ -1,12 +1,12 @@
-"""Seconds until `xlflax` answers: help of every command, and mistakes.
+"""Response time of `xlflax`: the help of every command, and invalid commands.
 
   python -m benchmarks.command_line
   python -m benchmarks.command_line --rounds=5 --output=command_line.json
 
-Each answer is a process of its own, as a shell starts it. `seconds` is the
-best of the rounds by the clock, `cpu` the best processor time: on a busy
-machine only the latter says something of the program. `python` is an empty
-program, which every answer contains.
+Each command runs in its own process, as a shell starts it. `seconds` is the
+lowest wall time of all rounds and `cpu` the lowest CPU time. On a busy machine,
+only the CPU time is meaningful. `python` is an empty program, whose time is
+included in every response.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 
 from xlflax import cli
 
-# What is asked, with its limit in seconds.
+# Time limits in seconds for help texts and error messages.
 HELP_LIMIT, MISTAKE_LIMIT = 0.3, 1.0
 MISTAKES = (
   'trian',
@@ -41,49 +41,57 @@ MISTAKES = (
 
 
 def list_invocations() -> list[tuple[str, float]]:
-  """(arguments of `xlflax`, limit) of all that is measured."""
-  helps = [(f'{name} --help', HELP_LIMIT) for name in cli.COMMANDS]
+  """Returns the arguments of `xlflax` and the time limit of each command."""
+  invocations = [(f'{name} --help', HELP_LIMIT) for name in cli.COMMANDS]
   for name in cli.COMMANDS:
-    helps += [
+    invocations += [
       (f'{path} --help', HELP_LIMIT) for path in _list_subcommands(name)
     ]
-  return [*helps, *((line, MISTAKE_LIMIT) for line in MISTAKES)]
+  return [*invocations, *((line, MISTAKE_LIMIT) for line in MISTAKES)]
 
 
 def _list_subcommands(name: str) -> list[str]:
   """Returns the subcommands of a command, such as 'cache verify'."""
   module = cli.load_command(name)
-  return [f'{name} {word}' for word in getattr(module, 'SUBCOMMANDS', {})]
+  return [
+    f'{name} {subcommand}' for subcommand in getattr(module, 'SUBCOMMANDS', {})
+  ]
 
 
 def time_process(command: list[str]) -> tuple[float, float]:
-  """(seconds by the clock, processor seconds) of a process."""
-  before, start = os.times(), time.perf_counter()
+  """Runs a process and returns its wall time and CPU time in seconds."""
+  times_before, start = os.times(), time.perf_counter()
   subprocess.run(command, capture_output=True, check=False)
-  seconds, after = time.perf_counter() - start, os.times()
+  seconds, times_after = time.perf_counter() - start, os.times()
   return seconds, (
-    after.children_user
-    + after.children_system
-    - before.children_user
-    - before.children_system
+    times_after.children_user
+    + times_after.children_system
+    - times_before.children_user
+    - times_before.children_system
   )
 
 
 def measure_command(command: list[str], rounds: int) -> dict[str, float]:
-  """The best of some rounds."""
-  found = [time_process(command) for _ in range(rounds)]
+  """Returns the lowest times of several rounds."""
+  timings = [time_process(command) for _ in range(rounds)]
   return {
-    'seconds': round(min(seconds for seconds, _ in found), 3),
-    'cpu': round(min(cpu for _, cpu in found), 3),
+    'seconds': round(min(seconds for seconds, _ in timings), 3),
+    'cpu': round(min(cpu for _, cpu in timings), 3),
   }
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line for each answer, the slowest last."""
+  """Prints a line for each command, the slowest last."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--only', default='', help='part of the arguments')
-  parser.add_argument('--output', metavar='FILE')
+  parser.add_argument(
+    '--rounds', type=int, default=3, help='Runs of each command.'
+  )
+  parser.add_argument(
+    '--only', default='', help='Measure only commands that contain this text.'
+  )
+  parser.add_argument(
+    '--output', metavar='FILE', help='JSON file for the figures.'
+  )
   args = parser.parse_args(arguments)
   rows = [
     {'answer': 'python', 'limit': HELP_LIMIT}
@@ -96,9 +104,9 @@ def main(arguments: list[str] | None = None) -> None:
         {'answer': line, 'limit': limit} | measure_command(command, args.rounds)
       )
   for row in sorted(rows, key=lambda row: row['cpu']):
-    mark = '' if row['seconds'] < row['limit'] else '  over the limit'
+    note = '' if row['seconds'] < row['limit'] else '  over the limit'
     print(
-      f'{row["seconds"]:7.3f} s  {row["cpu"]:7.3f} s cpu  {row["answer"]}{mark}'
+      f'{row["seconds"]:7.3f} s  {row["cpu"]:7.3f} s cpu  {row["answer"]}{note}'
     )
   if args.output:
     pathlib.Path(args.output).write_text(json.dumps(rows, indent=1) + '\n')

@@ -1,20 +1,24 @@
-"""Compiles the steps for GPUs and TPUs that are not there, and judges them.
+"""Compiles training steps for absent GPUs and TPUs and checks their bounds.
 
   python -m benchmarks.compile_targets WORK                  # all, as a table
   python -m benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:64
-  python -m benchmarks.compile_targets WORK --check          # against the file
-  python -m benchmarks.compile_targets WORK --record         # writes that file
-  python -m benchmarks.compile_targets WORK --bounds --recorded   # compiles none
+  python -m benchmarks.compile_targets WORK --check     # compare with the record
+  python -m benchmarks.compile_targets WORK --record    # write the record
+  python -m benchmarks.compile_targets WORK --bounds --recorded   # no compilation
 
-Needs the extras `plan-gpu` and `plan-tpu`. Each case is `python -m
-benchmarks.compiled.count_step` in a process of its own; WORK keeps its result, so
-a run that was stopped goes on. --check fails where a step does not compile,
-takes more memory than is recorded or than a device has, has an MFU bound of
-less than 98 % of what is recorded, all-reduces more than 100 MB at once, or
-has a product in a loop of partial sums or matmuls whose rows are not aligned,
-or where kernels were not counted by their instructions; it says what is not
-recorded. --page
-writes the table between a page's markers; --recorded takes it from the file.
+Requires the extras `plan-gpu` and `plan-tpu`. Each case runs `python -m
+benchmarks.compiled.count_step` in its own process. Its result is stored in WORK,
+so that an interrupted run can be resumed. --check fails if a step
+
+- does not compile,
+- takes more memory than is recorded or than a device has,
+- has an MFU bound of less than 98 % of the recorded bound,
+- all-reduces more than 100 MB at once,
+- has a matmul in a loop of partial sums, or matmuls whose rows are not aligned,
+- has kernels whose instructions could not be counted.
+
+Steps that are not recorded are reported. --page writes the table between the
+markers of a page. --recorded formats the recorded figures.
 """
 
 import argparse
@@ -31,7 +35,7 @@ from xlflax.training.devices import machine_topology
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
 GIB = 2**30
-# Of the recorded values: what may be lost before a check fails.
+# Relative deviations from the recorded values that a check tolerates.
 MAX_MFU_LOSS = 0.02
 MAX_MEMORY_INCREASE = 0.02
 _FAULT_WARNINGS = (instructions.UNCOUNTED, findings.MISALIGNED)
@@ -42,11 +46,11 @@ class Case:
   """A step to compile.
 
   Attributes:
-    name: in the tables.
-    flags: of `xlflax train`, but for devices and batch sizes.
-    batches: macro -> rows on each device.
-    table: the devices of the table of bounds.
-    checked: the devices that it is compiled for otherwise.
+    name: Name in the tables.
+    flags: Flags of `count_step`, except devices and batch sizes.
+    batches: Gin macro -> sequences per device.
+    table_devices: Devices of the table of bounds.
+    checked_devices: Devices that are compiled for otherwise.
   """
 
   name: str
@@ -116,7 +120,7 @@ _MOCO = Case(
 def _with_config_value(
   case: Case, field: str, value: str, *devices: str
 ) -> Case:
-  """The case with another value of a field of its model."""
+  """Returns the case with another value of a field of its model."""
   return dataclasses.replace(
     case,
     name=f'{case.name}-{value}',
@@ -127,7 +131,7 @@ def _with_config_value(
 
 
 def _with_attention_backend(case: Case, backend: str, *devices: str) -> Case:
-  """The case without dropout of attention, which other kernels do not have."""
+  """Returns the case with a backend that does not support attention dropout."""
   case = _with_config_value(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
   return dataclasses.replace(case, flags=(*case.flags, rate))
@@ -156,134 +160,169 @@ CASES = (
 
 
 def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
-  """Returns the plan of a case, or {'error': ...}; from WORK if it is there."""
+  """Returns the plan of a case, from WORK if it exists.
+
+  Args:
+    work: Directory of the plans.
+    case: Step to compile.
+    devices: Devices, as in `--devices`.
+
+  Returns:
+    The output of `count_step`, or {'error': last lines of the error output}.
+  """
   output = work / f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
   output = output.with_name(f'{output.name}.json')
   if output.exists():
     return json.loads(output.read_text())
-  count = int(devices.split(':')[-1].split('/')[0])
+  num_devices = int(devices.split(':')[-1].split('/')[0])
   command = [
     *(sys.executable, '-m', 'benchmarks.compiled.count_step'),
     f'--devices={devices}',
     *case.flags,
-    *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),
+    *(
+      f'--gin.{name}={rows * num_devices}'
+      for name, rows in case.batches.items()
+    ),
   ]
   partial = output.with_suffix('.partial')
-  done = subprocess.run(
+  process = subprocess.run(
     [*command, f'--output={partial}'], capture_output=True, text=True
   )
-  if done.returncode:
-    said = [n for n in done.stderr.splitlines() if 'Got:' in n or 'rror' in n]
-    return {'error': said[-3:]}
+  if process.returncode:
+    error_lines = [
+      line
+      for line in process.stderr.splitlines()
+      if 'Got:' in line or 'rror' in line
+    ]
+    return {'error': error_lines[-3:]}
   partial.rename(output)
   return json.loads(output.read_text())
 
 
-def summarize_plan(made: dict) -> dict[str, Any]:
-  """Returns what is recorded of a plan."""
-  if 'error' in made:
+def summarize_plan(plan: dict) -> dict[str, Any]:
+  """Returns the figures of a plan that are recorded, empty after an error."""
+  if 'error' in plan:
     return {}
-  line = made['roofline']
-  reduced = [
-    c['bytes']
-    for step in made['steps']
-    for c in step['largest_collectives']
-    if c['kind'] == 'all-reduce'
+  roofline = plan['roofline']
+  all_reduce_bytes = [
+    collective['bytes']
+    for step in plan['steps']
+    for collective in step['largest_collectives']
+    if collective['kind'] == 'all-reduce'
   ]
   return {
-    'milliseconds': round(line['bound']['seconds_per_step'] * 1e3, 2),
-    'mfu': round(line['bound']['mfu'], 4),
-    'peak_gib': round(made['memory']['total'] / GIB, 2),
+    'milliseconds': round(roofline['bound']['seconds_per_step'] * 1e3, 2),
+    'mfu': round(roofline['bound']['mfu'], 4),
+    'peak_gib': round(plan['memory']['total'] / GIB, 2),
     'waited': round(
-      line['seconds']['waited'] / line['bound']['seconds_per_step'], 4
+      roofline['seconds']['waited'] / roofline['bound']['seconds_per_step'], 4
     ),
-    'largest_all_reduce_mb': round(max(reduced, default=0) / 1e6, 1),
-    'windowed_loops': sum(s['windowed_loops'] for s in made['steps']),
-    'compiler': made['basis'].partition('(')[2].rstrip(')'),
+    'largest_all_reduce_mb': round(max(all_reduce_bytes, default=0) / 1e6, 1),
+    'windowed_loops': sum(step['windowed_loops'] for step in plan['steps']),
+    'compiler': plan['basis'].partition('(')[2].rstrip(')'),
   }
 
 
-def find_faults(found: dict, recorded: dict, devices: str) -> list[str]:
-  """Returns what a check finds wrong with a case.
+def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
+  """Returns descriptions of the faults that make a check fail.
 
   Args:
-    found: `figures` of now; empty where it does not compile.
-    recorded: of the file; empty where it has none.
-    devices: that it was compiled for.
+    figures: Current figures, empty if the step does not compile.
+    recorded: Recorded figures, empty if there are none.
+    devices: Devices that the step was compiled for.
   """
-  if not found:
-    return ['does not compile']
-  wrong = []
-  room = machine_topology.parse_topology(devices).accelerator.memory / GIB
-  if found['peak_gib'] > room:
-    wrong.append(f'peak {found["peak_gib"]} GiB, a device has {room:.1f} GiB')
-  if found['largest_all_reduce_mb'] > 100:
-    wrong.append(f'all-reduces {found["largest_all_reduce_mb"]} MB at once')
-  if found['windowed_loops']:
-    wrong.append(f'{found["windowed_loops"]} loops of partial sums')
-  if recorded and found['mfu'] < recorded['mfu'] * (1 - MAX_MFU_LOSS):
-    wrong.append(f'MFU bound {found["mfu"]:.1%}, was {recorded["mfu"]:.1%}')
-  if recorded and found['peak_gib'] > recorded['peak_gib'] * (
+  if not figures:
+    return ['The step does not compile.']
+  faults = []
+  device_memory = (
+    machine_topology.parse_topology(devices).accelerator.memory / GIB
+  )
+  if figures['peak_gib'] > device_memory:
+    faults.append(
+      f'Peak memory is {figures["peak_gib"]} GiB, but a device has '
+      f'{device_memory:.1f} GiB.'
+    )
+  if figures['largest_all_reduce_mb'] > 100:
+    faults.append(
+      f'An all-reduce exchanges {figures["largest_all_reduce_mb"]} MB at once.'
+    )
+  if figures['windowed_loops']:
+    faults.append(f'{figures["windowed_loops"]} loops compute partial sums.')
+  if recorded and figures['mfu'] < recorded['mfu'] * (1 - MAX_MFU_LOSS):
+    faults.append(
+      f'The MFU bound is {figures["mfu"]:.1%}, but {recorded["mfu"]:.1%} is '
+      'recorded.'
+    )
+  if recorded and figures['peak_gib'] > recorded['peak_gib'] * (
     1 + MAX_MEMORY_INCREASE
   ):
-    wrong.append(
-      f'peak {found["peak_gib"]} GiB, was {recorded["peak_gib"]} GiB'
+    faults.append(
+      f'Peak memory is {figures["peak_gib"]} GiB, but '
+      f'{recorded["peak_gib"]} GiB is recorded.'
     )
-  used = [each.get('compiler', '') for each in (recorded, found)]
-  if wrong and all(used) and used[0] != used[1]:
-    wrong.append(f'recorded with {used[0]}, compiled with {used[1]}')
-  return wrong
+  compilers = [record.get('compiler', '') for record in (recorded, figures)]
+  if faults and all(compilers) and compilers[0] != compilers[1]:
+    faults.append(
+      f'The record was compiled with {compilers[0]}, this step with '
+      f'{compilers[1]}.'
+    )
+  return faults
 
 
 def format_table(
-  results: dict[str, dict | None], before: dict[str, dict]
+  results: dict[str, dict | None], first_release: dict[str, dict]
 ) -> str:
-  """Returns Markdown: each case, with its figures before where there are.
+  """Formats the figures of cases, and those of the first release, as Markdown.
 
   Args:
-    results: 'case@devices' -> figures; empty where it does not compile, None
-      where it was not compiled.
-    before: the same of the first release.
+    results: 'case@devices' -> figures. They are empty if the step does not
+      compile, and None if it was not compiled.
+    first_release: 'case@devices' -> figures of the first release.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
     'collectives | before: bound, ms | MFU bound | peak, GiB |',
     '| --- ' * 9 + '|',
   ]
-  for key, found in results.items():
+  for key, figures in results.items():
     name, devices = key.split('@')
     lines.append(
-      f'| {name} | {devices} | {format_cells(found, ("waited",))} | '
-      f'{format_cells(before[key]) if key in before else "- | - | -"} |'
+      f'| {name} | {devices} | {format_cells(figures, ("waited",))} | '
+      f'{format_cells(first_release[key]) if key in first_release else "- | - | -"} |'
     )
   return '\n'.join(lines)
 
 
-def format_cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
-  """Returns a row's cells: bound, MFU, peak and `more` shares of figures."""
-  if not found:
-    why = 'does not compile' if found is not None else 'not compiled again'
-    return ' | '.join([why, *['-'] * (2 + len(more))])
+def format_cells(figures: dict | None, fractions: tuple[str, ...] = ()) -> str:
+  """Returns the cells of a row: bound, MFU, peak memory and fractions.
+
+  Args:
+    figures: Figures of a case, as in `format_table`.
+    fractions: Keys of additional figures to format as percentages.
+  """
+  if not figures:
+    reason = 'does not compile' if figures is not None else 'not compiled'
+    return ' | '.join([reason, *['-'] * (2 + len(fractions))])
   return ' | '.join(
     [
-      f'{found["milliseconds"]:.1f}',
-      f'{found["mfu"]:.1%}',
-      f'{found["peak_gib"]:.1f}',
-      *(f'{found[name]:.1%}' for name in more),
+      f'{figures["milliseconds"]:.1f}',
+      f'{figures["mfu"]:.1%}',
+      f'{figures["peak_gib"]:.1f}',
+      *(f'{figures[name]:.1%}' for name in fractions),
     ]
   )
 
 
 def _select_cases(args) -> list[tuple[Case, str]]:
-  """The cases and devices that the flags name."""
-  wanted = args.cases.split(',') if args.cases else [c.name for c in CASES]
-  given = args.devices.split(',') if args.devices else None
+  """Returns the cases and devices that the flags select."""
+  case_names = args.cases.split(',') if args.cases else [c.name for c in CASES]
+  devices = args.devices.split(',') if args.devices else None
   return [
-    (case, kind)
+    (case, topology)
     for case in CASES
-    for kind in given
+    for topology in devices
     or (case.table_devices if args.bounds else case.checked_devices)
-    if case.name in wanted
+    if case.name in case_names
   ]
 
 
@@ -291,51 +330,66 @@ def _make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('work', type=pathlib.Path, metavar='WORK')
-  parser.add_argument('--cases', help='names, with commas; all by default')
-  parser.add_argument('--devices', help='with commas; all by default')
+  parser.add_argument(
+    'work', type=pathlib.Path, metavar='WORK', help='Directory of the plans.'
+  )
+  parser.add_argument('--cases', help='Comma-separated names. Default: all.')
+  parser.add_argument(
+    '--devices', help='Comma-separated devices. Default: those of each case.'
+  )
   for flag, text in (
-    ('bounds', 'only the table of bounds'),
-    ('check', 'fail where a step is worse than recorded'),
-    ('record', 'write what was compiled to the file'),
-    ('recorded', 'compile nothing: the table of the file'),
+    ('bounds', 'Select only the devices of the table of bounds.'),
+    ('check', 'Fail if a step is worse than recorded.'),
+    ('record', 'Write the figures to the record.'),
+    ('recorded', 'Format the record without compiling.'),
   ):
     parser.add_argument(f'--{flag}', action='store_true', help=text)
-  parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
+  parser.add_argument(
+    '--page',
+    type=pathlib.Path,
+    metavar='FILE',
+    help='Markdown page to write the table to.',
+  )
   return parser
 
 
 def main() -> int:
+  """Compiles the selected cases, and prints, checks or records their figures."""
   args = _make_parser().parse_args()
   args.work.mkdir(parents=True, exist_ok=True)
-  record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-  recorded = record.get('recorded', {})
-  results, failed = {}, 0
-  for case, kind in _select_cases(args):
-    key = f'{case.name}@{kind}'
+  record_file = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+  recorded = record_file.get('recorded', {})
+  results, num_failed = {}, 0
+  for case, topology in _select_cases(args):
+    key = f'{case.name}@{topology}'
     if args.recorded:
       results[key] = recorded.get(key)
       continue
-    made = compile_case(args.work, case, kind)
-    results[key] = summarize_plan(made)
-    wrong = find_faults(results[key], recorded.get(key, {}), kind)
-    wrong += [
-      w for w in made.get('warnings', ()) if w.startswith(_FAULT_WARNINGS)
+    plan = compile_case(args.work, case, topology)
+    results[key] = summarize_plan(plan)
+    faults = find_faults(results[key], recorded.get(key, {}), topology)
+    faults += [
+      warning
+      for warning in plan.get('warnings', ())
+      if warning.startswith(_FAULT_WARNINGS)
     ]
-    failed += bool(wrong)
-    notes = '; '.join(wrong if key in recorded else [*wrong, 'not recorded'])
-    print(key, results[key] or made['error'], notes, flush=True)
-  text = format_table(results, record.get('first_release', {}))
-  print(text)
+    num_failed += bool(faults)
+    if key not in recorded:
+      faults.append('The step is not recorded.')
+    notes = ' '.join(faults)
+    print(key, results[key] or plan['error'], notes, flush=True)
+  table = format_table(results, record_file.get('first_release', {}))
+  print(table)
   if args.page:
-    scaling.write_page(args.page, text)
-  if args.record:  # read again: others may have written meanwhile
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    record.setdefault('recorded', {}).update(
-      {key: found for key, found in results.items() if found}
+    scaling.write_page(args.page, table)
+  if args.record:
+    # Another process may have changed the record since it was read.
+    record_file = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record_file.setdefault('recorded', {}).update(
+      {key: figures for key, figures in results.items() if figures}
     )
-    RECORD.write_text(json.dumps(record, indent=1) + '\n')
-  return 1 if args.check and failed else 0
+    RECORD.write_text(json.dumps(record_file, indent=1) + '\n')
+  return 1 if args.check and num_failed else 0
 
 
 if __name__ == '__main__':

@@ -1,17 +1,16 @@
-"""Compiles peers' steps for devices that are not there, beside xlflax's.
+"""Compiles baseline steps for absent devices and compares them with xlflax.
 
   python -m benchmarks.compiled_peers --t5x DIR
   python -m benchmarks.compiled_peers --steps plain_flax --devices gpu:H200:1
   python -m benchmarks.compiled_peers --recorded --page docs/performance.md
 
-`t5x` is T5X's encoder-decoder (github.com/google-research/t5x, a checkout in
-DIR) at mT5-base's size, `plain_flax` an encoder of XLM-R base's size made of
-Flax's own layers (`benchmarks/peers/jax_steps.py`). Both are compiled and
-judged as `benchmarks.compile_targets` does it, and stand beside what that
-recorded of xlflax's step of equal size. Needs the extra `plan-gpu`. --record
-keeps what was compiled in a file beside this one; --recorded compiles nothing
-and takes it from there; --page writes the table of the file between a page's
-markers.
+`t5x` is the encoder-decoder of T5X (github.com/google-research/t5x, a checkout
+in DIR) with the size of mT5-base. `plain_flax` is an encoder of Flax layers with
+the size of XLM-R base (`benchmarks/peers/jax_steps.py`). Both are compiled and
+evaluated as in `benchmarks.compile_targets`, and compared with its record of
+the xlflax step of equal size. Requires the extra `plan-gpu`. --record stores the
+figures in a file next to this one. --recorded formats the stored figures without
+compiling. --page writes the table of the file between the markers of a page.
 """
 
 import argparse
@@ -33,10 +32,10 @@ from xlflax.planning import compilers
 from xlflax.training.devices import machine_topology
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
-# Peer -> xlflax's case of equal size.
+# Baseline -> case of `compile_targets` of equal size.
 BASELINES = {'t5x': 'mt5-base', 'plain_flax': 'xlmr-base'}
 DEVICES = {'t5x': 'gpu:H200:8', 'plain_flax': 'gpu:H200:1'}
-# XLA:GPU finds no tiles for a product of T5X's, of 256 x 115 rows.
+# XLA:GPU finds no tiling for a matmul of T5X with 256 x 115 rows.
 OPTIONS = {'t5x': {'xla_gpu_enable_triton_gemm': False}}
 
 
@@ -46,66 +45,85 @@ def evaluate_step(
   """Compiles a step and returns its bound and peak memory.
 
   Args:
-    machine: of the devices that the step is placed on.
-    step: a `peers.jax_steps.Step`.
-    **options: of XLA.
+    machine: Topology of the devices of the step.
+    step: A `peers.jax_steps.Step`.
+    **options: Compiler options of XLA.
   """
   with compilers.trace_for_machine(machine):
-    made = compilers.compile_step(
+    program = compilers.compile_step(
       machine, step.jitted, step.state, step.batch, **options
     )
-  module = hlo.parse_module(made.text)
-  reader = kernels.make_reader(machine.platform, pallas.count_flops(made.jaxpr))
-  place = collectives.Placement(machine.count, machine.per_node)
-  run = execution.Execution(module, reader, place, machine.accelerator).run()
-  times = roofline.compute_times(machine, run, compiled=True)
+  module = hlo.parse_module(program.text)
+  reader = kernels.make_reader(
+    machine.platform, pallas.count_flops(program.jaxpr)
+  )
+  placement = collectives.Placement(machine.count, machine.per_node)
+  counted = execution.Execution(
+    module, reader, placement, machine.accelerator
+  ).run()
+  times = roofline.compute_times(machine, counted, compiled=True)
   return {
     'milliseconds': times.bound * 1e3,
-    'peak_gib': made.memory.peak / compile_targets.GIB,
+    'peak_gib': program.memory.peak / compile_targets.GIB,
     'waited': times.waited / times.bound,
     'tokens_per_second': step.tokens / times.bound,
   }
 
 
-def format_table(found: dict[str, dict], recorded: dict[str, dict]) -> str:
-  """Markdown: peers, each beside xlflax's step of equal size.
+def format_table(
+  baseline_figures: dict[str, dict], xlflax_records: dict[str, dict]
+) -> str:
+  """Formats baselines and the xlflax steps of equal size as Markdown.
 
-  A peer's MFU is that of xlflax's model FLOPs in the peer's time.
+  The MFU of a baseline is the model FLOPs of xlflax at the baseline's time.
 
   Args:
-    found: 'peer@devices' -> of `judged`.
-    recorded: 'case@devices' -> `compile_targets.figures`.
+    baseline_figures: 'baseline@devices' -> result of `evaluate_step`.
+    xlflax_records: 'case@devices' -> recorded figures of `compile_targets`.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
     'collectives |',
     '| --- ' * 6 + '|',
   ]
-  for key, peer in found.items():
+  for key, figures in baseline_figures.items():
     name, devices = key.split('@')
-    ours = recorded.get(f'{BASELINES[name]}@{devices}')
-    if ours:
-      of_peer = ours['mfu'] * ours['milliseconds'] / peer['milliseconds']
-      lines.append(
-        _format_row(f'xlflax, {BASELINES[name]}', devices, ours, ours['mfu'])
+    xlflax_figures = xlflax_records.get(f'{BASELINES[name]}@{devices}')
+    if xlflax_figures:
+      mfu = (
+        xlflax_figures['mfu']
+        * xlflax_figures['milliseconds']
+        / figures['milliseconds']
       )
-    lines.append(_format_row(name, devices, peer, of_peer if ours else None))
+      lines.append(
+        _format_row(
+          f'xlflax, {BASELINES[name]}',
+          devices,
+          xlflax_figures,
+          xlflax_figures['mfu'],
+        )
+      )
+    lines.append(
+      _format_row(name, devices, figures, mfu if xlflax_figures else None)
+    )
   return '\n'.join(lines)
 
 
-def _format_row(name: str, devices: str, found: dict, mfu: float | None) -> str:
+def _format_row(
+  name: str, devices: str, figures: dict, mfu: float | None
+) -> str:
   return (
-    f'| {name} | {devices} | {found["milliseconds"]:.1f} | '
-    f'{"-" if mfu is None else f"{mfu:.1%}"} | {found["peak_gib"]:.1f} | '
-    f'{found["waited"]:.1%} |'
+    f'| {name} | {devices} | {figures["milliseconds"]:.1f} | '
+    f'{"-" if mfu is None else f"{mfu:.1%}"} | {figures["peak_gib"]:.1f} | '
+    f'{figures["waited"]:.1%} |'
   )
 
 
 def _compile_baselines(args: argparse.Namespace) -> dict[str, dict[str, float]]:
-  """Compiles the peers that the flags name."""
+  """Compiles the baselines that the flags select."""
   from benchmarks.peers import jax_steps
 
-  makers = {
+  step_makers = {
     't5x': functools.partial(
       jax_steps.make_t5x_step,
       args.t5x or pathlib.Path('t5x'),
@@ -115,41 +133,63 @@ def _compile_baselines(args: argparse.Namespace) -> dict[str, dict[str, float]]:
       jax_steps.make_plain_flax_step, sizes=jax_steps.EncoderSizes()
     ),
   }
-  found = {}
+  results = {}
   for name in args.steps.split(','):
     devices = args.devices or DEVICES[name]
     machine = machine_topology.parse_topology(devices)
-    step = makers[name](devices=compilers.topology_devices(machine))
-    found[f'{name}@{devices}'] = evaluate_step(
+    step = step_makers[name](devices=compilers.topology_devices(machine))
+    results[f'{name}@{devices}'] = evaluate_step(
       machine, step, **OPTIONS.get(name, {})
     )
-    print(name, devices, found[f'{name}@{devices}'], flush=True)
-  return found
+    print(name, devices, results[f'{name}@{devices}'], flush=True)
+  return results
 
 
 def _parse_arguments() -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--t5x', type=pathlib.Path, metavar='DIR')
-  parser.add_argument('--steps', default=','.join(BASELINES), metavar='NAMES')
-  parser.add_argument('--devices', metavar='DEVICES')
-  parser.add_argument('--record', action='store_true')
-  parser.add_argument('--recorded', action='store_true')
-  parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
+  add = parser.add_argument
+  add('--t5x', type=pathlib.Path, metavar='DIR', help='Checkout of T5X.')
+  add(
+    '--steps',
+    default=','.join(BASELINES),
+    metavar='NAMES',
+    help='Comma-separated baselines.',
+  )
+  add(
+    '--devices',
+    metavar='DEVICES',
+    help='Devices to compile for. Default: those of each baseline.',
+  )
+  add('--record', action='store_true', help='Store the figures.')
+  add(
+    '--recorded',
+    action='store_true',
+    help='Format the stored figures without compiling.',
+  )
+  add(
+    '--page',
+    type=pathlib.Path,
+    metavar='FILE',
+    help='Markdown page to write the table to.',
+  )
   return parser.parse_args()
 
 
 def main() -> None:
+  """Compiles or reads the figures and prints a table."""
   args = _parse_arguments()
-  kept = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-  found = kept if args.recorded else _compile_baselines(args)
+  stored = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+  figures = stored if args.recorded else _compile_baselines(args)
   if args.record:
-    RECORD.write_text(json.dumps(kept | found, indent=1) + '\n')
-  ours = json.loads(compile_targets.RECORD.read_text())['recorded']
-  print(format_table(found, ours))
+    RECORD.write_text(json.dumps(stored | figures, indent=1) + '\n')
+  xlflax_records = json.loads(compile_targets.RECORD.read_text())['recorded']
+  print(format_table(figures, xlflax_records))
   if args.page:
-    scaling.write_page(args.page, format_table(kept | found, ours), 'peers')
+    scaling.write_page(
+      args.page, format_table(stored | figures, xlflax_records), 'peers'
+    )
 
 
 if __name__ == '__main__':

@@ -1,11 +1,12 @@
-"""What each step from text to a sealed cache costs: by line and by terabyte.
+"""CPU time of each step from text to a token cache, per line and terabyte.
 
   python -m benchmarks.corpus_costs --vocabulary=DIR --data=DATA
 
-Each step runs by itself, in this process, on real lines of four languages, once
-on short ones and once on long ones, repeated up to the size; imports and models
-are loaded before. Steps that cost nearly the same for every line, as the
-identification of its language does, are cheaper a byte where lines are long.
+Each step runs separately in this process, on real lines of four languages that
+are repeated up to the requested size, once on short lines and once on long
+lines. Modules and models are loaded beforehand. A step whose cost is nearly the
+same for every line, such as language identification, is cheaper per byte on
+long lines.
 """
 
 import argparse
@@ -19,8 +20,7 @@ from collections.abc import Callable
 
 from benchmarks import large_text
 from xlflax.data.cache import cache_writer
-from xlflax.data.corpus import corpus_writer
-from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import corpus_writer, line_reader
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.preprocessing import (
   fuzzy_deduplication,
@@ -42,39 +42,40 @@ Lines = list[tuple[str, str]]  # (language, line)
 def measure_costs(
   folder: pathlib.Path, vocabulary: Vocabulary, size: int
 ) -> dict[str, dict[str, float]]:
-  """Processor time of each step.
+  """Measures the CPU time of each step.
 
   Args:
-    folder: with a folder `mono` of plain text; the cache is written beside it.
-    vocabulary: tokenises.
-    size: bytes of the text.
+    folder: Corpus with plain text in `mono`. The cache is written next to it.
+    vocabulary: Vocabulary of the cache.
+    size: Bytes of the text.
 
   Returns:
-    Step -> microseconds a line, MB a second of a core, and core hours for
-    10^12 bytes.
+    Step -> microseconds per line, MB per CPU second, and CPU hours per 10^12
+    bytes.
   """
   lines = _read_lines(folder)
-  out = {}
+  results = {}
   for name, step in _make_steps(folder, lines, vocabulary).items():
-    begun = time.process_time()
+    start = time.process_time()
     step()
-    seconds = time.process_time() - begun
-    out[name] = {
+    seconds = time.process_time() - start
+    results[name] = {
       'microseconds_a_line': round(seconds / len(lines) * 1e6, 1),
       'megabytes_a_core_second': round(size / 1e6 / seconds, 2),
       'core_hours_a_terabyte': round(seconds / size * 1e12 / 3600, 1),
     }
-  return out
+  return results
 
 
 def _make_steps(
   folder, lines: Lines, vocabulary
 ) -> dict[str, Callable[[], object]]:
-  near = fuzzy_deduplication.Deduplication(
+  """Returns a function for each step, with its models loaded."""
+  deduplication = fuzzy_deduplication.Deduplication(
     mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
   )
   _filter_lines(lines[:10], min_script_share=0.5, min_language_probability=0.5)
-  fuzzy_deduplication.band_keys([text for _, text in lines[:10]], near)
+  fuzzy_deduplication.band_keys([text for _, text in lines[:10]], deduplication)
   return {
     'reading lines': lambda: _read_lines(folder),
     'lengths': lambda: _filter_lines(
@@ -85,64 +86,73 @@ def _make_steps(
     'equal sides': lambda: _filter_pairs(lines),
     'sentences': lambda: _split_sentences(lines),
     'near-duplicates': lambda: fuzzy_deduplication.band_keys(
-      [text for _, text in lines], near
+      [text for _, text in lines], deduplication
     ),
     'cache': lambda: _write_cache(folder, vocabulary),
   }
 
 
 def _read_lines(folder: pathlib.Path) -> Lines:
+  """Returns the language and text of each line."""
   return [
     (path.stem, line.decode())
     for path in sorted((folder / 'mono').glob('*.txt'))
-    for _, line in corpus_lines.read_lines(path)
+    for _, line in line_reader.read_lines(path)
   ]
 
 
-def _filter_lines(lines: Lines, **asked) -> None:
-  asked_for = text_filters.TextFilters(**asked)
+def _filter_lines(lines: Lines, **options) -> None:
+  """Applies text filters to each line."""
+  filters = text_filters.TextFilters(**options)
   for language, text in lines:
-    text_filters.find_drop_reason((text,), (language,), asked_for)
+    text_filters.find_drop_reason((text,), (language,), filters)
 
 
 def _identify_languages(lines: Lines) -> None:
-  asked_for = text_filters.TextFilters(min_language_probability=0.5)
-  for code, own in itertools.groupby(lines, key=lambda line: line[0]):
-    texts = [text for _, text in own]
-    prior = language_id.expected_languages(code, texts[:1000])
+  """Filters the lines of each language by their language probability."""
+  filters = text_filters.TextFilters(min_language_probability=0.5)
+  for code, group in itertools.groupby(lines, key=lambda line: line[0]):
+    texts = [text for _, text in group]
+    expected_languages = language_id.expected_languages(code, texts[:1000])
     for text in texts:
-      text_filters.find_drop_reason((text,), (code,), asked_for, (prior,))
+      text_filters.find_drop_reason(
+        (text,), (code,), filters, (expected_languages,)
+      )
 
 
 def _filter_pairs(lines: Lines) -> None:
-  """Lines two by two, as the sides of pairs."""
-  for one, other in zip(lines[::2], lines[1::2], strict=False):
+  """Filters pairs of consecutive lines as if they were translations."""
+  for source, target in zip(lines[::2], lines[1::2], strict=False):
     text_filters.find_drop_reason(
-      (one[1], other[1]), ('en', 'fi'), text_filters.TextFilters()
+      (source[1], target[1]), ('en', 'fi'), text_filters.TextFilters()
     )
 
 
 def _write_corpus(folder: pathlib.Path, lines, lengths, size: float) -> None:
-  """Writes real lines of some lengths, over and over, up to a size."""
-  low, high = lengths
+  """Writes real lines of some lengths, repeated up to a size in bytes."""
+  min_length, max_length = lengths
   for code in _LANGUAGES:
-    left = size / len(_LANGUAGES)
-    text = [line for line in lines[code] if low <= len(line) < high]
-    kept = []
-    for line in itertools.cycle(text):
-      kept.append(line)
-      left -= len(line.encode()) + 1
-      if left <= 0:
+    remaining_bytes = size / len(_LANGUAGES)
+    candidates = [
+      line for line in lines[code] if min_length <= len(line) < max_length
+    ]
+    selected_lines = []
+    for line in itertools.cycle(candidates):
+      selected_lines.append(line)
+      remaining_bytes -= len(line.encode()) + 1
+      if remaining_bytes <= 0:
         break
-    corpus_writer.write_monolingual(folder, code, [kept])
+    corpus_writer.write_monolingual(folder, code, [selected_lines])
 
 
 def _split_sentences(lines: Lines) -> None:
+  """Splits each line into sentences."""
   for language, text in lines:
     text_processing.split_sentences(text, language)
 
 
 def _write_cache(folder: pathlib.Path, vocabulary: Vocabulary) -> None:
+  """Writes the token cache of a corpus."""
   cache_writer.write_cache(
     cache_writer.Plan(
       directory=folder.with_name('cache'),
@@ -158,19 +168,25 @@ def main(arguments: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--vocabulary', type=pathlib.Path, required=True)
-  parser.add_argument('--data', type=pathlib.Path)
-  parser.add_argument('--megabytes', type=float, default=2)
+  add = parser.add_argument
+  add(
+    '--vocabulary',
+    type=pathlib.Path,
+    required=True,
+    help='Vocabulary directory.',
+  )
+  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add('--megabytes', type=float, default=2, help='Size of the text in MB.')
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as work:
-    real, found = large_text.read_lines(args.data), {}
-    for kind, lengths in _LINE_LENGTHS.items():
-      folder = pathlib.Path(work) / kind / 'corpus'
-      _write_corpus(folder, real, lengths, args.megabytes * 1e6)
-      found[kind] = measure_costs(
+    real_lines, results = large_text.read_lines(args.data), {}
+    for name, lengths in _LINE_LENGTHS.items():
+      folder = pathlib.Path(work) / name / 'corpus'
+      _write_corpus(folder, real_lines, lengths, args.megabytes * 1e6)
+      results[name] = measure_costs(
         folder, Vocabulary.load(args.vocabulary), large_text.count_bytes(folder)
       )
-  print(json.dumps(found, indent=2))
+  print(json.dumps(results, indent=2))
 
 
 if __name__ == '__main__':

@@ -71,6 +71,13 @@ def measure_devices(
 ) -> dict[str, Any]:
   """Measures all rates. All processes of a job call it together.
 
+  Args:
+    matmul_size: Rows and columns of the matrices.
+    dtype: Data type of the matrices.
+    memory_bytes: Size of the copied array in bytes.
+    link_bytes: Size of the all-reduced array in bytes.
+    repeats: Number of timed repetitions.
+
   Returns:
     The device kind and the number of devices; for 'matmul' (FLOP/s),
     'memory' and 'all_reduce' (bytes/s) the rate of the slowest process, that
@@ -128,10 +135,10 @@ def _data_sheet_rates(
 def measure_matmul_rate(size: int, dtype: str, repeats: int) -> float:
   """Returns FLOP/s of square matmuls on one device of this process."""
   keys = jax.random.split(jax.random.key(0))
-  left, right = (
+  lhs, rhs = (
     jax.random.normal(key, (size, size), dtype) / size**0.5 for key in keys
   )
-  return 2 * size**3 / _seconds_per_call(lambda x: x @ right, left, repeats)
+  return 2 * size**3 / _seconds_per_call(lambda x: x @ rhs, lhs, repeats)
 
 
 def measure_memory_bandwidth(size: int, repeats: int) -> float:
@@ -196,7 +203,7 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
     One entry per link: 'from' and 'to' (process and host) and 'seconds'.
   """
   first_devices = {d.process_index: d for d in reversed(jax.devices())}
-  count, own = len(first_devices), jax.process_index()
+  count, process_index = len(first_devices), jax.process_index()
   mesh = jax.sharding.Mesh(
     np.array([first_devices[process] for process in range(count)]), ('all',)
   )
@@ -214,7 +221,10 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
     (count, size),
     jax.sharding.NamedSharding(mesh, spec),
     [
-      jax.device_put(np.full((1, size), own % 251, np.uint8), mesh.devices[own])
+      jax.device_put(
+        np.full((1, size), process_index % 251, np.uint8),
+        mesh.devices[process_index],
+      )
     ],
   )
   jax.block_until_ready(shift(sent))  # Compiles and opens the connections.
@@ -224,9 +234,12 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
     received = jax.block_until_ready(shift(sent))
     seconds.append(time.perf_counter() - start)
   if np.any(
-    np.asarray(received.addressable_data(0)) != (own - 1) % count % 251
+    np.asarray(received.addressable_data(0))
+    != (process_index - 1) % count % 251
   ):
-    raise ValueError(f'Process {own} received bytes that were not sent to it.')
+    raise ValueError(
+      f'Process {process_index} received bytes that were not sent to it.'
+    )
   gathered = np.ravel(
     multihost_utils.process_allgather(np.float32(min(seconds)))
   )

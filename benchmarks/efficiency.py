@@ -1,24 +1,25 @@
-"""Held-out loss against processor time, beside Hugging Face's BERT on torch.
+"""Held-out loss by CPU time, for xlflax and Hugging Face's BERT on torch.
 
   python -m benchmarks.efficiency --corpus=CORPUS --cache=CACHE \
       --vocabulary=VOCABULARY --work=WORK --tokens=1000000 --core=0
 
-The corpus is a directory as `xlflax build-corpus` writes it, with a validation
-split; cache and vocabulary are of `xlflax cache` and `xlflax vocab`. Variants,
-each a process on one core:
+CORPUS is a corpus directory as `xlflax build-corpus` writes it, with a
+validation split. CACHE and VOCABULARY are outputs of `xlflax cache` and
+`xlflax vocab`. The variants, each of which is a process on one core:
 
-  x/same          `xlflax train`, BERT's form, AdamW
-  x/recipe        `xlflax train` as docs/recipes.md found best
-  torch/as_is     BertForMaskedLM, logits of every position
-  torch/gathered  its head gets the masked positions only
-  torch/compiled  the latter through torch.compile
+  x/same          `xlflax train` with BERT's architecture and AdamW
+  x/recipe        `xlflax train` with the settings of docs/recipes.md
+  torch/as_is     BertForMaskedLM, which computes logits of every position
+  torch/gathered  The same, with a head that receives masked positions only
+  torch/compiled  torch/gathered with torch.compile
 
-All but `x/recipe` train one model by the same AdamW, rate and schedule on the
-same rows in the same order, without dropout, 15 % masked; which tokens, each
-draws itself. torch's rows lie in memory; xlflax reads its cache. Processor
-seconds are those of the process and of compilers that it calls, from its start
-to each checkpoint. All checkpoints are judged by one function, with the same
-masks. WORK keeps what was measured; what is there is not run again.
+All variants except `x/recipe` train the same model with the same AdamW,
+learning rate and schedule on the same sequences in the same order, without
+dropout. 15 % of the tokens are masked, and each variant selects them itself.
+torch holds the sequences in memory; xlflax reads its cache. CPU seconds are
+those of the process and of the compilers that it calls, from its start to each
+checkpoint. One function evaluates all checkpoints, with the same masks.
+Finished measurements are stored in WORK and are not run again.
 """
 
 import argparse
@@ -53,7 +54,23 @@ _RECIPE_BINDINGS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """What all variants share."""
+  """Settings that all variants share.
+
+  Attributes:
+    corpus: Corpus directory with a validation split.
+    cache: Token cache.
+    vocabulary: Vocabulary directory.
+    work: Directory for the runs and results.
+    core: Index of the CPU core that runs the variants.
+    tokens: Number of training tokens.
+    layers: Transformer layers.
+    hidden: Size of the hidden states.
+    heads: Attention heads.
+    length: Tokens per sequence.
+    batch: Sequences per batch.
+    rate: Peak learning rate.
+    threads: Threads of torch.
+  """
 
   corpus: str
   cache: str
@@ -67,31 +84,35 @@ class Setting:
   length: int = 64
   batch: int = 20
   rate: float = 2e-3
-  threads: int = 1  # of torch
+  threads: int = 1
 
   @property
   def steps_per_checkpoint(self) -> int:
-    """Steps from checkpoint to checkpoint."""
+    """Steps between two checkpoints."""
     return max(self.tokens // (self.batch * self.length * NUM_CHECKPOINTS), 1)
 
   @property
   def steps(self) -> int:
+    """Number of training steps."""
     return self.steps_per_checkpoint * NUM_CHECKPOINTS
 
   @property
   def warmup(self) -> int:
+    """Number of warm-up steps."""
     return max(self.steps // 10, 1)
 
   @property
   def rows(self) -> pathlib.Path:
+    """File of the token IDs that the torch variants train on."""
     return pathlib.Path(self.work) / 'rows.npy'
 
   def folder(self, variant: str) -> pathlib.Path:
+    """Returns the directory of a variant's run."""
     return pathlib.Path(self.work) / variant.replace('/', '-')
 
 
 def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
-  """`xlflax train` of a variant `x/...`."""
+  """Returns the `xlflax train` command of a variant `x/...`."""
   bindings = [
     f'TRAIN_STEPS={setting.steps}',
     f'LENGTH={setting.length}',
@@ -127,22 +148,28 @@ def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
 
 
 def make_torch_command(setting: Setting, variant: str) -> list[str]:
-  """The peer's training of a variant `torch/...`."""
-  described = dataclasses.asdict(setting)
+  """Returns the training command of a variant `torch/...`."""
+  settings = dataclasses.asdict(setting)
   return [
     *(sys.executable, '-m', 'benchmarks.peers.masked_lm'),
-    json.dumps(described),
+    json.dumps(settings),
     variant,
   ]
 
 
 def measure_variant(setting: Setting, variant: str) -> list[list[float]]:
-  """[tokens, processor seconds, held-out loss] of each checkpoint."""
-  make = make_xlflax_command if variant.startswith('x/') else make_torch_command
-  seconds = time_checkpoints(make(setting, variant), setting, variant)
-  per_step = setting.batch * setting.length
+  """Trains a variant and evaluates its checkpoints.
+
+  Returns:
+    [tokens, CPU seconds, held-out loss] of each checkpoint.
+  """
+  make_command = (
+    make_xlflax_command if variant.startswith('x/') else make_torch_command
+  )
+  seconds = time_checkpoints(make_command(setting, variant), setting, variant)
+  tokens_per_step = setting.batch * setting.length
   return [
-    [step * per_step, seconds[step], loss]
+    [step * tokens_per_step, seconds[step], loss]
     for step, loss in evaluate_checkpoints(setting, variant).items()
   ]
 
@@ -150,14 +177,26 @@ def measure_variant(setting: Setting, variant: str) -> list[list[float]]:
 def time_checkpoints(
   command: list[str], setting: Setting, variant: str
 ) -> dict[int, float]:
-  """Runs a training; its processor seconds when each checkpoint appeared."""
+  """Runs a training command and records when each checkpoint appears.
+
+  Args:
+    command: Training command.
+    setting: Settings of the benchmark.
+    variant: One of `VARIANTS`.
+
+  Returns:
+    Step -> CPU seconds of the process when its checkpoint appeared.
+
+  Raises:
+    RuntimeError: If the process fails or a checkpoint is missing.
+  """
   folder = setting.folder(variant) / 'checkpoints'
   log = setting.folder(variant).with_suffix('.log')
-  with log.open('w') as out:
+  with log.open('w') as log_file:
     process = subprocess.Popen(
       ['taskset', '-c', str(setting.core), *command],
-      stdout=out,
-      stderr=out,
+      stdout=log_file,
+      stderr=log_file,
       env={
         **os.environ,
         'OMP_NUM_THREADS': '1',
@@ -168,41 +207,45 @@ def time_checkpoints(
   steps = [
     setting.steps_per_checkpoint * (i + 1) for i in range(NUM_CHECKPOINTS)
   ]
-  found: dict[int, float] = {}
+  checkpoint_seconds: dict[int, float] = {}
   while process.poll() is None:
-    now = _read_cpu_seconds(process.pid)
+    cpu_seconds = _read_cpu_seconds(process.pid)
     for step in steps:
-      if step not in found and (folder / str(step)).exists():
-        found[step] = now
+      if step not in checkpoint_seconds and (folder / str(step)).exists():
+        checkpoint_seconds[step] = cpu_seconds
     time.sleep(0.1)
-  for step in steps:  # the last one, where the process ended at once
+  # The process may have ended before its last checkpoint was observed.
+  for step in steps:
     if (folder / str(step)).exists():
-      found.setdefault(step, now)
-  if process.returncode or len(found) < len(steps):
-    raise RuntimeError(f'{variant} failed: {log.read_text()[-2000:]}')
-  return found
+      checkpoint_seconds.setdefault(step, cpu_seconds)
+  if process.returncode or len(checkpoint_seconds) < len(steps):
+    raise RuntimeError(
+      f'Training of {variant} failed:\n{log.read_text()[-2000:]}'
+    )
+  return checkpoint_seconds
 
 
 def _read_cpu_seconds(pid: int) -> float:
-  """Of a process and of its children that have ended, as Linux counts them."""
+  """Returns the CPU seconds of a process and its ended children (Linux)."""
   text = pathlib.Path(f'/proc/{pid}/stat').read_text()
-  ticks = text.rpartition(')')[2].split()[11:15]  # user, system; of children
+  # The fields utime, stime, cutime and cstime.
+  ticks = text.rpartition(')')[2].split()[11:15]
   return sum(map(int, ticks)) / os.sysconf('SC_CLK_TCK')
 
 
 def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
-  """Loss of masked tokens of the validation split, by checkpoint."""
+  """Returns the mean loss of masked validation tokens by checkpoint step."""
   import jax
 
   from xlflax.models import encoder
   from xlflax.objectives import objective_base
   from xlflax.objectives.pretraining import masked_lm
-  from xlflax.runs import loaded_run as run_lib
+  from xlflax.runs import loaded_run
 
   folder = setting.folder(variant)
   vocabulary, batches = _load_validation_batches(setting)
   if variant.startswith('x/'):
-    run = run_lib.open_run(folder)
+    run = loaded_run.open_run(folder)
     model, params_at = run.model, run.params
   else:
     from benchmarks.peers import converted
@@ -224,21 +267,28 @@ def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
     )
     return objective(model, params, batch, context).loss
 
-  found = {}
+  losses = {}
   for i in range(NUM_CHECKPOINTS):
     step = setting.steps_per_checkpoint * (i + 1)
     params = params_at(step)
     params = params if 'model' in params else {'model': params, 'heads': {}}
-    sums = [
+    batch_losses = [
       loss(params, batch, jax.random.key(j)) for j, batch in enumerate(batches)
     ]
-    total = sum(float(one.total) for one in sums)
-    found[step] = total / sum(float(one.weight) for one in sums)
-  return found
+    total = sum(float(batch_loss.total) for batch_loss in batch_losses)
+    losses[step] = total / sum(
+      float(batch_loss.weight) for batch_loss in batch_losses
+    )
+  return losses
 
 
-def make_dataset_config(setting: Setting, **changed):
-  """The rows that `pretrain/mlm.gin` reads."""
+def make_dataset_config(setting: Setting, **overrides):
+  """Returns the dataset that `pretrain/mlm.gin` reads.
+
+  Args:
+    setting: Settings of the benchmark.
+    **overrides: Additional fields of the dataset configuration.
+  """
   from xlflax.data import dataset_config
 
   return dataset_config.DatasetConfig(
@@ -249,70 +299,90 @@ def make_dataset_config(setting: Setting, **changed):
     batch_size=setting.batch,
     alpha=0.7,
     batching='mixed',
-    **changed,
+    **overrides,
   )
 
 
-def _load_batches(setting: Setting, count: int, **changed):
+def _load_batches(setting: Setting, count: int, **overrides):
+  """Returns the vocabulary and the first batches of the dataset."""
   from xlflax.data import loader_factory
-  from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
+  from xlflax.data.tokenizers import base_vocabulary
 
-  vocabulary = vocabulary_lib.Vocabulary.load(setting.vocabulary)
-  source = make_dataset_config(setting, **changed)
-  live = changed.get('split') is not None
+  vocabulary = base_vocabulary.Vocabulary.load(setting.vocabulary)
+  dataset = make_dataset_config(setting, **overrides)
+  is_live = overrides.get('split') is not None
   loader = loader_factory.open_loader(
-    source,
+    dataset,
     vocabulary=vocabulary,
     seed=0,
-    cache_dir=None if live else setting.cache,
+    cache_dir=None if is_live else setting.cache,
     corpus=setting.corpus,
   )
-  found = [loader.rows(step, 0, source.batch_size) for step in range(count)]
+  batches = [loader.rows(step, 0, dataset.batch_size) for step in range(count)]
   loader.close()
-  return vocabulary, found
+  return vocabulary, batches
 
 
 def _load_validation_batches(setting: Setting):
-  """The vocabulary, and fifty batches of the validation split."""
+  """Returns the vocabulary and 50 batches of the validation split."""
   return _load_batches(setting, 50, split='validation')
 
 
 def write_rows(setting: Setting) -> None:
-  """The rows of all steps, for torch."""
+  """Writes the token IDs of all steps for the torch variants."""
   _, batches = _load_batches(setting, setting.steps)
-  np.save(setting.rows, np.concatenate([one['token_ids'] for one in batches]))
+  np.save(
+    setting.rows, np.concatenate([batch['token_ids'] for batch in batches])
+  )
 
 
 def format_table(results: dict[str, list[list[float]]]) -> str:
-  """Markdown: processor seconds to the lowest loss that all have reached."""
-  goal = max(min(loss for _, _, loss in curve) for curve in results.values())
+  """Formats losses and CPU seconds of the variants as a Markdown table.
+
+  The last column has the CPU seconds to the lowest loss that all variants
+  reach.
+  """
+  target_loss = max(
+    min(loss for _, _, loss in curve) for curve in results.values()
+  )
   lines = [
-    f'| variant | tokens | processor seconds | loss | seconds to {goal:.3f} |',
+    f'| variant | tokens | processor seconds | loss | seconds to {target_loss:.3f} |',
     '| --- ' * 5 + '|',
   ]
   for variant, curve in results.items():
     tokens, seconds, loss = curve[-1]
     lines.append(
       f'| {variant} | {tokens:,} | {seconds:.1f} | {loss:.3f} | '
-      f'{interpolate_seconds(curve, goal):.1f} |'
+      f'{interpolate_seconds(curve, target_loss):.1f} |'
     )
   return '\n'.join(lines)
 
 
-def interpolate_seconds(curve: list[list[float]], goal: float) -> float:
-  """When a loss was first reached, interpolated between checkpoints."""
-  before: list[float] | None = None
+def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
+  """Returns the CPU seconds at which a loss is first reached.
+
+  Times between checkpoints are interpolated linearly.
+
+  Args:
+    curve: [tokens, CPU seconds, loss] of each checkpoint.
+    target_loss: Loss to reach.
+
+  Returns:
+    Seconds, or NaN if the loss is not reached.
+  """
+  previous: list[float] | None = None
   for _, seconds, loss in curve:
-    if loss <= goal:
-      if before is None or before[1] == loss:
+    if loss <= target_loss:
+      if previous is None or previous[1] == loss:
         return seconds
-      share = (before[1] - goal) / (before[1] - loss)
-      return before[0] + share * (seconds - before[0])
-    before = [seconds, loss]
+      fraction = (previous[1] - target_loss) / (previous[1] - loss)
+      return previous[0] + fraction * (seconds - previous[0])
+    previous = [seconds, loss]
   return float('nan')
 
 
 def main(arguments=None) -> None:
+  """Measures the variants and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -324,20 +394,24 @@ def main(arguments=None) -> None:
       required=required,
       **({} if required else {'default': field.default}),
     )
-  parser.add_argument('--variants', default=','.join(VARIANTS))
+  parser.add_argument(
+    '--variants', default=','.join(VARIANTS), help='Comma-separated variants.'
+  )
   args = vars(parser.parse_args(arguments))
   variants = args.pop('variants').split(',')
   setting = Setting(**args)
   work = pathlib.Path(setting.work)
   work.mkdir(parents=True, exist_ok=True)
-  file = work / 'efficiency.json'
-  results = json.loads(file.read_text()) if file.exists() else {}
+  results_file = work / 'efficiency.json'
+  results = (
+    json.loads(results_file.read_text()) if results_file.exists() else {}
+  )
   if not setting.rows.exists():
     write_rows(setting)
   for variant in variants:
     if variant not in results:
       results[variant] = measure_variant(setting, variant)
-      file.write_text(json.dumps(results) + '\n')
+      results_file.write_text(json.dumps(results) + '\n')
       print(variant, results[variant][-1], flush=True)
   print(format_table(results))
 

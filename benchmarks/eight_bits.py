@@ -1,14 +1,15 @@
-"""Loss curves of small models whose layers multiply in eight bits.
+"""Loss curves of small models with matmuls in eight bits.
 
   python -m benchmarks.eight_bits --work=DIR --data=DATA
 
-MLM by the form of `recipes/small.gin` (4 layers, rotary positions, pre-norm, no
-dropout, 40 % of the tokens masked, Muon), 64 wide, on the text and cache of
-`benchmarks.row_orders`: in float32, in bfloat16, and in bfloat16 with `products
-= 'eight_bits'`, which a CPU rounds as tensor cores do. Seeds are shared, so
-initial parameters, rows and masks are. Of each: the mean loss of each quarter
-of the steps, over seeds; its difference to float32, and its standard error.
-DIR keeps finished runs, so a call that was stopped goes on.
+Trains MLM models with the architecture of `recipes/small.gin` (4 layers, rotary
+positions, pre-norm, no dropout, 40 % of the tokens masked, Muon) and width 64 on
+the text and cache of `benchmarks.row_orders`: in float32, in bfloat16, and in
+bfloat16 with `matmul_precision = 'eight_bits'`, which a CPU rounds as tensor
+cores do. Variants share seeds, and therefore initial parameters, sequences and
+masks. Prints, for each variant, the mean loss over seeds of each quarter of the
+steps, its difference from float32, and the standard error of the difference.
+Finished runs are stored in DIR, so that an interrupted call can be resumed.
 """
 
 import argparse
@@ -18,8 +19,7 @@ import pathlib
 
 from benchmarks import row_orders
 from studies.replication import runner
-from xlflax.models import encoder
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder, encoder_config
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.trainer import Trainer
@@ -35,8 +35,8 @@ VARIANTS = {
 def make_trainer(
   work: pathlib.Path, variant: str, args: argparse.Namespace, seed: int
 ) -> Trainer:
-  """A run of one of `VARIANTS`."""
-  config = model_config.EncoderConfig(
+  """Returns the trainer of one of `VARIANTS`."""
+  config = encoder_config.EncoderConfig(
     num_layers=4,
     hidden_dim=64,
     mlp_dim=256,
@@ -50,7 +50,7 @@ def make_trainer(
     **VARIANTS[variant],
   )
   objective = masked_lm.MaskedLM(mask_ratio=0.4)
-  peak = schedules.Linear(
+  learning_rate = schedules.Linear(
     peak_value=3e-3, warmup_steps=min(150, args.steps // 10)
   )
   return dataclasses.replace(
@@ -63,7 +63,7 @@ def make_trainer(
         ),
       )
     ),
-    optimizer=optimizers.Muon(learning_rate=peak),
+    optimizer=optimizers.Muon(learning_rate=learning_rate),
   )
 
 
@@ -72,25 +72,28 @@ def main(arguments: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--work', type=pathlib.Path, required=True)
-  parser.add_argument('--data', type=pathlib.Path)
-  parser.add_argument('--steps', type=int, default=2000)
-  parser.add_argument('--batch', type=int, default=40)
-  parser.add_argument('--seeds', type=int, default=3)
+  add = parser.add_argument
+  add('--work', type=pathlib.Path, required=True, help='Working directory.')
+  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add('--steps', type=int, default=2000, help='Training steps.')
+  add('--batch', type=int, default=40, help='Sequences per batch.')
+  add('--seeds', type=int, default=3, help='Number of seeds.')
   args = parser.parse_args(arguments)
   work = args.work.absolute()
   row_orders.prepare_data(work, args.data)
   step_runner = runner.Runner()
-  found: dict[str, list[list[float]]] = {name: [] for name in VARIANTS}
+  curves_by_variant: dict[str, list[list[float]]] = {
+    name: [] for name in VARIANTS
+  }
   for seed in range(args.seeds):
-    for name, curves in found.items():
-      kept = work / f'{name}-{args.steps}x{args.batch}-{seed}.json'
-      if not kept.exists():
+    for name, curves in curves_by_variant.items():
+      curve_file = work / f'{name}-{args.steps}x{args.batch}-{seed}.json'
+      if not curve_file.exists():
         losses = step_runner.train(make_trainer(work, name, args, seed)).losses
-        kept.write_text(json.dumps(row_orders.compute_curve(losses)))
-      curves.append(json.loads(kept.read_text()))
-  for name, curves in found.items():
-    row = row_orders.compare_curves(curves, found['float32'])
+        curve_file.write_text(json.dumps(row_orders.compute_curve(losses)))
+      curves.append(json.loads(curve_file.read_text()))
+  for name, curves in curves_by_variant.items():
+    row = row_orders.compare_curves(curves, curves_by_variant['float32'])
     print(json.dumps({'products': name} | row), flush=True)
 
 

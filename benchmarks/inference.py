@@ -1,11 +1,11 @@
-"""Inference beside transformers on torch, with the same converted weights.
+"""Inference by xlflax and by transformers, with the same converted weights.
 
-  python -m benchmarks.inference                  # sentence states
-  python -m benchmarks.beam_search                # translation, beam 5
+  python -m benchmarks.inference                  # mean hidden states
+  python -m benchmarks.beam_search                # translation with beam size 5
 
-`x/…` are the functions that `xlflax evaluate` and `xlflax translate` run,
-`torch/…` the peer; each is measured in processes of its own, in turn. Both
-must find the same, or the comparison stops.
+`x/…` are the functions that `xlflax evaluate` and `xlflax translate` run;
+`torch/…` is the baseline. Each variant is measured in its own processes, in
+turn. The comparison fails if the outputs differ.
 """
 
 import argparse
@@ -25,11 +25,21 @@ VARIANTS = ('x/sentence_states', 'torch/sentence_states')
 def make_states_function(
   variant: str, shape: shapes.Shape, count: int
 ) -> Callable[[], np.ndarray]:
-  """A function that gives the states of `count` sentences, every layer's."""
+  """Returns a function that encodes random sentences.
+
+  Args:
+    variant: One of `VARIANTS`.
+    shape: Sizes of the model.
+    count: Number of sentences.
+
+  Returns:
+    A function that returns the mean hidden states of every layer, of shape
+    [layers + 1, count, hidden].
+  """
   from benchmarks.peers import converted
 
   texts = sentences.make_random_sentences(
-    count, vocabulary=shape.vocabulary, longest=shape.length - 2
+    count, vocabulary=shape.vocabulary, max_words=shape.length - 2
   )
   model = converted.make_encoder(shape)
   if variant.startswith('torch/'):
@@ -43,7 +53,7 @@ def make_states_function(
 
   config, params = converted.convert_model(model)
   vocabulary: Any = sentences.NumberVocabulary(shape.vocabulary)
-  subject = eval_task.EvalModel(
+  eval_model = eval_task.EvalModel(
     model=encoder.Encoder(config),
     params=params,
     vocabulary=vocabulary,
@@ -51,7 +61,7 @@ def make_states_function(
   )
   return lambda: (
     hidden_states.sentence_states(
-      subject, texts, [0] * count, max_length=shape.length
+      eval_model, texts, [0] * count, max_length=shape.length
     ).states
   )
 
@@ -59,21 +69,21 @@ def make_states_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process."""
+  """Times one variant in this process and returns some outputs as well."""
   call = make_states_function(variant, shape, count)
-  kept = []
-  figures = measure.time_calls(lambda: kept.append(call()), calls=calls)
-  last = kept[-1][-1].astype(np.float64)
-  return figures | {'work': count, 'outputs': last[:, :4].tolist()}
+  outputs = []
+  figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)
+  mean_states = outputs[-1][-1].astype(np.float64)
+  return figures | {'work': count, 'outputs': mean_states[:, :4].tolist()}
 
 
-def outputs_agree(one: Any, other: Any) -> bool:
-  """Whether two variants found the same means of states."""
-  return bool(np.allclose(one, other, atol=1e-4))
+def outputs_agree(first: Any, second: Any) -> bool:
+  """Returns whether two variants computed the same mean hidden states."""
+  return bool(np.allclose(first, second, atol=1e-4))
 
 
 def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
-  """Markdown: medians, and how much more each does than the last variant."""
+  """Formats medians, and speeds relative to the last variant, as Markdown."""
   base = list(results.values())[-1]
   lines = [
     f'| variant | {unit}/s | {unit} per CPU second | speed '
@@ -97,6 +107,7 @@ def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
 
 
 def main(arguments=None) -> None:
+  """Compares the variants and prints a table."""
   compare_variants(
     arguments,
     module='benchmarks.inference',
@@ -104,8 +115,8 @@ def main(arguments=None) -> None:
     shape=SHAPE,
     count=256,
     unit='sentences',
-    agree=outputs_agree,
-    measure_one=measure_variant,
+    are_equal=outputs_agree,
+    measure_function=measure_variant,
   )
 
 
@@ -117,48 +128,57 @@ def compare_variants(
   shape: shapes.Shape,
   count: int,
   unit: str,
-  agree: Callable[[Any, Any], bool],
-  measure_one: Callable[..., dict[str, Any]],
+  are_equal: Callable[[Any, Any], bool],
+  measure_function: Callable[..., dict[str, Any]],
 ) -> None:
-  """The command line of a comparison; prints its table.
+  """Runs the command line of a comparison and prints its table.
 
   Args:
-    arguments: of the command line.
-    module: is run for each variant.
-    variants: names; the last is the peer.
-    shape: the sizes.
-    count: sentences.
-    unit: of `work` in what `measure_one` gives.
-    agree: whether two variants' `found` are the same.
-    measure_one: (variant, shape, count, calls) -> figures, in this process.
+    arguments: Command-line arguments. If None, those of the process.
+    module: Module that is run for each variant.
+    variants: Names of the variants. The last one is the baseline.
+    shape: Default sizes.
+    count: Default number of sentences.
+    unit: Unit of 'work' in the figures of `measure_function`.
+    are_equal: Function that compares the 'outputs' of two variants.
+    measure_function: Function of the variant, the shape, the number of
+      sentences and the number of calls, which returns figures measured in this
+      process.
+
+  Raises:
+    RuntimeError: If the outputs of two variants differ.
   """
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--rounds', type=int, default=2)
-  parser.add_argument('--calls', type=int, default=2)
-  parser.add_argument(
-    '--count', type=int, default=count, help='sentences (default: %(default)s)'
+  add = parser.add_argument
+  add('--rounds', type=int, default=2, help='Processes per variant.')
+  add('--calls', type=int, default=2, help='Timed calls per process.')
+  add(
+    '--count',
+    type=int,
+    default=count,
+    help='Number of sentences (default: %(default)s).',
   )
-  parser.add_argument('--variants', default=','.join(variants))
-  parser.add_argument(
-    '--shape', default=shape.to_json(), help='all sizes as JSON'
+  add(
+    '--variants', default=','.join(variants), help='Comma-separated variants.'
   )
-  parser.add_argument(
-    '--cores', type=int, help='cores each process may use; default: all'
-  )
+  add('--shape', default=shape.to_json(), help='All sizes as a JSON object.')
+  add('--cores', type=int, help='CPU cores of each process. Default: all.')
   parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)
   shape = shapes.Shape.from_json(args.shape)
   if args.run_variant:
     print(
-      json.dumps(measure_one(args.run_variant, shape, args.count, args.calls))
+      json.dumps(
+        measure_function(args.run_variant, shape, args.count, args.calls)
+      )
     )
     return
-  found: dict[str, dict[str, Any]] = {}
+  last_figures: dict[str, dict[str, Any]] = {}
 
   def run(variant: str) -> dict[str, Any]:
-    found[variant] = measure.run_module(
+    last_figures[variant] = measure.run_module(
       module,
       '--run_variant',
       variant,
@@ -170,20 +190,22 @@ def compare_variants(
       args.shape,
       cores=args.cores,
     )
-    return found[variant]
+    return last_figures[variant]
 
   results = measure.run_interleaved(
     args.variants.split(','), run, rounds=args.rounds
   )
-  first, *others = found
+  first, *others = last_figures
   for other in others:
-    if not agree(found[first]['outputs'], found[other]['outputs']):
-      raise RuntimeError(f'{first} and {other} do not find the same.')
+    if not are_equal(
+      last_figures[first]['outputs'], last_figures[other]['outputs']
+    ):
+      raise RuntimeError(f'The outputs of {first} and {other} differ.')
   print(
     f'{shape}\n\n'
     + format_table(
       {
-        name: figures | {'work': found[name]['work']}
+        name: figures | {'work': last_figures[name]['work']}
         for name, figures in results.items()
       },
       unit,

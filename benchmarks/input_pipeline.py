@@ -1,15 +1,15 @@
-"""Input tokens/s for each core: cached, live, and the peers.
+"""Input tokens/s per core: token cache, live tokenization, and baselines.
 
   python -m benchmarks.input_pipeline
 
-Text is made up (words of random letters, Zipf-like), so nothing has to be
-fetched. Each figure is non-padding tokens over processor seconds of the whole
-process, from tokenised examples (cached, collator) or from text (live) to the
-batch that a training step takes. The collator masks on the host, which xlflax
-does on the device; that cost is timed apart. `array_record` is the other
-format that a cache could have. `need` is what eight H200 would take of
-XLM-R-base at half their peak rate, by the model's FLOPs, and how many of this
-machine's cores deliver that from the cache.
+The text is synthetic (random words with a Zipf-like distribution), so nothing
+is downloaded. Each figure is the number of non-padding tokens divided by the
+CPU seconds of the process, from tokenized examples (`cached`, `collator`) or
+from text (`live`) to the batch that a training step reads. The collator masks
+on the host, whereas xlflax masks on the device; the time of masking is measured
+separately. `array_record` is an alternative format of the cache. `need` is the
+rate at which eight H200 would consume tokens of XLM-R base at half their peak
+FLOP/s, and the number of cores of this machine that supply it from the cache.
 """
 
 import argparse
@@ -26,34 +26,45 @@ import numpy as np
 from benchmarks import shapes, xlflax_step
 from xlflax.data import dataset_config, loader_factory
 from xlflax.data.cache import cache_writer
-from xlflax.data.corpus import corpus_directory as corpus
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
-from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
-from xlflax.data.tokenizers import vocabulary_training
+from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
 from xlflax.objectives.corruption import masking
 
 
 def make_text(lines: int, *, seed: int = 0) -> list[str]:
-  """Lines of 8 to 40 words drawn from 5,000, the frequent ones often."""
+  """Returns lines of 8 to 40 words drawn from 5,000 with Zipf-like frequencies."""
   rng = np.random.default_rng(seed)
   letters = np.array(list('abcdefghijklmnopqrstuvwxyz'))
-  words = np.array(
+  vocabulary = np.array(
     [''.join(rng.choice(letters, rng.integers(2, 10))) for _ in range(5000)]
   )
   weights = 1 / np.arange(1, 5001)
-  drawn = rng.choice(words, 40 * lines, p=weights / weights.sum())
-  sizes = rng.integers(8, 41, lines)
-  return [' '.join(drawn[40 * i : 40 * i + n]) for i, n in enumerate(sizes)]
+  sampled_words = rng.choice(vocabulary, 40 * lines, p=weights / weights.sum())
+  line_lengths = rng.integers(8, 41, lines)
+  return [
+    ' '.join(sampled_words[40 * i : 40 * i + length])
+    for i, length in enumerate(line_lengths)
+  ]
 
 
-def prepare_data(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
-  """Writes corpus, vocabulary and cache."""
+def prepare_data(
+  folder: pathlib.Path, lines: int
+) -> base_vocabulary.Vocabulary:
+  """Writes a corpus, a vocabulary and a token cache of synthetic text.
+
+  Args:
+    folder: Parent of the directories `corpus`, `vocabulary` and `cache`.
+    lines: Number of lines of the corpus.
+
+  Returns:
+    The vocabulary.
+  """
   corpus_writer.write_monolingual(folder / 'corpus', 'en', [make_text(lines)])
   vocabulary_training.train_vocabulary(
-    corpus.Corpus(folder / 'corpus'), folder / 'vocabulary', size=2000
+    corpus_directory.Corpus(folder / 'corpus'), folder / 'vocabulary', size=2000
   )
-  vocabulary = vocabulary_lib.Vocabulary.load(folder / 'vocabulary')
+  vocabulary = base_vocabulary.Vocabulary.load(folder / 'vocabulary')
   cache_writer.write_cache(
     cache_writer.Plan(
       directory=folder / 'cache',
@@ -66,6 +77,7 @@ def prepare_data(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
 
 
 def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
+  """Returns the dataset configuration of the benchmark."""
   return dataset_config.DatasetConfig(
     name='text',
     mixture='corpus.mono',
@@ -77,17 +89,31 @@ def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
 
 
 def measure_rate(batches, tokens_of) -> float:
-  """Tokens per processor second over an iterable of batches."""
-  next(batches)  # opening and first reads are start-up, not throughput
+  """Returns the tokens per CPU second over an iterator of batches.
+
+  Args:
+    batches: Iterator of batches. The first one is not timed.
+    tokens_of: Function that returns the number of tokens of a batch.
+  """
+  # Opening files and the first reads belong to the startup.
+  next(batches)
   start, tokens = time.process_time(), 0
   for batch in batches:
     tokens += tokens_of(batch)
   return tokens / (time.process_time() - start)
 
 
-def measure_loader_rate(dataset, vocabulary, batches: int, **where) -> float:
+def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
+  """Returns the tokens per CPU second of a loader.
+
+  Args:
+    dataset: Configuration of the dataset.
+    vocabulary: Vocabulary of the corpus or cache.
+    batches: Number of batches.
+    **source: `cache_dir` or `corpus`.
+  """
   loader = loader_factory.open_loader(
-    dataset, vocabulary=vocabulary, seed=0, **where
+    dataset, vocabulary=vocabulary, seed=0, **source
   )
   try:
     return measure_rate(
@@ -99,7 +125,10 @@ def measure_loader_rate(dataset, vocabulary, batches: int, **where) -> float:
 
 
 def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
-  """DataCollatorForLanguageModeling over rows that are tokenised and cut."""
+  """Returns the tokens per CPU second of `DataCollatorForLanguageModeling`.
+
+  The collator receives sequences that are already tokenized and cut.
+  """
   import tokenizers
   import transformers
 
@@ -134,10 +163,11 @@ def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
 def measure_array_record_rate(
   folder, vocabulary, dataset, batches: int
 ) -> float:
-  """Random rows of an ArrayRecord file, read a batch at a time and stacked.
+  """Returns the tokens per CPU second of random reads from an ArrayRecord file.
 
-  What a cache in that format would at least cost: the rows are already cut
-  and wrapped, and nothing but `token_ids` is made.
+  Each batch is read at once and stacked. The rate is an upper bound for a cache
+  in this format, because sequences are already cut and wrapped, and only
+  `token_ids` is computed.
   """
   from array_record.python import array_record_data_source, array_record_module
 
@@ -171,7 +201,7 @@ def measure_array_record_rate(
 
 
 def measure_masking_seconds(vocabulary, dataset, calls: int) -> float:
-  """Median seconds of choosing and masking one batch, jitted."""
+  """Returns the median seconds to select and mask the tokens of one batch."""
   spec = vocabulary.spec
   policy = masking.MaskingPolicy(mask_ratio=shapes.MASK_RATIO)
   ids = jax.device_put(
@@ -185,15 +215,15 @@ def measure_masking_seconds(vocabulary, dataset, calls: int) -> float:
 
   @jax.jit
   def mask(rng, ids):
-    choice_rng, word_rng = jax.random.split(rng)
+    position_rng, replacement_rng = jax.random.split(rng)
     batch = {'token_ids': ids, 'segment_ids': jax.numpy.ones_like(ids)}
     choice = policy(
-      choice_rng, masking.is_text(batch, spec), jax.numpy.int32(0)
+      position_rng, masking.is_text(batch, spec), jax.numpy.int32(0)
     )
-    words = masking.uniform_words(
-      word_rng, jax.numpy.zeros_like(choice.positions), spec
+    replacements = masking.uniform_words(
+      replacement_rng, jax.numpy.zeros_like(choice.positions), spec
     )
-    return masking.apply_choice(ids, choice, words, spec)
+    return masking.apply_choice(ids, choice, replacements, spec)
 
   times = []
   for i in range(calls + 1):
@@ -205,21 +235,24 @@ def measure_masking_seconds(vocabulary, dataset, calls: int) -> float:
 
 
 def estimate_required_cores(
-  cached: float,
+  tokens_per_cpu_second: float,
   *,
   gpus: int = 8,
-  peak: float = 989e12,
-  utilisation: float = 0.5,
+  peak_flops: float = 989e12,
+  utilization: float = 0.5,
   shape: shapes.Shape | None = None,
 ) -> dict[str, float]:
-  """What GPUs need, against what a core delivers.
+  """Estimates the input rate of GPUs and the cores that supply it.
 
   Args:
-    cached: tokens per processor second from the cache.
-    gpus: how many.
-    peak: FLOP/s of one, dense bf16.
-    utilisation: share of the peak that the model's own FLOPs reach.
-    shape: of the step; None for XLM-R-base on rows of 512.
+    tokens_per_cpu_second: Rate of one core that reads the cache.
+    gpus: Number of GPUs.
+    peak_flops: Peak FLOP/s of one GPU, dense bf16.
+    utilization: Fraction of the peak that the model FLOPs reach.
+    shape: Sizes of the step. If None, XLM-R base with sequences of 512 tokens.
+
+  Returns:
+    'tokens_per_second' of all GPUs, 'cores' and the assumptions.
   """
   shape = shape or shapes.Shape(
     vocabulary=250_002,
@@ -230,19 +263,26 @@ def estimate_required_cores(
     batch=8,
     length=512,
   )
-  flops = xlflax_step.count_model_flops(shape) / shape.tokens
-  tokens = gpus * peak * utilisation / flops
+  flops_per_token = xlflax_step.count_model_flops(shape) / shape.tokens
+  tokens_per_second = gpus * peak_flops * utilization / flops_per_token
   return {
     'gpus': gpus,
-    'utilisation': utilisation,
-    'flops_per_token': flops,
-    'tokens_per_second': tokens,
-    'cores': tokens / cached,
+    'utilisation': utilization,
+    'flops_per_token': flops_per_token,
+    'tokens_per_second': tokens_per_second,
+    'cores': tokens_per_second / tokens_per_cpu_second,
   }
 
 
 def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
-  """All figures; see the module's docstring."""
+  """Runs all measurements; see the module docstring.
+
+  Args:
+    lines: Number of lines of the corpus.
+    batches: Number of batches of the cached loader.
+    batch: Sequences per batch.
+    length: Tokens per sequence.
+  """
   dataset = make_dataset(batch, length)
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
@@ -251,7 +291,7 @@ def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
       'cached': measure_loader_rate(
         dataset, vocabulary, batches, cache_dir=folder / 'cache'
       ),
-      # In order: a shuffled window would be read at start-up.
+      # A shuffle buffer would be filled during the startup.
       'live': measure_loader_rate(
         dataclasses.replace(dataset, shuffle=False),
         vocabulary,
@@ -279,14 +319,23 @@ def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
 
 
 def main(arguments=None) -> None:
+  """Runs the benchmark and prints its figures as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--lines', type=int, default=40_000)
-  parser.add_argument('--batches', type=int, default=400)
-  parser.add_argument('--batch', type=int, default=64)
-  parser.add_argument('--length', type=int, default=128)
-  parser.add_argument('--output', help='write the JSON to this file too')
+  parser.add_argument(
+    '--lines', type=int, default=40_000, help='Lines of the corpus.'
+  )
+  parser.add_argument(
+    '--batches', type=int, default=400, help='Batches of the cached loader.'
+  )
+  parser.add_argument(
+    '--batch', type=int, default=64, help='Sequences per batch.'
+  )
+  parser.add_argument(
+    '--length', type=int, default=128, help='Tokens per sequence.'
+  )
+  parser.add_argument('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   text = json.dumps(
     run_benchmark(

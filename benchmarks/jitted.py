@@ -1,4 +1,4 @@
-"""One jitted function: its time, its memory, and how far it is from another."""
+"""Time, memory and numerical error of one jitted function."""
 
 import time
 from collections.abc import Callable
@@ -14,13 +14,14 @@ def measure_jitted(
   """Compiles and times `function(*arguments)`.
 
   Args:
-    function: jittable.
-    *arguments: arrays.
-    calls: timed calls, after one that warms up.
+    function: Function that can be jitted.
+    *arguments: Arrays.
+    calls: Number of timed calls after one warm-up call.
 
   Returns:
-    ({'seconds' and 'cpu_seconds' (of the process), medians; 'temporary_bytes'
-    beside arguments and results; 'compile_seconds'}, what it returned).
+    The measurements and the result of the function. The measurements are the
+    medians 'seconds' and 'cpu_seconds' (of the process), 'temporary_bytes'
+    (memory in addition to arguments and results) and 'compile_seconds'.
   """
   start = time.perf_counter()
   compiled = jax.jit(function).lower(*arguments).compile()
@@ -41,46 +42,62 @@ def measure_jitted(
   }, result
 
 
-def max_relative_error(found, wanted) -> float:
-  """The largest difference, to the largest value, over the leaves of trees.
+def max_relative_error(actual, expected) -> float:
+  """Returns the largest difference relative to the largest expected value.
 
-  Not finite values of `found` make it infinite.
+  Args:
+    actual: Pytree of arrays.
+    expected: Pytree of arrays of the same structure.
+
+  Returns:
+    The maximum over all leaves, or infinity if `actual` is not finite.
   """
-  worst = 0.0
-  for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-    a, b = (np.asarray(x, np.float64) for x in (a, b))
-    if not np.isfinite(a).all():
+  max_error = 0.0
+  for actual_leaf, expected_leaf in zip(
+    jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True
+  ):
+    actual_leaf, expected_leaf = (
+      np.asarray(leaf, np.float64) for leaf in (actual_leaf, expected_leaf)
+    )
+    if not np.isfinite(actual_leaf).all():
       return float('inf')
-    worst = max(worst, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)))
-  return worst
+    max_error = max(
+      max_error,
+      float(
+        np.abs(actual_leaf - expected_leaf).max()
+        / max(np.abs(expected_leaf).max(), 1e-30)
+      ),
+    )
+  return max_error
 
 
 def format_table(
   results: dict[str, dict[str, Any]], errors: tuple[str, ...]
 ) -> str:
-  """Markdown: a line for each variant, or why it was not run.
+  """Formats the measurements of variants as a Markdown table.
 
   Args:
-    results: variant -> its figures, or {'refused': reason}.
-    errors: keys of the distances to show.
+    results: Variant -> its figures, or {'refused': reason} for a variant that
+      could not be run.
+    errors: Keys of the errors to show.
   """
   lines = [
     '| variant | ms | CPU ms | temporary MB | compile s | '
-    + ' | '.join(e.replace('_', ' ') for e in errors)
+    + ' | '.join(error.replace('_', ' ') for error in errors)
     + ' |',
     '| --- ' * (5 + len(errors)) + '|',
   ]
-  for name, found in results.items():
-    if 'refused' in found:
-      lines.append(f'| {name} | not run: {found["refused"]} |')
+  for name, figures in results.items():
+    if 'refused' in figures:
+      lines.append(f'| {name} | not run: {figures["refused"]} |')
       continue
     cells = [
       name,
-      f'{1e3 * found["seconds"]:.2f}',
-      f'{1e3 * found["cpu_seconds"]:.2f}',
-      f'{found["temporary_bytes"] / 1e6:.1f}',
-      f'{found["compile_seconds"]:.1f}',
-      *(f'{found[e]:.1e}' for e in errors),
+      f'{1e3 * figures["seconds"]:.2f}',
+      f'{1e3 * figures["cpu_seconds"]:.2f}',
+      f'{figures["temporary_bytes"] / 1e6:.1f}',
+      f'{figures["compile_seconds"]:.1f}',
+      *(f'{figures[error]:.1e}' for error in errors),
     ]
     lines.append('| ' + ' | '.join(cells) + ' |')
   return '\n'.join(lines)

@@ -1,9 +1,9 @@
-"""Token caches of large corpora: reading, and orders of rows.
+"""Reading and shuffling of token caches of large corpora.
 
-`read` opens a cache of synthetic ids and reads rows. `order` counts the bytes
-and places that an epoch reads of a task with both orders of rows. `many` opens
-a cache of many languages and shards, whose tokens are holes in files, in a
-process that may have 1,024 files open.
+`read` opens a cache of synthetic token IDs and reads sequences. `order` counts
+the bytes and pages that an epoch of a task reads, with both orders of
+sequences. `many` opens a cache of many languages and shards, which are sparse
+files, in a process that may open 1,024 files.
 """
 
 import argparse
@@ -17,54 +17,55 @@ import time
 
 import numpy as np
 
-from xlflax.data import dataset_config
-from xlflax.data import tokenized_examples as examples_lib
-from xlflax.data.cache import cache_format
-from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.cache import cached_loader as cache_loader
+from xlflax.data import dataset_config, tokenized_examples
+from xlflax.data.cache import cache_format, cache_metadata, cached_loader
 from xlflax.data.cache import shards as cache_shards
 from xlflax.data.sampling import permutation
-from xlflax.data.tokenizers import vocabulary_spec as spec_lib
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.storage import checksums
 
 _VOCABULARY_SIZE = 50_000
-_TEXT_LENGTH = 25  # tokens of a text
+_TEXT_LENGTH = 25  # Tokens per text.
 
 
 class SyntheticVocabulary:
-  """A vocabulary of sizes, for caches of synthetic ids."""
+  """Vocabulary without tokens, for caches of synthetic token IDs."""
 
   hash = 'synthetic'
-  spec = spec_lib.VocabularySpec(
+  spec = vocabulary_spec.VocabularySpec(
     _VOCABULARY_SIZE, 0, 1, 2, 3, 4, tuple(range(8)), ('en',)
   )
 
   def language_id(self, code: str) -> int:
-    """There is one language."""
+    """Returns 0, the index of the only language."""
     del code
     return 0
 
 
 def write_synthetic_cache(
-  directory: pathlib.Path, tokens: int, shard: int
+  directory: pathlib.Path, tokens: int, shard_tokens: int
 ) -> None:
-  """Writes a sealed cache of one task, of `tokens` at least.
+  """Writes a sealed cache of one task with synthetic token IDs.
 
   Args:
-    directory: of the cache.
-    tokens: of texts, ends of texts not counted.
-    shard: tokens and ends in a shard.
+    directory: Directory of the cache.
+    tokens: Minimum number of tokens, not counting EOS tokens.
+    shard_tokens: Tokens per shard, including EOS tokens.
   """
   target = cache_format.task_directory(directory, 't', 'train')
   rng = np.random.default_rng(0)
-  texts = shard // (_TEXT_LENGTH + 1)
+  texts_per_shard = shard_tokens // (_TEXT_LENGTH + 1)
   entries = []
-  for number in range(math.ceil(tokens / (texts * _TEXT_LENGTH))):
+  for number in range(math.ceil(tokens / (texts_per_shard * _TEXT_LENGTH))):
     ids = rng.integers(
-      8, _VOCABULARY_SIZE, texts * _TEXT_LENGTH, dtype=np.uint16
+      8, _VOCABULARY_SIZE, texts_per_shard * _TEXT_LENGTH, dtype=np.uint16
     )
-    side = examples_lib.Ragged(ids, np.full(texts, _TEXT_LENGTH))
-    batch = examples_lib.Examples((side,), np.ones(texts, bool))
+    token_ids = tokenized_examples.Ragged(
+      ids, np.full(texts_per_shard, _TEXT_LENGTH)
+    )
+    batch = tokenized_examples.Examples(
+      (token_ids,), np.ones(texts_per_shard, bool)
+    )
     entries.append(
       cache_shards.write_shard_file(
         cache_format.shard_file(target, f'part-{number:06d}'),
@@ -74,16 +75,16 @@ def write_synthetic_cache(
         sides=('targets',),
       )
     )
-  known = _seal_task(target, 't', entries)
+  task_header = _seal_task(target, 't', entries)
   _write_header(
     directory,
     {'t': {'train': {'t': 1.0}}},
-    {cache_format.task_key('t', 'train'): known},
+    {cache_format.task_key('t', 'train'): task_header},
   )
 
 
 def _seal_task(target: pathlib.Path, task: str, entries: list) -> dict:
-  """Seals a task of these shards; returns what the header says of it."""
+  """Seals a task with these shards and returns its header entry."""
   meta = cache_format.TaskMeta(
     task=task,
     split='train',
@@ -105,58 +106,79 @@ def _seal_task(target: pathlib.Path, task: str, entries: list) -> dict:
 
 
 def _write_header(directory: pathlib.Path, mixtures: dict, tasks: dict) -> None:
-  cache_header.Header(
+  """Writes the header of a cache with one generation."""
+  cache_metadata.Header(
     {
       'hash': SyntheticVocabulary.hash,
       'size': _VOCABULARY_SIZE,
       'languages': ['en'],
     },
-    [cache_header.Generation(mixtures, tasks)],
+    [cache_metadata.Generation(mixtures, tasks)],
   ).write(directory)
 
 
 def measure_reading(
   directory: pathlib.Path, batches: int, locality: bool
 ) -> dict:
-  """Opens a synthetic cache and reads rows, in this process.
+  """Opens a synthetic cache and reads sequences in this process.
+
+  Args:
+    directory: Cache of `write_synthetic_cache`.
+    batches: Number of batches of 512 sequences to read.
+    locality: Whether to read with `dataset_config.Locality`.
 
   Returns:
-    Seconds to open, for the first time (which compares digests, also in
-    processor seconds and for each GB) and again; tokens a second of processor
-    time; memory when it was most, and before.
+    Seconds of the first opening, which verifies digests (also in CPU seconds
+    and
+    per GB), and of the second opening; tokens per CPU second; and memory at its
+    peak and before reading.
   """
-  gigabytes = sum(p.stat().st_size for p in directory.rglob('*.*')) / 1e9
-  start, begun = time.perf_counter(), time.process_time()
+  gigabytes = sum(path.stat().st_size for path in directory.rglob('*.*')) / 1e9
+  start, cpu_start = time.perf_counter(), time.process_time()
   open_loader(directory, locality, verified=frozenset())
-  first, used = time.perf_counter() - start, time.process_time() - begun
-  before = _measure_memory()
+  first_open_seconds, first_open_cpu_seconds = (
+    time.perf_counter() - start,
+    time.process_time() - cpu_start,
+  )
+  memory_before = _measure_memory()
   start = time.perf_counter()
   loader = open_loader(directory, locality, verified=None)
-  opened = time.perf_counter() - start
+  open_seconds = time.perf_counter() - start
   loader.rows(0, 0, 512)
-  most, begun = before, time.process_time()
+  peak_memory, cpu_start = memory_before, time.process_time()
   for step in range(batches):
     loader.rows(step, 0, 512)
-    if _measure_resident() > most['resident_mb']:
-      most = _measure_memory()
-  seconds = time.process_time() - begun
+    if _measure_resident() > peak_memory['resident_mb']:
+      peak_memory = _measure_memory()
+  seconds = time.process_time() - cpu_start
   return {
     'tokens': sum(row.tokens for row in loader.statistics()),
     'gigabytes': round(gigabytes, 3),
-    'first_open_seconds': round(first, 3),
-    'first_open_seconds_for_each_gb': round(first / gigabytes, 3),
-    'first_open_processor_seconds_for_each_gb': round(used / gigabytes, 3),
-    'open_seconds': round(opened, 3),
+    'first_open_seconds': round(first_open_seconds, 3),
+    'first_open_seconds_for_each_gb': round(first_open_seconds / gigabytes, 3),
+    'first_open_processor_seconds_for_each_gb': round(
+      first_open_cpu_seconds / gigabytes, 3
+    ),
+    'open_seconds': round(open_seconds, 3),
     'tokens_per_core_second': round(batches * 512 * 512 / seconds),
-    **most,
-    'before_reading': before,
+    **peak_memory,
+    'before_reading': memory_before,
   }
 
 
 def open_loader(
   directory, locality: bool, verified, mixture: str = 't'
-) -> cache_loader.CachedLoader:
-  return cache_loader.CachedLoader(
+) -> cached_loader.CachedLoader:
+  """Opens a loader of sequences of 512 tokens.
+
+  Args:
+    directory: Directory of the cache.
+    locality: Whether to read with `dataset_config.Locality`.
+    verified: Signatures of caches whose digests have been verified. If None,
+      digests are not verified.
+    mixture: Name of the mixture.
+  """
+  return cached_loader.CachedLoader(
     dataset_config.DatasetConfig(
       name='s',
       mixture=mixture,
@@ -173,32 +195,33 @@ def open_loader(
 
 
 def _measure_resident() -> float:
-  """MB of this process's memory, mapped files included."""
+  """Returns the resident memory of this process in MB, with mapped files."""
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   return int(pages) * resource.getpagesize() / 1e6
 
 
 def _measure_memory() -> dict[str, int]:
-  """MB that are resident: in all, pages of mapped files, the rest.
+  """Returns the resident memory in MB by type.
 
-  Pages of files are those that the system has in memory anyway and may take
-  back; `shards_mb` of them are of shards, the others of libraries.
+  Pages of mapped files are in memory because the system caches them, and it may
+  evict them. `resident_mb` is the total, `own_mb` the anonymous memory, and
+  `shards_mb` the pages of mapped shards.
   """
-  shards = total = own = 0
-  name = ''
+  shards = total = anonymous = 0
+  mapping = ''
   for line in pathlib.Path('/proc/self/smaps').read_text().splitlines():
     key, _, value = line.partition(':')
-    if ' ' in key:  # the head of a mapping, which names its file
-      name = line
+    if ' ' in key:  # The first line of a mapping, with the name of its file.
+      mapping = line
     elif key == 'Rss':
       total += int(value.split()[0])
-      if name.endswith(cache_format.SUFFIX):
+      if mapping.endswith(cache_format.SUFFIX):
         shards += int(value.split()[0])
     elif key == 'Anonymous':
-      own += int(value.split()[0])
+      anonymous += int(value.split()[0])
   return {
     'resident_mb': round(total * 1024 / 1e6),
-    'own_mb': round(own * 1024 / 1e6),
+    'own_mb': round(anonymous * 1024 / 1e6),
     'shards_mb': round(shards * 1024 / 1e6),
   }
 
@@ -206,61 +229,66 @@ def _measure_memory() -> dict[str, int]:
 def write_sparse_cache(
   directory: pathlib.Path, languages: int, shards: int
 ) -> None:
-  """Writes a sealed cache of many tasks, whose tokens take no room on disk.
+  """Writes a sealed cache of many tasks whose tokens take no disk space.
 
   Args:
-    directory: of the cache.
-    languages: one task each.
-    shards: of each task, of 1 MB.
+    directory: Directory of the cache.
+    languages: Number of languages, with one task each.
+    shards: Number of shards per task, of 1 MB each.
   """
-  size, known = (1 << 20) // 2, {}
+  tokens_per_shard, task_headers = (1 << 20) // 2, {}
   for number in range(languages):
     task = f't{number:05d}'
     target = cache_format.task_directory(directory, task, 'train')
     (target / cache_format.SHARDS).mkdir(parents=True)
     entries = [
-      _write_sparse_shard(target, f'part-{shard:06d}', size)
+      _write_sparse_shard(target, f'part-{shard:06d}', tokens_per_shard)
       for shard in range(shards)
     ]
-    known[cache_format.task_key(task, 'train')] = _seal_task(
+    task_headers[cache_format.task_key(task, 'train')] = _seal_task(
       target, task, entries
     )
   rates = {f't{number:05d}': 1.0 for number in range(languages)}
-  _write_header(directory, {'all': {'train': rates}}, known)
+  _write_header(directory, {'all': {'train': rates}}, task_headers)
 
 
 def _write_sparse_shard(
   target: pathlib.Path, name: str, size: int
 ) -> cache_format.ShardEntry:
-  """A shard of one text, of `size` tokens with its end, all 0."""
-  width = 2
-  ends = 2 * 4
+  """Writes a shard with one text of `size` zero tokens as a sparse file."""
+  token_bytes = 2
+  offsets_bytes = 2 * 4
   header = json.dumps(
     {
       'targets.offsets': {
         'dtype': 'U32',
         'shape': [2],
-        'data_offsets': [0, ends],
+        'data_offsets': [0, offsets_bytes],
       },
       'targets': {
         'dtype': 'U16',
         'shape': [size],
-        'data_offsets': [ends, ends + size * width],
+        'data_offsets': [offsets_bytes, offsets_bytes + size * token_bytes],
       },
       cache_shards.STARTS: {
         'dtype': 'BOOL',
         'shape': [1],
-        'data_offsets': [ends + size * width, ends + size * width + 1],
+        'data_offsets': [
+          offsets_bytes + size * token_bytes,
+          offsets_bytes + size * token_bytes + 1,
+        ],
       },
     }
   ).encode()
   header += b' ' * (-len(header) % 8)
-  begin = 8 + len(header)
+  data_start = 8 + len(header)
   with cache_format.shard_file(target, name).open('wb') as file:
     file.write(len(header).to_bytes(8, 'little') + header)
     file.write(np.array([0, size], np.uint32).tobytes())
-    file.truncate(begin + ends + size * width + 1)
-  digest = f'{begin + ends + size * width + 1}-crc32c64:00000000'
+    file.truncate(data_start + offsets_bytes + size * token_bytes + 1)
+  digest = (
+    f'{data_start + offsets_bytes + size * token_bytes + 1}-crc32c64:00000000'
+  )
   return cache_format.ShardEntry(
     name=name,
     digest=digest,
@@ -272,59 +300,67 @@ def _write_sparse_shard(
 
 
 def measure_many_languages(directory: pathlib.Path) -> dict:
-  """Opens a sparse cache and reads two batches, in this process.
+  """Opens a sparse cache and reads two batches in this process.
 
   Returns:
-    Seconds of a dataset's opening, with what the process had loaded before;
-    seconds of the batches; files open at the end.
+    Wall and CPU seconds to open the dataset, including imports; seconds of the
+    batches; and the number of open files.
   """
-  start, begun = time.perf_counter(), time.process_time()
+  start, cpu_start = time.perf_counter(), time.process_time()
   loader = open_loader(directory, False, verified=None, mixture='all')
-  opened, used = time.perf_counter() - start, time.process_time() - begun
+  open_seconds, open_cpu_seconds = (
+    time.perf_counter() - start,
+    time.process_time() - cpu_start,
+  )
   start = time.perf_counter()
-  tasks = {len(loader.rows(step, 0, 512)) for step in range(2)}
+  batch_sizes = {len(loader.rows(step, 0, 512)) for step in range(2)}
   return {
     'languages': len(loader.statistics()),
-    'open_seconds': round(opened, 3),
-    'open_processor_seconds': round(used, 3),
-    'batches': len(tasks),
+    'open_seconds': round(open_seconds, 3),
+    'open_processor_seconds': round(open_cpu_seconds, 3),
+    'batches': len(batch_sizes),
     'two_batches_seconds': round(time.perf_counter() - start, 3),
     'open_files': len(list(pathlib.Path('/proc/self/fd').iterdir())),
   }
 
 
-def count_epoch_reads(rows: int, row_bytes: int, page: int, kept: int) -> dict:
-  """What one epoch reads, page by page, if `kept` pages stay in memory.
+def count_epoch_reads(
+  rows: int, row_bytes: int, page: int, cached_pages: int
+) -> dict:
+  """Counts the pages that one epoch reads with an LRU page cache.
 
   Args:
-    rows: of a task.
-    row_bytes: of each.
-    page: bytes that are read at once, as of a network disk.
-    kept: pages that were used last and need not be read again.
+    rows: Sequences of the task.
+    row_bytes: Bytes per sequence.
+    page: Bytes that are read at once, for example by a network disk.
+    cached_pages: Number of recently used pages that stay in memory.
 
   Returns:
-    order -> bytes read per byte used, and reads.
+    Order -> number of reads, and bytes read per byte used.
   """
   index = np.arange(rows)
   size, key = np.full(rows, rows), np.full(rows, 7, np.uint64)
-  near = dataset_config.Locality()
+  locality = dataset_config.Locality()
   orders = {
     'full': permutation.permute_index(index, size, key),
     'locality': permutation.permute_windows(
-      index, size, key, block=near.block_rows, window=near.window_blocks
+      index, size, key, block=locality.block_rows, window=locality.window_blocks
     ),
   }
-  out = {}
-  for name, places in orders.items():
-    reads = _count_reads(places * row_bytes, row_bytes, page, kept)
-    out[name] = {
+  results = {}
+  for name, row_indices in orders.items():
+    reads = _count_reads(row_indices * row_bytes, row_bytes, page, cached_pages)
+    results[name] = {
       'bytes_per_byte_used': round(reads * page / (rows * row_bytes), 3),
       'reads': reads,
     }
-  return out
+  return results
 
 
-def _count_reads(starts: np.ndarray, length: int, page: int, kept: int) -> int:
+def _count_reads(
+  starts: np.ndarray, length: int, page: int, cached_pages: int
+) -> int:
+  """Counts reads of pages that are not among the last `cached_pages` pages."""
   pages: collections.OrderedDict[int, None] = collections.OrderedDict()
   reads = 0
   for first, last in zip(
@@ -338,7 +374,7 @@ def _count_reads(starts: np.ndarray, length: int, page: int, kept: int) -> int:
         continue
       reads += 1
       pages[number] = None
-      if len(pages) > kept:
+      if len(pages) > cached_pages:
         pages.popitem(last=False)
   return reads
 
@@ -346,36 +382,55 @@ def _count_reads(starts: np.ndarray, length: int, page: int, kept: int) -> int:
 def main(arguments: list[str] | None = None) -> None:
   """Prints the figures of one part as JSON."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('part', choices=('read', 'order', 'many'))
-  parser.add_argument('--tokens', type=int, default=2_000_000_000)
-  parser.add_argument('--shard', type=int, default=16_000_000)
-  parser.add_argument('--batches', type=int, default=400)
-  parser.add_argument('--languages', type=int, default=2000)
-  parser.add_argument('--shards', type=int, default=50)
-  parser.add_argument('--rows', type=int, default=1_000_000)
-  parser.add_argument('--page', type=int, default=1 << 17)
-  parser.add_argument('--work', type=pathlib.Path)
-  parser.add_argument('--locality', action='store_true')
+  add = parser.add_argument
+  add('part', choices=('read', 'order', 'many'), help='Measurement to run.')
+  add(
+    '--tokens',
+    type=int,
+    default=2_000_000_000,
+    help='Minimum number of tokens of the cache of `read`.',
+  )
+  add(
+    '--shard',
+    type=int,
+    default=16_000_000,
+    help='Tokens per shard of the cache of `read`.',
+  )
+  add('--batches', type=int, default=400, help='Batches that `read` reads.')
+  add('--languages', type=int, default=2000, help='Languages of `many`.')
+  add('--shards', type=int, default=50, help='Shards per language of `many`.')
+  add('--rows', type=int, default=1_000_000, help='Sequences of `order`.')
+  add('--page', type=int, default=1 << 17, help='Bytes per page of `order`.')
+  add(
+    '--work',
+    type=pathlib.Path,
+    help='Directory of the cache, which is reused. Default: temporary.',
+  )
+  add(
+    '--locality',
+    action='store_true',
+    help='Read sequences with locality instead of a full permutation.',
+  )
   args = parser.parse_args(arguments)
   if args.part == 'order':
-    found = count_epoch_reads(
+    results = count_epoch_reads(
       args.rows, 1020, args.page, (1 << 28) // args.page
     )
   else:
     with tempfile.TemporaryDirectory() as folder:
       work = args.work or pathlib.Path(folder)
-      new = not (work / cache_format.CACHE_FILE).exists()
+      is_new = not (work / cache_format.CACHE_FILE).exists()
       if args.part == 'many':
-        if new:
+        if is_new:
           write_sparse_cache(work, args.languages, args.shards)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-        found = measure_many_languages(work)
+        results = measure_many_languages(work)
       else:
-        if new:
+        if is_new:
           write_synthetic_cache(work, args.tokens, args.shard)
-        found = measure_reading(work, args.batches, args.locality)
-  print(json.dumps(found, indent=2))
+        results = measure_reading(work, args.batches, args.locality)
+  print(json.dumps(results, indent=2))
 
 
 if __name__ == '__main__':

@@ -1,8 +1,8 @@
-"""A corpus directory of any size: real text first, synthetic text after it.
+"""Corpus directories of any size, with real text and synthetic text.
 
-The real text is that of a folder of public data sets, of which each file is
-read as far as its kind is known. The synthetic text has the words of the real
-text of its language (characters, in Chinese and Japanese), drawn one by one.
+The real text is read from the supported files in a folder of public data sets.
+The synthetic text consists of words of the real text of its language
+(characters in Chinese and Japanese), each drawn at random.
 """
 
 import collections
@@ -27,10 +27,10 @@ _SYNTHETIC_LANGUAGES = (
   'sw',
   'zh',
 )
-_COMPRESSED_LANGUAGE = 'es'  # its synthetic text is a compressed file
+_COMPRESSED_LANGUAGE = 'es'  # The language whose synthetic text is compressed.
 _SYNTHETIC_PAIR = ('de', 'en')
 _PARALLEL_FRACTION = 0.1
-_LINES_PER_CHUNK = 20_000  # made at once
+_LINES_PER_CHUNK = 20_000
 
 Lines = dict[str, list[str]]
 Pairs = dict[tuple[str, str], list[tuple[str, str]]]
@@ -39,12 +39,13 @@ Pairs = dict[tuple[str, str], list[tuple[str, str]]]
 def write_corpus(
   directory: pathlib.Path, data: pathlib.Path | None, megabytes: float
 ) -> None:
-  """Writes a corpus directory.
+  """Writes a corpus directory of at least a given size.
 
   Args:
-    directory: of the corpus.
-    data: folder of data sets; None: a few made-up words for each language.
-    megabytes: of text, at least; 1 MB = 10^6 bytes.
+    directory: Directory of the corpus.
+    data: Folder of public data sets. If None, a few random words for each
+      language.
+    megabytes: Minimum size of the text in units of 10^6 bytes.
   """
   lines, pairs = _read_all(data) if data else (_make_dummy_lines(), {})
   size = 0
@@ -63,46 +64,64 @@ def write_synthetic_text(
   codes: Iterable[str],
   megabytes: float,
 ) -> list[pathlib.Path]:
-  """Writes synthetic text of languages, of equal sizes; returns the files."""
+  """Writes synthetic text of the same size for each language.
+
+  Args:
+    directory: Directory of the corpus.
+    data: Folder of public data sets, as in `write_corpus`.
+    codes: Language codes.
+    megabytes: Total size in units of 10^6 bytes.
+
+  Returns:
+    The files, in the order of `codes`.
+  """
   lines = read_lines(data)
   (directory / 'mono').mkdir(parents=True)
   paths = []
   for seed, code in enumerate(codes := list(codes)):
     paths.append(directory / 'mono' / f'{code}.txt')
     with corpus_writer.open_atomic(paths[-1]) as stream:
-      share = megabytes * 1e6 / len(codes)
-      stream.writelines(_generate_text(lines[code], code, share, seed))
+      bytes_per_language = megabytes * 1e6 / len(codes)
+      stream.writelines(
+        _generate_text(lines[code], code, bytes_per_language, seed)
+      )
   return paths
 
 
 def read_lines(data: pathlib.Path | None) -> Lines:
-  """Lines of each language of a folder of data sets, or made-up ones."""
+  """Returns the lines of a folder of data sets, or random ones, by language."""
   return _read_all(data)[0] if data else _make_dummy_lines()
 
 
 def count_bytes(directory: pathlib.Path) -> int:
-  """Bytes of a corpus's files, as they lie on the disk."""
+  """Returns the size in bytes of a corpus's files on disk."""
   return sum(path.stat().st_size for path in directory.rglob('*.*'))
 
 
 def _write_synthetic_files(directory: pathlib.Path, lines: Lines, size: float):
-  """Pairs have a tenth of `size` bytes, languages equal shares of the rest."""
+  """Writes synthetic text with a total size of about `size` bytes.
+
+  Pairs make up a tenth of the size. Languages have equal parts of the
+  remainder.
+  """
   codes = [code for code in _SYNTHETIC_LANGUAGES if code in lines]
   parallel = _PARALLEL_FRACTION * size
-  share = (size - parallel) / len(codes)
+  bytes_per_language = (size - parallel) / len(codes)
   for seed, code in enumerate(codes):
     path = directory / 'mono' / f'{code}.synthetic.txt'
     if code == _COMPRESSED_LANGUAGE:
       path = path.with_name(path.name + '.zst')
     with corpus_writer.open_atomic(path) as stream:
-      stream.writelines(_generate_text(lines[code], code, share, seed))
-  sides = (
+      stream.writelines(
+        _generate_text(lines[code], code, bytes_per_language, seed)
+      )
+  pair_texts = (
     _generate_text(lines[code], code, parallel / 2, 100 + seed)
     for seed, code in enumerate(_SYNTHETIC_PAIR)
   )
   rows = (
     row
-    for texts in zip(*sides, strict=False)
+    for texts in zip(*pair_texts, strict=False)
     for row in zip(*(text.splitlines() for text in texts), strict=False)
   )
   corpus_writer.write_parallel(
@@ -113,28 +132,36 @@ def _write_synthetic_files(directory: pathlib.Path, lines: Lines, size: float):
 def _generate_text(
   lines: list[str], code: str, size: float, seed: int
 ) -> Iterator[str]:
-  """Text of about `size` bytes: lines of 5 to 40 words, 15 to 120 characters."""
-  unspaced = code in _UNSPACED
-  words = (
-    list(''.join(lines)) if unspaced else [w for x in lines for w in x.split()]
+  """Yields about `size` bytes of text in chunks of lines.
+
+  Lines have 5 to 40 words, or 15 to 120 characters in languages without spaces.
+  """
+  is_unspaced = code in _UNSPACED
+  known_words = (
+    list(''.join(lines))
+    if is_unspaced
+    else [word for line in lines for word in line.split()]
   )
-  known, rng = np.array(words, object), np.random.default_rng(seed)
+  vocabulary, rng = np.array(known_words, object), np.random.default_rng(seed)
   while size > 0:
-    ends = (3 if unspaced else 1) * rng.integers(5, 41, _LINES_PER_CHUNK)
-    ends = np.cumsum(ends)
-    drawn = np.full(2 * ends[-1], '' if unspaced else ' ', object)
-    drawn[::2] = known[rng.integers(0, known.size, ends[-1])]
-    drawn[2 * ends - 1] = '\n'
-    text = ''.join(drawn.tolist())
-    whole = len(text.encode())
-    if whole > size:  # the lines that fit, at least one
-      kept = max(1, int(_LINES_PER_CHUNK * size / whole))
-      text = ''.join(text.splitlines(keepends=True)[:kept])
-    size -= whole
+    line_ends = (3 if is_unspaced else 1) * rng.integers(
+      5, 41, _LINES_PER_CHUNK
+    )
+    line_ends = np.cumsum(line_ends)
+    fragments = np.full(2 * line_ends[-1], '' if is_unspaced else ' ', object)
+    fragments[::2] = vocabulary[rng.integers(0, vocabulary.size, line_ends[-1])]
+    fragments[2 * line_ends - 1] = '\n'
+    text = ''.join(fragments.tolist())
+    num_bytes = len(text.encode())
+    if num_bytes > size:  # Keep the lines that fit, but at least one.
+      num_lines = max(1, int(_LINES_PER_CHUNK * size / num_bytes))
+      text = ''.join(text.splitlines(keepends=True)[:num_lines])
+    size -= num_bytes
     yield text
 
 
 def _make_dummy_lines() -> Lines:
+  """Returns 200 lines of random words for each language."""
   rng = np.random.default_rng(0)
   letters = np.array(list('abcdefghijklmnopqrstuvwxyz'))
   return {
@@ -147,22 +174,23 @@ def _make_dummy_lines() -> Lines:
 
 
 def _read_all(data: pathlib.Path) -> tuple[Lines, Pairs]:
-  """Lines of each language and pairs of languages, in the order of files."""
+  """Returns all lines by language, and all pairs by languages."""
   lines: Lines = collections.defaultdict(list)
   pairs: Pairs = collections.defaultdict(list)
   for code, text in _read_monolingual(data):
     lines[code].extend(text)
   for languages, rows in read_parallel(data):
-    turned = (
+    ordered_rows = (
       [row[::-1] for row in rows] if languages[0] > languages[1] else rows
     )
-    pairs[min(languages), max(languages)].extend(turned)
+    pairs[min(languages), max(languages)].extend(ordered_rows)
   return dict(lines), dict(pairs)
 
 
 def _read_monolingual(
   data: pathlib.Path,
 ) -> Iterator[tuple[str, Iterable[str]]]:
+  """Yields the language and the lines of each monolingual file."""
   for path in sorted((data / 'bible').glob('*.tsv')):
     yield path.stem, (row[-1] for row in _read_rows(path))
   for path in sorted((data / 'opensource_guide').glob('*/*.md')):
@@ -174,11 +202,15 @@ def _read_monolingual(
     yield key, path.read_text('utf-8').splitlines()
   for path in sorted(data.glob('u*/*/*')):
     if path.suffix in ('.conllu', '.iob2'):
-      found = path.read_text('utf-8').splitlines()
-      mark = '# text = '
+      file_lines = path.read_text('utf-8').splitlines()
+      prefix = '# text = '
       yield (
         path.name.partition('_')[0],
-        (x.removeprefix(mark) for x in found if x.startswith(mark)),
+        (
+          line.removeprefix(prefix)
+          for line in file_lines
+          if line.startswith(prefix)
+        ),
       )
   for name in ('xquad', 'mlqa', 'tydiqa_goldp'):
     for path in sorted((data / name).glob('*.json')):
@@ -186,7 +218,7 @@ def _read_monolingual(
 
 
 def read_parallel(data: pathlib.Path) -> Iterator[tuple[tuple[str, str], list]]:
-  """Pairs of languages and their sentences, of one file after the other."""
+  """Yields the languages and the sentence pairs of each parallel file."""
   for path in sorted((data / 'ntrex').glob('*-*.tsv')):
     yield tuple(path.stem.split('-')), _read_pairs(path)
   for path in sorted((data / 'small_parallel_enja').glob('*.tsv')):
@@ -206,12 +238,12 @@ def read_parallel(data: pathlib.Path) -> Iterator[tuple[tuple[str, str], list]]:
 
 
 def _read_questions(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
-  """Contexts and questions, which may be of two languages."""
-  parts = path.stem.removeprefix('tydiqa.').split('.')
-  if len(parts) == 1:  # dev-context-es-question-en
+  """Yields contexts and questions, whose languages may differ."""
+  name_parts = path.stem.removeprefix('tydiqa.').split('.')
+  if len(name_parts) == 1:  # Such as dev-context-es-question-en.
     _, _, context, _, question = path.stem.split('-')
-  else:  # xquad.en, goldp.en.dev
-    context = question = parts[1]
+  else:  # Such as xquad.en or goldp.en.dev.
+    context = question = name_parts[1]
   for article in json.loads(path.read_text('utf-8'))['data']:
     for paragraph in article['paragraphs']:
       yield context, [paragraph['context']]
@@ -219,15 +251,17 @@ def _read_questions(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _list_declarations(folder: pathlib.Path):
-  """(language code, file) of the texts whose languages have a plain code."""
+  """Yields the language code and the file of each text."""
   for row in list(_read_rows(folder / 'languages.tsv'))[1:]:
     yield row[2].replace('-', '_'), folder / f'{row[0]}.txt'
 
 
 def _read_pairs(path: pathlib.Path) -> list[tuple[str, str]]:
+  """Returns the rows of a file that have two columns."""
   return [(row[0], row[1]) for row in _read_rows(path) if len(row) == 2]
 
 
 def _read_rows(path: pathlib.Path) -> Iterator[list[str]]:
+  """Yields the tab-separated columns of each line of a file."""
   for line in path.read_text('utf-8').splitlines():
     yield line.split('\t')

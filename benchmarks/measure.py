@@ -1,4 +1,4 @@
-"""Timing a step in this process, and running variants in their own ones."""
+"""Timing of steps in this process, and of variants in subprocesses."""
 
 import json
 import os
@@ -15,31 +15,39 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
-  """Wall and processor seconds of each of `calls` calls, and peak memory.
+  """Measures the time of each of several calls, and the peak memory.
 
-  The first call, which compiles or allocates, is reported apart.
+  The first call, which compiles or allocates, is reported separately.
+
+  Args:
+    call: Function to time.
+    calls: Number of timed calls after the first one.
+
+  Returns:
+    'first_seconds', the lists 'seconds' and 'cpu_seconds' of the timed calls,
+    and 'peak_bytes' of the process.
   """
 
-  def one():
+  def time_call():
     wall, cpu = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - wall, time.process_time() - cpu
 
-  first = one()
-  timed = [one() for _ in range(calls)]
+  first_call = time_call()
+  timings = [time_call() for _ in range(calls)]
   return {
-    'first_seconds': first[0],
-    'seconds': [t[0] for t in timed],
-    'cpu_seconds': [t[1] for t in timed],
+    'first_seconds': first_call[0],
+    'seconds': [timing[0] for timing in timings],
+    'cpu_seconds': [timing[1] for timing in timings],
     'peak_bytes': peak_resident_bytes(),
   }
 
 
 def peak_resident_bytes() -> int:
-  """The most memory that this process has had resident.
+  """Returns the peak resident memory of this process in bytes.
 
-  `ru_maxrss` starts from the parent's figure on Linux, the process's own high
-  water mark does not; so the latter is taken where there is one.
+  On Linux, `ru_maxrss` starts from the parent's value, whereas `VmHWM` counts
+  this process alone. `VmHWM` is therefore used where it is available.
   """
   status = pathlib.Path('/proc/self/status')
   if status.exists():
@@ -56,49 +64,53 @@ def run_module(
   cores: int | None = None,
   huge_pages: bool = False,
 ) -> dict[str, Any]:
-  """Runs `python -m module arguments` and parses the last line it prints.
+  """Runs `python -m module arguments` and parses the last line of its output.
 
   Args:
-    module: its last line of output is a JSON object.
-    *arguments: for the module.
-    cores: processor cores that it may use, Linux only; None for all.
-    huge_pages: whether glibc asks the kernel for huge pages, which spares
+    module: Module whose last line of output is a JSON object.
+    *arguments: Command-line arguments of the module.
+    cores: Number of CPU cores that the process may use (Linux only). If None,
+      it may use all cores.
+    huge_pages: Whether glibc requests huge pages from the kernel, which avoids
       most page faults of large arrays.
 
+  Returns:
+    The parsed JSON object.
+
   Raises:
-    RuntimeError: it failed; the end of its output is in the message.
+    RuntimeError: If the process fails. The message has the end of its output.
   """
   env = {'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ}
   command = [sys.executable, '-m', module, *arguments]
   if cores is not None:
-    allowed = sorted(os.sched_getaffinity(0))[-cores:]
-    command = ['taskset', '-c', ','.join(map(str, allowed)), *command]
+    cpu_ids = sorted(os.sched_getaffinity(0))[-cores:]
+    command = ['taskset', '-c', ','.join(map(str, cpu_ids)), *command]
     env['OMP_NUM_THREADS'] = str(cores)
   if huge_pages:
     env['GLIBC_TUNABLES'] = 'glibc.malloc.hugetlb=1'
-  done = subprocess.run(
+  process = subprocess.run(
     command, cwd=ROOT, text=True, capture_output=True, env=env, check=False
   )
-  if done.returncode:
+  if process.returncode:
     raise RuntimeError(
       f'{module} {" ".join(arguments)} failed:\n'
-      + (done.stderr or done.stdout)[-2000:]
+      + (process.stderr or process.stdout)[-2000:]
     )
-  return json.loads(done.stdout.strip().splitlines()[-1])
+  return json.loads(process.stdout.strip().splitlines()[-1])
 
 
 def run_interleaved(
   variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
 ) -> dict[str, dict[str, Any]]:
-  """Runs every variant once a round, every second round backwards.
+  """Runs every variant once per round, every second round in reverse order.
 
   Args:
-    variants: names.
-    run: measures one variant in a process of its own.
-    rounds: how often each is run.
+    variants: Names of the variants.
+    run: Function that measures one variant in a subprocess.
+    rounds: Number of times that each variant is run.
 
   Returns:
-    variant -> its figures over all rounds, as `time_calls` gives them.
+    Variant -> its figures over all rounds, in the format of `time_calls`.
   """
   results = {name: [] for name in variants}
   for i in range(rounds):
@@ -109,11 +121,12 @@ def run_interleaved(
 
 
 def _pool_runs(runs) -> dict[str, Any]:
-  pooled = {
-    key: [x for run in runs for x in run[key]]
+  """Merges the figures of several runs of one variant."""
+  timings = {
+    key: [value for run in runs for value in run[key]]
     for key in ('seconds', 'cpu_seconds')
   }
-  return pooled | {
-    'first_seconds': statistics.median(r['first_seconds'] for r in runs),
-    'peak_bytes': max(r['peak_bytes'] for r in runs),
+  return timings | {
+    'first_seconds': statistics.median(run['first_seconds'] for run in runs),
+    'peak_bytes': max(run['peak_bytes'] for run in runs),
   }

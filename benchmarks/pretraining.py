@@ -1,17 +1,18 @@
-"""Steps of models of paper size beside Hugging Face on torch, on one GPU.
+"""Steps of models of paper size by xlflax and Hugging Face, on one GPU.
 
   python -m benchmarks.training_step --model xlmr-base
   python -m benchmarks.training_step --model xlmr-large --batch 32
   python -m benchmarks.training_step --model mt5-base --variants x/as_is
   python -m benchmarks.training_step --model mbert-tlm --tiny   # on any CPU
 
-Batches are synthetic: neither text nor TensorFlow is needed. `x/…` are what
-`xlflax benchmark` times for the gin files below, in bf16, with the attention
-that `attention_backend='auto'` chooses; attention dropout keeps cuDNN away, so
-there is a variant without. `torch/…` are the peers: autocast to bf16, SDPA,
-fused AdamW, as they are, with `torch.compile`, and with the head for masked
-positions only beside that, as xlflax has it. MFU counts the model's own
-FLOPs, those of xlflax's forward and backward pass, for both.
+Batches are synthetic, so neither text nor TensorFlow is needed. `x/…` are the
+steps that `xlflax benchmark` times for the gin files below, in bf16, with the
+attention backend that `attention_backend='auto'` selects. cuDNN attention does
+not support attention dropout, so one variant disables it. `torch/…` are the
+baselines, with autocast to bf16, SDPA and fused AdamW: without further changes
+(`as_is`), with `torch.compile` (`compiled`), and with `torch.compile` and a
+head that only receives the masked positions, as in xlflax (`gathered`). MFU
+counts the model FLOPs of xlflax's forward and backward pass for both.
 """
 
 import dataclasses
@@ -33,18 +34,19 @@ VARIANTS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-  """A model of a paper and the text that it trains on.
+  """Model of a paper and the batches that it is trained on.
 
   Attributes:
-    gin_files: objective and size.
-    bindings: what else is set.
-    config: class of the sizes that `--tiny` shrinks.
-    vocabulary: entries.
-    languages: of the vocabulary.
-    batch: rows.
-    length: tokens of a row.
-    peer: kind of the peer, of `peers.pretraining`; None where there is none.
-    objective: whose `chunk_size` the variant `x/chunked` sets.
+    gin_files: Gin files of the objective and the model size.
+    bindings: Additional gin bindings.
+    config: Configuration class of the sizes that `--tiny` reduces.
+    vocabulary: Vocabulary size.
+    languages: Number of languages of the vocabulary.
+    batch: Sequences per batch.
+    length: Tokens per sequence.
+    baseline: Architecture in `peers.pretraining`: 'xlmr', 'bert' or 'mt5'. If
+      None, there is no baseline.
+    objective: Objective whose `chunk_size` the variant `x/chunked` sets.
   """
 
   gin_files: tuple[str, ...]
@@ -59,7 +61,7 @@ class Model:
 
 
 def _select_dataset(dataset: str, entry: str) -> tuple[str, ...]:
-  """One of the datasets and entries of a gin file with several."""
+  """Returns bindings that select one dataset and entry of a gin file."""
   return (
     f'trainer.Trainer.datasets=[@{dataset}/dataset_config.DatasetConfig()]',
     f'objective_mixture.ObjectiveMixture.entries=[@{entry}/objective_mixture.WeightedObjective()]',
@@ -125,7 +127,7 @@ _TINY_SIZES = {
 
 
 def make_tiny(model: Model) -> Model:
-  """The same kind of step at sizes for tests."""
+  """Returns the model with sizes for tests."""
   sizes = tuple(
     f'{model.config}.{name}={value}'
     for name, value in _TINY_SIZES[model.config].items()
@@ -143,7 +145,13 @@ def make_tiny(model: Model) -> Model:
 def make_benchmark_flags(
   model: Model, variant: str, *, calls: int
 ) -> list[str]:
-  """Flags of `xlflax benchmark` for a variant `x/...`."""
+  """Returns the flags of `xlflax benchmark` for a variant `x/...`.
+
+  Args:
+    model: Model to benchmark.
+    variant: One of `VARIANTS`.
+    calls: Number of timed steps.
+  """
   bindings = [
     f'LENGTH={model.length}',
     f'BATCH_SIZE={model.batch}',
@@ -169,35 +177,43 @@ def make_benchmark_flags(
 
 
 def list_variants(name: str) -> tuple[str, ...]:
-  """Those of `VARIANTS` that a model has."""
-  peer = MODELS[name].baseline
-  left_out = {None: 'torch/', 'mt5': 'torch/gathered'}.get(peer, '-')
-  return tuple(v for v in VARIANTS if not v.startswith(left_out))
+  """Returns the variants that a model supports."""
+  baseline = MODELS[name].baseline
+  excluded_prefix = {None: 'torch/', 'mt5': 'torch/gathered'}.get(baseline, '-')
+  return tuple(
+    variant for variant in VARIANTS if not variant.startswith(excluded_prefix)
+  )
 
 
-def measure_variant(name: str, variant: str, calls: int, **changed) -> dict:
+def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
   """Times one variant in this process.
 
   Args:
-    name: key of `MODELS`.
-    variant: one of `VARIANTS`.
-    calls: timed steps.
-    **changed: 'batch', if another, and 'tiny'.
+    name: Key of `MODELS`.
+    variant: One of `VARIANTS`.
+    calls: Number of timed steps.
+    **overrides: 'batch', to change the batch size, and 'tiny'.
+
+  Returns:
+    Seconds, tokens/s, FLOPs, MFU, peak memory and device.
+
+  Raises:
+    RuntimeError: If `xlflax benchmark` fails.
   """
   model = MODELS[name]
-  if changed.get('tiny'):
+  if overrides.get('tiny'):
     model = make_tiny(model)
-  if changed.get('batch'):
-    model = dataclasses.replace(model, batch=changed['batch'])
+  if overrides.get('batch'):
+    model = dataclasses.replace(model, batch=overrides['batch'])
   if variant.startswith('torch/'):
-    from benchmarks.peers import pretraining as peers
+    from benchmarks.peers import pretraining
 
-    return peers.measure_variant(model, variant, calls=calls)
+    return pretraining.measure_variant(model, variant, calls=calls)
   from xlflax import cli
 
   with tempfile.TemporaryDirectory() as folder:
     output = pathlib.Path(folder) / 'figures.json'
-    status = cli.main(
+    exit_status = cli.main(
       [
         'benchmark',
         *make_benchmark_flags(model, variant, calls=calls),
@@ -205,8 +221,10 @@ def measure_variant(name: str, variant: str, calls: int, **changed) -> dict:
         '--compilation_cache=',
       ]
     )
-    if status:
-      raise RuntimeError(f'xlflax benchmark ended with status {status}')
+    if exit_status:
+      raise RuntimeError(
+        f'`xlflax benchmark` failed with exit status {exit_status}.'
+      )
     figures = json.loads(output.read_text())
   return {
     'seconds': figures['seconds_per_step']['median'],
@@ -220,12 +238,12 @@ def measure_variant(name: str, variant: str, calls: int, **changed) -> dict:
 
 
 def compare_variants(
-  name: str, variants, *, calls: int, **changed
+  name: str, variants, *, calls: int, **overrides
 ) -> dict[str, dict]:
-  """Each variant in a process of its own, so that peaks are their own."""
+  """Measures each variant in its own process, so that peak memory is separate."""
   flags = [
     f'--{key}' if value is True else f'--{key}={value}'
-    for key, value in changed.items()
+    for key, value in overrides.items()
     if value
   ]
   return {
@@ -244,16 +262,24 @@ def compare_variants(
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Markdown; MFU of the peers by the FLOPs that xlflax counts."""
-  ours = next((f for v, f in results.items() if v.startswith('x/')), None)
+  """Formats the figures of variants as a Markdown table.
+
+  The MFU of the baselines uses the FLOPs that xlflax counts.
+  """
+  xlflax_figures = next(
+    (candidate for name, candidate in results.items() if name.startswith('x/')),
+    None,
+  )
   lines = [
     '| variant | tokens/s | ms/step | MFU | peak GB | first step s |',
     '| --- ' * 6 + '|',
   ]
   for variant, figures in results.items():
     mfu = figures['mfu']
-    if mfu is None and ours and ours['mfu'] is not None:
-      mfu = ours['mfu'] * ours['seconds'] / figures['seconds']
+    if mfu is None and xlflax_figures and xlflax_figures['mfu'] is not None:
+      mfu = (
+        xlflax_figures['mfu'] * xlflax_figures['seconds'] / figures['seconds']
+      )
     lines.append(
       f'| {variant} | {figures["tokens_per_second"]:,.0f} | '
       f'{1e3 * figures["seconds"]:.1f} | '

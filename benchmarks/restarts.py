@@ -1,26 +1,26 @@
-"""What failures cost: seconds by phase, and goodput with a kill a minute.
+"""Cost of failures: seconds by phase, and goodput with regular kills.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3
   python -m benchmarks.restarts --goodput 300 --every 60 --restart_by both
 
 A tiny model trains on CPUs in several processes, with a checkpoint every few
-steps. Each failure strikes a run of its own:
+steps. Each failure is injected into a separate run:
 
 - task, coordinator: `kill -9` of a process, or of process 0;
 - stopped: SIGSTOP of a process;
 - supervisor: `kill -9` of the supervisor of the second of two nodes;
-- node: the same, and of the processes of the node;
+- node: `kill -9` of that supervisor and of the processes of its node;
 - first_supervisor: `kill -9` of the supervisor of the first node.
 
-`detect` is the time from the failure until the launcher sees it; the other
-phases are those of the run's own `restart` lines, and so are the processor
-seconds of process 0. This script restarts supervisors that end, as the
-step of a Slurm job is; `total` is from the failure to the first step past those
-that were lost. What the run computed then is compared with a run that nothing
-disturbed, bit by bit. `--goodput` is the share of the time in which new steps
-were made, with the processes started again by the launcher, or by a loop
-around it (as by a queue that has no other jobs).
+`detect` is the time from the failure until the launcher detects it. The other
+phases and the CPU seconds of process 0 are read from the `restart` rows of the
+run's metrics. This script restarts supervisors that end, as Slurm restarts the
+step of a job. `total` is the time from the failure to the first step after the
+lost ones. The losses are then compared bit by bit with those of an undisturbed
+run. `--goodput` measures the fraction of time in which new steps are computed.
+The launcher restarts the processes, or a loop restarts the launcher (as a queue
+without other jobs does).
 """
 
 import argparse
@@ -46,11 +46,8 @@ FAILURES = (
   'node',
   'first_supervisor',
 )
-_NODE_FAILURES = (
-  'supervisor',
-  'node',
-  'first_supervisor',
-)  # failures of jobs with two nodes
+# Failures that are injected into jobs with two nodes.
+_NODE_FAILURES = ('supervisor', 'node', 'first_supervisor')
 _PHASES = ('agree', 'start', 'restore', 'compile', 'repeat')
 _TINY_BINDINGS = {
   'EncoderConfig.num_layers': 1,
@@ -69,14 +66,15 @@ _TINY_BINDINGS = {
 
 @dataclasses.dataclass
 class Job:
-  """A run of several processes, and what started them.
+  """A run of several processes and their launchers.
 
   Attributes:
-    folder: of corpus, vocabulary, cache and compiled programs.
-    name: of the run.
-    processes: how many train.
+    folder: Parent of the corpus, vocabulary, cache, compiled programs and runs.
+    name: Name of the run.
+    processes: Number of training processes.
     nodes: Number of nodes with a supervisor each; 1 uses `launch local`.
-    restarts: of the launcher.
+    restarts: Maximum number of restarts by the launcher.
+    launchers: Running launchers.
   """
 
   folder: pathlib.Path
@@ -88,65 +86,96 @@ class Job:
 
   @property
   def directory(self) -> pathlib.Path:
+    """Model directory of the run."""
     return self.folder / 'runs' / self.name
 
-  def start(self, *more: str) -> None:
+  def start(self, *extra_flags: str) -> None:
+    """Starts the launchers.
+
+    Args:
+      *extra_flags: Additional flags of `xlflax train`.
+    """
     command = [sys.executable, '-m', 'xlflax.cli', 'launch']
-    each = [
+    common_flags = [
       f'--nproc_per_node={self.processes // self.nodes}',
       '--cpu_devices=1',
       f'--max_restarts={self.restarts}',
     ]
-    train = ['--', 'train', *make_flags(self.folder, self.directory), *more]
+    train = [
+      '--',
+      'train',
+      *make_flags(self.folder, self.directory),
+      *extra_flags,
+    ]
     endpoint = f'localhost:{supervisor.free_port()}'
     for node in range(self.nodes):
-      own = [
+      node_flags = [
         f'--nnodes={self.nodes}',
         f'--node_rank={node}',
         f'--rdzv_endpoint={endpoint}',
       ]
-      kind = ['node', *each, *own] if self.nodes > 1 else ['local', *each]
+      launcher_flags = (
+        ['node', *common_flags, *node_flags]
+        if self.nodes > 1
+        else ['local', *common_flags]
+      )
       self.directory.parent.mkdir(parents=True, exist_ok=True)
       with self.directory.with_suffix('.log').open('ab') as log:
         self.launchers.append(
-          subprocess.Popen([*command, *kind, *train], stdout=log, stderr=log)
+          subprocess.Popen(
+            [*command, *launcher_flags, *train], stdout=log, stderr=log
+          )
         )
 
   def keep_running(self) -> bool:
-    """Starts the launchers again that a failure has ended, as a queue does."""
-    if not any(one.poll() for one in self.launchers):
+    """Restarts the launchers if one has failed, as a queue does.
+
+    Returns:
+      Whether they were restarted.
+    """
+    if not any(launcher.poll() for launcher in self.launchers):
       return False
-    for one in self.launchers:
-      one.wait()
+    for launcher in self.launchers:
+      launcher.wait()
     self.launchers.clear()
     self.start()
     return True
 
   def rows(self) -> list[dict]:
+    """Returns the complete rows of the metrics file."""
     try:
       text = (self.directory / 'metrics.jsonl').read_text()
     except OSError:
       return []
-    return [json.loads(x) for x in text.splitlines(True) if x.endswith('\n')]
+    return [
+      json.loads(line) for line in text.splitlines(True) if line.endswith('\n')
+    ]
 
   def step(self) -> int:
+    """Returns the last step in the metrics file."""
     return max((row['step'] for row in self.rows()), default=0)
 
   def losses(self) -> dict[int, float]:
-    return {x['step']: x['train']['loss'] for x in self.rows() if 'train' in x}
+    """Returns the training loss of each step."""
+    return {
+      row['step']: row['train']['loss'] for row in self.rows() if 'train' in row
+    }
 
   def pid_of(self, process: int) -> int:
     """Returns the process ID of a training process."""
-    wanted = {f'--process_id={process}', f'--model_dir={self.directory}'}
-    found = []
+    expected_arguments = {
+      f'--process_id={process}',
+      f'--model_dir={self.directory}',
+    }
+    pids = []
     for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
       with contextlib.suppress(OSError):
-        if wanted <= set(path.read_bytes().decode().split('\0')):
-          found.append(int(path.parent.name))
-    return min(found)
+        if expected_arguments <= set(path.read_bytes().decode().split('\0')):
+          pids.append(int(path.parent.name))
+    return min(pids)
 
   def inject_failure(self, failure: str) -> None:
-    """Has something fail."""
+    """Injects one of `FAILURES`."""
     pids = {
       'task': lambda: [self.pid_of(self.processes - 1)],
       'coordinator': lambda: [self.pid_of(0)],
@@ -158,27 +187,40 @@ class Job:
         *map(self.pid_of, range(self.processes // 2, self.processes)),
       ],
     }[failure]()
-    number = signal.SIGSTOP if failure == 'stopped' else signal.SIGKILL
+    signal_number = signal.SIGSTOP if failure == 'stopped' else signal.SIGKILL
     for pid in pids:
-      os.kill(pid, number)
+      os.kill(pid, signal_number)
 
   def wait_past(self, step: int, seconds: float = 600) -> None:
+    """Waits until the run passes a step, and restarts failed launchers.
+
+    Raises:
+      RuntimeError: If this takes longer than `seconds`.
+    """
     end = time.monotonic() + seconds
     while self.step() <= step:
       self.keep_running()
       if time.monotonic() > end:
-        raise RuntimeError(f'{self.directory} did not pass step {step}')
+        raise RuntimeError(
+          f'{self.directory} did not pass step {step} in {seconds:.0f} s.'
+        )
       time.sleep(0.1)
 
   def stop(self) -> None:
-    for one in self.launchers:
-      one.send_signal(signal.SIGINT)
-    for one in self.launchers:
-      one.wait()
+    """Interrupts the launchers and waits for them."""
+    for launcher in self.launchers:
+      launcher.send_signal(signal.SIGINT)
+    for launcher in self.launchers:
+      launcher.wait()
 
 
 def make_flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
-  """Of `xlflax train`, in a directory of its own."""
+  """Returns the flags of `xlflax train`.
+
+  Args:
+    folder: Parent of the corpus, vocabulary and cache.
+    directory: Model directory.
+  """
   return [
     '--gin_file=pretrain/mlm.gin',
     '--gin_file=models/tiny.gin',
@@ -192,62 +234,83 @@ def make_flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
 
 
 def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
-  """Seconds by phase that a failure costs, which strikes after some time."""
+  """Injects a failure and returns its cost in seconds by phase.
+
+  Args:
+    job: Job to start.
+    failure: One of `FAILURES`.
+    after: Seconds from step 30 to the failure.
+  """
   job.start()
   job.wait_past(30)
   time.sleep(after)
-  known = sum('restart' in row for row in job.rows())
-  step, struck = job.step(), time.time()
+  num_restarts = sum('restart' in row for row in job.rows())
+  step, failure_time = job.step(), time.time()
   job.inject_failure(failure)
   while failure in _NODE_FAILURES and not job.keep_running():
     time.sleep(0.1)
   job.wait_past(max(step, job.step()))
-  found = {'total': time.time() - struck}
+  seconds = {'total': time.time() - failure_time}
   time.sleep(2)
-  for row in [x['restart'] for x in job.rows() if 'restart' in x][known:]:
-    found |= {'detect': row['noticed'] - struck}
-    found |= {name: row[name] for name in _PHASES}
-    found['processor'] = sum(
-      v for k, v in row.items() if k.startswith('processor/')
+  for row in [
+    restart_row['restart']
+    for restart_row in job.rows()
+    if 'restart' in restart_row
+  ][num_restarts:]:
+    seconds |= {'detect': row['noticed'] - failure_time}
+    seconds |= {name: row[name] for name in _PHASES}
+    seconds['processor'] = sum(
+      value for key, value in row.items() if key.startswith('processor/')
     )
   job.stop()
-  return found
+  return seconds
 
 
 def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
-  """The share of the time in which new steps are made, with regular kills."""
-  draw, lost, kills = random.Random(1), 0.0, 0
+  """Measures the fraction of time in which new steps are computed.
+
+  Args:
+    job: Job to start.
+    seconds: Duration of the measurement.
+    every: Seconds between two kills of a random process.
+
+  Returns:
+    Goodput, number of kills, duration, seconds lost per kill, and steps.
+  """
+  rng, lost_seconds, kills = random.Random(1), 0.0, 0
   job.start()
   job.wait_past(0)
-  begun = time.time()
-  while time.time() < begun + seconds:
-    time.sleep(max(0.0, begun + (kills + 1) * every - time.time()))
-    job.wait_past(job.step())  # it may be between two starts
-    step, struck = job.step(), time.time()
-    pid = job.pid_of(draw.randrange(job.processes))
+  start = time.time()
+  while time.time() < start + seconds:
+    time.sleep(max(0.0, start + (kills + 1) * every - time.time()))
+    job.wait_past(job.step())  # The job may be restarting.
+    step, failure_time = job.step(), time.time()
+    pid = job.pid_of(rng.randrange(job.processes))
     os.kill(pid, signal.SIGKILL)
     kills += 1
     job.wait_past(step)
-    lost += time.time() - struck
-  spent = time.time() - begun
+    lost_seconds += time.time() - failure_time
+  total_seconds = time.time() - start
   job.stop()
   return {
-    'goodput': 1 - lost / spent,
+    'goodput': 1 - lost_seconds / total_seconds,
     'kills': kills,
-    'seconds': spent,
-    'lost_each': lost / kills,
+    'seconds': total_seconds,
+    'lost_each': lost_seconds / kills,
     'steps': job.step(),
   }
 
 
-def count_loss_differences(job: Job, whole: dict[int, float]) -> int:
-  """How many steps have another loss than in the run of before."""
+def count_loss_differences(job: Job, reference_losses: dict[int, float]) -> int:
+  """Counts the steps whose loss differs from that of the reference run."""
   return sum(
-    whole.get(step, loss) != loss for step, loss in job.losses().items()
+    reference_losses.get(step, loss) != loss
+    for step, loss in job.losses().items()
   )
 
 
 def _run_without_failures(folder: pathlib.Path, processes: int, steps: int):
+  """Trains without failures and returns the losses."""
   job = Job(folder, 'whole', processes)
   job.start(f'--stop_after_steps={steps}')
   job.launchers[0].wait()
@@ -255,64 +318,87 @@ def _run_without_failures(folder: pathlib.Path, processes: int, steps: int):
 
 
 def _format_load() -> str:
+  """Returns the load average of this machine as text."""
   return f'load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores'
 
 
 def _measure_failures(args, folder: pathlib.Path) -> list[dict]:
-  whole = _run_without_failures(folder, args.processes, args.steps)
+  """Measures the selected failures and prints a table."""
+  reference_losses = _run_without_failures(folder, args.processes, args.steps)
   results: list[dict] = []
   columns = ('detect', *_PHASES, 'total', 'processor')
   print('| failure | ' + ' | '.join(columns) + ' | other losses | load |')
   print('| --- ' * (len(columns) + 3) + '|')
   for failure in args.failures.split(','):
-    for i in range(args.rounds):
+    for round_index in range(args.rounds):
       nodes = 2 if failure in _NODE_FAILURES else 1
-      job = Job(folder, f'{failure}{i}', args.processes, nodes)
-      found = measure_failure(job, failure, args.after)
-      results.append({'failure': failure, **found})
-      cells = [f'{found[c]:.1f}' if c in found else '-' for c in columns]
-      others = f'{count_loss_differences(job, whole)} of {len(job.losses())}'
-      print('|', ' | '.join([failure, *cells, others, _format_load()]), '|')
+      job = Job(folder, f'{failure}{round_index}', args.processes, nodes)
+      seconds = measure_failure(job, failure, args.after)
+      results.append({'failure': failure, **seconds})
+      cells = [
+        f'{seconds[column]:.1f}' if column in seconds else '-'
+        for column in columns
+      ]
+      differences = f'{count_loss_differences(job, reference_losses)} of {len(job.losses())}'
+      print(
+        '|', ' | '.join([failure, *cells, differences, _format_load()]), '|'
+      )
   return results
 
 
 def _measure_goodputs(args, folder: pathlib.Path) -> list[dict]:
-  kinds = {'launcher': 1000, 'loop': 0}
+  """Measures and prints the goodput of the selected restart methods."""
+  launchers = {'launcher': 1000, 'loop': 0}
   if args.restart_by != 'both':
-    kinds = {args.restart_by: kinds[args.restart_by]}
+    launchers = {args.restart_by: launchers[args.restart_by]}
   results = []
-  for kind, restarts in kinds.items():
-    job = Job(folder, kind, args.processes, restarts=restarts)
-    found = measure_goodput(job, args.goodput, args.every)
-    results.append({'restart_by': kind, **found})
+  for launcher, restarts in launchers.items():
+    job = Job(folder, launcher, args.processes, restarts=restarts)
+    figures = measure_goodput(job, args.goodput, args.every)
+    results.append({'restart_by': launcher, **figures})
     print(
-      f'restarts by the {kind}: goodput {found["goodput"]:.2f}, '
-      f'{found["lost_each"]:.1f} s lost by each of {found["kills"]} kills, '
-      f'{found["steps"]} steps in {found["seconds"]:.0f} s; {_format_load()}'
+      f'restarts by the {launcher}: goodput {figures["goodput"]:.2f}, '
+      f'{figures["lost_each"]:.1f} s lost by each of {figures["kills"]} kills, '
+      f'{figures["steps"]} steps in {figures["seconds"]:.0f} s; {_format_load()}'
     )
   return results
 
 
 def main(arguments=None) -> None:
+  """Measures the cost of failures or the goodput."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--processes', type=int, default=4)
-  parser.add_argument('--failures', default=','.join(FAILURES))
-  parser.add_argument('--rounds', type=int, default=1)
-  parser.add_argument(
-    '--steps', type=int, default=400, help='of the run to compare with'
+  add = parser.add_argument
+  add('--processes', type=int, default=4, help='Number of training processes.')
+  add(
+    '--failures', default=','.join(FAILURES), help='Comma-separated failures.'
   )
-  parser.add_argument(
-    '--after', type=float, default=30, help='seconds from step 30 to a failure'
+  add('--rounds', type=int, default=1, help='Runs per failure.')
+  add('--steps', type=int, default=400, help='Steps of the reference run.')
+  add(
+    '--after',
+    type=float,
+    default=30,
+    help='Seconds from step 30 to the failure.',
   )
-  parser.add_argument('--goodput', type=float, help='for so many seconds')
-  parser.add_argument('--every', type=float, default=60)
-  parser.add_argument(
-    '--restart_by', choices=['launcher', 'loop', 'both'], default='launcher'
+  add(
+    '--goodput',
+    type=float,
+    metavar='SECONDS',
+    help='Measure the goodput for this time instead of single failures.',
   )
-  parser.add_argument('--folder', help='of the runs, kept (default: temporary)')
-  parser.add_argument('--output', help='write the figures to this file too')
+  add(
+    '--every', type=float, default=60, help='Seconds between kills (goodput).'
+  )
+  add(
+    '--restart_by',
+    choices=['launcher', 'loop', 'both'],
+    default='launcher',
+    help='Restart method (goodput).',
+  )
+  add('--folder', help='Directory of the runs. Default: temporary.')
+  add('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   from benchmarks import input_pipeline
 

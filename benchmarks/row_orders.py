@@ -1,16 +1,16 @@
-"""Loss curves of tiny models that read one cache in different orders.
+"""Loss curves of tiny models that read a token cache in different orders.
 
   python -m benchmarks.row_orders --work=DIR --data=DATA
 
-MLM with an encoder of two layers on lines of real text in four languages, as
-their sources have them one after the other, from one cache: `full` shuffles
-all rows of a task, `locality` has the windows of `dataset_config.Locality` (64 blocks),
-of blocks so short that a run reads several windows, and `text` shuffles the
-rows of one block of 1024 neighbours at a time, which is what a bad order looks
-like. Seeds are shared, so initial parameters and masks are. No row is read
-twice. Of each order: the mean loss of each quarter of the steps, over seeds;
-and of its difference to `full`, mean, standard error over seeds, and the mean
-of its absolute value after the first quarter.
+Trains MLM encoders of two layers on lines of real text in four languages, in the
+order of their sources, from one cache. `full` shuffles all sequences of a task.
+`locality` uses the windows of `dataset_config.Locality` (64 blocks) with blocks
+so short that a run reads several windows. `text` shuffles the sequences of one
+block of 1,024 neighbors at a time and is an example of a bad order. Orders share
+seeds, and therefore initial parameters and masks. No sequence is read twice.
+Prints, for each order, the mean loss over seeds of each quarter of the steps,
+its mean difference from `full`, the standard error of the difference over
+seeds, and the mean absolute difference after the first quarter.
 """
 
 import argparse
@@ -23,12 +23,10 @@ from benchmarks import large_text
 from studies.replication import runner
 from xlflax.data import dataset_config
 from xlflax.data.cache import cache_writer
-from xlflax.data.corpus import corpus_directory as corpus_lib
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 from xlflax.data.tokenizers import vocabulary_training
-from xlflax.models import encoder
-from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder, encoder_config
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.trainer import Trainer
@@ -41,7 +39,7 @@ _NUM_QUARTERS = 4
 
 
 def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
-  """The orders of rows that are compared."""
+  """Returns the orders of sequences to compare."""
   return {
     'full': None,
     'locality': dataset_config.Locality(block_rows=block_rows),
@@ -50,14 +48,14 @@ def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
 
 
 def prepare_data(work: pathlib.Path, data: pathlib.Path | None) -> None:
-  """Writes corpus, vocabulary and cache, unless they are there."""
+  """Writes the corpus, vocabulary and cache unless they exist."""
   if (work / 'cache').exists():
     return
   lines = large_text.read_lines(data)
   for code in _LANGUAGES:
     corpus_writer.write_monolingual(work / 'corpus', code, [lines[code]])
   vocabulary = vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(work / 'corpus'),
+    corpus_directory.Corpus(work / 'corpus'),
     work / 'vocabulary',
     size=4000,
     max_sentences=40_000,
@@ -79,7 +77,14 @@ def make_trainer(
   args: argparse.Namespace,
   seed: int,
 ) -> Trainer:
-  """A run with rows in an order."""
+  """Returns a trainer that reads sequences in an order.
+
+  Args:
+    work: Directory of the vocabulary and cache.
+    locality: Order of the sequences. If None, a full permutation.
+    args: Parsed arguments with the batch size and number of steps.
+    seed: Seed of the parameters, masks and order.
+  """
   dataset = dataset_config.DatasetConfig(
     name='mono',
     mixture=_MIXTURE,
@@ -91,7 +96,7 @@ def make_trainer(
   return Trainer(
     model_dir=str(work / 'unused'),
     model=encoder.Encoder(
-      model_config.EncoderConfig(
+      encoder_config.EncoderConfig(
         num_layers=2,
         hidden_dim=64,
         mlp_dim=256,
@@ -124,39 +129,49 @@ def make_trainer(
 
 
 def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
-  """Mean loss of each quarter of the steps."""
+  """Returns the mean loss of each quarter of the steps."""
   values = [loss for _, loss in losses]
   size = len(values) // _NUM_QUARTERS
   return [
-    statistics.fmean(values[k * size : (k + 1) * size])
-    for k in range(_NUM_QUARTERS)
+    statistics.fmean(values[quarter * size : (quarter + 1) * size])
+    for quarter in range(_NUM_QUARTERS)
   ]
 
 
-def compare_curves(found: list[list[float]], full: list[list[float]]) -> dict:
-  """Of an order: its curve, and how it differs from that of `full`.
+def compare_curves(
+  curves: list[list[float]], reference: list[list[float]]
+) -> dict:
+  """Returns the mean curve of an order and its differences from a reference.
 
   Args:
-    found: mean losses [seeds][quarters].
-    full: those of the full permutation, under the same seeds; one has no
-      standard error.
+    curves: Mean losses [seeds][quarters] of the order.
+    reference: Mean losses of the reference under the same seeds. With a single
+      seed, there is no standard error.
   """
-  gaps = [
-    [a - b for a, b in zip(x, y, strict=True)]
-    for x, y in zip(found, full, strict=True)
+  differences = [
+    [
+      loss - reference_loss
+      for loss, reference_loss in zip(curve, reference_curve, strict=True)
+    ]
+    for curve, reference_curve in zip(curves, reference, strict=True)
   ]
-  root = len(found) ** 0.5
+  sqrt_num_seeds = len(curves) ** 0.5
   return {
-    'loss': [round(statistics.fmean(q), 4) for q in zip(*found, strict=True)],
+    'loss': [
+      round(statistics.fmean(values), 4) for values in zip(*curves, strict=True)
+    ],
     'difference': [
-      round(statistics.fmean(q), 4) for q in zip(*gaps, strict=True)
+      round(statistics.fmean(values), 4)
+      for values in zip(*differences, strict=True)
     ],
     'standard_error': [
-      round(statistics.stdev(q) / root, 4) if len(q) > 1 else None
-      for q in zip(*gaps, strict=True)
+      round(statistics.stdev(values) / sqrt_num_seeds, 4)
+      if len(values) > 1
+      else None
+      for values in zip(*differences, strict=True)
     ],
     'absolute_after_first': round(
-      statistics.fmean(abs(gap) for row in gaps for gap in row[1:]), 4
+      statistics.fmean(abs(gap) for row in differences for gap in row[1:]), 4
     ),
   }
 
@@ -166,25 +181,34 @@ def main(arguments: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--work', type=pathlib.Path, required=True)
-  parser.add_argument('--data', type=pathlib.Path)
-  parser.add_argument('--steps', type=int, default=400)
-  parser.add_argument('--batch', type=int, default=32)
-  parser.add_argument('--block_rows', type=int, default=16)
-  parser.add_argument('--seeds', type=int, default=5)
+  add = parser.add_argument
+  add('--work', type=pathlib.Path, required=True, help='Working directory.')
+  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add('--steps', type=int, default=400, help='Training steps.')
+  add('--batch', type=int, default=32, help='Sequences per batch.')
+  add(
+    '--block_rows',
+    type=int,
+    default=16,
+    help='Sequences per block of `locality`.',
+  )
+  add('--seeds', type=int, default=5, help='Number of seeds.')
   args = parser.parse_args(arguments)
   work = args.work.absolute()
   prepare_data(work, args.data)
-  step_runner, full = runner.Runner(), []
+  step_runner, reference = runner.Runner(), []
   for name, locality in make_orders(args.block_rows).items():
-    found = [
+    curves = [
       compute_curve(
         step_runner.train(make_trainer(work, locality, args, seed)).losses
       )
       for seed in range(args.seeds)
     ]
-    full = full or found
-    print(json.dumps({'order': name} | compare_curves(found, full)), flush=True)
+    reference = reference or curves
+    print(
+      json.dumps({'order': name} | compare_curves(curves, reference)),
+      flush=True,
+    )
 
 
 if __name__ == '__main__':

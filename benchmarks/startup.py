@@ -1,16 +1,16 @@
-"""Seconds from the command to the first step, cold and with compiled programs.
+"""Startup time: seconds from the command to the end of the first step.
 
   python -m benchmarks.startup
   python -m benchmarks.startup --models tiny,base --rounds 3
 
-`xlflax train` from a token cache, as users start it, in processes of its own:
-`imports` ends when the configuration is parsed, `set-up` when the first step
-is asked for (loaders, initial parameters and their compilation, the run's
-directory), `compile` is tracing and compilation of the step, or reading it
-from the persistent cache, as far as the first step waits for it, and `first
-step` what is left of its call. Compilation beside the set-up counts there. The
-first process of a model finds an empty compilation cache, the others a full
-one.
+Runs `xlflax train` with a token cache, as users start it, in subprocesses. The
+stage `imports` ends when the configuration is parsed. `set-up` ends when the
+first step is requested, and includes the loaders, the initial parameters and
+their compilation, and the model directory. `compile` is the time that the first
+step waits for tracing and compilation, or for reading the program from the
+persistent cache. `first step` is the remaining time of that call. Compilation
+during the set-up is part of `set-up`. The first process of each model starts
+with an empty compilation cache, the following processes with a full one.
 """
 
 import argparse
@@ -33,7 +33,13 @@ _SIZES = {
 
 
 def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
-  """Of `xlflax train` for a model, in a directory of its own."""
+  """Returns the flags of `xlflax train` for a model.
+
+  Args:
+    folder: Parent of the corpus, vocabulary, cache and runs.
+    model: Key of `_SIZES`.
+    run: Name of the model directory.
+  """
   gin_file, batch, length = _SIZES[model]
   return [
     'train',
@@ -53,7 +59,11 @@ def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
 
 
 class StageTimer:
-  """When each stage ended, by the wall clock and by the processor's."""
+  """Timer of the startup stages, in wall time and CPU time.
+
+  Attributes:
+    seconds: Stage -> seconds; the keys of CPU seconds end in '_cpu'.
+  """
 
   def __init__(self, started: float):
     self._wall, self._cpu = started, 0.0
@@ -61,6 +71,7 @@ class StageTimer:
     self._compiling = 0.0
 
   def end_stage(self, stage: str) -> None:
+    """Records the end of a stage and starts the next one."""
     wall, cpu = time.time(), time.process_time()
     self.seconds[stage] = wall - self._wall
     self.seconds[f'{stage}_cpu'] = cpu - self._cpu
@@ -68,11 +79,12 @@ class StageTimer:
     self._compiling = 0.0
 
   def record_compilation(self, event: str, seconds: float, **_) -> None:
-    """Takes what JAX tells about tracing and compilation."""
+    """Adds the duration of a JAX tracing or compilation event."""
     if event.startswith('/jax/core/compile/'):
       self._compiling += seconds
 
   def end_first_step(self) -> None:
+    """Records the first step, split into compilation and execution."""
     compiling = self._compiling
     self.end_stage('first_step')
     self.seconds['compile'] = min(compiling, self.seconds['first_step'])
@@ -80,8 +92,19 @@ class StageTimer:
 
 
 def measure_command(arguments: list[str], started: float) -> dict[str, float]:
-  """Runs `xlflax ARGUMENTS` in this process, one step long."""
-  marks = StageTimer(started)
+  """Runs `xlflax ARGUMENTS` in this process for one step.
+
+  Args:
+    arguments: Arguments of `xlflax`.
+    started: Unix time at which this process was started.
+
+  Returns:
+    Seconds by stage.
+
+  Raises:
+    RuntimeError: If the command fails.
+  """
+  timer = StageTimer(started)
   from xlflax import cli
   from xlflax.cli import train as command
 
@@ -89,35 +112,35 @@ def measure_command(arguments: list[str], started: float) -> dict[str, float]:
 
   train = command._train
 
-  def parsed(*given):
+  def train_after_imports(*inputs):
     import jax
 
     from xlflax.training import training_run
 
     jax.monitoring.register_event_duration_secs_listener(
-      marks.record_compilation
+      timer.record_compilation
     )
-    marks.end_stage('imports')
-    _watch_first_step(training_run.TrainingRun, marks)
-    return train(*given)
+    timer.end_stage('imports')
+    _watch_first_step(training_run.TrainingRun, timer)
+    return train(*inputs)
 
-  command._train = parsed
+  command._train = train_after_imports
   stdout, sys.stdout = sys.stdout, sys.stderr
   try:
     if cli.main(arguments):
-      raise RuntimeError('xlflax train failed')
+      raise RuntimeError('`xlflax train` failed.')
   finally:
     sys.stdout, command._train = stdout, train
-  return marks.seconds
+  return timer.seconds
 
 
-def _watch_first_step(run_class, marks: StageTimer) -> None:
-  """Notes the times before and after the first step of a `TrainingRun`."""
+def _watch_first_step(run_class, timer: StageTimer) -> None:
+  """Records the times before and after the first step of a `TrainingRun`."""
   next_batches, after_step = run_class.next_batches, run_class.after_step
 
   def first_batches(self, active):
     run_class.next_batches = next_batches
-    marks.end_stage('set_up')
+    timer.end_stage('set_up')
     return next_batches(self, active)
 
   def after_first_step(self, output):
@@ -125,19 +148,28 @@ def _watch_first_step(run_class, marks: StageTimer) -> None:
 
     run_class.after_step = after_step
     jax.block_until_ready((self.state, output))
-    marks.end_first_step()
+    timer.end_first_step()
     return after_step(self, output)
 
   run_class.next_batches, run_class.after_step = first_batches, after_first_step
 
 
 def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
-  """Model -> {'cold': seconds by stage, 'cached': medians of them}."""
+  """Measures the startup of models.
+
+  Args:
+    models: Keys of `_SIZES`.
+    rounds: Number of processes with a full compilation cache.
+    lines: Lines of the corpus.
+
+  Returns:
+    Model -> {'cold': seconds by stage, 'cached': medians of them}.
+  """
   from benchmarks import input_pipeline
 
   results = {}
-  with tempfile.TemporaryDirectory() as name:
-    folder = pathlib.Path(name)
+  with tempfile.TemporaryDirectory() as folder_name:
+    folder = pathlib.Path(folder_name)
     input_pipeline.prepare_data(folder, lines)
     for model in models:
       runs = [
@@ -161,38 +193,48 @@ def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Markdown: wall seconds by stage, and processor seconds of all."""
+  """Formats wall seconds by stage, and total CPU seconds, as Markdown."""
   lines = [
     '| model | programs | '
-    + ' | '.join(s.replace('_', '-') for s in STAGES)
+    + ' | '.join(stage.replace('_', '-') for stage in STAGES)
     + ' | sum | CPU s |',
     '| --- ' * (len(STAGES) + 4) + '|',
   ]
-  for model, kinds in results.items():
-    for kind, found in kinds.items():
-      cpu = sum(v for k, v in found.items() if k.endswith('_cpu'))
-      cells = [found[s] for s in STAGES]
+  for model, programs in results.items():
+    for program, seconds in programs.items():
+      cpu_seconds = sum(
+        value for key, value in seconds.items() if key.endswith('_cpu')
+      )
+      cells = [seconds[stage] for stage in STAGES]
       lines.append(
-        f'| {model} | {kind} | '
-        + ' | '.join(f'{value:.1f}' for value in [*cells, sum(cells), cpu])
+        f'| {model} | {program} | '
+        + ' | '.join(
+          f'{value:.1f}' for value in [*cells, sum(cells), cpu_seconds]
+        )
         + ' |'
       )
   return '\n'.join(lines)
 
 
 def main(arguments=None) -> None:
+  """Measures the startup of models and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument(
     '--models',
     default='tiny,base',
-    help=f'of {", ".join(_SIZES)} (default: %(default)s)',
+    help=(
+      f'Comma-separated models from {", ".join(_SIZES)} (default: %(default)s).'
+    ),
   )
   parser.add_argument(
-    '--rounds', type=int, default=2, help='processes with compiled programs'
+    '--rounds',
+    type=int,
+    default=2,
+    help='Processes per model with a full compilation cache.',
   )
-  parser.add_argument('--output', help='write the figures to this file too')
+  parser.add_argument('--output', help='JSON file for the figures.')
   parser.add_argument('--run_flags', help=argparse.SUPPRESS)
   parser.add_argument('--started', type=float, help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)

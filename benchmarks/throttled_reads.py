@@ -1,11 +1,12 @@
-"""Both orders of rows from a store in which each request waits.
+"""Reads of both sequence orders from a store with slow requests.
 
   python -m benchmarks.throttled_reads --work=DIR --tokens=100000000
 
-Reads a cache of synthetic ids by ranges of bytes, as from a bucket; in place of
-the bucket stands a folder of which each request takes `--latency_ms` and the
-time of its bytes at `--megabytes_a_second`. With locality all of an epoch is
-read, and of all rows shuffled only `--full_rows`, where every row is the same.
+Reads a cache of synthetic token IDs by byte ranges, as from a bucket. A local
+folder replaces the bucket; each request takes `--latency_ms` plus the transfer
+time of its bytes at `--megabytes_a_second`. With locality, a complete epoch is
+read. With a full permutation, only `--full_rows` sequences are read, because
+every sequence takes the same time.
 """
 
 import argparse
@@ -22,13 +23,19 @@ _TOKEN_BYTES = 2
 
 
 class ThrottledStore:
-  """What `remote` needs of a file system, with waits."""
+  """File system with the methods that `remote_shards` requires, and delays.
+
+  Attributes:
+    requests: Number of requests.
+    bytes: Number of bytes read.
+  """
 
   def __init__(self, latency: float, bytes_a_second: float):
     self.requests = self.bytes = 0
     self._latency, self._rate = latency, bytes_a_second
 
   def cat_file(self, path: str, start: int, end: int) -> bytes:
+    """Returns the bytes of a file from `start` to `end` after a delay."""
     with open(path, 'rb') as file:
       file.seek(start)
       content = file.read(end - start)
@@ -45,25 +52,26 @@ def measure_reading(
   locality: bool,
   rows: int | None,
 ) -> dict:
-  """Reads rows from step 0 on.
+  """Reads sequences, beginning with step 0.
 
   Args:
-    directory: of a cache of `large_corpora.write_synthetic`.
-    store: what is read from.
-    locality: the order.
-    rows: as many; None: an epoch.
+    directory: Cache of `large_corpora.write_synthetic_cache`.
+    store: Store to read from.
+    locality: Whether to read with locality.
+    rows: Number of sequences. If None, one epoch.
 
   Returns:
-    Rows, requests, bytes read per byte of the rows' tokens, rows a second.
+    Sequences, requests, bytes read per byte of the sequences' tokens, and
+    sequences per second.
   """
   blocks = remote_shards.BlockCache()
 
-  def make(self, number: int):
+  def open_shard(self, number: int):
     path = cache_format.shard_file(self._directory, self.entries[number].name)
     return remote_shards.RemoteShard(path)
 
   with (
-    mock.patch.object(ragged_arrays.Shards, '_open_shard', make),
+    mock.patch.object(ragged_arrays.Shards, '_open_shard', open_shard),
     mock.patch.object(remote_shards, '_filesystem', lambda scheme: store),
     mock.patch.object(remote_shards, 'process_block_cache', lambda: blocks),
   ):
@@ -71,15 +79,15 @@ def measure_reading(
     count = rows or sum(row.rows for row in loader.statistics())
     start = time.perf_counter()
     for step in range(max(1, count // _LENGTH)):
-      used = loader.rows(step, 0, _LENGTH)['token_ids']
+      token_ids = loader.rows(step, 0, _LENGTH)['token_ids']
     seconds = time.perf_counter() - start
   count = max(1, count // _LENGTH) * _LENGTH
-  # bos and eos of a row are not read
-  text = count * (used.shape[1] - 2) * _TOKEN_BYTES
+  # BOS and EOS are added to the sequences, not read from the store.
+  text_bytes = count * (token_ids.shape[1] - 2) * _TOKEN_BYTES
   return {
     'rows': count,
     'requests': store.requests,
-    'bytes_per_byte_used': round(store.bytes / text, 3),
+    'bytes_per_byte_used': round(store.bytes / text_bytes, 3),
     'rows_a_second': round(count / seconds),
   }
 
@@ -89,21 +97,36 @@ def main(arguments: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--work', type=pathlib.Path, required=True)
-  parser.add_argument('--tokens', type=int, default=100_000_000)
-  parser.add_argument('--shard', type=int, default=16_000_000)
-  parser.add_argument('--latency_ms', type=float, default=5)
-  parser.add_argument('--megabytes_a_second', type=float, default=100)
-  parser.add_argument('--full_rows', type=int, default=2048)
+  add = parser.add_argument
+  add(
+    '--work',
+    type=pathlib.Path,
+    required=True,
+    help='Directory of the cache, which is created if it does not exist.',
+  )
+  add(
+    '--tokens', type=int, default=100_000_000, help='Minimum number of tokens.'
+  )
+  add('--shard', type=int, default=16_000_000, help='Tokens per shard.')
+  add('--latency_ms', type=float, default=5, help='Latency of a request in ms.')
+  add(
+    '--megabytes_a_second', type=float, default=100, help='Bandwidth in MB/s.'
+  )
+  add(
+    '--full_rows',
+    type=int,
+    default=2048,
+    help='Sequences to read in the order of a full permutation.',
+  )
   args = parser.parse_args(arguments)
   if not (args.work / cache_format.CACHE_FILE).exists():
     large_corpora.write_synthetic_cache(args.work, args.tokens, args.shard)
   for name, rows in (('locality', None), ('full', args.full_rows)):
     store = ThrottledStore(args.latency_ms / 1e3, args.megabytes_a_second * 1e6)
-    found = measure_reading(
+    results = measure_reading(
       args.work, store, locality=name == 'locality', rows=rows
     )
-    print(json.dumps({'order': name} | found), flush=True)
+    print(json.dumps({'order': name} | results), flush=True)
 
 
 if __name__ == '__main__':

@@ -1,16 +1,15 @@
-"""Writing and reading token ids on one core, beside what others store.
+"""Rates of writing and reading token IDs in several formats, on one core.
 
   python -m benchmarks.token_stores --work=DIR
 
-The same made-up lines, encoded by the same SentencePiece model, are written by
-`xlflax cache`'s writer, as a memory map with offsets (Megatron's way), as
-ArrayRecord, as MDS (mosaicml-streaming) and by `datasets.map`; `bare` encodes
-them and writes nothing. Then each is read at random: lines in the batches of a
-permutation. A store is written, and read, in a process of its own on one core,
-`--rounds` times in turn, every second round backwards; figures are medians of
-tokens over processor seconds, imports not counted. Stores whose library is
-missing are left out. `array_record`, `mds` and `datasets` keep 32-bit ids, as
-`memmap` and the cache do.
+The same synthetic lines, encoded by the same SentencePiece model, are written by
+the writer of `xlflax cache`, as a memory map with offsets (as in Megatron), as
+ArrayRecord, as MDS (mosaicml-streaming) and by `datasets.map`. `bare` encodes
+them without writing. Each store is then read at random, in batches of a
+permutation of the lines. Each store is written and read in its own process on
+one core, `--rounds` times in turn, every second round in reverse order. Figures
+are medians of tokens per CPU second, without imports. Stores whose library is
+not installed are omitted. All stores contain 32-bit IDs.
 """
 
 import argparse
@@ -29,12 +28,12 @@ import numpy as np
 from benchmarks import input_pipeline, measure
 
 STORES = ('bare', 'xlflax', 'memmap', 'array_record', 'mds', 'datasets')
-_CHUNK_SIZE = 1024  # lines encoded together
-_BATCH_SIZE = 256  # lines read together
+_CHUNK_SIZE = 1024  # Lines that are encoded together.
+_BATCH_SIZE = 256  # Lines that are read together.
 
 
 def prepare_data(work: pathlib.Path, lines: int) -> None:
-  """Writes corpus and vocabulary, unless they are there."""
+  """Writes a corpus, unless it exists, and a vocabulary."""
   from xlflax.data.corpus import corpus_directory, corpus_writer
   from xlflax.data.tokenizers import vocabulary_training
 
@@ -52,7 +51,7 @@ def prepare_data(work: pathlib.Path, lines: int) -> None:
 
 
 def _encode_lines(work: pathlib.Path) -> Iterator[list[list[int]]]:
-  """Ids of the corpus's lines, in chunks."""
+  """Yields the token IDs of chunks of lines."""
   import sentencepiece
 
   model = sentencepiece.SentencePieceProcessor(
@@ -64,11 +63,13 @@ def _encode_lines(work: pathlib.Path) -> Iterator[list[list[int]]]:
 
 
 def write_bare(work: pathlib.Path, store: pathlib.Path) -> int:
+  """Encodes the lines without writing them, and returns the number of tokens."""
   del store
   return sum(len(ids) for chunk in _encode_lines(work) for ids in chunk)
 
 
 def write_xlflax(work: pathlib.Path, store: pathlib.Path) -> int:
+  """Writes a token cache and returns the number of tokens."""
   from xlflax.data.cache import cache_writer
   from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
   from xlflax.data.tokenizers.base_vocabulary import Vocabulary
@@ -85,17 +86,23 @@ def write_xlflax(work: pathlib.Path, store: pathlib.Path) -> int:
 
 
 def write_memmap(work: pathlib.Path, store: pathlib.Path) -> int:
+  """Writes raw token IDs and offsets, and returns the number of tokens."""
   lengths: list[int] = []
   with open(store.with_suffix('.bin'), 'wb') as file:
     for chunk in _encode_lines(work):
       lengths += map(len, chunk)
-      file.write(np.array([i for ids in chunk for i in ids], 'i4').tobytes())
-  ends = np.cumsum(lengths)
-  np.save(store.with_suffix('.npy'), np.concatenate([[0], ends]))
-  return int(ends[-1])
+      file.write(
+        np.array(
+          [token_id for ids in chunk for token_id in ids], 'i4'
+        ).tobytes()
+      )
+  offsets = np.cumsum(lengths)
+  np.save(store.with_suffix('.npy'), np.concatenate([[0], offsets]))
+  return int(offsets[-1])
 
 
 def write_array_record(work: pathlib.Path, store: pathlib.Path) -> int:
+  """Writes an ArrayRecord file and returns the number of tokens."""
   from array_record.python import array_record_module
 
   writer = array_record_module.ArrayRecordWriter(str(store), 'group_size:1')
@@ -109,6 +116,7 @@ def write_array_record(work: pathlib.Path, store: pathlib.Path) -> int:
 
 
 def write_mds(work: pathlib.Path, store: pathlib.Path) -> int:
+  """Writes an MDS folder and returns the number of tokens."""
   import streaming
 
   tokens = 0
@@ -123,6 +131,7 @@ def write_mds(work: pathlib.Path, store: pathlib.Path) -> int:
 
 
 def write_datasets(work: pathlib.Path, store: pathlib.Path) -> int:
+  """Writes a Hugging Face dataset and returns the number of tokens."""
   import datasets
   import sentencepiece
 
@@ -136,18 +145,19 @@ def write_datasets(work: pathlib.Path, store: pathlib.Path) -> int:
     split='train',
   )
   ids = datasets.Features({'ids': datasets.Sequence(datasets.Value('int32'))})
-  found = text.map(
+  tokenized = text.map(
     lambda batch: {'ids': model.encode(batch['text'], num_threads=1)},
     batched=True,
     batch_size=_CHUNK_SIZE,
     remove_columns=['text'],
     features=ids,
   )
-  found.save_to_disk(str(store))
-  return sum(len(part.values) for part in found.data.column('ids').chunks)
+  tokenized.save_to_disk(str(store))
+  return sum(len(chunk.values) for chunk in tokenized.data.column('ids').chunks)
 
 
 def read_xlflax(store: pathlib.Path, batches) -> int:
+  """Reads batches of a token cache and returns the number of tokens."""
   from xlflax.data.cache import cache_reader
 
   tasks = cache_reader.TokenCache(store).open('corpus.mono', 'train')
@@ -159,32 +169,35 @@ def read_xlflax(store: pathlib.Path, batches) -> int:
 
 
 def read_memmap(store: pathlib.Path, batches) -> int:
+  """Reads batches of a memory map and returns the number of tokens."""
   ids = np.memmap(store.with_suffix('.bin'), 'i4', 'r')
-  ends = np.load(store.with_suffix('.npy'))
+  offsets = np.load(store.with_suffix('.npy'))
   return sum(
     _copy_rows([
       ids[start:stop]
       for start, stop in zip(
-        ends[batch].tolist(), ends[batch + 1].tolist(), strict=True
+        offsets[batch].tolist(), offsets[batch + 1].tolist(), strict=True
       )
     ])
-    for batch in batches(ends.size - 1)
+    for batch in batches(offsets.size - 1)
   )  # fmt: skip
 
 
 def read_array_record(store: pathlib.Path, batches) -> int:
+  """Reads batches of an ArrayRecord file and returns the number of tokens."""
   from array_record.python import array_record_module
 
   reader = array_record_module.ArrayRecordReader(str(store))
   return sum(
     _copy_rows(
-      [np.frombuffer(one, 'i4') for one in reader.read(batch.tolist())]
+      [np.frombuffer(record, 'i4') for record in reader.read(batch.tolist())]
     )
     for batch in batches(reader.num_records())
   )
 
 
 def read_mds(store: pathlib.Path, batches) -> int:
+  """Reads batches of an MDS folder and returns the number of tokens."""
   import streaming
 
   rows = streaming.LocalDataset(str(store))
@@ -195,6 +208,7 @@ def read_mds(store: pathlib.Path, batches) -> int:
 
 
 def read_datasets(store: pathlib.Path, batches) -> int:
+  """Reads batches of a Hugging Face dataset and returns the number of tokens."""
   import datasets
 
   rows = datasets.load_from_disk(str(store)).with_format('numpy')
@@ -204,12 +218,12 @@ def read_datasets(store: pathlib.Path, batches) -> int:
 
 
 def _copy_rows(rows) -> int:
-  """Copies rows into one array, as a batch does; the number of tokens."""
+  """Copies rows into one array, as a batch does, and returns its size."""
   return np.concatenate(list(rows)).size
 
 
 def iterate_batches(count: int) -> Iterator[np.ndarray]:
-  """All lines, in batches of a permutation."""
+  """Returns the indices of all lines in batches of a permutation."""
   order = np.random.default_rng(0).permutation(count)
   return (order[i : i + _BATCH_SIZE] for i in range(0, count, _BATCH_SIZE))
 
@@ -217,32 +231,42 @@ def iterate_batches(count: int) -> Iterator[np.ndarray]:
 def measure_store(
   work: pathlib.Path, store: str, action: str
 ) -> dict[str, Any]:
-  """Writes or reads one store; tokens and processor seconds.
+  """Writes or reads one store.
 
-  What reads runs on two batches before: imports and opening are no rate.
+  A store is read after a warm-up of two batches, so that imports and opening
+  files are not included.
+
+  Args:
+    work: Directory of the corpus, vocabulary and stores.
+    store: One of `STORES`.
+    action: 'write' or 'read'.
+
+  Returns:
+    Tokens and CPU seconds.
   """
-  place = work / f'store-{store}'
+  path = work / f'store-{store}'
   if action == 'read':
-    call = functools.partial(globals()[f'read_{store}'], place)
+    call = functools.partial(globals()[f'read_{store}'], path)
     call(lambda count: itertools.islice(iterate_batches(count), 2))
     start = _cpu_seconds()
     tokens = call(iterate_batches)
   else:
     _import_libraries(store)
-    for path in work.glob(f'store-{store}*'):
-      path.unlink() if path.is_file() else shutil.rmtree(path)
+    for old_path in work.glob(f'store-{store}*'):
+      old_path.unlink() if old_path.is_file() else shutil.rmtree(old_path)
     start = _cpu_seconds()
-    tokens = globals()[f'write_{store}'](work, place)
+    tokens = globals()[f'write_{store}'](work, path)
   return {'tokens': tokens, 'seconds': _cpu_seconds() - start}
 
 
 def _cpu_seconds() -> float:
+  """Returns the CPU seconds of this process and its ended children."""
   children = resource.getrusage(resource.RUSAGE_CHILDREN)
   return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _import_libraries(store: str) -> None:
-  """What writing a store imports."""
+  """Imports the modules that writing a store requires."""
   import sentencepiece  # noqa: F401
 
   if store == 'array_record':
@@ -259,28 +283,38 @@ def _import_libraries(store: str) -> None:
 def main(arguments: list[str] | None = None) -> None:
   """Prints a table of rates."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--work', required=True, type=pathlib.Path)
-  parser.add_argument('--lines', type=int, default=200_000)
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--stores', default=','.join(STORES))
-  parser.add_argument('--only', nargs=2, metavar=('STORE', 'ACTION'))
+  add = parser.add_argument
+  add('--work', required=True, type=pathlib.Path, help='Working directory.')
+  add('--lines', type=int, default=200_000, help='Lines of the corpus.')
+  add('--rounds', type=int, default=3, help='Processes per store and action.')
+  add('--stores', default=','.join(STORES), help='Comma-separated stores.')
+  add(
+    '--only',
+    nargs=2,
+    metavar=('STORE', 'ACTION'),
+    help='Measure one store in this process and print JSON.',
+  )
   args = parser.parse_args(arguments)
   if args.only:
     print(json.dumps(measure_store(args.work, *args.only)))
     return
   args.work.mkdir(parents=True, exist_ok=True)
   prepare_data(args.work, args.lines)
-  found = {action: _measure_rates(args, action) for action in ('write', 'read')}
-  print('| store | tokens written a second | tokens read a second |')
+  rates_by_action = {
+    action: _measure_rates(args, action) for action in ('write', 'read')
+  }
+  print('| store | tokens written per second | tokens read per second |')
   print('| --- | ---: | ---: |')
   for store in args.stores.split(','):
-    rates = [found[action].get(store) for action in ('write', 'read')]
-    told = ' | '.join('–' if one is None else f'{one:,.0f}' for one in rates)
-    print(f'| {store} | {told} |')
+    rates = [rates_by_action[action].get(store) for action in ('write', 'read')]
+    cells = ' | '.join(
+      '–' if rate is None else f'{rate:,.0f}' for rate in rates
+    )
+    print(f'| {store} | {cells} |')
 
 
 def _measure_rates(args: argparse.Namespace, action: str) -> dict[str, float]:
-  """Store -> median of tokens a processor second."""
+  """Returns the median tokens per CPU second of each store."""
   stores = [
     store
     for store in args.stores.split(',')
@@ -289,15 +323,19 @@ def _measure_rates(args: argparse.Namespace, action: str) -> dict[str, float]:
   rates: dict[str, list[float]] = {}
   for number in range(args.rounds):
     for store in stores[:: -1 if number % 2 else 1]:
-      words = (f'--work={args.work.absolute()}', '--only', store, action)
+      arguments = (f'--work={args.work.absolute()}', '--only', store, action)
       try:
-        one = measure.run_module('benchmarks.token_stores', *words, cores=1)
+        figures = measure.run_module(
+          'benchmarks.token_stores', *arguments, cores=1
+        )
       except RuntimeError as error:
         if 'ModuleNotFoundError' not in str(error):
           raise
         continue
-      rates.setdefault(store, []).append(one['tokens'] / one['seconds'])
-  return {store: float(np.median(each)) for store, each in rates.items()}
+      rates.setdefault(store, []).append(figures['tokens'] / figures['seconds'])
+  return {
+    store: float(np.median(store_rates)) for store, store_rates in rates.items()
+  }
 
 
 if __name__ == '__main__':

@@ -1,15 +1,15 @@
-"""A training step beside Hugging Face on torch: tokens/s and peak memory.
+"""Tokens/s and peak memory of a training step of xlflax and Hugging Face.
 
   python -m benchmarks.training_step --vocabulary 250000
   python -m benchmarks.training_step --vocabulary 32000 --rounds 2 --calls 6
-  python -m benchmarks.training_step --cores 1   # on a machine that is busy
+  python -m benchmarks.training_step --cores 1   # on a busy machine
   python -m benchmarks.training_step --model xlmr-base   # see pretraining.py
 
-Every variant runs in processes of its own, in turn, on the same sizes; the
-table shows medians over all timed steps. `x/…` are xlflax's step (masking on
-the device, AdamW, clipping), `torch/…` are the peers. On a machine that does
-other work too, torch's threads spin while they wait for each other: there,
-only processor seconds on one core compare.
+Every variant runs in its own processes, in turn, at the same sizes. The table
+shows medians over all timed steps. `x/…` is xlflax's step (masking on the
+device, AdamW, clipping); `torch/…` are the baselines. On a machine that is
+also used for other work, torch's threads spin while they wait for each other.
+There, only CPU seconds on one core are comparable.
 """
 
 import argparse
@@ -31,7 +31,16 @@ VARIANTS = (
 
 
 def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
-  """Times one variant in this process."""
+  """Times one variant in this process.
+
+  Args:
+    variant: One of `VARIANTS`.
+    shape: Sizes of the model and the batch.
+    calls: Number of timed steps.
+
+  Returns:
+    The figures of `measure.time_calls`, and the library versions.
+  """
   library, _, name = variant.partition('/')
   if library == 'x':
     from benchmarks import xlflax_step as module
@@ -46,14 +55,17 @@ def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
 def compare_variants(
   variants, shape: shapes.Shape, *, rounds: int, calls: int, **process
 ) -> dict[str, dict]:
-  """Measures each variant in `rounds` processes of its own.
+  """Measures each variant in `rounds` subprocesses.
 
   Args:
-    variants: names, of `VARIANTS`.
-    shape: the sizes.
-    rounds: processes for each variant, those of all in turn.
-    calls: timed steps in each.
-    **process: cores and huge_pages, of `measure.run_module`.
+    variants: Names from `VARIANTS`.
+    shape: Sizes of the model and the batch.
+    rounds: Number of processes for each variant. Variants take turns.
+    calls: Number of timed steps in each process.
+    **process: `cores` and `huge_pages` of `measure.run_module`.
+
+  Returns:
+    Variant -> its figures over all rounds.
   """
   return measure.run_interleaved(
     variants,
@@ -72,7 +84,7 @@ def compare_variants(
 
 
 def _format_ratios(figures: dict, base: dict | None) -> list[str]:
-  """Speed and memory in comparison with `base`."""
+  """Returns speed, memory and CPU speed relative to `base`."""
   if base is None:
     return ['-', '-', '-']
 
@@ -87,14 +99,18 @@ def _format_ratios(figures: dict, base: dict | None) -> list[str]:
 
 
 def format_table(results: dict[str, dict], shape: shapes.Shape) -> str:
-  """Markdown: medians, and ratios to the peers that were run.
+  """Formats medians, and ratios to the measured baselines, as Markdown.
 
-  A speed of 2.00 to a peer is twice its speed; in processor seconds too.
+  A speed of 2.00 relative to a baseline is twice its speed. The CPU speed is
+  the
+  same ratio of CPU seconds.
   """
-  peers = ('torch/as_is', 'torch/gathered')
+  baselines = ('torch/as_is', 'torch/gathered')
   lines = [
     '| variant | tokens/s | CPU s/step | peak GB |'
-    + ''.join(f' speed to {peer} | memory | CPU speed |' for peer in peers),
+    + ''.join(
+      f' speed to {baseline} | memory | CPU speed |' for baseline in baselines
+    ),
     '| --- ' * 10 + '|',
   ]
   for name, figures in results.items():
@@ -105,8 +121,8 @@ def format_table(results: dict[str, dict], shape: shapes.Shape) -> str:
       f'{statistics.median(figures["cpu_seconds"]):.2f}',
       f'{figures["peak_bytes"] / 1e9:.2f}',
     ]
-    for peer in peers:
-      cells += _format_ratios(figures, results.get(peer))
+    for baseline in baselines:
+      cells += _format_ratios(figures, results.get(baseline))
     lines.append('| ' + ' | '.join(cells) + ' |')
   return '\n'.join(lines)
 
@@ -115,43 +131,53 @@ def _make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--vocabulary', type=int, default=250_000)
-  parser.add_argument('--rounds', type=int, default=2)
-  parser.add_argument('--calls', type=int, default=5)
-  parser.add_argument('--variants', help='default: all')
+  parser.add_argument(
+    '--vocabulary', type=int, default=250_000, help='Vocabulary size.'
+  )
+  parser.add_argument(
+    '--rounds', type=int, default=2, help='Processes per variant.'
+  )
+  parser.add_argument(
+    '--calls', type=int, default=5, help='Timed steps per process.'
+  )
+  parser.add_argument(
+    '--variants', help='Comma-separated variants. Default: all.'
+  )
   parser.add_argument(
     '--model',
     choices=list(pretraining.MODELS),
-    help='a model of paper size, in bf16 on one GPU',
+    help='Model of paper size, trained in bf16 on one GPU.',
   )
-  parser.add_argument('--batch', type=int, help='of --model')
+  parser.add_argument(
+    '--batch', type=int, help='Sequences per batch, with --model.'
+  )
   parser.add_argument(
     '--tiny',
     action='store_true',
-    help='--model at sizes that only show that it runs',
+    help='Reduce --model to sizes that only test whether it runs.',
   )
-  parser.add_argument('--shape', help='all sizes as JSON')
+  parser.add_argument('--shape', help='All sizes as a JSON object.')
   parser.add_argument(
-    '--cores', type=int, help='cores each process may use; default: all'
+    '--cores', type=int, help='CPU cores of each process. Default: all.'
   )
   parser.add_argument(
     '--huge_pages',
     action='store_true',
-    help='have glibc ask for huge pages (Linux), for every variant',
+    help='Let glibc request huge pages (Linux), for every variant.',
   )
-  parser.add_argument('--output', help='write the figures to this file too')
+  parser.add_argument('--output', help='JSON file for the figures.')
   parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   return parser
 
 
 def _benchmark_model(args) -> None:
-  """What `--model` asks for."""
-  changed = {'batch': args.batch, 'tiny': args.tiny}
+  """Runs the benchmark of the model that `--model` selects."""
+  overrides = {'batch': args.batch, 'tiny': args.tiny}
   if args.run_variant:
     print(
       json.dumps(
         pretraining.measure_variant(
-          args.model, args.run_variant, args.calls, **changed
+          args.model, args.run_variant, args.calls, **overrides
         )
       )
     )
@@ -162,7 +188,7 @@ def _benchmark_model(args) -> None:
     else pretraining.list_variants(args.model)
   )
   results = pretraining.compare_variants(
-    args.model, variants, calls=args.calls, **changed
+    args.model, variants, calls=args.calls, **overrides
   )
   print(
     f'{args.model}, {results[variants[0]]["device"]}\n\n'
@@ -171,11 +197,12 @@ def _benchmark_model(args) -> None:
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       json.dump(
-        {'model': args.model, **changed, 'results': results}, file, indent=2
+        {'model': args.model, **overrides, 'results': results}, file, indent=2
       )
 
 
 def main(arguments=None) -> None:
+  """Runs the benchmark and prints its table."""
   args = _make_parser().parse_args(arguments)
   if args.model:
     _benchmark_model(args)

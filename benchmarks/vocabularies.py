@@ -1,11 +1,12 @@
-"""Tokens/s of making and using vocabularies, for each choice of anchors.
+"""Tokens/s of training and applying vocabularies, for each type of anchors.
 
   python -m benchmarks.vocabularies
 
-Text of two made-up languages (see `input_pipeline.make_text`) is encoded in
-blocks of 1024 lines, as caches and live loaders do it. Figures are per second
-of processor time of the whole process. `gather` is the part of a union that a
-joint vocabulary has not: from a language model's ids to those of the union.
+Text of two synthetic languages (see `input_pipeline.make_text`) is encoded in
+blocks of 1,024 lines, as token caches and live loaders do. Figures are per CPU
+second of the process. `gathered_tokens_per_cpu_second` measures a step that
+only a union of vocabularies needs: mapping the token IDs of one language's
+model to those of the union.
 """
 
 import argparse
@@ -19,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import input_pipeline
-from xlflax.data.corpus import corpus_directory as corpus_lib
-from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.tokenizers import vocabulary_training
 from xlflax.data.tokenizers.vocabulary_config import Anchors
 
@@ -28,14 +28,14 @@ _BLOCK_SIZE = 1024
 
 
 def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
-  """(processor seconds, what `work` returns)."""
+  """Calls a function and returns the CPU seconds and the result."""
   start = time.process_time()
   result = work()
   return time.process_time() - start, result
 
 
 def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
-  """Encodes all texts; the number of tokens."""
+  """Encodes the lines of each language and returns the number of tokens."""
   return sum(
     int(
       vocabulary.encode_ragged(lines[i : i + _BLOCK_SIZE], language=language)[
@@ -48,7 +48,12 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Figures by choice of anchors; see the module's docstring."""
+  """Measures each type of anchors; see the module docstring.
+
+  Args:
+    lines: Lines of each language.
+    merges: Number of BPE merges.
+  """
   texts = {
     code: input_pipeline.make_text(lines, seed=seed)
     for seed, code in enumerate(('xa', 'xb'))
@@ -56,11 +61,13 @@ def run_benchmark(*, lines: int, merges: int) -> dict:
   figures = {}
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    for code, text in texts.items():
-      corpus_writer.write_monolingual(folder / 'corpus', code, [text])
-    corpus = corpus_lib.Corpus(folder / 'corpus')
+    for code, lines_of_language in texts.items():
+      corpus_writer.write_monolingual(
+        folder / 'corpus', code, [lines_of_language]
+      )
+    corpus = corpus_directory.Corpus(folder / 'corpus')
     for anchors in Anchors:
-      seconds, vocabulary = time_call(
+      training_seconds, vocabulary = time_call(
         lambda anchors=anchors: vocabulary_training.train_vocabulary(
           corpus,
           folder / anchors.value,
@@ -70,32 +77,37 @@ def run_benchmark(*, lines: int, merges: int) -> dict:
           num_threads=1,
         )
       )
-      used, tokens = time_call(lambda v=vocabulary: encode_texts(v, texts))
+      encoding_seconds, tokens = time_call(
+        lambda v=vocabulary: encode_texts(v, texts)
+      )
       figures[anchors.value] = {
         'entries': len(vocabulary),
-        'trained_tokens_per_cpu_second': tokens / seconds,
-        'encoded_tokens_per_cpu_second': tokens / used,
+        'trained_tokens_per_cpu_second': tokens / training_seconds,
+        'encoded_tokens_per_cpu_second': tokens / encoding_seconds,
       }
   table = np.arange(merges, dtype=np.int32)
   ids = np.random.default_rng(0).integers(0, merges, 1_000_000, np.int32)
-  seconds, _ = time_call(lambda: table[ids].size)
+  training_seconds, _ = time_call(lambda: table[ids].size)
   return {
     'anchors': figures,
     'lines': 2 * lines,
     'merges': merges,
-    'gathered_tokens_per_cpu_second': ids.size / max(seconds, 1e-9),
+    'gathered_tokens_per_cpu_second': ids.size / max(training_seconds, 1e-9),
   }
 
 
 def main(arguments=None) -> None:
+  """Runs the benchmark and prints its figures as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument(
-    '--lines', type=int, default=20_000, help='of each language'
+    '--lines', type=int, default=20_000, help='Lines of each language.'
   )
-  parser.add_argument('--merges', type=int, default=8000)
-  parser.add_argument('--output', help='write the JSON to this file too')
+  parser.add_argument(
+    '--merges', type=int, default=8000, help='Number of BPE merges.'
+  )
+  parser.add_argument('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   text = json.dumps(
     run_benchmark(lines=args.lines, merges=args.merges), indent=2

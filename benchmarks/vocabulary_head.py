@@ -1,14 +1,15 @@
-"""Cross-entropy over the vocabulary: parity, time and memory of each way.
+"""Parity, time and memory of cross-entropy implementations.
 
   python -m benchmarks.vocabulary_head --model xlmr-base    # on a GPU
-  python -m benchmarks.vocabulary_head --model tiny         # anywhere
+  python -m benchmarks.vocabulary_head --model tiny         # on any device
   python -m benchmarks.vocabulary_head --model xlmr-base --vocabulary 250002 \\
       --devices gpu:H200:1   # compiles and counts, with the extra `plan-gpu`
 
-Loss and gradients of states, table and bias. `plain` is the log-softmax of
-all logits in float32 and its derivative by JAX; `whole` and `chunked_N` are
-the objectives' own (`chunk_size=None` and N), with their own backward pass.
-Parity is with `plain` in float32 throughout.
+Measures the loss and the gradients of hidden states, embedding table and bias.
+`plain` is the log-softmax of all logits in float32, differentiated by JAX.
+`whole` and `chunked_N` are the implementations of the objectives
+(`chunk_size=None` and N), which have a custom backward pass. All of them are
+compared with `plain` computed in float32.
 """
 
 import argparse
@@ -30,7 +31,14 @@ ERRORS = ('loss_error', 'gradient_error')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """Scored positions, width of the states, entries of the vocabulary."""
+  """Sizes of the vocabulary head.
+
+  Attributes:
+    positions: Number of scored positions.
+    hidden: Size of the hidden states.
+    vocabulary: Vocabulary size.
+    dtype: Data type of the hidden states.
+  """
 
   positions: int
   hidden: int
@@ -53,7 +61,17 @@ MODELS = {
 
 
 def make_inputs(sizes: Sizes, seed: int = 0):
-  """Hidden [N, H] in the dtype; table [V, H], bias [V] in float32; labels."""
+  """Returns hidden states, embedding table, bias and labels.
+
+  Args:
+    sizes: Sizes of the arrays.
+    seed: Random seed.
+
+  Returns:
+    Hidden states of shape [positions, hidden] in `sizes.dtype`, the table of
+    shape [vocabulary, hidden] and the bias of shape [vocabulary] in float32,
+    and labels of shape [positions].
+  """
   keys = jax.random.split(jax.random.key(seed), 4)
   hidden = jax.random.normal(keys[0], (sizes.positions, sizes.hidden))
   table = jax.random.normal(keys[1], (sizes.vocabulary, sizes.hidden)) * 0.02
@@ -63,6 +81,7 @@ def make_inputs(sizes: Sizes, seed: int = 0):
 
 
 def _plain_cross_entropy(hidden, table, bias, labels):
+  """Computes the cross-entropy of each position from all logits."""
   logits = (
     jnp.matmul(
       hidden, table.astype(hidden.dtype).T, preferred_element_type=jnp.float32
@@ -74,7 +93,18 @@ def _plain_cross_entropy(hidden, table, bias, labels):
 
 
 def compute_with_gradients(variant: str, hidden, table, bias, labels):
-  """(mean loss, gradients of hidden, table and bias) by one way."""
+  """Computes the mean loss and its gradients.
+
+  Args:
+    variant: 'plain', 'whole' or 'chunked_N'.
+    hidden: Hidden states of shape [positions, hidden].
+    table: Embedding table of shape [vocabulary, hidden].
+    bias: Bias of shape [vocabulary].
+    labels: Token IDs of shape [positions].
+
+  Returns:
+    The loss, and the gradients of hidden states, table and bias.
+  """
 
   def loss(hidden, table, bias):
     if variant == 'plain':
@@ -88,33 +118,46 @@ def compute_with_gradients(variant: str, hidden, table, bias, labels):
 
 
 def list_variants(sizes: Sizes) -> tuple[str, ...]:
+  """Returns the variants for a vocabulary of this size."""
   return (
     'plain',
     'whole',
     *(
-      f'chunked_{n}'
-      for n in (256, 8192, 32768)
-      if n < sizes.vocabulary and n >= sizes.vocabulary // 64
+      f'chunked_{chunk_size}'
+      for chunk_size in (256, 8192, 32768)
+      if chunk_size < sizes.vocabulary and chunk_size >= sizes.vocabulary // 64
     ),
   )
 
 
 def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
-  """Figures of each variant."""
+  """Measures each variant.
+
+  Args:
+    sizes: Sizes of the head.
+    calls: Number of timed calls.
+
+  Returns:
+    Variant -> its figures.
+  """
   arrays = make_inputs(sizes)
-  exact = (arrays[0].astype(jnp.float32), *arrays[1:])
-  wanted = jax.jit(lambda *a: compute_with_gradients('plain', *a))(*exact)
-  wanted = jax.device_get(wanted)
+  float32_arrays = (arrays[0].astype(jnp.float32), *arrays[1:])
+  reference = jax.jit(
+    lambda *tensors: compute_with_gradients('plain', *tensors)
+  )(*float32_arrays)
+  reference = jax.device_get(reference)
   results = {}
   for variant in list_variants(sizes):
-    figures, found = jitted.measure_jitted(
-      lambda *a, variant=variant: compute_with_gradients(variant, *a),
+    figures, outputs = jitted.measure_jitted(
+      lambda *tensors, variant=variant: compute_with_gradients(
+        variant, *tensors
+      ),
       *arrays,
       calls=calls,
     )
     results[variant] = figures | {
-      'loss_error': jitted.max_relative_error(found[0], wanted[0]),
-      'gradient_error': jitted.max_relative_error(found[1], wanted[1]),
+      'loss_error': jitted.max_relative_error(outputs[0], reference[0]),
+      'gradient_error': jitted.max_relative_error(outputs[1], reference[1]),
     }
   return results
 
@@ -132,39 +175,46 @@ def count_program(
     Kernels, their bytes and FLOPs, temporary bytes and unaligned matmuls.
   """
   (device,) = compilers.topology_devices(machine)
-  place = jax.sharding.SingleDeviceSharding(device)
+  sharding = jax.sharding.SingleDeviceSharding(device)
   arrays = [
-    jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
+    jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
     for array in jax.eval_shape(lambda: make_inputs(sizes))
   ]
   with compilers.trace_for_machine(machine):
     program = compilers.compile_step(
-      machine, jax.jit(lambda *a: compute_with_gradients('whole', *a)), *arrays
+      machine,
+      jax.jit(lambda *tensors: compute_with_gradients('whole', *tensors)),
+      *arrays,
     )
   module = hlo.parse_module(program.text)
   reader = kernels.make_reader(machine.platform, {}, {})
-  place_of_one = collectives.Placement(devices=1, per_node=1)
+  placement = collectives.Placement(devices=1, per_node=1)
   run = execution.Execution(
-    module, reader, place_of_one, machine.accelerator
+    module, reader, placement, machine.accelerator
   ).run()
   return {
     'kernels': sum(run.kernels.values()),
-    'bytes': sum(k.bytes * n for k, n in run.kernels.items()),
-    'flops': sum(k.flops * n for k, n in run.kernels.items()),
+    'bytes': sum(kernel.bytes * count for kernel, count in run.kernels.items()),
+    'flops': sum(kernel.flops * count for kernel, count in run.kernels.items()),
     'temporary_bytes': program.memory.temporary,
     'unaligned_matmuls': sum(findings.count_misaligned(module).values()),
   }
 
 
 def main(arguments=None) -> None:
+  """Measures or compiles the head and prints the figures."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('--model', choices=list(MODELS), default='tiny')
-  parser.add_argument('--calls', type=int, default=10)
-  parser.add_argument('--vocabulary', type=int, help='rows of the table')
-  parser.add_argument('--devices', help='one absent device to compile for')
-  parser.add_argument('--output', help='write the figures to this file too')
+  parser.add_argument(
+    '--model', choices=list(MODELS), default='tiny', help='Model to measure.'
+  )
+  parser.add_argument('--calls', type=int, default=10, help='Timed calls.')
+  parser.add_argument('--vocabulary', type=int, help='Vocabulary size.')
+  parser.add_argument(
+    '--devices', help='Absent device to compile for, such as gpu:H200:1.'
+  )
+  parser.add_argument('--output', help='JSON file for the figures.')
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
   if args.vocabulary:

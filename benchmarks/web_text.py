@@ -1,19 +1,21 @@
-"""Near-duplicates and languages of lines, beside other libraries.
+"""Near-duplicate detection and language identification of lines.
 
   python -m benchmarks.web_text near_duplicates --data=DATA
   python -m benchmarks.web_text languages --data=DATA
 
-`near_duplicates` plants altered copies of real English lines and looks which
-are found, in bins of their exact Jaccard similarity: by `xlflax preprocess
---dedup=fuzzy`, by what theory says of its bands, and by datasketch's
-MinHashLSH with as many bands and rows. Then copies of training lines are put
-into a held-out set, and what is left of them in training is counted.
+`near_duplicates` adds altered copies of real English lines and measures which
+are detected, in bins of their exact Jaccard similarity: by `xlflax preprocess
+--dedup=fuzzy`, by datasketch's MinHashLSH with the same number of bands and
+rows, and as predicted by theory. Then altered copies of training lines are
+written to a held-out set, and the remaining near-duplicates in the training
+set are counted.
 
-`languages` identifies the language of each line over 40 characters of the
-Universal Declaration of Human Rights (`DATA/udhr`), by what `xlflax preprocess`
-uses and by langid, langdetect and lingua: on the texts in languages that each
-knows, and on those that all know. Needs `pip install datasketch langid
-langdetect lingua-language-detector`; peers that are not installed are left out.
+`languages` identifies the language of each line of more than 40 characters of
+the Universal Declaration of Human Rights (`DATA/udhr`) with the identifier of
+`xlflax preprocess` and with langid, langdetect and lingua. Each is evaluated on
+the languages that it supports, and on those that all support. The baselines are
+installed by `pip install datasketch langid langdetect
+lingua-language-detector`; those that are missing are omitted.
 """
 
 import argparse
@@ -39,18 +41,18 @@ _DEDUPLICATION = fuzzy_deduplication.Deduplication(
 )
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _MIN_CHARACTERS, _MAX_REPLACED_FRACTION = 80, 0.4
-# Texts in a script that their language is hardly written in today.
+# Texts in scripts that are rarely used for their language today.
 _OTHER_SCRIPTS = ('tk-Cyrl', 'ug-Latn')
-_MIN_LINE_LENGTH = 40  # characters, of which a line has more
+_MIN_LINE_LENGTH = 40  # Lines must be longer than this, in characters.
 
 
 class PlantedCopies(NamedTuple):
   """Lines and altered copies of them.
 
   Attributes:
-    lines: distinct ones.
-    copies: of each.
-    similarity: Jaccard, of their n-grams, float64 [lines].
+    lines: Distinct lines.
+    copies: Altered copy of each line.
+    similarity: Jaccard similarity of their n-grams, float64 of shape [lines].
   """
 
   lines: list[str]
@@ -61,101 +63,134 @@ class PlantedCopies(NamedTuple):
 def plant_copies(
   lines: Iterable[str], count: int, seed: int = 0
 ) -> PlantedCopies:
-  """Copies with 0 to 40 % of their words replaced by words of other lines."""
-  draw = random.Random(seed)
-  long = sorted({x for x in lines if len(x) >= _MIN_CHARACTERS})
-  chosen = draw.sample(long, min(count, len(long)))
-  words = [word for line in chosen for word in line.split()]
+  """Replaces 0 to 40 % of the words of lines by words of other lines.
+
+  Args:
+    lines: Lines to select from.
+    count: Maximum number of lines.
+    seed: Random seed.
+  """
+  rng = random.Random(seed)
+  candidates = sorted({line for line in lines if len(line) >= _MIN_CHARACTERS})
+  originals = rng.sample(candidates, min(count, len(candidates)))
+  all_words = [word for line in originals for word in line.split()]
   copies = []
-  for line in chosen:
-    share = draw.uniform(0, _MAX_REPLACED_FRACTION)
+  for line in originals:
+    replaced_fraction = rng.uniform(0, _MAX_REPLACED_FRACTION)
     copies.append(
       ' '.join(
-        draw.choice(words) if draw.random() < share else word
+        rng.choice(all_words) if rng.random() < replaced_fraction else word
         for word in line.split()
       )
     )
-  found = [compute_jaccard(*pair) for pair in zip(chosen, copies, strict=True)]
-  return PlantedCopies(chosen, copies, np.array(found))
+  similarities = [
+    compute_jaccard(*pair) for pair in zip(originals, copies, strict=True)
+  ]
+  return PlantedCopies(originals, copies, np.array(similarities))
 
 
-def compute_jaccard(one: str, other: str) -> float:
-  """Similarity of two lines' n-grams."""
-  first, second = _ngrams(one), _ngrams(other)
-  return len(first & second) / len(first | second)
+def compute_jaccard(first: str, second: str) -> float:
+  """Returns the Jaccard similarity of the n-grams of two lines."""
+  first_ngrams, second_ngrams = _ngrams(first), _ngrams(second)
+  return len(first_ngrams & second_ngrams) / len(first_ngrams | second_ngrams)
 
 
 def _ngrams(text: str) -> set[str]:
+  """Returns the character n-grams of a normalized text."""
   return text_similarity.n_grams(
     text_similarity.normalize_for_comparison(text), _DEDUPLICATION.ngram_size
   )
 
 
-def _match_with_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
-  first, second = (
-    fuzzy_deduplication.band_keys(x, _DEDUPLICATION) for x in (one, other)
+def _match_with_xlflax(
+  lines: Sequence[str], copies: Sequence[str]
+) -> np.ndarray:
+  """Returns whether each line and its copy share a band, bool [lines]."""
+  line_keys, copy_keys = (
+    fuzzy_deduplication.band_keys(texts, _DEDUPLICATION)
+    for texts in (lines, copies)
   )
-  return (first == second).any(-1)
+  return (line_keys == copy_keys).any(-1)
 
 
 def _match_with_datasketch(
-  one: Sequence[str], other: Sequence[str]
+  lines: Sequence[str], copies: Sequence[str]
 ) -> np.ndarray:
-  sketch = importlib.import_module('datasketch')
-  size = _DEDUPLICATION.num_bands * _DEDUPLICATION.rows_per_band
-  index = sketch.MinHashLSH(
-    num_perm=size,
+  """Returns whether datasketch matches each line and its copy, bool [lines]."""
+  datasketch = importlib.import_module('datasketch')
+  num_perm = _DEDUPLICATION.num_bands * _DEDUPLICATION.rows_per_band
+  index = datasketch.MinHashLSH(
+    num_perm=num_perm,
     params=(_DEDUPLICATION.num_bands, _DEDUPLICATION.rows_per_band),
   )
 
   def signature(text: str):
-    own = sketch.MinHash(num_perm=size)
-    own.update_batch([gram.encode() for gram in sorted(_ngrams(text))])
-    return own
+    minhash = datasketch.MinHash(num_perm=num_perm)
+    minhash.update_batch([gram.encode() for gram in sorted(_ngrams(text))])
+    return minhash
 
-  for number, text in enumerate(one):
+  for number, text in enumerate(lines):
     index.insert(number, signature(text))
   return np.array(
-    [n in index.query(signature(text)) for n, text in enumerate(other)]
+    [
+      number in index.query(signature(text))
+      for number, text in enumerate(copies)
+    ]
   )
 
 
 def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
-  """Rates at which planted copies are found, and what stays across splits."""
+  """Measures the detection rates of altered copies.
+
+  Args:
+    data: Folder of public data sets.
+    count: Number of lines.
+
+  Returns:
+    Rates by bins of similarity, microseconds per line, deviations from theory,
+    and the training lines that remain after deduplication across splits.
+  """
   planted = plant_copies(large_text.read_lines(data)['en'], count)
-  out: dict = {'pairs': len(planted.lines), 'bins': [], 'microseconds': {}}
-  found = {}
-  ways = {'xlflax': _match_with_xlflax, 'datasketch': _match_with_datasketch}
-  for name in _select_installed(ways, {'datasketch': 'datasketch'}):
-    begun = time.process_time()
-    found[name] = ways[name](planted.lines, planted.copies)
-    spent = time.process_time() - begun
+  results: dict = {'pairs': len(planted.lines), 'bins': [], 'microseconds': {}}
+  matches = {}
+  methods = {'xlflax': _match_with_xlflax, 'datasketch': _match_with_datasketch}
+  for name in _select_installed(methods, {'datasketch': 'datasketch'}):
+    start = time.process_time()
+    matches[name] = methods[name](planted.lines, planted.copies)
+    seconds = time.process_time() - start
     lines = 2 * len(planted.lines)
-    out['microseconds'][name] = round(spent / lines * 1e6)
+    results['microseconds'][name] = round(seconds / lines * 1e6)
   expected = np.array(
-    [_DEDUPLICATION.probability(s) for s in planted.similarity]
+    [
+      _DEDUPLICATION.probability(similarity)
+      for similarity in planted.similarity
+    ]
   )
   for low, high in zip(_BINS, _BINS[1:], strict=False):
-    own = (planted.similarity >= low) & (planted.similarity < high)
+    in_bin = (planted.similarity >= low) & (planted.similarity < high)
     if high == _BINS[-1]:
-      own |= planted.similarity == high
-    if own.any():
-      rates = {name: hits[own].mean() for name, hits in found.items()}
-      rates = {'theory': expected[own].mean()} | rates
-      row = {name: round(float(rate), 3) for name, rate in rates.items()}
-      out['bins'].append(
-        {'from': low, 'to': high, 'pairs': int(own.sum())} | row
+      in_bin |= planted.similarity == high
+    if in_bin.any():
+      match_rates = {
+        name: matched[in_bin].mean() for name, matched in matches.items()
+      }
+      match_rates = {'theory': expected[in_bin].mean()} | match_rates
+      rounded_rates = {
+        name: round(float(rate), 3) for name, rate in match_rates.items()
+      }
+      results['bins'].append(
+        {'from': low, 'to': high, 'pairs': int(in_bin.sum())} | rounded_rates
       )
   deviation = np.sqrt((expected * (1 - expected)).sum())
-  out['deviations_from_theory'] = {
-    name: round(float((hits.sum() - expected.sum()) / deviation), 2)
-    for name, hits in found.items()
+  results['deviations_from_theory'] = {
+    name: round(float((matched.sum() - expected.sum()) / deviation), 2)
+    for name, matched in matches.items()
   }
-  return out | {'across_splits': _measure_across_splits(planted)}
+  return results | {'across_splits': _measure_across_splits(planted)}
 
 
 def _measure_across_splits(planted: PlantedCopies) -> dict:
-  """What training keeps of lines whose copies are held out."""
+  """Counts the training lines that remain if their copies are held out."""
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):
@@ -163,26 +198,30 @@ def _measure_across_splits(planted: PlantedCopies) -> dict:
     dropped = fuzzy_deduplication.find_duplicates(
       Corpus(folder), _DEDUPLICATION
     )
-    kept = np.ones(len(planted.lines), bool)
-    kept[dropped['mono/en.txt']] = False
-  held_out = fuzzy_deduplication.band_keys(planted.copies, _DEDUPLICATION)
-  left = fuzzy_deduplication.band_keys(
-    [x for x, own in zip(planted.lines, kept, strict=True) if own],
+    is_kept = np.ones(len(planted.lines), bool)
+    is_kept[dropped['mono/en.txt']] = False
+  held_out_keys = fuzzy_deduplication.band_keys(planted.copies, _DEDUPLICATION)
+  kept_keys = fuzzy_deduplication.band_keys(
+    [
+      line
+      for line, selected in zip(planted.lines, is_kept, strict=True)
+      if selected
+    ],
     _DEDUPLICATION,
   )
   return {
     'lines_of_training': len(planted.lines),
-    'dropped': int((~kept).sum()),
+    'dropped': int((~is_kept).sum()),
     'left_with_a_band_of_a_held_out_line': int(
       sum(
-        np.isin(left[:, band], held_out[:, band]).any()
+        np.isin(kept_keys[:, band], held_out_keys[:, band]).any()
         for band in range(_DEDUPLICATION.num_bands)
       )
     ),
     'left_of_similarity': {
-      str(low): f'{int(kept[own].sum())} of {int(own.sum())}'
+      str(low): f'{int(is_kept[selected].sum())} of {int(selected.sum())}'
       for low in (0.9, 0.8, 0.7)
-      for own in [planted.similarity >= low]
+      for selected in [planted.similarity >= low]
     },
   }
 
@@ -191,8 +230,8 @@ class Text(NamedTuple):
   """Lines of one language.
 
   Attributes:
-    tag: BCP 47, such as `sr-Latn`.
-    lines: those with enough characters.
+    tag: BCP 47 tag, such as `sr-Latn`.
+    lines: Lines that are long enough.
   """
 
   tag: str
@@ -200,28 +239,36 @@ class Text(NamedTuple):
 
   @property
   def language(self) -> str:
-    """`sr` of `sr-Latn`."""
+    """Primary language subtag: `sr` of `sr-Latn`."""
     return self.tag.partition('-')[0]
 
 
 def read_declarations(
   folder: pathlib.Path, *, longer_than: int = _MIN_LINE_LENGTH
 ) -> Iterator[Text]:
-  """The texts that `languages.tsv` lists, their longer lines."""
+  """Yields the texts that `languages.tsv` lists.
+
+  Args:
+    folder: Folder of the declarations.
+    longer_than: Number of characters that lines must exceed.
+  """
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:
     for row in csv.DictReader(stream, delimiter='\t'):
       if row['bcp47'] not in _OTHER_SCRIPTS:
         text = (folder / f'{row["key"]}.txt').read_text(encoding='utf-8')
-        lines = [x.strip() for x in text.splitlines()]
-        yield Text(row['bcp47'], [x for x in lines if len(x) > longer_than])
+        lines = [line.strip() for line in text.splitlines()]
+        yield Text(
+          row['bcp47'], [line for line in lines if len(line) > longer_than]
+        )
 
 
 class LanguageIdentifier(NamedTuple):
-  """What names the language of a line.
+  """A language identifier.
 
   Attributes:
-    known: codes of languages.
-    identify: returns one of them, or '' where it finds none.
+    languages: Codes of the supported languages.
+    identify: Function that returns the language of a text, or '' if it cannot
+      be identified.
   """
 
   languages: frozenset[str]
@@ -237,9 +284,9 @@ def _make_py3langid() -> LanguageIdentifier:
 
 def _make_langid() -> LanguageIdentifier:
   module = importlib.import_module('langid.langid')
-  own = module.LanguageIdentifier.from_modelstring(module.model)
+  identifier = module.LanguageIdentifier.from_modelstring(module.model)
   return LanguageIdentifier(
-    frozenset(own.nb_classes), lambda text: own.classify(text)[0]
+    frozenset(identifier.nb_classes), lambda text: identifier.classify(text)[0]
   )
 
 
@@ -247,7 +294,7 @@ def _make_langdetect() -> LanguageIdentifier:
   factory = importlib.import_module('langdetect.detector_factory')
   factory.DetectorFactory.seed = 0
   factory.init_factory()
-  known = {code.partition('-')[0] for code in factory._factory.langlist}
+  languages = {code.partition('-')[0] for code in factory._factory.langlist}
 
   def identify(text: str) -> str:
     try:
@@ -255,16 +302,19 @@ def _make_langdetect() -> LanguageIdentifier:
     except importlib.import_module('langdetect').LangDetectException:
       return ''
 
-  return LanguageIdentifier(frozenset(known), identify)
+  return LanguageIdentifier(frozenset(languages), identify)
 
 
 def _make_lingua() -> LanguageIdentifier:
   module = importlib.import_module('lingua')
-  own = module.LanguageDetectorBuilder.from_all_languages().build()
-  codes = {x: x.iso_code_639_1.name.lower() for x in module.Language.all()}
+  detector = module.LanguageDetectorBuilder.from_all_languages().build()
+  codes = {
+    language: language.iso_code_639_1.name.lower()
+    for language in module.Language.all()
+  }
   return LanguageIdentifier(
     frozenset(codes.values()),
-    lambda text: codes.get(own.detect_language_of(text), ''),
+    lambda text: codes.get(detector.detect_language_of(text), ''),
   )
 
 
@@ -278,45 +328,62 @@ _MODULES = {'langid': 'langid', 'langdetect': 'langdetect', 'lingua': 'lingua'}
 
 
 def measure_language_identification(folder: pathlib.Path) -> dict:
-  """Share of lines whose language is named, and what a line takes."""
+  """Measures the accuracy and speed of language identifiers."""
   texts = list(read_declarations(folder))
-  found = {
+  identifiers = {
     name: _IDENTIFIERS[name]()
     for name in _select_installed(_IDENTIFIERS, _MODULES)
   }
-  shared = frozenset.intersection(*(one.languages for one in found.values()))
+  common_languages = frozenset.intersection(
+    *(identifier.languages for identifier in identifiers.values())
+  )
   return {
-    name: _evaluate_identifier(one, texts, shared)
-    for name, one in found.items()
+    name: _evaluate_identifier(identifier, texts, common_languages)
+    for name, identifier in identifiers.items()
   }
 
 
 def _evaluate_identifier(
-  one: LanguageIdentifier, texts: Sequence[Text], shared: frozenset[str]
+  identifier: LanguageIdentifier,
+  texts: Sequence[Text],
+  common_languages: frozenset[str],
 ) -> dict:
-  own = [text for text in texts if text.language in one.languages]
-  one.identify(own[0].lines[0])  # loads its model
-  begun = time.process_time()
-  right = [
-    sum(one.identify(line) == text.language for line in text.lines)
-    for text in own
+  """Evaluates one identifier.
+
+  Args:
+    identifier: Language identifier.
+    texts: Texts to identify.
+    common_languages: Languages that all identifiers support.
+
+  Returns:
+    Accuracy, microseconds per line, and the five languages with the lowest
+    accuracy.
+  """
+  supported_texts = [
+    text for text in texts if text.language in identifier.languages
   ]
-  spent = time.process_time() - begun
-  total = [len(text.lines) for text in own]
-  common = [text.language in shared for text in own]
+  identifier.identify(supported_texts[0].lines[0])  # Loads the model.
+  start = time.process_time()
+  num_correct = [
+    sum(identifier.identify(line) == text.language for line in text.lines)
+    for text in supported_texts
+  ]
+  seconds = time.process_time() - start
+  num_lines = [len(text.lines) for text in supported_texts]
+  is_common = [text.language in common_languages for text in supported_texts]
   rates = {
-    text.tag: round(hits / len(text.lines), 3)
-    for text, hits in zip(own, right, strict=True)
+    text.tag: round(correct / len(text.lines), 3)
+    for text, correct in zip(supported_texts, num_correct, strict=True)
   }
   return {
-    'texts': len(own),
-    'lines': sum(total),
-    'identified': round(sum(right) / sum(total), 4),
-    'texts_that_all_know': sum(common),
+    'texts': len(supported_texts),
+    'lines': sum(num_lines),
+    'identified': round(sum(num_correct) / sum(num_lines), 4),
+    'texts_that_all_know': sum(is_common),
     'identified_of_these': round(
-      float(np.dot(right, common) / np.dot(total, common)), 4
+      float(np.dot(num_correct, is_common) / np.dot(num_lines, is_common)), 4
     ),
-    'microseconds': round(spent / sum(total) * 1e6),
+    'microseconds': round(seconds / sum(num_lines) * 1e6),
     'least': dict(sorted(rates.items(), key=lambda item: item[1])[:5]),
   }
 
@@ -324,7 +391,7 @@ def _evaluate_identifier(
 def _select_installed(
   names: Iterable[str], modules: dict[str, str]
 ) -> list[str]:
-  """Those whose module, if they need one, is there."""
+  """Returns the names whose required module, if any, is installed."""
   return [
     name
     for name in names
@@ -337,15 +404,24 @@ def main(arguments: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
-  parser.add_argument('part', choices=('near_duplicates', 'languages'))
-  parser.add_argument('--data', type=pathlib.Path, required=True)
-  parser.add_argument('--pairs', type=int, default=3000)
+  parser.add_argument(
+    'part', choices=('near_duplicates', 'languages'), help='Measurement to run.'
+  )
+  parser.add_argument(
+    '--data',
+    type=pathlib.Path,
+    required=True,
+    help='Folder of public data sets.',
+  )
+  parser.add_argument(
+    '--pairs', type=int, default=3000, help='Lines of `near_duplicates`.'
+  )
   args = parser.parse_args(arguments)
   if args.part == 'languages':
-    found = measure_language_identification(args.data / 'udhr')
+    results = measure_language_identification(args.data / 'udhr')
   else:
-    found = measure_near_duplicates(args.data, args.pairs)
-  print(json.dumps(found, indent=2))
+    results = measure_near_duplicates(args.data, args.pairs)
+  print(json.dumps(results, indent=2))
 
 
 if __name__ == '__main__':

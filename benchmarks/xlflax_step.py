@@ -1,4 +1,4 @@
-"""xlflax's own train step, jitted as `xlflax train` does, on a fixed batch."""
+"""Train step of xlflax, jitted as in `xlflax train`, on a fixed batch."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,10 @@ import numpy as np
 from flax import linen as nn
 
 from benchmarks import shapes
-from xlflax.data import batch_keys as batch_lib
+from xlflax.data import batch_keys
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.models import encoder, model_params
-from xlflax.models import encoder_config as model_config
-from xlflax.objectives import objective_base
-from xlflax.objectives import objective_mixture as mixture_lib
+from xlflax.models import encoder, encoder_config, model_params
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import train_state, train_step
 from xlflax.training.devices import flops, partitioning
@@ -20,7 +18,7 @@ from xlflax.training.optimization import optimizers
 
 CHUNK_SIZE = 8192
 
-# Variant -> how the objective scores the vocabulary.
+# Variant -> options of the objective for scoring the vocabulary.
 HEADS = {
   'gathered': dict(logit_positions=masked_lm.LogitPositions.GATHERED),
   'gathered_chunked': dict(
@@ -35,26 +33,33 @@ HEADS = {
 
 
 class Training(NamedTuple):
-  """A jitted step and what it is called with, inside `scope()`."""
+  """A jitted step and its arguments. The step is called inside `scope()`.
+
+  Attributes:
+    step: Jitted train step.
+    state: Initial training state, which the first step donates.
+    batches: Dataset name -> batch.
+    partitioner: Partitioner of the state and the batches.
+  """
 
   step: jax.stages.Wrapped
   state: train_state.TrainState
-  batches: dict[str, batch_lib.Batch]
+  batches: dict[str, batch_keys.Batch]
   partitioner: partitioning.Partitioner
 
 
 def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
-  """Everything for training steps of this shape.
+  """Creates the step, state and batches of a training run.
 
   Args:
-    shape: the sizes.
-    variant: key of `HEADS`.
-    **options: of `EncoderConfig`, where they differ from the usual.
+    shape: Sizes of the model and the batch.
+    variant: Key of `HEADS`.
+    **options: Fields of `EncoderConfig` that override the defaults.
   """
   model = encoder.Encoder(_make_config(shape, **options))
-  mixture = mixture_lib.ObjectiveMixture(
+  mixture = objective_mixture.ObjectiveMixture(
     entries=(
-      mixture_lib.WeightedObjective(
+      objective_mixture.WeightedObjective(
         dataset='text', objective=_make_objective(variant)
       ),
     )
@@ -80,7 +85,7 @@ def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
 
 
 def count_model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
-  """FLOPs of one step's forward and backward pass; nothing is computed."""
+  """Returns the FLOPs of the forward and backward pass, without running it."""
   model, spec = encoder.Encoder(_make_config(shape)), _make_vocabulary(shape)
   objective = _make_objective(variant)
   params = jax.eval_shape(
@@ -107,20 +112,26 @@ def count_model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
 
 
 def make_step_function(shape: shapes.Shape, variant: str, **options):
-  """A function that trains one step and returns its loss; see `prepare`."""
+  """Returns a function that trains one step and returns its loss.
+
+  Args:
+    shape: Sizes of the model and the batch.
+    variant: Key of `HEADS`.
+    **options: Fields of `EncoderConfig` that override the defaults.
+  """
   training = prepare_training(shape, variant, **options)
-  kept = [training.state]
+  state = [training.state]
   batches, partitioner, step = (
     training.batches,
     training.partitioner,
     training.step,
   )
-  del training  # the state is donated to the first step
+  del training  # The first step donates the state.
 
   def call() -> float:
     with partitioner.scope():
-      kept[0], output = step(kept[0], batches)
-    jax.block_until_ready(kept[0])
+      state[0], output = step(state[0], batches)
+    jax.block_until_ready(state[0])
     return float(output.loss)
 
   return call
@@ -130,8 +141,10 @@ def _make_objective(variant: str) -> masked_lm.MaskedLM:
   return masked_lm.MaskedLM(mask_ratio=shapes.MASK_RATIO, **HEADS[variant])
 
 
-def _make_config(shape: shapes.Shape, **options) -> model_config.EncoderConfig:
-  return model_config.EncoderConfig(
+def _make_config(
+  shape: shapes.Shape, **options
+) -> encoder_config.EncoderConfig:
+  return encoder_config.EncoderConfig(
     **{
       'num_layers': shape.layers,
       'hidden_dim': shape.hidden,
@@ -161,19 +174,19 @@ def _make_vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
   )
 
 
-def _make_batch(shape: shapes.Shape) -> batch_lib.Batch:
+def _make_batch(shape: shapes.Shape) -> batch_keys.Batch:
   ids = shapes.make_token_ids(shape)
   positions = np.broadcast_to(
     np.arange(shape.length, dtype=np.int32), ids.shape
   )
   return {
-    batch_lib.TOKEN_IDS: ids,
-    batch_lib.SEGMENT_IDS: np.ones_like(ids),
-    batch_lib.POSITIONS: positions,
-    batch_lib.LANGUAGE_IDS: np.zeros_like(ids),
+    batch_keys.TOKEN_IDS: ids,
+    batch_keys.SEGMENT_IDS: np.ones_like(ids),
+    batch_keys.POSITIONS: positions,
+    batch_keys.LANGUAGE_IDS: np.zeros_like(ids),
   }
 
 
 def library_versions() -> dict[str, str]:
-  """Of the library that the step runs on."""
+  """Returns the versions of the libraries that the step uses."""
   return {'jax': jax.__version__}

@@ -31,9 +31,8 @@ from xlflax import trainer
 from xlflax.config import gin_config
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.models import compile_targets
-from xlflax.planning import compilers, dry_run
-from xlflax.planning import step_plan as steps_lib
-from xlflax.training import training_setup as setup_lib
+from xlflax.planning import compilers, dry_run, step_plan
+from xlflax.training import training_setup
 from xlflax.training.devices import machine_topology
 
 # Kernels that the result names.
@@ -94,7 +93,7 @@ def count_run(
   times, peak, flops, tokens = [], 0, 0.0, 0.0
   described, warnings = [], []
   with compile_targets.compiling_for(compilers.target_of(machine)):
-    setup = setup_lib.Setup(settings)
+    setup = training_setup.Setup(settings)
     mixture = settings.objectives
     schedule = [mixture.active(i) for i in range(mixture.period)]
     for active in dict.fromkeys(schedule):
@@ -114,7 +113,7 @@ def count_run(
       )
       peak = max(peak, program.memory.peak)
       flops += weight * step_flops
-      tokens += weight * steps_lib.count_tokens(setup.abstract_batches(active))
+      tokens += weight * step_plan.count_tokens(setup.abstract_batches(active))
       described.append(_describe(machine, counted, program))
       warnings += instructions.describe_uncounted_kernels(program.jaxpr, cycles)
       warnings += findings.describe_findings(module, counted, setup, machine)

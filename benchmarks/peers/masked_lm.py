@@ -16,7 +16,7 @@ import transformers
 from torch.nn import functional
 
 from benchmarks import efficiency
-from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
+from xlflax.data.tokenizers import base_vocabulary
 
 _SAVE_INTERVAL_STEPS = 1000  # steps
 
@@ -82,7 +82,7 @@ def train_model(setting: efficiency.Setting, variant: str) -> None:
   STATE.pt in the variant's folder has the processor seconds of all starts.
   """
   torch.set_num_threads(setting.threads)
-  spec = vocabulary_lib.Vocabulary.load(setting.vocabulary).spec
+  spec = base_vocabulary.Vocabulary.load(setting.vocabulary).spec
   rows = torch.from_numpy(np.load(setting.rows))
   special = torch.zeros(spec.size, dtype=torch.bool)
   special[list(spec.special_ids)] = True

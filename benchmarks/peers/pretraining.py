@@ -7,8 +7,7 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks import measure as measure_lib
-from benchmarks import shapes
+from benchmarks import measure, shapes
 
 _NOISE_DENSITY, _MEAN_SPAN_LENGTH = 0.15, 3  # of span corruption
 
@@ -57,7 +56,7 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
   peak = (
     torch.cuda.max_memory_allocated()
     if device == 'cuda'
-    else measure_lib.peak_resident_bytes()
+    else measure.peak_resident_bytes()
   )
   return {
     'seconds': median,

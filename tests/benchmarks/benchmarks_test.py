@@ -96,7 +96,7 @@ def test_a_comparison_of_different_findings_stops(monkeypatch):
     'run_module',
     lambda *args, **_: {**figures, 'outputs': [[float('torch/' in args[2])]]},
   )
-  with pytest.raises(RuntimeError, match='do not find the same'):
+  with pytest.raises(RuntimeError, match='torch/'):
     inference.main(['--rounds', '1'])
 
 
@@ -124,7 +124,7 @@ def test_what_gpus_need_of_the_input():
   scored = 3 / t  # 15 % of a row's 16 positions, rounded up
   per_token = 3 * (layer + 4 * t * h + scored * 2 * h * (v + h))
   need = input_pipeline.estimate_required_cores(
-    1e6, gpus=2, peak=1e12, shape=_TINY
+    1e6, gpus=2, peak_flops=1e12, shape=_TINY
   )
   assert need['flops_per_token'] == pytest.approx(per_token)
   assert need['cores'] == pytest.approx(

@@ -27,24 +27,25 @@ def test_what_a_check_finds_wrong():
 
   assert faults(_GOOD, {}) == faults(_GOOD, _GOOD) == []
   assert faults(_GOOD, {}, 'tpu:v6e:8') == [
-    'peak 33.48 GiB, a device has 29.8 GiB'
+    'Peak memory is 33.48 GiB, but a device has 29.8 GiB.'
   ]
   assert faults(_GOOD | {'mfu': 0.2450}, _GOOD) == []
   assert faults(_GOOD | {'mfu': 0.2440}, _GOOD) == [
-    'MFU bound 24.4%, was 24.9%'
+    'The MFU bound is 24.4%, but 24.9% is recorded.'
   ]
   assert faults(_GOOD | {'peak_gib': 34.5}, _GOOD) == [
-    'peak 34.5 GiB, was 33.48 GiB'
+    'Peak memory is 34.5 GiB, but 33.48 GiB is recorded.'
   ]
   wrong = _GOOD | {'largest_all_reduce_mb': 768.0, 'windowed_loops': 19}
   assert faults(wrong, {}) == [
-    'all-reduces 768.0 MB at once',
-    '19 loops of partial sums',
+    'An all-reduce exchanges 768.0 MB at once.',
+    '19 loops compute partial sums.',
   ]
-  assert faults({}, _GOOD) == ['does not compile']
+  assert faults({}, _GOOD) == ['The step does not compile.']
   new = _GOOD | {'compiler': 'libtpu 0.0.52', 'peak_gib': 99.0}
   assert faults(new, _GOOD)[-1] == (
-    'recorded with libtpu 0.0.42.1, compiled with libtpu 0.0.52'
+    'The record was compiled with libtpu 0.0.42.1, this step with '
+    'libtpu 0.0.52.'
   )
 
 
@@ -56,7 +57,7 @@ def test_table():
   assert text.splitlines()[2:] == [
     '| base | gpu:H200:1 | 98.3 | 24.9% | 33.5 | 3.1% | 98.3 | 10.0% | 33.5 |',
     '| mt5 | gpu:H200:8 | does not compile | - | - | - | - | - | - |',
-    '| x | tpu:v5p:8 | not compiled again | - | - | - | - | - | - |',
+    '| x | tpu:v5p:8 | not compiled | - | - | - | - | - | - |',
   ]
 
 

@@ -45,6 +45,6 @@ def test_the_table_compares_the_sides_of_a_seed(tmp_path):
     found[2] == '| xlflax | 0 | 2.0000 | 1.5000 | 50.0 | 50.0 | 50.0 | 10 |'
   )
   assert found[-1] == (
-    'seed 0: losses of a step differ by 0.5000 at most, accuracy by +12.50 '
-    'points, processor seconds 0.50 to 1'
+    'Seed 0: maximum difference of a loss 0.5000, difference of accuracy '
+    '+12.50 points, ratio of CPU seconds 0.50'
   )
