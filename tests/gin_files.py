@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from xlflax import trainer
 from xlflax.config import gin_config
 from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.evaluation import during_training
 from xlflax.models import encoder
 from xlflax.models import encoder_config as model_config
 from xlflax.training import training_setup
@@ -61,6 +62,8 @@ def settings_and_configuration(gin_files, bindings, **more):
   configuration = gin_config.load_gin_files(gin_files, bindings)
   given = {'vocabulary': SPEC} | more
   found = configuration.build(trainer.Trainer, **given)
+  configuration.expect_build(during_training.Evaluation)  # as `finetune` does
+  gin_config.check_bindings([configuration])
   check_names(found)
   if found.num_train_steps:
     found = found.resolved(None)

@@ -108,7 +108,7 @@ def test_macros_that_guides_name():
   )
   files = [
     config_files.read_gin_file(f'finetune/{name}.gin').file.path.read_text()
-    for name in ('search', 'retrieval_distillation')
+    for name in ('search', 'search_distillation')
   ]
   contrast, distilled = (
     set(

@@ -53,6 +53,7 @@ MODULES = {'docs/t5x.md': 't5x.train'}
 # Pages whose commands another test runs.
 ELSEWHERE = {
   'docs/extending.md': 'tests/docs/extending_test.py',
+  'docs/gin.md': 'tests/docs/gin_test.py',
   'docs/huggingface.md': 'tests/docs/huggingface_test.py',
   'docs/tour.md': 'tests/end_to_end/tour_test.py',
 }

@@ -40,8 +40,8 @@ def make_suite(tmp_path, training_gin, fake_training):
   """A suite of a tuned task, one with its models, a plain and a broken one."""
   del fake_training
   initialization = """
-from xlflax.training.initialization import init_from as initialization
-initialization.InitFromCheckpoint.exclude = (%INIT_FROM, %INIT_STEP)
+from xlflax import evaluate
+evaluate.evaluate.steps = (%INIT_FROM, %INIT_STEP)  # reads the macros
 """
   head = (
     'from __gin__ import dynamic_registration\n'

@@ -8,6 +8,7 @@ import pytest
 from tests.errors import assert_mentions
 from tests.training import tiny
 from xlflax.data import loader_base
+from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import run_header
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.optimization import optimizers
@@ -35,11 +36,18 @@ def setup(tmp_path):
     model=tiny.make_model(),
     datasets=[dataset],
     partitioner=partitioner,
-    objectives=types.SimpleNamespace(dataset_step=lambda name, step: step),
+    objectives=types.SimpleNamespace(
+      dataset_step=lambda name, step: step,
+      entries=[
+        types.SimpleNamespace(
+          dataset='mono', objective=masked_lm.MaskedLM(), weight=0.5
+        )
+      ],
+    ),
     optimizer=optimizers.AdamW(learning_rate=1e-3),
     checkpoints=checkpoints.CheckpointOptions(save_interval_steps=500),
     evaluation=types.SimpleNamespace(
-      tasks=[types.SimpleNamespace(name='retrieval')], every_steps=250
+      tasks=[types.SimpleNamespace(name='retrieval')], eval_interval_steps=250
     ),
     gradient_accumulation_steps=2,
     steps=2000,
@@ -69,6 +77,7 @@ def test_header(setup, tmp_path):
   assert run_header.run_header_lines(setup, tasks, first_step=1500) == [
     f'Model: Encoder, 2 layers of 16, {count:,} parameters, float32 '
     'compute, float32 parameters, xla attention.',
+    'Objective mlm: MaskedLM on dataset mono, weight 0.5.',
     'Dataset mono: 64 sequences of 256 tokens per step in 2 micro-batches, '
     'en 75.0 %, de 25.0 %.',
     'Learning rate: 0.1, by a rule.',

@@ -44,6 +44,7 @@ def main(options: BenchmarkOptions) -> None:
   from xlflax import trainer
 
   run = configuration.build(trainer.Trainer, **options.dummy_vocabulary())
+  gin_config.check_bindings([configuration])
   result = json.dumps(run.benchmark(steps=options.num_steps), indent=2)
   print(result)
   if options.output_file:

@@ -355,9 +355,12 @@ def _check_one_of(options, *names: str) -> None:
 def _build_model(gin: shared_options.GinOptions):
   """Returns the model that gin files describe, or None without gin files."""
   if gin.gin_file:
-    return gin_config.load_gin_files(
+    configuration = gin_config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths
-    ).macro('MODEL')
+    )
+    model = configuration.macro('MODEL')
+    gin_config.check_bindings([configuration])
+    return model
   if gin.gin_bindings:
     raise errors.ConfigError(
       'Gin bindings require --gin_file',

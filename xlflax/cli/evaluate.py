@@ -206,21 +206,22 @@ def main(options: EvaluateOptions) -> int:
     tasks = {'tasks': build_tasks(options, configuration)}
   else:  # The gin files configure the tasks.
     user_modules.import_modules(options.task_module, where='--task_module')
-  report = configuration.build(
-    evaluate.evaluate,
-    model_dir=options.model_dir[0],
-    output=options.output,
-    steps=parse_checkpoint_steps(options.checkpoint_steps),
-    metric_for_best_model=options.metric_for_best_model,
-    untrained=options.random_init_baseline,
-    watch=options.continuous,
-    poll_seconds=options.poll_interval,
-    timeout_seconds=options.timeout,
-    seed=options.seed,
-    batch_size=options.batch_size,
-    command=options.command_line,
-    **tasks,
-  )
+  arguments = tasks | {
+    'model_dir': options.model_dir[0],
+    'output': options.output,
+    'steps': parse_checkpoint_steps(options.checkpoint_steps),
+    'metric_for_best_model': options.metric_for_best_model,
+    'untrained': options.random_init_baseline,
+    'watch': options.continuous,
+    'poll_seconds': options.poll_interval,
+    'timeout_seconds': options.timeout,
+    'seed': options.seed,
+    'batch_size': options.batch_size,
+    'command': options.command_line,
+  }
+  configuration.expect_build(evaluate.evaluate, arguments)
+  gin_config.check_bindings([configuration])
+  report = configuration.build(evaluate.evaluate, **arguments)
   if options.format.json:
     for record in result_tables.iterate_records(
       report.tasks, report.results, report.folders

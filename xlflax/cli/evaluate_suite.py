@@ -98,6 +98,9 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
     options.gin.gin_search_paths,
   )
   suite = configuration.build(suite_config.Suite)
+  # A recipe may have settings for tasks that are not in this suite.
+  if not options.recipe.endswith('.gin'):
+    gin_config.check_bindings([configuration])
   has_recipe = any(task.recipe for task in suite.tasks)
   if suite.recipe != suite_config.OURS and not has_recipe:
     raise errors.ConfigError(

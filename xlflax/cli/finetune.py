@@ -123,6 +123,7 @@ def main(options: FinetuneOptions) -> int:
   from xlflax.finetuning import hyperparameter_grid
 
   axes = tuple(map(hyperparameter_grid.parse_axis, options.grid))
+  _check_bindings(options, training, axes)
   if options.dry_run:
     _list_trials(options, training, axes)
     return 0
@@ -174,6 +175,20 @@ def _languages(options: FinetuneOptions) -> list[str]:
   return options.train_languages.split(',') if options.train_languages else []
 
 
+def _check_bindings(options: FinetuneOptions, training: Any, axes: Any) -> None:
+  """Checks that the bindings have an effect, without building an object."""
+  from xlflax.finetuning import finetune_grid, transfer_matrix
+
+  languages = _languages(options)
+  if languages:
+    training = training.with_macros({transfer_matrix.MACRO: languages[0]})
+  gin_config.check_bindings(
+    finetune_grid.trial_configurations(
+      training, axes, select=options.metric_for_best_model
+    )
+  )
+
+
 def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
   """Checks all trials and prints their names."""
   from xlflax.finetuning import finetune_grid, grid_trials, transfer_matrix
@@ -201,6 +216,7 @@ def _run_grids(
     The report of each grid by training language. The key is '' without
     `train_languages`.
   """
+  from xlflax import evaluate
   from xlflax.finetuning import finetune_grid
 
   test = None
@@ -209,6 +225,8 @@ def _run_grids(
     test = gin_config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths, partial=True
     )
+    test.expect_build(evaluate.evaluate)
+    gin_config.check_bindings([test])
   arguments: dict[str, Any] = {
     'output': options.output,
     'configuration': training,

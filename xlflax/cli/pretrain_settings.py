@@ -181,12 +181,15 @@ def _build_trainer(
   from xlflax.config import gin_config
   from xlflax.data.tokenizers import vocabulary_spec
 
-  return gin_config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     [*gin_files, *gin.gin_file],
     ['TRAIN_STEPS=100000', *gin.gin_bindings],
     gin.gin_search_paths,
     macros={'MODEL_DIR': 'unused', 'VOCABULARY': 'unused'},
-  ).build(
+  )
+  configuration.expect_build(trainer.Trainer)
+  gin_config.check_bindings([configuration])
+  return configuration.build(
     trainer.Trainer,
     vocabulary=vocabulary_spec.make_dummy_spec(
       vocabulary_size, num_languages=num_languages

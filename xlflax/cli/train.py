@@ -15,6 +15,7 @@ from xlflax.cli import (
   train_phases,
 )
 from xlflax.cli import options as shared_options
+from xlflax.config import gin_config
 from xlflax.storage import paths
 from xlflax.training.devices import machine_topology
 from xlflax.utils import live_display, signals
@@ -167,6 +168,7 @@ def _train_or_plan(options: TrainOptions) -> int:
       _shared_settings(options),
     )
     trainers = [_build_trainer(options, phase) for phase in phases]
+    gin_config.check_bindings([phase.configuration for phase in phases])
     if options.dry_run:
       return _plan(options, phases, trainers, machine)
     return _train(options, phases, trainers)
@@ -258,7 +260,6 @@ def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
     **{name: value for name, value in fields.items() if value is not None},
     **options.dummy_vocabulary(),
   )
-  phase.configuration.warn_of_unread()
   if not options.format.json:
     return run
   # JSON output includes the losses of each objective and language.

@@ -29,6 +29,7 @@ class Binding:
     macros: The macros that the value refers to.
     location: 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a file of the package.
+    is_flag: Whether the statement is a flag of the command line.
   """
 
   scope: str
@@ -36,7 +37,8 @@ class Binding:
   parameter: str
   macros: tuple[str, ...]
   location: str
-  is_shipped: bool
+  is_shipped: bool = False
+  is_flag: bool = False
 
   @property
   def name(self) -> str:
@@ -77,15 +79,34 @@ def read_bindings(
   """
   bindings = []
   for file in files:
-    is_shipped = file.path.is_relative_to(config_files.SHIPPED)
+    is_shipped = file.is_shipped
     for statement in _parse(file.text, str(file.path)):
       location = f'{file.path}:{statement.location.line_num}'
-      bindings.append(_to_binding(statement, location, is_shipped))
+      bindings.append(_to_binding(statement, location, is_shipped=is_shipped))
   for flag in flags:
     location = f'--gin.{flag.partition("=")[0].strip()}'
     for statement in _parse(command_line_bindings.quote_bare_word(flag)):
-      bindings.append(_to_binding(statement, location, False))
+      bindings.append(_to_binding(statement, location, is_flag=True))
   return bindings
+
+
+def flag_binding(name: str, location: str) -> Binding:
+  """Returns the binding of a macro or parameter that another flag sets.
+
+  Args:
+    name: The name, such as 'SEED' or 'optimizers.AdamW.b2'.
+    location: The flag, such as '--grid'.
+  """
+  scope, _, name = name.rpartition('/')
+  selector, _, parameter = name.rpartition('.')
+  return Binding(
+    scope=scope,
+    selector=selector or parameter,
+    parameter=parameter if selector else '',
+    macros=(),
+    location=location,
+    is_flag=True,
+  )
 
 
 def find_binding_location(
@@ -147,7 +168,7 @@ def _parse(
 
 
 def _to_binding(
-  statement: config_parser.BindingStatement, location: str, is_shipped: bool
+  statement: config_parser.BindingStatement, location: str, **origin: bool
 ) -> Binding:
   """Converts a statement of Gin's parser to a `Binding`."""
   return Binding(
@@ -156,7 +177,7 @@ def _to_binding(
     parameter=statement.arg_name or '',
     macros=tuple(_macros(statement.value)),
     location=location,
-    is_shipped=is_shipped,
+    **origin,
   )
 
 

@@ -41,6 +41,11 @@ class GinFile:
   text: str
 
   @property
+  def is_shipped(self) -> bool:
+    """Whether the file belongs to the package."""
+    return self.path.resolve().is_relative_to(SHIPPED.resolve())
+
+  @property
   def header(self) -> str:
     """The comment at the top or below the imports, without `#`."""
     lines = self.text.splitlines()

@@ -158,7 +158,7 @@ def _check_user_macros(
 ) -> None:
   """Raises ConfigError for an unused macro in a file of the user."""
   for file in files:
-    if file.path.is_relative_to(config_files.SHIPPED):
+    if file.is_shipped:
       continue
     for name, value in file.macros.items():
       if name not in uses:

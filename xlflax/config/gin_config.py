@@ -16,12 +16,20 @@ import dataclasses
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+  Callable,
+  Collection,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
 from typing import Any
 
 import gin
 
 from xlflax.config import (
+  binding_effects,
   binding_locations,
   command_line_bindings,
   config_files,
@@ -60,6 +68,9 @@ class Configuration:
       `with_macros`.
     used: The bindings that were read by `build`, for `operative`.
     bindings: The bindings of files and flags, to locate values in errors.
+    stages: Copies of `bound` after each gin file.
+    effects: The effects of the bindings on the objects that were built, for
+      `check_bindings`.
   """
 
   bound: gin_errors.Bound = dataclasses.field(repr=False)
@@ -68,6 +79,10 @@ class Configuration:
   used: gin_errors.Bound = dataclasses.field(default_factory=dict, repr=False)
   bindings: Sequence[binding_locations.Binding] = dataclasses.field(
     default=(), repr=False
+  )
+  stages: Sequence[gin_errors.Bound] = dataclasses.field(default=(), repr=False)
+  effects: binding_effects.Effects = dataclasses.field(
+    default_factory=binding_effects.Effects, repr=False
   )
 
   def build(
@@ -91,13 +106,17 @@ class Configuration:
       ConfigError: If an argument is missing, or the configuration is invalid.
     """
     if macros:
-      return self.with_macros(macros).build(target, **fields)
+      configuration = dataclasses.replace(
+        self.with_macros(macros), effects=self.effects
+      )
+      return configuration.build(target, **fields)
     with self._lent_to_gin():
       configurable = gin.config._inverse_lookup(target)
     if configurable is None:
       _check_given(target, fields)
       return target(**fields)
     key = ('', configurable.selector)
+    self.expect_build(target, fields)
     for flag in self.flags:
       selector, _, name = flag.rpartition('.')
       if name in fields and f'.{configurable.selector}'.endswith(
@@ -119,6 +138,20 @@ class Configuration:
     ):
       return configurable.wrapper(**fields)
 
+  def expect_build(
+    self, target: Callable, fields: Collection[str] = ()
+  ) -> None:
+    """Records that `build` will be called, for `check_bindings`.
+
+    Args:
+      target: The class or function.
+      fields: The arguments that override the bound ones.
+    """
+    with self._lent_to_gin():
+      configurable = gin.config._inverse_lookup(target)
+    if configurable is not None:
+      self.effects.add_call(self.bound, configurable.selector, given=fields)
+
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
     """Returns a copy of the configuration with other values of macros.
 
@@ -135,6 +168,7 @@ class Configuration:
       imports=set(self.imports),
       flags=self.flags | set(values),
       used={},
+      effects=binding_effects.Effects(),
     )
     with configuration._lent_to_gin(), gin_errors.converting_read_errors():
       for name, value in values.items():
@@ -176,23 +210,17 @@ class Configuration:
           expected=f'{shown or name} = ...',
         ) from error
       gin_errors.check_required_by(self.bound, value)
+      self._record_parameter(name, value)
       with gin_errors.converting_build_errors(self.bindings):
         return copy.deepcopy(value)  # Gin builds what it copies.
 
-  def warn_of_unread(self) -> None:
-    """Logs a warning for each flag that no object has read."""
-    for name in sorted(self.flags):
-      key = (name, gin_errors.MACRO)
-      configurable, is_parameter, _ = name.rpartition('.')
-      scope, _, selector = configurable.rpartition('/')
-      unread = key in self.bound and key not in self.used
-      if is_parameter:
-        unread = not any(
-          scope in used_scope and f'.{kind}'.endswith(f'.{selector}')
-          for used_scope, kind in self.used
-        )
-      if unread:
-        logging.warning('%s is set, but this run does not use it.', name)
+  def _record_parameter(self, name: str, value: Any) -> None:
+    """Records the effects of building the value of a parameter."""
+    key = gin.config.ParsedBindingKey.parse(name)
+    self.effects.parameters.add(
+      (key.scope, key.complete_selector, key.arg_name)
+    )
+    self.effects.add_value(self.bound, value)
 
   def operative(self) -> str:
     """Returns a gin file with the bindings that were used.
@@ -246,6 +274,71 @@ class Configuration:
       gin.bind_parameter(name, value)
     else:
       gin.bind_parameter((name, gin_errors.MACRO, 'value'), value)
+
+
+def check_bindings(configurations: Sequence[Configuration]) -> None:
+  """Raises an error for bindings of the user that have no effect.
+
+  Bindings of the package's gin files are not checked. A binding may have an
+  effect in any of the configurations. Macros that the command sets by its own
+  options only cause a warning.
+
+  Args:
+    configurations: The configurations of a command, from which all objects have
+      been built or were announced by `expect_build`.
+
+  Raises:
+    ConfigError: If a binding supplies no object with a value. The error
+      contains the file and line, or the flag, and similar bindings that would
+      have an effect.
+  """
+  unused_by_configuration = []
+  for configuration in configurations:
+    configuration.effects.add_used(configuration.bound, configuration.used)
+    unused_by_configuration.append(
+      binding_effects.unused_bindings(
+        configuration.bindings,
+        configuration.bound,
+        configuration.effects,
+        configuration.stages,
+      )
+    )
+  # A binding that is not in a configuration has no effect there.
+  used = {
+    binding
+    for configuration, unused in zip(
+      configurations, unused_by_configuration, strict=True
+    )
+    for binding in configuration.bindings
+    if binding not in unused
+  }
+  for configuration, unused in zip(
+    configurations, unused_by_configuration, strict=True
+  ):
+    unused = [binding for binding in unused if binding not in used]
+    if unused:
+      raise binding_effects.unused_error(
+        unused,
+        configuration.bindings,
+        configuration.bound,
+        configuration.effects,
+        configuration.imports,
+      )
+  _warn_of_unread_macros(configurations)
+
+
+def _warn_of_unread_macros(configurations: Sequence[Configuration]) -> None:
+  """Logs a warning for each macro of a flag that no object reads."""
+  keys = {
+    (name, gin_errors.MACRO, 'value')
+    for configuration in configurations
+    for name in configuration.flags
+    if (name, gin_errors.MACRO) in configuration.bound
+  }
+  for configuration in configurations:
+    keys -= configuration.effects.parameters
+  for name, *_ in sorted(keys):
+    logging.warning('%s is set, but this run does not use it.', name)
 
 
 def load_configuration(
@@ -319,8 +412,10 @@ def load_gin_files(
     for name in gin_files
     for file in config_files.read_gin_file(name, folders).files()
   ]
+  stages: list[gin_errors.Bound] = []
   configuration = Configuration(
     bound={},
+    stages=stages,
     imports=set(),
     flags=frozenset(
       [*(macros or {}), *(b.partition('=')[0].strip() for b in bindings)]
@@ -332,9 +427,10 @@ def load_gin_files(
     _search_in(folders),
     gin_errors.converting_read_errors(),
   ):
-    gin.parse_config_files_and_bindings(
-      list(gin_files), None, finalize_config=False
-    )
+    with _recording_stages(configuration.bound, stages):
+      gin.parse_config_files_and_bindings(
+        list(gin_files), None, finalize_config=False
+      )
     for name, value in (macros or {}).items():
       configuration._set(name, value)
     for binding in bindings:
@@ -397,6 +493,30 @@ def _search_in(folders: Sequence[str]) -> Iterator[None]:
   finally:
     root.removeFilter(_is_not_from_resource_reader)
     prefixes[:] = before
+
+
+@contextlib.contextmanager
+def _recording_stages(
+  bound: gin_errors.Bound, stages: list[gin_errors.Bound]
+) -> Iterator[None]:
+  """Context in which the bindings after each file that Gin parses are stored.
+
+  Args:
+    bound: The bindings that Gin changes.
+    stages: The list to which copies of them are appended.
+  """
+  parse = gin.config.parse_config_file
+
+  def parse_and_record(*args, **kwargs):
+    result = parse(*args, **kwargs)
+    stages.append({key: dict(values) for key, values in bound.items()})
+    return result
+
+  gin.config.parse_config_file = parse_and_record
+  try:
+    yield
+  finally:
+    gin.config.parse_config_file = parse
 
 
 def _is_not_from_resource_reader(record: logging.LogRecord) -> bool:

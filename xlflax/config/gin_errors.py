@@ -139,22 +139,40 @@ def check_required_by(bound: Bound, value: Any) -> None:
 
 def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
   """Yields the keys of required values that a value refers to, in a scope."""
-  for reference in _references_in(value):
+  for reference in references_in(value):
     inner = tuple(reference.scopes) or scope
     selector = reference.configurable.selector
     if (inner, selector) in seen:
       continue
     seen.add((inner, selector))
-    parameters: dict[str, tuple[str, Any]] = {}
-    # As in Gin, inner scopes take precedence.
-    for end in range(len(inner) + 1):
-      name = '/'.join(inner[:end])
-      scope_bindings = bound.get((name, selector), {})
-      parameters |= {key: (name, item) for key, item in scope_bindings.items()}
+    parameters = effective_bindings(bound, selector, inner)
     for key, (name, item) in parameters.items():
       if _is_required(item):
         yield name, selector, key
       yield from _required_by(bound, item, inner, seen)
+
+
+def effective_bindings(
+  bound: Bound, selector: str, scope: tuple[str, ...]
+) -> dict[str, tuple[str, Any]]:
+  """Returns the bindings that a call receives, as Gin selects them.
+
+  Bindings of inner scopes take precedence.
+
+  Args:
+    bound: The bindings.
+    selector: The complete selector of the class or function.
+    scope: The active scopes, outermost first.
+
+  Returns:
+    The scope and the value of the binding of each parameter.
+  """
+  parameters: dict[str, tuple[str, Any]] = {}
+  for end in range(len(scope) + 1):
+    name = '/'.join(scope[:end])
+    scope_bindings = bound.get((name, selector), {})
+    parameters |= {key: (name, item) for key, item in scope_bindings.items()}
+  return parameters
 
 
 def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
@@ -207,22 +225,22 @@ def _macro_references(bound: Mapping):
   """Yields the references to macros in all bindings."""
   for parameters in bound.values():
     for value in parameters.values():
-      for reference in _references_in(value):
+      for reference in references_in(value):
         if reference.selector.endswith('macro'):
           yield reference
 
 
-def _references_in(value):
+def references_in(value):
   """Yields the references in a value, which may be nested."""
   if isinstance(value, gin.config.ConfigurableReference):
     yield value
   elif isinstance(value, dict):
     for key, item in value.items():
-      yield from _references_in(key)
-      yield from _references_in(item)
+      yield from references_in(key)
+      yield from references_in(item)
   elif isinstance(value, (list, tuple)):
     for item in value:
-      yield from _references_in(item)
+      yield from references_in(item)
 
 
 def _raised_by_gin(error: Exception) -> bool:
@@ -270,7 +288,7 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
   where = _location(str(error))
   match = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)
   if match:
-    names = _parameters(match[1])
+    names = parameter_names(match[1])
     return errors.ConfigError(
       f'{match[1]} has no parameter `{match[2]}`',
       got=match[2],
@@ -305,12 +323,28 @@ def _location(text: str) -> str | None:
   return f'--gin.{match[1]}' if match else None
 
 
-def _parameters(name: str) -> list[str]:
+def parameter_names(name: str) -> list[str]:
   """Returns the parameters of a configurable."""
   configurable = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
   if configurable is None:
     return []
   return list(inspect.signature(configurable.wrapped).parameters)
+
+
+def short_name(selector: str, imports: Collection[Any]) -> str:
+  """Returns the name of a configurable in gin files and flags.
+
+  Args:
+    selector: The complete selector.
+    imports: The modules that gin files import, as Gin stores them.
+  """
+  configurable = gin.config._REGISTRY[selector]
+  # Of several names of a module, the one without an alias is used.
+  manager = gin.config.ImportManager(
+    sorted(imports, key=lambda x: (x.alias or '', x.format()))
+  )
+  manager.require_configurable(configurable)
+  return manager.minimal_selector(configurable)
 
 
 def _configurables(name: str) -> set[str]:

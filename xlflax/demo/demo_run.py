@@ -12,6 +12,7 @@ import rich.console
 import rich.rule
 
 from xlflax import evaluate, trainer
+from xlflax.config import gin_config
 from xlflax.demo import demo_corpus, demo_pipeline, retrieval_examples
 from xlflax.evaluation import result_tables, text_sources
 from xlflax.evaluation.tasks import perplexity, retrieval_task
@@ -40,7 +41,9 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
   # Missing packages and misspelled bindings are detected before any file is
   # written.
   demo_corpus.check_packages()
-  demo_pipeline.configured(settings)
+  configuration = demo_pipeline.configured(settings)
+  configuration.expect_build(trainer.Trainer)
+  gin_config.check_bindings([configuration])
   with phases.begin('corpus', "Django's messages and pycountry's names"):
     split = demo_corpus.build_corpus(
       settings.path('corpus'),
@@ -58,7 +61,6 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
   with phases.begin('cache', 'Tokenization of the corpus'):
     demo_pipeline.write_cache(settings, vocabulary)
   with phases.begin('training', 'MLM, TLM and sentence alignment'):
-    configuration = demo_pipeline.configured(settings)
     configuration.build(trainer.Trainer).train(
       gin_config=configuration.operative
     )

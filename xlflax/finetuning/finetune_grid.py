@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax import evaluate
-from xlflax.config import gin_config
+from xlflax.config import binding_locations, gin_config
 from xlflax.evaluation import during_training, eval_task
 from xlflax.finetuning import (
   grid_report,
@@ -163,6 +163,44 @@ def make_trials(
     if runner.select and isinstance(evaluation, during_training.Evaluation):
       model_selection.check_exists(runner.select, evaluation.tasks)
   return made_trials
+
+
+def trial_configurations(
+  configuration: gin_config.Configuration,
+  axes: Sequence[hyperparameter_grid.Axis],
+  *,
+  select: str | None = None,
+) -> list[gin_config.Configuration]:
+  """Returns the configurations of all trials for `gin_config.check_bindings`.
+
+  No object is built. The values of the axes are bindings of the user.
+
+  Args:
+    configuration: Configuration of training, without MODEL_DIR and the values
+      of the axes.
+    axes: Macros and their values.
+    select: Metric that is evaluated during training, as in `finetune`.
+  """
+  configurations = []
+  for trial in hyperparameter_grid.expand_grid(axes):
+    trial_configuration = configuration.with_macros(
+      trial.macros | {'MODEL_DIR': ''}
+    )
+    trial_configuration.expect_build(
+      grid_trials.Trainer, ['on_config_mismatch']
+    )
+    if select is not None:
+      trial_configuration.expect_build(during_training.Evaluation)
+    bindings = [
+      *configuration.bindings,
+      *(
+        binding_locations.flag_binding(name, '--grid') for name in trial.macros
+      ),
+    ]
+    configurations.append(
+      dataclasses.replace(trial_configuration, bindings=bindings)
+    )
+  return configurations
 
 
 @validation.validate_call

@@ -205,7 +205,6 @@ class TrialRunner:
           trainer, evaluation=configuration.build(during_training.Evaluation)
         )
       trainer = self._keep_best_checkpoint(trainer)
-    configuration.warn_of_unread()
     return MadeTrial(trial, trainer, configuration.operative)
 
   def _keep_best_checkpoint(self, trainer: Trainer) -> Trainer:

@@ -83,6 +83,7 @@ def evaluate_suite(
     batch_size=batch_size,
     task_filter=only,
   )
+  runner.check_bindings()
   results: list[suite_report.TaskResult] = []
 
   def load_tests(task, label, step):

@@ -1,5 +1,6 @@
 """Execution of a suite's tasks on the checkpoints of pretrained models."""
 
+import contextlib
 import dataclasses
 import logging
 import pathlib
@@ -255,6 +256,54 @@ class SuiteRunner:
     return gin_config.load_gin_files(
       (task.gin_file,), bindings, self.search_paths, macros=macros, partial=True
     )
+
+  def check_bindings(self) -> None:
+    """Checks that each of `bindings` has an effect on a task.
+
+    Bindings in gin files of the tasks are checked as well. No object is built.
+
+    Raises:
+      ConfigError: If a binding has no effect on any task.
+    """
+    names = {binding.partition('=')[0].strip() for binding in self.bindings}
+    configurations: list[gin_config.Configuration] = []
+    for task in self.suite.select_tasks(self.task_names):
+      # The failure of a task is recorded when the task runs.
+      with contextlib.suppress(errors.XlflaxError):
+        configurations += self._built_configurations(task)
+    gin_config.check_bindings(
+      [
+        dataclasses.replace(
+          configuration,
+          bindings=[
+            binding
+            for binding in configuration.bindings
+            if not binding.is_flag or binding.name in names
+          ],
+          flags=frozenset(),
+        )
+        for configuration in configurations
+      ]
+    )
+
+  def _built_configurations(
+    self, task: suite_config.SuiteTask
+  ) -> list[gin_config.Configuration]:
+    """Returns the configurations from which a task builds objects."""
+    model = Model('', '', 0)
+    configuration = self.configuration(task, model)
+    configuration.expect_build(evaluate.evaluate)
+    if task.trials is None:
+      return [configuration]
+    grid_task = self.suite.task(task.trials)
+    return [
+      configuration,
+      *finetune_grid.trial_configurations(
+        self.configuration(grid_task, model),
+        tuple(map(hyperparameter_grid.parse_axis, grid_task.grid)),
+        select=grid_task.select,
+      ),
+    ]
 
   def load_tests(
     self, task: suite_config.SuiteTask, model: Model

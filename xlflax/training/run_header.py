@@ -54,7 +54,7 @@ def run_header_lines(
   *,
   first_step: int,
 ) -> list[str]:
-  """Returns lines on the model, data, devices, steps and results.
+  """Returns lines on the model, objectives, data, devices, steps and results.
 
   Args:
     setup: Setup of the run.
@@ -70,6 +70,11 @@ def run_header_lines(
     else ''
   )
   lines = [f'Model: {_describe_model(setup)}.']
+  lines += [
+    f'Objective {entry.objective.name}: {type(entry.objective).__name__} on '
+    f'dataset {entry.dataset}, weight {entry.weight:g}.'
+    for entry in settings.objectives.entries
+  ]
   for dataset in settings.datasets:
     if dataset.name in tasks:
       shares = format_sequence_shares(tasks[dataset.name])

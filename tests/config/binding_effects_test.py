@@ -1,0 +1,334 @@
+"""Bindings without effect end a command and name similar bindings."""
+
+import pathlib
+
+import pytest
+
+from tests import gin_files
+from xlflax import evaluate, trainer
+from xlflax.config import gin_config, gin_errors
+from xlflax.finetuning import finetune_grid, hyperparameter_grid
+from xlflax.utils import errors
+
+_FILES = ('pretrain/mlm.gin', 'models/tiny.gin')
+_GIVEN = ("MODEL_DIR='runs/a'", "VOCABULARY='vocab'", 'TRAIN_STEPS=5000')
+_IMPORTS = (
+  'from __gin__ import dynamic_registration',
+  'from xlflax import trainer',
+  'from xlflax.data import dataset_config',
+  'from xlflax.objectives import objective_mixture',
+  'from xlflax.objectives.pretraining import masked_lm',
+  'from xlflax.training.optimization import optimizers',
+  'from xlflax.training.optimization import schedules',
+)
+_FIRST_LINE = len(_IMPORTS) + 1
+
+
+def _write(path: pathlib.Path, *lines: str) -> str:
+  path.write_text('\n'.join((*_IMPORTS, *lines)) + '\n', encoding='utf-8')
+  return str(path)
+
+
+def _configuration(files=_FILES, bindings=()) -> gin_config.Configuration:
+  """A configuration of which a trainer will be built."""
+  configuration = gin_config.load_gin_files(files, (*_GIVEN, *bindings))
+  configuration.expect_build(trainer.Trainer)
+  return configuration
+
+
+def _error(*configurations) -> errors.ConfigError:
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.check_bindings(configurations)
+  assert error.value.status == errors.ExitStatus.MISTAKE
+  return error.value
+
+
+_OBJECTIVE = 'objective_mixture.WeightedObjective.objective'
+_LENGTH = 'dataset_config.DatasetConfig.length'
+
+
+@pytest.mark.parametrize(
+  ('name', 'value', 'alternative'),
+  [
+    (_OBJECTIVE, '@masked_lm.MaskedLM()', f'mlm/{_OBJECTIVE}'),
+    (f'mono/{_OBJECTIVE}', '@masked_lm.MaskedLM()', f'mlm/{_OBJECTIVE}'),
+    (_LENGTH, '32', f'mono/{_LENGTH}'),
+    (f'mlm/{_LENGTH}', '32', f'mono/{_LENGTH}'),
+  ],
+)
+def test_a_binding_of_another_scope_is_rejected(
+  tmp_path, name, value, alternative
+):
+  error = _error(_configuration(bindings=[f'{name}={value}']))
+  assert (error.got, error.where) == (name, f'--gin.{name}')
+  assert error.expected == f'one of {alternative}'
+  assert alternative in error.fix
+  file = _write(tmp_path / 'mine.gin', f'{name} = {value}')
+  error = _error(_configuration([*_FILES, file]))
+  assert (error.got, error.where) == (name, f'{file}:{_FIRST_LINE}')
+  assert alternative in error.fix
+
+
+@pytest.mark.parametrize(
+  'binding',
+  [
+    f'mlm/{_OBJECTIVE}=@masked_lm.MaskedLM()',
+    f'mono/{_LENGTH}=32',
+    'mono/DatasetConfig.alpha=0.5',
+    'dataset_config.DatasetConfig.alpha=0.5',
+    'MODEL/model_config.EncoderConfig.num_layers=1',
+    'model_config.EncoderConfig.num_layers=1',
+    'LENGTH=32',
+  ],
+)
+def test_a_binding_that_supplies_a_value_is_accepted(binding):
+  gin_config.check_bindings([_configuration(bindings=[binding])])
+
+
+def test_a_flag_may_omit_the_module():
+  error = _error(_configuration(bindings=['DatasetConfig.length=32']))
+  assert (error.got, error.where) == (
+    'DatasetConfig.length',
+    '--gin.DatasetConfig.length',
+  )
+  assert f'mono/{_LENGTH}' in error.fix
+
+
+def test_suggestions_use_the_names_of_the_imports():
+  error = _error(_configuration(bindings=['x/EncoderConfig.num_layers=1']))
+  assert error.expected == 'one of model_config.EncoderConfig.num_layers'
+
+
+def test_both_an_outer_and_an_inner_scope_are_suggested():
+  error = _error(
+    _configuration(bindings=['mno/dataset_config.DatasetConfig.alpha=1.0'])
+  )
+  assert error.expected == (
+    'one of dataset_config.DatasetConfig.alpha, '
+    'mono/dataset_config.DatasetConfig.alpha'
+  )
+
+
+def test_an_outer_binding_is_unused_if_an_inner_one_of_the_user_exists():
+  error = _error(
+    _configuration(
+      bindings=[
+        'dataset_config.DatasetConfig.alpha=0.5',
+        'mono/dataset_config.DatasetConfig.alpha=0.9',
+      ]
+    )
+  )
+  assert error.got == 'dataset_config.DatasetConfig.alpha'
+
+
+def test_parameters_of_a_class_that_is_not_constructed():
+  error = _error(_configuration(bindings=['schedules.WSD.warmup_steps=3']))
+  assert error.got == 'schedules.WSD.warmup_steps'
+  assert 'schedules.Linear.warmup_steps' in error.fix
+  error = _error(_configuration(bindings=['schedules.WSD.decay_steps=3']))
+  assert 'Construct the object' in error.fix
+
+
+def test_all_bindings_without_effect_are_listed(tmp_path):
+  file = _write(
+    tmp_path / 'mine.gin',
+    'schedules.WSD:',
+    '  warmup_steps = 3',
+    '  decay_steps = 5',
+  )
+  error = _error(_configuration([*_FILES, file]))
+  assert error.where == f'{file}:{_FIRST_LINE + 1}'
+  assert f'schedules.WSD.decay_steps ({file}:{_FIRST_LINE + 2})' in error.fix
+
+
+def test_a_macro_that_only_an_unused_binding_reads(tmp_path):
+  flags = ['schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
+  error = _error(_configuration(bindings=flags))
+  assert error.got == 'schedules.WSD.decay_steps'
+  assert 'DECAY (--gin.DECAY)' in error.fix
+  file = _write(tmp_path / 'mine.gin', 'WARMUP = 3')
+  error = _error(_configuration([*_FILES, file]))
+  assert (error.got, error.where) == ('WARMUP', f'{file}:{_FIRST_LINE}')
+  assert 'WARMUP_STEPS' in error.fix
+
+
+def test_a_macro_that_another_file_requires_may_be_unused(tmp_path):
+  """As in files that replace what reads TRAIN_FILES."""
+  base = _write(
+    tmp_path / 'base.gin',
+    'FOLDER = %gin.REQUIRED',
+    'trainer.Trainer.corpus = %FOLDER',
+  )
+  mine = _write(
+    tmp_path / 'mine.gin',
+    f'include {base!r}',
+    "trainer.Trainer.corpus = 'corpus'",
+    "FOLDER = ''",
+  )
+  gin_config.check_bindings([_configuration([*_FILES, mine])])
+
+
+def test_a_file_may_be_overridden_by_a_later_file_or_flag(tmp_path):
+  base = _write(
+    tmp_path / 'base.gin',
+    "include 'pretrain/mlm.gin'",
+    'RATE = 3e-4',
+    'OPTIMIZER = @optimizers.Muon()',
+    'optimizers.Muon.weight_decay = 0.3',
+    'schedules.Linear.peak_value = %RATE',
+  )
+  variant = _write(
+    tmp_path / 'variant.gin',
+    f'include {base!r}',
+    'OPTIMIZER = @optimizers.AdamW()',
+    'optimizers.AdamW.learning_rate = 1e-3',
+  )
+  model = 'models/tiny.gin'
+  gin_config.check_bindings([_configuration([base, model])])
+  gin_config.check_bindings([_configuration([variant, model])])
+  flag = 'OPTIMIZER=@optimizers.AdamW()'
+  gin_config.check_bindings([_configuration([base, model], [flag])])
+  # A flag applies to the command only, and is rejected.
+  flags = [flag, 'optimizers.Muon.weight_decay=0.4']
+  error = _error(_configuration([base, model], flags))
+  assert error.where == '--gin.optimizers.Muon.weight_decay'
+
+
+def test_a_module_may_have_another_name(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from xlflax.data import dataset_config as data',
+    'mono/data.DatasetConfig.length = 32',
+    'data.DatasetConfig.length = 32',
+  )
+  error = _error(_configuration([*_FILES, mine]))
+  assert error.where == f'{mine}:{_FIRST_LINE + 2}'
+  assert f'mono/{_LENGTH}' in error.fix
+
+
+def test_a_binding_may_have_an_effect_in_one_of_several_configurations():
+  flag = 'schedules.WSD.decay_steps=0.1'
+  linear = _configuration(bindings=[flag])
+  wsd = _configuration(bindings=[flag, 'SCHEDULE=@schedules.WSD()'])
+  gin_config.check_bindings([linear, wsd])
+  assert _error(linear).got == 'schedules.WSD.decay_steps'
+
+
+def test_a_value_that_the_command_passes():
+  """Another option of the command overrides the binding, with a warning."""
+  flag = 'trainer.Trainer.seed=3'
+  configuration = gin_config.load_gin_files(_FILES, (*_GIVEN, flag))
+  configuration.expect_build(trainer.Trainer, ['seed'])
+  gin_config.check_bindings([configuration])
+
+
+def test_files_for_several_commands(tmp_path):
+  """Evaluation does not reject what the same file binds for training."""
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from xlflax import evaluate',
+    'from xlflax.evaluation.tasks import perplexity',
+    "include 'pretrain/mlm.gin'",
+    "include 'models/tiny.gin'",
+    f'mono/{_LENGTH} = 32',
+    'evaluate.evaluate.tasks = [@perplexity.Perplexity()]',
+    'perplexity.Perplexity.batch_size = 3',
+  )
+  configuration = gin_config.load_gin_files([mine], partial=True)
+  configuration.expect_build(evaluate.evaluate, ['model_dir'])
+  gin_config.check_bindings([configuration])
+  gin_config.check_bindings([_configuration([mine])])
+  # A flag is for this command.
+  error = _error(_configuration([mine], ['perplexity.Perplexity.batch_size=4']))
+  assert error.got == 'perplexity.Perplexity.batch_size'
+
+
+def test_axes_of_a_grid():
+  configuration = gin_config.load_gin_files(
+    _FILES, (*_GIVEN, 'schedules.WSD.decay_steps=0.1')
+  )
+
+  def trials(*axes):
+    return finetune_grid.trial_configurations(
+      configuration, [hyperparameter_grid.parse_axis(axis) for axis in axes]
+    )
+
+  gin_config.check_bindings(
+    trials('SCHEDULE=@schedules.WSD(),@schedules.Linear()', 'SEED=1,2')
+  )
+  assert _error(*trials('SEED=1,2')).got == 'schedules.WSD.decay_steps'
+  error = _error(
+    *trials('SCHEDULE=@schedules.WSD()', 'schedules.Cosine.end_value=0.1,0.2')
+  )
+  assert (error.got, error.where) == ('schedules.Cosine.end_value', '--grid')
+
+
+def test_objects_that_gin_built_in_another_way():
+  """A class with Gin's decorator receives bindings wherever it is called."""
+  configuration = gin_config.load_gin_files(
+    _FILES, (*_GIVEN, 'schedules.WSD.decay_steps=0.1')
+  )
+  configuration.expect_build(trainer.Trainer)
+  selector = 'xlflax.training.optimization.schedules.WSD'
+  configuration.used['', selector] = {'decay_steps': 0.1}
+  gin_config.check_bindings([configuration])
+
+
+_PRETRAINING = [
+  file for file in gin_files.files('pretrain') if file != 'pretrain/base.gin'
+]
+_FINETUNING = [
+  file
+  for file in gin_files.files('finetune')
+  if not file.endswith('base.gin') and '/settings/' not in file
+]
+
+
+@pytest.mark.parametrize('file', [*_PRETRAINING, *_FINETUNING])
+def test_misspellings_in_shipped_configurations(file):
+  """A wrong scope, field or class is an error that names alternatives."""
+  configuration = gin_config.load_gin_files([file], partial=True)
+  configuration.expect_build(trainer.Trainer)
+  gin_config.check_bindings([configuration])
+  scoped = sorted(
+    (scope, selector, parameter)
+    for scope, selector, parameter in configuration.effects.parameters
+    if scope and selector.startswith('xlflax.') and scope.islower()
+  )
+  objects = {o for o in configuration.effects.objects if 'xlflax' in o[1]}
+  assert len(objects) > 5
+  for scope, selector, parameter in scoped:
+    short = gin_errors.short_name(selector, configuration.imports)
+    name = f'{short}.{parameter}'
+    error = _misspelled(file, f'{scope}x/{name}=None')
+    assert error.got == f'{scope}x/{name}'
+    assert f'{scope}/{name}' in error.expected
+    assert 'did you mean' in error.fix
+  for scope, selector in sorted(objects):
+    prefix = f'{scope}/' if scope.islower() else ''
+    short = gin_errors.short_name(selector, configuration.imports)
+    parameter = gin_errors.parameter_names(selector)[0]
+    error = _misspelled(file, f'{prefix}{short}.{parameter}x=None')
+    assert (error.got, parameter in error.expected) == (f'{parameter}x', True)
+    error = _misspelled(file, f'{prefix}{short}x.{parameter}=None')
+    assert f'{short}' in error.fix
+
+
+def _misspelled(file: str, binding: str) -> errors.ConfigError:
+  with pytest.raises(errors.ConfigError) as error:
+    configuration = gin_config.load_gin_files([file], [binding], partial=True)
+    configuration.expect_build(trainer.Trainer)
+    gin_config.check_bindings([configuration])
+  assert error.value.where == f'--gin.{binding.partition("=")[0]}'
+  return error.value
+
+
+def test_a_macro_that_only_objects_read_which_are_not_constructed():
+  """As DEV_FILES of a run without evaluation."""
+  configuration = gin_config.load_gin_files(
+    ['finetune/tagging.gin'], ["DEV_FILES={'en': 'dev'}"], partial=True
+  )
+  configuration.expect_build(trainer.Trainer)
+  error = _error(configuration)
+  assert error.got == 'DEV_FILES'
+  assert 'dev/example_source.FileDataset.files' in error.fix

@@ -1,0 +1,266 @@
+"""Effects of gin bindings on the objects that a command constructs.
+
+A binding has an effect if an object is constructed in whose scopes it supplies
+the value of a parameter. Gin ignores all other bindings. The objects are found
+without constructing them, by following the references of the configuration.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from xlflax.config import binding_locations, gin_errors
+from xlflax.utils import errors, name_suggestions
+
+# Objects that the commands build. Gin files may serve several commands.
+_ROOTS = ('trainer.Trainer', 'evaluate.evaluate', 'suite_config.Suite')
+_MAX_SUGGESTIONS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Effects:
+  """Bindings that supply a value, and the objects that receive the values.
+
+  Attributes:
+    parameters: Bindings that supply a value: scope, selector and parameter.
+    objects: Scope and selector of the constructed objects.
+  """
+
+  parameters: set[tuple[str, str, str]] = dataclasses.field(default_factory=set)
+  objects: set[tuple[str, str]] = dataclasses.field(default_factory=set)
+
+  def add_call(
+    self,
+    bound: gin_errors.Bound,
+    selector: str,
+    *,
+    scope: tuple[str, ...] = (),
+    given: Collection[str] = (),
+  ) -> None:
+    """Adds the effects of a call of a configurable.
+
+    Args:
+      bound: The bindings.
+      selector: The complete selector of the class or function.
+      scope: The active scopes, outermost first.
+      given: Parameters that the caller passes. Their bindings are counted, but
+        the objects that they refer to are not constructed.
+    """
+    self.objects.add(('/'.join(scope), selector))
+    parameters = gin_errors.effective_bindings(bound, selector, scope)
+    for name, (source, value) in parameters.items():
+      self.parameters.add((source, selector, name))
+      if name not in given:
+        self.add_value(bound, value, scope=scope)
+
+  def add_value(
+    self, bound: gin_errors.Bound, value: Any, *, scope: tuple[str, ...] = ()
+  ) -> None:
+    """Adds the effects of building a value, which may contain references.
+
+    Args:
+      bound: The bindings.
+      value: The value, as Gin stores it.
+      scope: The active scopes, outermost first.
+    """
+    for reference in gin_errors.references_in(value):
+      inner = tuple(reference.scopes) or scope
+      selector = reference.configurable.selector
+      if ('/'.join(inner), selector) not in self.objects:
+        self.add_call(bound, selector, scope=inner)
+
+  def add_used(self, bound: gin_errors.Bound, used: gin_errors.Bound) -> None:
+    """Adds the effects that Gin has recorded.
+
+    Args:
+      bound: The bindings.
+      used: The operative configuration: values by scope and selector.
+    """
+    for (scope, selector), values in used.items():
+      self.objects.add((scope, selector))
+      parameters = gin_errors.effective_bindings(
+        bound, selector, tuple(filter(None, scope.split('/')))
+      )
+      self.parameters.update(
+        (source, selector, name)
+        for name, (source, _) in parameters.items()
+        if name in values
+      )
+
+
+def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
+  """Returns the effects that the bindings of gin files have in any command.
+
+  Args:
+    stages: The bindings after each gin file. A binding that has an effect at
+      one stage may be overridden on purpose by a later file or flag.
+  """
+  effects = Effects()
+  for bound in stages:
+    stage = Effects()
+    for scope, selector in bound:
+      if not scope and selector.endswith(tuple(f'.{x}' for x in _ROOTS)):
+        stage.add_call(bound, selector)
+    effects.parameters.update(stage.parameters)
+    effects.objects.update(stage.objects)
+  return effects
+
+
+def unused_bindings(
+  bindings: Sequence[binding_locations.Binding],
+  bound: gin_errors.Bound,
+  effects: Effects,
+  stages: Sequence[gin_errors.Bound],
+) -> list[binding_locations.Binding]:
+  """Returns the bindings of the user that have no effect.
+
+  A value of a macro that a gin file requires is never reported, because the
+  file cannot be read without it.
+
+  Args:
+    bindings: All bindings of a configuration.
+    bound: The bindings, as Gin stores them.
+    effects: The effects of the objects that the command builds.
+    stages: The bindings after each gin file, as in `file_effects`.
+  """
+  required = {
+    binding.name for binding in bindings if 'gin.REQUIRED' in binding.macros
+  }
+  unused = [
+    binding
+    for binding in bindings
+    if not binding.is_shipped
+    and binding.name not in required
+    and not _is_used(binding, bound, effects)
+  ]
+  if all(binding.is_flag for binding in unused):
+    return unused
+  other_effects = file_effects([*stages, bound])
+  return [
+    binding
+    for binding in unused
+    if binding.is_flag or not _is_used(binding, bound, other_effects)
+  ]
+
+
+def _is_used(
+  binding: binding_locations.Binding, bound: gin_errors.Bound, effects: Effects
+) -> bool:
+  """Returns whether a binding supplies a value."""
+  keys = matching_keys(binding, bound)
+  return not keys or not keys.isdisjoint(effects.parameters)
+
+
+def matching_keys(
+  binding: binding_locations.Binding, bound: gin_errors.Bound
+) -> set[tuple[str, str, str]]:
+  """Returns the scope, complete selector and parameter of a binding.
+
+  A gin file may import a module under another name. Several classes can
+  therefore match.
+
+  Args:
+    binding: The binding.
+    bound: The bindings, as Gin stores them.
+  """
+  if not binding.parameter:
+    return {(binding.name, gin_errors.MACRO, 'value')}
+  keys = {
+    (scope, selector, binding.parameter)
+    for (scope, selector), values in bound.items()
+    if scope == binding.scope
+    and binding.parameter in values
+    and selector.rpartition('.')[2] == binding.selector.rpartition('.')[2]
+  }
+  exact = {key for key in keys if f'.{key[1]}'.endswith(f'.{binding.selector}')}
+  return exact or keys
+
+
+def unused_error(
+  unused: Sequence[binding_locations.Binding],
+  bindings: Sequence[binding_locations.Binding],
+  bound: gin_errors.Bound,
+  effects: Effects,
+  imports: Collection[Any],
+) -> errors.ConfigError:
+  """Returns the error for bindings without effect.
+
+  Args:
+    unused: The bindings without effect. At least one.
+    bindings: All bindings of the configuration.
+    bound: The bindings, as Gin stores them.
+    effects: The effects of the objects that the command builds.
+    imports: The modules that the files import, as Gin stores them.
+  """
+  binding = unused[0]
+  choices = _alternatives(binding, bound, effects, imports)
+  matches = name_suggestions.close_matches(binding.name, choices)
+  if binding.parameter:
+    matches = matches or sorted(choices)[:_MAX_SUGGESTIONS]
+  readers = [
+    other.name
+    for other in bindings
+    if not binding.parameter and binding.name in other.macros
+  ]
+  fix = 'Construct the object by a reference, or remove the binding.'
+  if readers:
+    fix = (
+      f'%{binding.name} is only read by {", ".join(dict.fromkeys(readers))}, '
+      'which have no effect. Construct their objects, or remove the binding.'
+    )
+  elif matches:
+    fix = f'did you mean {" or ".join(matches)}?'
+  elif not binding.parameter:
+    fix = 'Correct the name of the macro, or remove the binding.'
+  others = ', '.join(f'{other.name} ({other.location})' for other in unused[1:])
+  if others:
+    fix += f' These bindings have no effect, either: {others}.'
+  return errors.ConfigError(
+    'A gin binding has no effect',
+    got=binding.name,
+    expected=name_suggestions.format_choices(choices)
+    if choices
+    else 'a parameter of an object that the configuration constructs',
+    where=binding.location,
+    fix=fix,
+  )
+
+
+def _alternatives(
+  binding: binding_locations.Binding,
+  bound: gin_errors.Bound,
+  effects: Effects,
+  imports: Collection[Any],
+) -> set[str]:
+  """Returns bindings that would have an effect, similar to one without.
+
+  They are those of the same class or, if no object of the class is constructed,
+  those of other classes that have the parameter.
+  """
+  if not binding.parameter:
+    return {
+      scope
+      for scope, selector in effects.objects
+      if selector == gin_errors.MACRO
+    }
+  macros = {scope for scope, selector in bound if selector == gin_errors.MACRO}
+  selectors = {key[1] for key in matching_keys(binding, bound)}
+  objects = {obj for obj in effects.objects if obj[1] in selectors}
+  objects = objects or {
+    (scope, selector)
+    for scope, selector in effects.objects
+    if binding.parameter in gin_errors.parameter_names(selector)
+    and selector != gin_errors.MACRO
+  }
+  names = set()
+  for scope, selector in objects:
+    parameters = gin_errors.effective_bindings(
+      bound, selector, tuple(filter(None, scope.split('/')))
+    )
+    source, _ = parameters.get(binding.parameter, ('', None))
+    for prefix in {scope, source} - macros:
+      # An outer binding has no effect if an inner one exists.
+      if len(prefix) >= len(source):
+        name = f'{gin_errors.short_name(selector, imports)}.{binding.parameter}'
+        names.add(f'{prefix}/{name}' if prefix else name)
+  return names
