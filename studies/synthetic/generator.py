@@ -114,7 +114,7 @@ def _check_directory(directory: pathlib.Path, record: str) -> None:
   else:
     return
   raise errors.CorpusError(
-    'The output directory of synthetic languages must be empty',
+    'The output directory must be empty or contain data of the same options',
     got=got,
     where=str(directory),
     fix='choose another directory, or delete this one',

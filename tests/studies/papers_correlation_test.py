@@ -31,11 +31,13 @@ def test_correlation_over_layers():
   assert correlation.layer_correlations(cka, sentences) == {
     name: pytest.approx(expected)
   }
-  found = correlation.layer_correlations(cka, sentences, mapping='none')
-  assert found == {name: pytest.approx(-expected)}
+  correlations = correlation.layer_correlations(cka, sentences, mapping='none')
+  assert correlations == {name: pytest.approx(-expected)}
 
 
 def test_too_few_layers_and_constant_values():
   assert correlation.layer_correlations(*_rows('a', _CKA[:2], _ACCURACY)) == {}
-  found = correlation.layer_correlations(*_rows('a', [0.5] * 3, _ACCURACY))
-  assert all(map(math.isnan, found.values())) and len(found) == 1
+  correlations = correlation.layer_correlations(
+    *_rows('a', [0.5] * 3, _ACCURACY)
+  )
+  assert all(map(math.isnan, correlations.values())) and len(correlations) == 1
