@@ -146,13 +146,11 @@ CASES = (
   _MOCO,
   _with_config_value(_MODELS['mbert-tlm'], 'remat', 'minimal', _ONE_GPU),
   _with_config_value(_MOCO, 'remat', 'minimal', _EIGHT_GPUS),
-  _with_config_value(_MODELS['mbert-tlm'], 'remat', 'narrow', _ONE_GPU),
-  _with_config_value(_MOCO, 'remat', 'narrow', _EIGHT_GPUS),
+  _with_config_value(_MODELS['mbert-tlm'], 'remat', 'save_hidden', _ONE_GPU),
+  _with_config_value(_MOCO, 'remat', 'save_hidden', _EIGHT_GPUS),
   _with_config_value(_MODELS['xlmr-large'], 'remat', 'minimal', _ONE_GPU),
   _with_config_value(_MODELS['mbert-tlm'], 'remat', 'full', _ONE_GPU),
-  _with_config_value(
-    _MODELS['xlmr-base'], 'matmul_precision', 'eight_bits', _ONE_GPU
-  ),
+  _with_config_value(_MODELS['xlmr-base'], 'matmul_precision', 'fp8', _ONE_GPU),
   _with_attention_backend(_MODELS['xlmr-base'], 'fused', _ONE_GPU, 'tpu:v6e:8'),
   _with_attention_backend(_MODELS['xlmr-base'], 'cudnn', _ONE_GPU),
   *(_make_paper_case(row) for row in scaling.MODELS if row.file in _PAPERS),

@@ -72,7 +72,7 @@ def _make_steps(
 ) -> dict[str, Callable[[], object]]:
   """Returns a function for each step, with its models loaded."""
   deduplication = fuzzy_deduplication.Deduplication(
-    mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
+    mode=fuzzy_deduplication.DeduplicationMode.FUZZY
   )
   _filter_lines(lines[:10], min_script_share=0.5, min_language_probability=0.5)
   fuzzy_deduplication.band_keys([text for _, text in lines[:10]], deduplication)

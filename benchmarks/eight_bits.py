@@ -5,7 +5,7 @@
 Trains MLM models with the architecture of `recipes/small.gin` (4 layers, rotary
 positions, pre-norm, no dropout, 40 % of the tokens masked, Muon) and width 64 on
 the text and cache of `benchmarks.row_orders`: in float32, in bfloat16, and in
-bfloat16 with `matmul_precision = 'eight_bits'`, which a CPU rounds as tensor
+bfloat16 with `matmul_precision = 'fp8'`, which a CPU rounds as tensor
 cores do. Variants share seeds, and therefore initial parameters, sequences and
 masks. Prints, for each variant, the mean loss over seeds of each quarter of the
 steps, its difference from float32, and the standard error of the difference.
@@ -28,7 +28,7 @@ from xlflax.training.optimization import optimizers, schedules
 VARIANTS = {
   'float32': {},
   'bfloat16': {'dtype': 'bfloat16'},
-  'eight_bits': {'dtype': 'bfloat16', 'matmul_precision': 'eight_bits'},
+  'fp8': {'dtype': 'bfloat16', 'matmul_precision': 'fp8'},
 }
 
 

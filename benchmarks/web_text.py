@@ -37,7 +37,7 @@ from xlflax.data.corpus.corpus_directory import TEST, TRAIN, Corpus
 from xlflax.data.preprocessing import fuzzy_deduplication, language_id
 
 _DEDUPLICATION = fuzzy_deduplication.Deduplication(
-  mode=fuzzy_deduplication.DeduplicationMode.NOT_NEAR
+  mode=fuzzy_deduplication.DeduplicationMode.FUZZY
 )
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _MIN_CHARACTERS, _MAX_REPLACED_FRACTION = 80, 0.4

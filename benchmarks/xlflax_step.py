@@ -20,15 +20,14 @@ CHUNK_SIZE = 8192
 
 # Variant -> options of the objective for scoring the vocabulary.
 HEADS = {
-  'gathered': dict(logit_positions=masked_lm.LogitPositions.GATHERED),
+  'gathered': dict(logit_positions=masked_lm.LogitPositions.MASKED),
   'gathered_chunked': dict(
-    logit_positions=masked_lm.LogitPositions.GATHERED, chunk_size=CHUNK_SIZE
+    logit_positions=masked_lm.LogitPositions.MASKED, chunk_size=CHUNK_SIZE
   ),
   'every_chunked': dict(
-    logit_positions=masked_lm.LogitPositions.EVERY_POSITION,
-    chunk_size=CHUNK_SIZE,
+    logit_positions=masked_lm.LogitPositions.ALL, chunk_size=CHUNK_SIZE
   ),
-  'every': dict(logit_positions=masked_lm.LogitPositions.EVERY_POSITION),
+  'every': dict(logit_positions=masked_lm.LogitPositions.ALL),
 }
 
 

@@ -169,7 +169,7 @@ class Trainer:
   profile_memory: bool = _changeable(default=False)
   stop_after_steps: validation.PositiveInt | None = _changeable(default=None)
   on_config_mismatch: run_directory.OnConfigMismatch = _changeable(
-    default=run_directory.OnConfigMismatch.REFUSE
+    default=run_directory.OnConfigMismatch.ERROR
   )
   hooks: tuple[hook_base.Hook, ...] = _changeable(default=())
 

@@ -151,9 +151,9 @@ class Condition:
   sharing: SharingPlan | None = None
   begins_from: str | None = None
   taken: Initialization = Initialization.ALL
-  norms: EmbeddingNorms = EmbeddingNorms.FRESH
+  norms: EmbeddingNorms = EmbeddingNorms.INITIALIZED
   interpolated: bool = False
-  mixing: EmbeddingMixing = EmbeddingMixing.MATCHED
+  mixing: EmbeddingMixing = EmbeddingMixing.FOCUS
   frozen: tuple[str, ...] = ()
   max_pairs: int | None = None
   pairs: PairOptions = AS_XLM

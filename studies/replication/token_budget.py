@@ -6,7 +6,7 @@ from studies.replication import trainers
 from studies.replication.conditions import Condition, Initialization, Size
 from xlflax.data.dataset_config import ExampleLayout
 
-_TWO_SIDED_LAYOUTS = (ExampleLayout.SIDES, ExampleLayout.ADJACENT)
+_TWO_SIDED_LAYOUTS = (ExampleLayout.DUAL, ExampleLayout.INTERLEAVED)
 
 
 def count_tokens(

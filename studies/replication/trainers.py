@@ -156,12 +156,12 @@ def build_dataset(
     pairs=condition.pairs,
   )
   if loss in _SIDES_LOSSES:
-    layout, length = ExampleLayout.SIDES, size.length
+    layout, length = ExampleLayout.DUAL, size.length
     options['pairs'] = dataset_config.PairOptions(order=condition.pairs.order)
   elif loss is Loss.TLM:
     layout, length = ExampleLayout.PAIRS, 2 * size.length
   elif loss in _ADJACENT_LOSSES:
-    layout, length = ExampleLayout.ADJACENT, size.length
+    layout, length = ExampleLayout.INTERLEAVED, size.length
     options = dict(mixture='corpus.mono', batching='one_language')
   else:
     layout, length = ExampleLayout.SENTENCES, size.length

@@ -76,7 +76,7 @@ def test_flags_are_macros(arguments_of, capsys):
     settings.num_train_steps,
   ) == ('train', 'a b', 'c', 'v', 'k', 2000)
   assert settings.stop_after_steps is None
-  assert settings.on_config_mismatch is run_directory.OnConfigMismatch.REFUSE
+  assert settings.on_config_mismatch is run_directory.OnConfigMismatch.ERROR
   assert "MODEL_DIR = 'a b'" in seen['gin_config']
   assert json.loads(capsys.readouterr().out) == {'step': 3}
 
@@ -121,7 +121,8 @@ def test_dry_run_and_other_configuration(arguments_of):
   )
   assert seen['kind'] == 'plan'
   assert (
-    seen['settings'].on_config_mismatch is run_directory.OnConfigMismatch.ACCEPT
+    seen['settings'].on_config_mismatch
+    is run_directory.OnConfigMismatch.CONTINUE
   )
 
 

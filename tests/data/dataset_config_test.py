@@ -67,21 +67,17 @@ def test_unknown_value_names_the_choices():
       ('DatasetConfig.pairs', 'ExampleLayout.BLOCKS', "dataset 'mono'"),
     ),
     (
-      {
-        'layout': 'sides',
-        'pairs': dataset_config.PairOptions(separator='bert'),
-      },
-      (
-        'DatasetConfig.pairs.separator',
-        'ExampleLayout.SIDES',
-        "dataset 'mono'",
-      ),
+      {'layout': 'dual', 'pairs': dataset_config.PairOptions(separator='bert')},
+      ('DatasetConfig.pairs.separator', 'ExampleLayout.DUAL', "dataset 'mono'"),
     ),
     (
-      {'layout': 'adjacent', 'pairs': dataset_config.PairOptions(max_tokens=9)},
+      {
+        'layout': 'interleaved',
+        'pairs': dataset_config.PairOptions(max_tokens=9),
+      },
       (
         'DatasetConfig.pairs.max_tokens',
-        'ExampleLayout.ADJACENT',
+        'ExampleLayout.INTERLEAVED',
         "dataset 'mono'",
       ),
     ),
@@ -114,7 +110,7 @@ def test_spec_has_the_keys_of_the_layout():
   one = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
   assert _dataset(layout='blocks').batch_spec(_SPEC).keys() == one
   assert _dataset(layout='pairs').batch_spec(_SPEC).keys() == one | {'side_ids'}
-  both = _dataset(layout='sides').batch_spec(_SPEC)
+  both = _dataset(layout='dual').batch_spec(_SPEC)
   assert both.keys() == one | {f'paired_{key}' for key in one}
   assert {(v.shape, v.dtype) for v in both.values()} == {
     ((4, 16), jnp.dtype('int32'))

@@ -15,10 +15,10 @@ def _dataset(layout, **settings):
   'layout, languages',
   [
     ('blocks', ('en',)),
-    ('adjacent', ('en',)),
+    ('interleaved', ('en',)),
     ('sentences', ('en',)),
     ('pairs', ('de', 'en')),
-    ('sides', ('de', 'en')),
+    ('dual', ('de', 'en')),
   ],
 )
 def test_layouts_and_their_tasks(layout, languages):

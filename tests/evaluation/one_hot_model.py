@@ -38,7 +38,7 @@ class OneHot(nn.Module):
 INPUTS = {
   'length': 128,
   'separator': 'xlmr',
-  'positions': 'running',
+  'positions': 'continuous',
   'doc_stride': 128,
   'max_question_length': 64,
 }

@@ -106,7 +106,7 @@ def _tasks():
   pairs = one_hot_model.Held(parts=(('en', _RATED),))
   mined = _Mined()
   return [
-    retrieval_task.Retrieval(source=_Pairs(), pair_filter='nothing', csls=None),
+    retrieval_task.Retrieval(source=_Pairs(), pair_filter='none', csls=None),
     similarity_search.SimilaritySearch(source=_Pairs(), num_neighbors=1),
     mining_task.BitextMining(source=mined, num_neighbors=1),
     retrieval_predictions.RetrievalPredictions(source=mined),

@@ -142,12 +142,12 @@ def test_options_come_from_what_was_trained(copier):
     )
 
   trained = seq2seq.Translation(
-    decoder_start='eos', source_symbols='language_last'
+    decoder_start='eos', source_symbols='language_suffix'
   )
   other = denoising.SpanCorruption(decoder_start='pad')
   assert begun(other, trained) == (
     trained.decoder_start,
-    SourceSymbols.LANGUAGE_LAST,
+    SourceSymbols.LANGUAGE_SUFFIX,
   )
   assert begun(other)[0] is other.decoder_start
   assert begun(trained, decoder_start='bos')[0].value == 'bos'
@@ -169,7 +169,7 @@ def test_symbols_of_the_source_are_those_of_training(copier):
   found = _translate(
     copier,
     ['warm milk'],
-    source_symbols='language_last',
+    source_symbols='language_suffix',
     decoder_start='language',
   )
   pieces = copier.vocabulary.encode('warm milk')

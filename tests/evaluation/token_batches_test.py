@@ -61,7 +61,7 @@ def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
 
 @pytest.mark.parametrize(
   'positions, expected',
-  [('reset', [0, 1, 2, 0, 1, 2]), ('running', [0, 1, 2, 3, 4, 5])],
+  [('reset', [0, 1, 2, 0, 1, 2]), ('continuous', [0, 1, 2, 3, 4, 5])],
 )
 def test_batches_of_pairs_follow_the_options(vocabulary, positions, expected):
   units = [(np.array([20]), np.array([21]))]

@@ -125,7 +125,7 @@ def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
 
 
 @pytest.mark.parametrize('first', ['finished', 'stopped', 'killed'])
-@pytest.mark.parametrize('on_config_mismatch', ['refuse', 'accept'])
+@pytest.mark.parametrize('on_config_mismatch', ['error', 'continue'])
 def test_scores_of_two_dev_sets_are_not_compared(
   run, monkeypatch, first, on_config_mismatch
 ):

@@ -76,8 +76,8 @@ _STREAMS = {
     choice_featurizer.MultipleChoiceFeaturizer(), group_size=2
   ),
 }
-_TEXT = {'blocks', 'sentences', 'pairs', 'sides', 'adjacent'}
-_SINGLE = {*_STREAMS} - {'sides', 'adjacent'}
+_TEXT = {'blocks', 'sentences', 'pairs', 'dual', 'interleaved'}
+_SINGLE = {*_STREAMS} - {'dual', 'interleaved'}
 _GENERATOR = encoder_config.EncoderConfig(
   num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
 )
@@ -86,9 +86,9 @@ _GENERATOR = encoder_config.EncoderConfig(
 _READ = {
   masked_lm.MaskedLM(): {*_STREAMS},
   masked_lm.TranslationLM(): {'pairs'},
-  cross_attention_mlm.CrossAttentionMLM(): {'sides', 'adjacent'},
-  sentence_alignment.SentenceAlignment(): {'sides', 'adjacent'},
-  seq2seq.Translation(): {'sides'},
+  cross_attention_mlm.CrossAttentionMLM(): {'dual', 'interleaved'},
+  sentence_alignment.SentenceAlignment(): {'dual', 'interleaved'},
+  seq2seq.Translation(): {'dual'},
   denoising.SpanCorruption(): _SINGLE,
   denoising.TextInfilling(): _SINGLE,
   denoising.MaskedSeq2Seq(): _SINGLE,

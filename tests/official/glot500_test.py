@@ -106,7 +106,7 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
     pooling='mean_all',
     max_length=128,
     centering='none',
-    pair_filter='nothing',
+    pair_filter='none',
   )
   result = task.evaluate(ours.subject())
   assert not result.failures

@@ -51,7 +51,7 @@ def test_published_settings(row):
     assert (read.pairs.min_tokens, read.pairs.max_tokens) == (10, 128)
     assert read.seed_offset == 0  # the same pairs in both
     if read.layout is dataset_config.ExampleLayout.PAIRS:
-      assert read.pairs.positions is dataset_config.PositionIds.RUNNING
+      assert read.pairs.positions is dataset_config.PositionIds.CONTINUOUS
 
 
 @pytest.mark.parametrize('row', _ROWS)
@@ -71,7 +71,7 @@ def test_ablations(row):
     assert objectives.get(name, masked_lm.MaskedLM()).mask_ratio == 0.15
   if 'mlm' in objectives:  # of both sentences of the pairs
     assert {s.layout for s in settings.datasets} == {
-      dataset_config.ExampleLayout.SIDES
+      dataset_config.ExampleLayout.DUAL
     }
 
 

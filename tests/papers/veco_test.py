@@ -92,8 +92,8 @@ def test_phases():
     for e in second.objectives.entries
   }
   assert layouts == {
-    'ca_mlm': dataset_config.ExampleLayout.ADJACENT,
-    'ca_mlm_pairs': dataset_config.ExampleLayout.SIDES,
+    'ca_mlm': dataset_config.ExampleLayout.INTERLEAVED,
+    'ca_mlm_pairs': dataset_config.ExampleLayout.DUAL,
     'tlm': dataset_config.ExampleLayout.PAIRS,
   }
 
@@ -167,7 +167,7 @@ def test_where_decoders_begin(row, fresh):
   if init is not None:
     wanted = decoder_initialization.CrossAttention
     assert init.decoder.cross_attention is (
-      wanted.FRESH if fresh else wanted.PLUG_IN
+      wanted.RANDOM if fresh else wanted.PLUG_IN
     )
 
 

@@ -101,4 +101,4 @@ def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
   suite_result_store.write(result, tmp_path)
   suite_result_store.check_run('m@1', 'r', 'xtreme', tmp_path)
   with raises_error(errors.RunDirectoryError, where='a.json'):
-    suite_result_store.check_run('m@1', 'r', 'ours', tmp_path)
+    suite_result_store.check_run('m@1', 'r', 'xlflax', tmp_path)

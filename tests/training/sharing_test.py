@@ -32,7 +32,7 @@ _MONO = dataclasses.replace(
 _SIDES = dataset_config.DatasetConfig(
   name='sides',
   mixture='corpus.parallel',
-  layout='sides',
+  layout='dual',
   length=10,
   batch_size=8,
   batching='one_language',
@@ -63,7 +63,7 @@ def _fails(dataset, spec=_SPEC, plan=_PLAN) -> str:
 def test_datasets_of_one_language_at_a_time_are_fine():
   adjacent = dataclasses.replace(
     _SIDES,
-    layout=dataset_config.ExampleLayout.ADJACENT,
+    layout=dataset_config.ExampleLayout.INTERLEAVED,
     pairs=dataset_config.PairOptions(order='random'),
   )
   sharing_checks.check_sharing(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)

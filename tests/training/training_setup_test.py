@@ -34,7 +34,7 @@ MONO = dataset_config.DatasetConfig(
 _SIDES = dataset_config.DatasetConfig(
   name='sides',
   mixture='corpus.parallel',
-  layout='sides',
+  layout='dual',
   length=10,
   batch_size=16,
 )
@@ -77,7 +77,7 @@ def make_settings(**fields) -> trainer_lib.Trainer:
     log_metrics_every=10,
     prefetch=2,
     stop_after_steps=None,
-    on_config_mismatch=run_directory.OnConfigMismatch.REFUSE,
+    on_config_mismatch=run_directory.OnConfigMismatch.ERROR,
   )
   return trainer_lib.Trainer(**(given | fields))
 

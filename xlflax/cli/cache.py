@@ -311,7 +311,7 @@ def _plan(options: FinalizeOptions, mixtures: list[str]):
   elif options.append:
     changed = cache_writer.Changed.ADD
   else:
-    changed = cache_writer.Changed.REFUSE
+    changed = cache_writer.Changed.ERROR
   return cache_writer.Plan(
     directory=pathlib.Path(options.output),
     mixtures=mixtures,

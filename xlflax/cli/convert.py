@@ -228,17 +228,13 @@ def from_hf(options: FromHfOptions) -> None:
   """Converts the model, or prints the mapping of tensors."""
   from xlflax.interop.huggingface import huggingface_import, mapping_tables
 
-  unused_rows = {
-    'error': huggingface_import.UnusedRows.REFUSE,
-    'keep': huggingface_import.UnusedRows.KEEP,
-  }
   checked = huggingface_import.check_import(
     options.path,
     scan_layers=options.scan_layers,
     pad_vocab_size_multiple=options.pad_vocab_size_multiple,
     languages=options.languages or None,
     vocabulary=options.vocabulary,
-    unused_rows=unused_rows[options.unused_embeddings],
+    unused_rows=options.unused_embeddings,
     drop=options.exclude,
   )
   if options.dry_run:

@@ -102,7 +102,7 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   if not options.recipe.endswith('.gin'):
     gin_config.check_bindings([configuration])
   has_recipe = any(task.recipe for task in suite.tasks)
-  if suite.recipe != suite_config.OURS and not has_recipe:
+  if suite.recipe != suite_config.DEFAULT_RECIPE and not has_recipe:
     raise errors.ConfigError(
       'The recipe has no settings for the tasks of the suite',
       got=f'--recipe={options.recipe}',

@@ -241,9 +241,7 @@ def _run_grids(
     'keep': options.keep_checkpoints,
     'untrained': options.random_init_baseline,
     'batch_size': options.eval_batch_size,
-    'on_config_mismatch': {'error': 'refuse', 'continue': 'accept'}[
-      options.on_config_mismatch
-    ],
+    'on_config_mismatch': options.on_config_mismatch,
   }
   if languages := _languages(options):
     return finetune_grid.finetune_directions(languages=languages, **arguments)

@@ -262,13 +262,8 @@ def _deduplication(options: PreprocessOptions) -> Any:
     DeduplicationMode,
   )
 
-  kept_lines = {
-    'none': DeduplicationMode.ALL,
-    'exact': DeduplicationMode.NOT_EQUAL,
-    'fuzzy': DeduplicationMode.NOT_NEAR,
-  }
   return Deduplication(
-    mode=kept_lines[options.dedup],
+    mode=DeduplicationMode(options.dedup),
     num_bands=options.minhash_bands,
     rows_per_band=options.minhash_rows,
     ngram_size=options.minhash_ngram,

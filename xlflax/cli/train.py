@@ -250,13 +250,11 @@ def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
     'trackers': list(options.report_to) or None,
     'profile_memory': options.profile_memory or None,
   }
-  on_mismatch = {
-    'error': run_directory.OnConfigMismatch.REFUSE,
-    'continue': run_directory.OnConfigMismatch.ACCEPT,
-  }
   run = phase.configuration.build(
     trainer.Trainer,
-    on_config_mismatch=on_mismatch[options.on_config_mismatch],
+    on_config_mismatch=run_directory.OnConfigMismatch(
+      options.on_config_mismatch
+    ),
     **{name: value for name, value in fields.items() if value is not None},
     **options.dummy_vocabulary(),
   )

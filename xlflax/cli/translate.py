@@ -54,7 +54,7 @@ class TranslateOptions:
   n_best: shared_options.PositiveInt = 1
   max_length: shared_options.PositiveInt | None = None
   decoder_start_token: Literal['language', 'bos', 'pad', 'eos'] | None = None
-  source_special_tokens: Literal['bos', 'language_last'] | None = None
+  source_special_tokens: Literal['bos', 'language_suffix'] | None = None
   compilation: shared_options.CompilationOptions = (
     shared_options.CompilationOptions()
   )

@@ -220,9 +220,9 @@ def shipped_suites() -> set[str]:
 
 
 def suite_recipes() -> set[str]:
-  """Returns the names of the suite recipes of the package, and 'ours'."""
+  """Returns the names of the suite recipes of the package, and 'xlflax'."""
   folder = config_files.SHIPPED / 'suites' / 'recipes'
-  return {'ours', *(path.stem for path in folder.glob('*.gin'))}
+  return {'xlflax', *(path.stem for path in folder.glob('*.gin'))}
 
 
 def _declared(node: ast.ClassDef) -> Iterable[str]:

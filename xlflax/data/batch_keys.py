@@ -13,8 +13,8 @@ T is the sequence length of the dataset.
 | `side_ids` | [B, T] | only for parallel pairs in one sequence: 0 for the first
   side, 1 for the second |
 
-Datasets of parallel pairs in separate sequences (`ExampleLayout.SIDES`) and
-datasets of adjacent segments (`ExampleLayout.ADJACENT`) hold the second side
+Datasets of parallel pairs in separate sequences (`ExampleLayout.DUAL`) and
+datasets of adjacent segments (`ExampleLayout.INTERLEAVED`) hold the second side
 under the same keys with the prefix `paired_`: row b of `paired_token_ids` is
 the translation of row b of `token_ids`. Both sides have the same length T.
 

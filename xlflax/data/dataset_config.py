@@ -25,19 +25,20 @@ class ExampleLayout(enum.Enum):
   * SENTENCES (T = 6): Each line is one sequence, truncated to T - 2 tokens:
     `<s> a b </s> <pad> <pad>`, `<s> c d e f </s>`.
   * PAIRS (T = 8): Both sides are in one sequence: `<s> a b </s> </s> c d </s>`.
-  * SIDES (T = 4): The sides are in two sequences, `<s> a b </s>` under
+  * DUAL (T = 4): The sides are in two sequences, `<s> a b </s>` under
     `token_ids` and `<s> c d </s>` under `paired_token_ids`.
-  * ADJACENT (T = 4): The sides are adjacent segments of one document. The lines
-    of a document are joined as in BLOCKS and cut into windows of 2 (T - 2)
-    tokens. The halves of a window are the two sides. The last, shorter window
-    of a document is halved, too (VECO, section 4).
+  * INTERLEAVED (T = 4): The segments of a document alternate between the two
+    sides, so that the sides are adjacent segments. The lines of a document are
+    joined as in BLOCKS and cut into windows of 2 (T - 2) tokens. The halves of
+    a window are the two sides. The last, shorter window of a document is
+    halved, too (VECO, section 4).
   """
 
   BLOCKS = 'blocks'
   SENTENCES = 'sentences'
   PAIRS = 'pairs'
-  SIDES = 'sides'
-  ADJACENT = 'adjacent'
+  DUAL = 'dual'
+  INTERLEAVED = 'interleaved'
 
 
 class LanguageBatching(enum.Enum):
@@ -85,22 +86,22 @@ class SpecialTokenTemplate(enum.Enum):
 class PositionIds(enum.Enum):
   """Positions of the second side of a pair.
 
-  RUNNING continues the positions of the first side (PPA). RESET restarts at 0
-  (XLM).
+  CONTINUOUS continues the positions of the first side (PPA). RESET restarts at
+  0 (XLM).
   """
 
-  RUNNING = 'running'
+  CONTINUOUS = 'continuous'
   RESET = 'reset'
 
 
 class PairOrder(enum.Enum):
   """Order of the two sides of a pair.
 
-  AS_IS keeps the order of the corpus, REVERSED exchanges the sides of every
+  UNCHANGED keeps the order of the corpus, REVERSED exchanges the sides of every
   pair, and RANDOM exchanges them with probability 1/2 (PPA).
   """
 
-  AS_IS = 'as_is'
+  UNCHANGED = 'unchanged'
   REVERSED = 'reversed'
   RANDOM = 'random'
 
@@ -121,8 +122,8 @@ class PairOptions:
   """
 
   separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR
-  positions: PositionIds = PositionIds.RUNNING
-  order: PairOrder = PairOrder.AS_IS
+  positions: PositionIds = PositionIds.CONTINUOUS
+  order: PairOrder = PairOrder.UNCHANGED
   min_tokens: validation.PositiveInt = 1
   max_tokens: validation.PositiveInt | None = None
 
@@ -194,7 +195,7 @@ class DatasetConfig:
       network. If None, sequences are shuffled over the entire task.
     max_examples: Maximum number of examples of each task. Only the first
       `max_examples` examples that pass the filters are used, and N_i is at most
-      this number. Requires one example per sequence: SENTENCES, PAIRS or SIDES
+      this number. Requires one example per sequence: SENTENCES, PAIRS or DUAL
       without packing (PPA: 250k, 600k and 2M pairs).
     packing: Packing of several examples into one sequence (SENTENCES and PAIRS
       only).
@@ -230,7 +231,7 @@ class DatasetConfig:
   @property
   def parallel(self) -> bool:
     """True if the tasks of the dataset must have two sides."""
-    return self.layout in (ExampleLayout.PAIRS, ExampleLayout.SIDES)
+    return self.layout in (ExampleLayout.PAIRS, ExampleLayout.DUAL)
 
   @property
   def capacity(self) -> int:
@@ -264,7 +265,7 @@ class DatasetConfig:
     )
     if self.layout is ExampleLayout.PAIRS:
       return (*keys, batch_keys.SIDE_IDS)
-    if self.layout in (ExampleLayout.SIDES, ExampleLayout.ADJACENT):
+    if self.layout in (ExampleLayout.DUAL, ExampleLayout.INTERLEAVED):
       return keys + tuple(batch_keys.PAIRED + key for key in keys)
     return keys
 
@@ -296,12 +297,12 @@ def _check_options(dataset: DatasetConfig) -> None:
   layout = dataset.layout
   pairs = dataset.pairs
   default = PairOptions()
-  two_sided = dataset.parallel or layout is ExampleLayout.ADJACENT
+  two_sided = dataset.parallel or layout is ExampleLayout.INTERLEAVED
   is_ignored = {
     'max_examples': (
       dataset.max_examples is not None
       and (
-        layout in (ExampleLayout.BLOCKS, ExampleLayout.ADJACENT)
+        layout in (ExampleLayout.BLOCKS, ExampleLayout.INTERLEAVED)
         or dataset.packing is not Packing.NONE
       )
     ),
@@ -321,7 +322,7 @@ def _check_options(dataset: DatasetConfig) -> None:
       and pairs.positions is not default.positions
     ),
     'pairs.max_tokens': (
-      layout is ExampleLayout.ADJACENT and pairs.max_tokens is not None
+      layout is ExampleLayout.INTERLEAVED and pairs.max_tokens is not None
     ),
   }
   for name, ignored in is_ignored.items():

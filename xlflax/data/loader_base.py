@@ -183,7 +183,7 @@ def side_languages(
     vocabulary: Vocabulary that maps language codes to ids.
     languages: Languages of the sides of the task.
   """
-  if dataset.layout is dataset_config.ExampleLayout.ADJACENT:
+  if dataset.layout is dataset_config.ExampleLayout.INTERLEAVED:
     languages = languages * 2
   return tuple(map(vocabulary.language_id, languages))
 

@@ -50,7 +50,7 @@ def finetune(
   untrained: bool = False,
   batch_size: validation.PositiveInt = 64,
   on_config_mismatch: run_directory.OnConfigMismatch | str = (
-    run_directory.OnConfigMismatch.REFUSE
+    run_directory.OnConfigMismatch.ERROR
   ),
 ) -> grid_report.GridReport:
   """Fine-tunes all trials of a grid and evaluates the best setting.

@@ -174,7 +174,7 @@ class TrialRunner:
   select: str | None = None
   keep: Keep = Keep.BEST
   on_config_mismatch: run_directory.OnConfigMismatch = (
-    run_directory.OnConfigMismatch.REFUSE
+    run_directory.OnConfigMismatch.ERROR
   )
 
   def directory(self, trial: hyperparameter_grid.Trial) -> pathlib.Path:
@@ -256,7 +256,7 @@ class TrialRunner:
         fix='Pass another --output. Scores of different dev sets cannot be '
         'compared.',
       )
-    if self.on_config_mismatch is not run_directory.OnConfigMismatch.REFUSE:
+    if self.on_config_mismatch is not run_directory.OnConfigMismatch.ERROR:
       return
     recorded_hashes = record.config.split()
     current_hashes = trial.fingerprint.split()

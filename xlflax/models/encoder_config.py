@@ -66,8 +66,9 @@ class Remat(enum.StrEnum):
   NONE = 'none'
   # Everything except the results of matmuls with weights.
   MINIMAL = 'minimal'
-  # As MINIMAL, and also the results of matmuls that are wider than their input.
-  NARROW = 'narrow'
+  # Everything except the results of matmuls with weights that are at most as
+  # wide as their input, which excludes the inner states of feed-forward blocks.
+  SAVE_HIDDEN = 'save_hidden'
   # Everything. Only the inputs of the layers are saved.
   FULL = 'full'
 
@@ -76,9 +77,9 @@ class MatmulPrecision(enum.StrEnum):
   """Number format of the matmuls of hidden states and weights."""
 
   # The compute dtype.
-  PLAIN = 'plain'
+  DEFAULT = 'default'
   # FP8, on NVIDIA GPUs of compute capability 8.9 or later (L40S, H100).
-  EIGHT_BITS = 'eight_bits'
+  FP8 = 'fp8'
 
 
 class AttentionBackend(enum.StrEnum):
@@ -193,7 +194,7 @@ class TransformerConfig:
   scan_layers: bool = True
   unroll_layers: bool | None = None
   remat: Remat = Remat.NONE
-  matmul_precision: MatmulPrecision = MatmulPrecision.PLAIN
+  matmul_precision: MatmulPrecision = MatmulPrecision.DEFAULT
   attention_backend: AttentionBackend = AttentionBackend.AUTO
   initializer_range: validation.PositiveFloat = 0.02
 

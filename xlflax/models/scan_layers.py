@@ -167,7 +167,7 @@ def remat_policy(remat: encoder_config.Remat):
   if remat is encoder_config.Remat.FULL:
     return policies.nothing_saveable
   matmul_policy = policies.checkpoint_dots_with_no_batch_dims
-  if remat is encoder_config.Remat.NARROW:
+  if remat is encoder_config.Remat.SAVE_HIDDEN:
     matmul_policy = _is_narrow_matmul
   return policies.save_from_both_policies(
     matmul_policy, policies.save_only_these_names(*custom_vjp.SAVED_NAMES)

@@ -55,12 +55,12 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
   ),
   Rows.SIDES: (
     'The objective requires the two sides of a pair as separate sequences',
-    'Use a dataset with ExampleLayout.SIDES or ExampleLayout.ADJACENT, or TranslationPairFeaturizer of '
+    'Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED, or TranslationPairFeaturizer of '
     'labeled examples',
   ),
   Rows.TRANSLATIONS: (
     'The objective requires a text and its translation as separate sequences',
-    'Use a dataset over a parallel mixture with ExampleLayout.SIDES',
+    'Use a dataset over a parallel mixture with ExampleLayout.DUAL',
   ),
 }
 
@@ -153,7 +153,7 @@ def _provides_rows(dataset: Any, ranks: Mapping[str, int], rows: Rows) -> bool:
   if rows is Rows.PAIR:
     return layout is ExampleLayout.PAIRS
   if rows is Rows.TRANSLATIONS:
-    return has_two_sides and layout is not ExampleLayout.ADJACENT
+    return has_two_sides and layout is not ExampleLayout.INTERLEAVED
   return has_two_sides
 
 

@@ -1,6 +1,6 @@
 """Batches that store the sides of a pair as two sequences.
 
-These are the batches of `ExampleLayout.SIDES` and `ExampleLayout.ADJACENT`.
+These are the batches of `ExampleLayout.DUAL` and `ExampleLayout.INTERLEAVED`.
 """
 
 import jax
@@ -35,7 +35,7 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
       got=f'a batch with the keys {sorted(batch)}',
       expected=f'a batch with {batch_keys.PAIRED}{batch_keys.TOKEN_IDS}',
       where=f'objective {objective!r}',
-      fix='Use a dataset with ExampleLayout.SIDES or ExampleLayout.ADJACENT',
+      fix='Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED',
     )
   return first, second
 

@@ -135,7 +135,7 @@ def describe_memory_shortage(
     f'{_gib(fraction * accelerator.memory)} of the '
     f'{_gib(accelerator.memory)} of a {accelerator.name} '
     f'({fraction:.0%}{source}). Increase accumulation (now {accumulation}), '
-    "decrease the batch size, set remat = 'minimal', 'narrow' or 'full', or "
+    "decrease the batch size, set remat = 'minimal', 'save_hidden' or 'full', or "
     'increase Partitioner.fsdp.'
   ]
 

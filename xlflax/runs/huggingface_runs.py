@@ -24,7 +24,7 @@ def from_huggingface(
   languages: Sequence[str] | None = None,
   vocabulary: validation.FilePath | None = None,
   unused_rows: huggingface_import.UnusedRows
-  | str = huggingface_import.UnusedRows.REFUSE,
+  | str = huggingface_import.UnusedRows.ERROR,
   drop: Sequence[str] = (),
   scan_layers: bool = True,
   pad_vocab_size_multiple: validation.PositiveInt = 128,

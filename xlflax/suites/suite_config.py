@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from xlflax.utils import errors, name_suggestions, validation
 
-OURS = 'ours'  # The default recipe, which has no gin file of its own.
+DEFAULT_RECIPE = (
+  'xlflax'  # The default recipe, which has no gin file of its own.
+)
 
 
 @validation.validate_fields
@@ -65,7 +67,7 @@ class Suite:
   name: str
   tasks: tuple[SuiteTask, ...]
   source_language: str = 'en'
-  recipe: str = OURS
+  recipe: str = DEFAULT_RECIPE
 
   def __post_init__(self):
     object.__setattr__(self, 'tasks', tuple(self.tasks))

@@ -50,9 +50,9 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
     raise errors.ConfigError(
       'A sharing plan requires sequences of one language',
       got='layout=PAIRS',
-      expected='layout=SIDES',
+      expected='layout=DUAL',
       where=where,
-      fix='Use ExampleLayout.SIDES, or do not set EncoderConfig.sharing',
+      fix='Use ExampleLayout.DUAL, or do not set EncoderConfig.sharing',
     )
   if dataset.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
@@ -64,14 +64,14 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
     )
   if (
     text
-    and text.layout is dataset_config.ExampleLayout.SIDES
+    and text.layout is dataset_config.ExampleLayout.DUAL
     and text.pairs.order is dataset_config.PairOrder.RANDOM
   ):
     raise errors.ConfigError(
       'A sharing plan requires one language per side. Swapping the sides at '
       'random mixes the languages',
       got='pairs.order=RANDOM',
-      expected='pairs.order=AS_IS',
+      expected='pairs.order=UNCHANGED',
       where=where,
-      fix="Set order='as_is' in the PairOptions of the dataset",
+      fix="Set order='unchanged' in the PairOptions of the dataset",
     )

@@ -97,7 +97,7 @@ CONDITIONS: tuple[Condition, ...] = (
     steps=750,
     title='Both with a dictionary, unmatched rows by WECHSEL',
     interpolated=True,
-    mixing=EmbeddingMixing.TRANSLATED,
+    mixing=EmbeddingMixing.WECHSEL,
     aligned=False,
   ),
   _adapt(

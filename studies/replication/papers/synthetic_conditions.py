@@ -384,7 +384,7 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='ecs/default',
     learning_rate=0.004,
     decoder_layers=4,
-    decoder=InitDecoderFromEncoder(layers='last', cross_attention='fresh'),
+    decoder=InitDecoderFromEncoder(layers='last', cross_attention='random'),
   ),
   Condition(
     name='veco/from_xlm',
@@ -394,7 +394,7 @@ CONDITIONS: tuple[Condition, ...] = (
     begins_from='veco/mlm_tlm',
     learning_rate=0.004,
     decoder_layers=4,
-    decoder=InitDecoderFromEncoder(layers='last', cross_attention='fresh'),
+    decoder=InitDecoderFromEncoder(layers='last', cross_attention='random'),
   ),
   Condition(
     name='veco/from_veco',

@@ -57,10 +57,10 @@ def build_dataset(size: Size) -> dataset_config.DatasetConfig:
   return dataset_config.DatasetConfig(
     name='translated',
     mixture='corpus.parallel',
-    layout=ExampleLayout.SIDES,
+    layout=ExampleLayout.DUAL,
     length=size.length,
     batch_size=size.batch,
-    pairs=dataset_config.PairOptions(order=dataset_config.PairOrder.AS_IS),
+    pairs=dataset_config.PairOptions(order=dataset_config.PairOrder.UNCHANGED),
   )
 
 

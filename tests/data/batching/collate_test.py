@@ -101,7 +101,7 @@ def test_packed_sentences():
 )
 def test_pairs(separator, tokens, sides, running, reset):
   entry = ([([7, 8], [9])], (0, 2))
-  for name, positions in (('running', running), ('reset', reset)):
+  for name, positions in (('continuous', running), ('reset', reset)):
     batch = _batch([entry], 'pairs', 8, separator=separator, positions=name)
     assert batch == {
       'token_ids': [tokens],
@@ -132,7 +132,7 @@ def test_swapped_and_packed_pairs():
 
 def test_sides_in_two_rows():
   batch = _batch(
-    [([([7, 8], [9])], (0, 2), 0), ([([5], [6])], (0, 2), 1)], 'sides', 4
+    [([([7, 8], [9])], (0, 2), 0), ([([5], [6])], (0, 2), 1)], 'dual', 4
   )
   assert batch['token_ids'] == [[1, 7, 8, 2], [1, 6, 2, 0]]
   assert batch['paired_token_ids'] == [[1, 9, 2, 0], [1, 5, 2, 0]]

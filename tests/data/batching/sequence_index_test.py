@@ -140,7 +140,7 @@ def test_packed_pairs():
 
 
 def test_sides_are_cut_apart():
-  rows, counts = _both(_examples([[10] * 5], [[20]]), _dataset('sides', 5))
+  rows, counts = _both(_examples([[10] * 5], [[20]]), _dataset('dual', 5))
   assert rows == [[([10] * 3, [20])]]
   assert counts.truncated == 1
 
@@ -150,7 +150,7 @@ def test_adjacent_segments_stay_in_their_document():
     [[10, 11], [12, 13, 14], [15], [16, 17, 18]],
     starts=[True, False, True, True],
   )
-  rows, counts = _both(lines, _dataset('adjacent', 4))
+  rows, counts = _both(lines, _dataset('interleaved', 4))
   # Documents 10 11 2 12 13 14, then 15 (too short), then 16 17 18.
   assert rows == [[([10, 11], [2, 12])], [([13], [14])], [([16, 17], [18])]]
   assert counts.dropped == 1
@@ -160,13 +160,13 @@ _CASES = [
   ('blocks', {}),
   ('sentences', {}),
   ('sentences', {'packing': 'next_fit'}),
-  ('adjacent', {}),
-  ('adjacent', {'min_tokens': 3}),
+  ('interleaved', {}),
+  ('interleaved', {'min_tokens': 3}),
   ('pairs', {}),
   ('pairs', {'packing': 'next_fit'}),
   ('pairs', {'min_tokens': 4, 'max_tokens': 25}),
-  ('sides', {}),
-  ('sides', {'min_tokens': 4, 'max_tokens': 25}),
+  ('dual', {}),
+  ('dual', {'min_tokens': 4, 'max_tokens': 25}),
 ]
 
 
@@ -180,7 +180,7 @@ def test_index_and_iterator_agree(layout, settings, length):
       rng.integers(5, 99, rng.integers(1, 20)).tolist() for _ in range(200)
     ]
 
-  sides = [side() for _ in range(2 if layout in ('pairs', 'sides') else 1)]
+  sides = [side() for _ in range(2 if layout in ('pairs', 'dual') else 1)]
   starts = [True, *(rng.random(199) < 0.2).tolist()]
   examples = _examples(*sides, starts=starts)
   dataset = _dataset(layout, length, **settings)

@@ -40,9 +40,9 @@ _LAYOUTS = {
     'packing': 'next_fit',
     'order': 'random',
   },
-  'sides': {'layout': 'sides', 'order': 'random'},
-  'reversed sides': {'layout': 'sides', 'order': 'reversed'},
-  'adjacent': {'layout': 'adjacent', 'order': 'random', 'length': 32},
+  'sides': {'layout': 'dual', 'order': 'random'},
+  'reversed sides': {'layout': 'dual', 'order': 'reversed'},
+  'adjacent': {'layout': 'interleaved', 'order': 'random', 'length': 32},
 }
 
 

@@ -40,18 +40,18 @@ def test_blocks_hold_the_text_of_the_corpus(
 
 
 def test_reversed_sides_are_the_same_pairs(open_cached):
-  as_is, other = (
-    open_cached(layout='sides', order=order).rows(3, 0, 8)
-    for order in ('as_is', 'reversed')
+  unchanged, other = (
+    open_cached(layout='dual', order=order).rows(3, 0, 8)
+    for order in ('unchanged', 'reversed')
   )
   for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
-    np.testing.assert_array_equal(as_is[key], other[f'paired_{key}'])
-    np.testing.assert_array_equal(as_is[f'paired_{key}'], other[key])
+    np.testing.assert_array_equal(unchanged[key], other[f'paired_{key}'])
+    np.testing.assert_array_equal(unchanged[f'paired_{key}'], other[key])
 
 
 def test_sides_are_exchanged_in_half_of_the_rows(open_cached):
-  loader = open_cached(layout='sides', order='random', length=64)
-  plain = open_cached(layout='sides', length=64)
+  loader = open_cached(layout='dual', order='random', length=64)
+  plain = open_cached(layout='dual', length=64)
   swapped = 0
   for step in range(25):
     batch, original = loader.rows(step, 0, 8), plain.rows(step, 0, 8)
@@ -71,7 +71,7 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
   """In the same random order of sides: PPA trains two objectives on them."""
   alike = dict(order='random', min_tokens=6, max_tokens=40, length=48)
   for sides, pairs in zip(
-    open_both(name='sides', layout='sides', **alike),
+    open_both(name='sides', layout='dual', **alike),
     open_both(name='pairs', layout='pairs', separator='bert', **alike),
     strict=True,
   ):
@@ -97,8 +97,8 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
       ('corpus', 'ExampleLayout.BLOCKS', 'corpus.parallel.de_en', 'de-en'),
     ),
     (
-      {'mixture': 'corpus.mono', 'layout': 'sides'},
-      ('corpus', 'ExampleLayout.SIDES', 'corpus.mono.de', 'de'),
+      {'mixture': 'corpus.mono', 'layout': 'dual'},
+      ('corpus', 'ExampleLayout.DUAL', 'corpus.mono.de', 'de'),
     ),
   ],
 )

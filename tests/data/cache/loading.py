@@ -13,7 +13,7 @@ def dataset(**settings) -> dataset_config.DatasetConfig:
     if k in settings
   }
   layout = settings.get('layout', 'blocks')
-  kind = 'parallel' if layout in ('pairs', 'sides') else 'mono'
+  kind = 'parallel' if layout in ('pairs', 'dual') else 'mono'
   return dataset_config.DatasetConfig(
     **{
       'name': 's',

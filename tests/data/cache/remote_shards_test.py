@@ -47,7 +47,7 @@ def _dataset(**settings):
   )
 
 
-@pytest.mark.parametrize('layout', ['blocks', 'sentences', 'adjacent'])
+@pytest.mark.parametrize('layout', ['blocks', 'sentences', 'interleaved'])
 def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
   loaders = [
     cache_loader.CachedLoader(

@@ -176,7 +176,7 @@ def test_a_language_that_is_gone(make_plan, tmp_path):
   _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
   cache_writer.write_cache(make_plan())
   (tmp_path / 'corpus/mono/de.txt').unlink()
-  for changed in (_ADD, cache_writer.Changed.REFUSE):
+  for changed in (_ADD, cache_writer.Changed.ERROR):
     with raises_error(errors.CacheError, mentions='corpus.mono.de'):
       cache_writer.write_cache(make_plan(changed=changed))
   cache_writer.write_cache(make_plan(changed=_REPLACE))

@@ -15,8 +15,8 @@ from xlflax.data.preprocessing.fuzzy_deduplication import (
 )
 from xlflax.utils import errors
 
-_EQUAL = Deduplication(mode=DeduplicationMode.NOT_EQUAL)
-_NEAR = Deduplication(mode=DeduplicationMode.NOT_NEAR)
+_EQUAL = Deduplication(mode=DeduplicationMode.EXACT)
+_NEAR = Deduplication(mode=DeduplicationMode.FUZZY)
 
 
 def _sentences(count, seed=0):
@@ -168,4 +168,4 @@ def test_settings_that_cannot_be():
   with raises_error(
     errors.ConfigError, got=0, where='Deduplication.rows_per_band'
   ):
-    Deduplication(mode='not_near', rows_per_band=0)
+    Deduplication(mode='fuzzy', rows_per_band=0)

@@ -289,7 +289,7 @@ def test_files_of_which_nothing_is_left(source, tmp_path):
 
 def test_files_that_change_what_duplicates_are(source, tmp_path):
   """The message names them, not all that there are."""
-  settings = {'deduplication': Deduplication(mode='not_equal')}
+  settings = {'deduplication': Deduplication(mode='exact')}
   _prepare(source, tmp_path / 'o', **settings)
   (source / 'valid/mono/en.txt').write_text('A fish\n')
   with raises_error(
@@ -307,7 +307,7 @@ def test_filters_and_duplicates(source, tmp_path):
   )
   settings = {
     'filters': TextFilters(min_characters=4),
-    'deduplication': Deduplication(mode='not_equal'),
+    'deduplication': Deduplication(mode='exact'),
   }
   for reused in (False, True):
     done = {p.path: p for p in _prepare(source, tmp_path / 'o', **settings)}
@@ -343,7 +343,7 @@ def test_a_line_for_each_sentence(tmp_path):
   )
   options = {
     'processing': TextProcessing(split_sentences=True),
-    'deduplication': Deduplication(mode='not_equal'),
+    'deduplication': Deduplication(mode='exact'),
   }
   texts = {}
   for processes in (1, 2):
@@ -387,9 +387,7 @@ def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
 def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
-  _prepare(
-    source, tmp_path / 'o', deduplication=Deduplication(mode='not_equal')
-  )
+  _prepare(source, tmp_path / 'o', deduplication=Deduplication(mode='exact'))
   told = [record.getMessage() for record in caplog.records]
   assert any(
     row.startswith('duplicates, en-zh.tsv | 2 lines | ') for row in told

@@ -100,7 +100,7 @@ def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
     toy_corpus,
     toy_vocabulary,
     mixture='corpus.parallel',
-    layout='sides',
+    layout='dual',
     min_tokens=9,
     length=12,
     shuffle=False,

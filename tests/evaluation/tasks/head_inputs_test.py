@@ -65,7 +65,7 @@ def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
   assert result.inputs == {
     'length': 128,
     'separator': 'bert',
-    'positions': 'running',
+    'positions': 'continuous',
   }
   changed, labels = _predicted(subject, examples, separator='xlmr')
   assert labels == _labels_by_size(subject, examples, special=4)
@@ -94,7 +94,7 @@ def test_a_run_without_a_record(fixed, sentences):
   with raises_error(errors.ConfigError, where='classification'):
     task.evaluate(subject)
   told = dataclasses.replace(
-    task, length=32, separator='bert', positions='running'
+    task, length=32, separator='bert', positions='continuous'
   )
   assert not told.evaluate(subject).failures
 

@@ -33,7 +33,7 @@ def test_sentences_that_are_the_same_on_both_sides_are_all_found(
 ):
   text = sentences('de', 30)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'de'): (text, text)}), pair_filter='nothing'
+    source=Given(text={('de', 'de'): (text, text)}), pair_filter='none'
   )
   result = task.evaluate(subject)
   assert result.metrics['accuracy/de-de'] == 1.0
@@ -251,7 +251,7 @@ def test_pairs_with_and_without_shared_strings_are_scored_apart(
 
 def test_all_pairs_are_scored_where_nothing_is_left_out(subject, monkeypatch):
   _given_vectors(monkeypatch, np.tile(np.eye(6), (3, 2, 1)))
-  result = _task(pair_filter='nothing').evaluate(subject)
+  result = _task(pair_filter='none').evaluate(subject)
   assert {row['sentences'] for row in result.tables['layers']} == {6}
   assert not any('left out' in note for note in result.notes)
 

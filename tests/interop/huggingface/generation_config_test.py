@@ -56,7 +56,7 @@ def translator(run_of):
 
 
 @pytest.mark.parametrize(
-  ('start', 'symbols'), [('language', 'language_last'), ('eos', 'bos')]
+  ('start', 'symbols'), [('language', 'language_suffix'), ('eos', 'bos')]
 )
 def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
   directory = translator(start, symbols)
@@ -103,7 +103,7 @@ def test_a_direction_of_an_encoder_is_refused(run_of):
   ('kind', 'symbols', 'noted'),
   [
     ('mbart', 'bos', True),
-    ('mbart', 'language_last', True),
+    ('mbart', 'language_suffix', True),
     ('mt5', 'bos', False),
   ],
 )

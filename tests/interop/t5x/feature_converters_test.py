@@ -104,7 +104,7 @@ def test_packed_sentences_share_rows():
 
 
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
-@pytest.mark.parametrize('positions', ['running', 'reset'])
+@pytest.mark.parametrize('positions', ['continuous', 'reset'])
 def test_pairs(separator, positions):
   pairs = dataset_config.PairOptions(separator=separator, positions=positions)
   found = _converted(
@@ -131,14 +131,14 @@ def test_sides():
   found = _converted(
     _dataset(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 8},
-    layout='sides',
+    layout='dual',
     pack=False,
   )
   _check(
     found,
     rows.build_batch(
       [rows.Row([(_cut(a, 6), _cut(b, 6))], (0, 1)) for a, b in _TEXTS],
-      _dataset('sides', 8),
+      _dataset('dual', 8),
       _SPEC,
     ),
   )
@@ -146,7 +146,7 @@ def test_sides():
 
 def test_sides_can_not_be_packed():
   with pytest.raises(errors.ConfigError, match='Set pack = False'):
-    feature_converters.RowConverter(spec=_SPEC, layout='sides', pack=True)
+    feature_converters.RowConverter(spec=_SPEC, layout='dual', pack=True)
 
 
 def test_blocks_are_no_layout_of_examples():

@@ -107,7 +107,7 @@ def _pair_model(**options):
   return t5x_models.EncoderDecoderModel(
     module=module,
     vocabulary=_Vocabulary(),
-    layout='sides',
+    layout='dual',
     objective=seq2seq.Translation(decoder_start='pad'),
     optimizer_def=t5x_optimizers.sgd(_RATE),
     decoding_options=decoding.DecodingOptions(method='greedy', max_length=6),
@@ -129,7 +129,7 @@ _MODELS = {
     ),
     'pairs',
   ),
-  'translation': lambda: (_pair_model(), 'sides'),
+  'translation': lambda: (_pair_model(), 'dual'),
 }
 
 
@@ -254,7 +254,7 @@ def test_an_encoder_fills_masks_in():
 def test_an_encoder_decoder_generates():
   model, _ = _MODELS['translation']()
   params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
-  batch = _batch('sides')
+  batch = _batch('dual')
   found, aux = jax.jit(model.predict_batch_with_aux)(params, batch)
   assert found.shape == (4, 6) and aux['scores'].shape == (4,)
   wanted = decoding.generate(
@@ -271,7 +271,7 @@ def test_an_encoder_decoder_generates():
 def test_the_gradient_of_the_sum():
   mean, total = _pair_model(), _pair_model(normalization='sum')
   params = mean.get_initial_variables(jax.random.PRNGKey(1), {})['params']
-  batch = _batch('sides')
+  batch = _batch('dual')
   weight = mean.eval_fn(params, batch)[1]['loss'].count
   np.testing.assert_allclose(
     total.eval_fn(params, batch)[0],
@@ -296,13 +296,13 @@ def test_states_are_refused():
       sentence_alignment.SentenceAlignment(
         direction='forward', queue=sentence_alignment.MoCoQueue(size=8)
       ),
-      'sides',
+      'dual',
     )
 
 
 def test_an_encoder_can_not_translate():
   with pytest.raises(errors.ConfigError, match='EncoderDecoder'):
-    _encoder_model(seq2seq.Translation(), 'sides')
+    _encoder_model(seq2seq.Translation(), 'dual')
 
 
 def test_masked_language_models_predict_no_rows():

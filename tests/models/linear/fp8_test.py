@@ -70,14 +70,14 @@ def test_the_dtype_stays():
 def test_devices_without_them_are_refused(target):
   with (
     compile_targets.compiling_for(target),
-    raises_error(errors.ConfigError, mentions='eight_bits'),
+    raises_error(errors.ConfigError, mentions='fp8'),
   ):
     fp8.fp8_matmul(jnp.ones((2, 3)), jnp.ones((3, 4)), 1)
 
 
 def test_a_model_multiplies_so_in_its_layers():
   """Six products of a layer: queries, keys, values, output, and the MLP's."""
-  model = tiny.make_model(num_layers=1, matmul_precision='eight_bits')
+  model = tiny.make_model(num_layers=1, matmul_precision='fp8')
   batch = tiny.make_batch()
   traced = jax.make_jaxpr(
     lambda key: model.init_with_output(key, batch['token_ids'])[0]

@@ -237,10 +237,10 @@ def test_hand_made_literal(params, vocabulary, context, run):
   [
     dict(chunk_size=7),
     pytest.param(
-      dict(head=LogitPositions.EVERY_POSITION), marks=pytest.mark.slow
+      dict(logit_positions=LogitPositions.ALL), marks=pytest.mark.slow
     ),
     pytest.param(
-      dict(head=LogitPositions.EVERY_POSITION, chunk_size=8),
+      dict(logit_positions=LogitPositions.ALL, chunk_size=8),
       marks=pytest.mark.slow,
     ),
   ],
@@ -309,7 +309,7 @@ def test_packed_equals_padded(pairs, context, run):
 
 
 @pytest.mark.parametrize(
-  'head', mark_slow(LogitPositions, slow=[LogitPositions.EVERY_POSITION])
+  'head', mark_slow(LogitPositions, slow=[LogitPositions.ALL])
 )
 def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)

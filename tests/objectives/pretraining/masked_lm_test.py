@@ -25,10 +25,8 @@ HALF = MaskedLM(mask_ratio=0.5)
 VARIANTS = [
   MaskedLM(mask_ratio=0.5, chunk_size=8),
   MaskedLM(mask_ratio=0.5, chunk_size=7),
-  MaskedLM(mask_ratio=0.5, logit_positions=LogitPositions.EVERY_POSITION),
-  MaskedLM(
-    mask_ratio=0.5, logit_positions=LogitPositions.EVERY_POSITION, chunk_size=6
-  ),
+  MaskedLM(mask_ratio=0.5, logit_positions=LogitPositions.ALL),
+  MaskedLM(mask_ratio=0.5, logit_positions=LogitPositions.ALL, chunk_size=6),
 ]
 
 

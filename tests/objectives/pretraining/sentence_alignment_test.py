@@ -325,12 +325,7 @@ def test_batch_without_second_sides(model, params, batch, context):
   with raises_error(
     errors.ConfigError,
     where="objective 'align'",
-    mentions=(
-      'ExampleLayout.SIDES',
-      'language_ids',
-      'positions',
-      'segment_ids',
-    ),
+    mentions=('ExampleLayout.DUAL', 'language_ids', 'positions', 'segment_ids'),
   ):
     PLAIN(model, params, batch, context())
 

@@ -262,7 +262,7 @@ def test_language_symbols_around_the_source():
   batch = fake.batch_of([[[8, 9]], [[8] * 3], []], 5, [1, 2, 0])
   batch['token_ids'][2] = 0
   batch['segment_ids'][2] = 0
-  got = seq2seq.with_symbols(batch, SourceSymbols.LANGUAGE_LAST, fake.SPEC)
+  got = seq2seq.with_symbols(batch, SourceSymbols.LANGUAGE_SUFFIX, fake.SPEC)
   assert got['token_ids'].tolist() == [
     [8, 9, 2, 6, 0],
     [8, 8, 8, 2, 7],
@@ -310,7 +310,7 @@ def test_a_source_of_one_side_only():
   batch = {
     k: v for k, v in fake.pair_batch().items() if not k.startswith('paired_')
   }
-  with raises_error(errors.ConfigError, mentions='ExampleLayout.SIDES'):
+  with raises_error(errors.ConfigError, mentions='ExampleLayout.DUAL'):
     SMOOTH.rows(batch, fake.context(), jax.random.key(0))
 
 

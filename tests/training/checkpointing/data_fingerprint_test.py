@@ -23,7 +23,7 @@ def _pairs(order, *languages):
     identity='',
     signature='',
     dataset=types.SimpleNamespace(
-      layout=dataset_config.ExampleLayout.SIDES,
+      layout=dataset_config.ExampleLayout.DUAL,
       pairs=types.SimpleNamespace(order=order),
     ),
     statistics=lambda: [types.SimpleNamespace(languages=x) for x in languages],
@@ -33,7 +33,7 @@ def _pairs(order, *languages):
 @pytest.mark.parametrize(
   ('order', 'written'),
   [
-    (dataset_config.PairOrder.AS_IS, {'de', 'fr'}),
+    (dataset_config.PairOrder.UNCHANGED, {'de', 'fr'}),
     (dataset_config.PairOrder.REVERSED, {'en'}),
     (dataset_config.PairOrder.RANDOM, {'de', 'en', 'fr'}),
   ],
@@ -91,7 +91,7 @@ def test_caches_are_verified_once(tmp_path, caplog):
 
 def test_a_record_of_another_run_is_not_used(tmp_path, caplog):
   """Else its caches would count as compared, and its languages as trained."""
-  loader = _pairs(dataset_config.PairOrder.AS_IS, ('en', 'de'))
+  loader = _pairs(dataset_config.PairOrder.UNCHANGED, ('en', 'de'))
   loader.signature = 's'
   for name in 'ab':
     run_directory.write_model(tmp_path / name, tiny.make_model())

@@ -75,7 +75,7 @@ def test_other_configuration_is_accepted_when_asked_for(tmp_path):
   _claim(
     tmp_path,
     _Run(seed=1),
-    on_config_mismatch=run_directory.OnConfigMismatch.ACCEPT,
+    on_config_mismatch=run_directory.OnConfigMismatch.CONTINUE,
   )
   _claim(tmp_path, _Run(seed=1))
 
@@ -105,7 +105,7 @@ def test_foreign_files_are_refused(tmp_path):
 
 
 def test_checking_writes_nothing(tmp_path):
-  accept = run_directory.OnConfigMismatch.ACCEPT
+  accept = run_directory.OnConfigMismatch.CONTINUE
   run_directory.check_run_directory(
     tmp_path / 'run', config_serialization.to_json_config(_Run())
   )
@@ -257,7 +257,7 @@ def test_a_trainer_of_another_run_is_refused(tmp_path):
   with raises_error(errors.RunDirectoryError, where='trainer.json'):
     _claim(tmp_path / 'a')
   _claim(
-    tmp_path / 'a', on_config_mismatch=run_directory.OnConfigMismatch.ACCEPT
+    tmp_path / 'a', on_config_mismatch=run_directory.OnConfigMismatch.CONTINUE
   )
   _claim(tmp_path / 'a')
 

@@ -324,7 +324,7 @@ _MONO = dataclasses.replace(training_setup_test.MONO, batch_size=16)
 _SIDES = dataset_config.DatasetConfig(
   name='sides',
   mixture='corpus.parallel',
-  layout='sides',
+  layout='dual',
   length=12,
   batch_size=16,
 )

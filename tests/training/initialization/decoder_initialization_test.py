@@ -201,7 +201,7 @@ def test_as_deep_a_decoder(veco):
 def test_encoder_without_cross_attention(plain):
   """XLM-R: encoder-to-decoder attention keeps its initialisation."""
   params = _params(_translator(), 2)
-  got = _start(plain, params, cross_attention='fresh')
+  got = _start(plain, params, cross_attention='random')
   _check(
     got, plain[1], (1, 2), fresh=param_tree.flatten_params(params['model'])
   )
@@ -214,7 +214,7 @@ def test_missing_cross_attention_is_said(plain):
   assert (
     'model/layers/cross_attention/key/kernel is not in the checkpoint' in text
   )
-  assert "set InitDecoderFromEncoder.cross_attention = 'fresh'" in text
+  assert "set InitDecoderFromEncoder.cross_attention = 'random'" in text
 
 
 def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
@@ -236,7 +236,7 @@ def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
 
 def test_plug_in_may_be_left_behind_by_a_fresh_attention(veco):
   params = _params(_translator(), 2)
-  got = _start(veco, params, cross_attention='fresh')
+  got = _start(veco, params, cross_attention='random')
   _check(got, veco[1], (1, 2), fresh=param_tree.flatten_params(params['model']))
 
 

@@ -110,7 +110,7 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
   made = EmbeddingTransfer(
     text=str(tmp_path),
     dictionaries=(str(words),),
-    mixing=EmbeddingMixing.TRANSLATED,
+    mixing=EmbeddingMixing.WECHSEL,
   )
   found = made.match(target, source)
   ship = target.all.index('▁xship')
@@ -129,7 +129,7 @@ def test_mixing_without_text_is_refused():
   with raises_error(
     errors.ConfigError, got='text=None', where='EmbeddingTransfer.text'
   ):
-    EmbeddingTransfer(mixing='translated')
+    EmbeddingTransfer(mixing='wechsel')
 
 
 def test_without_text_rows_stay_fresh():

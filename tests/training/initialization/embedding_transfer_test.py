@@ -98,7 +98,7 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
   np.testing.assert_array_equal(got[:11][ids < 0], fresh[:11][ids < 0])
   assert not got[11:].any()
   told = rows.summary()['median_norms']['a/token']
-  assert told['matched'] == told['fresh'] < told['source']
+  assert told['matched'] == told['initialized'] < told['source']
 
 
 def test_norms_by_name():

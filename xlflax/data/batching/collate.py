@@ -76,8 +76,8 @@ def build_batch(
   """
   layout = dataset.layout
   if layout in (
-    dataset_config.ExampleLayout.SIDES,
-    dataset_config.ExampleLayout.ADJACENT,
+    dataset_config.ExampleLayout.DUAL,
+    dataset_config.ExampleLayout.INTERLEAVED,
   ):
     batch = _fill(_make_side_spans(rows, 0, spec), len(rows), dataset, spec)
     paired = _fill(_make_side_spans(rows, 1, spec), len(rows), dataset, spec)

@@ -40,7 +40,7 @@ def counts_kept_pairs(dataset: dataset_config.DatasetConfig) -> bool:
   """
   return (
     dataset.layout
-    in (dataset_config.ExampleLayout.PAIRS, dataset_config.ExampleLayout.SIDES)
+    in (dataset_config.ExampleLayout.PAIRS, dataset_config.ExampleLayout.DUAL)
     and dataset.packing is dataset_config.Packing.NONE
     and (dataset.pairs.min_tokens > 1 or dataset.pairs.max_tokens is not None)
   )

@@ -81,12 +81,12 @@ def make_index(
   Args:
     sides: Texts of one or two sides, with at least one example each.
     starts_document: Function that returns whether each example starts a
-      document, bool [examples]. It is called only for ExampleLayout.ADJACENT.
+      document, bool [examples]. It is called only for ExampleLayout.INTERLEAVED.
     dataset: Dataset with a layout for this number of sides.
   """
   if dataset.layout is dataset_config.ExampleLayout.BLOCKS:
     return _Blocks(sides[0], dataset)
-  if dataset.layout is dataset_config.ExampleLayout.ADJACENT:
+  if dataset.layout is dataset_config.ExampleLayout.INTERLEAVED:
     return _Adjacent(sides[0], starts_document(), dataset)
   if dataset.packing is dataset_config.Packing.NEXT_FIT:
     return _Packed(sides, dataset)

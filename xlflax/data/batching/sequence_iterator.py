@@ -22,7 +22,7 @@ class Counts:
   Attributes:
     examples: Number of examples read.
     dropped: Number of examples that filters dropped. With
-      ExampleLayout.ADJACENT, number of dropped ends of documents.
+      ExampleLayout.INTERLEAVED, number of dropped ends of documents.
     truncated: Number of truncated examples.
   """
 
@@ -49,7 +49,7 @@ def iterate_sequences(
   layout = dataset.layout
   if layout is dataset_config.ExampleLayout.BLOCKS:
     return _iterate_blocks(batches, dataset, eos_id, counts)
-  if layout is dataset_config.ExampleLayout.ADJACENT:
+  if layout is dataset_config.ExampleLayout.INTERLEAVED:
     return _iterate_adjacent(batches, dataset, eos_id, counts)
   if dataset.packing is dataset_config.Packing.NEXT_FIT:
     return _iterate_packed(batches, dataset, counts)

@@ -56,7 +56,7 @@ class Plan:
   open_tasks: text_tasks.Open
   splits: Sequence[str] = ('train',)
   shard_size: validation.NumBytes = SHARD_SIZE
-  changed: Changed = Changed.REFUSE
+  changed: Changed = Changed.ERROR
 
   def __post_init__(self):
     directory = paths.to_local_path(

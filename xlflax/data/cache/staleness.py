@@ -15,14 +15,14 @@ class Changed(enum.Enum):
   """Handling of cached tasks whose text has changed.
 
   Attributes:
-    REFUSE: Raise an error.
+    ERROR: Raise an error.
     REPLACE: Write all tasks from scratch, also if the cache has another
       vocabulary.
     ADD: Write new files and new tasks of a mixture as a new generation of the
       cache. Raise an error if cached files or tasks were changed or removed.
   """
 
-  REFUSE = 'refuse'
+  ERROR = 'error'
   REPLACE = 'replace'
   ADD = 'add'
 

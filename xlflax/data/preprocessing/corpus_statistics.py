@@ -39,7 +39,7 @@ _MIN_LANGUAGE_PROBABILITY = 0.5
 _ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')
 # Characters that result from decoding with a wrong encoding.
 _WRONG_ENCODING = re.compile('\ufffd|Ã[\u0080-\u00bf]|â€')
-_EXACT_DEDUPLICATION = Deduplication(mode=DeduplicationMode.NOT_EQUAL)
+_EXACT_DEDUPLICATION = Deduplication(mode=DeduplicationMode.EXACT)
 _KEY_BLOCK_LINES = 1 << 16
 
 

@@ -31,15 +31,15 @@ _LINES_PER_BLOCK = 4096
 
 
 class DeduplicationMode(enum.Enum):
-  """Lines that remain after deduplication.
+  """Duplicates that are removed.
 
-  ALL: All lines. NOT_EQUAL: Lines that do not equal another line. NOT_NEAR:
-  Lines that are not near-duplicates of another line.
+  NONE: No lines. EXACT: Lines that equal another line. FUZZY: Near-duplicates
+  of another line.
   """
 
-  ALL = 'all'
-  NOT_EQUAL = 'not_equal'
-  NOT_NEAR = 'not_near'
+  NONE = 'none'
+  EXACT = 'exact'
+  FUZZY = 'fuzzy'
 
 
 @validation.validate_fields
@@ -48,13 +48,13 @@ class Deduplication:
   """Settings of the deduplication.
 
   Attributes:
-    mode: Lines that remain.
+    mode: Duplicates that are removed.
     num_bands: Number of bands b of a signature.
     rows_per_band: Number of values r in a band.
     ngram_size: Length n of the character n-grams.
   """
 
-  mode: DeduplicationMode = DeduplicationMode.ALL
+  mode: DeduplicationMode = DeduplicationMode.NONE
   num_bands: validation.PositiveInt = 16
   rows_per_band: validation.PositiveInt = 8
   ngram_size: validation.PositiveInt = 5
@@ -90,7 +90,7 @@ def find_duplicates(
     counted from 0.
   """
   duplicates: dict[str, np.ndarray] = {}
-  if deduplication.mode is DeduplicationMode.ALL:
+  if deduplication.mode is DeduplicationMode.NONE:
     return duplicates
   for files, held_out_files in _file_groups(corpus):
     duplicates |= _find_duplicates_in_group(
@@ -137,13 +137,13 @@ def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
 def _num_keys(deduplication: Deduplication) -> int:
   return (
     1
-    if deduplication.mode is DeduplicationMode.NOT_EQUAL
+    if deduplication.mode is DeduplicationMode.EXACT
     else deduplication.num_bands
   )
 
 
 def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
-  if deduplication.mode is DeduplicationMode.NOT_EQUAL:
+  if deduplication.mode is DeduplicationMode.EXACT:
     hashes = np.array(
       [_hash(text_similarity.normalize_for_comparison(text)) for text in texts],
       np.uint64,

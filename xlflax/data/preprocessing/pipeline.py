@@ -303,11 +303,11 @@ def _describe_deduplication(
 
   Deduplication of a file depends on all other files.
   """
-  if deduplication.mode is fuzzy_deduplication.DeduplicationMode.ALL:
+  if deduplication.mode is fuzzy_deduplication.DeduplicationMode.NONE:
     return None
   return {
     **dataclasses.asdict(deduplication),
-    'kept': deduplication.mode.value,
+    'mode': deduplication.mode.value,
     'files': [
       dataclasses.astuple(
         corpus_files.fingerprint_file(file.path, corpus.directory)
@@ -360,7 +360,7 @@ def _check_shard(
     raise errors.ConfigError(
       'Invalid shard', got=shard, expected='(i, n) with 0 <= i < n'
     )
-  if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.ALL:
+  if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.NONE:
     raise errors.ConfigError(
       'Deduplication is not available for a shard',
       got=f'shard {shard[0]}/{shard[1]} with deduplication',

@@ -78,7 +78,7 @@ class RowSchedule:
       uses: Number of earlier sequences of the same task, int64 [sequences].
     """
     fixed_masks = {
-      dataset_config.PairOrder.AS_IS: 0,
+      dataset_config.PairOrder.UNCHANGED: 0,
       dataset_config.PairOrder.REVERSED: _ALL_BITS,
     }
     if self._dataset.pairs.order in fixed_masks:

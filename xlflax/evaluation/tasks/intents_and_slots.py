@@ -37,7 +37,7 @@ class IntentsAndSlots(tagging_task.Tagging):
 
   METRICS = (*_JOINT_METRICS, *tagging_task.Tagging.METRICS)
   scheme: tagging_task.Scheme | None = tagging_task.Scheme.ENTITIES
-  predicted: tagging_task.Predicted = tagging_task.Predicted.TYPES
+  predicted: tagging_task.Predicted = tagging_task.Predicted.MERGED_TYPES
   intents: classification_task.Classification
 
   def inherit_inputs(self, subject):

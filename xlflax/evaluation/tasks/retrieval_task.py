@@ -51,8 +51,8 @@ class PairFilter(enum.Enum):
   """Pairs of a test set that are left out."""
 
   # Pairs of equal sentences, or with a sentence without letters.
-  TRIVIAL = 'trivial'
-  NOTHING = 'nothing'
+  TRIVIAL_PAIRS = 'trivial_pairs'
+  NONE = 'none'
 
 
 class _TestSet(NamedTuple):
@@ -169,7 +169,7 @@ class Retrieval(sentence_task.SentenceTask):
   name: str = 'retrieval'
   source: text_sources.PairSource
   csls: validation.PositiveInt | None = 10
-  pair_filter: PairFilter = PairFilter.TRIVIAL
+  pair_filter: PairFilter = PairFilter.TRIVIAL_PAIRS
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class Retrieval(sentence_task.SentenceTask):
     scored_indices = [
       i
       for i, kind in enumerate(kinds)
-      if self.pair_filter is PairFilter.NOTHING or not kind.is_trivial
+      if self.pair_filter is PairFilter.NONE or not kind.is_trivial
     ]
     trivial_pairs = (
       f'{kind_counts[Kind.EQUAL]} pairs of equal sentences and '
@@ -237,7 +237,7 @@ class Retrieval(sentence_task.SentenceTask):
         'All pairs of the test set are trivial',
         got=trivial_pairs,
         expected='different sentences with letters',
-        fix="Set pair_filter='nothing' to score all pairs.",
+        fix="Set pair_filter='none' to score all pairs.",
       )
     if len(scored_indices) < size:
       notes.append(f'{"-".join(pair)}: {trivial_pairs} are left out')

@@ -42,15 +42,16 @@ class Predicted(enum.Enum):
   """Postprocessing of the predicted labels of entities."""
 
   # Valid IOB2, as in ECS. See `tagging_metrics.repair_iob2`.
-  REPAIRED = 'repaired'
+  VALID_IOB2 = 'valid_iob2'
   RAW = 'raw'  # The most probable label of each word (XTREME).
-  TYPES = 'types'  # Adjacent words of the same type are one entity (MASSIVE).
+  # Adjacent words of the same type are one entity (MASSIVE).
+  MERGED_TYPES = 'merged_types'
 
   def __call__(self, tags: list[str]) -> list[str]:
     """Postprocesses the most probable labels of the words of a sentence."""
-    if self is Predicted.REPAIRED:
+    if self is Predicted.VALID_IOB2:
       return tagging_metrics.repair_iob2(tags)
-    if self is Predicted.TYPES:
+    if self is Predicted.MERGED_TYPES:
       return tagging_metrics.join_neighboring_entities(tags)
     return tags
 
@@ -81,7 +82,8 @@ class Tagging(head_task.HeadTask):
     unseen: Treatment of gold labels that the head does not have. By default,
       they count as wrong, so that a single unknown type of entities does not
       exclude a language.
-    predicted: Postprocessing of predicted entities: REPAIRED, RAW or TYPES.
+    predicted: Postprocessing of predicted entities: VALID_IOB2, RAW or
+      MERGED_TYPES.
   """
 
   METRICS: ClassVar[tuple[Metric, ...]] = (
@@ -98,7 +100,7 @@ class Tagging(head_task.HeadTask):
   scheme: Scheme | None = None
   objective: str = 'token_classification'
   unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
-  predicted: Predicted = Predicted.REPAIRED
+  predicted: Predicted = Predicted.VALID_IOB2
 
   @property
   def primary_metric(self) -> str:

@@ -98,25 +98,25 @@ def build_generation(
     name: value for name, value in settings.items() if value is not None
   }
 
-  language_last = source is SourceSymbols.LANGUAGE_LAST
+  language_suffix = source is SourceSymbols.LANGUAGE_SUFFIX
   notes = []
-  if not ids and (language_last or start is DecoderStart.LANGUAGE):
+  if not ids and (language_suffix or start is DecoderStart.LANGUAGE):
     hint = (
       'The folder does not specify the languages. Either export with '
       '--source_lang and --target_lang, or pass the symbol of the target '
       'language to generate() as decoder_start_token_id'
     )
-    if language_last:
+    if language_suffix:
       hint += ' and append the symbol of the source language to source texts'
     notes.append(f'{hint}.')
 
   template: tuple[str, ...] = ()
-  if ids or not language_last:
+  if ids or not language_suffix:
     prefix = []
-    if not language_last and spec.bos_id != spec.pad_id:
+    if not language_suffix and spec.bos_id != spec.pad_id:
       prefix = [spec.bos_id]
     suffix = [spec.eos_id]
-    if language_last:
+    if language_suffix:
       suffix += ids[:1]
     template = (*map(str, prefix), '$A', *map(str, suffix))
   return Generation(settings, template, tuple(notes))

@@ -62,7 +62,7 @@ _LOG = logging.getLogger(__name__)
 class UnusedRows(enum.StrEnum):
   """Treatment of embedding rows beyond the last token of the tokenizer."""
 
-  REFUSE = 'refuse'
+  ERROR = 'error'
   KEEP = 'keep'  # Adds tokens to the vocabulary that do not occur in texts.
 
 
@@ -125,7 +125,7 @@ def check_import(
   pad_vocab_size_multiple: validation.PositiveInt = 128,
   languages: Sequence[str] | None = None,
   vocabulary: validation.FilePath | None = None,
-  unused_rows: UnusedRows | str = UnusedRows.REFUSE,
+  unused_rows: UnusedRows | str = UnusedRows.ERROR,
   drop: Sequence[str] = (),
 ) -> Import:
   """Checks all requirements of an import that do not depend on tensor values.

@@ -39,7 +39,7 @@ class RowConverter(seqio.FeatureConverter):
   targets | `<s> targets </s>` | | PAIRS | inputs, targets | `<s> inputs </s>
   </s> targets </s>`, whose length is
     the sum of the two lengths |
-  | SIDES | inputs, targets | `<s> inputs </s>`, and under `paired_*`
+  | DUAL | inputs, targets | `<s> inputs </s>`, and under `paired_*`
     `<s> targets </s>` |
 
   The feature `targets_language` (int32 of shape [1]) contains the language id
@@ -66,7 +66,7 @@ class RowConverter(seqio.FeatureConverter):
 
     Args:
       spec: Vocabulary specification.
-      layout: SENTENCES, PAIRS or SIDES.
+      layout: SENTENCES, PAIRS or DUAL.
       pairs: Separator and positions of PAIRS.
       pack: Whether to pack several examples into one sequence.
       **options: Keyword arguments for `seqio.FeatureConverter`.
@@ -107,7 +107,7 @@ class RowConverter(seqio.FeatureConverter):
   def get_model_feature_lengths(self, task_feature_lengths):
     """Returns the length of the sequences under each key of the batch."""
     lengths = task_feature_lengths
-    if self._layout is ExampleLayout.SIDES:
+    if self._layout is ExampleLayout.DUAL:
       return dict.fromkeys(_KEYS, lengths['inputs']) | {
         batch_keys.PAIRED + key: lengths['targets'] for key in _KEYS
       }
@@ -146,7 +146,7 @@ class RowConverter(seqio.FeatureConverter):
     length = lengths[batch_keys.TOKEN_IDS]
     if self._layout is ExampleLayout.SENTENCES:
       return self._convert_text(example, 'targets', length)
-    if self._layout is ExampleLayout.SIDES:
+    if self._layout is ExampleLayout.DUAL:
       paired_length = lengths[batch_keys.PAIRED + batch_keys.TOKEN_IDS]
       paired = self._convert_text(example, 'targets', paired_length)
       return self._convert_text(example, 'inputs', length) | {
@@ -177,7 +177,7 @@ class RowConverter(seqio.FeatureConverter):
     second_arrays = self._text_arrays(
       second, _language(example, 'targets'), separator_ids
     )
-    if self._pairs.positions is PositionIds.RUNNING:
+    if self._pairs.positions is PositionIds.CONTINUOUS:
       offset = tf.size(first_arrays[batch_keys.TOKEN_IDS])
       second_arrays[batch_keys.POSITIONS] += offset
     for side, arrays in enumerate((first_arrays, second_arrays)):
@@ -231,11 +231,7 @@ def _check(layout: ExampleLayout, pack: bool) -> None:
   Raises:
     ConfigError: If the layout is not supported or cannot be packed.
   """
-  supported = (
-    ExampleLayout.SENTENCES,
-    ExampleLayout.PAIRS,
-    ExampleLayout.SIDES,
-  )
+  supported = (ExampleLayout.SENTENCES, ExampleLayout.PAIRS, ExampleLayout.DUAL)
   if layout not in supported:
     raise errors.ConfigError(
       'The layout is not supported by feature converters',
@@ -245,9 +241,9 @@ def _check(layout: ExampleLayout, pack: bool) -> None:
       ),
       where='layout',
     )
-  if pack and layout is ExampleLayout.SIDES:
+  if pack and layout is ExampleLayout.DUAL:
     raise errors.ConfigError(
-      'Examples with the layout SIDES cannot be packed, because the two texts '
+      'Examples with the layout DUAL cannot be packed, because the two texts '
       'of a pair are separate sequences',
       got='pack = True',
       where='utils.DatasetConfig.pack',

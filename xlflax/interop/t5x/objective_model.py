@@ -67,7 +67,7 @@ class ObjectiveModel(t5x_models.BaseModel):
       objective: Training objective. It must not have a state or schedules,
         because T5X does not store them.
       optimizer_def: Optimizer of T5X.
-      layout: Layout of the examples: SENTENCES, PAIRS or SIDES.
+      layout: Layout of the examples: SENTENCES, PAIRS or DUAL.
       pairs: Separator and positions of PAIRS.
       normalization: Normalization of the loss. T5X sums the gradients of
         microbatches, so several microbatches require SUM.

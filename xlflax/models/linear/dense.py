@@ -82,7 +82,9 @@ def sharded_matmul(
   dtype: jnp.dtype,
   axes: tuple[str, ...],
   contracted: int,
-  products: encoder_config.MatmulPrecision = encoder_config.MatmulPrecision.PLAIN,
+  precision: encoder_config.MatmulPrecision = (
+    encoder_config.MatmulPrecision.DEFAULT
+  ),
 ) -> jax.Array:
   """Multiplies inputs by weights over the contracted axes.
 
@@ -94,10 +96,10 @@ def sharded_matmul(
     dtype: Data type of the factors and of the result.
     axes: Logical axes of the weights.
     contracted: Number of axes of the weights that are contracted.
-    products: Number format of the matmul.
+    precision: Number format of the matmul.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
-  if products is encoder_config.MatmulPrecision.EIGHT_BITS:
+  if precision is encoder_config.MatmulPrecision.FP8:
     return fp8.fp8_matmul(inputs, weights, contracted)
   if collective_matmul.on_several_tpus():
     return collective_matmul.collective_matmul(

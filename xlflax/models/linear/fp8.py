@@ -54,8 +54,8 @@ def _check_target(target: compile_targets.Target) -> None:
       else f'a GPU of compute capability {capability}'
     ),
     expected='an NVIDIA GPU of compute capability 8.9 or later',
-    where="products='eight_bits'",
-    fix="Set products to 'plain'.",
+    where="EncoderConfig.matmul_precision='fp8'",
+    fix="Set matmul_precision to 'default'.",
   )
 
 

@@ -54,8 +54,8 @@ class CrossAttentionMLM(MaskedLM):
   over the selected tokens, and the loss is the mean of self + cross over the
   selected tokens of both sides.
 
-  The objective reads datasets with two sides: `ExampleLayout.ADJACENT` for
-  monolingual text and `ExampleLayout.SIDES` for parallel text. The paper
+  The objective reads datasets with two sides: `ExampleLayout.INTERLEAVED` for
+  monolingual text and `ExampleLayout.DUAL` for parallel text. The paper
   selects 15 % and 25 % of the tokens. The model requires
   `EncoderConfig.cross_attention`.
 

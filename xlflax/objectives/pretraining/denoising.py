@@ -121,7 +121,7 @@ class TextInfilling(SequenceToSequence):
   mask_ratio: validation.PositiveFraction = 0.35
   poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
   permute_sentences: bool = True
-  source_symbols: SourceSymbols = SourceSymbols.LANGUAGE_LAST
+  source_symbols: SourceSymbols = SourceSymbols.LANGUAGE_SUFFIX
   name: str = 'infilling'
 
   def __post_init__(self):

@@ -30,12 +30,12 @@ class LogitPositions(enum.Enum):
   """Positions for which logits are computed. The loss is the same.
 
   Attributes:
-    GATHERED: The selected positions only, which is much cheaper.
-    EVERY_POSITION: All positions.
+    MASKED: The selected positions only, which is much cheaper.
+    ALL: All positions.
   """
 
-  GATHERED = 'gathered'
-  EVERY_POSITION = 'every_position'
+  MASKED = 'masked'
+  ALL = 'all'
 
 
 class MaskingUnit(enum.Enum):
@@ -90,7 +90,7 @@ class MaskedLM(objective_base.Objective):
   random_probability: validation.Fraction = 0.1
   masking_unit: MaskingUnit = MaskingUnit.TOKENS
   random_words: RandomWords = RandomWords.VOCABULARY
-  logit_positions: LogitPositions = LogitPositions.GATHERED
+  logit_positions: LogitPositions = LogitPositions.MASKED
   chunk_size: validation.PositiveInt | None = None
   name: str = 'mlm'
 
@@ -163,7 +163,7 @@ class MaskedLM(objective_base.Objective):
     """
     labels = batch[batch_keys.TOKEN_IDS]
     languages = batch[batch_keys.LANGUAGE_IDS]
-    if self.logit_positions is LogitPositions.EVERY_POSITION:
+    if self.logit_positions is LogitPositions.ALL:
       weights = masking.scatter_rows(
         jnp.zeros(labels.shape, jnp.float32), choice.positions, choice.weights
       )

@@ -28,11 +28,11 @@ class SourceSymbols(enum.Enum):
 
   Attributes:
     BOS: `<s> x </s>`, the format of the dataset.
-    LANGUAGE_LAST: `x </s> <lang:xx>` (mBART).
+    LANGUAGE_SUFFIX: `x </s> <lang:xx>` (mBART).
   """
 
   BOS = 'bos'
-  LANGUAGE_LAST = 'language_last'
+  LANGUAGE_SUFFIX = 'language_suffix'
 
 
 @class_registry.register('sequence_to_sequence')
@@ -154,7 +154,7 @@ class SequenceToSequence(objective_base.Objective):
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
   """Replaces the special symbols of sequences `<s> x </s>`.
 
-  For LANGUAGE_LAST and a language with symbol 5, token_ids [[1, 7, 2, 0]]
+  For LANGUAGE_SUFFIX and a language with symbol 5, token_ids [[1, 7, 2, 0]]
   become [[7, 2, 5, 0]].
 
   Args:
@@ -184,7 +184,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 @class_registry.register('translation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation(SequenceToSequence):
-  """Predicts the second side of a pair from the first (ExampleLayout.SIDES).
+  """Predicts the second side of a pair from the first (ExampleLayout.DUAL).
 
   If `mask_ratio` is set, the encoder reads the masked first side. Section 7 of
   VECO calls this task TLM for its mBART baseline.

@@ -194,7 +194,7 @@ def _target_languages(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
   for loader in loaders.values():
     dataset: Any = loader.dataset
     if (
-      getattr(dataset, 'layout', None) is not dataset_config.ExampleLayout.SIDES
+      getattr(dataset, 'layout', None) is not dataset_config.ExampleLayout.DUAL
     ):
       continue
     order = dataset.pairs.order

@@ -94,7 +94,7 @@ def _check_inputs(
 ) -> None:
   """Rejects a change of the data, or logs it."""
   saved = checkpoint_items.read_meta(checkpoint)['inputs']
-  if _other_config(setup) is run_directory.OnConfigMismatch.REFUSE:
+  if _other_config(setup) is run_directory.OnConfigMismatch.ERROR:
     data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)
   for change in data_fingerprint.describe_differences(saved, fingerprint):
     logging.warning('Since checkpoint %s, %s.', checkpoint, change)
@@ -152,7 +152,7 @@ def _other_config(
     setup.model_dir
   ):
     return setup.settings.on_config_mismatch
-  return run_directory.OnConfigMismatch.ACCEPT
+  return run_directory.OnConfigMismatch.CONTINUE
 
 
 def check_vocabulary_directory(

@@ -50,15 +50,15 @@ class VocabularyIdentity(NamedTuple):
 class OnConfigMismatch(enum.Enum):
   """Action if the directory contains a run with another configuration."""
 
-  REFUSE = 'refuse'
-  ACCEPT = 'accept'  # Resume with the new configuration and record it.
+  ERROR = 'error'
+  CONTINUE = 'continue'  # Resume with the new configuration and record it.
 
 
 def check_run_directory(
   model_dir: pathlib.Path,
   description: dict[str, Any],
   *,
-  on_config_mismatch: OnConfigMismatch = OnConfigMismatch.REFUSE,
+  on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
 ) -> None:
   """Checks that a directory is empty or belongs to this run. Writes nothing.
 
@@ -74,7 +74,7 @@ def check_run_directory(
   """
   check_not_a_file(model_dir)
   if (model_dir / TRAINER).exists():
-    is_strict = on_config_mismatch is OnConfigMismatch.REFUSE
+    is_strict = on_config_mismatch is OnConfigMismatch.ERROR
     saved_description = read_run_file(
       model_dir, TRAINER, allow_other_run=not is_strict
     )
@@ -112,7 +112,7 @@ def claim_run_directory(
   description: dict[str, Any],
   *,
   gin_config: str = '',
-  on_config_mismatch: OnConfigMismatch = OnConfigMismatch.REFUSE,
+  on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
   run: str = '',
 ) -> None:
   """Records a run in its directory.
@@ -143,7 +143,7 @@ def claim_run_directory(
 def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
   """Raises an error if two descriptions differ, unless this is accepted."""
   difference = config_serialization.config_difference(old, new)
-  if difference and on_config_mismatch is OnConfigMismatch.REFUSE:
+  if difference and on_config_mismatch is OnConfigMismatch.ERROR:
     raise errors.RunDirectoryError(
       'The model directory contains a run with another configuration',
       got='\n--- the run in the directory\n+++ this configuration\n'

@@ -33,7 +33,7 @@ class CrossAttention(enum.Enum):
 
   PLUG_IN = 'plug_in'  # VECO's cross-attention.
   # Random, for an encoder without cross-attention such as XLM-R.
-  FRESH = 'fresh'
+  RANDOM = 'random'
 
 
 _SIDE = re.compile(r'^model/(encoder|decoder)/')
@@ -82,7 +82,7 @@ class InitDecoderFromEncoder:
 
   def should_initialize(self, name: str) -> bool:
     """Returns whether a parameter is initialized from the encoder."""
-    fresh = self.cross_attention is CrossAttention.FRESH
+    fresh = self.cross_attention is CrossAttention.RANDOM
     return not (fresh and _DECODER_CROSS_ATTENTION.match(name))
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
@@ -97,7 +97,7 @@ class InitDecoderFromEncoder:
     """
     if not _PLUG_IN.match(source_name):
       return True
-    if self.cross_attention is CrossAttention.FRESH:
+    if self.cross_attention is CrossAttention.RANDOM:
       return False
     return not any(_PLUG_IN.match(name) for name in used_names)
 

@@ -47,7 +47,7 @@ class MatchedRows:
     matching: Matching,
     source_dir: str = '',
     *,
-    norms: EmbeddingNorms = EmbeddingNorms.FRESH,
+    norms: EmbeddingNorms = EmbeddingNorms.INITIALIZED,
   ):
     self._target, self._source = target, source
     self._source_dir = source_dir
@@ -120,7 +120,7 @@ class MatchedRows:
 
     For example, fresh [[.1], [.2]], source [[7.], [8.], [9.]] and source_ids
     [2, -1] result in [[9.], [.2]], or in [[.2], [.2]] with
-    `EmbeddingNorms.FRESH`.
+    `EmbeddingNorms.INITIALIZED`.
 
     Args:
       fresh: Array with a token axis of this run.
@@ -141,7 +141,7 @@ class MatchedRows:
       terms=tuple(zip(ids.T, weights.T, strict=True)),
       size=self.target_size,
       axis=axis,
-      scaled=self._norms is EmbeddingNorms.FRESH and fresh.ndim > 1,
+      scaled=self._norms is EmbeddingNorms.INITIALIZED and fresh.ndim > 1,
     )
     filled, medians = jax.jit(fill, out_shardings=(sharding, None))(
       fresh, source
@@ -258,12 +258,12 @@ def _fill_rows(fresh, source, *, terms, size: int, axis: int, scaled):
     return jnp.nanmedian(jnp.where(is_included, norms, jnp.nan))
 
   medians = {
-    'fresh': median_norm(
+    'initialized': median_norm(
       fresh, ~matched_rows & (np.arange(len(matched_rows)) < size)
     ),
     'source': median_norm(rows, matched_rows),
   }
-  ratio = medians['fresh'] / medians['source']
+  ratio = medians['initialized'] / medians['source']
   is_usable = jnp.isfinite(ratio) & (ratio > 0)
   factor = jnp.where(is_usable & scaled, ratio, 1.0)
   medians['matched'] = factor * medians['source']

@@ -152,7 +152,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
   if init.decoder is not None and any('cross_attention' in p for p in problems):
     return (
       ' To initialize from an encoder without cross-attention, set '
-      "InitDecoderFromEncoder.cross_attention = 'fresh'."
+      "InitDecoderFromEncoder.cross_attention = 'random'."
     )
   if init.decoder is None and any(
     p.startswith('model/encoder/') for p in problems

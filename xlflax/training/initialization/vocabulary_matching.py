@@ -45,16 +45,17 @@ class EmbeddingNorms(enum.Enum):
   SOURCE = 'source'  # As in the other run.
   # Scaled by one factor, so that their median equals that of the randomly
   # initialized embeddings. Not scaled if there are none.
-  FRESH = 'fresh'
+  INITIALIZED = 'initialized'
 
 
 class EmbeddingMixing(enum.Enum):
   """Method of interpolating the embeddings of tokens without a match."""
 
-  MATCHED = 'matched'  # Mixtures of similar matched tokens (FOCUS).
+  # Mixtures of similar matched tokens (Dobler and de Melo, 2023).
+  FOCUS = 'focus'
   # Mixtures of similar source tokens after an alignment of the languages
-  # (WECHSEL).
-  TRANSLATED = 'translated'
+  # (Minixhofer et al., 2022).
+  WECHSEL = 'wechsel'
 
 
 class Matching(NamedTuple):
@@ -123,20 +124,20 @@ class EmbeddingTransfer:
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
-  norms: EmbeddingNorms = EmbeddingNorms.FRESH
+  norms: EmbeddingNorms = EmbeddingNorms.INITIALIZED
   text: str | None = class_registry.path_field(
     content_hash.hash_paths, default=None
   )
-  mixing: EmbeddingMixing = EmbeddingMixing.MATCHED
+  mixing: EmbeddingMixing = EmbeddingMixing.FOCUS
 
   def __post_init__(self):
-    if self.mixing is EmbeddingMixing.TRANSLATED and self.text is None:
+    if self.mixing is EmbeddingMixing.WECHSEL and self.text is None:
       raise errors.ConfigError(
-        "`mixing='translated'` requires `text`",
+        "`mixing='wechsel'` requires `text`",
         got='text=None',
         expected='a corpus directory',
         where='EmbeddingTransfer.text',
-        fix="Set `text`, or do not set mixing='translated'.",
+        fix="Set `text`, or do not set mixing='wechsel'.",
       )
 
   def match(self, target, source) -> Matching:
@@ -159,7 +160,7 @@ class EmbeddingTransfer:
     if self.text is None:
       return token_matching
     matched = token_matching.source_ids >= 0
-    if self.mixing is EmbeddingMixing.MATCHED:
+    if self.mixing is EmbeddingMixing.FOCUS:
       ids, weights = embedding_interpolation.focus_mixture(
         target, self.text, matched
       )

@@ -145,11 +145,11 @@ def test_positions_that_the_exported_model_does_not_have(run_of, tmp_path):
   """Published models have no positions that start again in the second text."""
   directory, *_ = run_of()
   notes = {}
-  for positions in ('running', 'reset'):
+  for positions in ('continuous', 'reset'):
     task = huggingface_export.check_export(directory).task.value
     inputs = {task: {'separator': 'xlmr', 'positions': positions}}
     objective_config.write_objectives(directory, [], inputs)
     notes[positions] = folder_writer.write_folder(
       huggingface_export.check_export(directory), tmp_path / positions
     )
-  assert len(notes['reset']) == len(notes['running']) + 1
+  assert len(notes['reset']) == len(notes['continuous']) + 1

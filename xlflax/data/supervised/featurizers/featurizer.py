@@ -49,7 +49,7 @@ class Featurizer:
   # Whether examples can be text pairs, which contain `separator`.
   reads_pairs: ClassVar[bool] = False
   separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR
-  positions: PositionIds = PositionIds.RUNNING
+  positions: PositionIds = PositionIds.CONTINUOUS
 
   @property
   def leaves_rows_out(self) -> bool:
@@ -136,7 +136,7 @@ def text_row(
   spec: VocabularySpec,
   *,
   separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR,
-  positions: PositionIds = PositionIds.RUNNING,
+  positions: PositionIds = PositionIds.CONTINUOUS,
 ) -> Row:
   """Returns one or two texts with special tokens, in the format of pretraining.
 

@@ -21,11 +21,11 @@ _MAX_LISTED = 10  # Number of question ids in a warning.
 class NoAnswer(enum.Enum):
   """Handling of context windows that do not contain the answer.
 
-  FIRST_POSITION: Start and end positions are 0, the position of `<s>`.
+  CLS_TOKEN: Start and end positions are 0, the position of `<s>`.
   DROP: The window is dropped.
   """
 
-  FIRST_POSITION = 'first_position'
+  CLS_TOKEN = 'cls_token'
   DROP = 'drop'
 
 
@@ -119,7 +119,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
   reads_pairs = True
   doc_stride: validation.PositiveInt = 128
   max_question_length: validation.PositiveInt = 64
-  no_answer: NoAnswer = NoAnswer.FIRST_POSITION
+  no_answer: NoAnswer = NoAnswer.CLS_TOKEN
 
   @property
   def leaves_rows_out(self) -> bool:

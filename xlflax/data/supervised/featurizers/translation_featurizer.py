@@ -56,7 +56,7 @@ class TranslationPairFeaturizer(Featurizer):
         got=f'{type(self.featurizer).__name__} that drops windows without an answer',
         expected='a featurizer that keeps all windows',
         where='TranslationPairFeaturizer.featurizer',
-        fix="Set QuestionAnsweringFeaturizer.no_answer = 'first_position'",
+        fix="Set QuestionAnsweringFeaturizer.no_answer = 'cls_token'",
       )
 
   def input_settings(self):
