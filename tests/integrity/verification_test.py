@@ -65,7 +65,7 @@ def test_exported_model(tmp_path, capsys):
   checksums.seal_directory(tmp_path)
   assert cli.main(['verify', str(tmp_path), '--json']) == 0
   (report,) = json.loads(capsys.readouterr().out)
-  assert report['kind'] == 'exported model'
+  assert report['kind'] == 'exported_model'
   (tmp_path / 'config.json').write_text('[]')
   [(item, problems)] = _problems(tmp_path).items()
   assert item == 'config.json' and len(problems) == 1

@@ -24,7 +24,7 @@ class Requirement(enum.Enum):
   # Damage is reported, but a missing file is not.
   OPTIONAL = 'optional'
   # No command reads the file, so it is not verified.
-  NOT_READ = 'not read'
+  NOT_READ = 'not_read'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,9 +118,9 @@ def format_file_table(artifact_types: Iterable[ArtifactType]) -> str:
   for artifact_type in artifact_types:
     for files in artifact_type.files:
       cells = (
-        str(artifact_type.kind),
+        artifact_type.kind.label,
         ', '.join(f'`{pattern}`' for pattern in files.patterns),
-        files.requirement.value,
+        files.requirement.value.replace('_', ' '),
         files.consequence,
         files.detection,
         files.recovery,

@@ -117,7 +117,9 @@ def _detect_type(directory: pathlib.Path) -> ArtifactType:
     if artifact_type.has_marker(directory):
       return artifact_type
 
-  kinds = ', '.join(str(artifact_type.kind) for artifact_type in ARTIFACT_TYPES)
+  kinds = ', '.join(
+    artifact_type.kind.label for artifact_type in ARTIFACT_TYPES
+  )
   markers = dict.fromkeys(
     marker
     for artifact_type in ARTIFACT_TYPES

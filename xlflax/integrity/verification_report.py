@@ -161,7 +161,7 @@ def nest_findings(
 
 def format_report(report: VerificationReport) -> str:
   """Formats a report for a terminal."""
-  lines = [f'{paths.to_path(report.directory)}: {report.kind}']
+  lines = [f'{paths.to_path(report.directory)}: {report.kind.label}']
   for finding in report.findings:
     status = 'valid  ' if finding.is_valid else 'DAMAGED'
     details = f' ({finding.details})' if finding.details else ''

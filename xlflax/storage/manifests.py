@@ -23,21 +23,26 @@ _KIND, _BEFORE = 'kind', 'before'
 
 
 class Kind(enum.StrEnum):
-  """Types of directories, named as in messages."""
+  """Types of directories, as recorded in manifests."""
 
   RUN = 'run'
-  CACHE = 'token cache'
-  ROWS = 'cached rows'
+  CACHE = 'token_cache'
+  ROWS = 'cached_rows'
   VOCABULARY = 'vocabulary'
-  CORPUS = 'prepared corpus'
+  CORPUS = 'prepared_corpus'
   GRID = 'grid'
   SUITE = 'suite'
   EVALUATION = 'evaluation'
   REPORT = 'report'
   ANALYSIS = 'analysis'
-  STATES = 'sentence states'
-  EXPORT = 'exported model'
+  STATES = 'sentence_states'
+  EXPORT = 'exported_model'
   PRETRAINING = 'pretraining'
+
+  @property
+  def label(self) -> str:
+    """Name of the type in messages, such as 'token cache'."""
+    return self.value.replace('_', ' ')
 
 
 class Manifest(NamedTuple):

@@ -147,7 +147,7 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
     raise errors.CheckpointError(
       'The folder is not an unchanged export of `xlflax convert to-hf`',
       got='; '.join([*problems.values()][:20])
-      or f'a {manifest and manifest.kind}',
+      or f'kind={manifest and manifest.kind!r} in {manifests.FILE}',
       expected='an exported folder in which only README.md was changed',
       where=str(local_folder),
       fix='Export the run again: xlflax convert to-hf RUN --output=FOLDER',
