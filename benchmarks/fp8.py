@@ -1,6 +1,6 @@
-"""Loss curves of small models with matmuls in eight bits.
+"""Loss curves of small models with matmuls in FP8.
 
-  python -m benchmarks.eight_bits --work=DIR --data=DATA
+  python -m benchmarks.fp8 --work=DIR --data=DATA
 
 Trains MLM models with the architecture of `recipes/small.gin` (4 layers, rotary
 positions, pre-norm, no dropout, 40 % of the tokens masked, Muon) and width 64 on
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
       curves.append(json.loads(curve_file.read_text()))
   for name, curves in curves_by_variant.items():
     row = row_orders.compare_curves(curves, curves_by_variant['float32'])
-    print(json.dumps({'products': name} | row), flush=True)
+    print(json.dumps({'matmul_precision': name} | row), flush=True)
 
 
 if __name__ == '__main__':
